@@ -1,0 +1,35 @@
+# Two commands on a fresh machine do all set-up: `make demo` and `make test`.
+PYTHON ?= python3
+BIN := .venv/bin
+export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: demo test lint docs benchmark tables clean
+
+.venv/.installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	touch $@
+
+demo: .venv/.installed
+	$(BIN)/bestarm demo --out demo
+
+test: .venv/.installed
+	$(BIN)/python -m pytest -n 2
+
+lint: .venv/.installed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+docs: .venv/.installed
+	$(BIN)/python -m pip install --quiet --editable '.[docs]'
+	$(BIN)/sphinx-build -W -q docs docs/_build
+
+benchmark: .venv/.installed
+	$(BIN)/python -m benchmarks.designs
+	$(BIN)/python -m benchmarks.engine
+
+clean:
+	rm -rf .venv demo docs/_build

@@ -1,0 +1,1 @@
+"""Find the best of several options, even while the baseline drifts."""

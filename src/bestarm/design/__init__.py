@@ -1,0 +1,1 @@
+"""Certified experimental designs, one solver behind them."""

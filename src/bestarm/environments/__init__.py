@@ -1,0 +1,1 @@
+"""Simulated worlds: the only holders of the truth."""

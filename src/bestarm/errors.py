@@ -1,0 +1,69 @@
+"""One exception tree. Every error a user can cause says what was wrong, with what, and what to do."""
+
+from __future__ import annotations
+
+__all__ = [
+    "BestArmError",
+    "ConflictingOutcomeError",
+    "DesignError",
+    "InvalidInputError",
+    "MissingDependencyError",
+    "ProtocolError",
+    "UnidentifiableError",
+    "UnknownAssignmentError",
+]
+
+
+class BestArmError(Exception):
+    """Base of every exception raised by bestarm.
+
+    Attributes:
+        field: the parameter or value at fault.
+        value: what was given.
+        remedy: what to do about it.
+    """
+
+    def __init__(self, message: str, *, field: str, value: object = None, remedy: str = "") -> None:
+        super().__init__(f"{message} {remedy}".strip())
+        self.message = message
+        self.field = field
+        self.value = value
+        self.remedy = remedy
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # Keyword-only arguments do not survive the default pickling, and errors cross processes.
+        return (_rebuild, (type(self), self.message, self.field, self.value, self.remedy))
+
+
+def _rebuild(
+    kind: type[BestArmError], message: str, field: str, value: object, remedy: str
+) -> BestArmError:
+    return kind(message, field=field, value=value, remedy=remedy)
+
+
+class InvalidInputError(BestArmError, ValueError):
+    """An argument is not of the form it must have; nothing was changed."""
+
+
+class UnidentifiableError(InvalidInputError):
+    """Two targets cannot be told apart by pulling this source, whatever the number of pulls."""
+
+
+class UnknownAssignmentError(InvalidInputError):
+    """An outcome was told for an assignment that was never given out."""
+
+
+class ConflictingOutcomeError(InvalidInputError):
+    """An outcome differs from the one already told for the same assignment."""
+
+
+class ProtocolError(BestArmError, RuntimeError):
+    """A policy was updated out of turn: no plan is open, or the summary does not fit the plan."""
+
+
+class DesignError(BestArmError, RuntimeError):
+    """A design could not be certified to the requested tolerance."""
+
+
+class MissingDependencyError(BestArmError, ImportError):
+    """An optional dependency is needed for this call and is not installed."""

@@ -1,0 +1,1 @@
+"""Experiments that people or programs answer: ask and tell."""

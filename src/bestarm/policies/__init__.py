@@ -1,0 +1,1 @@
+"""Methods: each one file, all under one protocol."""

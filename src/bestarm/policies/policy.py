@@ -1,0 +1,47 @@
+"""The protocol every method follows: a small state machine that plans, is told totals, recommends.
+
+Same problem, same seed and same summaries give the same plans on any machine. Nothing of a policy
+is pickled: recovery is replaying its summaries.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol, runtime_checkable
+
+from bestarm.problem import Problem
+from bestarm.records import Plan, Recommendation, Summary
+
+__all__ = ["Method", "Policy"]
+
+
+@runtime_checkable
+class Policy(Protocol):
+    """What an engine, a store or a route may ask of a method. None of them knows which one it is."""
+
+    @property
+    def problem(self) -> Problem:
+        """The problem the policy was made for."""
+        ...
+
+    def plan(self) -> Plan | None:
+        """The next plan, or None once the policy has stopped. Asking twice gives the same plan."""
+        ...
+
+    def update(self, summary: Summary) -> None:
+        """Take the outcome of exactly the current plan.
+
+        Raises ProtocolError, and changes nothing, if no plan is open or the summary does not fit.
+        """
+        ...
+
+    def recommend(self) -> Recommendation:
+        """The target the policy would name now; `final` says whether it has identified it."""
+        ...
+
+
+class Method(Protocol):
+    """Makes a policy from a problem: a policy class, or a `functools.partial` of one."""
+
+    def __call__(self, problem: Problem, *, seed: int) -> Policy:
+        """Make a policy."""
+        ...

@@ -1,0 +1,323 @@
+"""Problem: what can be pulled, what is chosen among, and how sure one wants to be."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Sequence
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bestarm.errors import InvalidInputError, UnidentifiableError
+from bestarm.geometry import Array, Span, affine_span
+
+__all__ = ["Problem", "as_features", "as_weights", "check_identifiable"]
+
+
+class Problem:
+    """A best-arm identification problem, validated once and frozen.
+
+    A pull of source arm `a` at round t pays x_a·θ + ν_t + noise, where the baseline ν_t may depend
+    on everything before round t, but not on `a`. The goal is the target with the largest z·θ.
+
+    Args:
+        source: features of the arms one can pull, one row an arm: anything NumPy reads, or a data
+            frame whose index holds the labels.
+        target: features of the options one chooses among, one row an option; the source itself
+            when left out.
+        delta: the allowed probability of naming a wrong target.
+        noise: the sub-Gaussian scale of the noise (a standard deviation, for Gaussian noise).
+        baseline: a bound on |ν_t|.
+        source_labels: one name a source arm.
+        target_labels: one name a target.
+
+    Raises:
+        InvalidInputError: a shape, a number or a label is not what it must be.
+        UnidentifiableError: two targets cannot be told apart by pulling this source.
+
+    Example:
+        >>> from bestarm import Problem
+        >>> problem = Problem([[1, 0], [0, 1], [0.6, 0.8]], delta=0.05)
+        >>> problem.arms, problem.targets, problem.rank
+        (3, 3, 2)
+    """
+
+    def __init__(
+        self,
+        source: object,
+        target: object = None,
+        *,
+        delta: float = 0.1,
+        noise: float = 1.0,
+        baseline: float = 1.0,
+        source_labels: Sequence[object] | None = None,
+        target_labels: Sequence[object] | None = None,
+    ) -> None:
+        self._source = as_features(source, "source")
+        self._source_labels = _labels(source, source_labels, "source", len(self._source))
+        if target is None:
+            self._target = self._source
+            default = self._source_labels if target_labels is None else target_labels
+            self._target_labels = _labels(None, default, "target", len(self._target))
+        else:
+            self._target = as_features(target, "target")
+            self._target_labels = _labels(target, target_labels, "target", len(self._target))
+        self._delta = _probability(delta)
+        self._noise = _scale(noise, "noise")
+        self._baseline = _scale(baseline, "baseline")
+        if self._noise == 0 and self._baseline == 0:
+            raise InvalidInputError(
+                "`noise` and `baseline` are both 0: the rewards would have no scale.",
+                field="noise",
+                value=noise,
+                remedy="Give at least one of them a positive value.",
+            )
+        self._check_shapes()
+        self._span = affine_span(self._source)
+        check_identifiable(self._span, self._target, self._target_labels)
+
+    def _check_shapes(self) -> None:
+        if self._source.shape[1] != self._target.shape[1]:
+            raise InvalidInputError(
+                f"`target` has {self._target.shape[1]} features and `source` has "
+                f"{self._source.shape[1]}.",
+                field="target",
+                value=self._target.shape,
+                remedy="Describe both by the same features, in the same order.",
+            )
+        if len(self._target) < 2:
+            raise InvalidInputError(
+                f"`target` holds {len(self._target)} option(s).",
+                field="target",
+                value=len(self._target),
+                remedy="Give at least two to choose among.",
+            )
+        twin = _identical_rows(self._target)
+        if twin is not None:
+            first, second = (self._target_labels[i] for i in twin)
+            raise InvalidInputError(
+                f"Targets {first!r} and {second!r} have identical features, so neither can ever "
+                "be shown to be better.",
+                field="target",
+                value=(first, second),
+                remedy="Remove one of them.",
+            )
+
+    @property
+    def source(self) -> Array:
+        """Source features (arms × features), read-only."""
+        return self._source
+
+    @property
+    def target(self) -> Array:
+        """Target features (targets × features), read-only."""
+        return self._target
+
+    @property
+    def delta(self) -> float:
+        """The allowed error probability."""
+        return self._delta
+
+    @property
+    def noise(self) -> float:
+        """The declared sub-Gaussian scale of the noise."""
+        return self._noise
+
+    @property
+    def baseline(self) -> float:
+        """The declared bound on |ν_t|."""
+        return self._baseline
+
+    @property
+    def scale(self) -> float:
+        """s = max(noise, baseline): rewards divided by s meet the paper's normalisation."""
+        return max(self._noise, self._baseline)
+
+    @property
+    def source_labels(self) -> tuple[str, ...]:
+        """One name a source arm."""
+        return self._source_labels
+
+    @property
+    def target_labels(self) -> tuple[str, ...]:
+        """One name a target."""
+        return self._target_labels
+
+    @property
+    def arms(self) -> int:
+        """K, the number of source arms."""
+        return len(self._source)
+
+    @property
+    def targets(self) -> int:
+        """H, the number of targets."""
+        return len(self._target)
+
+    @property
+    def dimension(self) -> int:
+        """d, the number of features."""
+        return int(self._source.shape[1])
+
+    @property
+    def span(self) -> Span:
+        """The affine span of the source."""
+        return self._span
+
+    @property
+    def rank(self) -> int:
+        """r, the dimension of the affine span of the source."""
+        return self._span.rank
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A digest of the features: equal for problems with the same source and target."""
+        digest = hashlib.sha256()
+        for features in (self._source, self._target):
+            digest.update(repr(features.shape).encode())
+            digest.update(features.tobytes())
+        return digest.hexdigest()
+
+    def __repr__(self) -> str:
+        return (
+            f"Problem({self.arms} source arms, {self.targets} targets, {self.dimension} features "
+            f"of rank {self.rank}, delta={self.delta:g}, noise={self.noise:g}, "
+            f"baseline={self.baseline:g})"
+        )
+
+
+def as_features(features: object, field: str) -> Array:
+    """Validate a table of features: two-dimensional, finite, not empty; returned read-only."""
+    try:
+        table = np.array(features, dtype=float)
+    except (TypeError, ValueError) as error:
+        raise InvalidInputError(
+            f"`{field}` could not be read as a table of numbers ({error}).",
+            field=field,
+            value=features,
+            remedy="Give one row an arm, one number a feature, and labels separately.",
+        ) from None
+    if table.ndim != 2 or table.size == 0:
+        raise InvalidInputError(
+            f"`{field}` must be a table with one row an arm; got shape {table.shape}.",
+            field=field,
+            value=table.shape,
+            remedy="A single feature is a column: shape (arms, 1).",
+        )
+    if not np.isfinite(table).all():
+        row, column = (int(i) for i in np.argwhere(~np.isfinite(table))[0])
+        raise InvalidInputError(
+            f"`{field}` has {table[row, column]} in row {row}, column {column}.",
+            field=field,
+            value=float(table[row, column]),
+            remedy="Every feature must be a finite number.",
+        )
+    table = table + 0.0  # −0.0 and 0.0 are the same feature
+    table.flags.writeable = False
+    return np.asarray(table)
+
+
+def check_identifiable(span: Span, target: Array, labels: Sequence[str] | None = None) -> None:
+    """Raise when a contrast of two targets lies off the span that pulls can inform about."""
+    inside = span.contains(target - target[0])
+    if inside.all():
+        return
+    other = int(np.flatnonzero(~inside)[0])
+    first, second = (0, other) if labels is None else (labels[0], labels[other])
+    raise UnidentifiableError(
+        f"Targets {first!r} and {second!r} cannot be told apart by pulling this source: their "
+        "difference is no combination of differences between source arms.",
+        field="target",
+        value=(first, second),
+        remedy="Add a source arm that varies in the missing direction, or drop one of them.",
+    )
+
+
+def _identical_rows(table: Array) -> tuple[int, int] | None:
+    order = np.lexsort(table.T)
+    equal = np.flatnonzero((table[order[1:]] == table[order[:-1]]).all(axis=1))
+    if not equal.size:
+        return None
+    first, second = sorted((int(order[equal[0]]), int(order[equal[0] + 1])))
+    return first, second
+
+
+def _labels(
+    features: object, labels: Sequence[object] | None, field: str, count: int
+) -> tuple[str, ...]:
+    given = labels
+    if given is None and hasattr(features, "to_numpy"):
+        given = getattr(features, "index", None)  # a data frame's index holds its labels
+    if given is None:
+        return tuple(str(i) for i in range(count))
+    if isinstance(given, str):
+        given = [given]
+    names = tuple(str(label) for label in given)
+    if len(names) != count:
+        raise InvalidInputError(
+            f"`{field}_labels` has {len(names)} labels for {count} rows.",
+            field=f"{field}_labels",
+            value=len(names),
+            remedy="Give one label a row.",
+        )
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            raise InvalidInputError(
+                f"`{field}_labels` holds {name!r} twice.",
+                field=f"{field}_labels",
+                value=name,
+                remedy="Labels must be unique.",
+            )
+        seen.add(name)
+    return names
+
+
+def _number(value: object, field: str) -> float:
+    try:
+        number = float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        number = math.nan
+    if isinstance(value, (bool, str)) or math.isnan(number):
+        raise InvalidInputError(
+            f"`{field}` must be a number; got {value!r}.", field=field, value=value
+        )
+    return number
+
+
+def _probability(delta: object) -> float:
+    number = _number(delta, "delta")
+    if not 0 < number < 1:
+        guess = number / 100
+        remedy = f"Did you mean {guess:g}?" if 1 <= number < 100 else "Try 0.05."
+        raise InvalidInputError(
+            f"`delta` must lie in (0, 1); got {number:g}.",
+            field="delta",
+            value=delta,
+            remedy=remedy,
+        )
+    return number
+
+
+def _scale(value: object, field: str) -> float:
+    number = _number(value, field)
+    if not 0 <= number < math.inf:
+        raise InvalidInputError(
+            f"`{field}` must be a finite number that is not negative; got {number:g}.",
+            field=field,
+            value=value,
+            remedy="It is a scale in units of the reward.",
+        )
+    return number
+
+
+def as_weights(weights: object, arms: int, field: str = "weights") -> NDArray[np.float64]:
+    """Validate a distribution over source arms."""
+    array = np.array(weights, dtype=float)
+    if array.shape != (arms,) or not (array >= 0).all() or abs(array.sum() - 1) > 1e-9:
+        raise InvalidInputError(
+            f"`{field}` must be {arms} probabilities that sum to 1.", field=field, value=weights
+        )
+    array.flags.writeable = False
+    return array

@@ -1,0 +1,233 @@
+"""The values that cross layers: Plan, Summary, Phase, Recommendation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bestarm.errors import InvalidInputError, ProtocolError
+from bestarm.geometry import Array
+from bestarm.problem import as_weights
+
+__all__ = ["Phase", "Plan", "Recommendation", "Summary", "round_robin"]
+
+Counts = NDArray[np.int64]
+_MOST_PULLS = 2**53  # beyond this a count is no longer exact in floating point
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """What to pull next: exactly `pulls` pulls, either drawn at random or fixed in number.
+
+    Make one with `Plan.randomised` (each pull is drawn independently with probabilities
+    `weights`) or `Plan.fixed` (arm i is pulled `counts[i]` times, in `round_robin` order).
+
+    Attributes:
+        phase: 1 for a policy's first plan, then 2, 3, …
+        pulls: the number of pulls.
+        weights: probabilities over source arms, or None for a fixed plan.
+        counts: pulls an arm, or None for a randomised plan.
+    """
+
+    phase: int
+    pulls: int
+    weights: Array | None = None
+    counts: Counts | None = None
+
+    @classmethod
+    def randomised(cls, weights: object, pulls: int, *, phase: int) -> Plan:
+        """Draw `pulls` arms independently with probabilities `weights`."""
+        array = as_weights(weights, np.size(np.asarray(weights)))
+        if not 1 <= pulls < _MOST_PULLS:
+            raise InvalidInputError(
+                f"A plan of {pulls} pulls cannot be carried out.",
+                field="pulls",
+                value=pulls,
+                remedy="Gaps this small need a cap: see `max_pulls` and `max_phases`.",
+            )
+        return cls(phase, int(pulls), weights=array)
+
+    @classmethod
+    def fixed(cls, counts: object, *, phase: int) -> Plan:
+        """Pull arm i exactly `counts[i]` times."""
+        array = np.array(counts, dtype=np.int64)
+        if array.ndim != 1 or (array < 0).any() or not 1 <= array.sum() < _MOST_PULLS:
+            raise InvalidInputError(
+                "`counts` must be whole numbers, none negative, with at least one pull in all.",
+                field="counts",
+                value=counts,
+            )
+        array.flags.writeable = False
+        return cls(phase, int(array.sum()), counts=array)
+
+    @property
+    def arms(self) -> int:
+        """The number of source arms the plan is over."""
+        return sum(len(part) for part in (self.weights, self.counts) if part is not None)
+
+    def check(self, summary: Summary) -> None:
+        """Raise unless the summary can be the outcome of exactly this plan."""
+        if len(summary.counts) != self.arms:
+            raise ProtocolError(
+                f"The summary covers {len(summary.counts)} arms; the plan has {self.arms}.",
+                field="summary",
+                value=len(summary.counts),
+            )
+        total = int(summary.counts.sum())
+        if total != self.pulls:
+            raise ProtocolError(
+                f"The summary holds {total} pulls; the plan of phase {self.phase} asks for "
+                f"{self.pulls}.",
+                field="summary",
+                value=total,
+                remedy="A summary covers exactly one plan's pulls.",
+            )
+        if self.counts is not None:
+            fits = np.array_equal(summary.counts, self.counts)
+        else:
+            fits = not np.any(summary.counts[self.weights == 0])
+        if not fits:
+            raise ProtocolError(
+                f"The summary's counts are not what the plan of phase {self.phase} asks for.",
+                field="summary",
+                value=summary.counts,
+            )
+
+
+def round_robin(counts: Counts) -> NDArray[np.int64]:
+    """The order in which a fixed plan is pulled: arms in index order, once a round while any left.
+
+    >>> import numpy as np
+    >>> round_robin(np.array([1, 3, 2])).tolist()
+    [0, 1, 2, 1, 2, 1]
+    """
+    arms = np.repeat(np.arange(len(counts)), counts)
+    starts = np.cumsum(counts) - counts
+    rounds = np.arange(len(arms)) - np.repeat(starts, counts)
+    return np.asarray(arms[np.lexsort((arms, rounds))], dtype=np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class Summary:
+    """Per-arm totals over exactly one plan's pulls: all that any policy ever sees.
+
+    Attributes:
+        counts: pulls an arm.
+        sums: sum of rewards an arm.
+        squares: sum of squared rewards an arm.
+    """
+
+    counts: Counts
+    sums: Array
+    squares: Array
+
+    def __post_init__(self) -> None:
+        counts = np.array(self.counts, dtype=np.int64)
+        sums = np.array(self.sums, dtype=float)
+        squares = np.array(self.squares, dtype=float)
+        if not counts.ndim == sums.ndim == squares.ndim == 1 or not (
+            len(counts) == len(sums) == len(squares)
+        ):
+            raise InvalidInputError(
+                "A summary has one count, one sum and one sum of squares an arm.",
+                field="summary",
+                value=(counts.shape, sums.shape, squares.shape),
+            )
+        if (counts < 0).any() or not (np.isfinite(sums).all() and np.isfinite(squares).all()):
+            raise InvalidInputError(
+                "A summary holds a negative count or a total that is not finite.",
+                field="summary",
+                value=counts,
+            )
+        for name, array in (("counts", counts), ("sums", sums), ("squares", squares)):
+            array.flags.writeable = False
+            object.__setattr__(self, name, array)
+
+    @classmethod
+    def from_pulls(cls, arms: object, rewards: object, *, size: int) -> Summary:
+        """Total up single pulls: arm indices and their rewards, for `size` source arms."""
+        index = np.asarray(arms, dtype=np.int64)
+        reward = np.asarray(rewards, dtype=float)
+        return cls(
+            np.bincount(index, minlength=size),
+            np.bincount(index, weights=reward, minlength=size).astype(float),
+            np.bincount(index, weights=reward * reward, minlength=size).astype(float),
+        )
+
+    @property
+    def pulls(self) -> int:
+        """The number of pulls summarised."""
+        return int(self.counts.sum())
+
+
+@dataclass(frozen=True, eq=False)
+class Phase:
+    """What one plan of a policy was, and what came of it.
+
+    Attributes:
+        phase: its number, from 1.
+        active: targets still in the running when it began.
+        eliminated: targets dropped at its end.
+        leader: the empirically best target at its end.
+        contrasts: estimated leader − target, in reward units, for each of `active`.
+        radius: the estimated contrast at which a target is dropped, in reward units.
+        delta: the part of the error probability spent on it.
+        pulls: its number of pulls.
+        weights: the sampling distribution over source arms.
+        value: the largest variance factor of an active contrast under `weights`.
+        gap: the certified relative distance of the contrast design from its optimum.
+        stability: the M that entered the phase length.
+    """
+
+    phase: int
+    active: tuple[int, ...]
+    eliminated: tuple[int, ...]
+    leader: int
+    contrasts: tuple[float, ...]
+    radius: float
+    delta: float
+    pulls: int
+    weights: Array
+    value: float
+    gap: float
+    stability: float
+
+
+@dataclass(frozen=True, eq=False)
+class Recommendation:
+    """The target a policy would name now, and how far that can be relied on.
+
+    Attributes:
+        target: its index.
+        label: its name.
+        final: whether the policy finished its identification. A stop at a cap is not final.
+        reason: `"identified"`, `"running"`, `"max_pulls"` or `"max_phases"`.
+        pulls: pulls used so far.
+        error_bound: a proven bound on the probability that a final answer is wrong, or None
+            where the constants are tuned and nothing is proven.
+        active: targets not eliminated.
+        trace: one record a finished phase.
+    """
+
+    target: int
+    label: str
+    final: bool
+    reason: str
+    pulls: int
+    error_bound: float | None
+    active: tuple[int, ...]
+    trace: Sequence[Phase] = ()
+
+    def __str__(self) -> str:
+        if self.final:
+            verdict = "identified as the best"
+        else:
+            cause = {"running": "still running"}.get(self.reason, f"stopped by {self.reason}")
+            verdict = f"leading, not identified ({cause}; {len(self.active)} targets remain)"
+        proof = (
+            "no proven error bound" if self.error_bound is None else f"error ≤ {self.error_bound:g}"
+        )
+        return f"{self.label}: {verdict} after {self.pulls:,} pulls ({proof})"

@@ -1,0 +1,1 @@
+"""Seeded replications of policies in environments, at full speed."""

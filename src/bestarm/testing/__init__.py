@@ -1,0 +1,1 @@
+"""Contract tests, shipped: run them on your own policy."""
