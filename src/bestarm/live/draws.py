@@ -1,0 +1,68 @@
+"""The draw of an arm: a function of the seed, the assignment's id and the weights, nothing else.
+
+Draws are counter-based, so number i can be recomputed years later from (seed, i) alone, and does
+not depend on how many assignments were asked for at a time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bestarm.errors import InvalidInputError
+from bestarm.geometry import Array
+from bestarm.problem import as_weights
+
+__all__ = ["choose", "draw", "uniforms"]
+
+_BLOCK = 2**16  # counters drawn at a time: bounds the memory of a very large request
+
+
+def _key(seed: int) -> int:
+    # Hashed under a name of its own: a simulation seeded with the same number must not share the
+    # stream, or its noise would be tied to the arms drawn.
+    digest = hashlib.sha256(f"bestarm.live.draw {seed}".encode()).digest()
+    return int.from_bytes(digest[:16], "little")
+
+
+def uniforms(seed: int, *, start: int, count: int) -> Array:
+    """Numbers `start`, `start` + 1, … of the seed's stream, uniform on [0, 1) with 53 bits.
+
+    Number i is the first word of Philox-4×64 at counter i, keyed by a SHA-256 digest of the seed.
+    """
+    key = _key(seed)
+    result = np.empty(count)
+    for begin in range(0, count, _BLOCK):
+        part = result[begin : begin + _BLOCK]
+        words = np.random.Philox(key=key, counter=start + begin).random_raw(4 * len(part))
+        part[:] = (words[::4] >> np.uint64(11)) * 2.0**-53
+    return result
+
+
+def choose(weights: Array, uniform: Array) -> NDArray[np.int64]:
+    """The arm at each quantile `uniform` in [0, 1) of the distribution `weights`."""
+    cumulative = np.cumsum(weights)
+    # Dividing makes the last positive arm end at exactly 1, above every quantile; "right" passes
+    # over arms of no weight, even at quantile 0.
+    return np.asarray(
+        np.searchsorted(cumulative / cumulative[-1], uniform, side="right"), dtype=np.int64
+    )
+
+
+def draw(seed: int, number: int, weights: object) -> int:
+    """The arm of assignment `number` under `weights`: what an audit recomputes.
+
+    >>> [draw(0, number, [0.5, 0.0, 0.5]) for number in range(5)]
+    [2, 0, 2, 0, 0]
+    """
+    if number < 0:
+        raise InvalidInputError(
+            f"`number` must not be negative; got {number}.",
+            field="number",
+            value=number,
+            remedy="Assignments are numbered from 0.",
+        )
+    distribution = as_weights(weights, np.size(np.asarray(weights)))
+    return int(choose(distribution, uniforms(seed, start=number, count=1))[0])

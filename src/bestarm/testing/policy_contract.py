@@ -1,0 +1,316 @@
+"""The laws every policy keeps, as a test that can be run on any method.
+
+    from bestarm.testing import check_policy
+
+    def test_my_method_keeps_the_contract():
+        check_policy(MyMethod, Problem([[1, 0], [0, 1], [0.6, 0.8]]))
+
+An engine, a store and a live experiment rely on these laws and on nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields, is_dataclass
+from typing import cast
+
+import numpy as np
+
+from bestarm.errors import ProtocolError
+from bestarm.geometry import Array
+from bestarm.policies.policy import Method, Policy
+from bestarm.problem import Problem
+from bestarm.records import Plan, Recommendation, Summary
+
+__all__ = ["LinearRewards", "Pull", "check_policy"]
+
+Pull = Callable[[Plan, np.random.Generator], Summary]
+
+
+class LinearRewards:
+    """Carries out plans under rewards x·θ + small noise, no baseline, with a clear best target.
+
+    The best target is the one farthest from the targets' mean; θ points at it and is scaled so
+    that its lead over the next is 0.4 × the problem's scale: small enough for an elimination
+    method to need a second phase, large enough for the noise (1 % of the lead) not to matter.
+
+    Args:
+        problem: what is to be simulated.
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        coordinates = problem.span.contrast_coordinates(problem.target - problem.target[0])
+        centered = coordinates - coordinates.mean(axis=0)
+        self.best = int(np.argmax(np.einsum("ij,ij->i", centered, centered)))
+        theta = problem.span.dual @ centered[self.best]
+        values = problem.target @ theta
+        lead = values[self.best] - np.delete(values, self.best).max()
+        self.means: Array = problem.source @ theta * (0.4 * problem.scale / lead)
+        self.noise = 0.004 * problem.scale
+
+    def __call__(self, plan: Plan, rng: np.random.Generator) -> Summary:
+        """Draw the totals of a plan's pulls, exactly in law whatever their number."""
+        counts = _counts(plan, rng)
+        # Over n pulls the noise has Σ η = √n g and Σ η² = g² + χ²(n − 1), with g normal.
+        normal = rng.standard_normal(len(counts)) * (counts > 0)
+        spread = rng.chisquare(np.maximum(counts - 1, 1)) * (counts > 1)
+        noise = self.noise * np.sqrt(counts) * normal
+        return Summary(
+            counts,
+            counts * self.means + noise,
+            counts * self.means**2 + 2 * self.means * noise + self.noise**2 * (normal**2 + spread),
+        )
+
+
+def check_policy(
+    method: Method,
+    problem: Problem,
+    *,
+    seed: int = 0,
+    pull: Pull | None = None,
+    max_plans: int = 10_000,
+) -> None:
+    """Run a method on a problem and raise AssertionError at the first law its policy breaks.
+
+    Args:
+        method: makes a policy: `method(problem, seed=seed)`.
+        problem: an easy problem of the kind the method is for.
+        seed: given to the method; also seeds the simulated rewards.
+        pull: carries out a plan; `LinearRewards(problem)` when left out.
+        max_plans: plans after which a run that has not stopped counts as one that never will.
+    """
+    case = _Case(method, problem, seed, pull or LinearRewards(problem), max_plans)
+    run = case.run()
+    for law in _LAWS:
+        law(case, run)
+    _finds_a_clear_best(_Case(method, problem, seed, LinearRewards(problem), max_plans))
+
+
+@dataclass(frozen=True)
+class _Step:
+    """A moment of a run: the open plan, what is recommended, and the summary that came next."""
+
+    plan: Plan | None
+    recommendation: Recommendation
+    summary: Summary | None
+
+
+@dataclass(frozen=True)
+class _Case:
+    method: Method
+    problem: Problem
+    seed: int
+    pull: Pull
+    max_plans: int
+
+    def policy(self, problem: Problem | None = None) -> Policy:
+        policy = self.method(problem or self.problem, seed=self.seed)
+        _require(isinstance(policy, Policy), "the method made something that is not a Policy")
+        return policy
+
+    def run(self) -> list[_Step]:
+        policy, rng = self.policy(), np.random.default_rng(self.seed)
+        steps: list[_Step] = []
+        for _ in range(self.max_plans + 1):
+            recommendation, plan = _recommend(policy), policy.plan()
+            if plan is None:
+                return [*steps, _Step(None, recommendation, None)]
+            _require(isinstance(plan, Plan), f"plan() gave {plan!r}, which is not a Plan")
+            summary = self.pull(plan, rng)
+            policy.update(summary)
+            steps.append(_Step(plan, recommendation, summary))
+        raise AssertionError(f"The policy did not stop within {self.max_plans} plans.")
+
+    def replay(self, run: list[_Step]) -> Iterator[tuple[Policy, _Step]]:
+        """A fresh policy, brought to each moment of a run by its summaries alone."""
+        policy = self.policy()
+        for step in run:
+            yield policy, step
+            if step.summary is not None:
+                policy.update(step.summary)
+
+
+def _plans_fit_the_problem(case: _Case, run: list[_Step]) -> None:
+    arms = case.problem.arms
+    for number, plan in enumerate((step.plan for step in run if step.plan), start=1):
+        _require(plan.arms == arms, f"plan {number} is over {plan.arms} arms, not {arms}")
+        _require(plan.phase == number, f"plan {number} has the phase number {plan.phase}")
+        _require(plan.pulls >= 1, f"plan {number} asks for {plan.pulls} pulls")
+    _require(case.policy().problem is case.problem, "policy.problem is not the problem given")
+
+
+def _same_summaries_give_the_same_run(case: _Case, run: list[_Step]) -> None:
+    for policy, step in case.replay(run):
+        _require_unchanged(policy, step, "a second policy was told the same summaries")
+
+
+def _asking_changes_nothing(case: _Case, run: list[_Step]) -> None:
+    for policy, step in case.replay(run):
+        for _ in range(2):
+            _scribble(policy.plan())
+            _scribble(_recommend(policy))
+            _require_unchanged(policy, step, "it was asked, and what it gave was written over")
+
+
+def _wrong_summaries_are_refused(case: _Case, run: list[_Step]) -> None:
+    for policy, step in case.replay(run):
+        if step.plan is None or step.summary is None:
+            continue
+        for wrong, summary in _wrong(step.plan, step.summary):
+            _require_refused(policy, summary, f"a summary with {wrong}")
+            _require_unchanged(policy, step, f"it refused a summary with {wrong}")
+
+
+def _the_end_is_the_end(case: _Case, run: list[_Step]) -> None:
+    one = np.arange(case.problem.arms) == 0
+    last = run[-2].summary if len(run) > 1 else None
+    for policy, step in case.replay(run):
+        if step.plan is None:
+            _require_refused(policy, last or Summary(one, one, one), "a summary after its end")
+            _require_unchanged(policy, step, "it refused a summary after its end")
+
+
+def _recommendations_are_sound(case: _Case, run: list[_Step]) -> None:
+    pulls = 0
+    for step in run:
+        it, moment = step.recommendation, f"after {pulls} pulls"
+        valid = 0 <= it.target < case.problem.targets
+        _require(valid, f"{moment} it recommends target {it.target}, which does not exist")
+        label = case.problem.target_labels[it.target]
+        _require(it.label == label, f"target {label!r} is labelled {it.label!r} {moment}")
+        _require(it.pulls == pulls, f"the recommendation {moment} speaks of {it.pulls}")
+        _require(not (it.final and step.plan), f"{moment} it is final while a plan is open")
+        _require(
+            it.final == (it.reason == "identified"),
+            f"{moment} final is {it.final} and the reason {it.reason!r}",
+        )
+        _require(
+            (it.reason == "running") == (step.plan is not None),
+            f"{moment} the reason is {it.reason!r} and a plan is {'open' if step.plan else 'not'}",
+        )
+        active = set(it.active) <= set(range(case.problem.targets)) and it.active
+        _require(bool(active), f"the active targets {moment} are {it.active}")
+        proven = it.error_bound is None or 0 <= it.error_bound <= 1
+        _require(proven, f"the error bound {moment} is {it.error_bound}")
+        pulls += step.plan.pulls if step.plan else 0
+
+
+def _labels_are_only_names(case: _Case, run: list[_Step]) -> None:
+    problem = case.problem
+    # Names that sort the other way round, so that nothing can hang on their order.
+    renamed = Problem(
+        problem.source,
+        problem.target,
+        delta=problem.delta,
+        noise=problem.noise,
+        baseline=problem.baseline,
+        source_labels=[f"renamed {i:09d}" for i in reversed(range(problem.arms))],
+        target_labels=[f"renamed {i:09d}" for i in reversed(range(problem.targets))],
+    )
+    policy = case.policy(renamed)
+    for step in run:
+        same = _fingerprint(policy.plan()) == _fingerprint(step.plan)
+        same &= _recommend(policy).target == step.recommendation.target
+        _require(same, "with other labels it makes other plans or recommends another target")
+        if step.summary is not None:
+            policy.update(step.summary)
+
+
+_LAWS = (
+    _plans_fit_the_problem,
+    _recommendations_are_sound,
+    _same_summaries_give_the_same_run,
+    _asking_changes_nothing,
+    _wrong_summaries_are_refused,
+    _the_end_is_the_end,
+    _labels_are_only_names,
+)
+
+
+def _finds_a_clear_best(case: _Case) -> None:
+    best = cast(LinearRewards, case.pull).best
+    named = case.run()[-1].recommendation.target
+    _require(named == best, f"it named target {named} where {best} is far better than all others")
+
+
+def _require(condition: bool, otherwise: str) -> None:
+    # Not a bare assert: the contract must hold under `python -O` too.
+    if not condition:
+        raise AssertionError(f"The policy breaks its contract: {otherwise}.")
+
+
+def _require_unchanged(policy: Policy, step: _Step, occasion: str) -> None:
+    plan = _fingerprint(policy.plan()) == _fingerprint(step.plan)
+    _require(plan, f"its plan is another after {occasion}")
+    recommendation = _fingerprint(_recommend(policy)) == _fingerprint(step.recommendation)
+    _require(recommendation, f"its recommendation is another after {occasion}")
+
+
+def _require_refused(policy: Policy, summary: Summary, what: str) -> None:
+    try:
+        policy.update(summary)
+    except ProtocolError:
+        return
+    except Exception as error:
+        kind = type(error).__name__
+        raise AssertionError(f"The policy met {what} with {kind}, not ProtocolError.") from error
+    raise AssertionError(f"The policy accepted {what}; it must raise ProtocolError.")
+
+
+def _recommend(policy: Policy) -> Recommendation:
+    try:
+        return policy.recommend()
+    except Exception as error:
+        raise AssertionError("recommend() must work at every moment; it raised.") from error
+
+
+def _counts(plan: Plan, rng: np.random.Generator) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    if plan.weights is None:
+        return np.array(plan.counts, dtype=np.int64)
+    counts = np.zeros(plan.arms, dtype=np.int64)
+    # Over the support alone: rounding must not send a pull to an arm of no weight.
+    support = np.flatnonzero(plan.weights)
+    weights = plan.weights[support]
+    counts[support] = rng.multinomial(plan.pulls, weights / weights.sum())
+    return counts
+
+
+def _wrong(plan: Plan, summary: Summary) -> Iterator[tuple[str, Summary]]:
+    """Summaries that cannot be the outcome of a plan, each with what is wrong with it."""
+    counts, sums, squares = summary.counts, summary.sums, summary.squares
+    pulled = int(np.argmax(counts))
+    one = np.arange(plan.arms) == pulled
+    yield "one pull too many", Summary(counts + one, sums, squares)
+    yield "one pull too few", Summary(counts - one, sums, squares)
+    yield "an arm too many", Summary(*(np.append(part, 0) for part in (counts, sums, squares)))
+    yield "an arm too few", Summary(counts[1:], sums[1:], squares[1:])
+    # Pulls moved to an arm that the plan does not pull, or not that often.
+    other = np.arange(plan.arms) == (pulled + 1) % plan.arms
+    if plan.weights is not None:
+        other = np.arange(plan.arms) == np.argmin(plan.weights)
+    if plan.weights is None or plan.weights.min() == 0:
+        yield "a pull on another arm than planned", Summary(counts - one + other, sums, squares)
+
+
+def _scribble(value: object) -> None:
+    """Write over every array of a value that can be written to."""
+    if isinstance(value, np.ndarray):
+        if value.flags.writeable:
+            value[...] = 0
+    elif is_dataclass(value):
+        for field in fields(value):
+            _scribble(getattr(value, field.name))
+    elif isinstance(value, (tuple, list)):
+        for part in value:
+            _scribble(part)
+
+
+def _fingerprint(value: object) -> object:
+    """Something that is equal exactly when values agree to the last bit, NaN included."""
+    if isinstance(value, np.ndarray):
+        return (value.shape, value.dtype.str, value.tobytes())
+    if is_dataclass(value):
+        return tuple(_fingerprint(getattr(value, field.name)) for field in fields(value))
+    if isinstance(value, (tuple, list)):
+        return tuple(_fingerprint(part) for part in value)
+    return repr(value)
