@@ -1,0 +1,582 @@
+"""What could lose an outcome, give one out twice, or let arrival or batching change the result?"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import random
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from decimal import Decimal
+from fractions import Fraction
+from itertools import groupby
+from typing import Any, cast
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+)
+
+from bestarm.errors import (
+    BestArmError,
+    ConflictingOutcomeError,
+    InvalidInputError,
+    ProtocolError,
+    UnknownAssignmentError,
+)
+from bestarm.live import Assignment, Batch, Experiment, draw
+from bestarm.problem import Problem
+from bestarm.records import Plan, Recommendation, Summary, round_robin
+
+PROBLEM = Problem(np.eye(4), source_labels=["north", "east", "south", "west"])
+SIZES = (6, 5, 9, 4)
+
+
+class Chained:
+    """A policy whose every plan, and whose answer, hang on every bit of all summaries before."""
+
+    def __init__(self, problem: Problem = PROBLEM, *, sizes: tuple[int, ...] = SIZES) -> None:
+        self.problem = problem
+        self.sizes = sizes
+        self.summaries: list[Summary] = []
+
+    def _rng(self) -> np.random.Generator:
+        digest = hashlib.sha256()
+        for summary in self.summaries:
+            for part in (summary.counts, summary.sums, summary.squares):
+                digest.update(part.tobytes())
+        return np.random.default_rng(int.from_bytes(digest.digest()[:8], "little"))
+
+    def plan(self) -> Plan | None:
+        phase, rng, arms = len(self.summaries) + 1, self._rng(), self.problem.arms
+        if phase > len(self.sizes):
+            return None
+        if phase % 2 == 0:
+            counts = rng.multinomial(self.sizes[phase - 1], np.full(arms, 1 / arms))
+            return Plan.fixed(counts, phase=phase)
+        weights = rng.dirichlet(np.ones(arms))
+        weights[phase % arms] = 0.0
+        return Plan.randomised(weights / weights.sum(), self.sizes[phase - 1], phase=phase)
+
+    def update(self, summary: Summary) -> None:
+        plan = self.plan()
+        if plan is None:
+            raise ProtocolError("No plan is open.", field="summary")
+        plan.check(summary)
+        self.summaries.append(summary)
+
+    def recommend(self) -> Recommendation:
+        target = int(self._rng().integers(self.problem.targets))
+        pulls = sum(summary.pulls for summary in self.summaries)
+        done = len(self.summaries) == len(self.sizes)
+        return Recommendation(
+            target=target,
+            label=self.problem.target_labels[target],
+            final=done,
+            reason="identified" if done else "running",
+            pulls=pulls,
+            error_bound=None,
+            active=(target,) if done else tuple(range(self.problem.targets)),
+        )
+
+
+class Scripted(Chained):
+    """Goes through plans given beforehand, and fails when told to."""
+
+    def __init__(self, *plans: Plan) -> None:
+        super().__init__()
+        self.plans = plans
+        self.fail_update = self.fail_plan = False
+
+    def plan(self) -> Plan | None:
+        if self.fail_plan:
+            raise RuntimeError("no design today")
+        done = len(self.summaries)
+        return self.plans[done] if done < len(self.plans) else None
+
+    def update(self, summary: Summary) -> None:
+        if self.fail_update:
+            raise RuntimeError("out of memory")
+        super().update(summary)
+
+
+def reward_of(number: int) -> float:
+    """Magnitudes so far apart that the order of a sum shows in its last bits."""
+    return math.sin(number + 1.0) * 10.0 ** (number % 9 - 4)
+
+
+def finish(experiment: Experiment, *, batch: int = 1, shuffle: random.Random | None = None) -> None:
+    while not experiment.finished:
+        awaited = list(experiment.ask(batch))
+        while shuffle is not None and (more := experiment.ask(shuffle.randint(1, 5))):
+            awaited.extend(more)
+        if shuffle is not None:
+            shuffle.shuffle(awaited)
+        for assignment in awaited:
+            experiment.tell(assignment.id, reward_of(assignment.id))
+
+
+def everything(experiment: Experiment) -> tuple[object, ...]:
+    policy = cast(Chained, experiment._policy)
+    totals = [(s.counts.tobytes(), s.sums.tobytes(), s.squares.tobytes()) for s in policy.summaries]
+    recommendation = experiment.recommendation()
+    return experiment.assignments(), experiment.outcomes(), totals, recommendation.target
+
+
+class AskTell(RuleBasedStateMachine):
+    """An experiment beside the simplest model of one: a list of what was given, a dict of told."""
+
+    @initialize(seed=st.integers(0, 2**70))
+    def start(self, seed: int) -> None:
+        self.seed = seed
+        self.experiment = Experiment(Chained(), seed=seed)
+        self.given: list[Assignment] = []
+        self.told: dict[int, float] = {}
+
+    def open_ids(self) -> list[int]:
+        return [a.id for a in self.given if a.id not in self.told]
+
+    @rule(count=st.integers(1, 12))
+    def ask(self, count: int) -> None:
+        phase, left = self.experiment.phase, self.experiment.status().remaining
+        batch = self.experiment.ask(count)
+        assert len(batch) == min(count, left)
+        assert {a.phase for a in batch} <= {phase}
+        assert batch.waiting == (
+            len(self.open_ids()) + len(batch)
+            if len(batch) < count and not self.experiment.finished
+            else 0
+        )
+        self.given.extend(batch)
+
+    @precondition(lambda self: self.open_ids())
+    @rule(data=st.data(), reward=st.floats(-1e3, 1e3))
+    def tell(self, data: st.DataObject, reward: float) -> None:
+        number = data.draw(st.sampled_from(self.open_ids()))
+        self.experiment.tell(number, reward)
+        self.told[number] = reward
+
+    @precondition(lambda self: self.given)
+    @rule(data=st.data(), as_mapping=st.booleans())
+    def tell_many(self, data: st.DataObject, as_mapping: bool) -> None:
+        numbers = data.draw(st.lists(st.sampled_from(range(len(self.given))), max_size=8))
+        outcomes = [(n, self.told.get(n, reward_of(n))) for n in numbers]
+        self.experiment.tell_many(dict(outcomes) if as_mapping else iter(outcomes))
+        self.told.update(outcomes)
+
+    @precondition(lambda self: self.told)
+    @rule(data=st.data())
+    def tell_again(self, data: st.DataObject) -> None:
+        number = data.draw(st.sampled_from(sorted(self.told)))
+        self.experiment.tell(int(number), np.float64(self.told[number]))
+
+    @precondition(lambda self: self.told)
+    @rule(data=st.data())
+    def contradict(self, data: st.DataObject) -> None:
+        number = data.draw(st.sampled_from(sorted(self.told)))
+        self.refuse(number, self.told[number] + 1.0, ConflictingOutcomeError)
+
+    @rule(beyond=st.integers(0, 3), negative=st.booleans())
+    def tell_unknown(self, beyond: int, negative: bool) -> None:
+        number = -1 - beyond if negative else len(self.given) + beyond
+        self.refuse(number, 0.0, UnknownAssignmentError)
+
+    @precondition(lambda self: self.given)
+    @rule(data=st.data(), reward=st.sampled_from([math.nan, math.inf, -math.inf, "1", None, True]))
+    def tell_nonsense(self, data: st.DataObject, reward: Any) -> None:
+        self.refuse(data.draw(st.sampled_from(range(len(self.given)))), reward, InvalidInputError)
+
+    def refuse(self, number: int, reward: Any, error: type[BestArmError]) -> None:
+        with pytest.raises(error):
+            self.experiment.tell(number, reward)
+        good = [(n, reward_of(n)) for n in self.open_ids() if n != number]
+        for outcomes in ([*good, (number, reward)], [(number, reward), *good]):
+            with pytest.raises(error):
+                self.experiment.tell_many(outcomes)
+
+    @invariant()
+    def agrees_with_the_model(self) -> None:
+        assert [a.id for a in self.given] == list(range(len(self.given)))
+        assert self.experiment.assignments() == self.given
+        assert self.experiment.outcomes() == self.told
+
+    @invariant()
+    def phases_close_when_all_their_own_are_answered(self) -> None:
+        phases = [a.phase for a in self.given]
+        assert phases == sorted(phases)
+        full = [p for p, size in enumerate(SIZES, 1) if phases.count(p) == size]
+        closed = [p for p in full if all(a.id in self.told for a in self.given if a.phase == p)]
+        assert len(cast(Chained, self.experiment._policy).summaries) == len(closed)
+        assert self.experiment.finished == (len(closed) == len(SIZES))
+        status = self.experiment.status()
+        assert status.phase == self.experiment.phase == min(len(closed) + 1, len(SIZES))
+        assert status.given == phases.count(status.phase) == status.answered + status.outstanding
+        assert status.given + status.remaining == SIZES[status.phase - 1]
+        assert (status.pulls, status.outstanding) == (len(self.given), len(self.open_ids()))
+
+    def teardown(self) -> None:
+        """However it went so far: the end is that of one question and one answer at a time."""
+        if not hasattr(self, "experiment"):
+            return
+        while not self.experiment.finished:
+            self.given.extend(self.experiment.ask(1000))
+            for number in reversed(self.open_ids()):
+                self.told[number] = reward_of(number)
+                self.experiment.tell(number, reward_of(number))
+        replay = Experiment(Chained(), seed=self.seed)
+        while not replay.finished:
+            (assignment,) = replay.ask()
+            replay.tell(assignment.id, self.told[assignment.id])
+        assert everything(replay) == everything(self.experiment)
+
+
+TestAskTell = AskTell.TestCase
+TestAskTell.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_neither_batching_nor_arrival_changes_a_bit(seed: int) -> None:
+    one_by_one = Experiment(Chained(sizes=(40, 30, 50)), seed=7)
+    finish(one_by_one)
+    shuffled = Experiment(Chained(sizes=(40, 30, 50)), seed=7)
+    finish(shuffled, batch=3, shuffle=random.Random(seed))
+    assert everything(one_by_one) == everything(shuffled)
+
+
+def test_the_order_of_summation_would_have_shown() -> None:
+    # The test above has teeth: these rewards, summed as they arrive, give other bits.
+    ids = np.arange(40)
+    rewards = np.array([reward_of(i) for i in range(40)])
+    orders = [Summary.from_pulls(i % 4, rewards[i], size=4) for i in (ids, ids[::-1])]
+    assert orders[0].sums.tobytes() != orders[1].sums.tobytes()
+
+
+def test_another_seed_gives_other_draws() -> None:
+    runs = [Experiment(Chained(sizes=(200,)), seed=seed).ask(200).arms for seed in (1, 2)]
+    assert not np.array_equal(runs[0], runs[1])
+
+
+def test_draws_are_recomputed_from_seed_and_id_alone() -> None:
+    plans = [
+        Plan.randomised([0.1, 0.2, 0.0, 0.7], 30, phase=1),
+        Plan.fixed([2, 0, 1, 0], phase=2),
+        Plan.randomised([0.5, 0.5, 0.0, 0.0], 30, phase=3),
+    ]
+    experiment = Experiment(Scripted(*plans), seed=11)
+    finish(experiment, batch=7)
+    for a in experiment.assignments():
+        weights = plans[a.phase - 1].weights
+        if weights is not None:
+            assert a.arm == draw(11, a.id, weights)
+            assert a.probability == weights[a.arm]
+
+
+def test_draws_follow_the_weights() -> None:
+    """χ² test with four degrees of freedom: P(statistic > 23.5) < 10⁻⁴; the seed is fixed.
+
+    The second χ² test is over pairs of successive draws: P(χ²(24) > 61) < 10⁻⁴.
+    """
+    weights = np.array([0.05, 0.3, 0.15, 0.1, 0.4])
+    problem, pulls = Problem(np.eye(5)), 100_000
+    policy = Scripted(Plan.randomised(weights, pulls, phase=1))
+    policy.problem = problem
+    arms = Experiment(policy, seed=3).ask(pulls).arms
+    expected = pulls * weights
+    assert np.sum((np.bincount(arms, minlength=5) - expected) ** 2 / expected) < 23.5
+    pairs = np.bincount(5 * arms[::2] + arms[1::2], minlength=25)
+    expected = pulls / 2 * np.outer(weights, weights).ravel()
+    assert np.sum((pairs - expected) ** 2 / expected) < 61
+
+
+def test_probability_and_label_travel_with_the_assignment() -> None:
+    experiment = Experiment(Scripted(Plan.randomised([0, 0, 1, 0], 2, phase=1)))
+    assert experiment.ask()[0] == Assignment(id=0, arm=2, label="south", probability=1.0, phase=1)
+
+
+def test_a_fixed_plan_goes_in_round_robin_order() -> None:
+    counts = np.array([3, 0, 1, 5])
+    experiment = Experiment(Scripted(Plan.fixed(counts, phase=1)))
+    given = [a for size in (1, 4, 2, 100) for a in experiment.ask(size)]
+    assert [a.arm for a in given] == round_robin(counts).tolist()
+    assert {a.probability for a in given} == {1.0}
+
+
+def test_a_batch_says_what_it_is_waiting_for() -> None:
+    experiment = Experiment(Chained(sizes=(4, 2)))
+    first = experiment.ask(4)
+    assert (first.waiting, first.finished) == (0, False)
+    assert str(first) == "4 assignments of phase 1 (ids 0 to 3)"
+    experiment.tell(2, 0.5)
+    empty = experiment.ask(10)
+    assert (len(empty), empty.waiting, empty.finished) == (0, 3, False)
+    assert str(empty) == "waiting for 3 outcomes of phase 1"
+    assert repr(empty) == "<Batch: waiting for 3 outcomes of phase 1>"
+    experiment.tell_many({0: 1, 1: 2, 3: 4})
+    short = experiment.ask(3)
+    assert short.waiting == 2
+    assert str(short).endswith("(ids 4 to 5), waiting for 2 outcomes of phase 2")
+    experiment.tell(4, 0.0)
+    assert str(experiment.ask()) == "waiting for 1 outcome of phase 2"
+    experiment.tell(5, 0.0)
+    last = experiment.ask(3)
+    assert (len(last), last.waiting, last.finished, str(last)) == (0, 0, True, "finished")
+    assert str(experiment.status()) == "finished after 6 pulls in 2 phases"
+    assert "finished" in repr(experiment)
+
+
+def test_a_batch_is_an_immutable_sequence() -> None:
+    batch = Experiment(Chained()).ask(5)
+    assert isinstance(batch, Batch)
+    assert batch[-1] == list(batch)[4]
+    assert batch[1:3] == tuple(batch)[1:3]
+    assert batch[2] in batch
+    assert [a.id for a in reversed(batch)] == [4, 3, 2, 1, 0]
+    with pytest.raises(IndexError):
+        batch[5]
+    with pytest.raises(AttributeError):
+        batch.waiting = 9  # type: ignore[misc]
+    for column in (batch.arms, batch.probabilities):
+        with pytest.raises(ValueError, match="read-only"):
+            column[0] = 0
+
+
+def test_old_outcomes_may_be_told_again_after_their_phase() -> None:
+    experiment = Experiment(Chained())
+    finish(experiment)
+    before = everything(experiment)
+    experiment.tell_many(experiment.outcomes())
+    assert everything(experiment) == before
+    with pytest.raises(ConflictingOutcomeError, match="already told"):
+        experiment.tell(0, 99.0)
+    assert everything(experiment) == before
+
+
+def test_tell_many_is_all_or_nothing() -> None:
+    experiment = Experiment(Chained())
+    experiment.ask(4)
+    experiment.tell(0, 1.0)
+    bad: list[list[tuple[Any, Any]]] = [
+        [(1, 2.0), (1, 3.0)],
+        [(1, 2.0), (0, 3.0)],
+        [(1, 2.0), (4, 3.0)],
+        [(1, 2.0), (2, math.nan)],
+        [(1, 2.0), (2,)],  # type: ignore[list-item]
+    ]
+    for outcomes in bad:
+        with pytest.raises(InvalidInputError):
+            experiment.tell_many(outcomes)
+        assert experiment.outcomes() == {0: 1.0}
+    experiment.tell_many([(1, 2.0), (1, 2.0), (0, 1.0)])
+    experiment.tell_many({})
+    assert experiment.outcomes() == {0: 1.0, 1: 2.0}
+    assert experiment.status().outstanding == 2
+
+
+def test_a_failing_source_of_outcomes_records_nothing() -> None:
+    def broken() -> Any:
+        yield 0, 1.0
+        raise OSError("connection lost")
+
+    experiment = Experiment(Chained())
+    experiment.ask(2)
+    with pytest.raises(OSError, match="connection lost"):
+        experiment.tell_many(broken())
+    assert experiment.outcomes() == {}
+
+
+NOT_FINITE = [math.nan, math.inf, -math.inf, np.float64("nan"), 1e101, 10**400]
+NOT_NUMBERS = ["0.5", b"1", None, True, np.True_, 1j, [1.0], Decimal(1), np.array(1.0)]
+
+
+@pytest.mark.parametrize("reward", [*NOT_FINITE, *NOT_NUMBERS])
+def test_rewards_that_are_no_numbers_are_refused(reward: Any) -> None:
+    experiment = Experiment(Chained())
+    experiment.ask()
+    with pytest.raises(InvalidInputError, match="`reward` must be a finite number") as caught:
+        experiment.tell(0, reward)
+    assert caught.value.field == "reward"
+    assert caught.value.remedy
+    assert experiment.outcomes() == {}
+
+
+@pytest.mark.parametrize("reward", [1, 1.0, np.float32(1), np.int8(1), np.longdouble(1), 1e100])
+def test_numbers_of_every_kind_are_rewards(reward: Any) -> None:
+    experiment = Experiment(Chained(sizes=(1, 1)))
+    experiment.ask()
+    experiment.tell(np.uint8(0), reward)  # type: ignore[arg-type]
+    assert experiment.outcomes() == {0: float(reward)}
+    assert experiment.phase == 2
+
+
+def test_fractions_are_rewards_and_told_twice_agree() -> None:
+    experiment = Experiment(Chained())
+    experiment.ask()
+    for _ in range(2):
+        experiment.tell(0, Fraction(1, 3))  # type: ignore[arg-type]
+    assert experiment.outcomes() == {0: 1 / 3}
+
+
+@pytest.mark.parametrize("number", ["0", 0.0, None, True, (0,)])
+def test_ids_are_whole_numbers(number: Any) -> None:
+    experiment = Experiment(Chained())
+    experiment.ask()
+    with pytest.raises(InvalidInputError, match="`id` must be a whole number"):
+        experiment.tell(number, 1.0)
+
+
+@pytest.mark.parametrize("outcomes", [5, None, [1, 2], [(0, 1, 2)], "ab"])
+def test_outcomes_are_a_mapping_or_pairs(outcomes: Any) -> None:
+    experiment = Experiment(Chained())
+    experiment.ask()
+    with pytest.raises(InvalidInputError, match="`outcomes` must be a mapping"):
+        experiment.tell_many(outcomes)
+
+
+def test_unknown_ids_are_named() -> None:
+    experiment = Experiment(Chained())
+    with pytest.raises(UnknownAssignmentError, match="there is none yet"):
+        experiment.tell(0, 1.0)
+    experiment.ask(3)
+    with pytest.raises(UnknownAssignmentError, match=r"Assignment 3 .* the last id is 2"):
+        experiment.tell(3, 1.0)
+
+
+@pytest.mark.parametrize("count", [0, -1, 1.0, 2.5, "3", None, True, np.float64(2)])
+def test_counts_are_whole_numbers_from_one(count: Any) -> None:
+    experiment = Experiment(Chained())
+    with pytest.raises(InvalidInputError, match="`count` must be a whole number of at least 1"):
+        experiment.ask(count)
+    assert experiment.assignments() == []
+    assert len(experiment.ask(np.int32(2))) == 2  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("seed", [-1, 0.5, "7", None])
+def test_seeds_are_whole_numbers_from_zero(seed: Any) -> None:
+    with pytest.raises(InvalidInputError, match="`seed`"):
+        Experiment(Chained(), seed=seed)
+
+
+@pytest.mark.parametrize("policy", [Chained, PROBLEM, None])
+def test_only_a_policy_can_be_run(policy: Any) -> None:
+    with pytest.raises(InvalidInputError, match="`policy` must be a policy"):
+        Experiment(policy)
+
+
+def test_a_policy_that_was_already_told_something_is_refused() -> None:
+    policy = Chained()
+    finish(Experiment(policy))
+    policy.summaries.pop()
+    with pytest.raises(InvalidInputError, match="already in phase 4"):
+        Experiment(policy)
+
+
+def test_a_policy_with_nothing_to_ask_is_finished() -> None:
+    experiment = Experiment(Chained(sizes=()))
+    assert experiment.finished
+    assert experiment.ask().finished
+    assert experiment.status().pulls == 0
+
+
+def test_a_failing_update_loses_nothing() -> None:
+    policy = Scripted(*[Plan.fixed([1, 1, 0, 0], phase=phase) for phase in (1, 2)])
+    experiment = Experiment(policy)
+    experiment.ask(2)
+    experiment.tell(1, 2.0)
+    policy.fail_update = True
+    with pytest.raises(RuntimeError, match="out of memory"):
+        experiment.tell(0, 1.0)
+    assert experiment.outcomes() == {0: 1.0, 1: 2.0}
+    with pytest.raises(RuntimeError, match="out of memory"):
+        experiment.ask()
+    policy.fail_update = False
+    experiment.tell(0, 1.0)
+    assert experiment.phase == 2
+    assert [s.sums.tolist() for s in policy.summaries] == [[1.0, 2.0, 0.0, 0.0]]
+
+
+def test_a_failing_plan_does_not_hand_a_summary_over_twice() -> None:
+    policy = Scripted(*[Plan.fixed([1, 0, 0, 0], phase=phase) for phase in (1, 2)])
+    policy.update = policy.summaries.append  # type: ignore[assignment, method-assign]
+    experiment = Experiment(policy)
+    experiment.ask()
+    policy.fail_plan = True
+    for attempt in (lambda: experiment.tell(0, 1.0), experiment.ask):
+        with pytest.raises(RuntimeError, match="no design"):
+            attempt()
+        assert not experiment.finished
+    policy.fail_plan = False
+    assert experiment.ask()[0].phase == 2
+    assert len(policy.summaries) == 1
+
+
+def test_a_plan_is_asked_for_once_a_phase_and_its_order_is_made_once() -> None:
+    calls: Counter[str] = Counter()
+
+    class Counting(Chained):
+        def plan(self) -> Plan | None:
+            calls["plan"] += 1
+            return super().plan()
+
+        def update(self, summary: Summary) -> None:
+            self.summaries.append(summary)
+
+    finish(Experiment(Counting()))
+    assert calls["plan"] == len(SIZES) + 1
+
+
+def test_hundreds_of_thousands_may_be_outstanding() -> None:
+    size = 300_000
+    experiment = Experiment(Chained(sizes=(size, 3)), seed=5)
+    batches = [experiment.ask(n) for n in (1, 70_000, size)]
+    assert np.array_equal(
+        np.concatenate([batch.arms for batch in batches]),
+        Experiment(Chained(sizes=(size, 3)), seed=5).ask(size).arms,
+    )
+    assert experiment.status().outstanding == size
+    order = np.random.default_rng(0).permutation(size)
+    experiment.tell_many(zip(order.tolist(), np.sqrt(order).tolist(), strict=True))
+    assert experiment.phase == 2
+    assert len(experiment.outcomes()) == size
+
+
+def test_threads_share_the_assignments_without_overlap() -> None:
+    experiment = Experiment(Chained(sizes=(900, 900)))
+
+    def work(_: int) -> list[int]:
+        mine: list[int] = []
+        while batch := experiment.ask(7):
+            mine.extend(a.id for a in batch)
+            experiment.tell_many({a.id: reward_of(a.id) for a in batch})
+        return mine
+
+    with ThreadPoolExecutor(8) as pool:
+        ids = [number for mine in pool.map(work, range(8)) for number in mine]
+    assert len(ids) == len(set(ids))
+    finish(experiment)
+    alone = Experiment(Chained(sizes=(900, 900)))
+    finish(alone)
+    assert everything(experiment) == everything(alone)
+
+
+@given(
+    sizes=st.lists(st.integers(1, 20), min_size=1, max_size=5),
+    asks=st.lists(st.integers(1, 30), min_size=1, max_size=10),
+)
+@settings(max_examples=50, deadline=None)
+def test_no_batch_crosses_a_phase(sizes: list[int], asks: list[int]) -> None:
+    experiment = Experiment(Chained(sizes=tuple(sizes)))
+    turn = 0
+    while not experiment.finished:
+        batch = experiment.ask(asks[turn % len(asks)])
+        turn += 1
+        assert len({a.phase for a in batch}) == 1
+        experiment.tell_many((a.id, reward_of(a.id)) for a in batch)
+    phases = [(p, len(list(of))) for p, of in groupby(a.phase for a in experiment.assignments())]
+    assert phases == list(enumerate(sizes, 1))
