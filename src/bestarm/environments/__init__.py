@@ -1,1 +1,19 @@
 """Simulated worlds: the only holders of the truth."""
+
+from bestarm.environments import baselines
+from bestarm.environments.baselines import Baseline
+from bestarm.environments.environment import Environment, Stream, World
+from bestarm.environments.instances import UniformSphere, small_gap, uniform_sphere
+from bestarm.environments.semiparametric import Semiparametric
+
+__all__ = [
+    "Baseline",
+    "Environment",
+    "Semiparametric",
+    "Stream",
+    "UniformSphere",
+    "World",
+    "baselines",
+    "small_gap",
+    "uniform_sphere",
+]

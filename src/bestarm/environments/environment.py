@@ -1,0 +1,55 @@
+"""The protocols between a simulated world and whatever runs policies in it.
+
+An `Environment` gives a `World` for each run: the same one every time where the instance is fixed,
+a fresh one where it is drawn. A `World` knows the truth. A `Stream` is one run in it.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+
+from bestarm.problem import Problem
+from bestarm.records import Plan, Summary
+
+__all__ = ["Environment", "Stream", "World"]
+
+
+class Stream(Protocol):
+    """One run: rounds are numbered 1, 2, … across all plans pulled on it."""
+
+    def pull(self, plan: Plan) -> Summary:
+        """Carry out a plan and give its totals, with their exact joint law."""
+        ...
+
+
+class World(Protocol):
+    """One instance, with its truth."""
+
+    @property
+    def best(self) -> int:
+        """The index of the truly best target."""
+        ...
+
+    def problem(self, delta: float) -> Problem:
+        """What a policy is told; the same object for the same delta, so designs are cached once."""
+        ...
+
+    def begin(self, rng: np.random.Generator) -> Stream:
+        """Start a run whose randomness comes from `rng` alone."""
+        ...
+
+
+@runtime_checkable
+class Environment(Protocol):
+    """Gives worlds. Must be picklable if it is to be simulated in several processes."""
+
+    @property
+    def name(self) -> str:
+        """A short name for tables."""
+        ...
+
+    def instance(self, rng: np.random.Generator) -> World:
+        """The world of one run: always the same object if the instance is fixed."""
+        ...

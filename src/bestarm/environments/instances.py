@@ -1,0 +1,98 @@
+"""The synthetic instances of the paper's experiments."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from bestarm.environments.baselines import Baseline, as_baseline, sinusoid
+from bestarm.environments.checks import finite
+from bestarm.environments.semiparametric import Semiparametric
+from bestarm.errors import InvalidInputError
+
+__all__ = ["UniformSphere", "small_gap", "uniform_sphere"]
+
+_PAPER_BASELINE = sinusoid()
+
+
+def small_gap(
+    dimension: int = 10,
+    angle: float = 0.2,
+    *,
+    baseline: object = _PAPER_BASELINE,
+    noise: float = 1.0,
+    declared_baseline: float = 1.0,
+) -> Semiparametric:
+    """One arm close to the best: X = {e₁, …, e_d, cos(angle) e₁ + sin(angle) e₂}, θ = 2e₁.
+
+    Policies are told |ν_t| ≤ 1, as in the paper, although its ν_t = 1 + sin(2t) reaches 2.
+    """
+    size = _at_least(dimension, 2, "dimension")
+    turned = np.zeros(size)
+    turned[:2] = math.cos(finite(angle, "angle")), math.sin(angle)
+    return Semiparametric(
+        np.vstack([np.eye(size), turned]),
+        2.0 * np.eye(size)[0],
+        baseline=baseline,
+        noise=noise,
+        declared_baseline=declared_baseline,
+        name="small-gap",
+    )
+
+
+@dataclass(frozen=True)
+class UniformSphere:
+    """Arms drawn uniformly on the unit sphere, afresh in every run; see `uniform_sphere`."""
+
+    arms: int
+    dimension: int
+    baseline: Baseline
+    noise: float
+    declared_baseline: float
+
+    @property
+    def name(self) -> str:
+        """What results and tables call it."""
+        return "uniform-sphere"
+
+    def instance(self, rng: np.random.Generator) -> Semiparametric:
+        """Draw the arms of one run."""
+        points = rng.normal(size=(self.arms, self.dimension))
+        return Semiparametric(
+            points / np.linalg.norm(points, axis=1, keepdims=True),
+            2.0 * np.eye(self.dimension)[0],
+            baseline=self.baseline,
+            noise=self.noise,
+            declared_baseline=self.declared_baseline,
+            name=self.name,
+        )
+
+
+def uniform_sphere(
+    arms: int = 100,
+    dimension: int = 10,
+    *,
+    baseline: object = _PAPER_BASELINE,
+    noise: float = 1.0,
+    declared_baseline: float = 1.0,
+) -> UniformSphere:
+    """Unit vectors drawn uniformly, afresh in every run; θ = 2e₁. Gaps can be very small."""
+    return UniformSphere(
+        _at_least(arms, 2, "arms"),
+        _at_least(dimension, 2, "dimension"),
+        as_baseline(baseline),
+        finite(noise, "noise"),
+        finite(declared_baseline, "declared_baseline"),
+    )
+
+
+def _at_least(value: object, least: int, name: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
+        raise InvalidInputError(
+            f"`{name}` must be a whole number of at least {least}; got {value!r}.",
+            field=name,
+            value=value,
+        )
+    return int(value)

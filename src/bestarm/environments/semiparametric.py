@@ -1,0 +1,173 @@
+"""The semiparametric world: rewards linear in the features, on a baseline that moves as it will."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from bestarm.environments.baselines import Baseline, as_baseline
+from bestarm.environments.checks import finite, vector
+from bestarm.environments.environment import Stream
+from bestarm.errors import InvalidInputError
+from bestarm.geometry import Array
+from bestarm.problem import Problem
+
+__all__ = ["Semiparametric"]
+
+_ROUNDING = 8 * float(np.finfo(float).eps)
+
+
+class Semiparametric:
+    """A fixed instance: pulling source arm a at round t pays x_a·θ + ν_t + N(0, noise²).
+
+    Args:
+        source: features of the arms one can pull, one row an arm.
+        theta: the true parameter θ.
+        target: features of the options one chooses among; the source when left out.
+        baseline: how ν_t moves: one of `bestarm.environments.baselines`, a number, an array with a
+            value a round, or a function of an array of round numbers.
+        noise: the standard deviation of the noise.
+        declared_noise: the scale of the noise that policies are told; the true one by default.
+        declared_baseline: the bound on |ν_t| that policies are told; by default the baseline's own
+            where it is known, and 1 where it is not.
+        source_labels: one name a source arm.
+        target_labels: one name a target.
+        name: what results and tables call it.
+
+    Raises:
+        InvalidInputError: an argument is not what it must be, or two targets are equally good.
+
+    Example:
+        >>> from bestarm.environments import Semiparametric
+        >>> world = Semiparametric([[1, 0], [0, 1]], [1, 0.5], baseline=lambda t: t % 7)
+        >>> world.best, world.gap
+        (0, 0.5)
+    """
+
+    def __init__(
+        self,
+        source: object,
+        theta: object,
+        *,
+        target: object = None,
+        baseline: object = 0.0,
+        noise: float = 1.0,
+        declared_noise: float | None = None,
+        declared_baseline: float | None = None,
+        source_labels: Sequence[object] | None = None,
+        target_labels: Sequence[object] | None = None,
+        name: str = "semiparametric",
+    ) -> None:
+        self._name = str(name)
+        self._baseline = as_baseline(baseline)
+        self._noise = finite(noise, "noise")
+        if self._noise < 0:
+            raise InvalidInputError(
+                f"`noise` must not be negative; got {self._noise:g}.",
+                field="noise",
+                value=noise,
+                remedy="It is a standard deviation.",
+            )
+        told = self._baseline.bound if np.isfinite(self._baseline.bound) else 1.0
+        self._template = Problem(
+            source,
+            target,
+            noise=self._noise if declared_noise is None else declared_noise,
+            baseline=told if declared_baseline is None else declared_baseline,
+            source_labels=source_labels,
+            target_labels=target_labels,
+        )
+        self._theta = vector(theta, "theta")
+        if self._theta.shape != (self._template.dimension,):
+            raise InvalidInputError(
+                f"`theta` has shape {self._theta.shape}; the arms have "
+                f"{self._template.dimension} features.",
+                field="theta",
+                value=self._theta.shape,
+                remedy="Give one number a feature.",
+            )
+        self._theta.flags.writeable = False
+        self._means = np.asarray(self._template.source @ self._theta)
+        self._best, self._gap = self._rank_targets()
+        self._problems: dict[float, Problem] = {}
+
+    def _rank_targets(self) -> tuple[int, float]:
+        target = self._template.target
+        values = target @ self._theta
+        second, best = (int(i) for i in np.argsort(values, kind="stable")[-2:])
+        gap = float(values[best] - values[second])
+        if gap <= _ROUNDING * float(np.max(np.abs(target) @ np.abs(self._theta))):
+            names = tuple(self._template.target_labels[i] for i in sorted((best, second)))
+            raise InvalidInputError(
+                f"Targets {names[0]!r} and {names[1]!r} are equally good under `theta`, so there "
+                "is no best one to find.",
+                field="theta",
+                value=names,
+                remedy="Change `theta`, or drop one of them.",
+            )
+        return best, gap
+
+    @property
+    def name(self) -> str:
+        """What results and tables call it."""
+        return self._name
+
+    @property
+    def theta(self) -> Array:
+        """The true parameter, read-only."""
+        return self._theta
+
+    @property
+    def baseline(self) -> Baseline:
+        """How ν_t moves."""
+        return self._baseline
+
+    @property
+    def noise(self) -> float:
+        """The true standard deviation of the noise."""
+        return self._noise
+
+    @property
+    def best(self) -> int:
+        """The index of the truly best target."""
+        return self._best
+
+    @property
+    def gap(self) -> float:
+        """How much better the best target is than the second."""
+        return self._gap
+
+    def instance(self, rng: np.random.Generator) -> Semiparametric:  # noqa: ARG002 - it is fixed
+        """Itself: the instance is the same in every run."""
+        return self
+
+    def problem(self, delta: float) -> Problem:
+        """What a policy is told: features, labels and declared scales."""
+        if delta not in self._problems:
+            told = self._template
+            self._problems[delta] = Problem(
+                told.source,
+                told.target,
+                delta=delta,
+                noise=told.noise,
+                baseline=told.baseline,
+                source_labels=told.source_labels,
+                target_labels=told.target_labels,
+            )
+        return self._problems[delta]
+
+    def begin(self, rng: np.random.Generator) -> Stream:
+        """Start a run at round 1."""
+        return self._baseline.begin(self._means, noise=self._noise, rng=rng)
+
+    def __getstate__(self) -> dict[str, object]:
+        # Problems may carry designs cached by the policies of this process: not worth sending.
+        return self.__dict__ | {"_problems": {}}
+
+    def __repr__(self) -> str:
+        return (
+            f"Semiparametric({self._name!r}, {self._template.arms} source arms, "
+            f"{self._template.targets} targets, best={self._best}, gap={self._gap:g}, "
+            f"baseline={self._baseline!r}, noise={self._noise:g})"
+        )

@@ -1,0 +1,257 @@
+"""Runs: plans in, totals out, with the joint law that pulling one at a time would give.
+
+A policy sees only totals an arm, so what does not enter the totals need not be drawn. Where the
+baseline does not react to the rewards, arms are drawn pull by pull and the noise arm by arm.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bestarm.environments import kernels
+from bestarm.errors import InvalidInputError
+from bestarm.geometry import Array
+from bestarm.records import Counts, Plan, Summary
+
+__all__ = ["ConstantStream", "MovingStream", "ReactingStream", "noisy_totals"]
+
+_BLOCK = 2**14  # pulls drawn at a time; their arms and values stay in the nearest caches
+_GUIDE = 256  # cells of the guide an arm: at most one draw in 256 needs a second word
+
+Deal = Callable[[NDArray[np.int32]], None]
+
+
+def noisy_totals(
+    counts: Counts,
+    level: Array,
+    *,
+    first: Array,
+    second: Array,
+    noise: float,
+    rng: np.random.Generator,
+) -> Summary:
+    """Totals of r = μ + η over each arm's pulls, from the totals of μ, in O(1) an arm.
+
+    An arm was pulled n times with means μ_t = level + v_t, where Σv = `first`, Σv² = `second`.
+    Put m = Σμ/n and S = Σ(μ − m)². In an orthonormal basis that begins with the direction of
+    (1, …, 1) and then of (μ_t − m), the noise has independent coordinates σz₁, σz₂, …, so
+
+        Σr = nm + σ√n z₁,     Σr² = (Σr)²/n + (√S + σz₂)² + σ²χ²_{n−2}.
+
+    One pull has no second direction. Where S = 0 with n ≥ 2 any second direction will do, and the
+    last two terms are together σ²χ²_{n−1}, as they must be.
+    """
+    sums, squares = np.zeros(len(counts)), np.zeros(len(counts))
+    pulled = np.flatnonzero(counts)
+    n = counts[pulled]
+    normal = rng.standard_normal((2, len(n)))
+    chi_square = 2.0 * rng.standard_gamma(np.maximum(n - 2, 0) / 2.0)
+    deviation = np.sqrt(np.maximum(second[pulled] - first[pulled] ** 2 / n, 0.0))
+    total = n * level[pulled] + first[pulled] + noise * np.sqrt(n) * normal[0]
+    within = (deviation + noise * normal[1]) ** 2 + noise * noise * chi_square
+    sums[pulled] = total
+    squares[pulled] = total * total / n + np.where(n > 1, within, 0.0)
+    return Summary(counts, sums, squares)
+
+
+class _Stream(ABC):
+    """What all runs share: the arms' means, the noise and three independent generators."""
+
+    def __init__(self, means: Array, *, noise: float, rng: np.random.Generator) -> None:
+        self._means, self._noise = means, noise
+        # 128 bits of whatever generator came in: the kernels continue an SFC64's state.
+        seeds = np.random.SeedSequence(rng.integers(0, 2**32, size=4).tolist()).spawn(3)
+        self._arms_rng, self._noise_rng, self._baseline_rng = (
+            np.random.Generator(np.random.SFC64(seed)) for seed in seeds
+        )
+        self._rounds = 0
+
+    def pull(self, plan: Plan) -> Summary:
+        """Carry out a plan and give its totals."""
+        if plan.arms != len(self._means):
+            raise InvalidInputError(
+                f"The plan is over {plan.arms} arms; this world has {len(self._means)}.",
+                field="plan",
+                value=plan.arms,
+                remedy="Make the policy from this world's own problem.",
+            )
+        summary = self._carry_out(plan)
+        self._rounds += plan.pulls
+        return summary
+
+    @abstractmethod
+    def _carry_out(self, plan: Plan) -> Summary: ...
+
+
+class ConstantStream(_Stream):
+    """A run on a baseline that stays at `level`: counts are multinomial, O(arms) a plan."""
+
+    def __init__(
+        self, means: Array, *, level: float, noise: float, rng: np.random.Generator
+    ) -> None:
+        super().__init__(means + level, noise=noise, rng=rng)
+
+    def _carry_out(self, plan: Plan) -> Summary:
+        if plan.counts is not None:
+            counts = plan.counts
+        else:
+            support, weights = _support(plan)
+            counts = np.zeros(plan.arms, dtype=np.int64)
+            counts[support] = self._arms_rng.multinomial(plan.pulls, weights)
+        nothing = np.zeros(plan.arms)
+        return noisy_totals(
+            counts,
+            self._means,
+            first=nothing,
+            second=nothing,
+            noise=self._noise,
+            rng=self._noise_rng,
+        )
+
+
+class _DealtStream(_Stream):
+    """A run in which each pull's arm is settled one by one."""
+
+    def __init__(self, means: Array, *, noise: float, rng: np.random.Generator) -> None:
+        super().__init__(means, noise=noise, rng=rng)
+        generator = self._arms_rng.bit_generator
+        self._words = np.array(generator.state["state"]["state"], dtype=np.uint64)
+        self._arms = np.empty(_BLOCK, dtype=np.int32)
+
+    def _deal(self, plan: Plan) -> Deal:
+        """A function that fills an array with the plan's next arms."""
+        if plan.counts is not None:
+            active = np.flatnonzero(plan.counts).astype(np.int32)
+            left = np.array(plan.counts)
+            cursor = np.array([len(active), len(active), 0], dtype=np.int64)  # a round just ended
+            return lambda arms: kernels.deal(active, left, cursor, arms)
+        support, weights = _support(plan)
+        # A cumulative sum rounds each difference by 2⁻⁵³ at most, and the last arm takes the rest:
+        # the probabilities are exact to 2⁻⁵³, that of the last arm to 2⁻⁵³ times their number.
+        cumulative = np.minimum(np.cumsum(weights)[:-1], 1.0 - 2.0**-53)
+        bounds = (cumulative * 2.0**64).astype(np.uint64)
+        wanted = min(_GUIDE * len(support), plan.pulls // 8)  # a short plan needs no long guide
+        bits = min(max(wanted.bit_length(), 4), kernels.LANE)
+        guide = np.empty(2**bits, dtype=np.int32)
+        kernels.fill_guide(bounds, bits, guide)
+        return lambda arms: kernels.draw(self._words, bounds, guide, bits, support, arms)
+
+
+class MovingStream(_DealtStream):
+    """A run on a baseline that moves but does not react.
+
+    Args:
+        means: x_a·θ for each source arm.
+        path: makes the baseline's values for rounds 1, 2, … as arrays of any lengths. It gets a
+            generator of its own, so the path depends on the seed and not on what is pulled.
+        horizon: the number of rounds the path covers.
+        noise: the standard deviation of the noise.
+        rng: where the run's randomness comes from.
+    """
+
+    def __init__(
+        self,
+        means: Array,
+        *,
+        path: Callable[[np.random.Generator], Iterator[Array]],
+        horizon: float,
+        noise: float,
+        rng: np.random.Generator,
+    ) -> None:
+        super().__init__(means, noise=noise, rng=rng)
+        self._path = path(self._baseline_rng)
+        self._horizon = horizon
+        self._values = np.empty(0)  # drawn, for the rounds to come
+
+    def _carry_out(self, plan: Plan) -> Summary:
+        if self._rounds + plan.pulls > self._horizon:
+            raise InvalidInputError(
+                f"The baseline is given for {self._horizon:g} rounds, and the plan would reach "
+                f"round {self._rounds + plan.pulls}.",
+                field="baseline",
+                value=self._horizon,
+                remedy="Give a longer array, a function of the round, or a policy with a cap.",
+            )
+        deal = self._deal(plan)
+        shape = (kernels.BANKS, plan.arms)
+        counts, first, second = np.zeros(shape, dtype=np.int64), np.zeros(shape), np.zeros(shape)
+        blocks = self._blocks(plan.pulls)
+        shift = 0.0
+        for number, values in enumerate(blocks):
+            # Measured from a value on the path, a baseline far from 0 loses no digits in Σv².
+            shift = float(values[0]) if number == 0 else shift
+            arms = self._arms[: len(values)]
+            deal(arms)
+            kernels.accumulate(arms, values, shift, counts, first, second)
+        return noisy_totals(
+            counts.sum(axis=0),
+            self._means + shift,
+            first=first.sum(axis=0),
+            second=second.sum(axis=0),
+            noise=self._noise,
+            rng=self._noise_rng,
+        )
+
+    def _blocks(self, pulls: int) -> Iterator[Array]:
+        while pulls:
+            while not len(self._values):
+                self._values = next(self._path)
+            values = self._values[: min(pulls, _BLOCK)]
+            self._values = self._values[len(values) :]
+            pulls -= len(values)
+            yield values
+
+
+class ReactingStream(_DealtStream):
+    """A run against the adaptive adversary of `baselines.adversary`: one pull at a time."""
+
+    def __init__(
+        self, means: Array, *, bound: float, noise: float, rng: np.random.Generator
+    ) -> None:
+        super().__init__(means, noise=noise, rng=rng)
+        self._bound = bound
+        leaves = 1 << (len(means) - 1).bit_length()
+        self._pulled = np.zeros(leaves, dtype=np.int64)
+        self._average = np.full(leaves, -np.inf)
+        self._winner = np.concatenate([np.zeros(leaves), np.arange(leaves)]).astype(np.int64)
+        self._successor = np.full(len(means), -1, dtype=np.int64)
+        self._last = -1
+
+    def _carry_out(self, plan: Plan) -> Summary:
+        deal = self._deal(plan)
+        counts = np.zeros(plan.arms, dtype=np.int64)
+        sums, squares = np.zeros(plan.arms), np.zeros(plan.arms)
+        for start in range(0, plan.pulls, _BLOCK):
+            arms = self._arms[: min(plan.pulls - start, _BLOCK)]
+            deal(arms)
+            noise = self._noise * self._noise_rng.standard_normal(len(arms))
+            self._last = kernels.react(
+                arms,
+                noise,
+                self._means,
+                self._bound,
+                self._pulled,
+                self._average,
+                self._winner,
+                self._successor,
+                self._last,
+                counts,
+                sums,
+                squares,
+            )
+        return Summary(counts, sums, squares)
+
+
+def _support(plan: Plan) -> tuple[NDArray[np.int32], Array]:
+    """The arms of positive probability, and their probabilities.
+
+    Only these are ever drawn among: an arm of probability 0 must not collect what rounding left.
+    """
+    assert plan.weights is not None
+    support = np.flatnonzero(plan.weights).astype(np.int32)
+    weights = plan.weights[support]
+    return support, weights / weights.sum()
