@@ -1,0 +1,120 @@
+"""The semiparametric world and the paper's instances: truth, what is told, what is refused."""
+
+from __future__ import annotations
+
+import math
+import pickle
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from bestarm.environments import (
+    Environment,
+    Semiparametric,
+    baselines,
+    small_gap,
+    uniform_sphere,
+)
+from bestarm.errors import InvalidInputError
+from bestarm.records import Plan
+
+SOURCE = [[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]
+
+
+def test_truth_and_what_policies_are_told() -> None:
+    world = Semiparametric(
+        SOURCE,
+        [1.0, 0.25],
+        target=[[2.0, 0.0], [0.0, 4.0], [3.0, 0.0]],
+        baseline=baselines.switches([-3.0, 1.0]),
+        noise=0.5,
+        target_labels=["a", "b", "c"],
+    )
+    assert (world.best, world.gap) == (2, 1.0)
+    problem = world.problem(0.05)
+    assert (problem.delta, problem.noise, problem.baseline) == (0.05, 0.5, 3.0)
+    assert problem.target_labels == ("a", "b", "c")
+    assert world.problem(0.05) is problem
+    assert world.problem(0.1) is not problem
+    assert world.instance(np.random.default_rng(0)) is world
+    assert isinstance(world, Environment)
+
+
+def test_declared_scales_replace_the_true_ones_in_the_problem_only() -> None:
+    world = Semiparametric(
+        SOURCE, [1.0, 0.5], baseline=np.sin, noise=2.0, declared_noise=1.0, declared_baseline=7.0
+    )
+    assert (world.problem(0.1).noise, world.problem(0.1).baseline) == (1.0, 7.0)
+    assert world.noise == 2.0
+    unknown = Semiparametric(SOURCE, [1.0, 0.5], baseline=np.sin)
+    assert unknown.problem(0.1).baseline == 1.0
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Semiparametric(SOURCE, [1.0]), r"`theta` has shape \(1,\); the arms have 2"),
+        (lambda: Semiparametric(SOURCE, [1.0, math.nan]), "`theta` is nan at 1"),
+        (lambda: Semiparametric(SOURCE, [1.0, 0.0]), "Targets '0' and '2' are equally good"),
+        (lambda: Semiparametric([[0.1, 0.2], [0.3, 0.0]], [1, 1]), "equally good"),
+        (lambda: Semiparametric(SOURCE, [1.0, 0.5], noise=-1), "`noise` must not be negative"),
+        (lambda: Semiparametric(SOURCE, [1.0, 0.5], noise=math.inf), "`noise` must be a finite"),
+        (lambda: Semiparametric(SOURCE, [1.0, 0.5], declared_baseline=-1), "`baseline` must be"),
+        (lambda: Semiparametric(SOURCE, [1.0, 0.5], source_labels=["a"]), "1 labels for 3 rows"),
+        (lambda: small_gap(1), "`dimension` must be a whole number of at least 2; got 1"),
+        (lambda: small_gap(angle=0.0), "identical features"),
+        (lambda: small_gap(angle=math.nan), "`angle` must be a finite number"),
+        (lambda: uniform_sphere(1), "`arms` must be a whole number of at least 2"),
+        (lambda: uniform_sphere(dimension=2.5), "`dimension` must be a whole number"),  # type: ignore[arg-type]
+    ],
+)
+def test_what_makes_no_sense_is_refused_in_a_sentence(
+    make: Callable[[], object], message: str
+) -> None:
+    with pytest.raises(InvalidInputError, match=message):
+        make()
+
+
+def test_small_gap_is_the_paper_s_instance() -> None:
+    world = small_gap()
+    problem = world.problem(0.1)
+    assert (problem.arms, problem.targets, problem.dimension, world.best) == (11, 11, 10, 0)
+    np.testing.assert_allclose(problem.source[10, :3], [math.cos(0.2), math.sin(0.2), 0])
+    assert world.gap == pytest.approx(2 * (1 - math.cos(0.2)))
+    assert (problem.noise, problem.baseline) == (1.0, 1.0)
+    assert repr(world.baseline) == "Sinusoid(amplitude=1.0, offset=1.0, frequency=2.0)"
+
+
+def test_uniform_sphere_is_drawn_afresh() -> None:
+    environment = uniform_sphere(30, 4)
+    assert isinstance(environment, Environment)
+    first, again, second = (environment.instance(np.random.default_rng(i)) for i in (1, 1, 2))
+    source = first.problem(0.1).source
+    np.testing.assert_array_equal(source, again.problem(0.1).source)
+    assert not np.array_equal(source, second.problem(0.1).source)
+    np.testing.assert_allclose(np.linalg.norm(source, axis=1), 1)
+    assert first.best == int(np.argmax(source[:, 0]))
+    assert first.baseline is second.baseline  # so that its values are computed once
+
+
+@pytest.mark.parametrize(
+    "environment", [small_gap(), uniform_sphere(20, 3)], ids=lambda value: type(value).__name__
+)
+def test_pickled_worlds_give_the_same_runs(environment: Environment) -> None:
+    def total(world: Environment) -> float:
+        instance = world.instance(np.random.default_rng(3))
+        arms = instance.problem(0.1).arms
+        plan = Plan.randomised(np.full(arms, 1 / arms), 5000, phase=1)
+        return float(instance.begin(np.random.default_rng(4)).pull(plan).squares.sum())
+
+    expected = total(environment)
+    assert total(pickle.loads(pickle.dumps(environment))) == expected
+    assert len(pickle.dumps(environment)) < 20_000
+
+
+def test_a_run_may_start_from_any_generator() -> None:
+    plan = Plan.randomised(np.full(11, 1 / 11), 1000, phase=1)
+    for kind in (np.random.MT19937, np.random.PCG64, np.random.Philox):
+        counts = small_gap().begin(np.random.Generator(kind(5))).pull(plan).counts
+        assert counts.min() > 40  # 91 expected, standard deviation 9
