@@ -1,0 +1,425 @@
+"""The contract passes correct policies, and fails a copy broken in one place, for every law."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import count
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bestarm.errors import ProtocolError
+from bestarm.geometry import Array
+from bestarm.problem import Problem
+from bestarm.records import Phase, Plan, Recommendation, Summary
+from bestarm.testing import LinearRewards, check_policy
+
+PROBLEM = Problem([[1, 0], [0, 1], [0.6, 0.8], [0, 0]], [[1, 0], [0.5, 0.5], [0, 1]])
+
+
+class Halving:
+    """A correct policy: each phase regresses on the arm means and drops the worse half."""
+
+    planned = "randomised"
+
+    def __init__(self, problem: Problem, *, seed: int, pulls: int = 50, phases: int = 9) -> None:
+        self.problem = problem
+        self.phases = phases
+        self.size = pulls
+        self.rotation = seed % problem.arms  # the seed must matter to be worth replaying
+        self.active = list(range(problem.targets))
+        self.pulls = 0
+        self.trace: list[Phase] = []
+
+    def weights(self) -> Array:
+        weights = np.ones(self.problem.arms)
+        weights[(self.rotation + len(self.trace)) % self.problem.arms] += 1.0
+        if len(self.trace) % 2 == 1 and self.problem.arms > self.problem.rank + 1:
+            weights[-1] = 0.0
+        return np.asarray(weights / weights.sum())
+
+    def stopped(self) -> str | None:
+        if len(self.active) == 1:
+            return "identified"
+        return "max_phases" if len(self.trace) == self.phases else None
+
+    def plan(self) -> Plan | None:
+        if self.stopped():
+            return None
+        phase = len(self.trace) + 1
+        if self.planned == "fixed":
+            return Plan.fixed(np.full(self.problem.arms, self.size), phase=phase)
+        return Plan.randomised(self.weights(), self.size, phase=phase)
+
+    def check(self, summary: Summary) -> None:
+        plan = self.plan()
+        if plan is None:
+            raise ProtocolError("The policy has stopped.", field="summary")
+        plan.check(summary)
+
+    def values(self, summary: Summary) -> Array:
+        seen = summary.counts > 0
+        means = summary.sums[seen] / summary.counts[seen]
+        features = np.column_stack([np.ones(seen.sum()), self.problem.source[seen]])
+        theta = np.linalg.lstsq(features, means, rcond=None)[0][1:]
+        return np.asarray(self.problem.target @ theta)
+
+    def update(self, summary: Summary) -> None:
+        self.check(summary)
+        values = self.values(summary)
+        ranked = sorted(self.active, key=lambda z: -values[z])
+        keep = ranked[: (len(ranked) + 1) // 2]
+        self.trace.append(
+            Phase(
+                phase=len(self.trace) + 1,
+                active=tuple(self.active),
+                eliminated=tuple(ranked[len(keep) :]),
+                leader=ranked[0],
+                contrasts=tuple(float(values[ranked[0]] - values[z]) for z in self.active),
+                radius=float("nan"),
+                delta=self.problem.delta,
+                pulls=summary.pulls,
+                weights=self.weights(),
+                value=1.0,
+                gap=0.0,
+                stability=1.0,
+            )
+        )
+        self.active = keep
+        self.pulls += summary.pulls
+
+    def recommend(self) -> Recommendation:
+        target = self.active[0]
+        reason = self.stopped()
+        return Recommendation(
+            target=target,
+            label=self.problem.target_labels[target],
+            final=reason == "identified",
+            reason=reason or "running",
+            pulls=self.pulls,
+            error_bound=None,
+            active=tuple(self.active),
+            # A copy, down to the arrays: nobody may reach into the policy.
+            trace=tuple(replace(phase, weights=phase.weights.copy()) for phase in self.trace),
+        )
+
+
+class FixedHalving(Halving):
+    planned = "fixed"
+
+
+@pytest.mark.parametrize("method", [Halving, FixedHalving, partial(Halving, pulls=1000, phases=1)])
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_a_correct_policy_passes(method: Any, seed: int) -> None:
+    check_policy(method, PROBLEM, seed=seed)
+    check_policy(method, Problem(np.eye(5), noise=2.0), seed=seed)
+    check_policy(method, Problem(1e6 + np.array([[0.0], [1e-3], [2e-3]])), seed=seed)
+
+
+def test_a_policy_with_nothing_to_do_passes() -> None:
+    class Knows(Halving):
+        def __init__(self, problem: Problem, *, seed: int) -> None:
+            super().__init__(problem, seed=seed)
+            self.active = [LinearRewards(problem).best]
+
+    check_policy(Knows, PROBLEM)
+
+
+def test_pulls_can_be_supplied() -> None:
+    plans = []
+    rewards = LinearRewards(PROBLEM)
+
+    def pull(plan: Plan, rng: np.random.Generator) -> Summary:
+        plans.append(plan)
+        return rewards(plan, rng)
+
+    check_policy(Halving, PROBLEM, pull=pull)
+    assert [plan.phase for plan in plans] == [1, 2]
+
+
+@dataclass(frozen=True)
+class Broken:
+    """A law, a policy that breaks it and the words the contract finds for that."""
+
+    law: str
+    policy: type[Halving]
+    words: str
+
+
+BROKEN: list[Broken] = []
+
+
+def breaks(law: str, *, words: str) -> Callable[[type[Halving]], type[Halving]]:
+    def register(policy: type[Halving]) -> type[Halving]:
+        BROKEN.append(Broken(law, policy, words))
+        return policy
+
+    return register
+
+
+@breaks("is a policy", words="not a Policy")
+class NotAPolicy(Halving):
+    def __new__(cls, *_: object, **__: object) -> Any:
+        return object()
+
+
+@breaks("plan() gives plans", words="not a Plan")
+class PlansNumbers(Halving):
+    def plan(self) -> Any:
+        return super().plan() and 100
+
+
+@breaks("plan() twice is the same plan", words="plan is another")
+class PlansAnew(Halving):
+    def __init__(self, problem: Problem, *, seed: int) -> None:
+        super().__init__(problem, seed=seed)
+        self.asked = count(1)
+
+    def weights(self) -> Array:
+        weights = super().weights() + next(self.asked) * np.spacing(1.0)
+        return np.asarray(weights / weights.sum())
+
+
+@breaks("plans share no array with the policy", words="plan is another")
+class LendsItsArrays(Halving):
+    def __init__(self, problem: Problem, *, seed: int) -> None:
+        super().__init__(problem, seed=seed)
+        self.own = super().weights()
+
+    def plan(self) -> Plan | None:
+        plan = super().plan()
+        return plan and Plan(plan.phase, plan.pulls, weights=self.own)
+
+
+@breaks("recommendations share no array with the policy", words="recommendation is another")
+class LendsItsTrace(Halving):
+    def recommend(self) -> Recommendation:
+        return replace(super().recommend(), trace=tuple(self.trace))
+
+
+@breaks("plans are over the source arms", words="over 3 arms, not 4")
+class PlansOverTargets(Halving):
+    def plan(self) -> Plan | None:
+        plan = super().plan()
+        return plan and Plan.randomised(np.full(3, 1 / 3), plan.pulls, phase=plan.phase)
+
+    def check(self, summary: Summary) -> None:
+        pass
+
+    def values(self, summary: Summary) -> Array:
+        return np.arange(self.problem.targets, dtype=float)
+
+
+@breaks("phases are numbered from 1", words="phase number 0")
+class CountsFromZero(Halving):
+    def plan(self) -> Plan | None:
+        plan = super().plan()
+        return plan and replace(plan, phase=plan.phase - 1)
+
+
+@breaks("the policy knows its problem", words="not the problem given")
+class CopiesTheProblem(Halving):
+    def __init__(self, problem: Problem, *, seed: int) -> None:
+        super().__init__(problem, seed=seed)
+        self.problem = Problem(problem.source, problem.target, target_labels=problem.target_labels)
+
+
+@breaks("the run stops", words="did not stop within 40 plans")
+class NeverStops(Halving):
+    def stopped(self) -> str | None:
+        return None
+
+
+@breaks("summaries alone make the run", words="told the same summaries")
+class HasHiddenRandomness(Halving):
+    made = count()
+
+    def __init__(self, problem: Problem, *, seed: int) -> None:
+        super().__init__(problem, seed=seed + next(self.made))
+
+
+@breaks("asking for a recommendation changes nothing", words="is another")
+class CountsQuestions(Halving):
+    def recommend(self) -> Recommendation:
+        self.rotation += 1
+        return super().recommend()
+
+
+@breaks("recommend() works before the first update", words="at every moment")
+class NeedsData(Halving):
+    def recommend(self) -> Recommendation:
+        self.trace[-1]
+        return super().recommend()
+
+
+class LooseHalving(Halving):
+    """Accepts totals that do not fit, as the breaks below do in one way each."""
+
+    def check(self, summary: Summary) -> None:
+        try:
+            super().check(summary)
+        except ProtocolError as error:
+            if not self.lets_pass(error, summary):
+                raise
+
+    def lets_pass(self, error: ProtocolError, summary: Summary) -> bool:
+        raise NotImplementedError
+
+
+@breaks("a summary of the wrong size is refused", words="one pull too many")
+class TakesAnyTotal(LooseHalving):
+    def lets_pass(self, error: ProtocolError, summary: Summary) -> bool:
+        return "asks for" in str(error) and "holds" in str(error)
+
+
+@breaks("a short summary is refused", words="one pull too few")
+class TakesLess(LooseHalving):
+    def lets_pass(self, error: ProtocolError, summary: Summary) -> bool:
+        return "holds" in str(error) and summary.pulls < self.size
+
+
+@breaks("a summary over other arms is refused with ProtocolError", words="with ValueError")
+class TakesAnyArms(Halving):
+    def check(self, summary: Summary) -> None:
+        if len(summary.counts) > self.problem.arms:
+            raise ValueError("boolean index did not match")
+        super().check(summary)
+
+
+@breaks("a summary with pulls on arms of no weight is refused", words="another arm than planned")
+class TakesAnyArm(LooseHalving):
+    def lets_pass(self, error: ProtocolError, summary: Summary) -> bool:
+        return "not what the plan" in str(error)
+
+
+@breaks("a refused summary changes nothing", words="after it refused a summary")
+class CountsBeforeChecking(Halving):
+    def update(self, summary: Summary) -> None:
+        self.pulls += summary.pulls
+        super().update(summary)
+        self.pulls -= summary.pulls
+
+
+@breaks("nothing is accepted after the end", words="accepted a summary after its end")
+class GoesOn(LooseHalving):
+    def lets_pass(self, error: ProtocolError, summary: Summary) -> bool:
+        return self.stopped() is not None
+
+
+@breaks("no plan after the end", words="final while a plan is open")
+class PlansAfterTheEnd(Halving):
+    def plan(self) -> Plan | None:
+        if self.stopped() and len(self.trace) < self.phases:
+            return Plan.randomised(self.weights(), self.size, phase=len(self.trace) + 1)
+        return super().plan()
+
+
+class Misreports(Halving):
+    change: dict[str, object] = {}  # noqa: RUF012
+
+    def recommend(self) -> Recommendation:
+        return replace(super().recommend(), **self.change)  # type: ignore[arg-type]
+
+
+@breaks("the target exists", words="target 9, which does not exist")
+class NamesNobody(Misreports):
+    change = {"target": 9}  # noqa: RUF012
+
+
+@breaks("the label is the target's", words="is labelled 'me'")
+class Mislabels(Misreports):
+    change = {"label": "me"}  # noqa: RUF012
+
+
+@breaks("pulls are those of the plans", words="speaks of 7")
+class Miscounts(Misreports):
+    change = {"pulls": 7}  # noqa: RUF012
+
+
+@breaks("final only at the end", words="final while a plan is open")
+class IsHasty(Misreports):
+    change = {"final": True}  # noqa: RUF012
+
+
+@breaks("identified means final", words="final is False and the reason 'identified'")
+class IsShy(Misreports):
+    change = {"final": False}  # noqa: RUF012
+
+
+@breaks("running means a plan is open", words="reason is 'max_pulls'")
+class GivesUpEarly(Misreports):
+    change = {"final": False, "reason": "max_pulls"}  # noqa: RUF012
+
+
+@breaks("some target is active", words="active targets")
+class EliminatesAll(Misreports):
+    change = {"active": ()}  # noqa: RUF012
+
+
+@breaks("an error bound is a probability", words="error bound")
+class IsBeyondProof(Misreports):
+    change = {"error_bound": 1.5}  # noqa: RUF012
+
+
+@breaks("labels are only names", words="with other labels")
+class ReadsLabels(Halving):
+    def weights(self) -> Array:
+        weights = super().weights()
+        return weights if self.problem.source_labels[0] == "0" else weights[::-1]
+
+
+@breaks("a clear best is found", words="is far better")
+class FindsTheWorst(Halving):
+    def values(self, summary: Summary) -> Array:
+        return -super().values(summary)
+
+
+@pytest.mark.parametrize("broken", BROKEN, ids=lambda broken: broken.law)
+def test_a_broken_policy_fails_for_the_right_reason(broken: Broken) -> None:
+    with pytest.raises(AssertionError) as caught:
+        check_policy(broken.policy, PROBLEM, max_plans=40)
+    assert broken.words in str(caught.value)
+    assert str(caught.value).endswith(".")
+
+
+def test_fixed_counts_must_be_kept_to_the_arm() -> None:
+    class TakesAnyFixedArm(TakesAnyArm):
+        planned = "fixed"
+
+    with pytest.raises(AssertionError, match="another arm than planned"):
+        check_policy(TakesAnyFixedArm, PROBLEM)
+
+
+def test_linear_rewards_have_the_law_they_claim() -> None:
+    """Fixed seed; each of the bounds is 4.5 standard errors wide: false alarm < 10⁻⁴ in all."""
+    rewards = LinearRewards(PROBLEM)
+    rng, repeats, n = np.random.default_rng(0), 4000, 6
+    plan = Plan.fixed([n, 0, 1, 2], phase=1)
+    draws = [rewards(plan, rng) for _ in range(repeats)]
+    sums = np.array([d.sums for d in draws])
+    within = np.array([d.squares[0] - d.sums[0] ** 2 / n for d in draws]) / rewards.noise**2
+    spread = np.sqrt(n) * rewards.noise
+    assert abs(sums[:, 0].mean() - n * rewards.means[0]) < 4.5 * spread / np.sqrt(repeats)
+    assert abs(sums[:, 0].var() / spread**2 - 1) < 4.5 * np.sqrt(2 / repeats)
+    assert abs(within.mean() - (n - 1)) < 4.5 * np.sqrt(2 * (n - 1) / repeats)
+    assert (sums[:, 1] == 0).all()
+    single = np.array([[d.sums[2], d.squares[2]] for d in draws])
+    np.testing.assert_allclose(single[:, 1], single[:, 0] ** 2)
+
+
+@given(
+    features=st.lists(
+        st.tuples(st.integers(-9, 9), st.integers(-9, 9)), min_size=3, max_size=12, unique=True
+    )
+)
+@settings(max_examples=50, deadline=None)
+def test_linear_rewards_have_a_clear_best(features: list[tuple[int, int]]) -> None:
+    problem = Problem(features)
+    rewards = LinearRewards(problem)
+    lead = rewards.means[rewards.best] - np.delete(rewards.means, rewards.best).max()
+    assert lead == pytest.approx(0.4 * problem.scale)
