@@ -1,0 +1,1 @@
+"""What is fast, and against what. Run as `python -m benchmarks.<name>`."""

@@ -1,0 +1,122 @@
+"""Pulls a second, one core: the engine's streams beside a plain loop over single pulls.
+
+    python -m benchmarks.engine
+
+Both sides of a row are timed in turn, several times, and the best of each is shown, so that a busy
+machine hurts both alike. The plain loop is NumPy as one writes it: means and cumulative
+probabilities computed once, then one pull at a time is drawn, rewarded and added up. (Written
+for speed, with lists, `bisect` and a baseline for nothing, such a loop is about twice as fast.)
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from itertools import islice
+
+import numpy as np
+
+from bestarm.environments import Semiparametric, baselines, small_gap
+from bestarm.records import Plan
+
+REPEATS = 5
+PLAIN_PULLS = 20_000
+
+
+def main() -> None:
+    small = small_gap()
+    randomised, fixed = _randomised(11, 10**6), Plan.fixed(np.full(11, 90_909), phase=1)
+    moving = {
+        "1 + sin(2t)": baselines.sinusoid(),
+        "constant": baselines.constant(1.0),
+        "user's function": baselines.given(lambda t: 1 + np.cos(t)),
+        "random walk": baselines.random_walk(),
+        "switches": baselines.switches(),
+        "adversary": baselines.adversary(),
+    }
+    print(f"{'baseline':<16} {'plan':<12} {'arms':>5} {'pulls':>10} {'pulls/s':>16} ", end="")
+    print(f"{'plain loop/s':>13} {'ratio':>12}")
+    for pulls in (10**4, 10**5, 10**6, 10**7):
+        _row("1 + sin(2t)", small, _randomised(11, pulls))
+    for name, baseline in moving.items():
+        world = small_gap(baseline=baseline)
+        if name != "1 + sin(2t)":
+            _row(name, world, randomised)
+        _row(name, world, fixed)
+    for name in ("1 + sin(2t)", "adversary"):
+        world = _wide(1000, baseline=moving[name])
+        _row(name, world, _randomised(1000, 10**6))
+        _row(name, world, Plan.fixed(np.full(1000, 1000), phase=1))
+
+
+def _wide(arms: int, baseline: object = 0.0) -> Semiparametric:
+    points = np.random.default_rng(0).normal(size=(arms, 10))
+    points /= np.linalg.norm(points, axis=1, keepdims=True)
+    return Semiparametric(points, 2 * np.eye(10)[0], baseline=baseline)
+
+
+def _randomised(arms: int, pulls: int) -> Plan:
+    """Half the mass on one arm, the rest spread over the others, as anchored designs have it."""
+    weights = np.append(0.5, np.full(arms - 1, 0.5 / (arms - 1)))
+    return Plan.randomised(weights, pulls, phase=1)
+
+
+def _row(name: str, world: Semiparametric, plan: Plan) -> None:
+    plans = max(1, 10**6 // plan.pulls)
+    best_fast = best_plain = math.inf
+    for repeat in range(REPEATS + 1):
+        stream = world.begin(np.random.default_rng(repeat))
+        start = time.perf_counter()
+        for _ in range(plans):
+            stream.pull(plan)
+        between = time.perf_counter()
+        if repeat:  # the first compiles, and computes what later runs share
+            _plain(world, plan)
+            best_fast = min(best_fast, (between - start) / (plans * plan.pulls))
+            best_plain = min(best_plain, (time.perf_counter() - between) / PLAIN_PULLS)
+    kind = "fixed" if plan.weights is None else "randomised"
+    print(
+        f"{name:<16} {kind:<12} {plan.arms:>5} {plan.pulls:>10,} {1 / best_fast:>16,.0f} "
+        f"{1 / best_plain:>13,.0f} {best_plain / best_fast:>11,.0f}×",
+        flush=True,
+    )
+
+
+def _plain(world: Semiparametric, plan: Plan) -> None:
+    """Draw, reward and update, one pull at a time, in NumPy."""
+    rng = np.random.default_rng(0)
+    means = world.problem(0.1).source @ world.theta
+    arms = plan.arms
+    counts, sums, squares = np.zeros(arms, dtype=np.int64), np.zeros(arms), np.zeros(arms)
+    cumulative = None if plan.weights is None else np.cumsum(plan.weights)
+    adversarial = world.baseline == baselines.adversary()
+    path = _path(world)
+    successor = np.full(arms, -1)
+    last = -1
+    for t in range(1, PLAIN_PULLS + 1):
+        arm = t % arms if cumulative is None else int(cumulative.searchsorted(rng.random()))
+        if adversarial:
+            leader = np.argmax(sums / np.maximum(counts, 1))
+            nu = -1.0 if successor[last] == leader else 1.0
+            successor[last], last = arm, arm
+        else:
+            nu = path(t)
+        reward = means[arm] + nu + world.noise * rng.standard_normal()
+        counts[arm] += 1
+        sums[arm] += reward
+        squares[arm] += reward**2
+
+
+def _path(world: Semiparametric) -> Callable[[int], float]:
+    """ν_t, one round at a time; random paths are handed to the plain loop for nothing."""
+    if world.baseline == baselines.sinusoid():
+        return lambda t: 1 + float(np.sin(2 * t))
+    if isinstance(world.baseline, baselines.Moving):
+        values = np.concatenate(list(islice(world.baseline.chunks(np.random.default_rng(0)), 8)))
+        return lambda t: float(values[t])
+    return lambda _: world.baseline.bound
+
+
+if __name__ == "__main__":
+    main()

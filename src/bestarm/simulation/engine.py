@@ -1,0 +1,298 @@
+"""Seeded replications of a method in an environment, the same on any number of workers.
+
+Run i draws everything from `SeedSequence(seed, spawn_key=(i,))`, and linear algebra runs on one
+thread, so what a run does depends on nothing but its number and the seed.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor, Future, as_completed, wait
+from contextlib import contextmanager, nullcontext
+from functools import lru_cache, partial
+from typing import NamedTuple
+
+import numpy as np
+
+from bestarm.environments import Environment
+from bestarm.errors import InvalidInputError
+from bestarm.policies.policy import Method
+from bestarm.records import Recommendation
+from bestarm.simulation.progress import Progress, reporting
+from bestarm.simulation.results import Results
+
+__all__ = ["run_once", "simulate"]
+
+_PIECES = 128  # a simulation is cut into about so many pieces of work, whoever does them
+_LONGEST_PIECE = 32  # runs; so that progress shows and an interruption loses little
+_GRACE = 1.0  # seconds given to pieces in hand to come back after an interruption
+
+
+class Outcome(NamedTuple):
+    """One finished run."""
+
+    run: int
+    pulls: int
+    correct: bool
+    final: bool
+    target: int
+    plans: int
+
+
+def simulate(
+    method: Method,
+    environment: Environment,
+    *,
+    runs: int,
+    seed: int = 0,
+    delta: float = 0.1,
+    executor: Executor | None = None,
+    progress: Progress = False,
+) -> Results:
+    """Run a method again and again, each time from the beginning.
+
+    Args:
+        method: makes a policy from a problem and a seed: a policy class, or a partial of one.
+        environment: where it is run.
+        runs: the number of runs.
+        seed: results depend on it and on nothing else; run i is the same whatever `runs` is.
+        delta: the error probability the policy is asked for.
+        executor: any `concurrent.futures` executor; without one the runs are made here, in order.
+        progress: True shows a bar; a function is called with (runs done, runs in all).
+
+    Returns:
+        One entry a run. Ctrl-C gives the runs finished so far, with `interrupted` set.
+
+    Raises:
+        InvalidInputError: an argument is not what it must be.
+        Exception: whatever the method raises, with a note that names the run.
+    """
+    work = _Work(method, environment, delta=delta, seed=seed)
+    total = _whole(runs, 1, "runs")
+    if executor is not None and not callable(getattr(executor, "submit", None)):
+        raise InvalidInputError(
+            f"`executor` must be a concurrent.futures executor; got {executor!r}.",
+            field="executor",
+            value=executor,
+            remedy="Try concurrent.futures.ProcessPoolExecutor(), or leave it out.",
+        )
+    finished: dict[int, Outcome] = {}
+    interrupted, pulls = False, 0
+    with _one_thread(), reporting(progress, total) as report:
+
+        def collect(outcomes: Sequence[Outcome]) -> None:
+            nonlocal pulls
+            pulls += sum(outcome.pulls for outcome in outcomes if outcome.run not in finished)
+            finished.update((outcome.run, outcome) for outcome in outcomes)
+            report(len(finished), pulls)
+
+        try:
+            if executor is None:
+                for run in range(total):
+                    collect([work.outcome(run)])
+            else:
+                _spread(work, total, executor, collect)
+        except KeyboardInterrupt:
+            interrupted = True
+    return _results(work, total, interrupted, [finished[run] for run in sorted(finished)])
+
+
+def run_once(
+    method: Method,
+    environment: Environment,
+    *,
+    run: int = 0,
+    seed: int = 0,
+    delta: float = 0.1,
+) -> Recommendation:
+    """Exactly run `run` of `simulate`, with its recommendation and the trace of its phases."""
+    with _one_thread():
+        work = _Work(method, environment, delta=delta, seed=seed)
+        return work.play(_whole(run, 0, "run"))[0]
+
+
+class _Work:
+    """What every piece of work shares. Sent to a process once, however many pieces it takes."""
+
+    def __init__(
+        self, method: Method, environment: Environment, *, delta: float, seed: int
+    ) -> None:
+        if not callable(method):
+            raise InvalidInputError(
+                f"`method` must make a policy from a problem and a seed; got {method!r}.",
+                field="method",
+                value=method,
+                remedy="Give a policy class, or a functools.partial of one.",
+            )
+        if not isinstance(environment, Environment):
+            raise InvalidInputError(
+                f"`environment` must have a name and an instance(rng); got {environment!r}.",
+                field="environment",
+                value=environment,
+                remedy="Try bestarm.environments.small_gap().",
+            )
+        self.method, self.environment = method, environment
+        self.seed = _whole(seed, 0, "seed")
+        self.delta = _probability(delta)
+        self.stopped = False  # threads look at it between runs
+        self.elsewhere = False
+        self._sent: bytes | None = None
+
+    def play(self, run: int) -> tuple[Recommendation, Outcome]:
+        """Make run number `run` from beginning to end."""
+        root = np.random.SeedSequence(self.seed, spawn_key=(run,))
+        instance, policy_seed, stream_seed = root.spawn(3)
+        world = self.environment.instance(_generator(instance))
+        number = int(policy_seed.generate_state(1, np.uint64)[0] >> 11)  # 53 bits: exact in JSON
+        policy = self.method(world.problem(self.delta), seed=number)
+        stream = world.begin(_generator(stream_seed))
+        pulls = plans = 0
+        while (plan := policy.plan()) is not None:
+            policy.update(stream.pull(plan))
+            pulls += plan.pulls
+            plans += 1
+        answer = policy.recommend()
+        target = int(answer.target)
+        return answer, Outcome(run, pulls, target == world.best, bool(answer.final), target, plans)
+
+    def outcome(self, run: int) -> Outcome:
+        """What run number `run` came to; an exception leaves with a note that names it."""
+        try:
+            return self.play(run)[1]
+        except Exception as error:
+            error.add_note(
+                f"This was run {run} of a simulation with seed {self.seed}; "
+                f"run_once(..., run={run}, seed={self.seed}, delta={self.delta:g}) repeats it."
+            )
+            raise
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # As bytes that workers recognise: an environment's caches then outlive one piece of work.
+        if self._sent is None:
+            try:
+                self._sent = pickle.dumps((self.method, self.environment, self.delta, self.seed))
+            except Exception as error:
+                raise InvalidInputError(
+                    f"The method or the environment cannot be sent to another process ({error}).",
+                    field="method",
+                    remedy="Define its functions at the top level of a module and bind arguments "
+                    "with functools.partial, or use a ThreadPoolExecutor.",
+                ) from error
+        return _received, (self._sent,)
+
+
+@lru_cache(maxsize=4)
+def _received(sent: bytes) -> _Work:
+    method, environment, delta, seed = pickle.loads(sent)
+    work = _Work(method, environment, delta=delta, seed=seed)
+    work.elsewhere = True
+    return work
+
+
+def _piece(work: _Work, runs: range) -> tuple[list[Outcome], bool]:
+    """The outcomes of some runs, and whether they were cut short. The unit sent to executors."""
+    outcomes: list[Outcome] = []
+    try:
+        # Here the caller holds the limit already; it is the process's, not the thread's.
+        with _one_thread() if work.elsewhere else nullcontext():
+            for run in runs:
+                if work.stopped:
+                    return outcomes, True
+                outcomes.append(work.outcome(run))
+    except KeyboardInterrupt:  # the terminal's Ctrl-C reaches the workers too
+        return outcomes, True
+    return outcomes, False
+
+
+def _spread(
+    work: _Work, runs: int, executor: Executor, collect: Callable[[Sequence[Outcome]], None]
+) -> None:
+    """Make the runs on an executor; when interrupted, collect what is done, then say so."""
+    size = min(max(runs // _PIECES, 1), _LONGEST_PIECE)
+    futures: list[Future[tuple[list[Outcome], bool]]] = []
+    try:
+        futures.extend(
+            executor.submit(_piece, work, range(start, min(start + size, runs)))
+            for start in range(0, runs, size)
+        )
+        for future in as_completed(futures):
+            outcomes, cut_short = future.result()
+            collect(outcomes)
+            if cut_short:
+                raise KeyboardInterrupt  # noqa: TRY301 - a worker was interrupted: so are we
+    except BaseException as error:
+        work.stopped = True
+        for future in futures:
+            future.cancel()
+        if isinstance(error, KeyboardInterrupt):
+            wait(futures, timeout=_GRACE)
+            done = [f for f in futures if f.done() and not f.cancelled() and not f.exception()]
+            collect([outcome for future in done for outcome in future.result()[0]])
+        raise
+
+
+def _results(
+    work: _Work, requested: int, interrupted: bool, outcomes: Sequence[Outcome]
+) -> Results:
+    table = np.array(outcomes, dtype=np.int64).reshape(-1, len(Outcome._fields))
+    table.flags.writeable = False
+    run, pulls, correct, final, target, plans = table.T
+    return Results(
+        method=_name(work.method),
+        environment=work.environment.name,
+        seed=work.seed,
+        delta=work.delta,
+        requested=requested,
+        interrupted=interrupted,
+        index=run,
+        pulls=pulls,
+        correct=correct != 0,
+        final=final != 0,
+        target=target,
+        plans=plans,
+    )
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Linear algebra on one thread: the workers are the parallelism, and sums keep their order."""
+    import scipy.linalg  # noqa: F401, PLC0415 - a library loaded later would escape the limit
+    from threadpoolctl import threadpool_limits  # noqa: PLC0415
+
+    with threadpool_limits(limits=1, user_api="blas"):
+        yield
+
+
+def _generator(seed: np.random.SeedSequence) -> np.random.Generator:
+    return np.random.Generator(np.random.PCG64DXSM(seed))
+
+
+def _name(method: object) -> str:
+    if isinstance(method, partial):
+        bound = [repr(value) for value in method.args]
+        bound += [f"{key}={value!r}" for key, value in method.keywords.items()]
+        return f"{_name(method.func)}({', '.join(bound)})"
+    return str(getattr(method, "__name__", type(method).__name__))
+
+
+def _whole(value: object, least: int, name: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
+        raise InvalidInputError(
+            f"`{name}` must be a whole number of at least {least}; got {value!r}.",
+            field=name,
+            value=value,
+        )
+    return int(value)
+
+
+def _probability(delta: object) -> float:
+    number = float(delta) if isinstance(delta, (int, float, np.number)) else 0.0
+    if not 0 < number < 1:
+        raise InvalidInputError(
+            f"`delta` must lie in (0, 1); got {delta!r}.",
+            field="delta",
+            value=delta,
+            remedy="It is the error probability allowed; try 0.1.",
+        )
+    return number

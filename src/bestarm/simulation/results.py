@@ -1,0 +1,150 @@
+"""What replications came to, with honest uncertainty."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bestarm.errors import InvalidInputError, MissingDependencyError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["Results"]
+
+
+@dataclass(frozen=True, eq=False)
+class Results:
+    """Replications of one method in one environment: one entry of each array a finished run.
+
+    Attributes:
+        method: the method's name.
+        environment: the environment's name.
+        seed: run i was drawn from `SeedSequence(seed, spawn_key=(i,))`.
+        delta: the error probability the method was asked for.
+        requested: the number of runs asked for.
+        interrupted: whether it was stopped before all of them had finished.
+        index: the number of each finished run, ascending.
+        pulls: pulls used.
+        correct: whether the recommended target is the best one.
+        final: whether the policy finished, rather than being stopped by a cap.
+        target: the recommended target.
+        plans: the number of plans pulled.
+    """
+
+    method: str
+    environment: str
+    seed: int
+    delta: float
+    requested: int
+    interrupted: bool
+    index: NDArray[np.int64]
+    pulls: NDArray[np.int64]
+    correct: NDArray[np.bool_]
+    final: NDArray[np.bool_]
+    target: NDArray[np.int64]
+    plans: NDArray[np.int64]
+
+    @property
+    def runs(self) -> int:
+        """The number of finished runs."""
+        return len(self.pulls)
+
+    @property
+    def mean_pulls(self) -> float:
+        """The mean number of pulls."""
+        return float(self.pulls.mean()) if self.runs else math.nan
+
+    @property
+    def std_pulls(self) -> float:
+        """The standard deviation of the number of pulls."""
+        return float(self.pulls.std(ddof=1)) if self.runs > 1 else math.nan
+
+    @property
+    def error_rate(self) -> float:
+        """The share of runs that named a wrong target, capped runs included."""
+        return 1.0 - float(self.correct.mean()) if self.runs else math.nan
+
+    def error_interval(self, confidence: float = 0.95) -> tuple[float, float]:
+        """Wilson's interval for the probability of naming a wrong target."""
+        z, n = self._quantile(confidence, runs=1), self.runs
+        errors = n - int(self.correct.sum())
+        middle = (errors + z * z / 2) / (n + z * z)
+        half = z / (n + z * z) * math.sqrt(errors * (n - errors) / n + z * z / 4)
+        # At 0 and n errors an end is 0 or 1 exactly, which rounding would miss.
+        low = 0.0 if errors == 0 else middle - half
+        return low, 1.0 if errors == n else middle + half
+
+    def pulls_interval(self, confidence: float = 0.95) -> tuple[float, float]:
+        """The normal interval for the mean number of pulls."""
+        half = self._quantile(confidence, runs=2) * self.std_pulls / math.sqrt(self.runs)
+        return self.mean_pulls - half, self.mean_pulls + half
+
+    def quantiles(self, q: Sequence[float] = (0.1, 0.25, 0.5, 0.75, 0.9)) -> dict[float, float]:
+        """Quantiles of the number of pulls: where gaps are random, means hide heavy tails."""
+        levels = np.asarray(q, dtype=float)
+        if levels.ndim != 1 or not ((levels >= 0) & (levels <= 1)).all():
+            raise InvalidInputError(
+                f"`q` must hold probabilities in [0, 1]; got {q!r}.", field="q", value=q
+            )
+        self._need(1)
+        values = np.quantile(self.pulls, levels)
+        return dict(zip(levels.tolist(), values.tolist(), strict=True))
+
+    def to_frame(self) -> pd.DataFrame:
+        """A data frame with one row a finished run."""
+        try:
+            import pandas as pd  # noqa: PLC0415 - optional
+        except ImportError:
+            raise MissingDependencyError(
+                "`to_frame` needs pandas, which is not installed.",
+                field="pandas",
+                remedy="Install it with pip install 'bestarm[cli]'.",
+            ) from None
+        columns = ("pulls", "correct", "final", "target", "plans")
+        return pd.DataFrame(
+            {"method": self.method, "environment": self.environment}
+            | {name: getattr(self, name) for name in columns},
+            index=pd.Index(self.index, name="run"),
+        )
+
+    def _need(self, runs: int) -> None:
+        if self.runs < runs:
+            raise InvalidInputError(
+                f"{self.runs} finished run(s) are not enough for this.",
+                field="runs",
+                value=self.runs,
+                remedy=f"It needs at least {runs}.",
+            )
+
+    def _quantile(self, confidence: float, *, runs: int) -> float:
+        if not 0 < confidence < 1:
+            raise InvalidInputError(
+                f"`confidence` must lie in (0, 1); got {confidence:g}.",
+                field="confidence",
+                value=confidence,
+                remedy="Try 0.95.",
+            )
+        self._need(runs)
+        return NormalDist().inv_cdf((1 + confidence) / 2)
+
+    def __repr__(self) -> str:
+        head = f"Results({self.method} on {self.environment}: {self.runs} runs"
+        if self.interrupted:
+            head += f" of {self.requested}, interrupted"
+        if not self.runs:
+            return head + ")"
+        low, high = self.error_interval()
+        spread = f" ± {self.std_pulls:,.0f} (sd)" if self.runs > 1 else ""
+        capped = self.runs - int(self.final.sum())
+        return (
+            f"{head}, pulls {self.mean_pulls:,.0f}{spread}, errors {self.error_rate:.2%} "
+            f"(95% in {low:.2%} to {high:.2%}, delta {self.delta:g})"
+            + (f", {capped} capped)" if capped else ")")
+        )
