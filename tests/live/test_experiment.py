@@ -119,6 +119,7 @@ def finish(experiment: Experiment, *, batch: int = 1, shuffle: random.Random | N
             awaited.extend(more)
         if shuffle is not None:
             shuffle.shuffle(awaited)
+        assert awaited, "nothing is outstanding, so a phase must be open or the end reached"
         for assignment in awaited:
             experiment.tell(assignment.id, reward_of(assignment.id))
 
@@ -225,7 +226,7 @@ class AskTell(RuleBasedStateMachine):
         """However it went so far: the end is that of one question and one answer at a time."""
         if not hasattr(self, "experiment"):
             return
-        while not self.experiment.finished:
+        for _ in SIZES:
             self.given.extend(self.experiment.ask(1000))
             for number in reversed(self.open_ids()):
                 self.told[number] = reward_of(number)
