@@ -11,16 +11,18 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future, as_completed, wait
 from contextlib import contextmanager, nullcontext
 from functools import lru_cache, partial
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from bestarm.environments import Environment
 from bestarm.errors import InvalidInputError
-from bestarm.policies.policy import Method
 from bestarm.records import Recommendation
 from bestarm.simulation.progress import Progress, reporting
 from bestarm.simulation.results import Results
+
+if TYPE_CHECKING:
+    from bestarm.policies.policy import Method  # loading every method would be slow
 
 __all__ = ["run_once", "simulate"]
 

@@ -1,0 +1,269 @@
+"""How baselines move, as frozen descriptions; what changes during a run lives in the run."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from itertools import count
+
+import numpy as np
+
+from bestarm.environments.checks import vector
+from bestarm.environments.environment import Stream
+from bestarm.errors import InvalidInputError
+from bestarm.geometry import Array
+
+__all__ = [
+    "Adversary",
+    "Baseline",
+    "Constant",
+    "Function",
+    "Moving",
+    "RandomWalk",
+    "Recorded",
+    "Sinusoid",
+    "Switches",
+]
+
+_SHORTEST, _LONGEST = 2**10, 2**14  # rounds computed at a time: few for short runs, then more
+_REMEMBERED = 2**22  # rounds of a deterministic baseline kept in a process: 32 MiB
+
+
+class Baseline(ABC):
+    """How ν_t moves."""
+
+    @property
+    @abstractmethod
+    def bound(self) -> float:
+        """The largest |ν_t| there can be; infinite where it is not known."""
+
+    @abstractmethod
+    def begin(self, means: Array, *, noise: float, rng: np.random.Generator) -> Stream:
+        """Start a run with these arm means x_a·θ and this standard deviation of the noise."""
+
+
+class Moving(Baseline):
+    """A baseline that may be random but does not react to what is pulled."""
+
+    @abstractmethod
+    def chunks(self, rng: np.random.Generator) -> Iterator[Array]:
+        """Values for rounds 1, 2, … as arrays whose lengths do not depend on what is pulled."""
+
+    @property
+    def horizon(self) -> float:
+        """The number of rounds it is known for."""
+        return math.inf
+
+    def begin(self, means: Array, *, noise: float, rng: np.random.Generator) -> Stream:
+        """Start a run; the path has a generator of its own, whatever is pulled."""
+        from bestarm.environments.streams import MovingStream  # noqa: PLC0415 - compiles kernels
+
+        return MovingStream(means, path=self.chunks, horizon=self.horizon, noise=noise, rng=rng)
+
+
+@dataclass(frozen=True)
+class Constant(Baseline):
+    """ν_t = level."""
+
+    level: float
+
+    @property
+    def bound(self) -> float:
+        """|level|."""
+        return abs(self.level)
+
+    def begin(self, means: Array, *, noise: float, rng: np.random.Generator) -> Stream:
+        """Start a run."""
+        from bestarm.environments.streams import ConstantStream  # noqa: PLC0415 - compiles kernels
+
+        return ConstantStream(means, level=self.level, noise=noise, rng=rng)
+
+
+@dataclass(frozen=True)
+class Adversary(Baseline):
+    """ν_t = ±size, chosen against the current leader."""
+
+    size: float
+
+    @property
+    def bound(self) -> float:
+        """The size of every ν_t."""
+        return self.size
+
+    def begin(self, means: Array, *, noise: float, rng: np.random.Generator) -> Stream:
+        """Start a run."""
+        from bestarm.environments.streams import ReactingStream  # noqa: PLC0415 - compiles kernels
+
+        return ReactingStream(means, bound=self.size, noise=noise, rng=rng)
+
+
+class _Known(Moving):
+    """A deterministic baseline: its first rounds are computed once a process, not once a run."""
+
+    _memory: dict[int, Array]
+
+    @abstractmethod
+    def _evaluate(self, start: int, size: int) -> Array:
+        """Values for rounds start + 1, …, start + size."""
+
+    def chunks(self, rng: np.random.Generator) -> Iterator[Array]:  # noqa: ARG002 - nothing random
+        """Values for rounds 1, 2, …"""
+        for start, size in _spans():
+            values = self._memory.get(start)
+            if values is None:
+                values = self._evaluate(start, size)
+                values.flags.writeable = False
+                if start + size <= _REMEMBERED:
+                    self._memory[start] = values
+            yield values
+
+    def __getstate__(self) -> dict[str, object]:
+        return self.__dict__ | {"_memory": {}}  # it would be longer to send than to compute
+
+
+@dataclass(frozen=True)
+class Sinusoid(_Known):
+    """ν_t = offset + amplitude · sin(frequency · t)."""
+
+    amplitude: float
+    offset: float
+    frequency: float
+    _memory: dict[int, Array] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _turns: dict[int, tuple[Array, Array]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+
+    @property
+    def bound(self) -> float:
+        """|offset| + |amplitude|."""
+        return abs(self.offset) + abs(self.amplitude)
+
+    def _evaluate(self, start: int, size: int) -> Array:
+        # sin(s + x) = cos x sin s + sin x cos s with x from a table: several times faster than sin.
+        if size not in self._turns:
+            angle = self.frequency * np.arange(1, size + 1)
+            self._turns[size] = self.amplitude * np.cos(angle), self.amplitude * np.sin(angle)
+        cosine, sine = self._turns[size]
+        values = cosine * math.sin(self.frequency * start)
+        values += sine * math.cos(self.frequency * start)
+        values += self.offset
+        return values
+
+    def __getstate__(self) -> dict[str, object]:
+        return self.__dict__ | {"_memory": {}, "_turns": {}}
+
+
+@dataclass(frozen=True, eq=False)
+class Function(_Known):
+    """ν_t = function(t), evaluated on arrays of round numbers."""
+
+    function: Callable[[Array], object]
+    limit: float
+    _memory: dict[int, Array] = field(default_factory=dict, init=False, repr=False)
+
+    @property
+    def bound(self) -> float:
+        """The bound that was declared, or infinity."""
+        return self.limit
+
+    def _evaluate(self, start: int, size: int) -> Array:
+        rounds = np.arange(start + 1, start + size + 1, dtype=float)
+        values = vector(self.function(rounds), "baseline", first=int(rounds[0]))
+        if values.shape != rounds.shape:
+            raise InvalidInputError(
+                f"`baseline` was called with {len(rounds)} rounds and returned an array of shape "
+                f"{values.shape}.",
+                field="baseline",
+                value=values.shape,
+                remedy="It must take an array of round numbers and return one value a round.",
+            )
+        beyond = np.flatnonzero(np.abs(values) > self.limit)
+        if beyond.size:
+            raise InvalidInputError(
+                f"`baseline` is {values[beyond[0]]:g} at round {rounds[beyond[0]]:.0f}, beyond "
+                f"its bound of {self.limit:g}.",
+                field="bound",
+                value=self.limit,
+                remedy="Raise the bound, or leave it out.",
+            )
+        return values
+
+
+@dataclass(frozen=True, eq=False)
+class Recorded(Moving):
+    """ν_1, ν_2, … from an array, and not a round more."""
+
+    values: Array
+
+    @property
+    def bound(self) -> float:
+        """max |ν_t| over the array."""
+        return float(np.max(np.abs(self.values)))
+
+    @property
+    def horizon(self) -> float:
+        """The length of the array."""
+        return len(self.values)
+
+    def chunks(self, rng: np.random.Generator) -> Iterator[Array]:  # noqa: ARG002 - nothing random
+        """The array."""
+        yield self.values
+
+
+@dataclass(frozen=True)
+class RandomWalk(Moving):
+    """Gaussian steps from 0, reflected at ±limit."""
+
+    step: float
+    limit: float
+
+    @property
+    def bound(self) -> float:
+        """Where the walk is reflected."""
+        return self.limit
+
+    def chunks(self, rng: np.random.Generator) -> Iterator[Array]:
+        """A path of the walk."""
+        from bestarm.environments import kernels  # noqa: PLC0415 - compiles
+
+        now = 0.0
+        for _, size in _spans():
+            values = self.step * rng.standard_normal(size)
+            kernels.reflect(values, now, self.limit)
+            now = float(values[-1])
+            yield values
+
+
+@dataclass(frozen=True)
+class Switches(Moving):
+    """A level that jumps to another at random times."""
+
+    levels: tuple[float, ...]
+    period: float
+
+    @property
+    def bound(self) -> float:
+        """The largest |level|."""
+        return max(abs(level) for level in self.levels)
+
+    def chunks(self, rng: np.random.Generator) -> Iterator[Array]:
+        """A path of switches."""
+        levels, number = np.array(self.levels), len(self.levels)
+        now = int(rng.integers(number))
+        for _, size in _spans():
+            switched = np.flatnonzero(rng.random(size) < 1.0 / self.period)
+            jumps = rng.integers(1, number, size=len(switched))
+            index = (now + np.concatenate([[0], np.cumsum(jumps)])) % number
+            now = int(index[-1])
+            yield np.repeat(levels[index], np.diff(switched, prepend=0, append=size))
+
+
+def _spans() -> Iterator[tuple[int, int]]:
+    """(rounds before, rounds) of successive chunks: a rule of its own, the same in every run."""
+    start = 0
+    for doubling in count():
+        size = min(_SHORTEST << min(doubling, 16), _LONGEST)
+        yield start, size
+        start += size
