@@ -259,6 +259,17 @@ def test_the_order_of_summation_would_have_shown() -> None:
     assert orders[0].sums.tobytes() != orders[1].sums.tobytes()
 
 
+def test_rewards_are_summed_in_order_of_id() -> None:
+    policy = Chained(sizes=(40,))
+    experiment = Experiment(policy)
+    arms = experiment.ask(40).arms
+    for number in reversed(range(40)):
+        experiment.tell(number, reward_of(number))
+    expected = Summary.from_pulls(arms, [reward_of(i) for i in range(40)], size=4)
+    assert policy.summaries[0].sums.tobytes() == expected.sums.tobytes()
+    assert policy.summaries[0].squares.tobytes() == expected.squares.tobytes()
+
+
 def test_another_seed_gives_other_draws() -> None:
     runs = [Experiment(Chained(sizes=(200,)), seed=seed).ask(200).arms for seed in (1, 2)]
     assert not np.array_equal(runs[0], runs[1])

@@ -81,7 +81,7 @@ class Halving:
                 eliminated=tuple(ranked[len(keep) :]),
                 leader=ranked[0],
                 contrasts=tuple(float(values[ranked[0]] - values[z]) for z in self.active),
-                radius=float("nan"),
+                radii=(float("nan"),) * len(self.active),
                 delta=self.problem.delta,
                 pulls=summary.pulls,
                 weights=self.weights(),
@@ -200,6 +200,18 @@ class LendsItsArrays(Halving):
 class LendsItsTrace(Halving):
     def recommend(self) -> Recommendation:
         return replace(super().recommend(), trace=tuple(self.trace))
+
+
+@breaks("policies share no array with each other", words="recommendation is another")
+class SharesItsWeights(Halving):
+    shared: dict[int, Array] = {}  # noqa: RUF012
+
+    def recommend(self) -> Recommendation:
+        trace = [
+            replace(phase, weights=self.shared.setdefault(phase.phase, phase.weights))
+            for phase in self.trace
+        ]
+        return replace(super().recommend(), trace=tuple(trace))
 
 
 @breaks("plans are over the source arms", words="over 3 arms, not 4")

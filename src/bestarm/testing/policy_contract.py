@@ -93,6 +93,9 @@ class _Step:
     plan: Plan | None
     recommendation: Recommendation
     summary: Summary | None
+    # Taken at once: policies may share arrays, and one writing over another's must show.
+    planned: object
+    recommended: object
 
 
 @dataclass(frozen=True)
@@ -116,12 +119,12 @@ class _Case:
         for number in range(1, self.max_plans + 2):
             recommendation, plan = _recommend(policy), policy.plan()
             if plan is None:
-                return [*steps, _Step(None, recommendation, None)]
+                return [*steps, _step(None, recommendation, None)]
             # Before it is carried out: a pull needs a plan that fits.
             _the_plan_fits_the_problem(self, plan, number)
             summary = self.pull(plan, rng)
+            steps.append(_step(plan, recommendation, summary))
             policy.update(summary)
-            steps.append(_Step(plan, recommendation, summary))
         raise AssertionError(f"The policy did not stop within {self.max_plans} plans.")
 
     def replay(self, run: list[_Step]) -> Iterator[tuple[Policy, _Step]]:
@@ -131,6 +134,10 @@ class _Case:
             yield policy, step
             if step.summary is not None:
                 policy.update(step.summary)
+
+
+def _step(plan: Plan | None, recommendation: Recommendation, summary: Summary | None) -> _Step:
+    return _Step(plan, recommendation, summary, _fingerprint(plan), _fingerprint(recommendation))
 
 
 def _the_plan_fits_the_problem(case: _Case, plan: Plan, number: int) -> None:
@@ -211,7 +218,7 @@ def _labels_are_only_names(case: _Case, run: list[_Step]) -> None:
     )
     policy = case.policy(renamed)
     for step in run:
-        same = _fingerprint(policy.plan()) == _fingerprint(step.plan)
+        same = _fingerprint(policy.plan()) == step.planned
         same &= _recommend(policy).target == step.recommendation.target
         _require(same, "with other labels it makes other plans or recommends another target")
         if step.summary is not None:
@@ -241,10 +248,10 @@ def _require(condition: bool, otherwise: str) -> None:
 
 
 def _require_unchanged(policy: Policy, step: _Step, occasion: str) -> None:
-    plan = _fingerprint(policy.plan()) == _fingerprint(step.plan)
-    _require(plan, f"its plan is another after {occasion}")
-    recommendation = _fingerprint(_recommend(policy)) == _fingerprint(step.recommendation)
-    _require(recommendation, f"its recommendation is another after {occasion}")
+    plan = _fingerprint(policy.plan())
+    _require(plan == step.planned, f"its plan is another after {occasion}")
+    recommendation = _fingerprint(_recommend(policy))
+    _require(recommendation == step.recommended, f"its recommendation is another after {occasion}")
 
 
 def _require_refused(policy: Policy, summary: Summary, what: str) -> None:
