@@ -12,6 +12,7 @@ from concurrent.futures import Executor, Future, as_completed, wait
 from contextlib import contextmanager, nullcontext
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, NamedTuple
+from uuid import uuid4
 
 import numpy as np
 
@@ -137,7 +138,6 @@ class _Work:
         self.method, self.environment = method, environment
         self.seed = _whole(seed, 0, "seed")
         self.delta = _probability(delta)
-        self.stopped = False  # threads look at it between runs
         self.elsewhere = False
         self._sent: bytes | None = None
 
@@ -192,17 +192,22 @@ def _received(sent: bytes) -> _Work:
     return work
 
 
-def _piece(work: _Work, runs: range) -> tuple[list[Outcome], bool]:
+_stopped: set[str] = set()  # simulations that this process has been told to stop
+
+
+def _piece(work: _Work, simulation: str, runs: range) -> tuple[list[Outcome], bool]:
     """The outcomes of some runs, and whether they were cut short. The unit sent to executors."""
     outcomes: list[Outcome] = []
     try:
         # Here the caller holds the limit already; it is the process's, not the thread's.
         with _one_thread() if work.elsewhere else nullcontext():
             for run in runs:
-                if work.stopped:
+                if simulation in _stopped:
                     return outcomes, True
                 outcomes.append(work.outcome(run))
-    except KeyboardInterrupt:  # the terminal's Ctrl-C reaches the workers too
+    except KeyboardInterrupt:
+        # The terminal's Ctrl-C reaches workers too; pieces they have in their queue must not run.
+        _stopped.add(simulation)
         return outcomes, True
     return outcomes, False
 
@@ -212,10 +217,11 @@ def _spread(
 ) -> None:
     """Make the runs on an executor; when interrupted, collect what is done, then say so."""
     size = min(max(runs // _PIECES, 1), _LONGEST_PIECE)
+    simulation = uuid4().hex
     futures: list[Future[tuple[list[Outcome], bool]]] = []
     try:
         futures.extend(
-            executor.submit(_piece, work, range(start, min(start + size, runs)))
+            executor.submit(_piece, work, simulation, range(start, min(start + size, runs)))
             for start in range(0, runs, size)
         )
         for future in as_completed(futures):
@@ -224,7 +230,7 @@ def _spread(
             if cut_short:
                 raise KeyboardInterrupt  # noqa: TRY301 - a worker was interrupted: so are we
     except BaseException as error:
-        work.stopped = True
+        _stopped.add(simulation)  # seen by threads between runs
         for future in futures:
             future.cancel()
         if isinstance(error, KeyboardInterrupt):
