@@ -276,7 +276,7 @@ def test_successive_draws_are_independent() -> None:
     stream = streams.MovingStream(
         np.zeros(3), path=lambda rng: iter([]), horizon=0, noise=1, rng=np.random.default_rng(12)
     )
-    arms = np.empty(600_000, dtype=np.int32)
+    arms = np.empty(600_000, dtype=np.uint32)
     stream._deal(Plan.randomised(weights, len(arms), phase=1))(arms)
     for lag in range(1, 6):
         pairs = np.bincount(arms[lag::6][:99_000] * 3 + arms[::6][:99_000], minlength=9)
@@ -320,8 +320,8 @@ def test_words_are_those_of_numpy() -> None:
     bounds = (np.arange(1, 2**16, dtype=np.uint64)) << np.uint64(48)
     guide = np.empty(2**16, dtype=np.int32)
     kernels.fill_guide(bounds, 16, guide)
-    arms = np.empty(4000, dtype=np.int32)
-    kernels.draw(state, bounds, guide, 16, np.arange(2**16, dtype=np.int32), arms)
+    arms = np.empty(4000, dtype=np.uint32)
+    kernels.draw(state, bounds, guide, 16, np.arange(2**16, dtype=np.uint32), arms)
     words = generator.random_raw(1000)
     lanes = (words[:, None] >> np.array([0, 16, 32, 48], dtype=np.uint64)) & np.uint64(0xFFFF)
     np.testing.assert_array_equal(arms, lanes.ravel())
@@ -336,7 +336,7 @@ def test_round_robin_is_dealt_in_blocks_of_any_length(block: int) -> None:
         deal = stream._deal(plan)
         dealt = []
         for start in range(0, plan.pulls, block):
-            arms = np.empty(min(block, plan.pulls - start), dtype=np.int32)
+            arms = np.empty(min(block, plan.pulls - start), dtype=np.uint32)
             deal(arms)
             dealt += arms.tolist()
         assert dealt == round_robin(np.array(counts)).tolist()

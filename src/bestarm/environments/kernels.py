@@ -18,7 +18,8 @@ from bestarm.geometry import Array
 
 __all__ = ["BANKS", "LANE", "accumulate", "deal", "draw", "fill_guide", "react", "reflect"]
 
-Arms = NDArray[np.int32]
+Arms = NDArray[np.uint32]  # unsigned: no test for negative indices in the inner loops
+Guide = NDArray[np.int32]
 Integers = NDArray[np.int64]
 Word = np.uint64
 Words = NDArray[np.uint64]
@@ -47,7 +48,7 @@ def _next(a: Word, b: Word, c: Word, w: Word) -> tuple[Word, Word, Word, Word, W
 
 
 @_compiled
-def fill_guide(bounds: Words, bits: int, guide: Arms) -> None:
+def fill_guide(bounds: Words, bits: int, guide: Guide) -> None:
     """Index a cumulative distribution: entry j is for uniforms whose first `bits` bits are j.
 
     It holds the outcome k itself where the whole cell belongs to k, and −1 − k where the cell's
@@ -64,7 +65,7 @@ def fill_guide(bounds: Words, bits: int, guide: Arms) -> None:
 
 
 @_compiled
-def draw(state: Words, bounds: Words, guide: Arms, bits: int, support: Arms, arms: Arms) -> None:
+def draw(state: Words, bounds: Words, guide: Guide, bits: int, support: Arms, arms: Arms) -> None:
     """Fill `arms` with independent draws: inversion of a 64-bit uniform, through the guide.
 
     The first `bits` bits of the uniform are a lane of a word shared by BANKS pulls; where they do
@@ -86,7 +87,7 @@ def draw(state: Words, bounds: Words, guide: Arms, bits: int, support: Arms, arm
             k = -1 - k
             while k < last and bounds[k] <= uniform:
                 k += 1
-        arms[i] = support[k]
+        arms[i] = support[uint64(k)]
     state[0], state[1], state[2], state[3] = a, b, c, w
 
 
@@ -125,9 +126,7 @@ def deal(active: Arms, left: Integers, cursor: Integers, arms: Arms) -> None:
 
 
 @_compiled
-def accumulate(
-    arms: Arms, values: Array, shift: float, counts: Integers, first: Array, second: Array
-) -> None:
+def accumulate(arms: Arms, values: Array, shift: float, counts: Integers, moments: Array) -> None:
     """Add count, Σ(ν − shift) and Σ(ν − shift)² per arm, in BANKS separate rows."""
     whole = len(arms) - len(arms) % BANKS
     for i in range(0, whole, BANKS):
@@ -135,14 +134,14 @@ def accumulate(
             arm = arms[i + bank]
             value = values[i + bank] - shift
             counts[bank, arm] += 1
-            first[bank, arm] += value
-            second[bank, arm] += value * value
+            moments[bank, arm, 0] += value
+            moments[bank, arm, 1] += value * value
     for i in range(whole, len(arms)):
         arm = arms[i]
         value = values[i] - shift
         counts[0, arm] += 1
-        first[0, arm] += value
-        second[0, arm] += value * value
+        moments[0, arm, 0] += value
+        moments[0, arm, 1] += value * value
 
 
 @_compiled

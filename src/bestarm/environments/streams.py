@@ -22,7 +22,7 @@ __all__ = ["ConstantStream", "MovingStream", "ReactingStream", "noisy_totals"]
 _BLOCK = 2**14  # pulls drawn at a time; their arms and values stay in the nearest caches
 _GUIDE = 256  # cells of the guide an arm: at most one draw in 256 needs a second word
 
-Deal = Callable[[NDArray[np.int32]], None]
+Deal = Callable[[NDArray[np.uint32]], None]
 
 
 def noisy_totals(
@@ -120,12 +120,12 @@ class _DealtStream(_Stream):
         super().__init__(means, noise=noise, rng=rng)
         generator = self._arms_rng.bit_generator
         self._words = np.array(generator.state["state"]["state"], dtype=np.uint64)
-        self._arms = np.empty(_BLOCK, dtype=np.int32)
+        self._arms = np.empty(_BLOCK, dtype=np.uint32)
 
     def _deal(self, plan: Plan) -> Deal:
         """A function that fills an array with the plan's next arms."""
         if plan.counts is not None:
-            active = np.flatnonzero(plan.counts).astype(np.int32)
+            active = np.flatnonzero(plan.counts).astype(np.uint32)
             left = np.array(plan.counts)
             cursor = np.array([len(active), len(active), 0], dtype=np.int64)  # a round just ended
             return lambda arms: kernels.deal(active, left, cursor, arms)
@@ -177,8 +177,8 @@ class MovingStream(_DealtStream):
                 remedy="Give a longer array, a function of the round, or a policy with a cap.",
             )
         deal = self._deal(plan)
-        shape = (kernels.BANKS, plan.arms)
-        counts, first, second = np.zeros(shape, dtype=np.int64), np.zeros(shape), np.zeros(shape)
+        counts = np.zeros((kernels.BANKS, plan.arms), dtype=np.int64)
+        moments = np.zeros((kernels.BANKS, plan.arms, 2))
         blocks = self._blocks(plan.pulls)
         shift = 0.0
         for number, values in enumerate(blocks):
@@ -186,12 +186,13 @@ class MovingStream(_DealtStream):
             shift = float(values[0]) if number == 0 else shift
             arms = self._arms[: len(values)]
             deal(arms)
-            kernels.accumulate(arms, values, shift, counts, first, second)
+            kernels.accumulate(arms, values, shift, counts, moments)
+        first, second = moments.sum(axis=0).T
         return noisy_totals(
             counts.sum(axis=0),
             self._means + shift,
-            first=first.sum(axis=0),
-            second=second.sum(axis=0),
+            first=first,
+            second=second,
             noise=self._noise,
             rng=self._noise_rng,
         )
@@ -246,12 +247,12 @@ class ReactingStream(_DealtStream):
         return Summary(counts, sums, squares)
 
 
-def _support(plan: Plan) -> tuple[NDArray[np.int32], Array]:
+def _support(plan: Plan) -> tuple[NDArray[np.uint32], Array]:
     """The arms of positive probability, and their probabilities.
 
     Only these are ever drawn among: an arm of probability 0 must not collect what rounding left.
     """
     assert plan.weights is not None
-    support = np.flatnonzero(plan.weights).astype(np.int32)
+    support = np.flatnonzero(plan.weights).astype(np.uint32)
     weights = plan.weights[support]
     return support, weights / weights.sum()
