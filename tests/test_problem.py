@@ -215,10 +215,9 @@ def test_a_large_common_offset_does_not_matter(offset: float) -> None:
 
 
 # A feature that is constant over the source has no unit of its own there.
-COARSE = pytest.mark.xfail(reason="Span.contains measures it in units of its offset, at least 1")
 
 
-@pytest.mark.parametrize("offset", [0.0, 1e3, 1e6, pytest.param(1e10, marks=COARSE)])
+@pytest.mark.parametrize("offset", [0.0, 1e3, 1e6, 1e10])
 def test_what_only_the_targets_vary_in_cannot_be_learnt(offset: float) -> None:
     source = np.array(SQUARE) @ np.eye(2, 3) + [0.0, 0.0, offset]
     target = source + [[0.0, 0.0, float(i == 1)] for i in range(4)]
@@ -227,7 +226,7 @@ def test_what_only_the_targets_vary_in_cannot_be_learnt(offset: float) -> None:
     assert error.value == ("0", "1")
 
 
-@pytest.mark.parametrize("step", [1e-6, pytest.param(1e-12, marks=COARSE), 1e12])
+@pytest.mark.parametrize("step", [1e-6, 1e-12, 1e12])
 def test_nor_in_whatever_unit(step: float) -> None:
     source = np.array(SQUARE) @ np.eye(2, 3)
     target = source + [[0.0, 0.0, step * i] for i in range(4)]

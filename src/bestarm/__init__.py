@@ -1,1 +1,55 @@
-"""Find the best of several options, even while the baseline drifts."""
+"""Find the best of several options with a stated error probability, even while the baseline drifts.
+
+Public names load on first use, so that `import bestarm` stays quick.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from bestarm import bounds, design, environments, estimation
+    from bestarm.live import Experiment
+    from bestarm.policies import RAGE, SPBAI
+    from bestarm.problem import Problem
+    from bestarm.records import Plan, Recommendation, Summary
+    from bestarm.simulation import simulate
+
+__all__ = [
+    "RAGE",
+    "SPBAI",
+    "Experiment",
+    "Plan",
+    "Problem",
+    "Recommendation",
+    "Summary",
+    "bounds",
+    "design",
+    "environments",
+    "estimation",
+    "simulate",
+]
+
+_HOMES = {
+    "Experiment": "bestarm.live",
+    "Plan": "bestarm.records",
+    "Problem": "bestarm.problem",
+    "RAGE": "bestarm.policies",
+    "Recommendation": "bestarm.records",
+    "SPBAI": "bestarm.policies",
+    "Summary": "bestarm.records",
+    "simulate": "bestarm.simulation",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    if name in __all__:
+        return import_module(f"bestarm.{name}")
+    raise AttributeError(f"module 'bestarm' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,4 +1,4 @@
-"""One exception tree. Every error a user can cause says what was wrong, with what, and what to do."""
+"""One exception tree: every error a user can cause says what, with which value, and the remedy."""
 
 from __future__ import annotations
 

@@ -20,6 +20,7 @@ __all__ = [
     "Array",
     "Span",
     "affine_span",
+    "centered_diameter",
     "centered_norms",
     "covariance",
     "diameter",
@@ -32,6 +33,7 @@ __all__ = [
 Array = NDArray[np.float64]
 
 _RANK_SAFETY = 16.0  # multiples of the rounding level below which a singular value counts as zero
+_SMALLEST = 1e-200  # the unit of a feature that is zero throughout
 _OFF_SPAN = 1e-9  # relative residual above which a vector counts as outside the span
 
 
@@ -47,14 +49,17 @@ class Span:
         origin: what is subtracted first: the mean for an affine span, zero for a linear one.
         basis: columns that span the differences, in feature units (d × rank).
         dual: columns that read coordinates off differences (d × rank).
-        scale: one unit a feature, used to compare residuals fairly across features (d).
-        rounding: the size of pure rounding error in units of `scale`.
+        scale: one unit a feature: its range over the points, or its rounding level where it is
+            constant (d).
+        constant: which features are constant over the points (d).
+        rounding: the size of pure rounding error in the others, in units of `scale`.
     """
 
     origin: Array
     basis: Array
     dual: Array
     scale: Array
+    constant: NDArray[np.bool_]
     rounding: float
 
     @property
@@ -73,30 +78,30 @@ class Span:
     def contains(self, contrasts: Array) -> NDArray[np.bool_]:
         """Which differences (rows) lie in the span, up to rounding."""
         residual = (contrasts - self.contrast_coordinates(contrasts) @ self.basis.T) / self.scale
-        size = np.max(np.abs(contrasts) / self.scale, axis=1, initial=0.0)
-        limit = np.maximum(_OFF_SPAN * size, self.rounding)
-        return np.asarray(np.max(np.abs(residual), axis=1, initial=0.0) <= limit)
+        varying = np.abs(contrasts / self.scale)[:, ~self.constant]
+        size = np.max(varying, axis=1, initial=0.0)
+        limit = np.maximum(_OFF_SPAN * size, self.rounding)[:, None]
+        return np.asarray((np.abs(residual) <= np.where(self.constant, 1.0, limit)).all(axis=1))
 
 
 def _span(points: Array, origin: Array) -> Span:
+    epsilon = _RANK_SAFETY * float(np.finfo(float).eps)
     shifted = points - origin
-    scale = np.max(np.abs(shifted), axis=0, initial=0.0)
-    # A feature that is constant over the points still needs a unit for residuals.
-    scale = np.where(scale > 0, scale, np.maximum(np.max(np.abs(points), axis=0, initial=0.0), 1.0))
-    scaled = shifted / scale
-    _, values, rows = np.linalg.svd(scaled, full_matrices=False)
+    extent = np.max(np.abs(shifted), axis=0)
+    size = np.max(np.abs(points), axis=0)
+    constant = extent <= epsilon * size
+    scale = np.where(constant, np.maximum(epsilon * size, _SMALLEST), extent)
     # Subtracting the origin leaves an error in proportion to what was subtracted.
-    magnitude = float(np.max(np.abs(points) / scale, initial=1.0))
-    rounding = _RANK_SAFETY * float(np.finfo(float).eps) * max(1.0, magnitude)
-    largest = float(values[0]) if values.size else 0.0
-    tolerance = max(points.shape) * max(
-        largest * _RANK_SAFETY * float(np.finfo(float).eps), rounding
-    )
+    rounding = epsilon * float(np.max(np.where(constant, 1.0, size / scale), initial=1.0))
+    _, values, rows = np.linalg.svd(np.where(constant, 0.0, shifted / scale), full_matrices=False)
+    tolerance = max(points.shape) * max(float(values[0]) * epsilon, rounding)
     rank = int(np.count_nonzero(values > tolerance))
     unit = np.sqrt(len(points))
     basis = (rows[:rank].T * (values[:rank] / unit)) * scale[:, None]
     dual = (rows[:rank].T * (unit / values[:rank])) / scale[:, None]
-    return Span(origin, basis, dual, scale, max(points.shape) * rounding)
+    # A constant feature has loading zero up to rounding; in its tiny unit that must be exact.
+    basis[constant] = dual[constant] = 0.0
+    return Span(origin, basis, dual, scale, constant, max(points.shape) * rounding)
 
 
 def affine_span(points: Array) -> Span:
@@ -136,6 +141,15 @@ def centered_norms(source: Array, weights: Array, contrasts: Array) -> Array:
     whitened = span.contrast_coordinates(contrasts) @ factor
     norms = np.einsum("ij,ij->i", whitened, whitened)
     return np.where(span.contains(contrasts), norms, np.inf)
+
+
+def centered_diameter(source: Array, weights: Array, target: Array) -> float:
+    """V_cov: the largest ‖u − u′‖² under Σ_cov,p⁻¹ over pairs of targets (rows); may be +∞."""
+    span, factor = _support_factor(source, weights)
+    contrasts = target - target[0]
+    if not span.contains(contrasts).all():
+        return float("inf")
+    return diameter(span.contrast_coordinates(contrasts) @ factor)
 
 
 def stability(source: Array, weights: Array) -> float:

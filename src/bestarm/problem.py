@@ -179,6 +179,17 @@ class Problem:
             digest.update(features.tobytes())
         return digest.hexdigest()
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Problem) and self._key == other._key
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    @cached_property
+    def _key(self) -> tuple[object, ...]:
+        labels = (self._source_labels, self._target_labels)
+        return (self.fingerprint, self._delta, self._noise, self._baseline, labels)
+
     def __repr__(self) -> str:
         return (
             f"Problem({self.arms} source arms, {self.targets} targets, {self.dimension} features "
@@ -314,7 +325,10 @@ def _scale(value: object, field: str) -> float:
 
 def as_weights(weights: object, arms: int, field: str = "weights") -> NDArray[np.float64]:
     """Validate a distribution over source arms."""
-    array = np.array(weights, dtype=float)
+    try:
+        array = np.array(weights, dtype=float)
+    except (TypeError, ValueError):
+        array = np.empty(0)
     if array.shape != (arms,) or not (array >= 0).all() or abs(array.sum() - 1) > 1e-9:
         raise InvalidInputError(
             f"`{field}` must be {arms} probabilities that sum to 1.", field=field, value=weights

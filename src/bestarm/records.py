@@ -41,7 +41,7 @@ class Plan:
     def randomised(cls, weights: object, pulls: int, *, phase: int) -> Plan:
         """Draw `pulls` arms independently with probabilities `weights`."""
         array = as_weights(weights, np.size(np.asarray(weights)))
-        if not 1 <= pulls < _MOST_PULLS:
+        if not isinstance(pulls, (int, np.integer)) or not 1 <= pulls < _MOST_PULLS:
             raise InvalidInputError(
                 f"A plan of {pulls} pulls cannot be carried out.",
                 field="pulls",
@@ -53,8 +53,8 @@ class Plan:
     @classmethod
     def fixed(cls, counts: object, *, phase: int) -> Plan:
         """Pull arm i exactly `counts[i]` times."""
-        array = np.array(counts, dtype=np.int64)
-        if array.ndim != 1 or (array < 0).any() or not 1 <= array.sum() < _MOST_PULLS:
+        array = _whole_numbers(counts)
+        if array is None or (array < 0).any() or not 1 <= array.sum() < _MOST_PULLS:
             raise InvalidInputError(
                 "`counts` must be whole numbers, none negative, with at least one pull in all.",
                 field="counts",
@@ -97,6 +97,14 @@ class Plan:
             )
 
 
+def _whole_numbers(values: object) -> Counts | None:
+    """A list of whole numbers as an array, or None if it is not one."""
+    array = np.asarray(values)
+    if array.ndim != 1 or array.dtype.kind not in "iu" or (array > _MOST_PULLS).any():
+        return None
+    return array.astype(np.int64)  # a copy: the caller's array stays the caller's
+
+
 def round_robin(counts: Counts) -> NDArray[np.int64]:
     """The order in which a fixed plan is pulled: arms in index order, once a round while any left.
 
@@ -125,16 +133,14 @@ class Summary:
     squares: Array
 
     def __post_init__(self) -> None:
-        counts = np.array(self.counts, dtype=np.int64)
+        counts = _whole_numbers(self.counts)
         sums = np.array(self.sums, dtype=float)
         squares = np.array(self.squares, dtype=float)
-        if not counts.ndim == sums.ndim == squares.ndim == 1 or not (
-            len(counts) == len(sums) == len(squares)
-        ):
+        if counts is None or not counts.shape == sums.shape == squares.shape:
             raise InvalidInputError(
                 "A summary has one count, one sum and one sum of squares an arm.",
                 field="summary",
-                value=(counts.shape, sums.shape, squares.shape),
+                value=(np.shape(self.counts), sums.shape, squares.shape),
             )
         if (counts < 0).any() or not (np.isfinite(sums).all() and np.isfinite(squares).all()):
             raise InvalidInputError(
@@ -173,13 +179,13 @@ class Phase:
         eliminated: targets dropped at its end.
         leader: the empirically best target at its end.
         contrasts: estimated leader − target, in reward units, for each of `active`.
-        radius: the estimated contrast at which a target is dropped, in reward units.
+        radii: the contrast from which on a target is dropped, for each of `active`.
         delta: the part of the error probability spent on it.
         pulls: its number of pulls.
         weights: the sampling distribution over source arms.
         value: the largest variance factor of an active contrast under `weights`.
         gap: the certified relative distance of the contrast design from its optimum.
-        stability: the M that entered the phase length.
+        stability: the M that entered the phase length, or None where none did.
     """
 
     phase: int
@@ -187,13 +193,13 @@ class Phase:
     eliminated: tuple[int, ...]
     leader: int
     contrasts: tuple[float, ...]
-    radius: float
+    radii: tuple[float, ...]
     delta: float
     pulls: int
     weights: Array
     value: float
     gap: float
-    stability: float
+    stability: float | None
 
 
 @dataclass(frozen=True, eq=False)

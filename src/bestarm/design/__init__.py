@@ -1,1 +1,16 @@
-"""Certified experimental designs, one solver behind them."""
+"""Certified experimental designs: one solver behind all of them."""
+
+from bestarm.design.anchored import AnchoredDesign, deo, xor
+from bestarm.design.criteria import centered_g, centered_xy, linear_g, linear_xy
+from bestarm.design.solver import Design
+
+__all__ = [
+    "AnchoredDesign",
+    "Design",
+    "centered_g",
+    "centered_xy",
+    "deo",
+    "linear_g",
+    "linear_xy",
+    "xor",
+]

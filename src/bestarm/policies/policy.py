@@ -16,7 +16,7 @@ __all__ = ["Method", "Policy"]
 
 @runtime_checkable
 class Policy(Protocol):
-    """What an engine, a store or a route may ask of a method. None of them knows which one it is."""
+    """What an engine, a store or a route may ask of a method; none of them knows which it is."""
 
     @property
     def problem(self) -> Problem:

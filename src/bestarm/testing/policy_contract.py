@@ -171,7 +171,7 @@ def _wrong_summaries_are_refused(case: _Case, run: list[_Step]) -> None:
 
 
 def _the_end_is_the_end(case: _Case, run: list[_Step]) -> None:
-    one = np.arange(case.problem.arms) == 0
+    one = (np.arange(case.problem.arms) == 0).astype(int)
     last = run[-2].summary if len(run) > 1 else None
     for policy, step in case.replay(run):
         if step.plan is None:
@@ -287,7 +287,7 @@ def _wrong(plan: Plan, summary: Summary) -> Iterator[tuple[str, Summary]]:
     """Summaries that cannot be the outcome of a plan, each with what is wrong with it."""
     counts, sums, squares = summary.counts, summary.sums, summary.squares
     pulled = int(np.argmax(counts))
-    one = np.arange(plan.arms) == pulled
+    one = (np.arange(plan.arms) == pulled).astype(int)
     yield "one pull too many", Summary(counts + one, sums, squares)
     yield "one pull too few", Summary(counts - one, sums, squares)
     yield "an arm too many", Summary(*(np.append(part, 0) for part in (counts, sums, squares)))

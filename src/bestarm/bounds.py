@@ -1,0 +1,184 @@
+"""Complexities, phase lengths and the division of δ. Nowhere else is δ divided."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import numpy as np
+from scipy.special import ndtr
+
+from bestarm.design.contrasts import Listed
+from bestarm.design.criteria import Regression, contrast_features, regression_features
+from bestarm.design.solver import Design, minimise
+from bestarm.errors import InvalidInputError
+from bestarm.geometry import Array
+from bestarm.problem import Problem
+
+__all__ = [
+    "complexity",
+    "contrast_delta",
+    "mixture_radius",
+    "phase_delta",
+    "phase_length",
+    "rage_delta",
+    "rage_phase_length",
+]
+
+
+def complexity(
+    problem: Problem,
+    theta: object,
+    kind: Literal["centered", "shifted", "linear"] = "centered",
+    *,
+    anchor: int = 0,
+    tol: float = 1e-3,
+) -> Design:
+    """min over p of max over z ≠ z* of ‖z* − z‖² / ((z* − z)·θ)², certified; +∞ where z* is tied.
+
+    Args:
+        problem: the problem.
+        theta: the true parameter.
+        kind: `"centered"` is τ*_cov, with the norm under Σ_cov,p⁻¹; `"shifted"` the paper's lower
+            bound, τ*_lin(Z : X − x_anchor); `"linear"` is τ*_lin(Z : X), what a linear bandit
+            without a moving baseline would need.
+        anchor: the arm the features are shifted by, for `kind="shifted"`.
+        tol: the relative gap to certify.
+
+    Returns:
+        A Design: `value` and `lower_bound` enclose the complexity, `weights` nearly attain it.
+        τ*_lin(shifted) ≤ τ*_cov ≤ 4 τ*_lin(shifted) for every anchor.
+
+    Reference: the paper's equation for τ*_lin(Z : X − x₁) and its Propositions 1 and 2.
+    """
+    contrasts, gaps = _best_contrasts(problem, theta)
+    if not gaps.all():
+        uniform = np.full(problem.arms, 1 / problem.arms)
+        return Design(uniform, math.inf, math.inf, 0.0, 0)
+    source, regression = problem.source, _regression(kind)
+    if kind == "shifted":
+        if not 0 <= anchor < problem.arms:
+            raise InvalidInputError(
+                f"`anchor` must be the index of a source arm, 0 to {problem.arms - 1}; "
+                f"got {anchor!r}.",
+                field="anchor",
+                value=anchor,
+            )
+        source = source - source[anchor]
+    span, features = regression_features(source, regression)
+    rows = contrast_features(span, contrasts, regression) / gaps[:, None]
+    return minimise(features, Listed(rows), tol)
+
+
+def _regression(kind: str) -> Regression:
+    if kind not in ("centered", "shifted", "linear"):
+        raise InvalidInputError(
+            f"`kind` must be 'centered', 'shifted' or 'linear'; got {kind!r}.",
+            field="kind",
+            value=kind,
+        )
+    return "centered" if kind == "centered" else "linear"
+
+
+def _best_contrasts(problem: Problem, theta: object) -> tuple[Array, Array]:
+    """z* − z and its mean for every other target."""
+    parameter = np.array(theta, dtype=float)
+    if parameter.shape != (problem.dimension,) or not np.isfinite(parameter).all():
+        raise InvalidInputError(
+            f"`theta` must be {problem.dimension} finite numbers, one a feature.",
+            field="theta",
+            value=theta,
+        )
+    best = int(np.argmax(problem.target @ parameter))
+    contrasts = problem.target[best] - np.delete(problem.target, best, axis=0)
+    gaps = contrasts @ parameter
+    rounding = 1e-12 * (np.abs(contrasts) @ np.abs(parameter))
+    return contrasts, np.where(gaps > rounding, gaps, 0.0)
+
+
+def phase_delta(delta: float, *, active: int, phase: int) -> float:
+    """δ_ℓ = δ / (|A|² ℓ(ℓ+1)): a union over contrasts of active targets, and over phases."""
+    return delta / (active**2 * phase * (phase + 1))
+
+
+def phase_length(
+    value: float,
+    *,
+    epsilon: float,
+    delta: float,
+    stability: float,
+    dimension: int,
+    r1: float = 1 / 3,
+    r2: float = 1 / 3,
+) -> int:
+    """The paper's n_ℓ: pulls after which every active contrast is known within ε, with constants.
+
+        ⌈ R₁ V/ε² log(V/(ε δ)) + R₂ M √V/ε log(d/δ) ⌉
+
+    Args:
+        value: V, the largest variance factor of an active contrast under the sampling weights.
+        epsilon: the accuracy, in units of the normalised rewards.
+        delta: the phase's part of the error probability, from `phase_delta`.
+        stability: M, a bound on max_i ‖x_i − x̄_p‖² under Σ_cov,p⁻¹ (32 d in the paper).
+        dimension: d.
+        r1: R₁. The paper's experiments use 1/3, which is tuning: nothing is proven with it.
+        r2: R₂, likewise.
+    """
+    # A value below ε (targets that hardly differ) must not make the logarithm negative.
+    main = r1 * value / epsilon**2 * math.log(max(value / epsilon, 1.0) / delta)
+    lower_order = r2 * stability * math.sqrt(value) / epsilon * math.log(dimension / delta)
+    return max(1, math.ceil(main + lower_order))
+
+
+def contrast_delta(delta: float, *, active: int) -> float:
+    """δ / (|A| − 1): the best target is dropped only if it loses to one of the others."""
+    return delta / max(active - 1, 1)
+
+
+def mixture_radius(variance: Array, *, delta: float, reference: Array) -> Array:
+    """How large an estimate must be to show, at any look, that its mean is positive.
+
+        √v · √( (1 + v/v₀) (2 log(1/(2δc)) + log(1 + v₀/v)) )
+
+    For Gaussian estimates of variance v built from independent increments, the chance that one
+    with mean ≤ 0 ever reaches this, at whatever looks, is at most δ; for other estimates this is
+    asymptotic. It is the boundary of a half-normal mixture of likelihood ratios: the mixture is
+    2Φ(·) times the normal one, and c = Φ(√(2 log(1/2δ))) bounds that Φ from below.
+
+    Args:
+        variance: v, the squared standard error of each estimate now.
+        delta: δ.
+        reference: v₀, the variance around which the boundary is tightest; fixed beforehand.
+
+    Reference: Robbins (1970); Waudby-Smith et al. (2024) for the asymptotics.
+    """
+    c = float(ndtr(math.sqrt(max(2 * math.log(1 / (2 * delta)), 0.0))))
+    level = 2 * math.log(1 / min(2 * delta * c, 1.0))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        growth = (1 + variance / reference) * (level + np.log1p(reference / variance))
+        radius = np.sqrt(variance * growth)
+    return np.where(variance > 0, radius, 0.0)
+
+
+def rage_delta(delta: float, *, targets: int, phase: int) -> float:
+    """RAGE's δ_t / H² with δ_t = δ / t²."""
+    return delta / (phase**2 * targets**2)
+
+
+def rage_phase_length(
+    value: float, *, phase: int, delta: float, sigma: float, slack: float, least: int
+) -> int:
+    """RAGE's N_t = σ² ⌈8 (2^{t+1})² (1 + slack) ρ log(1/δ)⌉, at least `least`.
+
+    Args:
+        value: ρ, the value of the linear XY-design over active contrasts.
+        phase: t.
+        delta: from `rage_delta`.
+        sigma: the noise scale it assumes.
+        slack: the price of rounding the design to whole pulls.
+        least: the fewest pulls the rounding is good for.
+
+    Reference: Fiez, Jain, Jamieson and Ratliff (2019), Algorithm 1.
+    """
+    length = 8 * 4.0 ** (phase + 1) * (1 + slack) * value * math.log(1 / delta)
+    return max(math.ceil(sigma * sigma * math.ceil(length)), least)

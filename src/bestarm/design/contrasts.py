@@ -1,0 +1,77 @@
+"""Sets of contrasts, listed or implied: what a design is judged on.
+
+The solver only ever asks a set for the contrasts whose value exceeds a level, so all H² pairwise
+differences of H targets are never formed: the worst is a diameter, found by matrix products.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bestarm.geometry import Array, farthest
+
+__all__ = ["Contrasts", "Listed", "Pairwise"]
+
+Codes = NDArray[np.int64]
+
+
+class Contrasts(Protocol):
+    """A finite set of vectors y, each known by a whole number."""
+
+    def violators(self, factor: Array, level: float, most: int) -> tuple[float, Codes]:
+        """With ‖y‖² := |factorᵀ y|²: the largest value in the set, and the codes of up to `most`
+        contrasts above `level`, worst first. The largest value is exact whenever it exceeds
+        `level`; otherwise `level` itself is returned."""
+        ...
+
+    def rows(self, codes: Codes) -> Array:
+        """The contrasts with these codes, one a row."""
+        ...
+
+
+class Listed:
+    """The rows of a table."""
+
+    def __init__(self, vectors: Array) -> None:
+        self._vectors = vectors
+
+    def violators(self, factor: Array, level: float, most: int) -> tuple[float, Codes]:
+        """See `Contrasts.violators`."""
+        whitened = self._vectors @ factor
+        values = np.einsum("ij,ij->i", whitened, whitened)
+        order = np.argsort(-values)[:most]
+        return max(level, float(values[order[0]])), order[values[order] > level].astype(np.int64)
+
+    def rows(self, codes: Codes) -> Array:
+        """See `Contrasts.rows`."""
+        return np.asarray(self._vectors[codes])
+
+
+class Pairwise:
+    """All differences of two rows of a table of H points; the pair (i, j) has code i·H + j."""
+
+    def __init__(self, points: Array) -> None:
+        self._points = points - points.mean(axis=0)
+
+    def violators(self, factor: Array, level: float, most: int) -> tuple[float, Codes]:
+        """See `Contrasts.violators`."""
+        whitened = self._points @ factor
+        norms = np.sqrt(np.einsum("ij,ij->i", whitened, whitened))
+        # ‖u − v‖ ≤ ‖u‖ + ‖v‖: a point this short cannot be an end of a pair above the level.
+        near = np.flatnonzero(norms + norms.max() >= np.sqrt(level) * (1 - 1e-12))
+        index, distance = farthest(whitened[near])
+        order = np.argsort(-distance)
+        order = order[distance[order] > level]
+        first, second = near[order], near[index[order]]
+        codes = np.minimum(first, second) * len(norms) + np.maximum(first, second)
+        _, kept = np.unique(codes, return_index=True)  # both ends may name the same pair
+        codes = codes[np.sort(kept)[:most]].astype(np.int64)
+        return max(level, float(distance.max(initial=0.0))), codes
+
+    def rows(self, codes: Codes) -> Array:
+        """See `Contrasts.rows`."""
+        first, second = np.divmod(codes, len(self._points))
+        return np.asarray(self._points[first] - self._points[second])

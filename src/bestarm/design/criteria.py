@@ -1,0 +1,119 @@
+"""The four exact designs: linear or centered, for all arms (G) or for target contrasts (XY)."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+
+from bestarm.design.contrasts import Listed, Pairwise
+from bestarm.design.solver import Design, check_tolerance, minimise
+from bestarm.errors import InvalidInputError
+from bestarm.geometry import Array, Span, affine_span, lift, linear_span
+from bestarm.problem import as_features, check_identifiable
+
+__all__ = [
+    "Regression",
+    "centered_g",
+    "centered_xy",
+    "contrast_features",
+    "linear_g",
+    "linear_xy",
+    "regression_features",
+]
+
+Regression = Literal["linear", "centered"]
+
+
+def linear_g(source: object, *, tol: float = 1e-3) -> Design:
+    """Minimise max_i ‖x_i‖² under (Σ p_i x_i x_iᵀ)⁻¹; the optimum is the rank of the source.
+
+    Args:
+        source: features of the arms one can pull, one row an arm.
+        tol: the relative gap to certify.
+
+    Reference: Kiefer and Wolfowitz (1960).
+    """
+    points = as_features(source, "source")
+    _, features = regression_features(points, "linear")
+    return minimise(features, Listed(features), tol)
+
+
+def linear_xy(source: object, target: object, *, tol: float = 1e-3) -> Design:
+    """Minimise max ‖u − u′‖² under (Σ p_i x_i x_iᵀ)⁻¹ over all pairs of targets.
+
+    Args:
+        source: features of the arms one can pull, one row an arm.
+        target: features of the options; the contrasts are all differences of its rows.
+        tol: the relative gap to certify.
+
+    Reference: Fiez, Jain, Jamieson and Ratliff (2019).
+    """
+    return _xy(source, target, "linear", tol)
+
+
+def centered_g(source: object, *, tol: float = 1e-3) -> Design:
+    """Minimise max_i ‖x_i − x̄_p‖² under Σ_cov,p⁻¹; the optimum is the dimension of the affine span.
+
+    On the lifted features φ = (1, x) the criterion is ‖φ_i‖² under M(p)⁻¹, less one.
+
+    Args:
+        source: features of the arms one can pull, one row an arm.
+        tol: the relative gap to certify.
+    """
+    check_tolerance(tol)
+    points = as_features(source, "source")
+    _, features = regression_features(points, "centered")
+    # (v − l)/(l − 1) ≤ tol is asked of the lifted problem, whose optimum is rank + 1 ≥ 2.
+    lifted = minimise(features, Listed(features), max(tol / 2.1, 1e-9))
+    value, bound = lifted.value - 1, lifted.lower_bound - 1
+    return Design(lifted.weights, value, bound, value / bound - 1, lifted.iterations)
+
+
+def centered_xy(source: object, target: object, *, tol: float = 1e-3) -> Design:
+    """Minimise max ‖u − u′‖² under Σ_cov,p⁻¹ over all pairs of targets: V*_cov of the paper.
+
+    The paper's Problem 1, called non-convex there. It is convex: by the Schur complement it is the
+    linear XY-design on φ = (1, x) with contrasts (0, u − u′).
+
+    Args:
+        source: features of the arms one can pull, one row an arm.
+        target: features of the options; the contrasts are all differences of its rows.
+        tol: the relative gap to certify.
+    """
+    return _xy(source, target, "centered", tol)
+
+
+def _xy(source: object, target: object, regression: Regression, tol: float) -> Design:
+    points, options = as_features(source, "source"), as_features(target, "target")
+    if points.shape[1] != options.shape[1] or len(options) < 2:
+        raise InvalidInputError(
+            f"`target` must hold at least two rows of {points.shape[1]} features, like `source`; "
+            f"got shape {options.shape}.",
+            field="target",
+            value=options.shape,
+        )
+    span, features = regression_features(points, regression)
+    check_identifiable(span, options)
+    return minimise(features, Pairwise(contrast_features(span, options, regression)), tol)
+
+
+def regression_features(points: Array, regression: Regression) -> tuple[Span, Array]:
+    """The span that pulls of these arms inform about, and the arms' regressors in it."""
+    span = affine_span(points) if regression == "centered" else linear_span(points)
+    if span.rank == 0:
+        raise InvalidInputError(
+            "`source` holds no two arms that differ, so pulls inform about no contrast.",
+            field="source",
+            value=points.shape,
+            remedy="Give at least two different arms.",
+        )
+    coordinates = span.coordinates(points)
+    return span, lift(coordinates) if regression == "centered" else coordinates
+
+
+def contrast_features(span: Span, contrasts: Array, regression: Regression) -> Array:
+    """Contrasts (rows) as vectors for the same regression: (0, y) where arms are (1, x)."""
+    # Only differences matter; subtracting a row first keeps digits when there is a large offset.
+    coordinates = span.contrast_coordinates(contrasts - contrasts[0])
+    return lift(coordinates, 0.0) if regression == "centered" else np.asarray(coordinates)

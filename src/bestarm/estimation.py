@@ -1,0 +1,84 @@
+"""Regression from a Summary: per-arm counts and reward sums are all that any estimate needs."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+
+from bestarm.geometry import Array, linear_span
+from bestarm.problem import Problem
+from bestarm.records import Summary
+
+__all__ = ["Penalty", "arm_means", "ordinary", "orthogonalized"]
+
+Penalty = Literal["identity", "covariance"]
+
+
+def orthogonalized(
+    problem: Problem,
+    summary: Summary,
+    weights: Array,
+    *,
+    ridge: float = 0.0,
+    penalty: Penalty = "identity",
+) -> Array:
+    """θ̂ = (B + ridge·P)⁻¹ b with features centered at the policy's mean x̄_p.
+
+        B = Σ_a n_a x̃_a x̃_aᵀ,   b = Σ_a s_a x̃_a,   x̃_a = x_a − x̄_p
+
+    with n_a pulls and reward sum s_a of arm a. The draw is independent of the baseline given the
+    past, and E x̃ = 0 under the policy, so ν_t drops out of E[b − Bθ] whatever it is. (Centering at
+    the empirical mean would not do: an adaptive baseline can lean on the arms drawn so far.)
+
+    Args:
+        problem: the problem.
+        summary: totals over pulls drawn with `weights`.
+        weights: the distribution the arms were drawn from.
+        ridge: the amount of regularisation; 0 gives the least-norm solution.
+        penalty: `"identity"` is the paper's, for features divided by the largest source norm (its
+            Assumption 1 has norms of at most 1); `"covariance"` takes P = Σ_cov,p, which shrinks
+            all directions alike, in whatever units the features come.
+
+    Returns:
+        θ̂ in feature units. Only its products with differences of arms mean anything.
+
+    Reference: the paper's section on orthogonalized regression; Krishnamurthy, Wu and Syrgkanis
+    (2018).
+    """
+    span = problem.span
+    centered = span.contrast_coordinates(problem.source - weights @ problem.source)
+    gram = centered.T @ (summary.counts[:, None] * centered)
+    moment = centered.T @ summary.sums
+    if ridge:
+        if penalty == "identity":
+            size = float(np.max(np.einsum("ij,ij->i", problem.source, problem.source)))
+            # The shortest θ with basisᵀθ = ϑ has ‖θ‖² = ‖R⁻ᵀϑ‖², where basis = QR.
+            inverse = np.linalg.inv(np.linalg.qr(span.basis, mode="r"))
+            gram = gram + ridge * size * (inverse @ inverse.T)
+        else:
+            gram = gram + ridge * (centered.T @ (weights[:, None] * centered))
+    solution, *_ = np.linalg.lstsq(gram, moment, rcond=None)
+    return np.asarray(span.dual @ solution)
+
+
+def ordinary(problem: Problem, summary: Summary) -> Array:
+    """Ordinary least squares without intercept, the least-norm solution: blind to the baseline.
+
+    Args:
+        problem: the problem.
+        summary: totals over pulls, drawn or fixed.
+    """
+    pulled = summary.counts > 0
+    root = np.sqrt(summary.counts[pulled])
+    span = linear_span(problem.source)
+    regressors = span.coordinates(problem.source[pulled]) * root[:, None]
+    solution, *_ = np.linalg.lstsq(regressors, summary.sums[pulled] / root, rcond=None)
+    return np.asarray(span.dual @ solution)
+
+
+def arm_means(summary: Summary) -> Array:
+    """Mean reward of each arm; NaN where an arm was not pulled."""
+    means = np.full(len(summary.counts), np.nan)
+    np.divide(summary.sums, summary.counts, out=means, where=summary.counts > 0)
+    return means

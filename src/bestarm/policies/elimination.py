@@ -1,0 +1,175 @@
+"""What phase-elimination policies share: plan a phase, estimate, drop targets, keep the trace."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bestarm.errors import InvalidInputError, ProtocolError
+from bestarm.geometry import Array
+from bestarm.problem import Problem
+from bestarm.records import Phase, Plan, Recommendation, Summary
+
+__all__ = ["Elimination", "PhaseDesign"]
+
+Indices = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class PhaseDesign:
+    """A phase before it is pulled.
+
+    Attributes:
+        plan: the pulls.
+        weights: the sampling distribution over source arms.
+        radius: the accuracy the phase is made for, in reward units.
+        delta: the part of the error probability spent on the phase.
+        value: the largest variance factor of an active contrast.
+        gap: the certified gap of the contrast design.
+        stability: M, where it entered the length.
+    """
+
+    plan: Plan
+    weights: Array
+    radius: float
+    delta: float
+    value: float
+    gap: float
+    stability: float | None = None
+
+    def __post_init__(self) -> None:
+        self.weights.flags.writeable = False  # shared between runs
+
+
+class Elimination(ABC):
+    """A policy in phases: each estimates θ afresh and drops targets a radius below the leader.
+
+    Subclasses say how a phase is designed (`_design`) and how θ is estimated (`_estimate`).
+
+    Args:
+        problem: the problem.
+        max_pulls: stop before exceeding this many pulls in all; the last phase is cut short.
+        max_phases: stop after this many phases.
+    """
+
+    def __init__(
+        self, problem: Problem, *, max_pulls: int | None = None, max_phases: int | None = None
+    ) -> None:
+        for field, cap in (("max_pulls", max_pulls), ("max_phases", max_phases)):
+            if cap is not None and (not isinstance(cap, (int, np.integer)) or cap < 1):
+                raise InvalidInputError(
+                    f"`{field}` must be a positive whole number or None; got {cap!r}.",
+                    field=field,
+                    value=cap,
+                )
+        self._problem = problem
+        self._max_pulls = max_pulls
+        self._max_phases = max_phases
+        self._active: Indices = np.arange(problem.targets)
+        self._leader = 0
+        self._trace: list[Phase] = []
+        self._pulls = 0
+        self._stopped: str | None = None
+        self._open: PhaseDesign | None = None
+
+    @property
+    def problem(self) -> Problem:
+        """The problem the policy was made for."""
+        return self._problem
+
+    def plan(self) -> Plan | None:
+        """The next phase's pulls, or None once the policy has stopped."""
+        if self._stopped is not None:
+            return None
+        if self._open is None:
+            self._open = self._design(len(self._trace) + 1, self._active)
+        return self._cut_to_cap(self._open)
+
+    def update(self, summary: Summary) -> None:
+        """Take the outcome of the current phase: estimate, eliminate, decide whether to go on."""
+        plan = self.plan()
+        design = self._open
+        if plan is None or design is None:
+            raise ProtocolError(
+                "The policy has stopped and takes no more outcomes.",
+                field="summary",
+                remedy="Read `recommend()`.",
+            )
+        plan.check(summary)
+        theta = self._estimate(design, plan, summary)
+        options = self._problem.target[self._active]
+        best = int(np.argmax(options @ theta))
+        differences = options[best] - options
+        contrasts = differences @ theta
+        radii = self._radii(design, differences)
+        cut_short = plan.pulls < design.plan.pulls
+        # A phase cut short has not earned its radius: it may change the leader, drop nobody.
+        dropped = (contrasts >= radii) & (contrasts > 0) & (not cut_short)
+        self._leader = int(self._active[best])
+        self._pulls += plan.pulls
+        self._trace.append(
+            Phase(
+                phase=plan.phase,
+                active=tuple(self._active.tolist()),
+                eliminated=tuple(self._active[dropped].tolist()),
+                leader=self._leader,
+                contrasts=tuple(contrasts.tolist()),
+                radii=tuple(radii.tolist()),
+                delta=design.delta,
+                pulls=plan.pulls,
+                weights=design.weights,
+                value=design.value,
+                gap=design.gap,
+                stability=design.stability,
+            )
+        )
+        self._active = self._active[~dropped]
+        self._open = None
+        self._stopped = self._why_stop(cut_short)
+
+    def _why_stop(self, cut_short: bool) -> str | None:
+        if len(self._active) == 1:
+            return "identified"
+        if cut_short or (self._max_pulls is not None and self._pulls >= self._max_pulls):
+            return "max_pulls"
+        if self._max_phases is not None and len(self._trace) >= self._max_phases:
+            return "max_phases"
+        return None
+
+    def _cut_to_cap(self, design: PhaseDesign) -> Plan:
+        plan = design.plan
+        if self._max_pulls is None or self._pulls + plan.pulls <= self._max_pulls:
+            return plan
+        return self._shorten(design, self._max_pulls - self._pulls)
+
+    def recommend(self) -> Recommendation:
+        """The empirically best target; final only if all others were eliminated."""
+        return Recommendation(
+            target=self._leader,
+            label=self._problem.target_labels[self._leader],
+            final=self._stopped == "identified",
+            reason=self._stopped or "running",
+            pulls=self._pulls,
+            error_bound=None,
+            active=tuple(self._active.tolist()),
+            trace=tuple(self._trace),
+        )
+
+    @abstractmethod
+    def _design(self, phase: int, active: Indices) -> PhaseDesign:
+        """Design the next phase for these targets. Must not change the policy."""
+
+    @abstractmethod
+    def _estimate(self, design: PhaseDesign, plan: Plan, summary: Summary) -> Array:
+        """θ̂ in reward units, with the phase's pulls taken in."""
+
+    def _radii(self, design: PhaseDesign, differences: Array) -> Array:
+        """The estimated leader − target from which on a target is dropped, for each difference."""
+        return np.full(len(differences), design.radius)
+
+    @abstractmethod
+    def _shorten(self, design: PhaseDesign, pulls: int) -> Plan:
+        """The same phase with fewer pulls."""

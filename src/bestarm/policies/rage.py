@@ -1,0 +1,111 @@
+"""RAGE: nearly optimal for linear bandits, blind to a moving baseline."""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+
+import numpy as np
+
+from bestarm import bounds
+from bestarm.design import linear_xy
+from bestarm.design.rounding import round_efficiently
+from bestarm.errors import InvalidInputError
+from bestarm.estimation import ordinary
+from bestarm.geometry import Array
+from bestarm.policies.elimination import Elimination, Indices, PhaseDesign
+from bestarm.problem import Problem
+from bestarm.records import Plan, Summary
+
+__all__ = ["RAGE"]
+
+_SLACK = 0.2
+
+
+class RAGE(Elimination):
+    """Randomised adaptive gap elimination on ordinary least squares: a reference that ignores ν_t.
+
+    δ-correct for rewards x·θ + noise with σ-sub-Gaussian noise and **no** baseline. A baseline,
+    even a constant one, biases ordinary least squares, and no number of pulls repairs that: on
+    the paper's small-gap instance it is wrong in every run.
+
+    Args:
+        problem: the problem; its scales are not used.
+        sigma: the noise scale it assumes.
+        seed: accepted like every policy's; RAGE draws nothing.
+        max_pulls: stop before exceeding this many pulls; such a stop is never final.
+        max_phases: stop after this many phases; never final either, unless one target is left.
+        tol: the relative gap to which designs are certified.
+
+    Example:
+        >>> from bestarm import Problem, RAGE
+        >>> RAGE(Problem([[1, 0], [0, 1]]), sigma=1.0).plan().pulls
+        2267
+
+    Reference: Fiez, Jain, Jamieson and Ratliff (2019).
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        *,
+        sigma: float = 1.0,
+        seed: int = 0,  # noqa: ARG002
+        max_pulls: int | None = None,
+        max_phases: int | None = None,
+        tol: float = 1e-3,
+    ) -> None:
+        super().__init__(problem, max_pulls=max_pulls, max_phases=max_phases)
+        if not 0 < sigma < math.inf:
+            raise InvalidInputError(
+                f"`sigma` must be a positive number; got {sigma!r}.", field="sigma", value=sigma
+            )
+        self._sigma = float(sigma)
+        self._tol = tol
+
+    def _design(self, phase: int, active: Indices) -> PhaseDesign:
+        return _design_phase(self._problem, self._sigma, self._tol, phase, active.tobytes())
+
+    def _estimate(self, design: PhaseDesign, plan: Plan, summary: Summary) -> Array:  # noqa: ARG002
+        return ordinary(self._problem, summary)
+
+    def _shorten(self, design: PhaseDesign, pulls: int) -> Plan:
+        weights = design.weights
+        if pulls < np.count_nonzero(weights):  # too few for all arms: the heaviest come first
+            kept = np.zeros_like(weights)
+            heaviest = np.argsort(-weights, kind="stable")[:pulls]
+            kept[heaviest] = weights[heaviest]
+            weights = kept
+        return Plan.fixed(round_efficiently(weights, pulls), phase=design.plan.phase)
+
+
+@lru_cache(maxsize=1024)
+def _design_phase(
+    problem: Problem, sigma: float, tol: float, phase: int, active: bytes
+) -> PhaseDesign:
+    """A phase is a pure function of these, so runs of one simulation share the work."""
+    targets = problem.target[np.frombuffer(active, dtype=np.int64)]
+    design = linear_xy(problem.source, targets, tol=tol)
+    delta = bounds.rage_delta(problem.delta, targets=problem.targets, phase=phase)
+    dimension = problem.dimension
+    pulls = bounds.rage_phase_length(
+        design.value,
+        phase=phase,
+        delta=delta,
+        sigma=sigma,
+        slack=_SLACK,
+        least=math.ceil((dimension * (dimension + 1) / 2 + 1) / _SLACK),
+    )
+    # An interior-point design leaves dust on arms that do not matter; dust is not worth a pull.
+    weights = np.where(design.weights > tol / (10 * problem.arms), design.weights, 0.0)
+    weights /= weights.sum()
+    return PhaseDesign(
+        plan=Plan.fixed(
+            round_efficiently(weights, max(pulls, int(np.count_nonzero(weights)))), phase=phase
+        ),
+        weights=weights,
+        radius=2.0 ** -(phase + 2),
+        delta=delta,
+        value=design.value,
+        gap=design.gap,
+    )
