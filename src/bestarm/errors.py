@@ -32,7 +32,9 @@ class BestArmError(Exception):
 
     def __reduce__(self) -> tuple[object, ...]:
         # Keyword-only arguments do not survive the default pickling, and errors cross processes.
-        return (_rebuild, (type(self), self.message, self.field, self.value, self.remedy))
+        # The third element carries notes added on the way up.
+        arguments = (type(self), self.message, self.field, self.value, self.remedy)
+        return (_rebuild, arguments, self.__dict__)
 
 
 def _rebuild(

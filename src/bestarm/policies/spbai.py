@@ -10,7 +10,6 @@ from typing import Literal
 
 import numpy as np
 from scipy.linalg import cholesky, eigh, solve_triangular
-from scipy.optimize import minimize_scalar
 
 from bestarm import bounds
 from bestarm.design import centered_g, centered_xy, deo, xor
@@ -234,6 +233,8 @@ def _shortest_mixture(
     With M_G = LLᵀ and L⁻¹ M_XY L⁻ᵀ = Q Λ Qᵀ, the mixture's inverse is diagonal in one basis for
     every share, so trying a share costs no factorisation.
     """
+    from scipy.optimize import minimize_scalar  # noqa: PLC0415 - half a second to import
+
     span = problem.span
     arms = lift(span.coordinates(problem.source))
     options = lift(span.contrast_coordinates(targets - targets[0]), 0.0)
