@@ -94,7 +94,8 @@ def test_an_arm_given_twice_is_two_identical_targets_unless_targets_are_given() 
 def test_delta_is_a_probability(delta: float) -> None:
     error = refusal(SQUARE, delta=delta)
     assert (error.field, error.value) == ("delta", delta)
-    assert "must lie in (0, 1)" in str(error)
+    reason = "must lie in (0, 1)" if math.isfinite(delta) else "must be a finite number"
+    assert reason in str(error)
     assert error.remedy
 
 
@@ -107,7 +108,7 @@ def test_a_percentage_is_recognised() -> None:
 def test_numbers_are_numbers(field: str, value: Any) -> None:
     error = refusal(SQUARE, **{field: value})
     assert error.field == field
-    assert f"`{field}` must be a number; got {value!r}" in str(error)
+    assert f"`{field}` must be a finite number; got {value!r}" in str(error)
 
 
 @pytest.mark.parametrize("field", ["noise", "baseline"])
@@ -115,7 +116,8 @@ def test_numbers_are_numbers(field: str, value: Any) -> None:
 def test_scales_are_finite_and_not_negative(field: str, value: float) -> None:
     error = refusal(SQUARE, **{field: value})
     assert (error.field, error.value) == (field, value)
-    assert "finite number that is not negative" in str(error)
+    reason = "must be a finite number" if value == math.inf else "must not be negative"
+    assert f"`{field}` {reason}" in str(error)
 
 
 def test_rewards_have_some_scale() -> None:

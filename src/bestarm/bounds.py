@@ -8,6 +8,7 @@ from typing import Literal
 import numpy as np
 from scipy.special import ndtr
 
+from bestarm.checks import choice, vector, whole
 from bestarm.design.contrasts import Listed
 from bestarm.design.criteria import Regression, contrast_features, regression_features
 from bestarm.design.solver import Design, minimise
@@ -55,37 +56,22 @@ def complexity(
     if not gaps.all():
         uniform = np.full(problem.arms, 1 / problem.arms)
         return Design(uniform, math.inf, math.inf, 0.0, 0)
-    source, regression = problem.source, _regression(kind)
+    choice(kind, ("centered", "shifted", "linear"), "kind")
+    source = problem.source
+    regression: Regression = "centered" if kind == "centered" else "linear"
     if kind == "shifted":
-        if not 0 <= anchor < problem.arms:
-            raise InvalidInputError(
-                f"`anchor` must be the index of a source arm, 0 to {problem.arms - 1}; "
-                f"got {anchor!r}.",
-                field="anchor",
-                value=anchor,
-            )
-        source = source - source[anchor]
+        source = source - source[whole(anchor, "anchor", least=0, below=problem.arms)]
     span, features = regression_features(source, regression)
     rows = contrast_features(span, contrasts, regression) / gaps[:, None]
     return minimise(features, Listed(rows), tol)
 
 
-def _regression(kind: str) -> Regression:
-    if kind not in ("centered", "shifted", "linear"):
-        raise InvalidInputError(
-            f"`kind` must be 'centered', 'shifted' or 'linear'; got {kind!r}.",
-            field="kind",
-            value=kind,
-        )
-    return "centered" if kind == "centered" else "linear"
-
-
 def _best_contrasts(problem: Problem, theta: object) -> tuple[Array, Array]:
     """z* − z and its mean for every other target."""
-    parameter = np.array(theta, dtype=float)
-    if parameter.shape != (problem.dimension,) or not np.isfinite(parameter).all():
+    parameter = vector(theta, "theta")
+    if parameter.shape != (problem.dimension,):
         raise InvalidInputError(
-            f"`theta` must be {problem.dimension} finite numbers, one a feature.",
+            f"`theta` must be {problem.dimension} numbers, one a feature.",
             field="theta",
             value=theta,
         )

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import hashlib
-import math
 from collections.abc import Sequence
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bestarm.checks import not_negative, probability
 from bestarm.errors import InvalidInputError, UnidentifiableError
 from bestarm.geometry import Array, Span, affine_span
 
 __all__ = ["Problem", "as_features", "as_weights", "check_identifiable"]
+
+_UNITS = "It is a scale in units of the reward."
 
 
 class Problem:
@@ -64,9 +66,9 @@ class Problem:
         else:
             self._target = as_features(target, "target")
             self._target_labels = _labels(target, target_labels, "target", len(self._target))
-        self._delta = _probability(delta)
-        self._noise = _scale(noise, "noise")
-        self._baseline = _scale(baseline, "baseline")
+        self._delta = probability(delta)
+        self._noise = not_negative(noise, "noise", remedy=_UNITS)
+        self._baseline = not_negative(baseline, "baseline", remedy=_UNITS)
         if self._noise == 0 and self._baseline == 0:
             raise InvalidInputError(
                 "`noise` and `baseline` are both 0: the rewards would have no scale.",
@@ -283,44 +285,6 @@ def _labels(
             )
         seen.add(name)
     return names
-
-
-def _number(value: object, field: str) -> float:
-    try:
-        number = float(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
-        number = math.nan
-    if isinstance(value, (bool, str)) or math.isnan(number):
-        raise InvalidInputError(
-            f"`{field}` must be a number; got {value!r}.", field=field, value=value
-        )
-    return number
-
-
-def _probability(delta: object) -> float:
-    number = _number(delta, "delta")
-    if not 0 < number < 1:
-        guess = number / 100
-        remedy = f"Did you mean {guess:g}?" if 1 <= number < 100 else "Try 0.05."
-        raise InvalidInputError(
-            f"`delta` must lie in (0, 1); got {number:g}.",
-            field="delta",
-            value=delta,
-            remedy=remedy,
-        )
-    return number
-
-
-def _scale(value: object, field: str) -> float:
-    number = _number(value, field)
-    if not 0 <= number < math.inf:
-        raise InvalidInputError(
-            f"`{field}` must be a finite number that is not negative; got {number:g}.",
-            field=field,
-            value=value,
-            remedy="It is a scale in units of the reward.",
-        )
-    return number
 
 
 def as_weights(weights: object, arms: int, field: str = "weights") -> NDArray[np.float64]:

@@ -60,7 +60,7 @@ def test_declared_scales_replace_the_true_ones_in_the_problem_only() -> None:
         (lambda: Semiparametric([[0.1, 0.2], [0.3, 0.0]], [1, 1]), "equally good"),
         (lambda: Semiparametric(SOURCE, [1.0, 0.5], noise=-1), "`noise` must not be negative"),
         (lambda: Semiparametric(SOURCE, [1.0, 0.5], noise=math.inf), "`noise` must be a finite"),
-        (lambda: Semiparametric(SOURCE, [1.0, 0.5], declared_baseline=-1), "`baseline` must be"),
+        (lambda: Semiparametric(SOURCE, [1.0, 0.5], declared_baseline=-1), "`baseline` must"),
         (lambda: Semiparametric(SOURCE, [1.0, 0.5], source_labels=["a"]), "1 labels for 3 rows"),
         (lambda: small_gap(1), "`dimension` must be a whole number of at least 2; got 1"),
         (lambda: small_gap(angle=0.0), "identical features"),

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from bestarm.checks import whole
 from bestarm.design.criteria import linear_g, linear_xy
 from bestarm.design.solver import Design
-from bestarm.errors import InvalidInputError
 from bestarm.geometry import Array, centered_diameter, centered_norms
 from bestarm.problem import as_features
 
@@ -50,7 +50,7 @@ def deo(source: object, *, anchor: int = 0, tol: float = 1e-3) -> AnchoredDesign
     Reference: Kim, Kim and Oh (2025), as used in the paper's equation for p_G.
     """
     points = as_features(source, "source")
-    shifted = points - points[_check_anchor(anchor, len(points))]
+    shifted = points - points[whole(anchor, "anchor", least=0, below=len(points))]
     benchmark = linear_g(shifted, tol=tol)
     weights = _half_on_anchor(benchmark, anchor)
     value = float(np.max(centered_norms(points, weights, shifted)))
@@ -73,20 +73,10 @@ def xor(source: object, target: object, *, anchor: int = 0, tol: float = 1e-3) -
     """
     points = as_features(source, "source")
     options = as_features(target, "target")
-    shifted = points - points[_check_anchor(anchor, len(points))]
+    shifted = points - points[whole(anchor, "anchor", least=0, below=len(points))]
     benchmark = linear_xy(shifted, options, tol=tol)
     weights = _half_on_anchor(benchmark, anchor)
     return _anchored(weights, centered_diameter(points, weights, options), anchor, benchmark)
-
-
-def _check_anchor(anchor: object, arms: int) -> int:
-    if not isinstance(anchor, (int, np.integer)) or not 0 <= anchor < arms:
-        raise InvalidInputError(
-            f"`anchor` must be the index of a source arm, 0 to {arms - 1}; got {anchor!r}.",
-            field="anchor",
-            value=anchor,
-        )
-    return int(anchor)
 
 
 def _half_on_anchor(benchmark: Design, anchor: int) -> Array:

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from scipy.linalg import qr, solve_triangular
 from threadpoolctl import ThreadpoolController
 
+from bestarm.checks import finite
 from bestarm.design.contrasts import Codes, Contrasts
 from bestarm.design.interior import Point, interior_point
 from bestarm.errors import DesignError, InvalidInputError
@@ -65,7 +66,7 @@ class _Working:
 
 def check_tolerance(tol: float) -> None:
     """Raise unless tol is a relative gap that double precision can certify."""
-    if not 1e-9 <= tol < np.inf:
+    if not finite(tol, "tol") >= 1e-9:
         raise InvalidInputError(
             f"`tol` must be a relative gap of at least 1e-9; got {tol!r}.",
             field="tol",

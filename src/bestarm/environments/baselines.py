@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bestarm.environments.checks import finite, positive, vector
+from bestarm.checks import finite, positive, vector
 from bestarm.environments.paths import (
     Adversary,
     Baseline,

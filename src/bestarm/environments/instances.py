@@ -7,10 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from bestarm.checks import finite, whole
 from bestarm.environments.baselines import Baseline, as_baseline, sinusoid
-from bestarm.environments.checks import finite
 from bestarm.environments.semiparametric import Semiparametric
-from bestarm.errors import InvalidInputError
 
 __all__ = ["UniformSphere", "small_gap", "uniform_sphere"]
 
@@ -29,7 +28,7 @@ def small_gap(
 
     Policies are told |ν_t| ≤ 1, as in the paper, although its ν_t = 1 + sin(2t) reaches 2.
     """
-    size = _at_least(dimension, 2, "dimension")
+    size = whole(dimension, "dimension", least=2)
     turned = np.zeros(size)
     turned[:2] = math.cos(finite(angle, "angle")), math.sin(angle)
     return Semiparametric(
@@ -80,19 +79,9 @@ def uniform_sphere(
 ) -> UniformSphere:
     """Unit vectors drawn uniformly, afresh in every run; θ = 2e₁. Gaps can be very small."""
     return UniformSphere(
-        _at_least(arms, 2, "arms"),
-        _at_least(dimension, 2, "dimension"),
+        whole(arms, "arms", least=2),
+        whole(dimension, "dimension", least=2),
         as_baseline(baseline),
         finite(noise, "noise"),
         finite(declared_baseline, "declared_baseline"),
     )
-
-
-def _at_least(value: object, least: int, name: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
-        raise InvalidInputError(
-            f"`{name}` must be a whole number of at least {least}; got {value!r}.",
-            field=name,
-            value=value,
-        )
-    return int(value)

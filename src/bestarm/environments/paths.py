@@ -10,7 +10,7 @@ from itertools import count
 
 import numpy as np
 
-from bestarm.environments.checks import vector
+from bestarm.checks import vector
 from bestarm.environments.environment import Stream
 from bestarm.errors import InvalidInputError
 from bestarm.geometry import Array

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from bestarm.checks import not_negative, vector
 from bestarm.environments.baselines import Baseline, as_baseline
-from bestarm.environments.checks import finite, vector
 from bestarm.environments.environment import Stream
 from bestarm.errors import InvalidInputError
 from bestarm.geometry import Array
@@ -61,14 +61,7 @@ class Semiparametric:
     ) -> None:
         self._name = str(name)
         self._baseline = as_baseline(baseline)
-        self._noise = finite(noise, "noise")
-        if self._noise < 0:
-            raise InvalidInputError(
-                f"`noise` must not be negative; got {self._noise:g}.",
-                field="noise",
-                value=noise,
-                remedy="It is a standard deviation.",
-            )
+        self._noise = not_negative(noise, "noise", remedy="It is a standard deviation.")
         told = self._baseline.bound if np.isfinite(self._baseline.bound) else 1.0
         self._template = Problem(
             source,

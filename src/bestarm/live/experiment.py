@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Real
@@ -13,6 +12,7 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from bestarm.checks import whole
 from bestarm.errors import (
     ConflictingOutcomeError,
     InvalidInputError,
@@ -171,7 +171,7 @@ class Experiment:
                 remedy="Make one first, for example `SPBAI(problem)`.",
             )
         self._policy = policy
-        self._seed = _whole(seed, "seed", least=0)
+        self._seed = whole(seed, "seed", least=0)
         self._lock = RLock()
         self._rows = np.empty(0, dtype=_ROW)
         self._given = 0  # rows in use
@@ -212,7 +212,7 @@ class Experiment:
 
     def ask(self, count: int = 1) -> Batch:
         """Give out up to `count` assignments of the open phase; fewer at its end."""
-        count = _whole(count, "count", least=1)
+        count = whole(count, "count", least=1)
         with self._lock:
             self._advance()
             start, size = self._given, min(count, self._remaining())
@@ -372,19 +372,6 @@ def _plural(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
-def _whole(value: object, field: str, *, least: int | None = None) -> int:
-    try:
-        number = None if isinstance(value, bool) else operator.index(value)  # type: ignore[arg-type]
-    except TypeError:
-        number = None
-    if number is None or (least is not None and number < least):
-        bound = "" if least is None else f" of at least {least}"
-        raise InvalidInputError(
-            f"`{field}` must be a whole number{bound}; got {value!r}.", field=field, value=value
-        )
-    return number
-
-
 def _reward(value: object) -> float:
     try:
         number = float(value) if isinstance(value, Real) else math.nan
@@ -416,5 +403,5 @@ def _pairs(outcomes: object) -> list[tuple[int, float]]:
                 value=item,
                 remedy="For example {0: 1.5, 1: 0.2} or zip(ids, rewards).",
             ) from None
-        pairs.append((_whole(number, "id"), _reward(reward)))
+        pairs.append((whole(number, "id"), _reward(reward)))
     return pairs

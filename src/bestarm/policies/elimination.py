@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from bestarm.errors import InvalidInputError, ProtocolError
+from bestarm.checks import whole
+from bestarm.errors import ProtocolError
 from bestarm.geometry import Array
 from bestarm.problem import Problem
 from bestarm.records import Phase, Plan, Recommendation, Summary
@@ -59,12 +60,8 @@ class Elimination(ABC):
         self, problem: Problem, *, max_pulls: int | None = None, max_phases: int | None = None
     ) -> None:
         for field, cap in (("max_pulls", max_pulls), ("max_phases", max_phases)):
-            if cap is not None and (not isinstance(cap, (int, np.integer)) or cap < 1):
-                raise InvalidInputError(
-                    f"`{field}` must be a positive whole number or None; got {cap!r}.",
-                    field=field,
-                    value=cap,
-                )
+            if cap is not None:
+                whole(cap, field, least=1)
         self._problem = problem
         self._max_pulls = max_pulls
         self._max_phases = max_phases

@@ -8,9 +8,9 @@ from functools import lru_cache
 import numpy as np
 
 from bestarm import bounds
-from bestarm.design import linear_xy
+from bestarm.checks import positive
+from bestarm.design import check_tolerance, linear_xy
 from bestarm.design.rounding import round_efficiently
-from bestarm.errors import InvalidInputError
 from bestarm.estimation import ordinary
 from bestarm.geometry import Array
 from bestarm.policies.elimination import Elimination, Indices, PhaseDesign
@@ -56,11 +56,8 @@ class RAGE(Elimination):
         tol: float = 1e-3,
     ) -> None:
         super().__init__(problem, max_pulls=max_pulls, max_phases=max_phases)
-        if not 0 < sigma < math.inf:
-            raise InvalidInputError(
-                f"`sigma` must be a positive number; got {sigma!r}.", field="sigma", value=sigma
-            )
-        self._sigma = float(sigma)
+        check_tolerance(tol)
+        self._sigma = positive(sigma, "sigma")
         self._tol = tol
 
     def _design(self, phase: int, active: Indices) -> PhaseDesign:

@@ -12,8 +12,8 @@ import numpy as np
 from scipy.linalg import cholesky, eigh, solve_triangular
 
 from bestarm import bounds
-from bestarm.design import centered_g, centered_xy, deo, xor
-from bestarm.errors import InvalidInputError
+from bestarm.checks import choice, positive, whole
+from bestarm.design import centered_g, centered_xy, check_tolerance, deo, xor
 from bestarm.estimation import orthogonalized
 from bestarm.geometry import Array, centered_diameter, covariance, diameter, lift, stability
 from bestarm.policies.elimination import Elimination, Indices, PhaseDesign
@@ -101,28 +101,16 @@ class SPBAI(Elimination):
         tol: float = 1e-3,
     ) -> None:
         super().__init__(problem, max_pulls=max_pulls, max_phases=max_phases)
-        _check_choice(design, ("xor", "centered"), "design")
-        _check_choice(stability, ("paper", "actual"), "stability")
-        for field, constant in (("r1", r1), ("r2", r2)):
-            if not 0 < constant < math.inf:
-                raise InvalidInputError(
-                    f"`{field}` must be a positive number; got {constant!r}.",
-                    field=field,
-                    value=constant,
-                )
-        if anchor != "best" and (
-            not isinstance(anchor, (int, np.integer)) or not 0 <= anchor < problem.arms
-        ):
-            raise InvalidInputError(
-                f"`anchor` must be 'best' or the index of a source arm, 0 to {problem.arms - 1}; "
-                f"got {anchor!r}.",
-                field="anchor",
-                value=anchor,
-            )
-        self._reading = _Reading(design, stability, r1, r2, tol)
+        choice(design, ("xor", "centered"), "design")
+        choice(stability, ("paper", "actual"), "stability")
+        check_tolerance(tol)
+        if anchor != "best":
+            whole(anchor, "anchor", least=0, below=problem.arms)
+        self._reading = _Reading(design, stability, positive(r1, "r1"), positive(r2, "r2"), tol)
         self._anchor = anchor
         self._ledger = Ledger(problem)
-        self._first_anchor = int(np.random.default_rng(seed).integers(problem.arms))
+        rng = np.random.default_rng(whole(seed, "seed", least=0))
+        self._first_anchor = int(rng.integers(problem.arms))
 
     def _design(self, phase: int, active: Indices) -> PhaseDesign:
         anchor = self._current_anchor() if self._reading.design == "xor" else None
@@ -262,12 +250,3 @@ def _nearest_arm(problem: Problem, target: int) -> int:
     """The source arm nearest to a target; the target itself where it can be pulled."""
     distance = problem.source - problem.target[target]
     return int(np.argmin(np.einsum("ij,ij->i", distance, distance)))
-
-
-def _check_choice(value: object, choices: tuple[str, ...], field: str) -> None:
-    if value not in choices:
-        raise InvalidInputError(
-            f"`{field}` must be one of {', '.join(map(repr, choices))}; got {value!r}.",
-            field=field,
-            value=value,
-        )

@@ -16,6 +16,7 @@ from uuid import uuid4
 
 import numpy as np
 
+from bestarm.checks import probability, whole
 from bestarm.environments import Environment
 from bestarm.errors import InvalidInputError
 from bestarm.records import Recommendation
@@ -72,7 +73,7 @@ def simulate(
         Exception: whatever the method raises, with a note that names the run.
     """
     work = _Work(method, environment, delta=delta, seed=seed)
-    total = _whole(runs, 1, "runs")
+    total = whole(runs, "runs", least=1)
     if executor is not None and not callable(getattr(executor, "submit", None)):
         raise InvalidInputError(
             f"`executor` must be a concurrent.futures executor; got {executor!r}.",
@@ -112,7 +113,7 @@ def run_once(
     """Exactly run `run` of `simulate`, with its recommendation and the trace of its phases."""
     with _one_thread():
         work = _Work(method, environment, delta=delta, seed=seed)
-        return work.play(_whole(run, 0, "run"))[0]
+        return work.play(whole(run, "run", least=0))[0]
 
 
 class _Work:
@@ -136,8 +137,8 @@ class _Work:
                 remedy="Try bestarm.environments.small_gap().",
             )
         self.method, self.environment = method, environment
-        self.seed = _whole(seed, 0, "seed")
-        self.delta = _probability(delta)
+        self.seed = whole(seed, "seed", least=0)
+        self.delta = probability(delta)
         self.elsewhere = False
         self._sent: bytes | None = None
 
@@ -282,25 +283,3 @@ def _name(method: object) -> str:
         bound += [f"{key}={value!r}" for key, value in method.keywords.items()]
         return f"{_name(method.func)}({', '.join(bound)})"
     return str(getattr(method, "__name__", type(method).__name__))
-
-
-def _whole(value: object, least: int, name: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
-        raise InvalidInputError(
-            f"`{name}` must be a whole number of at least {least}; got {value!r}.",
-            field=name,
-            value=value,
-        )
-    return int(value)
-
-
-def _probability(delta: object) -> float:
-    number = float(delta) if isinstance(delta, (int, float, np.number)) else 0.0
-    if not 0 < number < 1:
-        raise InvalidInputError(
-            f"`delta` must lie in (0, 1); got {delta!r}.",
-            field="delta",
-            value=delta,
-            remedy="It is the error probability allowed; try 0.1.",
-        )
-    return number

@@ -1,0 +1,47 @@
+"""Every policy obeys the same laws, on every kind of problem."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+import pytest
+
+from bestarm import RAGE, SPBAI, Problem
+from bestarm.policies import POLICIES, Method
+from bestarm.testing import check_policy
+
+METHODS: dict[str, Method] = {
+    **POLICIES,
+    "xor, actual": partial(SPBAI, stability="actual"),
+    "centered, paper": partial(SPBAI, design="centered"),
+    "centered, actual": partial(SPBAI, design="centered", stability="actual"),
+    "fixed anchor": partial(SPBAI, anchor=1),
+    "capped pulls": partial(SPBAI, design="centered", stability="actual", max_pulls=700),
+    "capped phases": partial(SPBAI, max_phases=1),
+    "capped RAGE": partial(RAGE, max_pulls=3),
+}
+
+
+def _problems() -> dict[str, Problem]:
+    rng = np.random.default_rng(5)
+    arms = rng.normal(size=(7, 3))
+    flat = arms @ rng.normal(size=(3, 6))  # rank 3 in 6 features
+    return {
+        "plain": Problem([[1, 0], [0, 1], [0.6, 0.8]]),
+        "one-hot": Problem(np.eye(4)),
+        "transductive": Problem(arms, rng.normal(size=(5, 3))),
+        "rank-deficient": Problem(flat, delta=0.05),
+        "tiny features": Problem(1e-6 * arms),
+        "huge features": Problem(1e6 * arms, noise=3.0, baseline=0.0),
+        "two of each": Problem([[0.0], [1.0]]),
+    }
+
+
+PROBLEMS = _problems()
+
+
+@pytest.mark.parametrize("problem", PROBLEMS.values(), ids=PROBLEMS.keys())
+@pytest.mark.parametrize("method", METHODS.values(), ids=METHODS.keys())
+def test_every_policy_obeys_the_contract(method: Method, problem: Problem) -> None:
+    check_policy(method, problem)
