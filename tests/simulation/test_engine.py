@@ -257,7 +257,7 @@ def test_a_missing_bar_is_said_before_anything_runs(monkeypatch: pytest.MonkeyPa
         ({"runs": True}, "`runs` must be a whole number"),
         ({"seed": -1}, "`seed` must be a whole number of at least 0; got -1"),
         ({"seed": None}, "`seed` must be a whole number"),
-        ({"delta": 5}, r"`delta` must; got 5"),
+        ({"delta": 5}, r"`delta` must lie in \(0, 1\); got 5"),
         ({"delta": "0.1"}, r"`delta` must"),
         ({"delta": math.nan}, r"`delta` must"),
         ({"method": "SPBAI"}, "`method` must make a policy from a problem and a seed; got 'SPBAI'"),
