@@ -12,7 +12,7 @@ from bestarm.errors import InvalidInputError, ProtocolError
 from bestarm.geometry import Array
 from bestarm.problem import as_weights
 
-__all__ = ["Phase", "Plan", "Recommendation", "Summary", "round_robin"]
+__all__ = ["Counts", "Phase", "Plan", "Recommendation", "Summary", "round_robin"]
 
 Counts = NDArray[np.int64]
 _MOST_PULLS = 2**53  # beyond this a count is no longer exact in floating point

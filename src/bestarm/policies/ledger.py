@@ -7,15 +7,13 @@ Estimates may therefore use all pulls so far, and their error is known from the 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from scipy.linalg import eigh
 
 from bestarm import bounds
 from bestarm.geometry import Array, covariance
 from bestarm.problem import Problem
-from bestarm.records import Summary
+from bestarm.records import Counts, Summary
 
 __all__ = ["Ledger", "worth"]
 
@@ -32,26 +30,6 @@ def worth(information: Array, per_pull: Array) -> int:
     return max(0, int(eigh(information, per_pull, eigvals_only=True, subset_by_index=[0, 0])[0]))
 
 
-@dataclass(frozen=True, eq=False)
-class _Entry:
-    """One phase: its totals, its centered arms, and the level predicted before it was pulled."""
-
-    summary: Summary
-    centered: Array
-    level: float
-    gram: Array
-    moment: Array
-
-    def variation(self, slope: Array) -> tuple[Array, float]:
-        """Σ u² x̃x̃ᵀ and the mean of u², with residuals u = r − level − x̃·slope."""
-        total = self.summary
-        fit = self.level + self.centered @ slope
-        squares = total.squares - 2 * fit * total.sums + fit * fit * total.counts
-        squares = np.maximum(squares, 0.0)  # rounding
-        quadratic = self.centered.T @ (squares[:, None] * self.centered)
-        return quadratic, float(squares.sum()) / total.pulls
-
-
 class Ledger:
     """The phases so far, and the orthogonalized regression on all of them.
 
@@ -64,10 +42,11 @@ class Ledger:
 
     def __init__(self, problem: Problem) -> None:
         self._problem = problem
-        self._coordinates = problem.span.coordinates(problem.source)
-        self._entries: list[_Entry] = []
-        self._noise: list[float] = []
-        self._pulls = 0
+        self._arms = problem.span.coordinates(problem.source)
+        self._phases: list[Summary] = []
+        self._means = np.empty((0, problem.rank))  # the policy's mean in each phase, …
+        self._levels = np.empty(0)  # … the level foreseen for it, …
+        self._noise = np.empty(0)  # … and the mean square of what was not foreseen
         self._information = np.zeros((problem.rank, problem.rank))
         self._slope = np.zeros(problem.rank)
         self._errors = np.zeros((problem.rank, problem.rank))
@@ -91,45 +70,54 @@ class Ledger:
             weights: the distribution its arms were drawn from.
             ridge: the amount of shrinkage, in pulls.
         """
-        level = self._foresee(weights)
-        centered = self._coordinates - weights @ self._coordinates
-        gram = centered.T @ (summary.counts[:, None] * centered)
-        moment = centered.T @ (summary.sums - level * summary.counts)
-        self._entries.append(_Entry(summary, centered, level, gram, moment))
-        per_pull = covariance(self._coordinates, weights)
-        self._information = self._information + summary.pulls * per_pull
-        self._pulls += summary.pulls
-        first = len(self._entries) == 1
-        # The last phase's noise is judged by what was known before it.
-        self._noise.append(self._entries[-1].variation(self._slope)[1])
+        mean = weights @ self._arms
+        level = self._foresee(mean)
+        fit = level + (self._arms - mean) @ self._slope
+        surprise = _squares(summary.counts, summary.sums, summary.squares, fit)
+        self._phases.append(summary)
+        self._means = np.vstack([self._means, mean])
+        self._levels = np.append(self._levels, level)
+        self._noise = np.append(self._noise, surprise.sum() / summary.pulls)
+        self._information = self._information + summary.pulls * covariance(self._arms, weights)
         self._solve(ridge)
-        if first:
+        if len(self._phases) == 1:
             self._first_errors = self._errors
 
-    def _foresee(self, weights: Array) -> float:
-        if not self._entries:
+    def _foresee(self, mean: Array) -> float:
+        """The mean reward to expect from pulls with this mean feature."""
+        if not self._phases:
             return 0.0
-        last = self._entries[-1].summary
-        moved = weights @ self._coordinates - last.counts @ self._coordinates / last.pulls
+        last = self._phases[-1]
+        moved = mean - last.counts @ self._arms / last.pulls
         return float(last.sums.sum() / last.pulls + moved @ self._slope)
 
     def _solve(self, ridge: float) -> None:
-        shares = [1 / noise if noise > 0 else 1.0 for noise in self._noise]
-        gram = np.zeros_like(self._information)
-        moment = np.zeros(len(gram))
-        for share, entry in zip(shares, self._entries, strict=True):
-            gram += share * entry.gram
-            moment += share * entry.moment
-        gram *= 1 + ridge / self._pulls
+        counts, sums, squares = (
+            np.array([getattr(phase, name) for phase in self._phases])
+            for name in ("counts", "sums", "squares")
+        )
+        # Phases count by how noisy they turned out: a first one, with nothing to foresee, less.
+        share = np.where(self._noise > 0, 1 / np.maximum(self._noise, 1e-300), 1.0)[:, None]
+        rest = share * (sums - self._levels[:, None] * counts)
+        moment = rest.sum(axis=0) @ self._arms - rest.sum(axis=1) @ self._means
+        pulls = int(counts.sum())
+        gram = (1 + ridge / pulls) * self._scatter(share * counts)
         inverse = np.linalg.pinv(gram, hermitian=True)
         self._slope = inverse @ moment
         # The errors' covariance is B⁻¹ (Σ u² x̃x̃ᵀ) B⁻¹, with the quadratic variation itself inside:
         # no arm's variance need be known or equal another's.
-        variation = np.zeros_like(gram)
-        for share, entry in zip(shares, self._entries, strict=True):
-            variation += share**2 * entry.variation(self._slope)[0]
-        degrees = self._pulls / max(self._pulls - len(gram), 1)
+        offsets = self._levels - self._means @ self._slope
+        fit = offsets[:, None] + self._arms @ self._slope
+        variation = self._scatter(share**2 * _squares(counts, sums, squares, fit))
+        degrees = pulls / max(pulls - len(gram), 1)
         self._errors = degrees * (inverse @ variation @ inverse)
+
+    def _scatter(self, masses: Array) -> Array:
+        """Σ over phases k and arms a of masses[k, a] (x_a − x̄_k)(x_a − x̄_k)ᵀ."""
+        arms, means = self._arms, self._means
+        cross = (masses @ arms).T @ means
+        own = arms.T @ (masses.sum(axis=0)[:, None] * arms)
+        return np.asarray(own - cross - cross.T + means.T @ (masses.sum(axis=1)[:, None] * means))
 
     def radii(self, contrasts: Array, *, delta: float) -> Array:
         """For each contrast (row) the estimate from which on it is shown to be positive.
@@ -142,3 +130,8 @@ class Ledger:
         variance = np.einsum("ij,jk,ik->i", rows, self._errors, rows)
         at_first = np.einsum("ij,jk,ik->i", rows, self._first_errors, rows)
         return bounds.mixture_radius(variance, delta=delta, reference=_TIGHTEST * at_first)
+
+
+def _squares(counts: Counts, sums: Array, squares: Array, fit: Array) -> Array:
+    """Σ (r − fit)² over each arm's pulls, from their totals."""
+    return np.maximum(squares - 2 * fit * sums + fit * fit * counts, 0.0)  # rounding
