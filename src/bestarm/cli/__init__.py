@@ -1,1 +1,23 @@
 """The command line: commands, no logic."""
+
+from __future__ import annotations
+
+import sys
+
+__all__ = ["main"]
+
+
+def main() -> None:
+    """Run `bestarm` with the arguments of the process."""
+    try:
+        from bestarm.cli.app import app  # noqa: PLC0415 - optional
+    except ModuleNotFoundError as error:
+        if error.name not in ("typer", "rich"):
+            raise
+        print(
+            f"bestarm: the command line needs {error.name}, which is not installed. "
+            "Install it with pip install 'bestarm[cli]'.",
+            file=sys.stderr,
+        )
+        sys.exit(2)
+    app()

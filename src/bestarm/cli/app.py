@@ -1,0 +1,142 @@
+"""The commands and their options. Everything heavy loads inside a command, when it is run."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bestarm.cli.reporting import reported
+
+__all__ = ["Criterion", "app"]
+
+app = typer.Typer(
+    name="bestarm",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+class Criterion(StrEnum):
+    """The designs that can be asked for."""
+
+    CENTERED_XY = "centered-xy"
+    CENTERED_G = "centered-g"
+    LINEAR_XY = "linear-xy"
+    LINEAR_G = "linear-g"
+    DEO = "deo"
+    XOR = "xor"
+
+
+Source = Annotated[
+    Path,
+    typer.Argument(
+        metavar="SOURCE.csv",
+        help="Features of the arms one can pull, one row an arm. A header is optional, and a first "
+        "column that is not numeric holds labels.",
+    ),
+]
+Target = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="TARGET.csv",
+        help="Features of the options to choose among; the source when left out.",
+    ),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of words.")]
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        from importlib.metadata import version  # noqa: PLC0415
+
+        typer.echo(f"bestarm {version('bestarm')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _bestarm(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_version, is_eager=True, help="Print the version."),
+    ] = False,
+) -> None:
+    """Find the best of several options with a stated error probability, even while the baseline
+    drifts."""
+
+
+@app.command()
+@reported
+def demo(
+    runs: Annotated[int, typer.Option(help="Runs of each method.")] = 200,
+    seed: Annotated[int, typer.Option(help="Results depend on it and on nothing else.")] = 0,
+    delta: Annotated[float, typer.Option(help="The error probability asked for.")] = 0.1,
+    out: Annotated[Path, typer.Option(help="The folder the picture goes to.")] = Path("demo"),
+    workers: Annotated[int, typer.Option(help="Processes that share the runs.")] = 1,
+    json: AsJson = False,
+) -> None:
+    """Compare three methods under a moving baseline, and draw one run."""
+    from bestarm.cli.demo import run_demo  # noqa: PLC0415
+
+    run_demo(runs=runs, seed=seed, delta=delta, out=out, workers=workers, as_json=json)
+
+
+@app.command()
+@reported
+def design(
+    source: Source,
+    target: Target = None,
+    criterion: Annotated[
+        Criterion, typer.Option(help="What the design is to make small.")
+    ] = Criterion.CENTERED_XY,
+    anchor: Annotated[
+        str | None,
+        typer.Option(help="Label or index of the anchor, for deo and xor; the first arm if none."),
+    ] = None,
+    tol: Annotated[float, typer.Option(help="The relative gap to certify.")] = 1e-3,
+    json: AsJson = False,
+    out: Annotated[
+        Path | None, typer.Option(metavar="WEIGHTS.csv", help="Write all weights to this file.")
+    ] = None,
+) -> None:
+    """How to spread pulls over arms, with a proof of how good that is."""
+    from bestarm.cli.design import run_design  # noqa: PLC0415
+
+    run_design(
+        source, target=target, criterion=criterion, anchor=anchor, tol=tol, as_json=json, out=out
+    )
+
+
+@app.command()
+@reported
+def check(
+    source: Source,
+    target: Target = None,
+    delta: Annotated[float, typer.Option(help="The error probability allowed.")] = 0.1,
+    noise: Annotated[float, typer.Option(help="The scale of the noise.")] = 1.0,
+    baseline: Annotated[float, typer.Option(help="A bound on the baseline's size.")] = 1.0,
+    theta: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="THETA.csv",
+            help="A parameter, one number a feature: prints how hard the problem is under it.",
+        ),
+    ] = None,
+    json: AsJson = False,
+) -> None:
+    """Read a problem, and say in words what it is and whether it can be solved."""
+    from bestarm.cli.check import run_check  # noqa: PLC0415
+
+    run_check(
+        source,
+        target=target,
+        delta=delta,
+        noise=noise,
+        baseline=baseline,
+        theta=theta,
+        as_json=json,
+    )

@@ -1,0 +1,320 @@
+"""The commands: what they print, and that every bad input is one line and exit code 2."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from bestarm.cli.app import app
+
+GOOD = "name,f1,f2\nred,1,0\ngreen,0,1\nblue,0.6,0.8\n"
+Write = Callable[[str, str], str]
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    def to_file(name: str, text: str) -> str:
+        path = tmp_path / name
+        path.write_text(text, encoding="utf-8")
+        return str(path)
+
+    return to_file
+
+
+def run(*arguments: str) -> tuple[int, str, str]:
+    result = CliRunner().invoke(app, list(arguments))
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result.exit_code, result.stdout, result.stderr
+
+
+def script(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", "from bestarm.cli import main; main()", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        encoding="utf-8",
+    )
+
+
+def refused(*arguments: str) -> str:
+    code, out, err = run(*arguments)
+    assert code == 2
+    assert out == ""
+    assert err.startswith("bestarm: ")
+    assert err.endswith(".\n") or err.endswith("?\n")
+    assert err.count("\n") == 1
+    assert "Traceback" not in err
+    return err
+
+
+def test_version_comes_from_a_real_process() -> None:
+    result = script("--version")
+    assert (result.returncode, result.stderr) == (0, "")
+    assert result.stdout.startswith("bestarm ")
+
+
+def test_version_loads_nothing_heavy() -> None:
+    code = (
+        "import sys\nfrom bestarm.cli import main\nsys.argv = ['bestarm', '--version']\n"
+        "try:\n    main()\nexcept SystemExit:\n    pass\n"
+        "heavy = {'numpy', 'scipy', 'numba', 'pandas', 'matplotlib'} & set(sys.modules)\n"
+        "assert not heavy, heavy"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60, capture_output=True)
+
+
+def test_errors_of_a_real_process_are_one_line(tmp_path: Path) -> None:
+    result = script("check", str(tmp_path / "missing.csv"))
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr.startswith("bestarm: ")
+    assert result.stderr.count("\n") == 1
+
+
+def test_without_typer_one_line_says_what_to_install() -> None:
+    code = "import sys; sys.modules['typer'] = None\nfrom bestarm.cli import main; main()"
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert result.returncode == 2
+    assert result.stderr == (
+        "bestarm: the command line needs typer, which is not installed. "
+        "Install it with pip install 'bestarm[cli]'.\n"
+    )
+
+
+def test_without_matplotlib_the_demo_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    assert "matplotlib" in refused("demo", "--runs", "1", "--out", str(tmp_path))
+
+
+def test_an_unknown_option_is_exit_code_2() -> None:
+    assert run("demo", "--rnus", "3")[0] == 2
+
+
+BAD_SOURCES = {
+    "empty": ("", "is empty"),
+    "blank": ("\n \n", "is empty"),
+    "header alone": ("a,b\n", "no rows"),
+    "ragged": ("1,2\n3,4\n5\n", "line 3"),
+    "text": ("1,0\n0,one\n", "'one'"),
+    "hole": ("1,0\n0,\n", "line 2"),
+    "nan": ("1,0\n0,nan\n", "nan"),
+    "infinity": ("1,0\n0,inf\n", "inf"),
+    "one target": ("1,0\n", "1 option"),
+    "identical targets": ("1,0\n0,1\n1,0\n", "identical"),
+    "label twice": ("a,1,0\na,0,1\n", "twice"),
+}
+
+
+@pytest.mark.parametrize("kind", BAD_SOURCES)
+def test_bad_sources_are_refused(kind: str, write: Write) -> None:
+    text, hint = BAD_SOURCES[kind]
+    assert hint in refused("check", write("source.csv", text))
+
+
+BAD_TARGETS = {
+    "other dimension": "1,0,0\n0,1,0\n",
+    "one target": "1,0\n",
+    "identical": "1,0\n1,0\n",
+    "ragged": "1,0\n1\n",
+}
+
+
+@pytest.mark.parametrize("kind", BAD_TARGETS)
+def test_bad_targets_are_refused(kind: str, write: Write) -> None:
+    refused("check", write("s.csv", GOOD), "--target", write("t.csv", BAD_TARGETS[kind]))
+
+
+def test_targets_that_cannot_be_told_apart_are_named(write: Write) -> None:
+    source, target = write("s.csv", "1,0\n2,0\n"), write("t.csv", "x,1,0\ny,1,1\n")
+    assert "'x' and 'y'" in refused("check", source, "--target", target)
+    assert "told apart" in refused("design", source, "--target", target)
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "hint"),
+    [
+        ("--delta", "5", "Did you mean 0.05?"),
+        ("--delta", "0", "(0, 1)"),
+        ("--delta", "nan", "number"),
+        ("--noise", "-1", "negative"),
+        ("--noise", "inf", "finite"),
+        ("--baseline", "-2", "negative"),
+    ],
+)
+def test_bad_scales_are_refused(option: str, value: str, hint: str, write: Write) -> None:
+    assert hint in refused("check", write("s.csv", GOOD), f"{option}={value}")
+
+
+def test_no_scale_at_all_is_refused(write: Write) -> None:
+    refused("check", write("s.csv", GOOD), "--noise", "0", "--baseline", "0")
+
+
+def test_files_that_are_none_are_refused(tmp_path: Path) -> None:
+    assert "no such file" in refused("check", str(tmp_path / "missing.csv"))
+    assert "directory" in refused("design", str(tmp_path))
+    binary = tmp_path / "binary.csv"
+    binary.write_bytes(b"\xff\xfe\x00\x01\x80")
+    assert "UTF-8" in refused("check", str(binary))
+
+
+def test_outputs_that_cannot_be_written_are_refused(write: Write, tmp_path: Path) -> None:
+    source = write("s.csv", GOOD)
+    refused("design", source, "--out", str(tmp_path))
+    refused("design", source, "--out", str(tmp_path / "no" / "such" / "w.csv"))
+    refused("demo", "--runs", "1", "--out", source)
+    refused("demo", "--runs", "1", "--out", f"{source}/below")
+
+
+def test_bad_demos_are_refused(tmp_path: Path) -> None:
+    out = str(tmp_path)
+    assert "runs" in refused("demo", "--runs", "0", "--out", out)
+    assert "delta" in refused("demo", "--delta", "5", "--out", out)
+    assert "seed" in refused("demo", "--seed=-1", "--out", out)
+    assert "workers" in refused("demo", "--workers", "0", "--out", out)
+
+
+def test_options_that_do_not_enter_a_design_are_refused(write: Write) -> None:
+    source = write("s.csv", GOOD)
+    assert "anchor" in refused("design", source, "--anchor", "red")
+    assert "target" in refused("design", source, "--criterion", "deo", "--target", source)
+    assert "tol" in refused("design", source, "--tol", "0")
+    for anchor in ("yellow", "3", "-1"):
+        error = refused("design", source, "--criterion", "xor", f"--anchor={anchor}")
+        assert "0 to 2" in error
+
+
+def test_a_design_is_printed_with_its_certificate(write: Write) -> None:
+    code, out, _ = run("design", write("s.csv", GOOD))
+    assert code == 0
+    assert "lower bound" in out
+    assert "certified" in out
+    assert {"red", "green", "blue"} <= set(out.split())
+
+
+def test_dust_is_folded_into_one_line_and_written_in_full(write: Write, tmp_path: Path) -> None:
+    # Between two far arms, arms near their middle inform about nothing that the ends do not.
+    source = write("s.csv", "0\n10\n5\n5.1\n4.9\n")
+    weights = tmp_path / "weights.csv"
+    code, out, _ = run("design", source, "--criterion", "centered-g", "--out", str(weights))
+    assert code == 0
+    assert "3 arms below 0.0001" in out
+    rows = weights.read_text(encoding="utf-8").splitlines()
+    assert rows[0] == "label,weight"
+    assert sum(float(row.split(",")[1]) for row in rows[1:]) == pytest.approx(1)
+    assert len(rows) == 6
+
+
+@pytest.mark.parametrize(
+    "criterion", ["centered-xy", "centered-g", "linear-xy", "linear-g", "deo", "xor"]
+)
+def test_every_criterion_gives_json(criterion: str, write: Write) -> None:
+    code, out, _ = run("design", write("s.csv", GOOD), "--criterion", criterion, "--json")
+    report = json.loads(out)
+    assert code == 0
+    assert report["criterion"] == criterion
+    assert 0 < report["lower_bound"] <= report["value"]
+    assert sum(row["weight"] for row in report["weights"]) == pytest.approx(1)
+    assert [row["label"] for row in report["weights"]] == ["red", "green", "blue"]
+
+
+def test_an_anchor_is_a_label_or_an_index(write: Write) -> None:
+    source = write("s.csv", GOOD)
+    for anchor in ("blue", "2"):
+        _, out, _ = run("design", source, "--criterion", "xor", "--anchor", anchor, "--json")
+        report = json.loads(out)
+        assert report["anchor"] == "blue"
+        assert report["weights"][2]["weight"] == 0.5
+
+
+def test_check_says_what_a_problem_is(write: Write) -> None:
+    code, out, _ = run("check", write("s.csv", GOOD))
+    assert code == 0
+    assert "3 arms" in out
+    assert "identifiable" in out
+
+
+def test_check_gives_complexities_that_enclose_each_other(write: Write) -> None:
+    arguments = ("check", write("s.csv", GOOD), "--theta", write("t.csv", "1\n0\n"))
+    assert "τ*_cov" in run(*arguments)[1]
+    report = json.loads(run(*arguments, "--json")[1])
+    centered, shifted = (report["complexity"][kind] for kind in ("centered", "shifted"))
+    # τ*_lin(shifted) ≤ τ*_cov ≤ 4 τ*_lin(shifted): the paper's Propositions.
+    assert shifted["lower_bound"] <= centered["value"]
+    assert centered["lower_bound"] <= 4 * shifted["value"]
+
+
+def test_a_tied_best_is_infinitely_hard(write: Write) -> None:
+    arguments = ("check", write("s.csv", "1,0\n0,1\n"), "--theta", write("t.csv", "1,1\n"))
+    assert "tied" in run(*arguments)[1]
+    assert json.loads(run(*arguments, "--json")[1])["complexity"]["centered"]["value"] is None
+
+
+def test_a_bad_parameter_is_refused(write: Write) -> None:
+    source = write("s.csv", GOOD)
+    assert "theta" in refused("check", source, "--theta", write("t.csv", "1,2,3\n"))
+    assert "one row" in refused("check", source, "--theta", write("u.csv", "1,2\n3,4\n"))
+
+
+def test_the_demo_compares_and_draws(tmp_path: Path) -> None:
+    code, out, _ = run("demo", "--runs", "3", "--out", str(tmp_path / "new"))
+    assert code == 0
+    assert all(name in out for name in ("RAGE", "SP-BAI, paper", "SP-BAI, sharp"))
+    assert "not proven" in " ".join(out.split())
+    picture = (tmp_path / "new" / "phases.png").read_bytes()
+    assert picture.startswith(b"\x89PNG")
+    assert len(picture) < 150_000
+
+
+def test_the_demo_gives_json_even_for_one_run(tmp_path: Path) -> None:
+    code, out, _ = run("demo", "--runs", "1", "--json", "--out", str(tmp_path))
+    report = json.loads(out)
+    assert code == 0
+    assert report["interrupted"] is False
+    assert [method["runs"] for method in report["methods"]] == [1, 1, 1]
+    assert report["methods"][1]["pulls_over_paper"] == 1
+    assert report["methods"][0]["pulls_interval"] is None
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_ctrl_c_prints_the_runs_that_finished(tmp_path: Path, workers: str) -> None:
+    arguments = ["demo", "--runs", "1000000", "--json", "--out", str(tmp_path)]
+    process = subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            "from bestarm.cli import main\nif __name__ == '__main__': main()",
+            *arguments,
+            "--workers",
+            workers,
+        ],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    deadline = time.monotonic() + 60
+    while not (tmp_path / "phases.png").exists() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    time.sleep(2)  # the simulation starts once the picture is there
+    os.killpg(process.pid, signal.SIGINT)  # to the whole group, as a terminal does
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "Traceback" not in err
+    report = json.loads(out)
+    assert report["interrupted"] is True
+    assert all(method["runs"] < 1_000_000 for method in report["methods"])
