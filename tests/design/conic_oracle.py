@@ -1,0 +1,47 @@
+"""The optimum of a design problem by cvxpy and Clarabel: a second-order cone program.
+
+    minimise Σ q_i   subject to   y = Σ_i a_{y,i} φ_i   and   Σ_i a_{y,i}² / q_i ≤ 1   for every y
+
+For fixed q the least Σ a²/q over representations of y is yᵀM(q)⁻¹y, so the optimal Σq is the
+optimal value of max_y yᵀM(p)⁻¹y. Nothing is shared with the library's solver.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import cvxpy
+import numpy as np
+
+from bestarm.geometry import Array
+
+cp: Any = cvxpy  # its annotations stop half way
+
+__all__ = ["conic_optimum", "conic_problem"]
+
+
+def conic_problem(features: Array, contrasts: Array) -> tuple[Any, float]:
+    """The program for these φ (rows, full column rank) and y (rows), and the unit of its value."""
+    # Only the numerics of the conic solver need this: a basis in which the features are
+    # orthonormal, and contrasts scaled to a criterion of 1 under uniform weights.
+    _, triangle = np.linalg.qr(features)
+    phi = np.linalg.solve(triangle.T, features.T)
+    y = np.linalg.solve(triangle.T, contrasts.T)
+    arms, count = phi.shape[1], y.shape[1]
+    unit = arms * float(np.max(np.sum(y * y, axis=0)))
+    q = cp.Variable(arms)
+    a = cp.Variable((arms, count))
+    u = cp.Variable((arms, count))  # a² ≤ q u, one rotated cone each
+    mass = cp.vec(q[:, None] @ np.ones((1, count)), order="F")
+    bound = cp.vec(u, order="F")
+    cones = cp.SOC(mass + bound, cp.vstack([2 * cp.vec(a, order="F"), mass - bound]), axis=0)
+    constraints = [cones, phi @ a == y / np.sqrt(unit), cp.sum(u, axis=0) <= 1]
+    return cp.Problem(cp.Minimize(cp.sum(q)), constraints), unit
+
+
+def conic_optimum(features: Array, contrasts: Array) -> float:
+    """The optimal value, to Clarabel's default accuracy of 1e-8."""
+    problem, unit = conic_problem(features, contrasts)
+    problem.solve(solver=cp.CLARABEL)
+    assert problem.status == cp.OPTIMAL
+    return unit * float(problem.value)

@@ -1,0 +1,210 @@
+"""Spans, centered norms and diameters, against exact arithmetic and plain loops over pairs."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from exact_instances import (
+    Instance,
+    contrasts_of,
+    exact_rank,
+    fractions,
+    instances,
+    inverse_norms,
+    lifted_norms,
+    random_weights,
+    second_moment,
+)
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bestarm.geometry import (
+    Array,
+    affine_span,
+    centered_diameter,
+    centered_norms,
+    covariance,
+    diameter,
+    farthest,
+    lift,
+    linear_span,
+    stability,
+)
+
+often = settings(max_examples=150, deadline=None, derandomize=True)
+
+
+def brute_distances(points: Array) -> Array:
+    """Squared distances of all pairs, one at a time, from differences."""
+    count = len(points)
+    table = np.zeros((count, count))
+    for i in range(count):
+        for j in range(count):
+            difference = points[i] - points[j]
+            table[i, j] = difference @ difference
+    return table
+
+
+# --- spans ---------------------------------------------------------------------------------------
+
+
+@often
+@given(instances())
+def test_the_rank_of_a_span_is_the_exact_one(instance: Instance) -> None:
+    source = instance.source
+    assert affine_span(source).rank == exact_rank(source[1:] - source[0]) == instance.rank
+
+
+@often
+@given(instances(offsets=False))
+def test_the_rank_of_a_linear_span_is_the_exact_one(instance: Instance) -> None:
+    assert linear_span(instance.source).rank == exact_rank(instance.source)
+
+
+@often
+@given(instances())
+def test_span_coordinates_are_whitened_and_lose_nothing(instance: Instance) -> None:
+    span = affine_span(instance.source)
+    coordinates = span.coordinates(instance.source)
+    moment = coordinates.T @ coordinates / len(coordinates)
+    np.testing.assert_allclose(moment, np.eye(span.rank), atol=1e-6)
+    np.testing.assert_allclose(span.basis.T @ span.dual, np.eye(span.rank), atol=1e-6)
+    back = span.origin + coordinates @ span.basis.T
+    assert (np.abs(back - instance.source) / span.scale <= 1e-12 + span.rounding).all()
+
+
+@often
+@given(instances())
+def test_a_span_contains_its_contrasts_and_nothing_else(instance: Instance) -> None:
+    span = affine_span(instance.source)
+    contrasts = contrasts_of(instance.target)
+    assert span.contains(contrasts).all()
+    # Off the span by a thousandth of its own length, in units of the features.
+    outside = contrasts + 1e-3 * span.scale * instance.rng.normal(size=contrasts.shape)
+    expected = instance.source.shape[1] == instance.rank
+    assert (span.contains(outside) == expected).all()
+
+
+# --- centering is an intercept -------------------------------------------------------------------
+
+
+@often
+@given(instances())
+def test_centered_norms_are_lifted_norms(instance: Instance) -> None:
+    """‖y‖² under Σ_cov,p⁻¹ = ‖(0, y)‖² under M(p)⁻¹; +∞ off the column space."""
+    source, contrasts = instance.source, contrasts_of(instance.target)
+    weights = random_weights(instance.rng, len(source))
+    ours = centered_norms(source, weights, contrasts)
+    np.testing.assert_allclose(ours, lifted_norms(source, weights, contrasts, 0), rtol=1e-5)
+
+
+@often
+@given(instances())
+def test_stability_is_the_largest_lifted_norm_less_one(instance: Instance) -> None:
+    """‖x_i − x̄_p‖² under Σ_cov,p⁻¹ = ‖φ_i‖² under M(p)⁻¹ − 1."""
+    source = instance.source
+    weights = random_weights(instance.rng, len(source))
+    expected = lifted_norms(source, weights, source, 1).max() - 1
+    np.testing.assert_allclose(stability(source, weights), expected, rtol=1e-5, atol=1e-5)
+
+
+@often
+@given(instances())
+def test_the_centered_diameter_is_the_worst_pair(instance: Instance) -> None:
+    source, target = instance.source, instance.target
+    weights = random_weights(instance.rng, len(source))
+    expected = lifted_norms(source, weights, contrasts_of(target), 0).max()
+    np.testing.assert_allclose(centered_diameter(source, weights, target), expected, rtol=1e-5)
+
+
+@often
+@given(instances(offsets=False, units=False))
+def test_the_covariance_is_the_schur_complement_of_the_lifted_moment(instance: Instance) -> None:
+    weights = random_weights(instance.rng, len(instance.source))
+    mass = fractions(weights)
+    mass = [w / sum(mass) for w in mass]
+    moment = second_moment([[Fraction(1), *fractions(x)] for x in instance.source], mass)
+    size = len(moment)
+    schur = [
+        [float(moment[i][j] - moment[i][0] * moment[0][j] / moment[0][0]) for j in range(1, size)]
+        for i in range(1, size)
+    ]
+    ours = covariance(instance.source, weights)
+    np.testing.assert_allclose(ours, schur, atol=1e-12 * np.abs(instance.source).max() ** 2)
+
+
+@often
+@given(instances(offsets=False, units=False))
+def test_lifting_adds_the_constant(instance: Instance) -> None:
+    phi = lift(instance.source)
+    assert (phi[:, 0] == 1).all()
+    assert (phi[:, 1:] == instance.source).all()
+    assert (lift(instance.source, 0.0)[:, 0] == 0).all()
+
+
+def test_weights_on_one_arm_inform_about_nothing() -> None:
+    square = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
+    weights = np.array([0.0, 1.0, 0.0])
+    assert centered_norms(square, weights, np.array([[1.0, 0.0], [0.0, 0.0]])).tolist() == [
+        np.inf,
+        0.0,
+    ]
+    assert stability(square, weights) == np.inf
+    assert centered_diameter(square, weights, square) == np.inf
+    assert centered_diameter(square, weights, square[[1, 1]]) == 0.0
+
+
+def test_weights_on_two_arms_inform_about_their_line() -> None:
+    square = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
+    # Mass p and 1 − p a unit apart: variance p(1 − p).
+    norms = centered_norms(square, np.array([0.3, 0.7, 0.0]), contrasts_of(square))
+    np.testing.assert_allclose(norms, [1 / 0.21, np.inf, np.inf])
+
+
+# --- diameters -----------------------------------------------------------------------------------
+
+
+def clouds(draw: st.DrawFn) -> Array:
+    count, dimension = draw(st.integers(1, 40)), draw(st.integers(1, 4))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    points = rng.normal(size=(count, dimension)) * 10.0 ** draw(st.sampled_from([-6, 0, 6]))
+    duplicates = rng.integers(0, count, size=count // 3)
+    points[: len(duplicates)] = points[duplicates] * (1 + 1e-6)
+    offset = draw(st.sampled_from([0.0, 1e3, 1e6]))
+    return np.asarray(points + offset * np.abs(points).max() * rng.choice([-1, 1], size=dimension))
+
+
+@often
+@given(st.composite(clouds)(), st.integers(1, 50))
+def test_the_farthest_point_is_the_farthest(points: Array, block: int) -> None:
+    table = brute_distances(points)
+    index, distance = farthest(points, block=block)
+    np.testing.assert_allclose(distance, table.max(axis=1), rtol=1e-9)
+    # The distance returned is that of the point named.
+    np.testing.assert_allclose(distance, table[np.arange(len(points)), index], rtol=1e-12)
+    np.testing.assert_allclose(diameter(points), table.max(), rtol=1e-9)
+
+
+def test_the_diameter_of_one_point_or_none_is_zero() -> None:
+    assert diameter(np.ones((1, 3))) == 0.0
+    assert diameter(np.empty((0, 3))) == 0.0
+
+
+@pytest.mark.parametrize("count", [511, 512, 513, 1100])
+def test_blocks_cover_every_point(count: int) -> None:
+    points = np.zeros((count, 2))
+    points[-1] = [3.0, 4.0]
+    index, distance = farthest(points)
+    assert (index[:-1] == count - 1).all()
+    assert distance.tolist() == [25.0] * count
+
+
+# The reference itself, on a case one can do by hand.
+
+
+def test_exact_inverse_norms_by_hand() -> None:
+    matrix = [[Fraction(2), Fraction(0)], [Fraction(0), Fraction(0)]]
+    vectors = [[Fraction(3), Fraction(0)], [Fraction(3), Fraction(1)]]
+    assert inverse_norms(matrix, vectors).tolist() == [4.5, np.inf]
