@@ -95,7 +95,15 @@ def _xy(source: object, target: object, regression: Regression, tol: float) -> D
         )
     span, features = regression_features(points, regression)
     check_identifiable(span, options)
-    return minimise(features, Pairwise(contrast_features(span, options, regression)), tol)
+    rows = contrast_features(span, options, regression)
+    if not rows.any():
+        raise InvalidInputError(
+            "`target` holds the same option over and over, so there is no contrast to design for.",
+            field="target",
+            value=options.shape,
+            remedy="Give at least two different options.",
+        )
+    return minimise(features, Pairwise(rows), tol)
 
 
 def regression_features(points: Array, regression: Regression) -> tuple[Span, Array]:

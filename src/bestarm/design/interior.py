@@ -22,6 +22,8 @@ from bestarm.geometry import Array
 __all__ = ["Point", "interior_point"]
 
 _MOST_STEPS = 60
+_CENTRAL = 1e-3  # the least that a product may be of the mean product
+_MOST_CUTS = 12
 _BOUNDARY = 0.95  # part of the way to the boundary that a step may go
 
 
@@ -92,8 +94,31 @@ class _Newton:
             min(_longest(self.mu, step.mu), _longest(self.dual, step.dual)),
         )
 
-    def predicted(self) -> _Step:
-        """Mehrotra's step: aim at the boundary, see how far one gets, correct for the curvature."""
+    def centered_lengths(self, step: _Step) -> tuple[float, float]:
+        """Step lengths after which no product has fallen far behind the others.
+
+        Where few arms carry the optimum, the scores of the rest hang on the ratios of masses that
+        all go to zero; off the central path these ratios freeze at wrong values.
+        """
+        primal, dual = self.lengths(step)
+        for _ in range(_MOST_CUTS):
+            products = np.concatenate(
+                [
+                    (self.q + primal * step.q) * (self.dual + dual * step.dual),
+                    (self.mu + dual * step.mu) * (self.slack + primal * step.slack),
+                ]
+            )
+            if products.min() >= _CENTRAL * products.mean():
+                break
+            primal, dual = 0.8 * primal, 0.8 * dual
+        return primal, dual
+
+    def predicted(self, enough: float) -> _Step:
+        """Mehrotra's step: aim at the boundary, see how far one gets, correct for the curvature.
+
+        Products are aimed no lower than `enough`, and not lower at all while the gradient condition
+        is off: its curvature is in the masses that go to zero, and must be followed, not outrun.
+        """
         count = len(self.q) + len(self.mu)
         aim = self.towards(0.0, 0.0)
         primal, dual = self.lengths(aim)
@@ -102,7 +127,8 @@ class _Newton:
             (self.q + primal * aim.q) @ (self.dual + dual * aim.dual)
             + (self.mu + dual * aim.mu) @ (self.slack + primal * aim.slack)
         )
-        center = now * (after / count / now) ** 3
+        infeasible = min(1.0, float(np.abs(self.gradient_residual).max()))
+        center = max(now * max((after / count / now) ** 3, infeasible), enough)
         return self.towards(center - aim.q * aim.dual, center - aim.mu * aim.slack)
 
 
@@ -157,8 +183,8 @@ def interior_point(features: Array, contrasts: Array, start: Point, tol: float) 
         newton = _Newton(
             factor, jacobian, q, mu, slack, dual, 1 - jacobian @ mu - dual, h - slack - 1
         )
-        step = newton.predicted()
-        primal_length, dual_length = newton.lengths(step)
+        step = newton.predicted(0.3 * tol * value / (len(q) + len(mu)))
+        primal_length, dual_length = newton.centered_lengths(step)
         moved = _factor(features, contrasts, q + primal_length * step.q)
         if moved is None:
             break

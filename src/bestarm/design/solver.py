@@ -28,6 +28,7 @@ from bestarm.geometry import Array
 __all__ = ["Design", "check_tolerance", "minimise"]
 
 _MOST_ROUNDS = 200
+_LEAST_MASS = 1e-11  # relative to the heaviest arm
 _ALL_ARMS = 256  # up to this many arms the interior-point method may as well see them all
 
 
@@ -131,7 +132,8 @@ def _minimise(features: Array, contrasts: Contrasts, tol: float) -> Design:
         point = interior_point(
             features[work.arms], contrasts.rows(work.codes), Point(q, mu, 0), inner
         )
-        work.q, work.mu = point.q, point.mu
+        # An optimum may need fewer arms than span the features; M must stay regular all the same.
+        work.q, work.mu = np.maximum(point.q, _LEAST_MASS * point.q.max()), point.mu
         iterations += point.steps
     raise DesignError(
         f"The design could not be certified to a relative gap of {tol:g}; it stands at {gap:.2g}.",
