@@ -65,8 +65,7 @@ def _bestarm(
         typer.Option("--version", callback=_version, is_eager=True, help="Print the version."),
     ] = False,
 ) -> None:
-    """Find the best of several options with a stated error probability, even while the baseline
-    drifts."""
+    """Which of these options is best, when everything around them keeps drifting?"""
 
 
 @app.command()
