@@ -9,6 +9,7 @@ from functools import partial
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from bestarm import RAGE, SPBAI, Plan, Problem, Recommendation, Summary, estimation, simulate
 from bestarm.environments import Semiparametric, baselines, small_gap
@@ -34,7 +35,7 @@ BASELINES: dict[str, Baseline] = {
 
 
 class ArmMeans:
-    """Pulls every arm equally often, in turn, and names the best mean: what most people would do."""
+    """Pulls every arm equally often, in turn, and names the best mean: the obvious thing."""
 
     def __init__(self, problem: Problem, *, seed: int) -> None:
         self.problem = problem
@@ -96,7 +97,7 @@ def test_the_adversary_ruins_arm_means_and_not_sp_bai() -> None:
 # --- centering at the policy's mean, not at the empirical one ---------------------------------
 
 
-def _lean(runs: int, pulls: int) -> tuple[Array, Array]:
+def _lean(runs: int, pulls: int) -> tuple[NDArray[np.int64], Array]:
     """Two arms at ±½, equal in truth; ν_t leans on which arm has been drawn more often so far.
 
     Returns one row a run: arms drawn (0 or 1), rewards.
