@@ -11,7 +11,7 @@ from scipy.special import ndtr
 from bestarm.checks import choice, vector, whole
 from bestarm.design.contrasts import Listed
 from bestarm.design.criteria import Regression, contrast_features, regression_features
-from bestarm.design.solver import Design, minimise
+from bestarm.design.solver import Design, check_tolerance, minimise
 from bestarm.errors import InvalidInputError
 from bestarm.geometry import Array
 from bestarm.problem import Problem
@@ -52,15 +52,17 @@ def complexity(
 
     Reference: the paper's equation for τ*_lin(Z : X − x₁) and its Propositions 1 and 2.
     """
+    choice(kind, ("centered", "shifted", "linear"), "kind")
+    check_tolerance(tol)
+    whole(anchor, "anchor", least=0, below=problem.arms)
     contrasts, gaps = _best_contrasts(problem, theta)
     if not gaps.all():
         uniform = np.full(problem.arms, 1 / problem.arms)
         return Design(uniform, math.inf, math.inf, 0.0, 0)
-    choice(kind, ("centered", "shifted", "linear"), "kind")
     source = problem.source
     regression: Regression = "centered" if kind == "centered" else "linear"
     if kind == "shifted":
-        source = source - source[whole(anchor, "anchor", least=0, below=problem.arms)]
+        source = source - source[anchor]
     span, features = regression_features(source, regression)
     rows = contrast_features(span, contrasts, regression) / gaps[:, None]
     return minimise(features, Listed(rows), tol)
@@ -75,7 +77,8 @@ def _best_contrasts(problem: Problem, theta: object) -> tuple[Array, Array]:
             field="theta",
             value=theta,
         )
-    best = int(np.argmax(problem.target @ parameter))
+    # Differences first: with a large offset the means themselves round away small gaps.
+    best = int(np.argmax((problem.target - problem.target[0]) @ parameter))
     contrasts = problem.target[best] - np.delete(problem.target, best, axis=0)
     gaps = contrasts @ parameter
     rounding = 1e-12 * (np.abs(contrasts) @ np.abs(parameter))

@@ -47,19 +47,22 @@ def orthogonalized(
     (2018).
     """
     span = problem.span
-    centered = span.contrast_coordinates(problem.source - weights @ problem.source)
-    gram = centered.T @ (summary.counts[:, None] * centered)
-    moment = centered.T @ summary.sums
-    if ridge:
-        if penalty == "identity":
-            size = float(np.max(np.einsum("ij,ij->i", problem.source, problem.source)))
-            # The shortest θ with basisᵀθ = ϑ has ‖θ‖² = ‖R⁻ᵀϑ‖², where basis = QR.
-            inverse = np.linalg.inv(np.linalg.qr(span.basis, mode="r"))
-            gram = gram + ridge * size * (inverse @ inverse.T)
-        else:
-            gram = gram + ridge * (centered.T @ (weights[:, None] * centered))
-    solution, *_ = np.linalg.lstsq(gram, moment, rcond=None)
+    if ridge and penalty == "identity":
+        # In features of norm at most 1 the ridge alone makes the system well conditioned.
+        size = float(np.sqrt(np.max(np.einsum("ij,ij->i", problem.source, problem.source))))
+        gram, moment, _ = _equations((problem.source - span.origin) / size, summary, weights)
+        return np.asarray(np.linalg.solve(gram + ridge * np.eye(len(gram)), moment) / size)
+    gram, moment, per_pull = _equations(span.coordinates(problem.source), summary, weights)
+    solution, *_ = np.linalg.lstsq(gram + ridge * per_pull, moment, rcond=None)
     return np.asarray(span.dual @ solution)
+
+
+def _equations(points: Array, summary: Summary, weights: Array) -> tuple[Array, Array, Array]:
+    """B, b and Σ_cov,p. The points should be near their origin: offsets cost digits."""
+    centered = points - weights @ points
+    gram = centered.T @ (summary.counts[:, None] * centered)
+    per_pull = centered.T @ (weights[:, None] * centered)
+    return gram, centered.T @ summary.sums, per_pull
 
 
 def ordinary(problem: Problem, summary: Summary) -> Array:

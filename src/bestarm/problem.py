@@ -203,7 +203,7 @@ class Problem:
 def as_features(features: object, field: str) -> Array:
     """Validate a table of features: two-dimensional, finite, not empty; returned read-only."""
     try:
-        table = np.array(features, dtype=float)
+        table = np.array(features, dtype=float, order="C")
     except (TypeError, ValueError) as error:
         raise InvalidInputError(
             f"`{field}` could not be read as a table of numbers ({error}).",

@@ -95,7 +95,8 @@ def _xy(source: object, target: object, regression: Regression, tol: float) -> D
         )
     span, features = regression_features(points, regression)
     check_identifiable(span, options)
-    rows = contrast_features(span, options, regression)
+    # Only differences matter; subtracting a row first keeps digits when there is a large offset.
+    rows = contrast_features(span, options - options[0], regression)
     if not rows.any():
         raise InvalidInputError(
             "`target` holds the same option over and over, so there is no contrast to design for.",
@@ -122,6 +123,5 @@ def regression_features(points: Array, regression: Regression) -> tuple[Span, Ar
 
 def contrast_features(span: Span, contrasts: Array, regression: Regression) -> Array:
     """Contrasts (rows) as vectors for the same regression: (0, y) where arms are (1, x)."""
-    # Only differences matter; subtracting a row first keeps digits when there is a large offset.
-    coordinates = span.contrast_coordinates(contrasts - contrasts[0])
+    coordinates = span.contrast_coordinates(contrasts)
     return lift(coordinates, 0.0) if regression == "centered" else np.asarray(coordinates)
