@@ -11,19 +11,23 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from bestarm import bounds, design, environments, estimation
     from bestarm.live import Experiment
-    from bestarm.policies import RAGE, SPBAI
+    from bestarm.policies import DEO, RAGE, SBE, SPBAI, GOpt, Uniform
     from bestarm.problem import Problem
     from bestarm.records import Plan, Recommendation, Summary
     from bestarm.simulation import simulate
 
 __all__ = [
+    "DEO",
     "RAGE",
+    "SBE",
     "SPBAI",
     "Experiment",
+    "GOpt",
     "Plan",
     "Problem",
     "Recommendation",
     "Summary",
+    "Uniform",
     "bounds",
     "design",
     "environments",
@@ -32,13 +36,17 @@ __all__ = [
 ]
 
 _HOMES = {
+    "DEO": "bestarm.policies",
     "Experiment": "bestarm.live",
+    "GOpt": "bestarm.policies",
     "Plan": "bestarm.records",
     "Problem": "bestarm.problem",
     "RAGE": "bestarm.policies",
     "Recommendation": "bestarm.records",
+    "SBE": "bestarm.policies",
     "SPBAI": "bestarm.policies",
     "Summary": "bestarm.records",
+    "Uniform": "bestarm.policies",
     "simulate": "bestarm.simulation",
 }
 

@@ -210,7 +210,8 @@ class Recommendation:
         target: its index.
         label: its name.
         final: whether the policy finished its identification. A stop at a cap is not final.
-        reason: `"identified"`, `"running"`, `"max_pulls"` or `"max_phases"`.
+        reason: `"identified"`, `"running"`, or what stopped it short: `"max_pulls"`,
+            `"max_phases"`, `"budget"`.
         pulls: pulls used so far.
         error_bound: a proven bound on the probability that a final answer is wrong, or None
             where the constants are tuned and nothing is proven.

@@ -98,7 +98,7 @@ class Elimination(ABC):
         plan.check(summary)
         theta = self._estimate(design, plan, summary)
         options = self._problem.target[self._active]
-        best = int(np.argmax(options @ theta))
+        best = int(np.argmax((options - options[0]) @ theta))  # offsets would cost digits
         differences = options[best] - options
         contrasts = differences @ theta
         radii = self._radii(design, differences)

@@ -1,0 +1,125 @@
+"""The methods SP-BAI is compared with, held against published figures and formulas."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from bestarm import DEO, RAGE, SBE, GOpt, Problem, Summary, Uniform, bounds, design, simulate
+from bestarm.environments import small_gap
+from bestarm.errors import InvalidInputError
+
+
+def test_g_opt_pulls_exactly_what_was_published() -> None:
+    """Table `sim-summary-smallgapd10`: 387 106 pulls in every run."""
+    world = small_gap()
+    plan = GOpt(world.problem(0.1), gap=world.gap).plan()
+    assert plan is not None
+    assert plan.pulls == 387_106
+    assert plan.weights is not None
+    np.testing.assert_array_equal(plan.weights, design.deo(world.problem(0.1).source).weights)
+
+
+def test_g_opt_budgets_on_the_published_uniform_instances() -> None:
+    """Table `sim-summary-uniformk100`: 323 509.88 ± 904 131.81, capped at five million."""
+    budgets = []
+    for run in range(100):
+        features = np.random.default_rng(1_792_033 + run).normal(size=(100, 10))
+        features /= np.linalg.norm(features, axis=1, keepdims=True)
+        second, first = np.sort(2 * features[:, 0])[-2:]
+        budgets.append(
+            min(bounds.sbe_phase_length(10, epsilon=first - second, delta=0.1), 5 * 10**6)
+        )
+    assert round(np.mean(budgets), 2) == 323_509.88
+    assert round(np.std(budgets, ddof=1), 2) == 904_131.81
+
+
+def test_a_batch_cut_short_is_not_an_identification() -> None:
+    world = small_gap()
+    for cap, final in ((1000, False), (387_106, True)):
+        policy = GOpt(world.problem(0.1), gap=world.gap, max_pulls=cap)
+        plan = policy.plan()
+        assert plan is not None
+        assert plan.pulls == cap
+        policy.update(world.begin(np.random.default_rng(0)).pull(plan))
+        assert policy.recommend().final is final
+
+
+def test_sbe_replicates_on_the_small_gap_instance() -> None:
+    """Published over 100 runs: 1 881 513.94 ± 1 228 628.36, no error; inside our central 99.8 %."""
+    results = simulate(SBE, small_gap(), runs=600)
+    hundreds = np.random.default_rng(0).choice(results.pulls, size=(20_000, 100))
+    for published, ours in (
+        (1_881_513.94, hundreds.mean(axis=1)),
+        (1_228_628.36, hundreds.std(axis=1, ddof=1)),
+    ):
+        low, high = np.quantile(ours, [0.001, 0.999])
+        assert low <= published <= high
+    assert results.error_rate == 0
+
+
+def test_rage_pulls_what_was_published_but_for_its_design() -> None:
+    """22 212 pulls come from a design value of 20.37; the optimum is 20, certified."""
+    problem = small_gap().problem(0.1)
+    for sigma, published in ((1, 22_212), (2, 88_848), (3, 199_908), (4, 355_392)):
+        plan = RAGE(problem, sigma=sigma).plan()
+        assert plan is not None
+        exact = design.linear_xy(problem.source, problem.target).value
+        assert published / plan.pulls == pytest.approx(20.37 / exact, rel=1e-3)
+        assert published / plan.pulls == pytest.approx(1.0184, abs=2e-3)
+
+
+def test_sbe_draws_only_active_arms() -> None:
+    world = small_gap(3, 0.5)
+    policy = SBE(world.problem(0.1))
+    stream = world.begin(np.random.default_rng(1))
+    plan = policy.plan()
+    assert plan is not None
+    policy.update(stream.pull(plan))
+    active = policy.recommend().active
+    plan = policy.plan()
+    assert plan is not None
+    assert plan.weights is not None
+    assert set(np.flatnonzero(plan.weights).tolist()) == set(active)
+    assert plan.weights[min(active)] == 0.5  # the anchor is the lowest-indexed active arm
+
+
+def test_uniform_spends_its_budget_to_the_last_pull_and_names_the_best_mean() -> None:
+    policy = Uniform(Problem(np.eye(3)), budget=8)
+    plan = policy.plan()
+    assert plan is not None
+    assert plan.counts is not None
+    assert plan.counts.tolist() == [3, 3, 2]
+    policy.update(Summary(plan.counts, np.array([3.0, 6.0, 2.0]), np.array([9.0, 20.0, 5.0])))
+    answer = policy.recommend()
+    assert (answer.target, answer.final, answer.reason) == (1, False, "budget")
+    assert "not identified" in str(answer)
+
+
+def test_deo_ranks_by_orthogonalized_regression() -> None:
+    rng = np.random.default_rng(4)
+    problem = Problem(np.eye(5))
+    policy = DEO(problem, budget=20_000)
+    plan = policy.plan()
+    assert plan is not None
+    arms = rng.choice(5, size=plan.pulls, p=plan.weights)
+    rewards = np.array([0.0, 0.1, 0.5, 0.2, 0.1])[arms] + rng.normal(size=plan.pulls) + 4
+    policy.update(Summary.from_pulls(arms, rewards, size=5))
+    assert policy.recommend().target == 2
+
+
+def test_bad_options_are_refused_in_a_sentence() -> None:
+    problem = Problem(np.eye(3))
+    for make, field in (
+        (lambda: GOpt(problem, gap=0.0), "gap"),
+        (lambda: GOpt(problem, gap=0.1, max_pulls=0), "max_pulls"),
+        (lambda: DEO(problem, budget=0), "budget"),
+        (lambda: DEO(problem, budget=10, anchor=3), "anchor"),
+        (lambda: Uniform(problem, budget=2), "budget"),
+        (lambda: SBE(problem, r1=-1.0), "r1"),
+        (lambda: RAGE(problem, sigma=0.0), "sigma"),
+        (lambda: RAGE(problem, tol=0.0), "tol"),
+    ):
+        with pytest.raises(InvalidInputError) as caught:
+            make()
+        assert caught.value.field == field
