@@ -11,16 +11,18 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from bestarm import bounds, design, environments, estimation
     from bestarm.live import Experiment
-    from bestarm.policies import DEO, RAGE, SBE, SPBAI, GOpt, Uniform
+    from bestarm.policies import DEO, LUCB, RAGE, SBE, SPBAI, ActionElimination, GOpt, Uniform
     from bestarm.problem import Problem
     from bestarm.records import Plan, Recommendation, Summary
     from bestarm.simulation import simulate
 
 __all__ = [
     "DEO",
+    "LUCB",
     "RAGE",
     "SBE",
     "SPBAI",
+    "ActionElimination",
     "Experiment",
     "GOpt",
     "Plan",
@@ -36,9 +38,11 @@ __all__ = [
 ]
 
 _HOMES = {
+    "ActionElimination": "bestarm.policies",
     "DEO": "bestarm.policies",
     "Experiment": "bestarm.live",
     "GOpt": "bestarm.policies",
+    "LUCB": "bestarm.policies",
     "Plan": "bestarm.records",
     "Problem": "bestarm.problem",
     "RAGE": "bestarm.policies",

@@ -15,10 +15,13 @@ from bestarm.design.solver import Design, check_tolerance, minimise
 from bestarm.errors import InvalidInputError
 from bestarm.geometry import Array
 from bestarm.problem import Problem
+from bestarm.records import Counts
 
 __all__ = [
     "complexity",
     "contrast_delta",
+    "lil_constants",
+    "lil_radius",
     "mixture_radius",
     "phase_delta",
     "phase_length",
@@ -149,6 +152,30 @@ def mixture_radius(variance: Array, *, delta: float, reference: Array) -> Array:
         growth = (1 + variance / reference) * (level + np.log1p(reference / variance))
         radius = np.sqrt(variance * growth)
     return np.where(variance > 0, radius, 0.0)
+
+
+def lil_radius(counts: Counts, *, sigma: float, delta: float, arms: int) -> Array:
+    """How far an arm's mean may be from the truth after n pulls, at any n, for K arms at once.
+
+        2σ (1 + √ε) √( (1 + ε) log( log((1 + ε) n + 2) / (δ/K) ) / (2n) ),    ε = 0.01
+
+    Args:
+        counts: n, for each arm; infinite where an arm was not pulled.
+        sigma: the sub-Gaussian scale of a reward around its arm's mean.
+        delta: the error probability of all arms together.
+        arms: K.
+
+    Reference: Jamieson and Nowak (2014), the law-of-the-iterated-logarithm bound.
+    """
+    factor, share = lil_constants(sigma=sigma, delta=delta, arms=arms)
+    n = np.maximum(counts, 1)
+    radius = factor * np.sqrt(1.01 * np.log(np.log(1.01 * n + 2) / share) / (2 * n))
+    return np.where(counts > 0, radius, np.inf)
+
+
+def lil_constants(*, sigma: float, delta: float, arms: int) -> tuple[float, float]:
+    """The parts of `lil_radius` that do not depend on n: 2σ(1 + √ε) and δ/K."""
+    return 2 * sigma * (1 + math.sqrt(0.01)), delta / arms
 
 
 def rage_delta(delta: float, *, targets: int, phase: int) -> float:

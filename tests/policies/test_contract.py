@@ -7,7 +7,17 @@ from functools import partial
 import numpy as np
 import pytest
 
-from bestarm import DEO, RAGE, SBE, SPBAI, GOpt, Problem, Uniform
+from bestarm import (
+    DEO,
+    LUCB,
+    RAGE,
+    SBE,
+    SPBAI,
+    ActionElimination,
+    GOpt,
+    Problem,
+    Uniform,
+)
 from bestarm.errors import InvalidInputError
 from bestarm.policies import POLICIES, Method
 from bestarm.testing import check_policy
@@ -22,12 +32,14 @@ METHODS: dict[str, Method] = {
     "capped phases": partial(SPBAI, max_phases=1),
     "capped RAGE": partial(RAGE, max_pulls=3),
     "capped SBE": partial(SBE, max_pulls=50),
+    "capped LUCB": partial(LUCB, sigma=0.3, max_pulls=9),
+    "capped AE": partial(ActionElimination, sigma=0.3, max_pulls=9),
     "G-Opt": partial(GOpt, gap=0.5),
     "capped G-Opt": partial(GOpt, gap=0.5, max_pulls=20),
     "DEO": partial(DEO, budget=5000),
     "uniform": partial(Uniform, budget=5000),
 }
-PULLS_ITS_TARGETS = {"sbe", "capped SBE", "uniform"}
+PULLS_ITS_TARGETS = {"sbe", "capped SBE", "lucb", "capped LUCB", "ae", "capped AE", "uniform"}
 
 
 def _problems() -> dict[str, Problem]:

@@ -1,0 +1,150 @@
+"""What index rules share: running arm means, and a plan that is the next round's few pulls."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bestarm import bounds
+from bestarm.checks import positive, whole
+from bestarm.errors import ProtocolError
+from bestarm.geometry import Array
+from bestarm.policies.oneshot import require_pullable_targets
+from bestarm.problem import Problem
+from bestarm.records import Plan, Recommendation, Summary
+
+__all__ = ["IndexRule", "Integers"]
+
+Integers = NDArray[np.int64]
+
+
+class IndexRule(ABC):
+    """A policy that decides after every round from the means of all pulls so far.
+
+    The first round pulls every arm once. After each round, `_next` says which arms to pull next,
+    or that one arm is shown to be the best.
+
+    Args:
+        problem: the problem; its targets must be its source arms.
+        sigma: the sub-Gaussian scale it assumes of a reward around its arm's mean.
+        max_pulls: stop at this many pulls; such a stop is never final.
+    """
+
+    def __init__(self, problem: Problem, *, sigma: float, max_pulls: int | None) -> None:
+        require_pullable_targets(problem, type(self).__name__)
+        self._problem = problem
+        self._sigma = positive(sigma, "sigma")
+        self._max_pulls = None if max_pulls is None else whole(max_pulls, "max_pulls", least=1)
+        self._counts = np.zeros(problem.arms, dtype=np.int64)
+        self._sums = np.zeros(problem.arms)
+        self._active = np.arange(problem.arms)
+        self._rounds = 0
+        self._stopped: str | None = None
+        self._due: Integers = np.arange(problem.arms)
+
+    @property
+    def problem(self) -> Problem:
+        """The problem the policy was made for."""
+        return self._problem
+
+    @property
+    def _means(self) -> Array:
+        """Arm means, once every arm was pulled."""
+        return self._sums / self._counts
+
+    def _radii(self) -> Array:
+        return bounds.lil_radius(
+            self._counts, sigma=self._sigma, delta=self._problem.delta, arms=self._problem.arms
+        )
+
+    def plan(self) -> Plan | None:
+        """The next round's pulls, or None once the policy has stopped."""
+        if self._stopped is not None:
+            return None
+        counts = np.zeros(self._problem.arms, dtype=np.int64)
+        counts[self._due[: self._room()]] = 1
+        return Plan.fixed(counts, phase=self._rounds + 1)
+
+    def _room(self) -> int:
+        """How many of the pulls that are due the cap still allows."""
+        if self._max_pulls is None:
+            return len(self._due)
+        return min(len(self._due), self._max_pulls - int(self._counts.sum()))
+
+    def update(self, summary: Summary) -> None:
+        """Take the outcome of the round, and decide."""
+        plan = self.plan()
+        if plan is None:
+            raise ProtocolError(
+                "The policy has stopped and takes no more outcomes.",
+                field="summary",
+                remedy="Read `recommend()`.",
+            )
+        plan.check(summary)
+        whole_round = plan.pulls == len(self._due)
+        self._counts = self._counts + summary.counts
+        self._sums = self._sums + summary.sums
+        self._rounds += 1
+        if whole_round:
+            self._due = self._next()
+            if len(self._active) == 1:
+                self._stopped = "identified"
+        if self._stopped is None and self._max_pulls == int(self._counts.sum()):
+            self._stopped = "max_pulls"
+
+    def follow(self, table: Array, rows: Integers, common: Array) -> tuple[int, int]:
+        """Make as many whole rounds as rewards known ahead allow, compiled: for simulations.
+
+        Args:
+            table: what arms pay, one column an arm.
+            rows: the row of the table that holds at each pull to come.
+            common: what is added at each pull to come, whichever arm is pulled.
+
+        Returns:
+            The number of pulls made, and of rounds. Both 0 where the next round must be planned:
+            the first one, and one that the cap cuts short.
+        """
+        if self._stopped is not None or not self._rounds:
+            return 0, 0
+        total = int(self._counts.sum())
+        most = len(rows) if self._max_pulls is None else self._max_pulls - total
+        self._counts, self._sums = self._counts.copy(), self._sums.copy()
+        pulls, rounds = self._rush(table, rows, common, most)
+        self._rounds += rounds
+        if len(self._active) == 1:
+            self._stopped = "identified"
+        elif self._max_pulls == total + pulls:
+            self._stopped = "max_pulls"
+        return pulls, rounds
+
+    @property
+    def _lil(self) -> tuple[float, float]:
+        """σ's factor and δ's share in the radius, as the kernels take them."""
+        return bounds.lil_constants(
+            sigma=self._sigma, delta=self._problem.delta, arms=self._problem.arms
+        )
+
+    @abstractmethod
+    def _rush(self, table: Array, rows: Integers, common: Array, most: int) -> tuple[int, int]:
+        """The rule's kernel on `_counts` and `_sums`, in place; sets `_due` and `_active`."""
+
+    def recommend(self) -> Recommendation:
+        """The active arm with the best mean; final only if it was shown to be the best."""
+        pulled = self._active[self._counts[self._active] > 0]
+        means = self._sums[pulled] / self._counts[pulled]
+        best = int(pulled[np.argmax(means)]) if len(pulled) else 0
+        return Recommendation(
+            target=best,
+            label=self._problem.target_labels[best],
+            final=self._stopped == "identified",
+            reason=self._stopped or "running",
+            pulls=int(self._counts.sum()),
+            error_bound=None,
+            active=tuple(self._active.tolist()),
+        )
+
+    @abstractmethod
+    def _next(self) -> Integers:
+        """The arms to pull next; shrinks `_active` to one arm once that is shown to be the best."""
