@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from bestarm.geometry import Array
 
-__all__ = ["BANKS", "LANE", "accumulate", "deal", "draw", "fill_guide", "react", "reflect"]
+__all__ = ["BANKS", "LANE", "accumulate", "deal", "draw", "fill_guide", "rate", "react", "reflect"]
 
 Arms = NDArray[np.uint32]  # unsigned: no test for negative indices in the inner loops
 Guide = NDArray[np.int32]
@@ -142,6 +142,43 @@ def accumulate(arms: Arms, values: Array, shift: float, counts: Integers, moment
         counts[0, arm] += 1
         moments[0, arm, 0] += value
         moments[0, arm, 1] += value * value
+
+
+@_compiled
+def rate(
+    state: Words,
+    counts: Integers,
+    starts: Integers,
+    values: Array,
+    bounds: Words,
+    cells: Integers,
+    guide: Guide,
+    bits: Integers,
+    places: Arms,
+    drawn: Arms,
+    sums: Array,
+    squares: Array,
+) -> None:
+    """Add Σr and Σr² of `counts[a]` draws from the distribution of each arm a, one after another.
+
+    Arm a's values and bounds are those from `starts[a]` on, its guide begins at `cells[a]`.
+    `places` counts 0, 1, …, and `drawn` is room for the draws made at a time.
+    """
+    for arm in range(len(counts)):
+        left = counts[arm]
+        low, high = starts[arm], starts[arm + 1]
+        here = guide[cells[arm] : cells[arm + 1]]
+        while left > 0:
+            block = drawn[: min(left, len(drawn))]
+            draw(state, bounds[low : high - 1], here, bits[arm], places, block)
+            total, square = 0.0, 0.0
+            for i in range(len(block)):
+                value = values[low + block[i]]
+                total += value
+                square += value * value
+            sums[arm] += total
+            squares[arm] += square
+            left -= len(block)
 
 
 @_compiled

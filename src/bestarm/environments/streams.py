@@ -17,9 +17,19 @@ from bestarm.errors import InvalidInputError
 from bestarm.geometry import Array
 from bestarm.records import Counts, Plan, Summary
 
-__all__ = ["ConstantStream", "MovingStream", "ReactingStream", "noisy_totals"]
+__all__ = [
+    "BLOCK",
+    "BaseStream",
+    "ConstantStream",
+    "DealtStream",
+    "MovingStream",
+    "ReactingStream",
+    "counts_of",
+    "guided",
+    "noisy_totals",
+]
 
-_BLOCK = 2**14  # pulls drawn at a time; their arms and values stay in the nearest caches
+BLOCK = 2**14  # pulls drawn at a time; their arms and values stay in the nearest caches
 _GUIDE = 256  # cells of the guide an arm: at most one draw in 256 needs a second word
 
 Deal = Callable[[NDArray[np.uint32]], None]
@@ -58,7 +68,7 @@ def noisy_totals(
     return Summary(counts, sums, squares)
 
 
-class _Stream(ABC):
+class BaseStream(ABC):
     """What all runs share: the arms' means, the noise and three independent generators."""
 
     def __init__(self, means: Array, *, noise: float, rng: np.random.Generator) -> None:
@@ -87,7 +97,7 @@ class _Stream(ABC):
     def _carry_out(self, plan: Plan) -> Summary: ...
 
 
-class ConstantStream(_Stream):
+class ConstantStream(BaseStream):
     """A run on a baseline that stays at `level`: counts are multinomial, O(arms) a plan."""
 
     def __init__(
@@ -96,15 +106,9 @@ class ConstantStream(_Stream):
         super().__init__(means + level, noise=noise, rng=rng)
 
     def _carry_out(self, plan: Plan) -> Summary:
-        if plan.counts is not None:
-            counts = plan.counts
-        else:
-            support, weights = _support(plan)
-            counts = np.zeros(plan.arms, dtype=np.int64)
-            counts[support] = self._arms_rng.multinomial(plan.pulls, weights)
         nothing = np.zeros(plan.arms)
         return noisy_totals(
-            counts,
+            counts_of(plan, self._arms_rng),
             self._means,
             first=nothing,
             second=nothing,
@@ -113,14 +117,14 @@ class ConstantStream(_Stream):
         )
 
 
-class _DealtStream(_Stream):
+class DealtStream(BaseStream):
     """A run in which each pull's arm is settled one by one."""
 
     def __init__(self, means: Array, *, noise: float, rng: np.random.Generator) -> None:
         super().__init__(means, noise=noise, rng=rng)
         generator = self._arms_rng.bit_generator
         self._words = np.array(generator.state["state"]["state"], dtype=np.uint64)
-        self._arms = np.empty(_BLOCK, dtype=np.uint32)
+        self._arms = np.empty(BLOCK, dtype=np.uint32)
 
     def _deal(self, plan: Plan) -> Deal:
         """A function that fills an array with the plan's next arms."""
@@ -130,18 +134,12 @@ class _DealtStream(_Stream):
             cursor = np.array([len(active), len(active), 0], dtype=np.int64)  # a round just ended
             return lambda arms: kernels.deal(active, left, cursor, arms)
         support, weights = _support(plan)
-        # A cumulative sum rounds each difference by 2⁻⁵³ at most, and the last arm takes the rest:
-        # the probabilities are exact to 2⁻⁵³, that of the last arm to 2⁻⁵³ times their number.
-        cumulative = np.minimum(np.cumsum(weights)[:-1], 1.0 - 2.0**-53)
-        bounds = (cumulative * 2.0**64).astype(np.uint64)
         wanted = min(_GUIDE * len(support), plan.pulls // 8)  # a short plan needs no long guide
-        bits = min(max(wanted.bit_length(), 4), kernels.LANE)
-        guide = np.empty(2**bits, dtype=np.int32)
-        kernels.fill_guide(bounds, bits, guide)
+        bounds, guide, bits = guided(weights, wanted)
         return lambda arms: kernels.draw(self._words, bounds, guide, bits, support, arms)
 
 
-class MovingStream(_DealtStream):
+class MovingStream(DealtStream):
     """A run on a baseline that moves but does not react.
 
     Args:
@@ -201,13 +199,13 @@ class MovingStream(_DealtStream):
         while pulls:
             while not len(self._values):
                 self._values = next(self._path)
-            values = self._values[: min(pulls, _BLOCK)]
+            values = self._values[: min(pulls, BLOCK)]
             self._values = self._values[len(values) :]
             pulls -= len(values)
             yield values
 
 
-class ReactingStream(_DealtStream):
+class ReactingStream(DealtStream):
     """A run against the adaptive adversary of `baselines.adversary`: one pull at a time."""
 
     def __init__(
@@ -226,8 +224,8 @@ class ReactingStream(_DealtStream):
         deal = self._deal(plan)
         counts = np.zeros(plan.arms, dtype=np.int64)
         sums, squares = np.zeros(plan.arms), np.zeros(plan.arms)
-        for start in range(0, plan.pulls, _BLOCK):
-            arms = self._arms[: min(plan.pulls - start, _BLOCK)]
+        for start in range(0, plan.pulls, BLOCK):
+            arms = self._arms[: min(plan.pulls - start, BLOCK)]
             deal(arms)
             noise = self._noise * self._noise_rng.standard_normal(len(arms))
             self._last = kernels.react(
@@ -245,6 +243,28 @@ class ReactingStream(_DealtStream):
                 squares,
             )
         return Summary(counts, sums, squares)
+
+
+def counts_of(plan: Plan, rng: np.random.Generator) -> Counts:
+    """How often each arm is pulled: as planned, or drawn at once."""
+    if plan.counts is not None:
+        return plan.counts
+    support, weights = _support(plan)
+    counts = np.zeros(plan.arms, dtype=np.int64)
+    counts[support] = rng.multinomial(plan.pulls, weights)
+    return counts
+
+
+def guided(weights: Array, cells: int) -> tuple[NDArray[np.uint64], NDArray[np.int32], int]:
+    """Bounds, a guide of about this many cells, and its bits: what `kernels.draw` draws by."""
+    # A cumulative sum rounds each difference by 2⁻⁵³ at most, and the last outcome takes the rest:
+    # probabilities are exact to 2⁻⁵³, that of the last outcome to 2⁻⁵³ times their number.
+    cumulative = np.minimum(np.cumsum(weights)[:-1], 1.0 - 2.0**-53)
+    bounds = (cumulative * 2.0**64).astype(np.uint64)
+    bits = min(max(cells.bit_length(), 4), kernels.LANE)
+    guide = np.empty(2**bits, dtype=np.int32)
+    kernels.fill_guide(bounds, bits, guide)
+    return bounds, guide, bits
 
 
 def _support(plan: Plan) -> tuple[NDArray[np.uint32], Array]:
