@@ -4,11 +4,13 @@ from bestarm.environments import baselines
 from bestarm.environments.baselines import Baseline
 from bestarm.environments.environment import Environment, Stream, World
 from bestarm.environments.instances import UniformSphere, small_gap, uniform_sphere
+from bestarm.environments.ratings import Ratings
 from bestarm.environments.semiparametric import Semiparametric
 
 __all__ = [
     "Baseline",
     "Environment",
+    "Ratings",
     "Semiparametric",
     "Stream",
     "UniformSphere",

@@ -1,0 +1,157 @@
+"""Runs over a table of ratings: users drawn again and again, or each at most once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bestarm.environments import kernels
+from bestarm.environments.streams import BLOCK, BaseStream, DealtStream, counts_of, guided
+from bestarm.errors import InvalidInputError
+from bestarm.geometry import Array
+from bestarm.records import Counts, Plan, Summary
+
+__all__ = ["Columns", "DrawnUsers", "ShuffledUsers", "tabulate"]
+
+_CELLS = 16  # cells of the guide a value: few draws need a second word, guides stay in the cache
+_AT_ONCE = 32  # pulls a distinct value from which on a multinomial is quicker than single draws
+
+
+@dataclass(frozen=True, eq=False)
+class Columns:
+    """The distribution of the ratings of each item, side by side in flat arrays.
+
+    Item a's distinct ratings are `values[starts[a]:starts[a + 1]]`, with probabilities `masses`,
+    the most frequent last; `bounds`, `guide`, `cells` and `bits` are for `kernels.rate`.
+    """
+
+    starts: Counts
+    values: Array
+    masses: Array
+    bounds: NDArray[np.uint64]
+    cells: Counts
+    guide: NDArray[np.int32]
+    bits: Counts
+    places: NDArray[np.uint32]
+
+
+def tabulate(matrix: Array, weights: Array | None) -> Columns:
+    """The distribution of each column of a table whose rows have these weights."""
+    values, masses, bounds, guides, bits = [], [], [], [], []
+    for column in matrix.T:
+        distinct, place = np.unique(column, return_inverse=True)
+        mass = np.bincount(place, weights=weights) / (len(column) if weights is None else 1.0)
+        # What rounding leaves falls to the last: let that be the most frequent, and none of mass 0.
+        order = np.argsort(mass, kind="stable")[np.count_nonzero(mass == 0) :]
+        distinct, mass = distinct[order], mass[order] / mass.sum()
+        borders, guide, size = guided(mass, _CELLS * len(mass))
+        values.append(distinct)
+        masses.append(mass)
+        bounds.append(np.append(borders, np.uint64(2**64 - 1)))
+        guides.append(guide)
+        bits.append(size)
+    return Columns(
+        starts=_offsets([len(part) for part in values]),
+        values=np.concatenate(values),
+        masses=np.concatenate(masses),
+        bounds=np.concatenate(bounds),
+        cells=_offsets([len(part) for part in guides]),
+        guide=np.concatenate(guides),
+        bits=np.array(bits, dtype=np.int64),
+        places=np.arange(max(len(part) for part in values), dtype=np.uint32),
+    )
+
+
+def _offsets(sizes: list[int]) -> Counts:
+    return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+
+
+class DrawnUsers(BaseStream):
+    """A run in which every pull draws a user anew: an arm's ratings are independent draws.
+
+    Given how often each arm is pulled, its ratings are independent, with the distribution of its
+    column. A few are drawn one by one; of many, how often each distinct rating comes up is drawn
+    instead, which is multinomial.
+    """
+
+    def __init__(self, means: Array, *, columns: Columns, rng: np.random.Generator) -> None:
+        super().__init__(means, noise=0.0, rng=rng)
+        self._columns = columns
+        self._many = _AT_ONCE * np.diff(columns.starts)
+        state = self._baseline_rng.bit_generator.state["state"]["state"]
+        self._words = np.array(state, dtype=np.uint64)
+        self._drawn = np.empty(BLOCK, dtype=np.uint32)
+
+    def _carry_out(self, plan: Plan) -> Summary:
+        columns = self._columns
+        counts = counts_of(plan, self._arms_rng)
+        sums, squares = np.zeros(plan.arms), np.zeros(plan.arms)
+        many = counts > self._many
+        kernels.rate(
+            self._words,
+            np.where(many, 0, counts),
+            columns.starts,
+            columns.values,
+            columns.bounds,
+            columns.cells,
+            columns.guide,
+            columns.bits,
+            columns.places,
+            self._drawn,
+            sums,
+            squares,
+        )
+        for arm in np.flatnonzero(many):
+            own = slice(columns.starts[arm], columns.starts[arm + 1])
+            values = columns.values[own]
+            times = self._noise_rng.multinomial(counts[arm], columns.masses[own])
+            sums[arm] = times @ values
+            squares[arm] = times @ (values * values)
+        return Summary(counts, sums, squares)
+
+
+class ShuffledUsers(DealtStream):
+    """A run in which no user is asked twice: pull t shows a rating of the t-th user in the order.
+
+    Args:
+        matrix: ratings, one row a user.
+        means: the mean rating of each item.
+        order: draws the users' order, once a run.
+        rng: where the run's randomness comes from.
+    """
+
+    def __init__(
+        self,
+        matrix: Array,
+        *,
+        means: Array,
+        order: Callable[[np.random.Generator], NDArray[np.int64]],
+        rng: np.random.Generator,
+    ) -> None:
+        super().__init__(means, noise=0.0, rng=rng)
+        self._matrix = matrix
+        self._order = order(self._baseline_rng)
+
+    def _carry_out(self, plan: Plan) -> Summary:
+        if self._rounds + plan.pulls > len(self._order):
+            raise InvalidInputError(
+                f"There are {len(self._order)} users to ask once each, and the plan would reach "
+                f"pull {self._rounds + plan.pulls}.",
+                field="replacement",
+                value=len(self._order),
+                remedy="Draw users with replacement, or give a policy with a cap.",
+            )
+        deal = self._deal(plan)
+        counts = np.zeros((kernels.BANKS, plan.arms), dtype=np.int64)
+        moments = np.zeros((kernels.BANKS, plan.arms, 2))
+        users = self._order[self._rounds : self._rounds + plan.pulls]
+        for start in range(0, plan.pulls, BLOCK):
+            block = users[start : start + BLOCK]
+            arms = self._arms[: len(block)]
+            deal(arms)
+            kernels.accumulate(arms, self._matrix[block, arms], 0.0, counts, moments)
+        sums, squares = moments.sum(axis=0).T
+        return Summary(counts.sum(axis=0), sums, squares)

@@ -1,0 +1,253 @@
+"""The world of ratings: every pull asks one user, drawn at random, about one item."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bestarm.environments.environment import Stream
+from bestarm.errors import InvalidInputError
+from bestarm.geometry import Array
+from bestarm.problem import Problem, as_weights
+
+if TYPE_CHECKING:
+    from bestarm.environments.rating_streams import Columns  # compiles kernels
+
+__all__ = ["Ratings"]
+
+# A pairwise sum of a million products is wrong by less than this times the sum of their sizes.
+_ROUNDING = 32 * float(np.finfo(float).eps)
+
+
+class Ratings:
+    """Real answers as rewards: a pull draws a user and shows that user's rating of the item.
+
+    Items are the arms, with one-hot features. That some users rate everything high and others
+    everything low is the baseline ν_t; the best item is the one with the largest weighted mean.
+
+    The declared scales are what policies are told. Their defaults, 1 and 1, are those of the
+    paper's Jester runs and are not a valid scale for such data, whose standard deviation is near
+    5.7: a guarantee that rests on the scales needs true ones.
+
+    Args:
+        matrix: ratings, one row a user, one column an item; a data frame's columns give labels.
+        weights: the probability of each user; the same for all by default.
+        labels: one name an item.
+        replacement: whether a user may be drawn again. If not, a run draws each next user among
+            those not yet asked, in proportion to the weights, and ends in an error when it has
+            asked everybody. With unequal weights the users asked late are then the unlikely ones,
+            so over a long run the means move away from the weighted ones.
+        name: what results and tables call it.
+        declared_noise: the scale of the noise that policies are told.
+        declared_baseline: the bound on |ν_t| that policies are told.
+
+    Raises:
+        InvalidInputError: an argument is not what it must be, or two items are equally good.
+
+    Example:
+        >>> from bestarm.environments import Ratings
+        >>> world = Ratings([[1, 5], [2, 3], [3, 4]], labels=["tea", "coffee"])
+        >>> world.best, world.gap
+        (1, 2.0)
+    """
+
+    def __init__(
+        self,
+        matrix: object,
+        weights: object = None,
+        labels: Sequence[object] | None = None,
+        *,
+        replacement: bool = True,
+        name: str = "ratings",
+        declared_noise: float = 1.0,
+        declared_baseline: float = 1.0,
+    ) -> None:
+        self._matrix = _table(matrix)
+        users, items = self._matrix.shape
+        self._weights = None if weights is None else as_weights(weights, users)
+        if not isinstance(replacement, bool):
+            raise InvalidInputError(
+                f"`replacement` must be True or False; got {replacement!r}.",
+                field="replacement",
+                value=replacement,
+            )
+        self._replacement = replacement
+        self._name = str(name)
+        self._template = Problem(
+            np.eye(items),
+            noise=declared_noise,
+            baseline=declared_baseline,
+            source_labels=_names(matrix, labels, items),
+        )
+        self._means = self._average(self._matrix)
+        self._means.flags.writeable = False
+        self._best, self._gap = self._rank_items()
+        self._problems: dict[float, Problem] = {}
+
+    def _average(self, table: Array) -> Array:
+        """The weighted mean of each column, by pairwise sums."""
+        columns = np.ascontiguousarray(table.T)
+        if self._weights is None:
+            return np.asarray(columns.sum(axis=1) / len(table))
+        return np.asarray((columns * self._weights).sum(axis=1) / self._weights.sum())
+
+    def _rank_items(self) -> tuple[int, float]:
+        second, best = (int(i) for i in np.argsort(self._means, kind="stable")[-2:])
+        gap = float(self._means[best] - self._means[second])
+        if gap <= _ROUNDING * float(self._average(np.abs(self._matrix)).max()):
+            names = tuple(self._template.target_labels[i] for i in sorted((best, second)))
+            raise InvalidInputError(
+                f"Items {names[0]!r} and {names[1]!r} have the same mean rating, so there is no "
+                "best one to find.",
+                field="matrix",
+                value=names,
+                remedy="Drop one of them.",
+            )
+        return best, gap
+
+    @property
+    def name(self) -> str:
+        """What results and tables call it."""
+        return self._name
+
+    @property
+    def matrix(self) -> Array:
+        """The ratings (users × items), read-only."""
+        return self._matrix
+
+    @property
+    def weights(self) -> Array | None:
+        """The probability of each user, read-only; None where all have the same."""
+        return self._weights
+
+    @property
+    def replacement(self) -> bool:
+        """Whether a user may be drawn again."""
+        return self._replacement
+
+    @property
+    def means(self) -> Array:
+        """The weighted mean rating of each item, read-only."""
+        return self._means
+
+    @property
+    def deviations(self) -> Array:
+        """The weighted standard deviation of each item's ratings."""
+        return np.asarray(np.sqrt(self._average((self._matrix - self._means) ** 2)))
+
+    @property
+    def best(self) -> int:
+        """The index of the item with the largest mean."""
+        return self._best
+
+    @property
+    def gap(self) -> float:
+        """How much larger the best item's mean is than the second's."""
+        return self._gap
+
+    def instance(self, rng: np.random.Generator) -> Ratings:  # noqa: ARG002 - it is fixed
+        """Itself: the users and their ratings are the same in every run."""
+        return self
+
+    def problem(self, delta: float) -> Problem:
+        """What a policy is told: one-hot features, labels and declared scales."""
+        if delta not in self._problems:
+            told = self._template
+            self._problems[delta] = Problem(
+                told.source,
+                delta=delta,
+                noise=told.noise,
+                baseline=told.baseline,
+                source_labels=told.source_labels,
+            )
+        return self._problems[delta]
+
+    def begin(self, rng: np.random.Generator) -> Stream:
+        """Start a run in which nobody has been asked yet."""
+        from bestarm.environments.rating_streams import (  # noqa: PLC0415 - compiles kernels
+            DrawnUsers,
+            ShuffledUsers,
+        )
+
+        if self._replacement:
+            return DrawnUsers(self._means, columns=self._columns, rng=rng)
+        return ShuffledUsers(self._matrix, means=self._means, order=self._order, rng=rng)
+
+    @cached_property
+    def _columns(self) -> Columns:
+        from bestarm.environments.rating_streams import tabulate  # noqa: PLC0415 - compiles kernels
+
+        return tabulate(self._matrix, self._weights)
+
+    def _order(self, rng: np.random.Generator) -> NDArray[np.int64]:
+        """The order in which users are asked, without those of weight 0.
+
+        Independent exponential clocks with the weights as rates ring in the order of draws among
+        those left, in proportion to their weights.
+        """
+        if self._weights is None:
+            return rng.permutation(len(self._matrix))
+        users = np.flatnonzero(self._weights)
+        clocks = rng.standard_exponential(len(users)) / self._weights[users]
+        return users[np.argsort(clocks)]
+
+    def __getstate__(self) -> dict[str, object]:
+        # Tables and problems, with the designs cached on them, are made anew where they are needed.
+        state = {key: value for key, value in self.__dict__.items() if key != "_columns"}
+        return state | {"_problems": {}}
+
+    def __repr__(self) -> str:
+        users, items = self._matrix.shape
+        drawn = "with" if self._replacement else "without"
+        return (
+            f"Ratings({self._name!r}, {users} users, {items} items, best={self._best}, "
+            f"gap={self._gap:g}, {drawn} replacement)"
+        )
+
+
+def _table(matrix: object) -> Array:
+    try:
+        table = np.array(matrix, dtype=float, order="C")
+    except (TypeError, ValueError) as error:
+        raise InvalidInputError(
+            f"`matrix` could not be read as a table of numbers ({error}).",
+            field="matrix",
+            value=matrix,
+            remedy="Give one row a user, one number an item.",
+        ) from None
+    if table.ndim != 2 or table.shape[0] < 1 or table.shape[1] < 2:
+        raise InvalidInputError(
+            f"`matrix` must have one row a user and at least two columns, one an item; got shape "
+            f"{table.shape}.",
+            field="matrix",
+            value=table.shape,
+        )
+    if not np.isfinite(table).all():
+        row, column = (int(i) for i in np.argwhere(~np.isfinite(table))[0])
+        raise InvalidInputError(
+            f"`matrix` has {table[row, column]} in row {row}, column {column}.",
+            field="matrix",
+            value=float(table[row, column]),
+            remedy="Keep only users who rated every item.",
+        )
+    table.flags.writeable = False
+    return np.asarray(table)
+
+
+def _names(matrix: object, labels: Sequence[object] | None, items: int) -> tuple[str, ...]:
+    given = labels
+    if given is None:
+        given = getattr(matrix, "columns", None)  # a data frame names its columns
+    names = tuple(str(i) for i in (range(items) if given is None else given))
+    if len(names) != items or len(set(names)) != items:
+        raise InvalidInputError(
+            f"`labels` must hold {items} different names, one an item; got {len(names)} of which "
+            f"{len(set(names))} differ.",
+            field="labels",
+            value=names,
+        )
+    return names

@@ -1,0 +1,352 @@
+"""Ratings as rewards: the law of the totals, users asked once, what is refused.
+
+Every comparison is at fixed seeds. Together the tests of this file would raise a false alarm with
+probability below 1e-6 under fresh seeds. Seen to fail in development: weights left out; one
+column's guide used for all, or cut to 4 bits; squared counts or absolute values in Σr²; users asked
+from the first again in every plan; orders by clocks times weights instead of over them.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import multiprocessing
+import pickle
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy import stats
+
+from bestarm.environments import Environment, Ratings, rating_streams
+from bestarm.errors import InvalidInputError
+from bestarm.problem import Problem
+from bestarm.records import Plan, Recommendation, Summary, round_robin
+from bestarm.simulation import simulate
+
+FALSE_ALARM = 1e-6 / 1000  # for one of fewer than 1000 comparisons
+RUNS = 1200
+Floats = NDArray[np.float64]
+
+# Few users and ratings that repeat in a column, with users who rate high and users who rate low.
+MATRIX = np.array(
+    [[1, 2, 0, 5], [1, 3, 2, 5], [-4, -4, -5, -2], [0.5, 0, 2, 1], [9, 10, 9, 9.5], [-4, 1, 0, 1]]
+)
+WEIGHTS = np.array([0.3, 0.1, 0.25, 0.05, 0.2, 0.1])
+RANDOMISED = [Plan.randomised([0.5, 0.3, 0.2, 0.0], n, phase=1) for n in (2, 4)]
+FIXED = [Plan.fixed([1, 0, 1, 0], phase=1), Plan.fixed([2, 1, 0, 1], phase=2)]
+LONGER = [Plan.randomised([0.5, 0.3, 0.2, 0.0], 30, phase=1)]
+
+
+def one_at_a_time(
+    plans: list[Plan], weights: Floats, replacement: bool, rng: np.random.Generator
+) -> Summary:
+    """Draw an arm and a user, a pull at a time; the totals of the last plan."""
+    left = weights.copy()
+    for plan in plans:
+        if plan.weights is None:
+            assert plan.counts is not None
+            arms = round_robin(plan.counts).tolist()
+        else:
+            arms = np.searchsorted(np.cumsum(plan.weights), rng.random(plan.pulls)).tolist()
+        rewards = []
+        for arm in arms:
+            cumulative = np.cumsum(left)
+            user = int(np.searchsorted(cumulative, rng.random() * cumulative[-1], side="right"))
+            rewards.append(MATRIX[user, arm])
+            left[user] *= replacement
+    return Summary.from_pulls(arms, rewards, size=4)
+
+
+def features(summary: Summary) -> Floats:
+    """Totals, and products that tell wrong dependence apart where margins cannot."""
+    n, s, q = summary.counts, summary.sums, summary.squares
+    return np.concatenate([n, s, q, np.outer(s, s).ravel(), np.outer(s, q).ravel()])
+
+
+@pytest.mark.parametrize("weights", [None, WEIGHTS], ids=["uniform", "weighted"])
+@pytest.mark.parametrize(
+    ("plans", "replacement", "at_once"),
+    [
+        (RANDOMISED, True, None),
+        (FIXED, True, None),
+        (LONGER, True, None),
+        (LONGER, True, 0),
+        (FIXED, True, 0),
+        (RANDOMISED, False, None),
+        (FIXED, False, None),
+    ],
+)
+def test_totals_have_the_law_of_single_pulls(
+    plans: list[Plan],
+    replacement: bool,
+    at_once: int | None,
+    weights: Floats | None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    if at_once is not None:  # draw how often each rating comes up even where it is slower
+        monkeypatch.setattr(rating_streams, "_AT_ONCE", at_once)
+    world = Ratings(MATRIX, weights, replacement=replacement)
+    chances = np.full(6, 1 / 6) if weights is None else weights
+    rng, reference = np.random.default_rng(1), np.random.default_rng(2)
+    fast, slow = [], []
+    for _ in range(RUNS):
+        stream = world.begin(rng)
+        summaries = [stream.pull(plan) for plan in plans]
+        for plan, summary in zip(plans, summaries, strict=True):
+            plan.check(summary)
+        fast.append(features(summaries[-1]))
+        slow.append(features(one_at_a_time(plans, chances, replacement, reference)))
+    for a, b in zip(np.round(fast, 9).T, np.round(slow, 9).T, strict=True):
+        assert stats.ks_2samp(a, b, method="asymp").pvalue > FALSE_ALARM
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_users_are_drawn_with_their_probabilities(weighted: bool) -> None:
+    users = 60
+    weights = np.random.default_rng(3).dirichlet(np.full(users, 0.5))
+    weights[[5, 17, 59]] = 0.0
+    weights /= weights.sum()
+    matrix = np.column_stack([np.arange(users), np.arange(users)[::-1] + 2.0 * np.ones(users)])
+    world = Ratings(matrix, weights if weighted else None)
+    stream, plan = world.begin(np.random.default_rng(4)), Plan.fixed([1, 1], phase=1)
+    drawn = np.array([stream.pull(plan).sums for _ in range(20_000)]).astype(int)
+    drawn[:, 1] = users + 1 - drawn[:, 1]
+    chances = weights if weighted else np.full(users, 1 / users)
+    for column in drawn.T:
+        seen = np.bincount(column, minlength=users)
+        assert not seen[chances == 0].any()
+        positive = chances > 0
+        result = stats.chisquare(seen[positive], 20_000 * chances[positive])
+        assert result.pvalue > FALSE_ALARM
+    # Two arms of one plan ask two users, drawn independently.
+    table = np.bincount(drawn[:, 0] // 20 * 3 + drawn[:, 1] // 20, minlength=9).reshape(3, 3)
+    assert stats.chi2_contingency(table).pvalue > FALSE_ALARM
+
+
+@pytest.mark.parametrize("distinct", [7, 30_000])
+@pytest.mark.parametrize("pulls", [100_000, 20_000_000])
+def test_long_plans_have_the_moments_of_the_columns(distinct: int, pulls: int) -> None:
+    rng = np.random.default_rng(5)
+    matrix = rng.integers(0, distinct, size=(30_000, 3)) / distinct * 20.0 - 10.0 + [0, 0.1, 0.3]
+    weights = rng.dirichlet(np.full(30_000, 2.0))
+    world = Ratings(matrix, weights)
+    for plan in (
+        Plan.randomised([0.2, 0.3, 0.5], pulls, phase=1),
+        Plan.fixed([pulls // 2, pulls // 2, 0], phase=1),
+    ):
+        summary = world.begin(np.random.default_rng(6)).pull(plan)
+        plan.check(summary)
+        n = summary.counts
+        for power, total in ((1, summary.sums), (2, summary.squares)):
+            mean = weights @ matrix**power
+            spread = np.sqrt(weights @ matrix ** (2 * power) - mean**2)
+            # In units of its standard error each deviation is normal: 6 is a false alarm of 2e-9.
+            assert (np.abs(total - n * mean) <= 6 * np.sqrt(n) * spread).all()
+
+
+def coded(users: int, items: int = 3) -> Floats:
+    """A rating that tells its user and its item: user + 2¹⁷ · item."""
+    return np.arange(users)[:, None] + 2.0**17 * np.arange(items)
+
+
+def test_without_replacement_everybody_is_asked_exactly_once() -> None:
+    users = 40_000  # more than a block
+    stream = Ratings(coded(users), replacement=False).begin(np.random.default_rng(7))
+    plans = [
+        Plan.randomised([0.2, 0.5, 0.3], 30_000, phase=1),
+        Plan.fixed([3000, 1000, 0], phase=2),
+        Plan.randomised([0.0, 0.5, 0.5], 5999, phase=3),
+        Plan.fixed([0, 0, 1], phase=4),
+    ]
+    asked = squares = 0.0
+    for plan in plans:
+        summary = stream.pull(plan)
+        plan.check(summary)
+        asked += float((summary.sums - 2.0**17 * np.arange(3) * summary.counts).sum())
+        item = 2.0**17 * np.arange(3)
+        own = summary.sums - item * summary.counts
+        squares += float((summary.squares - 2 * item * own - item**2 * summary.counts).sum())
+    everybody = np.arange(users, dtype=float)
+    assert asked == everybody.sum()
+    assert squares == pytest.approx((everybody**2).sum(), rel=1e-9)
+    with pytest.raises(InvalidInputError, match=r"There are 40000 users.*reach pull 40001\. Draw"):
+        stream.pull(plans[-1])
+
+
+def test_a_plan_beyond_the_users_is_refused_before_anybody_is_asked() -> None:
+    world = Ratings(coded(10), replacement=False)
+    pair = [world.begin(np.random.default_rng(8)) for _ in range(2)]
+    with pytest.raises(InvalidInputError, match=r"10 users to ask once each.*reach pull 11"):
+        pair[0].pull(Plan.randomised([0.5, 0.5, 0.0], 11, phase=1))
+    left, right = (stream.pull(Plan.fixed([4, 3, 3], phase=1)) for stream in pair)
+    np.testing.assert_array_equal(left.sums, right.sums)
+
+
+@pytest.mark.parametrize("weights", [None, [0.5, 0.3, 0.2, 0.0]])
+def test_orders_have_the_probabilities_of_drawing_among_those_left(
+    weights: list[float] | None,
+) -> None:
+    world = Ratings(coded(4, 2), weights, replacement=False)
+    chances = [0.25] * 4 if weights is None else weights
+    users = [user for user in range(4) if chances[user]]
+    rng, plan, runs = np.random.default_rng(9), Plan.fixed([1, 0], phase=1), 3000
+    seen: dict[tuple[int, ...], int] = {}
+    for _ in range(runs):
+        stream = world.begin(rng)
+        order = tuple(int(stream.pull(plan).sums[0]) for _ in users)
+        seen[order] = seen.get(order, 0) + 1
+    expected = {}
+    for order in itertools.permutations(users):
+        rest = [sum(chances[user] for user in order[i:]) for i in range(len(order))]
+        expected[order] = runs * math.prod(chances[u] / r for u, r in zip(order, rest, strict=True))
+    assert set(seen) <= set(expected)
+    counts = [seen.get(order, 0) for order in expected]
+    assert stats.chisquare(counts, list(expected.values())).pvalue > FALSE_ALARM
+    with pytest.raises(InvalidInputError, match=f"There are {len(users)} users"):
+        stream.pull(plan)
+
+
+def test_truth_and_what_policies_are_told() -> None:
+    world = Ratings(MATRIX, WEIGHTS, ["a", "b", "c", "d"], name="tiny")
+    np.testing.assert_allclose(world.means, WEIGHTS @ MATRIX)
+    spread = np.sqrt(WEIGHTS @ (MATRIX - world.means) ** 2)
+    np.testing.assert_allclose(world.deviations, spread)
+    assert (world.best, world.name, world.replacement) == (3, "tiny", True)
+    assert world.gap == pytest.approx(np.diff(np.sort(WEIGHTS @ MATRIX))[-1])
+    problem = world.problem(0.05)
+    assert (problem.delta, problem.noise, problem.baseline) == (0.05, 1.0, 1.0)
+    np.testing.assert_array_equal(problem.source, np.eye(4))
+    assert problem.source_labels == problem.target_labels == ("a", "b", "c", "d")
+    assert world.problem(0.05) is problem
+    assert world.problem(0.1) is not problem
+    assert world.instance(np.random.default_rng(0)) is world
+    assert isinstance(world, Environment)
+    assert repr(world) == ("Ratings('tiny', 6 users, 4 items, best=3, gap=1.55, with replacement)")
+    told = Ratings(MATRIX, declared_noise=6.0, declared_baseline=10.0).problem(0.1)
+    assert (told.noise, told.baseline) == (6.0, 10.0)
+
+
+def test_weights_decide_which_item_is_best() -> None:
+    matrix = [[1.0, 0.0], [0.0, 3.0]]
+    assert Ratings(matrix).best == 1
+    assert Ratings(matrix, [0.9, 0.1]).best == 0
+    assert Ratings(matrix, [0.9, 0.1]).gap == pytest.approx(0.6)
+
+
+def test_the_callers_arrays_stay_the_callers() -> None:
+    matrix, weights = MATRIX.copy(), WEIGHTS.copy()
+    world = Ratings(matrix, weights)
+    matrix[:], weights[:] = 0.0, 0.0
+    np.testing.assert_array_equal(world.matrix, MATRIX)
+    assert world.weights is not None
+    for array in (world.matrix, world.weights, world.means):
+        assert not array.flags.writeable
+    assert matrix.flags.writeable
+
+
+def test_a_data_frame_gives_its_columns_as_labels() -> None:
+    pandas = pytest.importorskip("pandas", reason="a data frame needs pandas")
+    frame = pandas.DataFrame(MATRIX, columns=["tea", "milk", "water", "coffee"])
+    assert Ratings(frame).problem(0.1).source_labels == ("tea", "milk", "water", "coffee")
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Ratings([[1, 2], [2, 1]]), "Items '0' and '1' have the same mean rating"),
+        (lambda: Ratings([[0.1, 0.3], [0.2, 0.0]], labels="ab"), "Items 'a' and 'b' have the same"),
+        (lambda: Ratings([[1, 1, 0]], [1.0], ["x", "y", "z"]), "Items 'x' and 'y'.*Drop one"),
+        (lambda: Ratings([[1, math.nan]]), "`matrix` has nan in row 0, column 1. Keep only users"),
+        (lambda: Ratings([[1, 2], [-math.inf, 2]]), "`matrix` has -inf in row 1, column 0"),
+        (lambda: Ratings([1, 2, 3]), r"one row a user and at least two columns.*shape \(3,\)"),
+        (lambda: Ratings([[1], [2]]), r"at least two columns.*\(2, 1\)"),
+        (lambda: Ratings(np.empty((0, 3))), r"got shape \(0, 3\)"),
+        (lambda: Ratings([[1, 2], [3]]), "`matrix` could not be read as a table"),
+        (lambda: Ratings([["a", "b"]]), "`matrix` could not be read as a table"),
+        (lambda: Ratings(MATRIX, [1.0]), "`weights` must be 6 probabilities that sum to 1"),
+        (lambda: Ratings(MATRIX, np.ones(6)), "`weights` must be 6 probabilities"),
+        (lambda: Ratings(MATRIX, [1.5, -0.5, 0, 0, 0, 0]), "`weights` must be 6 probabilities"),
+        (lambda: Ratings(MATRIX, [math.nan] * 6), "`weights` must be 6 probabilities"),
+        (lambda: Ratings(MATRIX, labels=["a"]), "`labels` must hold 4 different names.*got 1"),
+        (lambda: Ratings(MATRIX, labels="aabc"), "got 4 of which 3 differ"),
+        (lambda: Ratings(MATRIX, replacement=0), "`replacement` must be True or False; got 0"),  # type: ignore[arg-type]
+        (lambda: Ratings(MATRIX, declared_noise=-1), "`noise` must not be negative"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_in_a_sentence(
+    make: Callable[[], object], message: str
+) -> None:
+    with pytest.raises(InvalidInputError, match=message):
+        make()
+
+
+@pytest.mark.parametrize("replacement", [True, False])
+def test_a_plan_for_another_world_is_refused(replacement: bool) -> None:
+    stream = Ratings(MATRIX, replacement=replacement).begin(np.random.default_rng(10))
+    with pytest.raises(InvalidInputError, match="over 2 arms; this world has 4"):
+        stream.pull(Plan.fixed([1, 1], phase=1))
+
+
+def test_an_item_that_all_rate_alike_pays_exactly_that() -> None:
+    world = Ratings([[2.5, 1.0], [2.5, 2.0]])
+    for pulls in (3, 5000):
+        summary = world.begin(np.random.default_rng(11)).pull(Plan.fixed([pulls, 0], phase=1))
+        assert summary.sums.tolist() == [2.5 * pulls, 0.0]
+        assert summary.squares.tolist() == [6.25 * pulls, 0.0]
+
+
+@pytest.mark.parametrize("replacement", [True, False])
+@pytest.mark.parametrize("pulls", [50, 900])
+def test_pickled_worlds_give_the_same_runs(replacement: bool, pulls: int) -> None:
+    matrix = np.random.default_rng(12).integers(-5, 6, size=(1000, 4)) + np.arange(4)
+    world = Ratings(matrix, replacement=replacement, name="sent")
+    plan = Plan.randomised(np.full(4, 0.25), pulls, phase=1)
+
+    def run(of: Ratings) -> Summary:
+        return of.begin(np.random.default_rng(13)).pull(plan)
+
+    expected, fresh = run(world), len(pickle.dumps(Ratings(matrix)))
+    copy = pickle.loads(pickle.dumps(world))
+    np.testing.assert_array_equal(run(copy).squares, expected.squares)
+    assert (copy.name, copy.best) == ("sent", world.best)
+    assert len(pickle.dumps(world)) < fresh + 100  # tables stay where they were made
+
+
+class ArmMeans:
+    """One plan of uniform draws, then the best mean; here, so that workers can import it."""
+
+    def __init__(self, problem: Problem, *, seed: int) -> None:
+        self.problem, self.seed = problem, seed
+        self._summary: Summary | None = None
+
+    def plan(self) -> Plan | None:
+        if self._summary is not None:
+            return None
+        weights = np.full(self.problem.arms, 1 / self.problem.arms)
+        return Plan.randomised(weights, 20 + self.seed % 200, phase=1)
+
+    def update(self, summary: Summary) -> None:
+        self._summary = summary
+
+    def recommend(self) -> Recommendation:
+        summary = self._summary or SimpleNamespace(sums=np.zeros(1), counts=np.ones(1), pulls=0)
+        target = int(np.argmax(summary.sums / np.maximum(summary.counts, 1)))
+        label = self.problem.target_labels[target]
+        return Recommendation(target, label, True, "identified", summary.pulls, None, (target,))
+
+
+def test_simulations_are_the_same_on_one_worker_and_on_two() -> None:
+    matrix = np.random.default_rng(14).integers(-5, 6, size=(300, 4)) + np.arange(4) / 3
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(2, mp_context=context) as executor:
+        for replacement in (True, False):
+            world = Ratings(matrix, replacement=replacement)
+            one = simulate(ArmMeans, world, runs=30, seed=15)
+            two = simulate(ArmMeans, world, runs=30, seed=15, executor=executor)
+            assert 0 < one.error_rate < 1
+            np.testing.assert_array_equal(one.pulls, two.pulls)
+            np.testing.assert_array_equal(one.target, two.target)
