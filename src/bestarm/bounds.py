@@ -67,10 +67,16 @@ def complexity(
     source = problem.source
     regression: Regression = "centered" if kind == "centered" else "linear"
     if kind == "shifted":
-        source = source - source[anchor]
+        # In coordinates of the span: shifting a constant feature leaves nothing but rounding.
+        coordinates = problem.span.coordinates(source)
+        source = coordinates - coordinates[anchor]
+        contrasts = problem.span.contrast_coordinates(contrasts)
     span, features = regression_features(source, regression)
-    rows = contrast_features(span, contrasts, regression) / gaps[:, None]
-    return minimise(features, Listed(rows), tol)
+    unit = float(gaps.max())  # whatever the size of θ, the solver sees numbers near 1
+    rows = contrast_features(span, contrasts, regression) / (gaps / unit)[:, None]
+    found = minimise(features, Listed(rows), tol)
+    value, bound = found.value / unit / unit, found.lower_bound / unit / unit
+    return Design(found.weights, value, bound, found.gap, found.iterations)
 
 
 def _best_contrasts(problem: Problem, theta: object) -> tuple[Array, Array]:
@@ -121,7 +127,12 @@ def phase_length(
     # A value below ε (targets that hardly differ) must not make the logarithm negative.
     main = r1 * value / epsilon**2 * math.log(max(value / epsilon, 1.0) / delta)
     lower_order = r2 * stability * math.sqrt(value) / epsilon * math.log(dimension / delta)
-    return max(1, math.ceil(main + lower_order))
+    return _whole_pulls(main + lower_order)
+
+
+def _whole_pulls(length: float) -> int:
+    """A length rounded up, at least 1; one beyond all bounds is cut to what an integer holds."""
+    return max(1, math.ceil(min(length, 2.0**62)))
 
 
 def contrast_delta(delta: float, *, active: int) -> float:
@@ -199,7 +210,7 @@ def rage_phase_length(
     Reference: Fiez, Jain, Jamieson and Ratliff (2019), Algorithm 1.
     """
     length = 8 * 4.0 ** (phase + 1) * (1 + slack) * value * math.log(1 / delta)
-    return max(math.ceil(sigma * sigma * math.ceil(length)), least)
+    return max(_whole_pulls(sigma * sigma * _whole_pulls(length)), least)
 
 
 def sbe_delta(delta: float, *, arms: int, phase: int) -> float:
@@ -225,4 +236,4 @@ def sbe_phase_length(
     """
     main = 4 * r1 * 4 * dimension / epsilon**2 * math.log(4 * dimension / (epsilon * delta))
     lower_order = 2 * r2 * 32 * math.sqrt(dimension) ** 3 / epsilon * math.log(dimension / delta)
-    return max(1, math.ceil(main + lower_order))
+    return _whole_pulls(main + lower_order)

@@ -16,7 +16,7 @@ def finite(value: object, field: str) -> float:
     """A finite number. Text and truth values are not numbers here."""
     try:
         number = math.nan if isinstance(value, (bool, str)) else float(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         number = math.nan
     if not math.isfinite(number):
         raise InvalidInputError(
@@ -51,6 +51,13 @@ def not_negative(value: object, field: str, *, remedy: str = "") -> float:
 def probability(value: object, field: str = "delta") -> float:
     """A number strictly between 0 and 1."""
     number = finite(value, field)
+    if 0 < number < 1e-100:
+        raise InvalidInputError(
+            f"`{field}` must be at least 1e-100; got {number:g}.",
+            field=field,
+            value=value,
+            remedy="Nothing is ever that certain.",
+        )
     if not 0 < number < 1:
         likely = 1 <= number < 100
         raise InvalidInputError(
@@ -90,7 +97,7 @@ def vector(values: object, field: str, *, first: int = 0) -> NDArray[np.float64]
     """An array of finite numbers, a copy; errors number its entries from `first`."""
     try:
         array = np.array(values, dtype=float)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise InvalidInputError(
             f"`{field}` could not be read as numbers.", field=field, value=values
         ) from None

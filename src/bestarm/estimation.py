@@ -6,8 +6,9 @@ from typing import Literal
 
 import numpy as np
 
+from bestarm.checks import choice, not_negative
 from bestarm.geometry import Array, linear_span
-from bestarm.problem import Problem
+from bestarm.problem import Problem, as_weights
 from bestarm.records import Summary
 
 __all__ = ["Penalty", "arm_means", "ordinary", "orthogonalized"]
@@ -46,6 +47,9 @@ def orthogonalized(
     Reference: the paper's section on orthogonalized regression; Krishnamurthy, Wu and Syrgkanis
     (2018).
     """
+    choice(penalty, ("identity", "covariance"), "penalty")
+    not_negative(ridge, "ridge")
+    weights = as_weights(weights, problem.arms)
     span = problem.span
     if ridge and penalty == "identity":
         # In features of norm at most 1 the ridge alone makes the system well conditioned.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -204,7 +204,7 @@ def as_features(features: object, field: str) -> Array:
     """Validate a table of features: two-dimensional, finite, not empty; returned read-only."""
     try:
         table = np.array(features, dtype=float, order="C")
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise InvalidInputError(
             f"`{field}` could not be read as a table of numbers ({error}).",
             field=field,
@@ -225,6 +225,14 @@ def as_features(features: object, field: str) -> Array:
             field=field,
             value=float(table[row, column]),
             remedy="Every feature must be a finite number.",
+        )
+    largest = float(np.max(np.abs(table)))
+    if largest and not 1e-155 < largest < 1e153:
+        raise InvalidInputError(
+            f"`{field}` has features of size {largest:g}, too large or too small to compute with.",
+            field=field,
+            value=largest,
+            remedy="Change their unit; designs and decisions do not depend on it.",
         )
     table = table + 0.0  # −0.0 and 0.0 are the same feature
     table.flags.writeable = False
@@ -266,6 +274,12 @@ def _labels(
         return tuple(str(i) for i in range(count))
     if isinstance(given, str):
         given = [given]
+    if not isinstance(given, Iterable):
+        raise InvalidInputError(
+            f"`{field}_labels` must be a list of names; got {given!r}.",
+            field=f"{field}_labels",
+            value=given,
+        )
     names = tuple(str(label) for label in given)
     if len(names) != count:
         raise InvalidInputError(

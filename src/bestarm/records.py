@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from bestarm.checks import vector
 from bestarm.errors import InvalidInputError, ProtocolError
 from bestarm.geometry import Array
 from bestarm.problem import as_weights
@@ -100,9 +101,15 @@ class Plan:
 def _whole_numbers(values: object) -> Counts | None:
     """A list of whole numbers as an array, or None if it is not one."""
     array = np.asarray(values)
+    if not array.size:
+        array = array.astype(np.int64)
     if array.ndim != 1 or array.dtype.kind not in "iu" or (array > _MOST_PULLS).any():
         return None
     return array.astype(np.int64)  # a copy: the caller's array stays the caller's
+
+
+def _inside(index: Counts, size: int) -> bool:
+    return bool(((index >= 0) & (index < size)).all())
 
 
 def round_robin(counts: Counts) -> NDArray[np.int64]:
@@ -155,8 +162,14 @@ class Summary:
     @classmethod
     def from_pulls(cls, arms: object, rewards: object, *, size: int) -> Summary:
         """Total up single pulls: arm indices and their rewards, for `size` source arms."""
-        index = np.asarray(arms, dtype=np.int64)
-        reward = np.asarray(rewards, dtype=float)
+        index = _whole_numbers(arms)
+        reward = vector(rewards, "rewards")
+        if index is None or index.shape != reward.shape or not _inside(index, size):
+            raise InvalidInputError(
+                f"`arms` and `rewards` must be as many indices from 0 to {size - 1} as numbers.",
+                field="arms",
+                value=arms,
+            )
         return cls(
             np.bincount(index, minlength=size),
             np.bincount(index, weights=reward, minlength=size).astype(float),

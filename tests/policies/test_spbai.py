@@ -221,26 +221,82 @@ def test_worth_is_the_most_pulls_the_past_can_replace() -> None:
     assert worth(5000 * per_pull, per_pull) in (4999, 5000)
 
 
-def test_a_ledger_of_one_phase_is_plain_orthogonalized_regression() -> None:
+def test_a_ledger_is_the_regression_of_single_pulls_after_a_pilot() -> None:
     rng = np.random.default_rng(3)
     problem = Problem(rng.normal(size=(6, 3)))
     weights = rng.dirichlet(np.ones(6))
-    arms = rng.choice(6, size=4000, p=weights)
-    rewards = problem.source[arms] @ [1.0, -1, 0.5] + 3 + rng.normal(size=4000)
+
+    def pull(count: int) -> tuple[Array, Array, Summary]:
+        arms = rng.choice(6, size=count, p=weights)
+        rewards = problem.source[arms] @ [1.0, -1, 0.5] + 3 + rng.normal(size=count)
+        centered = problem.source[arms] - weights @ problem.source
+        return centered, rewards, Summary.from_pulls(arms, rewards, size=6)
+
     ledger = Ledger(problem)
-    ledger.add(Summary.from_pulls(arms, rewards, size=6), weights, ridge=0.0)
-    centered = problem.source[arms] - weights @ problem.source
-    gram = centered.T @ centered
-    theta = np.linalg.solve(gram, centered.T @ rewards)
+    contrast = (problem.source[0] - problem.source[1])[None]
+    x, r, pilot = pull(500)
+    ledger.add(pilot, weights, ridge=0.0)
+    assert np.isinf(ledger.radii(contrast, delta=0.05)).all()  # a pilot decides nothing
+    slope = np.linalg.solve(x.T @ x, x.T @ (r - r.mean()))
+    np.testing.assert_allclose(ledger.theta, slope, atol=1e-8)
+    per_pull = covariance(problem.source, weights)
+    noise = np.mean((r - r.mean() - x @ slope) ** 2)
+    at_first = (contrast @ np.linalg.inv(500 * per_pull) @ contrast.T)[0] * noise
+    foreseen = r.mean() - x.mean(axis=0) @ slope  # the level at the policy's mean
+    x, r, phase = pull(4000)
+    ledger.add(phase, weights, ridge=0.0)
+    gram = x.T @ x
+    theta = np.linalg.solve(gram, x.T @ (r - foreseen))
     np.testing.assert_allclose(ledger.theta, theta, atol=1e-8)
     # The sandwich, one pull at a time: (Σx̃x̃ᵀ)⁻¹ (Σu²x̃x̃ᵀ) (Σx̃x̃ᵀ)⁻¹.
-    residuals = rewards - centered @ theta
-    meat = (centered * (residuals**2)[:, None]).T @ centered * 4000 / (4000 - 3)
+    residuals = r - foreseen - x @ theta
+    meat = (x * (residuals**2)[:, None]).T @ x * 4000 / (4000 - 3)
     errors = np.linalg.solve(gram, np.linalg.solve(gram, meat).T)
-    contrast = (problem.source[0] - problem.source[1])[None]
     variance = (contrast @ errors @ contrast.T)[0]
-    expected = bounds.mixture_radius(variance, delta=0.05, reference=variance / 100)
-    np.testing.assert_allclose(ledger.radii(contrast, delta=0.05), expected, rtol=1e-8)
+    expected = bounds.mixture_radius(variance, delta=0.05, reference=at_first / 40)
+    np.testing.assert_allclose(ledger.radii(contrast, delta=0.05), expected, rtol=1e-7)
+
+
+@pytest.mark.parametrize("reward", [0.0, 1.0, 100.0, -1e6])
+@pytest.mark.parametrize("arms", [2, 3])
+def test_rewards_that_never_vary_identify_nothing(arms: int, reward: float) -> None:
+    for seed in range(10):
+        policy = SHARP(Problem(np.eye(arms)), seed=seed, max_pulls=20_000)
+        rng = np.random.default_rng(seed)
+        while (plan := policy.plan()) is not None:
+            assert plan.weights is not None
+            counts = rng.multinomial(plan.pulls, plan.weights)
+            sums = np.asarray(reward * counts, dtype=np.float64)
+            policy.update(Summary(counts, sums, reward * sums))
+        assert not policy.recommend().final
+
+
+@pytest.mark.parametrize("method", [SPBAI, SHARP])
+def test_a_cap_protects_from_phases_beyond_all_bounds(method: Method) -> None:
+    problem = Problem([[0.0], [1e-6]], [[0.0], [1e3]])
+    policy = method(problem, seed=0, max_pulls=1000)  # type: ignore[call-arg]
+    plan = policy.plan()
+    assert plan is not None
+    assert plan.pulls == 1000
+    with pytest.raises(InvalidInputError, match="need a cap"):
+        method(problem, seed=0).plan()
+
+
+@pytest.mark.parametrize("anchor", [0, 1, 2])
+def test_an_intercept_among_the_features_is_ordinary_input(anchor: int) -> None:
+    source = np.array([[0.1, 1.0], [0.1, 0.0], [0.1, 0.5]])
+    target = np.array([[0.3, 0.3, 0.4], [0.7, 0.1, 0.2], [0.1, 0.2, 0.7]]) @ source
+    problem = Problem(source, target)
+    assert SPBAI(problem, anchor=anchor).plan() is not None
+    with_it = design.xor(source, target, anchor=anchor)
+    without = design.xor(source[:, 1:], target[:, 1:], anchor=anchor)
+    assert with_it.value == pytest.approx(without.value, rel=2e-3)
+    theta = [0.0, 1.0]
+    shifted = bounds.complexity(problem, theta, "shifted", anchor=anchor)
+    plain = bounds.complexity(
+        Problem(source[:, 1:], target[:, 1:]), [1.0], "shifted", anchor=anchor
+    )
+    assert shifted.value == pytest.approx(plain.value, rel=2e-3)
 
 
 def test_the_level_foreseen_spares_its_variance() -> None:
@@ -278,6 +334,7 @@ def test_the_level_foreseen_spares_its_variance() -> None:
         ({"r1": float("nan")}, "r1"),
         ({"anchor": "worst"}, "anchor"),
         ({"anchor": 3}, "anchor"),
+        ({"anchor": 1, "design": "centered"}, "anchor"),
         ({"seed": -1}, "seed"),
         ({"seed": 0.5}, "seed"),
         ({"max_pulls": 0}, "max_pulls"),

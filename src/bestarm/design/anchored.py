@@ -11,10 +11,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from bestarm.checks import whole
-from bestarm.design.criteria import linear_g, linear_xy
+from bestarm.design.criteria import (
+    check_targets,
+    linear_g,
+    linear_xy,
+    regression_features,
+)
 from bestarm.design.solver import Design
-from bestarm.geometry import Array, centered_diameter, centered_norms
-from bestarm.problem import as_features
+from bestarm.geometry import Array, Span, centered_diameter, centered_norms
+from bestarm.problem import as_features, check_identifiable
 
 __all__ = ["AnchoredDesign", "deo", "xor"]
 
@@ -50,10 +55,10 @@ def deo(source: object, *, anchor: int = 0, tol: float = 1e-3) -> AnchoredDesign
     Reference: Kim, Kim and Oh (2025), as used in the paper's equation for p_G.
     """
     points = as_features(source, "source")
-    shifted = points - points[whole(anchor, "anchor", least=0, below=len(points))]
+    _, shifted = _shift(points, anchor)
     benchmark = linear_g(shifted, tol=tol)
     weights = _half_on_anchor(benchmark, anchor)
-    value = float(np.max(centered_norms(points, weights, shifted)))
+    value = float(np.max(centered_norms(shifted, weights, shifted)))
     return _anchored(weights, value, anchor, benchmark)
 
 
@@ -73,10 +78,23 @@ def xor(source: object, target: object, *, anchor: int = 0, tol: float = 1e-3) -
     """
     points = as_features(source, "source")
     options = as_features(target, "target")
-    shifted = points - points[whole(anchor, "anchor", least=0, below=len(points))]
-    benchmark = linear_xy(shifted, options, tol=tol)
+    check_targets(points, options)
+    # In coordinates of the span, where a feature that is constant has no part to play: shifting
+    # would leave nothing of it but rounding.
+    span, shifted = _shift(points, anchor)
+    check_identifiable(span, options)
+    contrasts = span.contrast_coordinates(options - options[0])
+    benchmark = linear_xy(shifted, contrasts, tol=tol)
     weights = _half_on_anchor(benchmark, anchor)
-    return _anchored(weights, centered_diameter(points, weights, options), anchor, benchmark)
+    return _anchored(weights, centered_diameter(shifted, weights, contrasts), anchor, benchmark)
+
+
+def _shift(points: Array, anchor: int) -> tuple[Span, Array]:
+    """The affine span, and the arms' coordinates in it with the anchor at zero."""
+    span, lifted = regression_features(points, "centered")
+    coordinates = lifted[:, 1:]
+    row = coordinates[whole(anchor, "anchor", least=0, below=len(points))]
+    return span, np.asarray(coordinates - row)
 
 
 def _half_on_anchor(benchmark: Design, anchor: int) -> Array:

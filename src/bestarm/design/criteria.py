@@ -16,6 +16,7 @@ __all__ = [
     "Regression",
     "centered_g",
     "centered_xy",
+    "check_targets",
     "contrast_features",
     "linear_g",
     "linear_xy",
@@ -86,13 +87,7 @@ def centered_xy(source: object, target: object, *, tol: float = 1e-3) -> Design:
 
 def _xy(source: object, target: object, regression: Regression, tol: float) -> Design:
     points, options = as_features(source, "source"), as_features(target, "target")
-    if points.shape[1] != options.shape[1] or len(options) < 2:
-        raise InvalidInputError(
-            f"`target` must hold at least two rows of {points.shape[1]} features, like `source`; "
-            f"got shape {options.shape}.",
-            field="target",
-            value=options.shape,
-        )
+    check_targets(points, options)
     span, features = regression_features(points, regression)
     check_identifiable(span, options)
     # Only differences matter; subtracting a row first keeps digits when there is a large offset.
@@ -105,6 +100,17 @@ def _xy(source: object, target: object, regression: Regression, tol: float) -> D
             remedy="Give at least two different options.",
         )
     return minimise(features, Pairwise(rows), tol)
+
+
+def check_targets(points: Array, options: Array) -> None:
+    """Raise unless there are two targets or more, with the source's number of features."""
+    if points.shape[1] != options.shape[1] or len(options) < 2:
+        raise InvalidInputError(
+            f"`target` must hold at least two rows of {points.shape[1]} features, like `source`; "
+            f"got shape {options.shape}.",
+            field="target",
+            value=options.shape,
+        )
 
 
 def regression_features(points: Array, regression: Regression) -> tuple[Span, Array]:

@@ -24,6 +24,13 @@ def round_efficiently(weights: Array, pulls: int) -> NDArray[np.int64]:
     Reference: Pukelsheim and Rieder (1992).
     """
     support = np.flatnonzero(weights > 0)
+    if not pulls < 2**53:
+        raise InvalidInputError(
+            f"A plan of {pulls} pulls cannot be carried out.",
+            field="pulls",
+            value=pulls,
+            remedy="Gaps this small need a cap: see `max_pulls` and `max_phases`.",
+        )
     if pulls < len(support):
         raise InvalidInputError(
             f"{pulls} pulls cannot cover the {len(support)} arms of the design.",

@@ -24,7 +24,7 @@ class PhaseDesign:
     """A phase before it is pulled.
 
     Attributes:
-        plan: the pulls.
+        pulls: how many are wanted; may be more than can ever be pulled.
         weights: the sampling distribution over source arms.
         radius: the accuracy the phase is made for, in reward units.
         delta: the part of the error probability spent on the phase.
@@ -33,7 +33,7 @@ class PhaseDesign:
         stability: M, where it entered the length.
     """
 
-    plan: Plan
+    pulls: int
     weights: Array
     radius: float
     delta: float
@@ -70,7 +70,7 @@ class Elimination(ABC):
         self._trace: list[Phase] = []
         self._pulls = 0
         self._stopped: str | None = None
-        self._open: PhaseDesign | None = None
+        self._open: tuple[PhaseDesign, Plan] | None = None
 
     @property
     def problem(self) -> Problem:
@@ -82,19 +82,22 @@ class Elimination(ABC):
         if self._stopped is not None:
             return None
         if self._open is None:
-            self._open = self._design(len(self._trace) + 1, self._active)
-        return self._cut_to_cap(self._open)
+            phase = len(self._trace) + 1
+            design = self._design(phase, self._active)
+            left = design.pulls if self._max_pulls is None else self._max_pulls - self._pulls
+            plan = self._plan_of(design, min(design.pulls, left), phase)
+            self._open = design, plan
+        return self._open[1]
 
     def update(self, summary: Summary) -> None:
         """Take the outcome of the current phase: estimate, eliminate, decide whether to go on."""
-        plan = self.plan()
-        design = self._open
-        if plan is None or design is None:
+        if self.plan() is None or self._open is None:
             raise ProtocolError(
                 "The policy has stopped and takes no more outcomes.",
                 field="summary",
                 remedy="Read `recommend()`.",
             )
+        design, plan = self._open
         plan.check(summary)
         theta = self._estimate(design, plan, summary)
         options = self._problem.target[self._active]
@@ -102,7 +105,7 @@ class Elimination(ABC):
         differences = options[best] - options
         contrasts = differences @ theta
         radii = self._radii(design, differences)
-        cut_short = plan.pulls < design.plan.pulls
+        cut_short = plan.pulls < design.pulls
         # A phase cut short has not earned its radius: it may change the leader, drop nobody.
         dropped = (contrasts >= radii) & (contrasts > 0) & (not cut_short)
         self._leader = int(self._active[best])
@@ -136,12 +139,6 @@ class Elimination(ABC):
             return "max_phases"
         return None
 
-    def _cut_to_cap(self, design: PhaseDesign) -> Plan:
-        plan = design.plan
-        if self._max_pulls is None or self._pulls + plan.pulls <= self._max_pulls:
-            return plan
-        return self._shorten(design, self._max_pulls - self._pulls)
-
     def recommend(self) -> Recommendation:
         """The empirically best target; final only if all others were eliminated."""
         return Recommendation(
@@ -167,6 +164,6 @@ class Elimination(ABC):
         """The estimated leader − target from which on a target is dropped, for each difference."""
         return np.full(len(differences), design.radius)
 
-    @abstractmethod
-    def _shorten(self, design: PhaseDesign, pulls: int) -> Plan:
-        """The same phase with fewer pulls."""
+    def _plan_of(self, design: PhaseDesign, pulls: int, phase: int) -> Plan:
+        """The phase as a plan, cut to the pulls there are."""
+        return Plan.randomised(design.weights, pulls, phase=phase)

@@ -13,11 +13,12 @@ from scipy.linalg import eigh
 from bestarm import bounds
 from bestarm.geometry import Array, covariance
 from bestarm.problem import Problem
-from bestarm.records import Counts, Summary
+from bestarm.records import Summary
 
 __all__ = ["Ledger", "worth"]
 
-_TIGHTEST = 1 / 100  # the boundary is tightest once a contrast is known ten times as precisely
+_TIGHTEST = 1 / 40  # the boundary is tightest at this part of the variance after the pilot
+_ROUNDING = 64 * float(np.finfo(float).eps)
 
 
 def worth(information: Array, per_pull: Array) -> int:
@@ -31,30 +32,31 @@ def worth(information: Array, per_pull: Array) -> int:
 
 
 class Ledger:
-    """The phases so far, and the orthogonalized regression on all of them.
+    """The phases so far, and the orthogonalized regression on all of them but the first.
 
     Taking a level m off all rewards of a phase changes b by m Σ x̃, which has mean zero whatever m
     is, as long as m was fixed before the pulls. It spares the variance that the common level of
-    the rewards (x̄·θ plus the baseline's mean) would add, often the largest part of it. The level
-    is predicted from the phase before; for the first phase there is nothing to predict it from,
-    and phases are weighted by how noisy they turn out.
+    the rewards (x̄·θ plus the baseline's mean) would add, often the largest part of it. The first
+    phase is a pilot: it tells what level to foresee and how noisy rewards are, and decides nothing.
+    All later phases count alike. (Weighting them by how noisy they turned out would let a baseline
+    that reacts to the past choose which of them to drown.)
     """
 
     def __init__(self, problem: Problem) -> None:
         self._problem = problem
         self._arms = problem.span.coordinates(problem.source)
+        self._last: Summary | None = None
+        self._pilot: Array = np.zeros((problem.rank, problem.rank))  # variances after the pilot
         self._phases: list[Summary] = []
         self._means = np.empty((0, problem.rank))  # the policy's mean in each phase, …
-        self._levels = np.empty(0)  # … the level foreseen for it, …
-        self._noise = np.empty(0)  # … and the mean square of what was not foreseen
+        self._levels = np.empty(0)  # … and the level foreseen for it
         self._information = np.zeros((problem.rank, problem.rank))
         self._slope = np.zeros(problem.rank)
         self._errors = np.zeros((problem.rank, problem.rank))
-        self._first_errors = self._errors
 
     @property
     def information(self) -> Array:
-        """Σ_k n_k Σ_cov,k, in coordinates of the span."""
+        """Σ_k n_k Σ_cov,k over the phases that count, in coordinates of the span."""
         return self._information
 
     @property
@@ -70,47 +72,68 @@ class Ledger:
             weights: the distribution its arms were drawn from.
             ridge: the amount of shrinkage, in pulls.
         """
-        mean = weights @ self._arms
-        level = self._foresee(mean)
-        fit = level + (self._arms - mean) @ self._slope
-        surprise = _squares(summary.counts, summary.sums, summary.squares, fit)
-        self._phases.append(summary)
-        self._means = np.vstack([self._means, mean])
-        self._levels = np.append(self._levels, level)
-        self._noise = np.append(self._noise, surprise.sum() / summary.pulls)
-        self._information = self._information + summary.pulls * covariance(self._arms, weights)
-        self._solve(ridge)
-        if len(self._phases) == 1:
-            self._first_errors = self._errors
+        if self._last is None:
+            self._take_pilot(summary, weights, ridge)
+        else:
+            mean = weights @ self._arms
+            self._levels = np.append(self._levels, self._foresee(mean))
+            self._means = np.vstack([self._means, mean])
+            self._phases.append(summary)
+            per_pull = covariance(self._arms, weights)
+            self._information = self._information + summary.pulls * per_pull
+            self._slope, self._errors = self._solve(ridge)
+        self._last = summary
+
+    def _take_pilot(self, summary: Summary, weights: Array, ridge: float) -> None:
+        """Estimate from the pilot at the level it turned out to have: it decides nothing."""
+        self._phases, self._means = [summary], (weights @ self._arms)[None]
+        self._levels = np.array([summary.sums.sum() / summary.pulls])
+        self._slope, _ = self._solve(ridge)
+        spread = float(self._residuals(self._slope).sum()) / summary.pulls
+        # Rewards that did not vary at all tell nothing of their scale; then the declared one must.
+        noise = spread if spread > 0 else self._problem.scale**2
+        per_pull = covariance(self._arms, weights)
+        self._pilot = np.asarray(noise / summary.pulls * np.linalg.pinv(per_pull, hermitian=True))
+        self._phases, self._means, self._levels = [], self._means[:0], self._levels[:0]
 
     def _foresee(self, mean: Array) -> float:
         """The mean reward to expect from pulls with this mean feature."""
-        if not self._phases:
-            return 0.0
-        last = self._phases[-1]
+        last = self._last
+        assert last is not None
         moved = mean - last.counts @ self._arms / last.pulls
         return float(last.sums.sum() / last.pulls + moved @ self._slope)
 
-    def _solve(self, ridge: float) -> None:
+    def _totals(self) -> tuple[Array, Array, Array]:
+        """Counts, sums and sums of squares: phases × arms."""
         counts, sums, squares = (
-            np.array([getattr(phase, name) for phase in self._phases])
+            np.array([getattr(phase, name) for phase in self._phases], dtype=float)
             for name in ("counts", "sums", "squares")
         )
-        # Phases count by how noisy they turned out: a first one, with nothing to foresee, less.
-        share = np.where(self._noise > 0, 1 / np.maximum(self._noise, 1e-300), 1.0)[:, None]
-        rest = share * (sums - self._levels[:, None] * counts)
+        return counts, sums, squares
+
+    def _solve(self, ridge: float) -> tuple[Array, Array]:
+        """The slope, and the covariance of its error."""
+        counts, sums, _ = self._totals()
+        rest = sums - self._levels[:, None] * counts
         moment = rest.sum(axis=0) @ self._arms - rest.sum(axis=1) @ self._means
-        pulls = int(counts.sum())
-        gram = (1 + ridge / pulls) * self._scatter(share * counts)
+        pulls = float(counts.sum())
+        gram = (1 + ridge / pulls) * self._scatter(counts)
         inverse = np.linalg.pinv(gram, hermitian=True)
-        self._slope = inverse @ moment
-        # The errors' covariance is B⁻¹ (Σ u² x̃x̃ᵀ) B⁻¹, with the quadratic variation itself inside:
+        slope = inverse @ moment
+        # The error's covariance is B⁻¹ (Σ u² x̃x̃ᵀ) B⁻¹, with the quadratic variation itself inside:
         # no arm's variance need be known or equal another's.
-        offsets = self._levels - self._means @ self._slope
-        fit = offsets[:, None] + self._arms @ self._slope
-        variation = self._scatter(share**2 * _squares(counts, sums, squares, fit))
-        degrees = pulls / max(pulls - len(gram), 1)
-        self._errors = degrees * (inverse @ variation @ inverse)
+        variation = self._scatter(self._residuals(slope))
+        degrees = pulls / max(pulls - len(gram), 1.0)
+        return slope, degrees * (inverse @ variation @ inverse)
+
+    def _residuals(self, slope: Array) -> Array:
+        """Σ u² over the pulls of each arm in each phase, u = r − level − x̃·slope."""
+        counts, sums, squares = self._totals()
+        fit = (self._levels - self._means @ slope)[:, None] + self._arms @ slope
+        exact = squares - 2 * fit * sums + fit * fit * counts
+        # What cancels to less than the rounding of its parts is not known to be smaller than that.
+        least = _ROUNDING * (squares + fit * fit * counts)
+        return np.where(exact == 0, 0.0, np.maximum(exact, least))
 
     def _scatter(self, masses: Array) -> Array:
         """Σ over phases k and arms a of masses[k, a] (x_a − x̄_k)(x_a − x̄_k)ᵀ."""
@@ -126,12 +149,9 @@ class Ledger:
             contrasts: differences of targets.
             delta: the error probability allowed to each, over all looks together.
         """
+        if not self._phases:
+            return np.full(len(contrasts), np.inf)
         rows = self._problem.span.contrast_coordinates(contrasts)
         variance = np.einsum("ij,jk,ik->i", rows, self._errors, rows)
-        at_first = np.einsum("ij,jk,ik->i", rows, self._first_errors, rows)
+        at_first = np.einsum("ij,jk,ik->i", rows, self._pilot, rows)
         return bounds.mixture_radius(variance, delta=delta, reference=_TIGHTEST * at_first)
-
-
-def _squares(counts: Counts, sums: Array, squares: Array, fit: Array) -> Array:
-    """Σ (r − fit)² over each arm's pulls, from their totals."""
-    return np.maximum(squares - 2 * fit * sums + fit * fit * counts, 0.0)  # rounding

@@ -66,14 +66,14 @@ class RAGE(Elimination):
     def _estimate(self, design: PhaseDesign, plan: Plan, summary: Summary) -> Array:  # noqa: ARG002
         return ordinary(self._problem, summary)
 
-    def _shorten(self, design: PhaseDesign, pulls: int) -> Plan:
+    def _plan_of(self, design: PhaseDesign, pulls: int, phase: int) -> Plan:
         weights = design.weights
         if pulls < np.count_nonzero(weights):  # too few for all arms: the heaviest come first
             kept = np.zeros_like(weights)
             heaviest = np.argsort(-weights, kind="stable")[:pulls]
             kept[heaviest] = weights[heaviest]
             weights = kept
-        return Plan.fixed(round_efficiently(weights, pulls), phase=design.plan.phase)
+        return Plan.fixed(round_efficiently(weights, pulls), phase=phase)
 
 
 @lru_cache(maxsize=1024)
@@ -97,9 +97,7 @@ def _design_phase(
     weights = np.where(design.weights > tol / (10 * problem.arms), design.weights, 0.0)
     weights /= weights.sum()
     return PhaseDesign(
-        plan=Plan.fixed(
-            round_efficiently(weights, max(pulls, int(np.count_nonzero(weights)))), phase=phase
-        ),
+        pulls=max(pulls, int(np.count_nonzero(weights))),
         weights=weights,
         radius=2.0 ** -(phase + 2),
         delta=delta,

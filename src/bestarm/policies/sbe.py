@@ -69,9 +69,6 @@ class SBE(Elimination):
         ridge = max(1.0, math.log(plan.pulls / self._problem.delta))
         return orthogonalized(self._problem, summary, design.weights, ridge=ridge)
 
-    def _shorten(self, design: PhaseDesign, pulls: int) -> Plan:
-        return Plan.randomised(design.weights, pulls, phase=design.plan.phase)
-
 
 @lru_cache(maxsize=1024)
 def _design_phase(
@@ -88,7 +85,7 @@ def _design_phase(
         problem.dimension, epsilon=epsilon, delta=delta, r1=constants[0], r2=constants[1]
     )
     return PhaseDesign(
-        plan=Plan.randomised(weights, pulls, phase=phase),
+        pulls=pulls,
         weights=weights,
         radius=epsilon * problem.scale,
         delta=delta,

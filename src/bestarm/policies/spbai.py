@@ -14,6 +14,7 @@ from scipy.linalg import cholesky, eigh, solve_triangular
 from bestarm import bounds
 from bestarm.checks import choice, positive, whole
 from bestarm.design import centered_g, centered_xy, check_tolerance, deo, xor
+from bestarm.errors import InvalidInputError
 from bestarm.estimation import orthogonalized
 from bestarm.geometry import Array, centered_diameter, covariance, diameter, lift, stability
 from bestarm.policies.elimination import Elimination, Indices, PhaseDesign
@@ -105,6 +106,13 @@ class SPBAI(Elimination):
         choice(stability, ("paper", "actual"), "stability")
         check_tolerance(tol)
         if anchor != "best":
+            if design != "xor":
+                raise InvalidInputError(
+                    "`anchor` has no part in the centered design.",
+                    field="anchor",
+                    value=anchor,
+                    remedy="Leave it out, or take design='xor'.",
+                )
             whole(anchor, "anchor", least=0, below=problem.arms)
         self._reading = _Reading(design, stability, positive(r1, "r1"), positive(r2, "r2"), tol)
         self._anchor = anchor
@@ -119,8 +127,7 @@ class SPBAI(Elimination):
             return design
         coordinates = self._problem.span.coordinates(self._problem.source)
         spared = worth(self._ledger.information, covariance(coordinates, design.weights))
-        pulls = max(1, design.plan.pulls - spared)
-        return replace(design, plan=Plan.randomised(design.weights, pulls, phase=phase))
+        return replace(design, pulls=max(1, design.pulls - spared))
 
     def _current_anchor(self) -> int:
         if self._anchor != "best":
@@ -147,11 +154,7 @@ class SPBAI(Elimination):
     def _radii(self, design: PhaseDesign, differences: Array) -> Array:
         if not self._reading.sharp:
             return super()._radii(design, differences)
-        delta = bounds.contrast_delta(self._problem.delta, active=len(differences))
-        return self._ledger.radii(differences, delta=delta)
-
-    def _shorten(self, design: PhaseDesign, pulls: int) -> Plan:
-        return Plan.randomised(design.weights, pulls, phase=design.plan.phase)
+        return self._ledger.radii(differences, delta=design.delta)
 
 
 @lru_cache(maxsize=1024)
@@ -192,10 +195,10 @@ def _design_phase(
     paper = reading.stability == "paper"
     m = 32.0 * problem.dimension if paper else stability(problem.source, weights)
     return PhaseDesign(
-        plan=Plan.randomised(weights, length(value, m), phase=phase),
+        pulls=length(value, m),
         weights=weights,
         radius=epsilon * problem.scale,
-        delta=delta,
+        delta=bounds.contrast_delta(problem.delta, active=len(targets)) if reading.sharp else delta,
         value=value,
         gap=contrast.gap,
         stability=m,
@@ -236,7 +239,7 @@ def _shortest_mixture(
         share = math.exp(exponent)
         inverse = 1 / ((1 - share) * np.maximum(eigenvalues, 0.0) + share)
         m = float(np.max(np.square(arms) @ inverse)) - 1
-        return length(diameter(options * np.sqrt(inverse)), m)
+        return float(length(diameter(options * np.sqrt(inverse)), m))
 
     grid = np.linspace(math.log(_LEAST_MIXTURE), 0.0, 13)
     best = int(np.argmin([pulls(point) for point in grid]))
