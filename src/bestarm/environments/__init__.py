@@ -2,12 +2,13 @@
 
 from bestarm.environments import baselines
 from bestarm.environments.baselines import Baseline
-from bestarm.environments.environment import Environment, Stream, World
+from bestarm.environments.environment import Ahead, Environment, Stream, World
 from bestarm.environments.instances import UniformSphere, small_gap, uniform_sphere
 from bestarm.environments.ratings import Ratings
 from bestarm.environments.semiparametric import Semiparametric
 
 __all__ = [
+    "Ahead",
     "Baseline",
     "Environment",
     "Ratings",

@@ -86,8 +86,8 @@ def given(values: object, *, bound: float | None = None) -> Baseline:
 
     An array is never recycled: a plan that would run past its end is refused before anything of it
     is drawn. A function takes a float array of round numbers and returns one value a round; it must
-    be a pure function, because its values are kept for the next run, and it may be asked for rounds
-    a little beyond those pulled. `bound` is the largest |ν_t|, known by itself for an array.
+    be a pure function, because its values are kept for the next run, and it may be asked for up to
+    100 000 rounds beyond those pulled. `bound` is the largest |ν_t|, known by itself for an array.
     """
     limit = math.inf if bound is None else positive(bound, "bound")
     if callable(values):

@@ -6,18 +6,38 @@ a fresh one where it is drawn. A `World` knows the truth. A `Stream` is one run 
 
 from __future__ import annotations
 
-from typing import Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
+from bestarm.geometry import Array
 from bestarm.problem import Problem
-from bestarm.records import Plan, Summary
+from bestarm.records import Counts, Plan, Summary
 
-__all__ = ["Environment", "Stream", "World"]
+__all__ = ["Ahead", "Environment", "Stream", "World"]
+
+
+class Ahead(NamedTuple):
+    """Rewards of rounds to come: at the i-th of them arm a pays `table[rows[i], a] + common[i]`."""
+
+    table: Array
+    rows: Counts
+    common: Array
 
 
 class Stream(Protocol):
-    """One run: rounds are numbered 1, 2, … across all plans pulled on it."""
+    """One run: rounds are numbered 1, 2, … across all plans pulled on it.
+
+    A stream whose rewards do not depend on the arms pulled before may have two more methods, which
+    let a policy that has `follow` be simulated without a plan for each of its rounds:
+
+        ahead(rounds: int) -> Ahead | None
+            The rewards of the next rounds, at most so many; None if they cannot be known. Nothing
+            is used up: the round stays what it is, and whoever asks may look only at rounds that
+            it then skips, because the noise of the others is drawn anew.
+        skip(rounds: int) -> None
+            Go on by so many of the rounds that `ahead` gave.
+    """
 
     def pull(self, plan: Plan) -> Summary:
         """Carry out a plan and give its totals, with their exact joint law."""

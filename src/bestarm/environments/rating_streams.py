@@ -9,12 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bestarm.environments import kernels
+from bestarm.environments.environment import Ahead
 from bestarm.environments.streams import BLOCK, BaseStream, DealtStream, counts_of, guided
 from bestarm.errors import InvalidInputError
 from bestarm.geometry import Array
 from bestarm.records import Counts, Plan, Summary
 
-__all__ = ["Columns", "DrawnUsers", "ShuffledUsers", "tabulate"]
+__all__ = ["Columns", "DrawnUsers", "ShuffledUsers", "Users", "enlist", "tabulate"]
 
 _CELLS = 16  # cells of the guide a value: few draws need a second word, guides stay in the cache
 _AT_ONCE = 32  # pulls a distinct value from which on a multinomial is quicker than single draws
@@ -65,6 +66,26 @@ def tabulate(matrix: Array, weights: Array | None) -> Columns:
     )
 
 
+@dataclass(frozen=True, eq=False)
+class Users:
+    """The ratings, one row a user, and what `kernels.draw` draws users by."""
+
+    matrix: Array
+    support: NDArray[np.uint32]
+    bounds: NDArray[np.uint64]
+    guide: NDArray[np.int32]
+    bits: int
+
+
+def enlist(matrix: Array, weights: Array | None) -> Users:
+    """The users of a table whose rows have these weights; those of weight 0 are never drawn."""
+    weights = np.ones(len(matrix)) if weights is None else weights
+    support = np.flatnonzero(weights)
+    masses = weights[support] / weights.sum()
+    bounds, guide, bits = guided(masses, _CELLS * len(support))
+    return Users(matrix, support.astype(np.uint32), bounds, guide, bits)
+
+
 def _offsets(sizes: list[int]) -> Counts:
     return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
 
@@ -74,16 +95,35 @@ class DrawnUsers(BaseStream):
 
     Given how often each arm is pulled, its ratings are independent, with the distribution of its
     column. A few are drawn one by one; of many, how often each distinct rating comes up is drawn
-    instead, which is multinomial.
+    instead, which is multinomial. Rounds known ahead draw whole users, of whom one rating is shown.
+
+    Args:
+        means: the mean rating of each item.
+        columns: the distribution of each item's ratings.
+        users: gives the users; called only if rounds are wanted ahead.
+        rng: where the run's randomness comes from.
     """
 
-    def __init__(self, means: Array, *, columns: Columns, rng: np.random.Generator) -> None:
+    def __init__(
+        self,
+        means: Array,
+        *,
+        columns: Columns,
+        users: Callable[[], Users],
+        rng: np.random.Generator,
+    ) -> None:
         super().__init__(means, noise=0.0, rng=rng)
-        self._columns = columns
+        self._columns, self._users = columns, users
         self._many = _AT_ONCE * np.diff(columns.starts)
         state = self._baseline_rng.bit_generator.state["state"]["state"]
         self._words = np.array(state, dtype=np.uint64)
         self._drawn = np.empty(BLOCK, dtype=np.uint32)
+
+    def ahead(self, rounds: int) -> Ahead | None:
+        """The ratings of the next users."""
+        users, drawn = self._users(), np.empty(rounds, dtype=np.uint32)
+        kernels.draw(self._words, users.bounds, users.guide, users.bits, users.support, drawn)
+        return Ahead(users.matrix, drawn.astype(np.int64), np.zeros(rounds))
 
     def _carry_out(self, plan: Plan) -> Summary:
         columns = self._columns
@@ -134,6 +174,11 @@ class ShuffledUsers(DealtStream):
         super().__init__(means, noise=0.0, rng=rng)
         self._matrix = matrix
         self._order = order(self._baseline_rng)
+
+    def ahead(self, rounds: int) -> Ahead | None:
+        """The ratings of the next users in the order, while there are any."""
+        users = self._order[self._rounds : self._rounds + rounds]
+        return Ahead(self._matrix, users, np.zeros(len(users))) if len(users) else None
 
     def _carry_out(self, plan: Plan) -> Summary:
         if self._rounds + plan.pulls > len(self._order):

@@ -15,7 +15,7 @@ from bestarm.geometry import Array
 from bestarm.problem import Problem, as_weights
 
 if TYPE_CHECKING:
-    from bestarm.environments.rating_streams import Columns  # compiles kernels
+    from bestarm.environments.rating_streams import Columns, Users  # compiles kernels
 
 __all__ = ["Ratings"]
 
@@ -174,7 +174,9 @@ class Ratings:
         )
 
         if self._replacement:
-            return DrawnUsers(self._means, columns=self._columns, rng=rng)
+            return DrawnUsers(
+                self._means, columns=self._columns, users=lambda: self._users, rng=rng
+            )
         return ShuffledUsers(self._matrix, means=self._means, order=self._order, rng=rng)
 
     @cached_property
@@ -182,6 +184,12 @@ class Ratings:
         from bestarm.environments.rating_streams import tabulate  # noqa: PLC0415 - compiles kernels
 
         return tabulate(self._matrix, self._weights)
+
+    @cached_property
+    def _users(self) -> Users:
+        from bestarm.environments.rating_streams import enlist  # noqa: PLC0415 - compiles kernels
+
+        return enlist(self._matrix, self._weights)
 
     def _order(self, rng: np.random.Generator) -> NDArray[np.int64]:
         """The order in which users are asked, without those of weight 0.
@@ -197,7 +205,8 @@ class Ratings:
 
     def __getstate__(self) -> dict[str, object]:
         # Tables and problems, with the designs cached on them, are made anew where they are needed.
-        state = {key: value for key, value in self.__dict__.items() if key != "_columns"}
+        made = ("_columns", "_users")
+        state = {key: value for key, value in self.__dict__.items() if key not in made}
         return state | {"_problems": {}}
 
     def __repr__(self) -> str:

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bestarm.environments import kernels
+from bestarm.environments.environment import Ahead
 from bestarm.errors import InvalidInputError
 from bestarm.geometry import Array
 from bestarm.records import Counts, Plan, Summary
@@ -96,6 +97,21 @@ class BaseStream(ABC):
     @abstractmethod
     def _carry_out(self, plan: Plan) -> Summary: ...
 
+    def ahead(self, rounds: int) -> Ahead | None:  # noqa: ARG002 - for those that know
+        """The rewards of at most so many rounds to come, or None if they cannot be known."""
+        return None
+
+    def skip(self, rounds: int) -> None:
+        """Go on by so many of the rounds that `ahead` gave."""
+        self._rounds += rounds
+
+    def _shared(self, common: Array) -> Ahead:
+        """Arms that pay their means, and what these rounds add to them; adds noise in place."""
+        common += self._noise * self._noise_rng.standard_normal(len(common))
+        table = self._means.reshape(1, -1)
+        table.flags.writeable = False  # as tables of ratings are: kernels are compiled once
+        return Ahead(table, np.zeros(len(common), dtype=np.int64), common)
+
 
 class ConstantStream(BaseStream):
     """A run on a baseline that stays at `level`: counts are multinomial, O(arms) a plan."""
@@ -104,6 +120,10 @@ class ConstantStream(BaseStream):
         self, means: Array, *, level: float, noise: float, rng: np.random.Generator
     ) -> None:
         super().__init__(means + level, noise=noise, rng=rng)
+
+    def ahead(self, rounds: int) -> Ahead | None:
+        """Rewards of the next rounds."""
+        return self._shared(np.zeros(rounds))
 
     def _carry_out(self, plan: Plan) -> Summary:
         nothing = np.zeros(plan.arms)
@@ -194,6 +214,23 @@ class MovingStream(DealtStream):
             noise=self._noise,
             rng=self._noise_rng,
         )
+
+    def ahead(self, rounds: int) -> Ahead | None:
+        """Rewards of the next rounds, as far as the path goes."""
+        wanted = int(min(rounds, self._horizon - self._rounds))
+        parts, known = [self._values], len(self._values)
+        while known < wanted and (values := next(self._path, None)) is not None:
+            parts.append(values)
+            known += len(values)
+        if len(parts) > 1:
+            self._values = np.concatenate(parts)
+        return self._shared(self._values[:wanted].copy()) if min(wanted, known) > 0 else None
+
+    def skip(self, rounds: int) -> None:
+        """Go on by so many rounds, and along the path with them."""
+        for _ in self._blocks(rounds):
+            pass
+        super().skip(rounds)
 
     def _blocks(self, pulls: int) -> Iterator[Array]:
         while pulls:

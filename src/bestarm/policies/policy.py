@@ -16,7 +16,17 @@ __all__ = ["Method", "Policy"]
 
 @runtime_checkable
 class Policy(Protocol):
-    """What an engine, a store or a route may ask of a method; none of them knows which it is."""
+    """What an engine, a store or a route may ask of a method; none of them knows which it is.
+
+    A policy whose plans are short may have one more method, which simulations then use where the
+    rewards to come do not depend on what is pulled:
+
+        follow(table, rows, common) -> tuple[int, int]
+            Given that arm a pays `table[rows[i], a] + common[i]` at the i-th round to come, do what
+            as many whole plans would, from the first of these rounds on. Returns the numbers of
+            pulls made and of plans they stand for; (0, 0), with nothing changed, asks for the next
+            plan to be carried out as usual. It looks only at rounds that it uses.
+    """
 
     @property
     def problem(self) -> Problem:

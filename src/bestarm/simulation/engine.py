@@ -17,19 +17,20 @@ from uuid import uuid4
 import numpy as np
 
 from bestarm.checks import probability, whole
-from bestarm.environments import Environment
+from bestarm.environments import Environment, Stream
 from bestarm.errors import InvalidInputError
 from bestarm.records import Recommendation
 from bestarm.simulation.progress import Progress, reporting
 from bestarm.simulation.results import Results
 
 if TYPE_CHECKING:
-    from bestarm.policies.policy import Method  # loading every method would be slow
+    from bestarm.policies.policy import Method, Policy  # loading every method would be slow
 
 __all__ = ["run_once", "simulate"]
 
 _PIECES = 128  # a simulation is cut into about so many pieces of work, whoever does them
 _LONGEST_PIECE = 32  # runs; so that progress shows and an interruption loses little
+_BLOCK, _LONGEST_BLOCK = 2**10, 2**16  # rounds known ahead: few for short runs, then more
 _GRACE = 1.0  # seconds given to pieces in hand to come back after an interruption
 
 
@@ -150,11 +151,7 @@ class _Work:
         number = int(policy_seed.generate_state(1, np.uint64)[0] >> 11)  # 53 bits: exact in JSON
         policy = self.method(world.problem(self.delta), seed=number)
         stream = world.begin(_generator(stream_seed))
-        pulls = plans = 0
-        while (plan := policy.plan()) is not None:
-            policy.update(stream.pull(plan))
-            pulls += plan.pulls
-            plans += 1
+        pulls, plans = _to_the_end(policy, stream)
         answer = policy.recommend()
         target = int(answer.target)
         return answer, Outcome(run, pulls, target == world.best, bool(answer.final), target, plans)
@@ -183,6 +180,30 @@ class _Work:
                     "with functools.partial, or use a ThreadPoolExecutor.",
                 ) from error
         return _received, (self._sent,)
+
+
+def _to_the_end(policy: Policy, stream: Stream) -> tuple[int, int]:
+    """Carry out plans until there is none; returns the numbers of pulls and of plans.
+
+    A policy that can follow a stream known ahead makes many rounds at a time, each for a plan.
+    """
+    pulls, plans, block = 0, 0, _BLOCK
+    follow = getattr(policy, "follow", None)
+    ahead, skip = (getattr(stream, name, None) for name in ("ahead", "skip"))
+    while (plan := policy.plan()) is not None:
+        if follow and ahead and skip:
+            known = ahead(block)
+            block = min(2 * block, _LONGEST_BLOCK)
+            followed, rounds = (0, 0) if known is None else follow(*known)
+            if followed:
+                skip(followed)
+                pulls += followed
+                plans += rounds
+                continue
+        policy.update(stream.pull(plan))
+        pulls += plan.pulls
+        plans += 1
+    return pulls, plans
 
 
 @lru_cache(maxsize=4)
