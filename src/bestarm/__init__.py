@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from bestarm import bounds, design, environments, estimation
+    from bestarm import bounds, datasets, design, environments, estimation
     from bestarm.live import Experiment
     from bestarm.policies import DEO, LUCB, RAGE, SBE, SPBAI, ActionElimination, GOpt, Uniform
     from bestarm.problem import Problem
@@ -31,6 +31,7 @@ __all__ = [
     "Summary",
     "Uniform",
     "bounds",
+    "datasets",
     "design",
     "environments",
     "estimation",
