@@ -14,7 +14,7 @@ from bestarm.design.criteria import Regression, contrast_features, regression_fe
 from bestarm.design.solver import Design, check_tolerance, minimise
 from bestarm.errors import InvalidInputError
 from bestarm.geometry import Array
-from bestarm.problem import Problem
+from bestarm.problem import Problem, as_problem
 from bestarm.records import Counts
 
 __all__ = [
@@ -57,6 +57,7 @@ def complexity(
 
     Reference: the paper's equation for τ*_lin(Z : X − x₁) and its Propositions 1 and 2.
     """
+    as_problem(problem)
     choice(kind, ("centered", "shifted", "linear"), "kind")
     check_tolerance(tol)
     whole(anchor, "anchor", least=0, below=problem.arms)

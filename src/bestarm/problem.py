@@ -13,7 +13,7 @@ from bestarm.checks import not_negative, probability
 from bestarm.errors import InvalidInputError, UnidentifiableError
 from bestarm.geometry import Array, Span, affine_span
 
-__all__ = ["Problem", "as_features", "as_weights", "check_identifiable"]
+__all__ = ["Problem", "as_features", "as_problem", "as_weights", "check_identifiable"]
 
 _UNITS = "It is a scale in units of the reward."
 
@@ -198,6 +198,18 @@ class Problem:
             f"of rank {self.rank}, delta={self.delta:g}, noise={self.noise:g}, "
             f"baseline={self.baseline:g})"
         )
+
+
+def as_problem(problem: object) -> Problem:
+    """Validate that something is a Problem: features alone are not."""
+    if not isinstance(problem, Problem):
+        raise InvalidInputError(
+            f"`problem` must be a Problem; got {type(problem).__name__}.",
+            field="problem",
+            value=problem,
+            remedy="Wrap the features: Problem(features, delta=0.05).",
+        )
+    return problem
 
 
 def as_features(features: object, field: str) -> Array:

@@ -32,6 +32,7 @@ from bestarm.errors import (
     UnknownAssignmentError,
 )
 from bestarm.live import Assignment, Batch, Experiment, draw
+from bestarm.policies import SPBAI
 from bestarm.problem import Problem
 from bestarm.records import Plan, Recommendation, Summary, round_robin
 
@@ -592,3 +593,12 @@ def test_no_batch_crosses_a_phase(sizes: list[int], asks: list[int]) -> None:
         experiment.tell_many((a.id, reward_of(a.id)) for a in batch)
     phases = [(p, len(list(of))) for p, of in groupby(a.phase for a in experiment.assignments())]
     assert phases == list(enumerate(sizes, 1))
+
+
+def test_a_table_of_ids_and_rewards_is_a_way_to_tell() -> None:
+    experiment = Experiment(SPBAI(Problem([[1.0, 0.0], [0.0, 1.0]])), seed=0)
+    batch = experiment.ask(3)
+    experiment.tell_many(np.column_stack([batch.ids, [0.5, 1.5, 2.5]]))
+    assert experiment.outcomes() == {0: 0.5, 1: 1.5, 2: 2.5}
+    with pytest.raises(InvalidInputError, match="`id` must be a whole number"):
+        experiment.tell_many(np.array([[0.5, 1.0]]))

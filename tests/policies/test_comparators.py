@@ -5,9 +5,24 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bestarm import DEO, RAGE, SBE, GOpt, Problem, Summary, Uniform, bounds, design, simulate
+from bestarm import (
+    DEO,
+    LUCB,
+    RAGE,
+    SBE,
+    SPBAI,
+    ActionElimination,
+    GOpt,
+    Problem,
+    Summary,
+    Uniform,
+    bounds,
+    design,
+    simulate,
+)
 from bestarm.environments import small_gap
 from bestarm.errors import InvalidInputError
+from bestarm.policies import Method
 
 
 def test_g_opt_pulls_exactly_what_was_published() -> None:
@@ -123,3 +138,9 @@ def test_bad_options_are_refused_in_a_sentence() -> None:
         with pytest.raises(InvalidInputError) as caught:
             make()
         assert caught.value.field == field
+
+
+@pytest.mark.parametrize("method", [SPBAI, SBE, RAGE, LUCB, ActionElimination])
+def test_features_alone_are_no_problem(method: Method) -> None:
+    with pytest.raises(InvalidInputError, match="`problem` must be a Problem; got list"):
+        method([[1, 0], [0, 1]], seed=0)  # type: ignore[arg-type]

@@ -11,7 +11,7 @@ import hashlib
 import numpy as np
 from numpy.typing import NDArray
 
-from bestarm.errors import InvalidInputError
+from bestarm.checks import whole
 from bestarm.geometry import Array
 from bestarm.problem import as_weights
 
@@ -57,12 +57,7 @@ def draw(seed: int, number: int, weights: object) -> int:
     >>> [draw(0, number, [0.5, 0.0, 0.5]) for number in range(5)]
     [2, 0, 2, 0, 0]
     """
-    if number < 0:
-        raise InvalidInputError(
-            f"`number` must not be negative; got {number}.",
-            field="number",
-            value=number,
-            remedy="Assignments are numbered from 0.",
-        )
+    whole(seed, "seed", least=0)
+    whole(number, "number", least=0, below=2**63)
     distribution = as_weights(weights, np.size(np.asarray(weights)))
     return int(choose(distribution, uniforms(seed, start=number, count=1))[0])

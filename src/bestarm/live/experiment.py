@@ -403,5 +403,7 @@ def _pairs(outcomes: object) -> list[tuple[int, float]]:
                 value=item,
                 remedy="For example {0: 1.5, 1: 0.2} or zip(ids, rewards).",
             ) from None
+        if isinstance(number, np.floating) and number.is_integer():
+            number = int(number)  # a row of a table of ids and rewards
         pairs.append((whole(number, "id"), _reward(reward)))
     return pairs

@@ -11,7 +11,7 @@ from bestarm.design import deo
 from bestarm.estimation import orthogonalized
 from bestarm.geometry import Array
 from bestarm.policies.oneshot import OneShot
-from bestarm.problem import Problem
+from bestarm.problem import Problem, as_problem
 from bestarm.records import Plan, Summary
 
 __all__ = ["DEO", "regression_scores"]
@@ -48,6 +48,7 @@ class DEO(OneShot):
         seed: int = 0,  # noqa: ARG002
         tol: float = 1e-3,
     ) -> None:
+        as_problem(problem)
         weights = deo(problem.source, anchor=anchor, tol=tol).weights
         plan = Plan.randomised(weights, whole(budget, "budget", least=1), phase=1)
         super().__init__(problem, plan, identifies=False)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from bestarm.checks import whole
 from bestarm.errors import ProtocolError
 from bestarm.geometry import Array
-from bestarm.problem import Problem
+from bestarm.problem import Problem, as_problem
 from bestarm.records import Phase, Plan, Recommendation, Summary
 
 __all__ = ["Elimination", "PhaseDesign"]
@@ -59,6 +59,7 @@ class Elimination(ABC):
     def __init__(
         self, problem: Problem, *, max_pulls: int | None = None, max_phases: int | None = None
     ) -> None:
+        as_problem(problem)
         for field, cap in (("max_pulls", max_pulls), ("max_phases", max_phases)):
             if cap is not None:
                 whole(cap, field, least=1)

@@ -8,7 +8,7 @@ from bestarm.design import deo
 from bestarm.geometry import Array
 from bestarm.policies.deo import regression_scores
 from bestarm.policies.oneshot import OneShot
-from bestarm.problem import Problem
+from bestarm.problem import Problem, as_problem
 from bestarm.records import Plan, Summary
 
 __all__ = ["GOpt"]
@@ -51,6 +51,7 @@ class GOpt(OneShot):
         max_pulls: int | None = None,
         tol: float = 1e-3,
     ) -> None:
+        as_problem(problem)
         pulls = wanted = bounds.sbe_phase_length(
             problem.dimension,
             epsilon=positive(gap, "gap") / problem.scale,

@@ -8,7 +8,7 @@ import numpy as np
 
 from bestarm.errors import InvalidInputError, ProtocolError
 from bestarm.geometry import Array
-from bestarm.problem import Problem
+from bestarm.problem import Problem, as_problem
 from bestarm.records import Plan, Recommendation, Summary
 
 __all__ = ["OneShot", "require_pullable_targets"]
@@ -72,6 +72,7 @@ class OneShot(ABC):
 
 def require_pullable_targets(problem: Problem, method: str) -> None:
     """Raise unless the targets are the source arms themselves, in their order."""
+    as_problem(problem)
     if not np.array_equal(problem.source, problem.target):
         raise InvalidInputError(
             f"{method} chooses among the arms it pulls, and these targets are not the source.",
