@@ -315,3 +315,14 @@ def test_identifiability_survives_every_change_of_units(data: st.DataObject) -> 
     assert identifiable(source, target) == expected
     moved = [table @ matrix * units + shift for table in (source, target)]
     assert identifiable(moved[0], moved[1]) == expected
+
+
+def test_another_delta_is_another_problem() -> None:
+    problem = Problem(SQUARE, noise=2.0, source_labels=list("abcd"))
+    assert hash(problem) != hash(problem.with_delta(0.01))
+    other = problem.with_delta(0.01)
+    assert (other.delta, problem.delta) == (0.01, 0.1)
+    assert other != problem
+    assert other == Problem(SQUARE, delta=0.01, noise=2.0, source_labels=list("abcd"))
+    with pytest.raises(InvalidInputError):
+        problem.with_delta(5)

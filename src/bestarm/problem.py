@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
+from copy import copy
 from functools import cached_property
 
 import numpy as np
@@ -180,6 +181,13 @@ class Problem:
             digest.update(repr(features.shape).encode())
             digest.update(features.tobytes())
         return digest.hexdigest()
+
+    def with_delta(self, delta: float) -> Problem:
+        """The same problem with another allowed error probability."""
+        other = copy(self)
+        other.__dict__.pop("_key", None)
+        other._delta = probability(delta)
+        return other
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Problem) and self._key == other._key

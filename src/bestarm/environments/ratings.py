@@ -156,14 +156,7 @@ class Ratings:
     def problem(self, delta: float) -> Problem:
         """What a policy is told: one-hot features, labels and declared scales."""
         if delta not in self._problems:
-            told = self._template
-            self._problems[delta] = Problem(
-                told.source,
-                delta=delta,
-                noise=told.noise,
-                baseline=told.baseline,
-                source_labels=told.source_labels,
-            )
+            self._problems[delta] = self._template.with_delta(delta)
         return self._problems[delta]
 
     def begin(self, rng: np.random.Generator) -> Stream:

@@ -6,7 +6,6 @@ import numpy as np
 
 from bestarm.geometry import Array
 from bestarm.policies.index_rule import IndexRule, Integers
-from bestarm.problem import Problem
 
 __all__ = ["ActionElimination"]
 
@@ -34,16 +33,6 @@ class ActionElimination(IndexRule):
 
     Reference: Even-Dar, Mannor and Mansour (2006); Jamieson and Nowak (2014).
     """
-
-    def __init__(
-        self,
-        problem: Problem,
-        *,
-        sigma: float = 1.0,
-        seed: int = 0,  # noqa: ARG002
-        max_pulls: int | None = None,
-    ) -> None:
-        super().__init__(problem, sigma=sigma, max_pulls=max_pulls)
 
     def _next(self) -> Integers:
         means = self._means[self._active]

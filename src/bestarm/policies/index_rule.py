@@ -29,10 +29,18 @@ class IndexRule(ABC):
     Args:
         problem: the problem; its targets must be its source arms.
         sigma: the sub-Gaussian scale it assumes of a reward around its arm's mean.
+        seed: accepted like every policy's; nothing is drawn.
         max_pulls: stop at this many pulls; such a stop is never final.
     """
 
-    def __init__(self, problem: Problem, *, sigma: float, max_pulls: int | None) -> None:
+    def __init__(
+        self,
+        problem: Problem,
+        *,
+        sigma: float = 1.0,
+        seed: int = 0,  # noqa: ARG002
+        max_pulls: int | None = None,
+    ) -> None:
         require_pullable_targets(problem, type(self).__name__)
         self._problem = problem
         self._sigma = positive(sigma, "sigma")
