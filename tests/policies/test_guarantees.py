@@ -123,6 +123,29 @@ def test_yes_or_no_rewards_near_certainty(rates: tuple[float, float]) -> None:
     assert wrong <= 9  # of 200: the upper end of a 99 % Wilson interval is then below 0.1
 
 
+def test_a_pilot_of_nothing_but_zeros_does_not_stop_the_trial() -> None:
+    """Clicks at 2 % against 0.1 %: four pilots in five see none, and every trial still ends."""
+    for seed in range(30):
+        rng = np.random.default_rng(seed)
+
+        def pull(plan: Plan, rng: np.random.Generator = rng) -> Summary:
+            assert plan.weights is not None
+            counts = rng.multinomial(plan.pulls, plan.weights)
+            clicks = rng.binomial(counts, (0.02, 0.001)).astype(float)
+            return Summary(counts, clicks, clicks)
+
+        assert _play(SHARP(Problem(np.eye(2)), seed=seed, max_pulls=300_000), pull).final
+
+
+@pytest.mark.parametrize(("level", "decides"), [(1e6, True), (1e8, False), (1e9, False)])
+def test_digits_lost_to_a_huge_level_are_not_certainty(level: float, decides: bool) -> None:
+    """A gap of 0.02 under a level whose square swallows the noise: undecided, never wrong."""
+    world = Semiparametric(np.eye(2), [0.02, 0.0], baseline=level, declared_baseline=1.0)
+    results = simulate(partial(SHARP, max_pulls=200_000), world, runs=60)
+    assert not (results.final & ~results.correct).any()
+    assert results.final.any() == decides
+
+
 def test_a_baseline_that_drowns_unwelcome_phases() -> None:
     """Quiet while the phase so far favours the wrong arm, loud (±10 at random) otherwise.
 

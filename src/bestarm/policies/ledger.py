@@ -89,9 +89,10 @@ class Ledger:
         self._phases, self._means = [summary], (weights @ self._arms)[None]
         self._levels = np.array([summary.sums.sum() / summary.pulls])
         self._slope, _ = self._solve(ridge)
-        spread = float(self._residuals(self._slope).sum()) / summary.pulls
+        exact, least = self._residuals(self._slope)
         # Rewards that did not vary at all tell nothing of their scale; then the declared one must.
-        noise = spread if spread > 0 else self._problem.scale**2
+        varied = exact.sum() > least.sum()
+        noise = float(exact.sum()) / summary.pulls if varied else self._problem.scale**2
         per_pull = covariance(self._arms, weights)
         self._pilot = np.asarray(noise / summary.pulls * np.linalg.pinv(per_pull, hermitian=True))
         self._phases, self._means, self._levels = [], self._means[:0], self._levels[:0]
@@ -122,18 +123,19 @@ class Ledger:
         slope = inverse @ moment
         # The error's covariance is B⁻¹ (Σ u² x̃x̃ᵀ) B⁻¹, with the quadratic variation itself inside:
         # no arm's variance need be known or equal another's.
-        variation = self._scatter(self._residuals(slope))
+        variation = self._scatter(np.maximum(*self._residuals(slope)))
         degrees = pulls / max(pulls - len(gram), 1.0)
         return slope, degrees * (inverse @ variation @ inverse)
 
-    def _residuals(self, slope: Array) -> Array:
-        """Σ u² over the pulls of each arm in each phase, u = r − level − x̃·slope."""
+    def _residuals(self, slope: Array) -> tuple[Array, Array]:
+        """Σ u² over the pulls of each arm in each phase, u = r − level − x̃·slope, and its rounding.
+
+        What cancels to less than the rounding of its parts is not known to be smaller than that.
+        """
         counts, sums, squares = self._totals()
         fit = (self._levels - self._means @ slope)[:, None] + self._arms @ slope
         exact = squares - 2 * fit * sums + fit * fit * counts
-        # What cancels to less than the rounding of its parts is not known to be smaller than that.
-        least = _ROUNDING * (squares + fit * fit * counts)
-        return np.where(exact == 0, 0.0, np.maximum(exact, least))
+        return exact, _ROUNDING * (squares + fit * fit * counts)
 
     def _scatter(self, masses: Array) -> Array:
         """Σ over phases k and arms a of masses[k, a] (x_a − x̄_k)(x_a − x̄_k)ᵀ."""
