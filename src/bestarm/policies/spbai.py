@@ -57,7 +57,8 @@ class SPBAI(Elimination):
     smallest. With phases this short, dropping at a fixed 2^−ℓ would be reckless, because the tuned
     constants were never enough by themselves; so here the constants only say when to look, and
     evidence says whom to drop: an estimate must exceed an anytime-valid boundary at level δ, in
-    units of its own standard error. Phases shrink the accuracy by 2^¼ and keep all earlier pulls.
+    units of its own standard error. The first phase is a pilot that decides nothing; later ones
+    shrink the accuracy by 2^¼ each and keep the pulls of all before them but the pilot.
 
     Assumes rewards x·θ + ν_t + noise with ν_t fixed before arm t is drawn; the paper's reading also
     takes |ν_t| ≤ `problem.baseline` and noise of scale `problem.noise`. Neither proves an error
