@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bestarm.environments.environment import Stream
+from bestarm.environments.fixed import FixedWorld
 from bestarm.errors import InvalidInputError
 from bestarm.geometry import Array
 from bestarm.problem import Problem, as_weights
@@ -23,7 +24,7 @@ __all__ = ["Ratings"]
 _ROUNDING = 32 * float(np.finfo(float).eps)
 
 
-class Ratings:
+class Ratings(FixedWorld):
     """Real answers as rewards: a pull draws a user and shows that user's rating of the item.
 
     Items are the arms, with one-hot features. That some users rate everything high and others
@@ -110,11 +111,6 @@ class Ratings:
         return best, gap
 
     @property
-    def name(self) -> str:
-        """What results and tables call it."""
-        return self._name
-
-    @property
     def matrix(self) -> Array:
         """The ratings (users × items), read-only."""
         return self._matrix
@@ -138,26 +134,6 @@ class Ratings:
     def deviations(self) -> Array:
         """The weighted standard deviation of each item's ratings."""
         return np.asarray(np.sqrt(self._average((self._matrix - self._means) ** 2)))
-
-    @property
-    def best(self) -> int:
-        """The index of the item with the largest mean."""
-        return self._best
-
-    @property
-    def gap(self) -> float:
-        """How much larger the best item's mean is than the second's."""
-        return self._gap
-
-    def instance(self, rng: np.random.Generator) -> Ratings:  # noqa: ARG002 - it is fixed
-        """Itself: the users and their ratings are the same in every run."""
-        return self
-
-    def problem(self, delta: float) -> Problem:
-        """What a policy is told: one-hot features, labels and declared scales."""
-        if delta not in self._problems:
-            self._problems[delta] = self._template.with_delta(delta)
-        return self._problems[delta]
 
     def begin(self, rng: np.random.Generator) -> Stream:
         """Start a run in which nobody has been asked yet."""

@@ -9,6 +9,7 @@ import numpy as np
 from bestarm.checks import not_negative, vector
 from bestarm.environments.baselines import Baseline, as_baseline
 from bestarm.environments.environment import Stream
+from bestarm.environments.fixed import FixedWorld
 from bestarm.errors import InvalidInputError
 from bestarm.geometry import Array
 from bestarm.problem import Problem
@@ -18,7 +19,7 @@ __all__ = ["Semiparametric"]
 _ROUNDING = 8 * float(np.finfo(float).eps)
 
 
-class Semiparametric:
+class Semiparametric(FixedWorld):
     """A fixed instance: pulling source arm a at round t pays x_a·θ + ν_t + N(0, noise²).
 
     Args:
@@ -102,11 +103,6 @@ class Semiparametric:
         return best, gap
 
     @property
-    def name(self) -> str:
-        """What results and tables call it."""
-        return self._name
-
-    @property
     def theta(self) -> Array:
         """The true parameter, read-only."""
         return self._theta
@@ -120,26 +116,6 @@ class Semiparametric:
     def noise(self) -> float:
         """The true standard deviation of the noise."""
         return self._noise
-
-    @property
-    def best(self) -> int:
-        """The index of the truly best target."""
-        return self._best
-
-    @property
-    def gap(self) -> float:
-        """How much better the best target is than the second."""
-        return self._gap
-
-    def instance(self, rng: np.random.Generator) -> Semiparametric:  # noqa: ARG002 - it is fixed
-        """Itself: the instance is the same in every run."""
-        return self
-
-    def problem(self, delta: float) -> Problem:
-        """What a policy is told: features, labels and declared scales."""
-        if delta not in self._problems:
-            self._problems[delta] = self._template.with_delta(delta)
-        return self._problems[delta]
 
     def begin(self, rng: np.random.Generator) -> Stream:
         """Start a run at round 1."""
