@@ -210,7 +210,8 @@ def rage_phase_length(
 
     Reference: Fiez, Jain, Jamieson and Ratliff (2019), Algorithm 1.
     """
-    length = 8 * 4.0 ** (phase + 1) * (1 + slack) * value * math.log(1 / delta)
+    # Phases cut short may go on for ever; their wish stops growing where no float could hold it.
+    length = 8 * 4.0 ** min(phase + 1, 400) * (1 + slack) * value * math.log(1 / delta)
     return max(_whole_pulls(sigma * sigma * _whole_pulls(length)), least)
 
 

@@ -224,11 +224,11 @@ class Recommendation:
         label: its name.
         final: whether the policy finished its identification. A stop at a cap is not final.
         reason: `"identified"`, `"running"`, or what stopped it short: `"max_pulls"`,
-            `"max_phases"`, `"budget"`.
+            `"max_phases"`, `"max_phase_pulls"`, `"budget"`.
         pulls: pulls used so far.
         error_bound: a proven bound on the probability that a final answer is wrong, or None
             where the constants are tuned and nothing is proven.
-        active: targets not eliminated.
+        active: targets not eliminated; a stop at `"max_phase_pulls"` may name another.
         trace: one record a finished phase.
     """
 

@@ -30,6 +30,13 @@ METHODS: dict[str, Method] = {
     "fixed anchor": partial(SPBAI, anchor=1),
     "capped pulls": partial(SPBAI, design="centered", stability="actual", max_pulls=700),
     "capped phases": partial(SPBAI, max_phases=1),
+    "replication": partial(SPBAI, preset="replication"),
+    "replication, capped phase": partial(SPBAI, preset="replication", max_phase_pulls=2000),
+    "capped phase": partial(
+        SPBAI, design="centered", stability="actual", max_pulls=10**6, max_phase_pulls=1000
+    ),
+    "capped phase of SBE": partial(SBE, max_phases=10, max_phase_pulls=5000),
+    "capped phases of RAGE": partial(RAGE, max_phases=10, max_phase_pulls=500),
     "capped RAGE": partial(RAGE, max_pulls=3),
     "capped SBE": partial(SBE, max_pulls=50),
     "capped LUCB": partial(LUCB, sigma=0.3, max_pulls=9),
@@ -39,7 +46,18 @@ METHODS: dict[str, Method] = {
     "DEO": partial(DEO, budget=5000),
     "uniform": partial(Uniform, budget=5000),
 }
-PULLS_ITS_TARGETS = {"sbe", "capped SBE", "lucb", "capped LUCB", "ae", "capped AE", "uniform"}
+PULLS_ITS_TARGETS = {
+    "replication",
+    "replication, capped phase",
+    "sbe",
+    "capped SBE",
+    "capped phase of SBE",
+    "lucb",
+    "capped LUCB",
+    "ae",
+    "capped AE",
+    "uniform",
+}
 
 
 def _problems() -> dict[str, Problem]:

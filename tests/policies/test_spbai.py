@@ -339,6 +339,12 @@ def test_the_level_foreseen_spares_its_variance() -> None:
         ({"seed": 0.5}, "seed"),
         ({"max_pulls": 0}, "max_pulls"),
         ({"max_phases": 1.5}, "max_phases"),
+        ({"max_phase_pulls": 0}, "max_phase_pulls"),
+        ({"preset": "reference"}, "preset"),
+        ({"preset": "replication", "design": "centered"}, "design"),
+        ({"preset": "replication", "stability": "actual"}, "stability"),
+        ({"preset": "replication", "anchor": 0}, "anchor"),
+        ({"preset": "replication", "max_phases": 0}, "max_phases"),
         ({"tol": 0.0}, "tol"),
     ],
 )

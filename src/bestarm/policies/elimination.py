@@ -54,18 +54,30 @@ class Elimination(ABC):
         problem: the problem.
         max_pulls: stop before exceeding this many pulls in all; the last phase is cut short.
         max_phases: stop after this many phases.
+        max_phase_pulls: a phase that wants more than this draws this many and is the last; the best
+            of all targets under its estimate, dropped ones included, is then named.
     """
 
     def __init__(
-        self, problem: Problem, *, max_pulls: int | None = None, max_phases: int | None = None
+        self,
+        problem: Problem,
+        *,
+        max_pulls: int | None = None,
+        max_phases: int | None = None,
+        max_phase_pulls: int | None = None,
     ) -> None:
         as_problem(problem)
-        for field, cap in (("max_pulls", max_pulls), ("max_phases", max_phases)):
+        for field, cap in (
+            ("max_pulls", max_pulls),
+            ("max_phases", max_phases),
+            ("max_phase_pulls", max_phase_pulls),
+        ):
             if cap is not None:
                 whole(cap, field, least=1)
         self._problem = problem
         self._max_pulls = max_pulls
         self._max_phases = max_phases
+        self._max_phase_pulls = max_phase_pulls
         self._active: Indices = np.arange(problem.targets)
         self._leader = 0
         self._trace: list[Phase] = []
@@ -85,9 +97,9 @@ class Elimination(ABC):
         if self._open is None:
             phase = len(self._trace) + 1
             design = self._design(phase, self._active)
-            left = design.pulls if self._max_pulls is None else self._max_pulls - self._pulls
-            plan = self._plan_of(design, min(design.pulls, left), phase)
-            self._open = design, plan
+            left = None if self._max_pulls is None else self._max_pulls - self._pulls
+            caps = [cap for cap in (left, self._max_phase_pulls) if cap is not None]
+            self._open = design, self._plan_of(design, min([design.pulls, *caps]), phase)
         return self._open[1]
 
     def update(self, summary: Summary) -> None:
@@ -101,15 +113,17 @@ class Elimination(ABC):
         design, plan = self._open
         plan.check(summary)
         theta = self._estimate(design, plan, summary)
-        options = self._problem.target[self._active]
-        best = int(np.argmax((options - options[0]) @ theta))  # offsets would cost digits
-        differences = options[best] - options
+        cut_short = plan.pulls < design.pulls
+        over_cap = cut_short and plan.pulls == self._max_phase_pulls
+        options = self._problem.target
+        eligible = np.arange(len(options)) if over_cap else self._active
+        scores = (options[eligible] - options[eligible[0]]) @ theta  # offsets would cost digits
+        self._leader = int(eligible[np.argmax(scores)])
+        differences = options[self._leader] - options[self._active]
         contrasts = differences @ theta
         radii = self._radii(design, differences)
-        cut_short = plan.pulls < design.pulls
         # A phase cut short has not earned its radius: it may change the leader, drop nobody.
         dropped = (contrasts >= radii) & (contrasts > 0) & (not cut_short)
-        self._leader = int(self._active[best])
         self._pulls += plan.pulls
         self._trace.append(
             Phase(
@@ -129,7 +143,7 @@ class Elimination(ABC):
         )
         self._active = self._active[~dropped]
         self._open = None
-        self._stopped = self._why_stop(cut_short)
+        self._stopped = "max_phase_pulls" if over_cap else self._why_stop(cut_short)
 
     def _why_stop(self, cut_short: bool) -> str | None:
         if len(self._active) == 1:

@@ -78,5 +78,5 @@ def require_pullable_targets(problem: Problem, method: str) -> None:
             f"{method} chooses among the arms it pulls, and these targets are not the source.",
             field="target",
             value=problem.target.shape,
-            remedy="Leave `target` out, or use SPBAI, which takes any targets.",
+            remedy="Leave `target` out, or use SPBAI without a preset, which takes any targets.",
         )

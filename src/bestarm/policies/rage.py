@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
@@ -35,6 +36,8 @@ class RAGE(Elimination):
         seed: accepted like every policy's; RAGE draws nothing.
         max_pulls: stop before exceeding this many pulls; such a stop is never final.
         max_phases: stop after this many phases; never final either, unless one target is left.
+        max_phase_pulls: a phase that wants more than this draws this many, and the run goes on as
+            if it had been given all: for replications, at the price of the guarantee.
         tol: the relative gap to which designs are certified.
 
     Example:
@@ -53,15 +56,20 @@ class RAGE(Elimination):
         seed: int = 0,  # noqa: ARG002
         max_pulls: int | None = None,
         max_phases: int | None = None,
+        max_phase_pulls: int | None = None,
         tol: float = 1e-3,
     ) -> None:
-        super().__init__(problem, max_pulls=max_pulls, max_phases=max_phases)
+        super().__init__(
+            problem, max_pulls=max_pulls, max_phases=max_phases, max_phase_pulls=max_phase_pulls
+        )
         check_tolerance(tol)
         self._sigma = positive(sigma, "sigma")
         self._tol = tol
 
     def _design(self, phase: int, active: Indices) -> PhaseDesign:
-        return _design_phase(self._problem, self._sigma, self._tol, phase, active.tobytes())
+        design = _design_phase(self._problem, self._sigma, self._tol, phase, active.tobytes())
+        most = self._max_phase_pulls
+        return design if most is None else replace(design, pulls=min(design.pulls, most))
 
     def _estimate(self, design: PhaseDesign, plan: Plan, summary: Summary) -> Array:  # noqa: ARG002
         return ordinary(self._problem, summary)

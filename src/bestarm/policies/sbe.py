@@ -34,6 +34,8 @@ class SBE(Elimination):
         seed: accepted like every policy's; the draws are not the policy's to make.
         max_pulls: stop before exceeding this many pulls; such a stop is never final.
         max_phases: stop after this many phases; never final either, unless one arm is left.
+        max_phase_pulls: a phase that wants more than this draws this many and is the last; the best
+            of all arms under its estimate, dropped ones included, is then named, never final.
         tol: the relative gap to which designs are certified.
 
     Example:
@@ -54,9 +56,12 @@ class SBE(Elimination):
         seed: int = 0,  # noqa: ARG002
         max_pulls: int | None = None,
         max_phases: int | None = None,
+        max_phase_pulls: int | None = None,
         tol: float = 1e-3,
     ) -> None:
-        super().__init__(problem, max_pulls=max_pulls, max_phases=max_phases)
+        super().__init__(
+            problem, max_pulls=max_pulls, max_phases=max_phases, max_phase_pulls=max_phase_pulls
+        )
         require_pullable_targets(problem, "SBE")
         check_tolerance(tol)
         self._constants = (positive(r1, "r1"), positive(r2, "r2"))

@@ -19,11 +19,13 @@ from bestarm.estimation import orthogonalized
 from bestarm.geometry import Array, centered_diameter, covariance, diameter, lift, stability
 from bestarm.policies.elimination import Elimination, Indices, PhaseDesign
 from bestarm.policies.ledger import Ledger, worth
+from bestarm.policies.oneshot import require_pullable_targets
 from bestarm.problem import Problem
 from bestarm.records import Plan, Summary
 
 __all__ = ["SPBAI"]
 
+_REPLICATED = {"design": "xor", "stability": "paper", "anchor": "best"}
 _LEAST_MIXTURE = 1e-4  # below this share of the G-design, M would depend on rounding
 
 
@@ -33,6 +35,7 @@ class _Reading:
 
     design: Literal["xor", "centered"]
     stability: Literal["paper", "actual"]
+    replication: bool
     r1: float
     r2: float
     tol: float
@@ -60,6 +63,10 @@ class SPBAI(Elimination):
     units of its own standard error. The first phase is a pilot that decides nothing; later ones
     shrink the accuracy by 2^¼ each and keep the pulls of all before them but the pilot.
 
+    **The replication preset** (`preset="replication"`) is the paper's reading as its experiments
+    ran it: XOR pulls active arms only, the ridge is max(1, log(n_ℓ/δ)) with the δ of the whole
+    run, and there are at most 10 phases. Its designs are certified like all of ours.
+
     Assumes rewards x·θ + ν_t + noise with ν_t fixed before arm t is drawn; the paper's reading also
     takes |ν_t| ≤ `problem.baseline` and noise of scale `problem.noise`. Neither proves an error
     probability (the paper's constants are tuned, the boundary is asymptotic): the `error_bound`
@@ -70,6 +77,8 @@ class SPBAI(Elimination):
         design: `"xor"` is the paper's anchored design, `"centered"` the exact centered XY-design;
             they come with DEO and the exact centered G-design.
         stability: the M in the phase length: `"paper"` is 32 d, `"actual"` the true value.
+        preset: `"paper"` follows the paper's text, `"replication"` its experiments; the latter
+            takes no other `design`, `stability` or `anchor`, and targets that are the source arms.
         r1: the constant R₁ of the phase length.
         r2: the constant R₂.
         anchor: for `design="xor"`: `"best"` takes the source arm nearest to the empirically best
@@ -77,6 +86,9 @@ class SPBAI(Elimination):
         seed: for the random first anchor.
         max_pulls: stop before exceeding this many pulls; such a stop is never final.
         max_phases: stop after this many phases; never final either, unless one target is left.
+            Left out, it is 10 under the replication preset and no limit otherwise.
+        max_phase_pulls: a phase that wants more than this draws this many and is the last; the best
+            of all targets under its estimate, dropped ones included, is then named, never final.
         tol: the relative gap to which designs are certified.
 
     Example:
@@ -94,15 +106,24 @@ class SPBAI(Elimination):
         *,
         design: Literal["xor", "centered"] = "xor",
         stability: Literal["paper", "actual"] = "paper",
+        preset: Literal["paper", "replication"] = "paper",
         r1: float = 1 / 3,
         r2: float = 1 / 3,
         anchor: Literal["best"] | int = "best",
         seed: int = 0,
         max_pulls: int | None = None,
         max_phases: int | None = None,
+        max_phase_pulls: int | None = None,
         tol: float = 1e-3,
     ) -> None:
-        super().__init__(problem, max_pulls=max_pulls, max_phases=max_phases)
+        choice(preset, ("paper", "replication"), "preset")
+        replication = preset == "replication"
+        super().__init__(
+            problem,
+            max_pulls=max_pulls,
+            max_phases=10 if replication and max_phases is None else max_phases,
+            max_phase_pulls=max_phase_pulls,
+        )
         choice(design, ("xor", "centered"), "design")
         choice(stability, ("paper", "actual"), "stability")
         check_tolerance(tol)
@@ -115,7 +136,11 @@ class SPBAI(Elimination):
                     remedy="Leave it out, or take design='xor'.",
                 )
             whole(anchor, "anchor", least=0, below=problem.arms)
-        self._reading = _Reading(design, stability, positive(r1, "r1"), positive(r2, "r2"), tol)
+        if replication:
+            _check_replication(problem, design=design, stability=stability, anchor=anchor)
+        self._reading = _Reading(
+            design, stability, replication, positive(r1, "r1"), positive(r2, "r2"), tol
+        )
         self._anchor = anchor
         self._ledger = Ledger(problem)
         rng = np.random.default_rng(whole(seed, "seed", least=0))
@@ -135,12 +160,16 @@ class SPBAI(Elimination):
             return int(self._anchor)
         if not self._trace:
             return self._first_anchor
+        if self._reading.replication:
+            return self._leader
         return _nearest_arm(self._problem, self._leader)
 
     def _estimate(self, design: PhaseDesign, plan: Plan, summary: Summary) -> Array:
         # Rewards divided by s are normalised; the estimate of θ/s is multiplied back. Both cancel,
         # because the ridge does not depend on the rewards.
         ridge = math.log(plan.pulls / design.delta)
+        if self._reading.replication:
+            ridge = max(1.0, math.log(plan.pulls / self._problem.delta))
         if self._reading.sharp:
             self._ledger.add(summary, design.weights, ridge=ridge)
             return self._ledger.theta
@@ -167,7 +196,8 @@ def _design_phase(
     anchor: int | None,
 ) -> PhaseDesign:
     """A phase is a pure function of these, so runs of one simulation share the work."""
-    targets = problem.target[np.frombuffer(active, dtype=np.int64)]
+    indices = np.frombuffer(active, dtype=np.int64)
+    targets = problem.target[indices]
     # Where pulls are kept, shorter steps waste nothing; where they are not, each must halve.
     epsilon = 2.0 ** (-(phase + 3) / 4) if reading.sharp else 2.0**-phase
     delta = bounds.phase_delta(problem.delta, active=len(targets), phase=phase)
@@ -184,14 +214,18 @@ def _design_phase(
         )
 
     spread = _g_weights(problem, reading)
+    pullable = indices if reading.replication else np.arange(problem.arms)
     if anchor is None:
         contrast = centered_xy(problem.source, targets, tol=reading.tol)
     else:
-        contrast = xor(problem.source, targets, anchor=anchor, tol=reading.tol)
+        place = int(np.searchsorted(pullable, anchor))
+        contrast = xor(problem.source[pullable], targets, anchor=place, tol=reading.tol)
+    contrasting = np.zeros(problem.arms)
+    contrasting[pullable] = contrast.weights
     share = 0.5
     if reading.sharp:
-        share = _shortest_mixture(problem, targets, contrast.weights, spread, length)
-    weights = (1 - share) * contrast.weights + share * spread
+        share = _shortest_mixture(problem, targets, contrasting, spread, length)
+    weights = (1 - share) * contrasting + share * spread
     value = centered_diameter(problem.source, weights, targets)
     paper = reading.stability == "paper"
     m = 32.0 * problem.dimension if paper else stability(problem.source, weights)
@@ -247,6 +281,19 @@ def _shortest_mixture(
     around = (grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)])
     refined = minimize_scalar(pulls, bounds=around, method="bounded", options={"xatol": 0.02})
     return math.exp(refined.x if refined.fun <= pulls(grid[best]) else grid[best])
+
+
+def _check_replication(problem: Problem, **options: object) -> None:
+    """Raise unless the options leave the paper's reading as it is, on arms that can be pulled."""
+    require_pullable_targets(problem, "The replication preset")
+    for field, value in options.items():
+        if value != (allowed := _REPLICATED[field]):
+            raise InvalidInputError(
+                f"The replication preset keeps `{field}` at {allowed!r}; got {value!r}.",
+                field=field,
+                value=value,
+                remedy="Leave it out, or take preset='paper'.",
+            )
 
 
 @lru_cache(maxsize=1024)
