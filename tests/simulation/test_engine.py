@@ -218,7 +218,7 @@ class Cluster(Executor):
 
     def submit(self, fn, /, *args, **kwargs):  # type: ignore[no-untyped-def]
         future: Future[object] = Future()
-        delay = 0.02 if args[-1].start == 0 else 0.0
+        delay = 0.02 if args[-1][0] == 0 else 0.0
         threading.Timer(delay, lambda: future.set_result(fn(*args, **kwargs))).start()
         return future
 

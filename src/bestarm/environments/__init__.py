@@ -3,7 +3,13 @@
 from bestarm.environments import baselines
 from bestarm.environments.baselines import Baseline
 from bestarm.environments.environment import Ahead, Environment, Stream, World
-from bestarm.environments.instances import UniformSphere, small_gap, uniform_sphere
+from bestarm.environments.in_turn import InTurn
+from bestarm.environments.instances import (
+    UniformSphere,
+    published_spheres,
+    small_gap,
+    uniform_sphere,
+)
 from bestarm.environments.ratings import Ratings
 from bestarm.environments.semiparametric import Semiparametric
 
@@ -11,12 +17,14 @@ __all__ = [
     "Ahead",
     "Baseline",
     "Environment",
+    "InTurn",
     "Ratings",
     "Semiparametric",
     "Stream",
     "UniformSphere",
     "World",
     "baselines",
+    "published_spheres",
     "small_gap",
     "uniform_sphere",
 ]

@@ -63,7 +63,14 @@ class World(Protocol):
 
 @runtime_checkable
 class Environment(Protocol):
-    """Gives worlds. Must be picklable if it is to be simulated in several processes."""
+    """Gives worlds. Must be picklable if it is to be simulated in several processes.
+
+    One whose runs are in given worlds may have one more method, which a simulation then asks in
+    place of `instance`:
+
+        of_run(run: int) -> World
+            The world of run number `run`.
+    """
 
     @property
     def name(self) -> str:

@@ -9,11 +9,13 @@ import numpy as np
 
 from bestarm.checks import finite, whole
 from bestarm.environments.baselines import Baseline, as_baseline, sinusoid
+from bestarm.environments.in_turn import InTurn
 from bestarm.environments.semiparametric import Semiparametric
 
-__all__ = ["UniformSphere", "small_gap", "uniform_sphere"]
+__all__ = ["UniformSphere", "published_spheres", "small_gap", "uniform_sphere"]
 
 _PAPER_BASELINE = sinusoid()
+_PAPER_SEED, _PAPER_RUNS = 1_792_033, 100  # run i of its uniform table drew from this seed plus i
 
 
 def small_gap(
@@ -85,3 +87,12 @@ def uniform_sphere(
         finite(noise, "noise"),
         finite(declared_baseline, "declared_baseline"),
     )
+
+
+def published_spheres(*, noise: float = 1.0) -> InTurn:
+    """The hundred instances behind the paper's table of uniform arms: K = 100 in dimension 10."""
+    sphere = uniform_sphere(noise=noise)
+    worlds = [
+        sphere.instance(np.random.default_rng(_PAPER_SEED + run)) for run in range(_PAPER_RUNS)
+    ]
+    return InTurn(worlds, "uniform-sphere, as published")

@@ -7,21 +7,23 @@ thread, so what a run does depends on nothing but its number and the seed.
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future, as_completed, wait
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, NamedTuple
+from threading import Lock
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import numpy as np
 
 from bestarm.checks import probability, whole
-from bestarm.environments import Environment, Stream
+from bestarm.environments import Environment, Stream, World
 from bestarm.errors import InvalidInputError
 from bestarm.records import Recommendation
+from bestarm.simulation.oracle import Oracle
 from bestarm.simulation.progress import Progress, reporting
-from bestarm.simulation.results import Results
+from bestarm.simulation.results import Outcome, Results
 
 if TYPE_CHECKING:
     from bestarm.policies.policy import Method, Policy  # loading every method would be slow
@@ -34,19 +36,8 @@ _BLOCK, _LONGEST_BLOCK = 2**10, 2**16  # rounds known ahead: few for short runs,
 _GRACE = 1.0  # seconds given to pieces in hand to come back after an interruption
 
 
-class Outcome(NamedTuple):
-    """One finished run."""
-
-    run: int
-    pulls: int
-    correct: bool
-    final: bool
-    target: int
-    plans: int
-
-
 def simulate(
-    method: Method,
+    method: Method | Oracle,
     environment: Environment,
     *,
     runs: int,
@@ -54,17 +45,23 @@ def simulate(
     delta: float = 0.1,
     executor: Executor | None = None,
     progress: Progress = False,
+    known: Iterable[Outcome] = (),
+    record: Callable[[Sequence[Outcome]], object] | None = None,
 ) -> Results:
     """Run a method again and again, each time from the beginning.
 
     Args:
-        method: makes a policy from a problem and a seed: a policy class, or a partial of one.
+        method: makes a policy from a problem and a seed: a policy class, or a partial of one; or
+            an `Oracle`, which also tells it truths of the world.
         environment: where it is run.
         runs: the number of runs.
         seed: results depend on it and on nothing else; run i is the same whatever `runs` is.
         delta: the error probability the policy is asked for.
         executor: any `concurrent.futures` executor; without one the runs are made here, in order.
         progress: True shows a bar; a function is called with (runs done, runs in all).
+        known: outcomes of the same simulation, cut short before; those runs are not made again.
+        record: called with the outcomes of runs as they finish, in any order, so that they can
+            be kept and later be given as `known`.
 
     Returns:
         One entry a run. Ctrl-C gives the runs finished so far, with `interrupted` set.
@@ -82,29 +79,51 @@ def simulate(
             value=executor,
             remedy="Try concurrent.futures.ProcessPoolExecutor(), or leave it out.",
         )
-    finished: dict[int, Outcome] = {}
+    finished = _before(known, total)
+    missing = [run for run in range(total) if run not in finished]
     interrupted, pulls = False, 0
     with _one_thread(), reporting(progress, total) as report:
 
         def collect(outcomes: Sequence[Outcome]) -> None:
             nonlocal pulls
-            pulls += sum(outcome.pulls for outcome in outcomes if outcome.run not in finished)
-            finished.update((outcome.run, outcome) for outcome in outcomes)
+            fresh = [outcome for outcome in outcomes if outcome.run not in finished]
+            if fresh and record is not None:
+                record(fresh)
+            pulls += sum(outcome.pulls for outcome in fresh)
+            finished.update((outcome.run, outcome) for outcome in fresh)
             report(len(finished), pulls)
 
         try:
+            if finished:
+                report(len(finished), 0)
             if executor is None:
-                for run in range(total):
+                for run in missing:
                     collect([work.outcome(run)])
             else:
-                _spread(work, total, executor, collect)
+                _spread(work, missing, executor, collect)
         except KeyboardInterrupt:
             interrupted = True
     return _results(work, total, interrupted, [finished[run] for run in sorted(finished)])
 
 
+def _before(known: Iterable[Outcome], total: int) -> dict[int, Outcome]:
+    finished: dict[int, Outcome] = {}
+    for entry in known:
+        try:
+            outcome = Outcome(*entry)
+            finished[whole(outcome.run, "known", least=0, below=total)] = outcome
+        except TypeError:
+            raise InvalidInputError(
+                f"`known` must hold outcomes of runs; got {entry!r}.",
+                field="known",
+                value=entry,
+                remedy="Give back what `record` was called with, or `Results.outcomes()`.",
+            ) from None
+    return finished
+
+
 def run_once(
-    method: Method,
+    method: Method | Oracle,
     environment: Environment,
     *,
     run: int = 0,
@@ -121,9 +140,9 @@ class _Work:
     """What every piece of work shares. Sent to a process once, however many pieces it takes."""
 
     def __init__(
-        self, method: Method, environment: Environment, *, delta: float, seed: int
+        self, method: Method | Oracle, environment: Environment, *, delta: float, seed: int
     ) -> None:
-        if not callable(method):
+        if not callable(method) and not isinstance(method, Oracle):
             raise InvalidInputError(
                 f"`method` must make a policy from a problem and a seed; got {method!r}.",
                 field="method",
@@ -140,21 +159,25 @@ class _Work:
         self.method, self.environment = method, environment
         self.seed = whole(seed, "seed", least=0)
         self.delta = probability(delta)
-        self.elsewhere = False
         self._sent: bytes | None = None
 
     def play(self, run: int) -> tuple[Recommendation, Outcome]:
         """Make run number `run` from beginning to end."""
         root = np.random.SeedSequence(self.seed, spawn_key=(run,))
         instance, policy_seed, stream_seed = root.spawn(3)
-        world = self.environment.instance(_generator(instance))
+        world = self._world(run, _generator(instance))
+        method = self.method.told(world) if isinstance(self.method, Oracle) else self.method
         number = int(policy_seed.generate_state(1, np.uint64)[0] >> 11)  # 53 bits: exact in JSON
-        policy = self.method(world.problem(self.delta), seed=number)
+        policy = method(world.problem(self.delta), seed=number)
         stream = world.begin(_generator(stream_seed))
         pulls, plans = _to_the_end(policy, stream)
         answer = policy.recommend()
         target = int(answer.target)
         return answer, Outcome(run, pulls, target == world.best, bool(answer.final), target, plans)
+
+    def _world(self, run: int, rng: np.random.Generator) -> World:
+        of_run: Callable[[int], World] | None = getattr(self.environment, "of_run", None)
+        return self.environment.instance(rng) if of_run is None else of_run(run)
 
     def outcome(self, run: int) -> Outcome:
         """What run number `run` came to; an exception leaves with a note that names it."""
@@ -209,20 +232,17 @@ def _to_the_end(policy: Policy, stream: Stream) -> tuple[int, int]:
 @lru_cache(maxsize=4)
 def _received(sent: bytes) -> _Work:
     method, environment, delta, seed = pickle.loads(sent)
-    work = _Work(method, environment, delta=delta, seed=seed)
-    work.elsewhere = True
-    return work
+    return _Work(method, environment, delta=delta, seed=seed)
 
 
 _stopped: set[str] = set()  # simulations that this process has been told to stop
 
 
-def _piece(work: _Work, simulation: str, runs: range) -> tuple[list[Outcome], bool]:
+def _piece(work: _Work, simulation: str, runs: Sequence[int]) -> tuple[list[Outcome], bool]:
     """The outcomes of some runs, and whether they were cut short. The unit sent to executors."""
     outcomes: list[Outcome] = []
     try:
-        # Here the caller holds the limit already; it is the process's, not the thread's.
-        with _one_thread() if work.elsewhere else nullcontext():
+        with _one_thread():
             for run in runs:
                 if simulation in _stopped:
                     return outcomes, True
@@ -235,16 +255,19 @@ def _piece(work: _Work, simulation: str, runs: range) -> tuple[list[Outcome], bo
 
 
 def _spread(
-    work: _Work, runs: int, executor: Executor, collect: Callable[[Sequence[Outcome]], None]
+    work: _Work,
+    runs: Sequence[int],
+    executor: Executor,
+    collect: Callable[[Sequence[Outcome]], None],
 ) -> None:
     """Make the runs on an executor; when interrupted, collect what is done, then say so."""
-    size = min(max(runs // _PIECES, 1), _LONGEST_PIECE)
+    size = min(max(len(runs) // _PIECES, 1), _LONGEST_PIECE)
     simulation = uuid4().hex
     futures: list[Future[tuple[list[Outcome], bool]]] = []
     try:
         futures.extend(
-            executor.submit(_piece, work, simulation, range(start, min(start + size, runs)))
-            for start in range(0, runs, size)
+            executor.submit(_piece, work, simulation, runs[start : start + size])
+            for start in range(0, len(runs), size)
         )
         for future in as_completed(futures):
             outcomes, cut_short = future.result()
@@ -284,14 +307,31 @@ def _results(
     )
 
 
+_limit_lock = Lock()
+_limit_holders = 0
+_limit: Any = (
+    None  # the process's, not a thread's: the first of its holders sets it, the last lifts
+)
+
+
 @contextmanager
 def _one_thread() -> Iterator[None]:
     """Linear algebra on one thread: the workers are the parallelism, and sums keep their order."""
+    global _limit, _limit_holders  # noqa: PLW0603
     import scipy.linalg  # noqa: F401, PLC0415 - a library loaded later would escape the limit
     from threadpoolctl import threadpool_limits  # noqa: PLC0415
 
-    with threadpool_limits(limits=1, user_api="blas"):
+    with _limit_lock:
+        _limit_holders += 1
+        if _limit_holders == 1:
+            _limit = threadpool_limits(limits=1, user_api="blas")
+    try:
         yield
+    finally:
+        with _limit_lock:
+            _limit_holders -= 1
+            if not _limit_holders:
+                _limit.restore_original_limits()
 
 
 def _generator(seed: np.random.SeedSequence) -> np.random.Generator:
@@ -299,6 +339,9 @@ def _generator(seed: np.random.SeedSequence) -> np.random.Generator:
 
 
 def _name(method: object) -> str:
+    if isinstance(method, Oracle):
+        told = [f"{key}=the world's {name}" for key, name in method.truths.items()]
+        return f"{_name(method.method)}({', '.join(told)})"
     if isinstance(method, partial):
         bound = [repr(value) for value in method.args]
         bound += [f"{key}={value!r}" for key, value in method.keywords.items()]

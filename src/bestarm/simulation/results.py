@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,18 @@ from bestarm.errors import InvalidInputError, MissingDependencyError
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Results"]
+__all__ = ["Outcome", "Results"]
+
+
+class Outcome(NamedTuple):
+    """One finished run: an entry of each of the arrays of `Results`."""
+
+    run: int
+    pulls: int
+    correct: bool
+    final: bool
+    target: int
+    plans: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,6 +66,11 @@ class Results:
     def runs(self) -> int:
         """The number of finished runs."""
         return len(self.pulls)
+
+    def outcomes(self) -> list[Outcome]:
+        """The finished runs one by one, as `simulate` takes them for `known`."""
+        columns = (self.index, self.pulls, self.correct, self.final, self.target, self.plans)
+        return [Outcome(*row) for row in zip(*(c.tolist() for c in columns), strict=True)]
 
     @property
     def mean_pulls(self) -> float:
