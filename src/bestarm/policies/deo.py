@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from typing import Literal
 
 import numpy as np
 
-from bestarm.checks import whole
-from bestarm.design import deo
+from bestarm.checks import choice, whole
+from bestarm.design import centered_xy, deo
 from bestarm.estimation import orthogonalized
 from bestarm.geometry import Array
 from bestarm.policies.oneshot import OneShot
@@ -26,6 +27,8 @@ class DEO(OneShot):
     Args:
         problem: the problem.
         budget: the number of pulls.
+        design: `"anchored"` is DEO's, `"centered"` the exact centered XY-design, which is made for
+            the contrasts that decide and needs no anchor.
         anchor: the arm with half the mass.
         seed: accepted like every policy's; the draws are not the policy's to make.
         tol: the relative gap to which the design is certified.
@@ -44,12 +47,17 @@ class DEO(OneShot):
         problem: Problem,
         *,
         budget: int,
+        design: Literal["anchored", "centered"] = "anchored",
         anchor: int = 0,
         seed: int = 0,  # noqa: ARG002
         tol: float = 1e-3,
     ) -> None:
         as_problem(problem)
-        weights = deo(problem.source, anchor=anchor, tol=tol).weights
+        choice(design, ("anchored", "centered"), "design")
+        if design == "centered":
+            weights = centered_xy(problem.source, problem.target, tol=tol).weights
+        else:
+            weights = deo(problem.source, anchor=anchor, tol=tol).weights
         plan = Plan.randomised(weights, whole(budget, "budget", least=1), phase=1)
         super().__init__(problem, plan, identifies=False)
 

@@ -10,7 +10,7 @@ import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future, as_completed, wait
 from contextlib import contextmanager
-from functools import lru_cache, partial
+from functools import lru_cache
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -21,6 +21,7 @@ from bestarm.checks import probability, whole
 from bestarm.environments import Environment, Stream, World
 from bestarm.errors import InvalidInputError
 from bestarm.records import Recommendation
+from bestarm.simulation.naming import method_name
 from bestarm.simulation.oracle import Oracle
 from bestarm.simulation.progress import Progress, reporting
 from bestarm.simulation.results import Outcome, Results
@@ -292,7 +293,7 @@ def _results(
     table.flags.writeable = False
     run, pulls, correct, final, target, plans = table.T
     return Results(
-        method=_name(work.method),
+        method=method_name(work.method),
         environment=work.environment.name,
         seed=work.seed,
         delta=work.delta,
@@ -336,14 +337,3 @@ def _one_thread() -> Iterator[None]:
 
 def _generator(seed: np.random.SeedSequence) -> np.random.Generator:
     return np.random.Generator(np.random.PCG64DXSM(seed))
-
-
-def _name(method: object) -> str:
-    if isinstance(method, Oracle):
-        told = [f"{key}=the world's {name}" for key, name in method.truths.items()]
-        return f"{_name(method.method)}({', '.join(told)})"
-    if isinstance(method, partial):
-        bound = [repr(value) for value in method.args]
-        bound += [f"{key}={value!r}" for key, value in method.keywords.items()]
-        return f"{_name(method.func)}({', '.join(bound)})"
-    return str(getattr(method, "__name__", type(method).__name__))

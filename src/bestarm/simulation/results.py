@@ -16,7 +16,15 @@ from bestarm.errors import InvalidInputError, MissingDependencyError
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Outcome", "Results"]
+__all__ = ["Outcome", "Results", "wilson"]
+
+
+def wilson(hits: int, runs: int, z: float = NormalDist().inv_cdf(0.975)) -> tuple[float, float]:
+    """Wilson's interval for a probability, at 95 % unless another normal quantile is given."""
+    middle = (hits + z * z / 2) / (runs + z * z)
+    half = z / (runs + z * z) * math.sqrt(hits * (runs - hits) / runs + z * z / 4)
+    # At no hits and at nothing else an end is 0 or 1 exactly, which rounding would miss.
+    return 0.0 if hits == 0 else middle - half, 1.0 if hits == runs else middle + half
 
 
 class Outcome(NamedTuple):
@@ -89,13 +97,8 @@ class Results:
 
     def error_interval(self, confidence: float = 0.95) -> tuple[float, float]:
         """Wilson's interval for the probability of naming a wrong target."""
-        z, n = self._quantile(confidence, runs=1), self.runs
-        errors = n - int(self.correct.sum())
-        middle = (errors + z * z / 2) / (n + z * z)
-        half = z / (n + z * z) * math.sqrt(errors * (n - errors) / n + z * z / 4)
-        # At 0 and n errors an end is 0 or 1 exactly, which rounding would miss.
-        low = 0.0 if errors == 0 else middle - half
-        return low, 1.0 if errors == n else middle + half
+        z = self._quantile(confidence, runs=1)
+        return wilson(self.runs - int(self.correct.sum()), self.runs, z)
 
     def pulls_interval(self, confidence: float = 0.95) -> tuple[float, float]:
         """The normal interval for the mean number of pulls."""

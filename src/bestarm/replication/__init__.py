@@ -1,0 +1,7 @@
+"""The paper's tables, replicated with error bars."""
+
+from bestarm.replication.runner import Replication, reproduce
+from bestarm.replication.tables import TABLES, Row, Table, paper_tables
+from bestarm.replication.verdicts import Cell, cells
+
+__all__ = ["TABLES", "Cell", "Replication", "Row", "Table", "cells", "paper_tables", "reproduce"]

@@ -1,0 +1,162 @@
+"""The folder of a replication: what it is a replication of, and every finished run.
+
+Each row has a journal, to which runs are added as they finish; killing the process at any instant
+loses at most the runs in hand, and whoever opens the folder again goes on from there.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TextIO
+
+from bestarm.errors import InvalidInputError
+from bestarm.simulation import Outcome
+
+__all__ = ["Folder", "Journal", "open_folder"]
+
+_SETTINGS = "settings.json"
+
+
+class Journal:
+    """The finished runs of one row, one line a run; the first line says of what.
+
+    A journal of something else, such as another version's, is started anew.
+    """
+
+    def __init__(self, path: Path, recipe: str) -> None:
+        self._path = path
+        self._first = f"# {json.dumps(recipe, ensure_ascii=False)}\n"
+        self._file: TextIO | None = None
+
+    def read(self) -> list[Outcome]:
+        """The runs in it; a last line that was cut short is none, and is taken off."""
+        try:
+            text = self._path.read_bytes().decode()
+        except FileNotFoundError:
+            text = ""
+        whole, newline, torn = text.rpartition("\n")
+        first, *lines = (whole + newline).splitlines(keepends=True) or [""]
+        if first != self._first:
+            self._start()
+            return []
+        outcomes: list[Outcome] = []
+        for number, line in enumerate(lines, start=2):
+            try:
+                run, pulls, correct, final, target, plans = map(int, line.split(","))
+            except ValueError:
+                raise InvalidInputError(
+                    f"Line {number} of {str(self._path)!r} is no finished run: {line.strip()!r}.",
+                    field="out",
+                    value=str(self._path),
+                    remedy="Delete this file, and its row is made again.",
+                ) from None
+            outcomes.append(Outcome(run, pulls, bool(correct), bool(final), target, plans))
+        if torn:
+            os.truncate(self._path, len((whole + newline).encode()))
+        return outcomes
+
+    def _start(self) -> None:
+        fresh = self._path.with_name(f".{self._path.name}")
+        fresh.write_text(self._first, encoding="utf-8", newline="\n")
+        fresh.replace(self._path)
+
+    def add(self, outcomes: Sequence[Outcome]) -> None:
+        """Add finished runs; they are on their way to the disk when this returns."""
+        if self._file is None:
+            self._file = self._path.open("a", encoding="utf-8", newline="\n")
+        self._file.write("".join(",".join(map(str, map(int, o))) + "\n" for o in outcomes))
+        self._file.flush()
+
+    def close(self) -> None:
+        """Close the file; adding opens it again."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+
+class Folder:
+    """A folder that this process alone writes to."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @contextmanager
+    def journal(self, name: str, recipe: str) -> Iterator[Journal]:
+        """The journal of a row."""
+        journal = Journal(self.path / "journal" / f"{name}.csv", recipe)
+        try:
+            yield journal
+        finally:
+            journal.close()
+
+
+@contextmanager
+def open_folder(path: Path, settings: dict[str, object], *, resume: bool) -> Iterator[Folder]:
+    """Make the folder, or open one with the same settings where it is to be gone on with.
+
+    Raises:
+        InvalidInputError: the folder holds something else, or another process has it open.
+        OSError: it cannot be written.
+    """
+    _check(path, settings, resume=resume)
+    (path / "journal").mkdir(parents=True, exist_ok=True)
+    with _alone(path):
+        if not (path / _SETTINGS).exists():
+            fresh = path / f".{_SETTINGS}"
+            fresh.write_text(json.dumps(settings, indent=2, ensure_ascii=False) + "\n", "utf-8")
+            fresh.replace(path / _SETTINGS)
+        yield Folder(path)
+
+
+def _check(path: Path, settings: dict[str, object], *, resume: bool) -> None:
+    def refuse(what: str, remedy: str) -> InvalidInputError:
+        return InvalidInputError(
+            f"The folder {str(path)!r} {what}.", field="out", value=str(path), remedy=remedy
+        )
+
+    if path.exists() and not path.is_dir():
+        raise refuse("is a file", "Give another --out.")
+    try:
+        before = json.loads((path / _SETTINGS).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        if path.exists() and any(not entry.name.startswith(".") for entry in path.iterdir()):
+            if [entry.name for entry in path.iterdir() if entry.name != ".lock"] == ["journal"]:
+                return  # killed between its first two breaths
+            raise refuse("holds other things", "Give a new or an empty --out.") from None
+        return
+    except ValueError:
+        raise refuse("has settings that cannot be read", "Give another --out.") from None
+    if not resume:
+        raise refuse(
+            "holds a replication already", "Go on with it with --resume, or give another --out."
+        )
+    for key, value in settings.items():
+        if before.get(key) != value:
+            raise refuse(
+                f"holds a replication with {key} {before.get(key)!r}, not {value!r}",
+                "Give another --out, or the same settings.",
+            )
+
+
+@contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    try:
+        import fcntl  # noqa: PLC0415 - not everywhere
+    except ImportError:
+        yield
+        return
+    with (path / ".lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise InvalidInputError(
+                f"Another process is writing to {str(path)!r}.",
+                field="out",
+                value=str(path),
+                remedy="Wait for it, or give another --out.",
+            ) from None
+        yield

@@ -1,0 +1,126 @@
+"""All rows of all tables, simulated into a folder."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+
+from bestarm.checks import whole
+from bestarm.datasets import RatingsData
+from bestarm.replication.folder import Folder, open_folder
+from bestarm.replication.tables import Row, Table
+from bestarm.simulation import Results, simulate
+from bestarm.simulation.naming import method_name
+
+__all__ = ["Replication", "reproduce"]
+
+RowProgress = Callable[[Table, Row, int], object]
+
+
+@dataclass(frozen=True, eq=False)
+class Replication:
+    """What came of the tables.
+
+    Attributes:
+        tables: the tables, in their order.
+        runs: the runs asked for in each row.
+        seed: run i of every row was drawn from `SeedSequence(seed, spawn_key=(i,))`.
+        data: the ratings behind the Jester tables.
+        results: by table and row.
+        interrupted: whether it was cut short; the folder then has what is finished.
+    """
+
+    tables: tuple[Table, ...]
+    runs: int
+    seed: int
+    data: RatingsData
+    results: dict[tuple[str, str], Results] = field(default_factory=dict)
+    interrupted: bool = False
+
+    def of(self, table: Table, row: Row) -> Results:
+        """The runs of one row."""
+        return self.results[table.key, row.key]
+
+
+def reproduce(
+    tables: Sequence[Table],
+    *,
+    data: RatingsData,
+    runs: int = 100,
+    seed: int = 0,
+    out: Path,
+    resume: bool = False,
+    executor: Executor | None = None,
+    progress: RowProgress | None = None,
+) -> Replication:
+    """Simulate every row of these tables, keeping each run in `out` as it finishes.
+
+    Args:
+        tables: from `paper_tables`.
+        data: the ratings the Jester tables were made with.
+        runs: of each row.
+        seed: results depend on it and on nothing else.
+        out: a new or empty folder, or one to go on with.
+        resume: go on with what is in `out`; its finished runs are not made again.
+        executor: any `concurrent.futures` executor; without one the runs are made here.
+        progress: called with the table, the row and its finished runs.
+
+    Raises:
+        InvalidInputError: an argument is not what it must be, or `out` holds something else.
+        OSError: `out` cannot be written.
+    """
+    total = whole(runs, "runs", least=1)
+    settings: dict[str, object] = {
+        "version": version("bestarm"),
+        "seed": whole(seed, "seed", least=0),
+        "data": fingerprint(data),
+    }
+    results: dict[tuple[str, str], Results] = {}
+    interrupted = False
+    with open_folder(out, settings, resume=resume) as folder:
+        try:
+            for table in tables:
+                for row in table.rows:
+                    part = _row(folder, table, row, total, seed, executor, progress)
+                    if part.interrupted:
+                        raise KeyboardInterrupt  # noqa: TRY301 - as if it had come here
+                    results[table.key, row.key] = part
+        except KeyboardInterrupt:
+            interrupted = True
+    return Replication(tuple(tables), total, seed, data, results, interrupted)
+
+
+def _row(
+    folder: Folder,
+    table: Table,
+    row: Row,
+    runs: int,
+    seed: int,
+    executor: Executor | None,
+    progress: RowProgress | None,
+) -> Results:
+    recipe = f"{method_name(row.method)} in {row.environment.name} at delta {table.delta:g}"
+    with folder.journal(f"{table.key}.{row.key}", recipe) as journal:
+        known = [outcome for outcome in journal.read() if outcome.run < runs]
+        return simulate(
+            row.method,
+            row.environment,
+            runs=runs,
+            seed=seed,
+            delta=table.delta,
+            executor=executor,
+            known=known,
+            record=journal.add,
+            progress=False if progress is None else lambda done, _total: progress(table, row, done),
+        )
+
+
+def fingerprint(data: RatingsData) -> str:
+    """Which ratings these are: their name, and a digest of their numbers."""
+    digest = hashlib.sha256(data.ratings.tobytes())
+    digest.update(b"" if data.weights is None else data.weights.tobytes())
+    return f"{data.name}, {digest.hexdigest()[:16]}"
