@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 import math
-import signal
-from collections.abc import Iterator
-from concurrent.futures import Executor, ProcessPoolExecutor
-from contextlib import contextmanager
 from functools import partial
-from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
 from bestarm import RAGE, SPBAI, environments, figures
+from bestarm.checks import whole
 from bestarm.cli.reporting import console, number, print_json
-from bestarm.errors import InvalidInputError
+from bestarm.cli.workers import bars, working
 from bestarm.simulation import Results, run_once, simulate
 
 if TYPE_CHECKING:
-    from rich.progress import Progress, TaskID
-
     from bestarm.policies import Method
 
 __all__ = ["run_demo"]
@@ -36,10 +30,7 @@ _METHODS: dict[str, Method] = {
 
 def run_demo(*, runs: int, seed: int, delta: float, out: Path, workers: int, as_json: bool) -> None:
     """Draw one run, simulate the three methods, print what came of it."""
-    if workers < 1:
-        raise InvalidInputError(
-            f"`workers` must be at least 1; got {workers}.", field="workers", value=workers
-        )
+    whole(workers, "workers", least=1)
     world = environments.small_gap()
     problem = world.problem(delta)
     trial = run_once(_METHODS[_SHARP], world, seed=seed, delta=delta)
@@ -48,7 +39,7 @@ def run_demo(*, runs: int, seed: int, delta: float, out: Path, workers: int, as_
     finished: dict[str, Results] = {}
     interrupted = False
     try:
-        with _bars(runs) as bars, _pool(workers) as executor:
+        with bars(list(_METHODS), runs) as shown, working(workers) as executor:
             for name, method in _METHODS.items():
                 finished[name] = simulate(
                     method,
@@ -57,7 +48,7 @@ def run_demo(*, runs: int, seed: int, delta: float, out: Path, workers: int, as_
                     seed=seed,
                     delta=delta,
                     executor=executor,
-                    progress=bars[name],
+                    progress=shown[name],
                 )
                 if finished[name].interrupted:
                     interrupted = True
@@ -70,52 +61,6 @@ def run_demo(*, runs: int, seed: int, delta: float, out: Path, workers: int, as_
         _print_words(finished, interrupted, picture)
     if interrupted:
         raise typer.Exit(130)
-
-
-@contextmanager
-def _bars(runs: int) -> Iterator[dict[str, _Bar]]:
-    """One display with a bar a method, on stderr where that is a terminal."""
-    from rich import progress as rich  # noqa: PLC0415
-    from rich.console import Console  # noqa: PLC0415
-
-    screen = Console(stderr=True)
-    columns = (
-        rich.TextColumn("{task.description}"),
-        rich.BarColumn(),
-        rich.MofNCompleteColumn(),
-        rich.TimeRemainingColumn(),
-    )
-    with rich.Progress(*columns, console=screen, disable=not screen.is_terminal) as display:
-        yield {name: _Bar(display, display.add_task(name, total=runs)) for name in _METHODS}
-
-
-class _Bar:
-    """What `simulate` calls with (runs done, runs in all)."""
-
-    def __init__(self, display: Progress, task: TaskID) -> None:
-        self._display, self._task = display, task
-
-    def __call__(self, done: int, _total: int) -> None:
-        self._display.update(self._task, completed=done)
-
-
-@contextmanager
-def _pool(workers: int) -> Iterator[Executor | None]:
-    if workers == 1:
-        yield None
-        return
-    # Fresh processes, because the progress display has a thread; deaf to Ctrl-C, because the one
-    # process that collects the runs decides when to stop.
-    executor = ProcessPoolExecutor(
-        workers,
-        mp_context=get_context("spawn"),
-        initializer=signal.signal,
-        initargs=(signal.SIGINT, signal.SIG_IGN),
-    )
-    try:
-        yield executor
-    finally:
-        executor.shutdown(cancel_futures=True)
 
 
 def _ratio(finished: dict[str, Results], name: str) -> float:

@@ -1,0 +1,229 @@
+"""Who makes the runs: this process, others beside it, or a Dask cluster; and bars that show it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import platform
+import signal
+import warnings
+from collections.abc import Iterator, Sequence
+from concurrent.futures import CancelledError, Executor, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from hashlib import sha256
+from importlib.metadata import version
+from multiprocessing import get_context
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bestarm.checks import whole
+from bestarm.errors import BestArmError, InvalidInputError, MissingDependencyError
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
+__all__ = ["Bar", "bars", "working"]
+
+_PATIENCE = 8  # seconds for a scheduler to answer
+_CHATTY = ("distributed", "distributed.client", "tornado", "tornado.application", "asyncio")
+
+
+@contextmanager
+def working(workers: int | None = None, dask: str | None = None) -> Iterator[Executor | None]:
+    """Where runs are to be made: an executor, or None for this process.
+
+    Args:
+        workers: the number of processes on this machine; None is one, this one.
+        dask: the address of a Dask scheduler, instead.
+
+    Raises:
+        InvalidInputError: both are given, or one is not what it must be.
+        MissingDependencyError: a cluster is asked for and `distributed` is not installed.
+        BestArmError: workers were lost on the way.
+    """
+    if dask is not None:
+        if workers is not None:
+            raise InvalidInputError(
+                "`--workers` and `--dask` exclude each other.",
+                field="workers",
+                value=workers,
+                remedy="A cluster has its own number of workers.",
+            )
+        with _cluster(dask) as executor:
+            yield executor
+    elif whole(1 if workers is None else workers, "workers", least=1) == 1:
+        yield None
+    else:
+        with _processes(workers or 1) as executor:
+            yield executor
+
+
+@contextmanager
+def _processes(count: int) -> Iterator[Executor]:
+    # Fresh processes, because the progress display has a thread; deaf to Ctrl-C, because the one
+    # process that collects the runs decides when to stop.
+    executor = ProcessPoolExecutor(
+        count,
+        mp_context=get_context("spawn"),
+        initializer=signal.signal,
+        initargs=(signal.SIGINT, signal.SIG_IGN),
+    )
+    try:
+        yield executor
+    except BrokenProcessPool as error:
+        raise BestArmError(
+            "A worker process ended abruptly.",
+            field="workers",
+            value=count,
+            remedy="Perhaps memory ran out: try fewer workers.",
+        ) from error
+    finally:
+        executor.shutdown(cancel_futures=True)
+
+
+@contextmanager
+def _cluster(address: str) -> Iterator[Executor]:
+    try:
+        from distributed import KilledWorker  # noqa: PLC0415 - optional, and slow
+        from distributed.comm.core import CommClosedError  # noqa: PLC0415
+    except ImportError:
+        raise MissingDependencyError(
+            "`--dask` needs distributed, which is not installed.",
+            field="dask",
+            remedy="Install it with pip install 'bestarm[dask]'.",
+        ) from None
+    with _quiet():
+        client = _connect(address)
+        try:
+            _check_workers(client, address)
+            # An exception would be the same at a second try; a lost worker's work is redone anyway.
+            yield client.get_executor(pure=False, retries=0)
+        except (KilledWorker, CancelledError, CommClosedError) as error:
+            raise BestArmError(
+                f"The cluster at {address} lost its scheduler, or several workers at the same "
+                "piece of work.",
+                field="dask",
+                value=address,
+                remedy="Perhaps their memory ran out: see what they logged.",
+            ) from error
+        finally:
+            client.close(timeout=2)
+
+
+def _connect(address: str) -> Any:
+    from distributed import Client  # noqa: PLC0415
+
+    try:
+        kind = asyncio.run(asyncio.wait_for(_kind(address), _PATIENCE))
+        if kind == "Scheduler":
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # about versions, which are compared in a moment
+                return Client(address, timeout=_PATIENCE, set_as_default=False)
+    except Exception as error:  # whatever a wrong address or a server of another kind leads to
+        cause: Exception | None = error
+    else:
+        cause = None
+    raise InvalidInputError(
+        f"No Dask scheduler answers at {address!r}.",
+        field="dask",
+        value=address,
+        remedy="Give the address that `dask scheduler` prints, such as tcp://10.0.0.1:8786.",
+    ) from cause
+
+
+async def _kind(address: str) -> object:
+    """What answers at an address. A client would wait for ever for one that says nothing."""
+    from distributed.comm.core import connect  # noqa: PLC0415
+    from distributed.core import send_recv  # noqa: PLC0415
+    from distributed.security import Security  # noqa: PLC0415
+
+    comm = await connect(address, timeout=_PATIENCE, **Security().get_connection_args("client"))
+    try:
+        return (await send_recv(comm, op="identity"))["type"]
+    finally:
+        comm.abort()
+
+
+def _check_workers(client: Any, address: str) -> None:
+    """Results must not depend on who makes a run, nor wait for ever for somebody to make it."""
+    try:
+        there = client.run(installed)
+    except Exception as error:
+        raise InvalidInputError(
+            f"The workers at {address} do not have this bestarm ({error}).",
+            field="dask",
+            value=address,
+            remedy="Install the same version there.",
+        ) from error
+    if not there:
+        raise InvalidInputError(
+            f"The scheduler at {address} has no workers.",
+            field="dask",
+            value=address,
+            remedy=f"Start one with `dask worker {address}`.",
+        )
+    here = installed()
+    for worker, theirs in there.items():
+        for ours, other in zip(here, theirs, strict=True):
+            if ours != other:
+                raise InvalidInputError(
+                    f"The worker at {worker} has {other}, and {ours} is here.",
+                    field="dask",
+                    value=address,
+                    remedy="Install the same versions, or results would depend on the worker.",
+                )
+
+
+def installed() -> tuple[str, ...]:
+    """What results may depend on, as it is in this process."""
+    source = sha256()
+    for file in sorted(Path(__file__).parent.parent.rglob("*.py")):
+        source.update(file.read_bytes())
+    packages = [f"{name} {version(name)}" for name in ("numpy", "scipy", "numba")]
+    return (
+        f"Python {'.'.join(platform.python_version_tuple()[:2])}",
+        *packages,
+        f"bestarm {version('bestarm')} with source {source.hexdigest()[:8]}",
+    )
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """What the cluster's libraries log is said in our words, or is of no use to a user."""
+    levels = {name: logging.getLogger(name).level for name in _CHATTY}
+    for name in levels:
+        logging.getLogger(name).setLevel(logging.CRITICAL + 1)
+    try:
+        yield
+    finally:
+        for name, level in levels.items():
+            logging.getLogger(name).setLevel(level)
+
+
+@contextmanager
+def bars(names: Sequence[str], runs: int) -> Iterator[dict[str, Bar]]:
+    """One display with a bar a name, on stderr where that is a terminal."""
+    from rich import progress as rich  # noqa: PLC0415
+    from rich.console import Console  # noqa: PLC0415
+
+    screen = Console(stderr=True)
+    columns = (
+        rich.TextColumn("{task.description}", markup=False),
+        rich.BarColumn(),
+        rich.MofNCompleteColumn(),
+        rich.TimeRemainingColumn(),
+    )
+    with rich.Progress(*columns, console=screen, disable=not screen.is_terminal) as display:
+        yield {name: Bar(display, display.add_task(name, total=runs)) for name in names}
+
+
+class Bar:
+    """What `simulate` calls with (runs done, runs in all)."""
+
+    def __init__(self, display: Progress, task: TaskID) -> None:
+        self._display, self._task = display, task
+
+    def __call__(self, done: int, _total: int) -> None:
+        """Show how many runs are done."""
+        self._display.update(self._task, completed=done)
