@@ -1,7 +1,8 @@
 """The paper's tables, replicated with error bars."""
 
+from bestarm.replication.cells import Cell
 from bestarm.replication.runner import Replication, reproduce
 from bestarm.replication.tables import TABLES, Row, Table, paper_tables
-from bestarm.replication.verdicts import Cell, cells
+from bestarm.replication.verdicts import cells
 
 __all__ = ["TABLES", "Cell", "Replication", "Row", "Table", "cells", "paper_tables", "reproduce"]

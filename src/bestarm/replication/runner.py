@@ -11,6 +11,7 @@ from pathlib import Path
 
 from bestarm.checks import whole
 from bestarm.datasets import RatingsData
+from bestarm.replication.cells import Cell, row_cells
 from bestarm.replication.folder import Folder, open_folder
 from bestarm.replication.tables import Row, Table
 from bestarm.simulation import Results, simulate
@@ -56,6 +57,7 @@ def reproduce(
     resume: bool = False,
     executor: Executor | None = None,
     progress: RowProgress | None = None,
+    finished: Callable[[Table, Row, list[Cell]], object] | None = None,
 ) -> Replication:
     """Simulate every row of these tables, keeping each run in `out` as it finishes.
 
@@ -67,7 +69,8 @@ def reproduce(
         out: a new or empty folder, or one to go on with.
         resume: go on with what is in `out`; its finished runs are not made again.
         executor: any `concurrent.futures` executor; without one the runs are made here.
-        progress: called with the table, the row and its finished runs.
+        progress: called with the table, the row and how many of its runs have finished.
+        finished: called with the table, a row that is done, and its cells before any verdict.
 
     Raises:
         InvalidInputError: an argument is not what it must be, or `out` holds something else.
@@ -89,6 +92,8 @@ def reproduce(
                     if part.interrupted:
                         raise KeyboardInterrupt  # noqa: TRY301 - as if it had come here
                     results[table.key, row.key] = part
+                    if finished is not None:
+                        finished(table, row, row_cells(table, row, part))
         except KeyboardInterrupt:
             interrupted = True
     return Replication(tuple(tables), total, seed, data, results, interrupted)

@@ -1,0 +1,169 @@
+"""Cells: a figure of ours with its interval, the published one, and the test between them.
+
+A published rate is so many of 100 runs; ours, so many of n: Fisher's exact test. A published mean
+of pulls is compared with what the mean of 100 of our runs can be: 20 000 times, 100 of our runs
+are drawn with replacement and a normal error is added for our own mean; the published figure's
+two-sided tail is the p-value. Where the 100 published runs were one an instance, so are those
+drawn. Pulls that are the same in every run either agree or do not.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bestarm.geometry import Array
+from bestarm.replication.published import RUNS, Metric, Published
+from bestarm.replication.tables import Row, Table
+from bestarm.simulation import Results
+from bestarm.simulation.results import wilson
+
+__all__ = ["ROUNDING", "Cell", "Verdict", "mean_test", "rate_test", "row_cells", "succeeded"]
+
+Verdict = Literal[
+    "consistent", "differs", "the published difference is within the noise of 100 runs"
+]
+
+ROUNDING = 0.005  # of figures printed with two decimals
+_RESAMPLES = 20_000
+_Z = NormalDist().inv_cdf(0.975)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One figure of one row, ours beside the published one.
+
+    Attributes:
+        table: the table's key.
+        row: the row's key.
+        metric: pulls, error or success.
+        value: our mean or share.
+        low: the lower end of our 95 % interval (normal for pulls, Wilson's for rates; on given
+            instances, for their mean rather than for that of instances to come).
+        high: its upper end.
+        spread: the standard deviation of our pulls.
+        runs: the number of our runs.
+        quantiles: our pulls at 10, 25, 50, 75 and 90 %; only for pulls.
+        printed: the published figure; None for rows of our own.
+        p_value: of the stated test, not corrected.
+        verdict: None for rows of our own.
+    """
+
+    table: str
+    row: str
+    metric: Metric
+    value: float
+    low: float
+    high: float
+    spread: float | None
+    runs: int
+    quantiles: dict[float, float] | None = None
+    printed: Published | None = None
+    p_value: float | None = None
+    verdict: Verdict | None = None
+
+
+def row_cells(table: Table, row: Row, results: Results) -> list[Cell]:
+    """The cells of a row, without verdicts: those depend on how many cells are tested."""
+    found = []
+    if table.counts_pulls:
+        printed = table.printed(row, "pulls")
+        strata = _strata(row, results)
+        half = _Z * _own_error(np.asarray(results.pulls, dtype=float), strata)
+        found.append(
+            Cell(
+                table.key,
+                row.key,
+                "pulls",
+                results.mean_pulls,
+                results.mean_pulls - half,
+                results.mean_pulls + half,
+                results.std_pulls,
+                results.runs,
+                results.quantiles(),
+                printed,
+                None if printed is None else mean_test(results.pulls, printed.value, strata=strata),
+            )
+        )
+    good = succeeded(row, results)
+    hits = int(good.sum() if table.rate == "success" else (~good).sum())
+    printed = table.printed(row, table.rate)
+    low, high = wilson(hits, results.runs)
+    found.append(
+        Cell(
+            table.key,
+            row.key,
+            table.rate,
+            hits / results.runs,
+            low,
+            high,
+            None,
+            results.runs,
+            None,
+            printed,
+            None if printed is None else rate_test(hits, results.runs, printed.value),
+        )
+    )
+    return found
+
+
+def succeeded(row: Row, results: Results) -> NDArray[np.bool_]:
+    """Which runs are good: they named the best target, and reached no cap that counts."""
+    return np.asarray(results.correct & results.final if row.caps_fail else results.correct)
+
+
+def _strata(row: Row, results: Results) -> NDArray[np.int64] | None:
+    """The instance of each run where all are given and the paper had one run in each."""
+    worlds = getattr(row.environment, "worlds", None)
+    if worlds is None or len(worlds) != RUNS or results.runs < 2 * RUNS:
+        return None
+    return np.asarray(results.index % RUNS)
+
+
+def mean_test(
+    ours: Sequence[int] | NDArray[np.int64],
+    printed: float,
+    *,
+    strata: NDArray[np.int64] | None = None,
+    seed: int = 0,
+) -> float:
+    """The p-value of a mean of 100 runs being as far out as the printed one; see the module."""
+    values = np.asarray(ours, dtype=float)
+    if np.ptp(values) == 0:
+        return 1.0 if abs(values[0] - printed) <= ROUNDING else 0.0
+    rng = np.random.default_rng(seed)
+    if strata is None:
+        drawn = values[rng.integers(len(values), size=(_RESAMPLES, RUNS))].mean(axis=1)
+    else:
+        drawn = np.zeros(_RESAMPLES)
+        for stratum in range(RUNS):
+            drawn += rng.choice(values[strata == stratum], size=_RESAMPLES) / RUNS
+    drawn += _own_error(values, strata) * rng.standard_normal(_RESAMPLES)
+    above = (1 + int((drawn >= printed - ROUNDING).sum())) / (_RESAMPLES + 1)
+    below = (1 + int((drawn <= printed + ROUNDING).sum())) / (_RESAMPLES + 1)
+    return min(1.0, 2 * min(above, below))
+
+
+def _own_error(values: Array, strata: NDArray[np.int64] | None) -> float:
+    """The standard error of the mean of our runs; of given instances, none of which is drawn."""
+    if len(values) < 2:
+        return math.nan
+    if strata is None:
+        return float(values.std(ddof=1)) / math.sqrt(len(values))
+    groups = (values[strata == stratum] for stratum in range(RUNS))
+    return math.sqrt(sum(float(group.var(ddof=1)) / len(group) for group in groups)) / RUNS
+
+
+def rate_test(hits: int, runs: int, printed: float) -> float:
+    """Fisher's exact p-value for so many of our runs and so many of the paper's 100."""
+    from scipy.stats import fisher_exact  # noqa: PLC0415 - slow to load
+
+    theirs = round(printed * RUNS)
+    table = np.array([[hits, runs - hits], [theirs, RUNS - theirs]])
+    return float(fisher_exact(table).pvalue)
