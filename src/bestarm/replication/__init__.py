@@ -1,6 +1,6 @@
 """The paper's tables, replicated with error bars."""
 
-from bestarm.replication.cells import Cell
+from bestarm.replication.cell import Cell
 from bestarm.replication.runner import Replication, reproduce
 from bestarm.replication.tables import TABLES, Row, Table, paper_tables
 from bestarm.replication.verdicts import cells

@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TextIO
+from typing import BinaryIO
 
 from bestarm.errors import InvalidInputError
 from bestarm.simulation import Outcome
@@ -29,46 +29,47 @@ class Journal:
 
     def __init__(self, path: Path, recipe: str) -> None:
         self._path = path
-        self._first = f"# {json.dumps(recipe, ensure_ascii=False)}\n"
-        self._file: TextIO | None = None
+        self._first = f"# {json.dumps(recipe)}\n".encode()
+        self._file: BinaryIO | None = None
 
     def read(self) -> list[Outcome]:
         """The runs in it; a last line that was cut short is none, and is taken off."""
         try:
-            text = self._path.read_bytes().decode()
+            content = self._path.read_bytes()
         except FileNotFoundError:
-            text = ""
-        whole, newline, torn = text.rpartition("\n")
-        first, *lines = (whole + newline).splitlines(keepends=True) or [""]
-        if first != self._first:
+            content = b""
+        if not content.startswith(self._first):
             self._start()
             return []
+        kept = content.rindex(b"\n") + 1
+        lines = content[len(self._first) : kept].decode(errors="replace").split("\n")[:-1]
         outcomes: list[Outcome] = []
         for number, line in enumerate(lines, start=2):
             try:
                 run, pulls, correct, final, target, plans = map(int, line.split(","))
             except ValueError:
                 raise InvalidInputError(
-                    f"Line {number} of {str(self._path)!r} is no finished run: {line.strip()!r}.",
+                    f"Line {number} of {str(self._path)!r} is no finished run: {line!r}.",
                     field="out",
                     value=str(self._path),
                     remedy="Delete this file, and its row is made again.",
                 ) from None
             outcomes.append(Outcome(run, pulls, bool(correct), bool(final), target, plans))
-        if torn:
-            os.truncate(self._path, len((whole + newline).encode()))
+        if kept < len(content):
+            os.truncate(self._path, kept)
         return outcomes
 
     def _start(self) -> None:
         fresh = self._path.with_name(f".{self._path.name}")
-        fresh.write_text(self._first, encoding="utf-8", newline="\n")
+        fresh.write_bytes(self._first)
         fresh.replace(self._path)
 
     def add(self, outcomes: Sequence[Outcome]) -> None:
         """Add finished runs; they are on their way to the disk when this returns."""
         if self._file is None:
-            self._file = self._path.open("a", encoding="utf-8", newline="\n")
-        self._file.write("".join(",".join(map(str, map(int, o))) + "\n" for o in outcomes))
+            self._file = self._path.open("ab")
+        lines = (",".join(map(str, map(int, outcome))) + "\n" for outcome in outcomes)
+        self._file.write("".join(lines).encode())
         self._file.flush()
 
     def close(self) -> None:

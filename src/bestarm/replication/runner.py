@@ -11,7 +11,7 @@ from pathlib import Path
 
 from bestarm.checks import whole
 from bestarm.datasets import RatingsData
-from bestarm.replication.cells import Cell, row_cells
+from bestarm.replication.cell import Cell, row_cells
 from bestarm.replication.folder import Folder, open_folder
 from bestarm.replication.tables import Row, Table
 from bestarm.simulation import Results, simulate

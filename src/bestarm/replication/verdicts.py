@@ -1,6 +1,6 @@
 """The verdict on every published figure.
 
-A cell *differs* if the p-value of its test (see `cells`) stays below 0.05 after Holm's correction
+A cell *differs* if the p-value of its test (see `cell`) stays below 0.05 after Holm's correction
 for all cells of the report. Otherwise it is *consistent* if the published figure lies in our own
 95 % interval, and if not, *the published difference is within the noise of 100 runs*.
 """
@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 from bestarm.geometry import Array
-from bestarm.replication.cells import ROUNDING, Cell, Verdict, row_cells
+from bestarm.replication.cell import ROUNDING, Cell, Verdict, row_cells
 from bestarm.replication.runner import Replication
 
 __all__ = ["LEVEL", "cells"]

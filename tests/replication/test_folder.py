@@ -1,0 +1,116 @@
+"""The folder of a replication keeps finished runs whatever happens, and only what belongs in it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bestarm.errors import InvalidInputError
+from bestarm.replication.folder import Journal, open_folder
+from bestarm.simulation import Outcome
+
+RUNS = [Outcome(i, 100 + i, i % 3 > 0, i % 2 > 0, i % 5, 1 + i) for i in range(6)]
+SETTINGS: dict[str, object] = {"version": "1", "seed": 0}
+
+
+@settings(deadline=None)
+@given(cut=st.integers(0, 200), recipe=st.text(max_size=20))
+def test_a_journal_cut_anywhere_keeps_its_whole_lines_and_goes_on(
+    cut: int, recipe: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    path = tmp_path_factory.mktemp("journal") / "row.csv"
+    journal = Journal(path, recipe)
+    assert journal.read() == []
+    journal.add(RUNS[:2])
+    journal.add(RUNS[2:4])
+    journal.close()
+    content = path.read_bytes()
+    path.write_bytes(content[:cut])
+    kept = Journal(path, recipe).read()
+    first = content.index(b"\n") + 1
+    whole = content[first : max(cut, first)].count(b"\n")
+    assert kept == RUNS[:whole]
+    again = Journal(path, recipe)
+    again.add(RUNS[4:])
+    again.close()
+    assert Journal(path, recipe).read() == RUNS[:whole] + RUNS[4:]
+
+
+def test_a_journal_of_something_else_is_started_anew(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "row.csv", "one")
+    journal.read()
+    journal.add(RUNS)
+    journal.close()
+    assert Journal(tmp_path / "row.csv", "another").read() == []
+    assert Journal(tmp_path / "row.csv", "another").read() == []
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["row.csv"]
+
+
+def test_a_line_that_is_no_run_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "row.csv"
+    journal = Journal(path, "one")
+    journal.read()
+    journal.add(RUNS)
+    journal.close()
+    path.write_text(path.read_text().replace("103", "many"))
+    with pytest.raises(InvalidInputError, match="Line 5"):
+        Journal(path, "one").read()
+
+
+def test_a_folder_is_gone_on_with_only_when_asked_and_only_with_its_settings(
+    tmp_path: Path,
+) -> None:
+    out = tmp_path / "a" / "b"
+    with open_folder(out, SETTINGS, resume=False):
+        pass
+    with pytest.raises(InvalidInputError, match="--resume"):
+        open_folder(out, SETTINGS, resume=False).__enter__()
+    with pytest.raises(InvalidInputError, match="seed 0, not 1"):
+        open_folder(out, SETTINGS | {"seed": 1}, resume=True).__enter__()
+    with open_folder(out, SETTINGS, resume=True):
+        pass
+    (out / "settings.json").write_text("{")
+    with pytest.raises(InvalidInputError, match="cannot be read"):
+        open_folder(out, SETTINGS, resume=True).__enter__()
+
+
+def test_resuming_nothing_begins(tmp_path: Path) -> None:
+    with open_folder(tmp_path / "new", SETTINGS, resume=True) as folder:
+        assert json.loads((folder.path / "settings.json").read_text()) == SETTINGS
+    (tmp_path / "killed early" / "journal").mkdir(parents=True)
+    with open_folder(tmp_path / "killed early", SETTINGS, resume=False):
+        pass
+
+
+def test_a_folder_with_other_things_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("years of work")
+    for resume in (False, True):
+        with pytest.raises(InvalidInputError, match="other things"):
+            open_folder(tmp_path, SETTINGS, resume=resume).__enter__()
+        with pytest.raises(InvalidInputError, match="is a file"):
+            open_folder(tmp_path / "thesis.tex", SETTINGS, resume=resume).__enter__()
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+def test_two_processes_do_not_write_to_one_folder(tmp_path: Path) -> None:
+    pytest.importorskip("fcntl", reason="this system has no file locks of this kind")
+    script = (
+        "import sys; from pathlib import Path\n"
+        "from bestarm.replication.folder import open_folder\n"
+        f"with open_folder(Path(sys.argv[1]), {SETTINGS!r}, resume=True): pass\n"
+    )
+    out = tmp_path / "out"
+    with open_folder(out, SETTINGS, resume=False):
+        other = subprocess.run(
+            [sys.executable, "-c", script, str(out)], capture_output=True, text=True, check=False
+        )
+    assert other.returncode == 1
+    assert "Another process is writing" in other.stderr
+    with open_folder(out, SETTINGS, resume=True):
+        pass

@@ -1,0 +1,155 @@
+"""Replications do not depend on workers or interruptions, and lose no finished run."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+
+import pytest
+import tiny_tables
+
+from bestarm.datasets import jester
+from bestarm.errors import InvalidInputError
+from bestarm.replication import TABLES, Cell, Row, Table, paper_tables, reproduce
+from bestarm.replication.published import published
+
+RUNS = 24
+
+
+def journals(out: Path) -> dict[str, list[str]]:
+    """Each journal's first line, then its runs in order."""
+    texts = {path.name: path.read_text().splitlines() for path in (out / "journal").iterdir()}
+    return {name: [lines[0], *sorted(set(lines[1:]))] for name, lines in texts.items()}
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("alone") / "out"
+    reproduce(tiny_tables.tables(), data=tiny_tables.data(), runs=RUNS, seed=3, out=out)
+    return out
+
+
+def test_two_workers_find_what_one_finds(alone: Path, tmp_path: Path) -> None:
+    with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as executor:
+        replication = reproduce(
+            tiny_tables.tables(),
+            data=tiny_tables.data(),
+            runs=RUNS,
+            seed=3,
+            out=tmp_path / "out",
+            executor=executor,
+        )
+    assert not replication.interrupted
+    assert journals(tmp_path / "out") == journals(alone)
+
+
+def test_an_interrupted_replication_goes_on_where_it_was(alone: Path, tmp_path: Path) -> None:
+    out, seen = tmp_path / "out", 0
+
+    def stop(_table: Table, row: Row, done: int) -> None:
+        nonlocal seen
+        seen += 1
+        if row.key == "rage-1" and done == 5 and seen == RUNS + 5:
+            raise KeyboardInterrupt
+
+    settings = {"data": tiny_tables.data(), "runs": RUNS, "seed": 3, "out": out}
+    cut = reproduce(tiny_tables.tables(), progress=stop, **settings)  # type: ignore[arg-type]
+    assert cut.interrupted
+    assert list(cut.results) == [("small-gap", "sbe")]
+    before = seen
+    finished: list[tuple[str, str, Sequence[Cell]]] = []
+    again = reproduce(
+        tiny_tables.tables(),
+        resume=True,
+        progress=stop,
+        finished=lambda table, row, parts: finished.append((table.key, row.key, parts)),
+        **settings,  # type: ignore[arg-type]
+    )
+    assert not again.interrupted
+    assert journals(out) == journals(alone)
+    # Once a row that was begun (at its known runs), then once a run that was missing.
+    assert seen - before == 2 + (RUNS - 5) + 2 * RUNS
+    assert [entry[:2] for entry in finished] == [
+        (table.key, row.key) for table in tiny_tables.tables() for row in table.rows
+    ]
+
+
+def test_a_killed_replication_loses_no_finished_run(alone: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    script = (
+        "import sys, time, tiny_tables\nfrom pathlib import Path\n"
+        "from bestarm.replication import reproduce\n"
+        "slow = lambda *_: time.sleep(0.01)\n"
+        f"reproduce(tiny_tables.tables(), data=tiny_tables.data(), runs={RUNS}, seed=3,\n"
+        "          out=Path(sys.argv[1]), resume=True, progress=slow)\n"
+    )
+    here = os.environ | {"PYTHONPATH": str(Path(__file__).parent)}
+    process = subprocess.Popen([sys.executable, "-c", script, str(out)], env=here)
+    journal = out / "journal" / "small-gap.rage-1.csv"
+    deadline = time.monotonic() + 60
+    while not (journal.exists() and len(journal.read_text().splitlines()) > 3):
+        assert process.poll() is None, "it finished before it could be killed"
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    made = len(journal.read_text().splitlines()) - 1
+    assert made < RUNS
+    counts: list[int] = []
+    reproduce(
+        tiny_tables.tables(),
+        data=tiny_tables.data(),
+        runs=RUNS,
+        seed=3,
+        out=out,
+        resume=True,
+        progress=lambda _table, row, done: counts.append(done) if row.key == "rage-1" else None,
+    )
+    assert counts[0] >= made
+    assert journals(out) == journals(alone)
+
+
+def test_more_runs_extend_and_fewer_take_the_first(alone: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    settings = {"data": tiny_tables.data(), "seed": 3, "out": out, "resume": True}
+    few = reproduce(tiny_tables.tables(), runs=6, **settings)  # type: ignore[arg-type]
+    reproduce(tiny_tables.tables(), runs=RUNS, **settings)  # type: ignore[arg-type]
+    assert journals(out) == journals(alone)
+    again = reproduce(tiny_tables.tables(), runs=6, **settings)  # type: ignore[arg-type]
+    for key, results in few.results.items():
+        assert again.results[key].outcomes() == results.outcomes()
+
+
+def test_every_published_figure_has_a_row_and_every_row_of_the_paper_a_figure() -> None:
+    tables = {table.key: table for table in paper_tables((), jester())}
+    assert tuple(tables) == tuple(TABLES)
+    ours = {
+        (table.key, row.key, metric)
+        for table in tables.values()
+        for row in table.rows
+        for metric in table.metrics
+        if not row.ours and not table.printed_as
+    }
+    assert ours == set(published())
+    for table in tables.values():
+        for row in table.rows:
+            for metric in table.metrics:
+                assert (table.printed(row, metric) is None) == row.ours
+        assert any(row.ours and "centered" in row.key for row in table.rows)
+
+
+def test_an_unknown_table_is_refused_with_those_there_are() -> None:
+    with pytest.raises(InvalidInputError, match="small-gap, uniform") as caught:
+        paper_tables(["small"], jester())
+    assert caught.value.value == "small"
+    assert [t.key for t in paper_tables(["jester", "small-gap"], jester())] == [
+        "small-gap",
+        "jester",
+    ]
