@@ -264,15 +264,16 @@ def _spread(
     """Make the runs on an executor; when interrupted, collect what is done, then say so."""
     size = min(max(len(runs) // _PIECES, 1), _LONGEST_PIECE)
     simulation = uuid4().hex
-    futures: list[Future[tuple[list[Outcome], bool]]] = []
+    futures: set[Future[tuple[list[Outcome], bool]]] = set()
     try:
-        futures.extend(
+        futures.update(
             executor.submit(_piece, work, simulation, runs[start : start + size])
             for start in range(0, len(runs), size)
         )
         for future in as_completed(futures):
             outcomes, cut_short = future.result()
             collect(outcomes)
+            futures.discard(future)  # what a cluster's lost worker had done is then not done again
             if cut_short:
                 raise KeyboardInterrupt  # noqa: TRY301 - a worker was interrupted: so are we
     except BaseException as error:
