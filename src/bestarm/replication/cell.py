@@ -24,7 +24,17 @@ from bestarm.replication.tables import Row, Table
 from bestarm.simulation import Results
 from bestarm.simulation.results import wilson
 
-__all__ = ["ROUNDING", "Cell", "Verdict", "mean_test", "rate_test", "row_cells", "succeeded"]
+__all__ = [
+    "ROUNDING",
+    "Cell",
+    "Verdict",
+    "given_instances",
+    "mean_test",
+    "rate_test",
+    "row_cells",
+    "standard_error",
+    "succeeded",
+]
 
 Verdict = Literal[
     "consistent", "differs", "the published difference is within the noise of 100 runs"
@@ -74,8 +84,8 @@ def row_cells(table: Table, row: Row, results: Results) -> list[Cell]:
     found = []
     if table.counts_pulls:
         printed = table.printed(row, "pulls")
-        strata = _strata(row, results)
-        half = _Z * _own_error(np.asarray(results.pulls, dtype=float), strata)
+        strata = given_instances(row, results)
+        half = _Z * standard_error(np.asarray(results.pulls, dtype=float), strata)
         found.append(
             Cell(
                 table.key,
@@ -118,7 +128,7 @@ def succeeded(row: Row, results: Results) -> NDArray[np.bool_]:
     return np.asarray(results.correct & results.final if row.caps_fail else results.correct)
 
 
-def _strata(row: Row, results: Results) -> NDArray[np.int64] | None:
+def given_instances(row: Row, results: Results) -> NDArray[np.int64] | None:
     """The instance of each run where all are given and the paper had one run in each."""
     worlds = getattr(row.environment, "worlds", None)
     if worlds is None or len(worlds) != RUNS or results.runs < 2 * RUNS:
@@ -144,13 +154,13 @@ def mean_test(
         drawn = np.zeros(_RESAMPLES)
         for stratum in range(RUNS):
             drawn += rng.choice(values[strata == stratum], size=_RESAMPLES) / RUNS
-    drawn += _own_error(values, strata) * rng.standard_normal(_RESAMPLES)
+    drawn += standard_error(values, strata) * rng.standard_normal(_RESAMPLES)
     above = (1 + int((drawn >= printed - ROUNDING).sum())) / (_RESAMPLES + 1)
     below = (1 + int((drawn <= printed + ROUNDING).sum())) / (_RESAMPLES + 1)
     return min(1.0, 2 * min(above, below))
 
 
-def _own_error(values: Array, strata: NDArray[np.int64] | None) -> float:
+def standard_error(values: Array, strata: NDArray[np.int64] | None) -> float:
     """The standard error of the mean of our runs; of given instances, none of which is drawn."""
     if len(values) < 2:
         return math.nan

@@ -1,0 +1,224 @@
+"""The differences between methods that the paper draws, each judged twice.
+
+A printed difference is held against the noise of 100 runs: Fisher's exact test of 100 against 100
+for rates; for pulls Welch's test with the printed standard deviations or, where none is printed,
+ours. Single runs are not in print, so neither test knows that the paper's methods shared
+instances. Ours comes with a 95 % interval for pairs, since run i of all rows starts from the same
+seed: the normal one for pulls, Newcombe's (1998, method 10) for rates. None of it is corrected
+for the number of differences.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bestarm.replication.cell import given_instances, rate_test, standard_error, succeeded
+from bestarm.replication.published import RUNS, Metric, Published
+from bestarm.replication.runner import Replication
+from bestarm.replication.tables import Row, Table
+from bestarm.replication.verdicts import LEVEL
+from bestarm.simulation import Results
+from bestarm.simulation.results import wilson
+
+__all__ = ["Comparison", "Finding", "comparisons", "paired_means", "paired_rates", "printed_test"]
+
+Finding = Literal["confirmed", "reversed", "not resolved"]
+Interval = tuple[float, float, float]  # the difference, and the ends of its interval
+
+_Z = NormalDist().inv_cdf(0.975)
+# In which table, which method is set against which, in what.
+_DRAWN: tuple[tuple[str, str, str, Metric], ...] = (
+    ("small-gap", "sp-bai", "sbe", "pulls"),
+    ("small-gap", "sp-bai", "g-opt", "pulls"),
+    ("uniform", "sp-bai", "sbe", "pulls"),
+    ("uniform", "sp-bai", "sbe", "error"),
+    ("uniform", "sp-bai", "g-opt", "error"),
+    ("jester-ranking", "deo-3000", "uniform-3000", "success"),
+    ("jester-ranking", "deo-5000", "uniform-5000", "success"),
+    ("jester", "sp-bai", "sbe", "pulls"),
+    ("jester", "sp-bai", "sbe", "success"),
+)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One method's figure less another's, in print and in our runs.
+
+    Attributes:
+        table: the table's key.
+        metric: pulls, error or success.
+        first: the label of the row it is about.
+        second: the label of the row that is subtracted.
+        printed: the published difference.
+        p_value: of the published difference, were there none.
+        value: our difference.
+        low: the lower end of its 95 % interval.
+        high: its upper end.
+        runs: the pairs of runs behind it.
+    """
+
+    table: str
+    metric: Metric
+    first: str
+    second: str
+    printed: float
+    p_value: float
+    value: float
+    low: float
+    high: float
+    runs: int
+
+    @property
+    def within_noise(self) -> bool:
+        """Whether 100 runs of two equal methods could well have shown the printed difference."""
+        return self.p_value >= LEVEL
+
+    @property
+    def finding(self) -> Finding:
+        """Which way ours goes, if its interval tells."""
+        if self.low <= 0 <= self.high:
+            return "not resolved"
+        return "confirmed" if (self.value > 0) == (self.printed > 0) else "reversed"
+
+    @property
+    def sentence(self) -> str:
+        """What to make of it."""
+        if self.within_noise:
+            print_says = "The printed difference is within the noise of 100 runs"
+        else:
+            print_says = "The printed difference is more than the noise of 100 runs"
+        ours = {
+            "confirmed": f"{self.runs} runs of ours show one, the same way",
+            "reversed": f"{self.runs} runs of ours show the opposite",
+            "not resolved": f"{self.runs} runs of ours cannot tell it from none",
+        }[self.finding]
+        return f"{print_says}; {ours}."
+
+
+def comparisons(replication: Replication) -> list[Comparison]:
+    """Every difference the paper draws between rows that were replicated, in its order.
+
+    A single run has no spread: nothing is compared then.
+    """
+    if replication.runs < 2:
+        return []
+    return [found for table in replication.tables for found in _of_table(replication, table)]
+
+
+def _of_table(replication: Replication, table: Table) -> Iterator[Comparison]:
+    rows = {row.key: row for row in table.rows}
+    for key, one, other, metric in _DRAWN:
+        if key != (table.printed_as or table.key) or not {one, other} <= rows.keys():
+            continue
+        first, second = rows[one], rows[other]
+        printed = table.printed(first, metric), table.printed(second, metric)
+        if printed[0] is None or printed[1] is None or printed[0].value == printed[1].value:
+            continue
+        ours = replication.of(table, first), replication.of(table, second)
+        value, low, high = _ours(metric, (first, second), ours)
+        yield Comparison(
+            table.key,
+            metric,
+            first.label,
+            second.label,
+            printed[0].value - printed[1].value,
+            printed_test(metric, printed[0], printed[1], (ours[0].std_pulls, ours[1].std_pulls)),
+            value,
+            low,
+            high,
+            ours[0].runs,
+        )
+
+
+def _ours(metric: Metric, rows: tuple[Row, Row], results: tuple[Results, Results]) -> Interval:
+    if metric == "pulls":
+        given = given_instances(rows[0], results[0])
+        return paired_means(results[0].pulls, results[1].pulls, strata=given)
+    good = [succeeded(row, part) for row, part in zip(rows, results, strict=True)]
+    if metric == "error":
+        good = [~part for part in good]
+    return paired_rates(good[0], good[1])
+
+
+def printed_test(
+    metric: Metric, first: Published, second: Published, ours: tuple[float, float]
+) -> float:
+    """The p-value of two printed figures, were the methods equal; see the module.
+
+    Args:
+        metric: pulls, or a rate.
+        first: one figure.
+        second: the other.
+        ours: the standard deviations of our pulls, for want of printed ones.
+    """
+    if metric != "pulls":
+        return rate_test(round(first.value * RUNS), RUNS, second.value)
+    spreads = [
+        own if part.spread is None else part.spread
+        for part, own in zip((first, second), ours, strict=True)
+    ]
+    if not any(spreads):
+        return float(first.value == second.value)
+    from scipy.stats import ttest_ind_from_stats  # noqa: PLC0415 - slow to load
+
+    test = ttest_ind_from_stats(
+        first.value, spreads[0], RUNS, second.value, spreads[1], RUNS, equal_var=False
+    )
+    return float(test.pvalue)
+
+
+def paired_means(
+    first: NDArray[np.int64],
+    second: NDArray[np.int64],
+    *,
+    strata: NDArray[np.int64] | None = None,
+) -> Interval:
+    """The mean of first − second over pairs, and its normal 95 % interval.
+
+    With `strata`, the instance of each pair, it is the interval for these instances' mean.
+    """
+    differences = np.subtract(first, second, dtype=float)
+    mean = float(differences.mean())
+    half = _Z * standard_error(differences, strata)
+    return mean, mean - half, mean + half
+
+
+def paired_rates(first: NDArray[np.bool_], second: NDArray[np.bool_]) -> Interval:
+    """The difference of two shares of the same runs, and Newcombe's 95 % interval.
+
+    It joins Wilson's intervals of both shares through their correlation, so that no run of either
+    kind still leaves a width.
+    """
+    runs = len(first)
+    hits = int(first.sum()), int(second.sum())
+    p, q = hits[0] / runs, hits[1] / runs
+    (p_low, p_high), (q_low, q_high) = wilson(hits[0], runs), wilson(hits[1], runs)
+    phi = _correlation(first, second)
+    value = p - q
+    low = value - _joined(p - p_low, q_high - q, phi)
+    high = value + _joined(p_high - p, q - q_low, phi)
+    return value, low, high
+
+
+def _joined(one: float, other: float, phi: float) -> float:
+    return math.sqrt(max(one * one - 2 * phi * one * other + other * other, 0.0))
+
+
+def _correlation(first: NDArray[np.bool_], second: NDArray[np.bool_]) -> float:
+    """Of two indicators, with Newcombe's correction for continuity; 0 where one is constant."""
+    both, neither = int((first & second).sum()), int((~first & ~second).sum())
+    one, other = int((first & ~second).sum()), int((~first & second).sum())
+    scale = (both + one) * (other + neither) * (both + other) * (one + neither)
+    if scale == 0:
+        return 0.0
+    excess = float(both * neither - one * other)
+    if excess > 0:
+        excess = max(excess - len(first) / 2, 0.0)
+    return excess / math.sqrt(scale)
