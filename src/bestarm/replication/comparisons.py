@@ -29,7 +29,7 @@ from bestarm.simulation.results import wilson
 
 __all__ = ["Comparison", "Finding", "comparisons", "paired_means", "paired_rates", "printed_test"]
 
-Finding = Literal["confirmed", "reversed", "not resolved"]
+Finding = Literal["confirmed", "reversed", "not found", "not resolved"]
 Interval = tuple[float, float, float]  # the difference, and the ends of its interval
 
 _Z = NormalDist().inv_cdf(0.975)
@@ -82,9 +82,9 @@ class Comparison:
 
     @property
     def finding(self) -> Finding:
-        """Which way ours goes, if its interval tells."""
+        """What our interval says: which way, or that there is none, or none of that size."""
         if self.low <= 0 <= self.high:
-            return "not resolved"
+            return "not resolved" if self.low <= self.printed <= self.high else "not found"
         return "confirmed" if (self.value > 0) == (self.printed > 0) else "reversed"
 
     @property
@@ -97,7 +97,8 @@ class Comparison:
         ours = {
             "confirmed": f"{self.runs} runs of ours show one, the same way",
             "reversed": f"{self.runs} runs of ours show the opposite",
-            "not resolved": f"{self.runs} runs of ours cannot tell it from none",
+            "not found": f"{self.runs} runs of ours show none, or a smaller one",
+            "not resolved": f"{self.runs} runs of ours allow it, and allow none",
         }[self.finding]
         return f"{print_says}; {ours}."
 
