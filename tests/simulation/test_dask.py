@@ -10,30 +10,27 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from distributed import Client, LocalCluster
 from simulation_policies import Tallied
 
 from bestarm.environments import small_gap
 from bestarm.simulation import simulate
 
-distributed = pytest.importorskip("distributed")
-
 RUNS = 400
 
 
 @pytest.fixture
-def client() -> Iterator[distributed.Client]:
+def client() -> Iterator[Client]:
     with (
-        distributed.LocalCluster(
+        LocalCluster(
             n_workers=2, processes=True, threads_per_worker=1, dashboard_address=":0"
         ) as cluster,
-        distributed.Client(cluster, set_as_default=False) as client,
+        Client(cluster, set_as_default=False) as client,
     ):
         yield client
 
 
-def test_a_worker_killed_half_way_changes_nothing(
-    client: distributed.Client, tmp_path: Path
-) -> None:
+def test_a_worker_killed_half_way_changes_nothing(client: Client, tmp_path: Path) -> None:
     tally = tmp_path / "tally"
     method = partial(Tallied, tally=str(tally))
     workers = client.run(os.getpid)

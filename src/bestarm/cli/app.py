@@ -47,6 +47,13 @@ Target = Annotated[
         help="Features of the options to choose among; the source when left out.",
     ),
 ]
+Workers = Annotated[
+    int | None, typer.Option(metavar="N", help="Processes that share the runs; 1 if left out.")
+]
+Dask = Annotated[
+    str | None,
+    typer.Option(metavar="ADDRESS", help="A Dask scheduler whose workers share the runs."),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of words.")]
 
 
@@ -82,6 +89,72 @@ def demo(
     from bestarm.cli.demo import run_demo  # noqa: PLC0415
 
     run_demo(runs=runs, seed=seed, delta=delta, out=out, workers=workers, as_json=json)
+
+
+@app.command()
+@reported
+def compare(
+    method: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME | MODULE:ATTRIBUTE [:KEY=VALUE,…]",
+            help="A method of ours by name, or your own by module, with options of its "
+            "constructor. Repeat it for more. If none is of ours, sp-bai, sp-bai-sharp and rage "
+            "are added.",
+        ),
+    ] = None,
+    instance: Annotated[
+        str, typer.Option(metavar="NAME", help="small-gap, uniform or jester.")
+    ] = "small-gap",
+    baseline: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="How the baseline of small-gap and uniform moves: sinusoid (as in the paper), "
+            "none, random-walk, switches or adversary.",
+        ),
+    ] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="A Jester file; synthetic ratings when left out."),
+    ] = None,
+    runs: Annotated[int, typer.Option(help="Runs of each method.")] = 200,
+    seed: Annotated[int, typer.Option(help="Results depend on it and on nothing else.")] = 0,
+    delta: Annotated[float, typer.Option(help="The error probability asked for.")] = 0.1,
+    max_pulls: Annotated[
+        int | None,
+        typer.Option(
+            help="Where a run is cut, for methods that can be; 5 million on uniform, else none."
+        ),
+    ] = None,
+    workers: Workers = None,
+    dask: Dask = None,
+    no_check: Annotated[
+        bool, typer.Option("--no-check", help="Do not check your own method's contract first.")
+    ] = False,
+    json: AsJson = False,
+    out: Annotated[
+        Path | None, typer.Option(metavar="RUNS.csv", help="Write every run to this file.")
+    ] = None,
+) -> None:
+    """Put your own method beside others, run by run."""
+    from bestarm.cli.compare import run_compare  # noqa: PLC0415
+
+    run_compare(
+        method or [],
+        instance=instance,
+        baseline=baseline,
+        data=data,
+        runs=runs,
+        seed=seed,
+        delta=delta,
+        max_pulls=max_pulls,
+        workers=workers,
+        dask=dask,
+        check=not no_check,
+        as_json=json,
+        out=out,
+    )
 
 
 @app.command()
@@ -137,5 +210,52 @@ def check(
         noise=noise,
         baseline=baseline,
         theta=theta,
+        as_json=json,
+    )
+
+
+@app.command()
+@reported
+def reproduce(
+    tables: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[TABLE]...",
+            help="small-gap, uniform, uniform-fresh, jester-ranking, jester; all when left out.",
+        ),
+    ] = None,
+    runs: Annotated[int, typer.Option(help="Runs of each row; the paper made 100.")] = 100,
+    seed: Annotated[int, typer.Option(help="Results depend on it and on nothing else.")] = 0,
+    workers: Annotated[
+        int | None, typer.Option(help="Processes that share the runs; one a core if none is given.")
+    ] = None,
+    dask: Annotated[
+        str | None,
+        typer.Option(metavar="ADDRESS", help="A Dask scheduler whose workers share the runs."),
+    ] = None,
+    out: Annotated[Path, typer.Option(help="The folder for the report and every run.")] = Path(
+        "reproduction"
+    ),
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with what the folder holds.")
+    ] = False,
+    data: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Real Jester ratings; made-up users when left out."),
+    ] = None,
+    json: AsJson = False,
+) -> None:
+    """Replay the paper's tables, and say of every published figure whether it replicates."""
+    from bestarm.cli.reproduce import run_reproduce  # noqa: PLC0415
+
+    run_reproduce(
+        tables or (),
+        runs=runs,
+        seed=seed,
+        workers=workers,
+        dask=dask,
+        out=out,
+        resume=resume,
+        data=data,
         as_json=json,
     )

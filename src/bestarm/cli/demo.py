@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 import typer
 
 from bestarm import RAGE, SPBAI, environments, figures
-from bestarm.checks import whole
 from bestarm.cli.reporting import console, number, print_json
-from bestarm.cli.workers import bars, working
+from bestarm.cli.workers import bars, check_workers, working
 from bestarm.simulation import Results, run_once, simulate
 
 if TYPE_CHECKING:
@@ -30,7 +29,7 @@ _METHODS: dict[str, Method] = {
 
 def run_demo(*, runs: int, seed: int, delta: float, out: Path, workers: int, as_json: bool) -> None:
     """Draw one run, simulate the three methods, print what came of it."""
-    whole(workers, "workers", least=1)
+    check_workers(workers, None)
     world = environments.small_gap()
     problem = world.problem(delta)
     trial = run_once(_METHODS[_SHARP], world, seed=seed, delta=delta)

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Sequence
+import errno
+import os
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TextIO
 
 from bestarm.errors import InvalidInputError
 
-__all__ = ["Table", "read_table", "write_table"]
+__all__ = ["Table", "read_table", "ready_for_writing", "write_table"]
 
 
 @dataclass(frozen=True)
@@ -116,8 +121,39 @@ def _wrong(path: Path, what: str, remedy: str) -> InvalidInputError:
 
 
 def write_table(path: Path, header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Write a CSV file. Raises OSError where that is not possible."""
-    with path.open("w", encoding="utf-8", newline="") as file:
+    """Write a CSV file, all of it or nothing. Raises OSError where that is not possible."""
+    with _replacing(path) as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(header)
         writer.writerows(rows)
+
+
+def ready_for_writing(path: Path) -> None:
+    """Raise OSError now if a file could not be written in a while."""
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    if path.exists() and not path.is_file():
+        return  # a terminal, a pipe
+    try:
+        with tempfile.TemporaryFile(dir=path.parent):
+            pass
+    except OSError as error:
+        raise type(error)(error.errno, error.strerror, str(path)) from None
+
+
+@contextmanager
+def _replacing(path: Path) -> Iterator[TextIO]:
+    """A file that takes a path's place once it is complete."""
+    ready_for_writing(path)
+    if path.exists() and not path.is_file():
+        with path.open("w", encoding="utf-8", newline="") as file:
+            yield file
+        return
+    goal = path.resolve()
+    part = goal.with_name(f".{goal.name}.{os.getpid()}.part")
+    try:
+        with part.open("w", encoding="utf-8", newline="") as file:
+            yield file
+        part.replace(goal)
+    finally:
+        part.unlink(missing_ok=True)

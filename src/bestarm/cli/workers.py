@@ -23,7 +23,7 @@ from bestarm.errors import BestArmError, InvalidInputError, MissingDependencyErr
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
-__all__ = ["Bar", "bars", "working"]
+__all__ = ["Bar", "bars", "check_workers", "working"]
 
 _PATIENCE = 8  # seconds for a scheduler to answer
 _CHATTY = ("distributed", "distributed.client", "tornado", "tornado.application", "asyncio")
@@ -42,21 +42,29 @@ def working(workers: int | None = None, dask: str | None = None) -> Iterator[Exe
         MissingDependencyError: a cluster is asked for and `distributed` is not installed.
         BestArmError: workers were lost on the way.
     """
+    check_workers(workers, dask)
     if dask is not None:
-        if workers is not None:
-            raise InvalidInputError(
-                "`--workers` and `--dask` exclude each other.",
-                field="workers",
-                value=workers,
-                remedy="A cluster has its own number of workers.",
-            )
         with _cluster(dask) as executor:
             yield executor
-    elif whole(1 if workers is None else workers, "workers", least=1) == 1:
+    elif workers is None or workers == 1:
         yield None
     else:
-        with _processes(workers or 1) as executor:
+        with _processes(workers) as executor:
             yield executor
+
+
+def check_workers(workers: int | None, dask: str | None) -> None:
+    """Raise where `working` would refuse these, without starting anything."""
+    if workers is None:
+        return
+    whole(workers, "workers", least=1)
+    if dask is not None:
+        raise InvalidInputError(
+            "`--workers` and `--dask` exclude each other.",
+            field="workers",
+            value=workers,
+            remedy="A cluster has its own number of workers.",
+        )
 
 
 @contextmanager

@@ -1,0 +1,296 @@
+"""Methods as they are named on the command line: ours by name, one's own by module.
+
+sp-bai                                      a method of ours
+sp-bai:design=centered,stability=actual     the same with options of its constructor
+mymodule:MyPolicy                           one's own, found from the current folder
+mymodule:MyPolicy:alpha=3                   with options
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import os
+import re
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
+from functools import partial
+from operator import attrgetter
+from typing import Any
+
+from bestarm.environments import World
+from bestarm.errors import BestArmError, InvalidInputError
+from bestarm.policies import DEO, POLICIES, SPBAI, GOpt, Method, Policy, Uniform
+from bestarm.problem import Problem
+from bestarm.simulation import Oracle
+
+__all__ = [
+    "METHODS",
+    "Entry",
+    "described",
+    "importable_from_here",
+    "make",
+    "nearest",
+    "read_method",
+]
+
+SHARP = partial(SPBAI, design="centered", stability="actual")
+METHODS: dict[str, Callable[..., Any]] = {
+    **POLICIES,
+    "sp-bai-sharp": SHARP,
+    "g-opt": GOpt,
+    "deo": DEO,
+    "uniform": Uniform,
+}
+_TRUTHS = {"g-opt": {"gap": "gap"}}  # what an oracle is told unless the options say it
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A method that takes part in a comparison.
+
+    Attributes:
+        name: how it was asked for, in its usual spelling.
+        factory: what makes the policy: called with a problem, a seed and the options.
+        options: keywords bound to it.
+        truths: keywords it is told the world's truth for, with the world's attribute.
+        module: where one's own method comes from; empty for ours.
+        attribute: its name there.
+    """
+
+    name: str
+    factory: Callable[..., Any]
+    options: dict[str, Any] = field(default_factory=dict)
+    truths: dict[str, str] = field(default_factory=dict)
+    module: str = ""
+    attribute: str = ""
+
+    @property
+    def own(self) -> bool:
+        """Whether it is somebody's own and none of ours."""
+        return bool(self.module)
+
+    @property
+    def method(self) -> Method | Oracle:
+        """What `simulate` takes."""
+        method = partial(self.factory, **self.options) if self.options else self.factory
+        return Oracle(method, **self.truths) if self.truths else method
+
+    def capped(self, max_pulls: int | None) -> Entry:
+        """The same, stopped at so many pulls where it can be and is not told otherwise."""
+        if max_pulls is None or "max_pulls" in self.options:
+            return self
+        if "max_pulls" not in (_parameters(self.factory) or {}):
+            return self
+        return replace(self, options=self.options | {"max_pulls": max_pulls})
+
+
+def read_method(text: str) -> Entry:
+    """What a method given on the command line means. One's own is imported.
+
+    Raises:
+        InvalidInputError: there is no such method, it cannot be imported, or its options are not
+            options of it.
+    """
+    head, colon, rest = text.strip().partition(":")
+    attribute, _, options = rest.partition(":")
+    if colon and "=" not in attribute:
+        entry = Entry(
+            f"{head}:{attribute}",
+            _imported(text, head, attribute),
+            module=head,
+            attribute=attribute,
+        )
+    else:
+        entry, options = _ours(text, head), rest
+    bound = _options(text, options)
+    _check_options(entry, bound)
+    return replace(
+        entry,
+        name=f"{entry.name}:{options}" if bound else entry.name,
+        options=bound,
+        truths={key: value for key, value in entry.truths.items() if key not in bound},
+    )
+
+
+def _ours(text: str, name: str) -> Entry:
+    known = {_plain(key): key for key in METHODS}
+    known |= {_plain(made.__name__): key for key, made in METHODS.items() if inspect.isclass(made)}
+    key = known.get(_plain(name))
+    if key is None:
+        raise _wrong(
+            text,
+            f"There is no method {name!r}; there are {', '.join(METHODS)}.",
+            nearest(_plain(name), known) or "One's own is given as module:attribute.",
+        )
+    return Entry(key, METHODS[key], truths=_TRUTHS.get(key, {}))
+
+
+def nearest(given: str, known: dict[str, str]) -> str:
+    """A question, if one of the known words (each with its usual spelling) is near."""
+    near = get_close_matches(given, list(known), n=1)
+    return f"Did you mean {known[near[0]]}?" if near else ""
+
+
+def _plain(name: str) -> str:
+    """A name without case and punctuation."""
+    return "".join(letter for letter in name.lower() if letter.isalnum())
+
+
+def _imported(text: str, module: str, attribute: str) -> Callable[..., Any]:
+    if module.endswith(".py") or os.sep in module:
+        name = os.path.basename(module).removesuffix(".py")
+        raise _wrong(
+            text, f"{module!r} is a file.", f"Go to its folder and give {name}:{attribute}."
+        )
+    if not module or not all(part.isidentifier() for part in attribute.split(".")):
+        raise _wrong(
+            text,
+            f"{text!r} does not say which policy of which module it is.",
+            f"Try {module or 'module'}:MyPolicy.",
+        )
+    try:
+        home = importlib.import_module(module)
+    except (Exception, SystemExit) as error:
+        if isinstance(error, ModuleNotFoundError) and _is_part(error.name, module):
+            raise _wrong(
+                text,
+                f"There is no module {error.name!r} in {os.getcwd()!r}, nor is one installed.",
+                "Run the command where the file is, and leave out its .py.",
+            ) from None
+        raise _wrong(
+            text, f"Importing {module!r} raised {described(error, module)}.", "Correct it first."
+        ) from error
+    try:
+        found = attrgetter(attribute)(home)
+    except AttributeError:
+        names = {_plain(name): name for name, value in vars(home).items() if inspect.isclass(value)}
+        raise _wrong(
+            text,
+            f"The module {module!r} has no {attribute!r}.",
+            nearest(_plain(attribute), names),
+        ) from None
+    if not callable(found):
+        raise _not_a_policy(text, f"{module}:{attribute}", repr(found))
+    return found  # type: ignore[no-any-return]
+
+
+def _is_part(name: str | None, module: str) -> bool:
+    """Whether a name is the module's or one of its parents'."""
+    return name is not None and f"{module}.".startswith(f"{name}.")
+
+
+def _options(text: str, options: str) -> dict[str, Any]:
+    """Keywords as Python reads them, with bare words as strings."""
+    try:
+        call = ast.parse(f"f({options})", mode="eval").body
+        if not isinstance(call, ast.Call) or call.args:
+            raise ValueError  # noqa: TRY301
+        return {_key(keyword): _value(keyword.value) for keyword in call.keywords}
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        raise _wrong(
+            text,
+            f"The options {options!r} cannot be read.",
+            "Write them as key=value, with commas between them and words of other signs in quotes.",
+        ) from None
+
+
+def _key(keyword: ast.keyword) -> str:
+    if keyword.arg is None:
+        raise ValueError
+    return keyword.arg
+
+
+def _value(node: ast.expr) -> Any:
+    return node.id if isinstance(node, ast.Name) else ast.literal_eval(node)
+
+
+def _check_options(entry: Entry, options: dict[str, Any]) -> None:
+    taken = _parameters(entry.factory)
+    if taken is None:
+        return
+    free = {name: known for name, known in list(taken.items())[1:] if name != "seed"}
+    for name in options:
+        if name not in free:
+            listed = ", ".join(free) or "none"
+            raise _wrong(
+                f"{entry.name}:{name}",
+                f"{entry.name} has no option {name!r}; it has {listed}.",
+                "The seed is given with --seed."
+                if name == "seed"
+                else nearest(_plain(name), {_plain(key): key for key in free}),
+            )
+    for name, parameter in free.items():
+        needed = parameter.default is parameter.empty and name not in entry.truths
+        if needed and name not in options:
+            raise _wrong(
+                entry.name,
+                f"{entry.name} needs `{name}`.",
+                f"Give it: {entry.name}:{name}=1000, say.",
+            )
+
+
+def _parameters(factory: Callable[..., Any]) -> dict[str, inspect.Parameter] | None:
+    """The problem, and what else it can be given; None where that is anything, or not known."""
+    try:
+        parameters = inspect.signature(factory).parameters
+    except (TypeError, ValueError):
+        return None
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
+        return None
+    return dict(parameters)
+
+
+def make(entry: Entry, world: World, problem: Problem) -> Policy:
+    """A policy for a problem, as a simulation would make one.
+
+    Raises:
+        InvalidInputError: it cannot be made, or is no policy.
+    """
+    method = entry.method
+    try:
+        made = (method.told(world) if isinstance(method, Oracle) else method)(problem, seed=0)
+    except Exception as error:
+        what = str(error) if isinstance(error, BestArmError) else described(error, entry.module)
+        raise _wrong(entry.name, f"{entry.name} cannot be made: {what.rstrip('.')}.") from error
+    if not isinstance(made, Policy):
+        raise _not_a_policy(entry.name, entry.name, f"{type(made).__name__!r}")
+    return made
+
+
+def described(error: BaseException, module: str) -> str:
+    """An exception in words, with the last line of a module that it passed, wherever it was run."""
+    what = f"{type(error).__name__}: {error}".rstrip(": .")
+    # As text, because another process sends its traceback as text.
+    frames = re.findall(r'File "([^"]+)", line (\d+)', "".join(traceback.format_exception(error)))
+    file = f"{module.rpartition('.')[2]}.py"
+    lines = [line for path, line in frames if os.path.basename(path) == file]
+    return f"{what} ({file}, line {lines[-1]})" if lines and file not in what else what
+
+
+def _not_a_policy(value: str, name: str, found: str) -> InvalidInputError:
+    return _wrong(
+        value,
+        f"{name} makes no policy but {found}.",
+        "A policy has problem, plan(), update(summary) and recommend().",
+    )
+
+
+def _wrong(value: str, what: str, remedy: str = "") -> InvalidInputError:
+    return InvalidInputError(what, field="method", value=value, remedy=remedy)
+
+
+@contextmanager
+def importable_from_here() -> Iterator[None]:
+    """Modules in the current folder can be imported, here and in processes started meanwhile."""
+    here = os.getcwd()
+    sys.path.insert(0, here)
+    try:
+        yield
+    finally:
+        sys.path.remove(here)
