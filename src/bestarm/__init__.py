@@ -11,7 +11,17 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from bestarm import bounds, datasets, design, environments, estimation
     from bestarm.live import Experiment
-    from bestarm.policies import DEO, LUCB, RAGE, SBE, SPBAI, ActionElimination, GOpt, Uniform
+    from bestarm.policies import (
+        DEO,
+        LUCB,
+        RAGE,
+        SBE,
+        SPBAI,
+        ActionElimination,
+        AnytimeBAI,
+        GOpt,
+        Uniform,
+    )
     from bestarm.problem import Problem
     from bestarm.records import Plan, Recommendation, Summary
     from bestarm.simulation import simulate
@@ -23,6 +33,7 @@ __all__ = [
     "SBE",
     "SPBAI",
     "ActionElimination",
+    "AnytimeBAI",
     "Experiment",
     "GOpt",
     "Plan",
@@ -40,6 +51,7 @@ __all__ = [
 
 _HOMES = {
     "ActionElimination": "bestarm.policies",
+    "AnytimeBAI": "bestarm.policies",
     "DEO": "bestarm.policies",
     "Experiment": "bestarm.live",
     "GOpt": "bestarm.policies",

@@ -23,12 +23,14 @@ __all__ = [
     "lil_constants",
     "lil_radius",
     "mixture_radius",
+    "pairs_delta",
     "phase_delta",
     "phase_length",
     "rage_delta",
     "rage_phase_length",
     "sbe_delta",
     "sbe_phase_length",
+    "set_delta",
 ]
 
 
@@ -139,6 +141,16 @@ def _whole_pulls(length: float) -> int:
 def contrast_delta(delta: float, *, active: int) -> float:
     """δ / (|A| − 1): the best target is dropped only if it loses to one of the others."""
     return delta / max(active - 1, 1)
+
+
+def set_delta(delta: float, *, targets: int, top: int) -> float:
+    """δ / (m(H − m)): a wrong set of m targets takes one pair, of a bad one above a good one."""
+    return delta / (top * (targets - top))
+
+
+def pairs_delta(delta: float, *, targets: int) -> float:
+    """δ / (H(H − 1)): contrasts of all pairs of targets, each bounded from both sides."""
+    return delta / (targets * (targets - 1))
 
 
 def mixture_radius(variance: Array, *, delta: float, reference: Array) -> Array:

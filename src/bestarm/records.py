@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,25 +21,29 @@ _MOST_PULLS = 2**53  # beyond this a count is no longer exact in floating point
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """What to pull next: exactly `pulls` pulls, either drawn at random or fixed in number.
+    """What to pull next: `pulls` pulls, either drawn at random or fixed in number.
 
     Make one with `Plan.randomised` (each pull is drawn independently with probabilities
-    `weights`) or `Plan.fixed` (arm i is pulled `counts[i]` times, in `round_robin` order).
+    `weights`) or `Plan.fixed` (arm i is pulled `counts[i]` times, in `round_robin` order). A plan
+    is closed, exactly these pulls, or open: then more may be drawn under the same probabilities
+    while its last outcomes are awaited, and outcomes may be missing.
 
     Attributes:
         phase: 1 for a policy's first plan, then 2, 3, …
         pulls: the number of pulls.
         weights: probabilities over source arms, or None for a fixed plan.
         counts: pulls an arm, or None for a randomised plan.
+        open: whether it may be extended.
     """
 
     phase: int
     pulls: int
     weights: Array | None = None
     counts: Counts | None = None
+    open: bool = False
 
     @classmethod
-    def randomised(cls, weights: object, pulls: int, *, phase: int) -> Plan:
+    def randomised(cls, weights: object, pulls: int, *, phase: int, open: bool = False) -> Plan:  # noqa: A002
         """Draw `pulls` arms independently with probabilities `weights`."""
         array = as_weights(weights, np.size(np.asarray(weights)))
         if not isinstance(pulls, (int, np.integer)) or not 1 <= pulls < _MOST_PULLS:
@@ -49,7 +53,7 @@ class Plan:
                 value=pulls,
                 remedy="Gaps this small need a cap: see `max_pulls` and `max_phases`.",
             )
-        return cls(phase, int(pulls), weights=array)
+        return cls(phase, int(pulls), weights=array, open=open)
 
     @classmethod
     def fixed(cls, counts: object, *, phase: int) -> Plan:
@@ -77,19 +81,20 @@ class Plan:
                 field="summary",
                 value=len(summary.counts),
             )
-        total = int(summary.counts.sum())
-        if total != self.pulls:
+        drawn = summary.counts + summary.missing
+        total = int(drawn.sum() if self.open else summary.counts.sum())
+        if total < self.pulls or (total > self.pulls and not self.open):
             raise ProtocolError(
                 f"The summary holds {total} pulls; the plan of phase {self.phase} asks for "
-                f"{self.pulls}.",
+                f"{self.pulls}{' or more' if self.open else ''}.",
                 field="summary",
                 value=total,
                 remedy="A summary covers exactly one plan's pulls.",
             )
         if self.counts is not None:
-            fits = np.array_equal(summary.counts, self.counts)
+            fits = np.array_equal(drawn, self.counts)
         else:
-            fits = not np.any(summary.counts[self.weights == 0])
+            fits = not np.any(drawn[self.weights == 0])
         if not fits:
             raise ProtocolError(
                 f"The summary's counts are not what the plan of phase {self.phase} asks for.",
@@ -133,29 +138,41 @@ class Summary:
         counts: pulls an arm.
         sums: sum of rewards an arm.
         squares: sum of squared rewards an arm.
+        missing: pulls an arm whose outcome will never come; they are in none of the others.
     """
 
     counts: Counts
     sums: Array
     squares: Array
+    missing: Counts = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
 
     def __post_init__(self) -> None:
         counts = _whole_numbers(self.counts)
+        missing = _whole_numbers(self.missing)
+        if counts is not None and missing is not None and not missing.size:
+            missing = np.zeros_like(counts)
         sums = np.array(self.sums, dtype=float)
         squares = np.array(self.squares, dtype=float)
-        if counts is None or not counts.shape == sums.shape == squares.shape:
+        if (
+            counts is None
+            or missing is None
+            or not counts.shape == sums.shape == squares.shape == missing.shape
+        ):
             raise InvalidInputError(
                 "A summary has one count, one sum and one sum of squares an arm.",
                 field="summary",
                 value=(np.shape(self.counts), sums.shape, squares.shape),
             )
-        if (counts < 0).any() or not (np.isfinite(sums).all() and np.isfinite(squares).all()):
+        negative = (counts < 0).any() or (missing < 0).any()
+        if negative or not (np.isfinite(sums).all() and np.isfinite(squares).all()):
             raise InvalidInputError(
                 "A summary holds a negative count or a total that is not finite.",
                 field="summary",
                 value=counts,
             )
-        for name, array in (("counts", counts), ("sums", sums), ("squares", squares)):
+        for name, array in zip(
+            ("counts", "sums", "squares", "missing"), (counts, sums, squares, missing), strict=True
+        ):
             array.flags.writeable = False
             object.__setattr__(self, name, array)
 
@@ -178,7 +195,7 @@ class Summary:
 
     @property
     def pulls(self) -> int:
-        """The number of pulls summarised."""
+        """The number of pulls summarised, without missing ones."""
         return int(self.counts.sum())
 
 
@@ -230,6 +247,9 @@ class Recommendation:
             where the constants are tuned and nothing is proven.
         active: targets not eliminated; a stop at `"max_phase_pulls"` may name another.
         trace: one record a finished phase.
+        chosen: the targets named, the best first, where a policy may name several; else empty.
+        assumptions: what the error bound rests on, one sentence each.
+        statement: what may be said now, in words; empty where a policy has none to make.
     """
 
     target: int
@@ -240,6 +260,9 @@ class Recommendation:
     error_bound: float | None
     active: tuple[int, ...]
     trace: Sequence[Phase] = ()
+    chosen: tuple[int, ...] = ()
+    assumptions: tuple[str, ...] = ()
+    statement: str = ""
 
     def __str__(self) -> str:
         if self.final:

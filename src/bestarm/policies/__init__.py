@@ -1,6 +1,7 @@
 """Methods: each one file, all under one protocol."""
 
 from bestarm.policies.action_elimination import ActionElimination
+from bestarm.policies.anytime import AnytimeBAI
 from bestarm.policies.deo import DEO
 from bestarm.policies.gopt import GOpt
 from bestarm.policies.lucb import LUCB
@@ -18,6 +19,7 @@ __all__ = [
     "SBE",
     "SPBAI",
     "ActionElimination",
+    "AnytimeBAI",
     "GOpt",
     "Method",
     "Policy",
@@ -26,6 +28,7 @@ __all__ = [
 
 # Those that need more than a problem (a budget, an oracle's gap) are bound with functools.partial.
 POLICIES: dict[str, Method] = {
+    "anytime": AnytimeBAI,
     "sp-bai": SPBAI,
     "sbe": SBE,
     "rage": RAGE,

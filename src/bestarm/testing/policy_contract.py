@@ -288,7 +288,8 @@ def _wrong(plan: Plan, summary: Summary) -> Iterator[tuple[str, Summary]]:
     counts, sums, squares = summary.counts, summary.sums, summary.squares
     pulled = int(np.argmax(counts))
     one = (np.arange(plan.arms) == pulled).astype(int)
-    yield "one pull too many", Summary(counts + one, sums, squares)
+    if not plan.open:
+        yield "one pull too many", Summary(counts + one, sums, squares)
     yield "one pull too few", Summary(counts - one, sums, squares)
     yield "an arm too many", Summary(*(np.append(part, 0) for part in (counts, sums, squares)))
     yield "an arm too few", Summary(counts[1:], sums[1:], squares[1:])

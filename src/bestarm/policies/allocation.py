@@ -1,0 +1,85 @@
+"""Where to pull next: the design for the contrasts that still want evidence."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+
+from bestarm.design import centered_g
+from bestarm.design.contrasts import Listed
+from bestarm.design.solver import minimise
+from bestarm.geometry import Array, lift
+from bestarm.policies.guesses import Guesses
+from bestarm.problem import Problem
+
+__all__ = ["Allocation"]
+
+_SHARE = 0.05  # of the G-design: it keeps every contrast, and the bound C, within reach
+_SURE = 2.0  # standard errors: gaps are not believed to be smaller than this
+_AGAIN = 1.25  # pulls, relative to those at the last design, after which to design anew
+_TOL = 0.05  # how far from its optimum a design may be: estimates are farther from the truth
+_LEAST_WEIGHT = 1e-6
+
+
+class Allocation:
+    """Minimises max over y of need_y ‖y‖² / gap_y² under Σ_cov,p⁻¹, from estimates so far.
+
+    A contrast with variance factor ‖y‖² gathers evidence at a rate of gap² / (2 s² ‖y‖²) a pull, so
+    this is the design under which the last of them has what it needs soonest. Arms whose rewards
+    vary more count for less: their features are divided by their deviation.
+
+    Args:
+        problem: the problem.
+        coordinates: its source arms, in coordinates of the affine span.
+    """
+
+    def __init__(self, problem: Problem, coordinates: Array) -> None:
+        self._problem = problem
+        self._arms = lift(coordinates)
+        self._weights = spread_out(problem)
+        self._made: tuple[object, int] | None = None
+
+    def weights(
+        self, guesses: Guesses, *, contrasts: Array, margin: float, needs: Array, key: object
+    ) -> Array:
+        """The distribution to draw the next batch from.
+
+        Args:
+            guesses: what is known so far.
+            contrasts: the open contrasts (rows, in coordinates), each believed to be positive.
+            margin: what is added to each one's estimate.
+            needs: the evidence each still wants.
+            key: changes when other contrasts are open than before.
+        """
+        if not guesses.pulls:
+            return self._weights
+        made = self._made
+        if made is None or made[0] != key or guesses.pulls >= _AGAIN * made[1]:
+            self._made = key, guesses.pulls
+            self._weights = self._design(guesses, contrasts, margin, needs)
+        return self._weights
+
+    def _design(self, guesses: Guesses, contrasts: Array, margin: float, needs: Array) -> Array:
+        spread = guesses.spread()
+        typical = float(spread.mean())
+        lower = np.linalg.cholesky(guesses.information)
+        whitened = np.linalg.solve(lower, contrasts.T)
+        errors = np.sqrt(typical * np.einsum("ij,ij->j", whitened, whitened))
+        gaps = np.maximum(contrasts @ guesses.slope + margin, _SURE * errors)
+        rows = contrasts * (np.sqrt(needs) / gaps)[:, None]
+        features = self._arms * np.sqrt(typical / spread)[:, None]
+        found = minimise(features, Listed(lift(rows / np.abs(rows).max(), 0.0)), _TOL)
+        weights = (1 - _SHARE) * found.weights + _SHARE * spread_out(self._problem)
+        weights = np.where(weights < _LEAST_WEIGHT, 0.0, weights)
+        return np.asarray(weights / weights.sum())
+
+
+@lru_cache(maxsize=64)
+def spread_out(problem: Problem) -> Array:
+    """The centered G-design of a problem."""
+    weights = centered_g(problem.source, tol=_TOL).weights
+    weights = np.where(weights < _LEAST_WEIGHT, 0.0, weights)
+    weights = weights / weights.sum()
+    weights.flags.writeable = False
+    return np.asarray(weights)

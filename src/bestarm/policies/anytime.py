@@ -1,0 +1,323 @@
+"""AnytimeBAI: certified at every look, under any baseline that is set before the draw."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from bestarm import bounds as thresholds
+from bestarm.checks import choice, finite, not_negative, whole
+from bestarm.errors import InvalidInputError, ProtocolError
+from bestarm.geometry import Array
+from bestarm.policies.allocation import Allocation
+from bestarm.policies.confidence import Intervals, lower_ends
+from bestarm.policies.contests import BestOf, Contest, Stakes, TopOf
+from bestarm.policies.evidence import Batch, Frame, Scale
+from bestarm.policies.guesses import Guesses
+from bestarm.problem import Problem, as_problem
+from bestarm.records import Plan, Recommendation, Summary
+
+__all__ = ["AnytimeBAI"]
+
+_FIRST = 8  # pulls a dimension of the first batch; later ones have at least half as many
+_GROWTH = 0.04  # a batch, relative to the pulls before it
+_UNLIKELY = 30.0  # nats: what happens so rarely by chance contradicts what was declared
+_ROUNDING = 1e-9
+
+
+class _Open(NamedTuple):
+    """A plan given out, with what was fixed before it was drawn."""
+
+    plan: Plan
+    frame: Frame
+    stakes: Stakes
+
+
+class AnytimeBAI:
+    """Best-arm identification with a proven error probability and no constant to tune.
+
+    Every target's wealth bets, batch by batch, that it is not the best; a target whose wealth
+    reaches 1/δ is dropped, and the last one left is named. The probability that this is ever wrong
+    is at most δ, at any number of looks, under every baseline that is fixed before the arm is
+    drawn. Guesses of θ, of the baseline and of the noise only make it quick. Plans are open.
+
+    It rests on one of two assumptions about rewards. With `bounds`, all rewards lie between them
+    (a summary that cannot is refused). Without, the noise is sub-Gaussian with scale
+    `problem.noise`, |ν_t| ≤ `problem.baseline` and |x_a·θ| ≤ `mean_bound` for every source arm; a
+    summary that contradicts this is taken, and no error bound is claimed from then on.
+
+    Args:
+        problem: the problem.
+        bounds: the lowest and the highest reward there can be; None where there is none.
+        mean_bound: without `bounds`: a bound on |x_a·θ|; the problem's scale by default.
+        top: how many targets to name: the set of the m best.
+        tolerance: how much worse than the m-th best a named target may be, in reward units.
+        seed: accepted like every policy's; nothing is drawn.
+        max_pulls: stop at this many pulls; such a stop is final only if all was shown by then.
+        missing: what an outcome that never comes means: `"ignorable"` if losing it depends neither
+            on the arm nor on the reward, `"worst-case"` to enter it at the bound that hurts most.
+
+    Example:
+        >>> from bestarm import AnytimeBAI, Problem
+        >>> policy = AnytimeBAI(Problem([[1, 0], [0, 1]], delta=0.05), bounds=(0, 1))
+        >>> policy.plan().weights.tolist()
+        [0.5, 0.5]
+
+    Reference: Waudby-Smith and Ramdas (2024) and Howard et al. (2021) for betting and its empirical
+    Bernstein form; the theorem and its proof are in the documentation.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        *,
+        bounds: tuple[float, float] | None = None,
+        mean_bound: float | None = None,
+        top: int = 1,
+        tolerance: float = 0.0,
+        seed: int = 0,
+        max_pulls: int | None = None,
+        missing: Literal["ignorable", "worst-case"] = "ignorable",
+    ) -> None:
+        self._problem = as_problem(problem)
+        whole(seed, "seed", least=0)
+        self._top = whole(top, "top", least=1, below=problem.targets)
+        self._tolerance = not_negative(tolerance, "tolerance")
+        self._max_pulls = None if max_pulls is None else whole(max_pulls, "max_pulls", least=1)
+        self._bounds = _checked_bounds(bounds, mean_bound)
+        self._scale, self._assumptions = _scale(problem, self._bounds, mean_bound)
+        choice(missing, ("ignorable", "worst-case"), "missing")
+        if missing == "worst-case" and self._bounds is None:
+            raise InvalidInputError(
+                "Without `bounds` there is no worst reward to stand for a missing one.",
+                field="missing",
+                value=missing,
+                remedy="Give `bounds`, or missing='ignorable'.",
+            )
+        self._worst_case = missing == "worst-case"
+        span = problem.span
+        self._arms = span.coordinates(problem.source)
+        self._targets = span.contrast_coordinates(problem.target - problem.target[0])
+        self._guesses = Guesses(self._arms, self._scale)
+        self._allocation = Allocation(problem, self._arms)
+        self._contest = self._make_contest()
+        self._past: list[Batch] = []
+        self._plans = 0
+        self._pulls = 0
+        self._open: _Open | None = None
+        self._before: _Open | None = None  # the plan before: pulls under it may still come in
+        self._contradicted = False
+        self._stopped: str | None = None
+
+    def _make_contest(self) -> Contest:
+        delta, targets = self._problem.delta, self._problem.targets
+        if self._top == 1 and not self._tolerance:
+            return BestOf(self._targets, level=-math.log(delta))
+        share = thresholds.set_delta(delta, targets=targets, top=self._top)
+        return TopOf(
+            self._targets, level=-math.log(share), top=self._top, tolerance=self._tolerance
+        )
+
+    @property
+    def problem(self) -> Problem:
+        """The problem the policy was made for."""
+        return self._problem
+
+    @property
+    def bounds(self) -> tuple[float, float] | None:
+        """Between what rewards must lie, or None."""
+        return self._bounds
+
+    def plan(self) -> Plan | None:
+        """The next batch, or None once the policy has stopped."""
+        if self._stopped is not None:
+            return None
+        if self._open is None:
+            size = self._next_size()
+            rows, needs = self._contest.wanted()
+            key = tuple(self._contest.chosen.tolist()), len(self._contest.active)
+            weights = self._allocation.weights(
+                self._guesses, contrasts=rows, margin=self._tolerance, needs=needs, key=key
+            )
+            frame = Frame(
+                self._arms,
+                weights,
+                guess=self._guesses.rewards(size),
+                spread=self._guesses.spread(),
+                scale=self._scale,
+                pulls=self._pulls,
+            )
+            plan = Plan.randomised(weights, size, phase=self._plans + 1, open=True)
+            self._open = _Open(plan, frame, self._contest.stake(frame))
+        return self._open.plan
+
+    def _next_size(self) -> int:
+        first = _FIRST * (self._problem.rank + 1)
+        size = max(int(_GROWTH * self._pulls), first // 2 if self._pulls else first)
+        return size if self._max_pulls is None else min(size, self._max_pulls - self._pulls)
+
+    def update(self, summary: Summary, *, late: bool = False) -> None:
+        """Take the outcome of the current plan: bet, drop, decide whether to go on.
+
+        Args:
+            summary: the totals of the plan's pulls: as many as it asks for, or more.
+            late: that these are further pulls drawn under the plan before the current one. They
+                change what is known, but not the current plan, which may be out already.
+        """
+        if self.plan() is None or self._open is None:
+            raise ProtocolError(
+                "The policy has stopped and takes no more outcomes.",
+                field="summary",
+                remedy="Read `recommend()`.",
+            )
+        drawn = self._before if late else self._open
+        if drawn is None:
+            raise ProtocolError("There is no plan before the first.", field="late", value=late)
+        if not late:
+            drawn.plan.check(summary)
+        self._check_rewards(summary)
+        batch = Batch(drawn.frame, summary, self._worst_case)
+        self._contest.settle(drawn.stakes, batch)
+        self._guesses.learn(drawn.frame, summary)
+        self._past.append(batch)
+        self._contest.rank(self._targets @ self._guesses.slope, self._past)
+        self._pulls += int(summary.counts.sum() + summary.missing.sum())
+        if not late:
+            self._plans += 1
+            self._before, self._open = self._open, None
+        if self._contest.decided:
+            self._stopped = "identified"
+        elif self._max_pulls is not None and self._pulls >= self._max_pulls:
+            self._stopped = "max_pulls"
+
+    def _check_rewards(self, summary: Summary) -> None:
+        """Raise, or withdraw the claim, if no rewards within the scale have these totals."""
+        counts, sums, squares = summary.counts, summary.sums, summary.squares
+        low, high = self._scale.low, self._scale.high
+        slack = self._scale.noise * np.sqrt(2 * _UNLIKELY * counts)
+        slack += _ROUNDING * counts * max(abs(low), abs(high))
+        wrong = (sums < low * counts - slack) | (sums > high * counts + slack)
+        if self._bounds is not None:
+            # (r − lo)(hi − r) ≥ 0 for every reward between its bounds.
+            inside = (low + high) * sums - low * high * counts - squares
+            wrong |= inside < -_ROUNDING * (counts * max(abs(low), abs(high)) ** 2)
+            if wrong.any():
+                arm = self._problem.source_labels[int(np.argmax(wrong))]
+                raise InvalidInputError(
+                    f"The rewards of arm {arm!r} cannot all lie between {low:g} and {high:g}.",
+                    field="summary",
+                    value=arm,
+                    remedy="Make the policy with `bounds` that hold for every reward.",
+                )
+        self._contradicted |= bool(wrong.any())
+
+    def evidence(self) -> Array:
+        """The e-value of each target: the wealth gathered against it; 1/δ drops it.
+
+        With `top` above 1 or a `tolerance`: the least wealth of the pairs that decide on it.
+        """
+        return np.exp(np.minimum(self._contest.log_evidence(), 700.0))
+
+    def intervals(self) -> Intervals:
+        """How far the leader is ahead of every target, with ends that hold at every moment at once.
+
+        The probability that any contrast, of any two targets, ever lies outside the interval given
+        for it is at most δ, at whatever moments they are read.
+        """
+        leader = int(self._contest.chosen[0])
+        rows = self._targets[leader] - self._targets
+        others = np.arange(len(rows)) != leader
+        share = thresholds.pairs_delta(self._problem.delta, targets=len(rows))
+        low, high = np.zeros((2, len(rows)))
+        low[others] = lower_ends(rows[others], self._past, level=-math.log(share))
+        high[others] = -lower_ends(-rows[others], self._past, level=-math.log(share))
+        estimate = rows @ self._guesses.slope
+        return Intervals(leader, estimate, low, high, self._problem.delta)
+
+    def recommend(self) -> Recommendation:
+        """The leader, or the leading set; final once it is shown to be right."""
+        chosen = tuple(self._contest.chosen.tolist())
+        final = self._stopped == "identified"
+        return Recommendation(
+            target=chosen[0],
+            label=self._problem.target_labels[chosen[0]],
+            final=final,
+            reason=self._stopped or "running",
+            pulls=self._pulls,
+            error_bound=None if self._contradicted else self._problem.delta,
+            active=chosen if final else tuple(self._contest.active.tolist()),
+            chosen=chosen,
+            assumptions=self._assumptions,
+            statement=self._statement(final),
+        )
+
+    def _statement(self, final: bool) -> str:
+        if self._contradicted:
+            return (
+                "Rewards were seen that what was declared of them all but rules out, so nothing is "
+                "proven. Declare a larger `noise`, `baseline` or `mean_bound`."
+            )
+        labels = [repr(self._problem.target_labels[i]) for i in self._contest.chosen]
+        many, delta = self._top > 1, self._problem.delta
+        names = f"{', '.join(labels)} {'are' if many else 'is'}"
+        best = f"the {self._top} best" if many else "the best"
+        if self._tolerance:
+            best = f"within {self._tolerance:g} of {best}"
+        of = f"{best} of {self._problem.targets} targets"
+        if not final:
+            return (
+                f"Not decided after {self._pulls} pulls: {', '.join(labels)} "
+                f"{'lead' if many else 'leads'}, {len(self._contest.active)} of "
+                f"{self._problem.targets} targets are left."
+            )
+        return (
+            f"{names} {of}. The probability that this rule ever says so wrongly, at any of its "
+            f"looks, is at most {delta:g}."
+        )
+
+
+def _checked_bounds(bounds: object, mean_bound: float | None) -> tuple[float, float] | None:
+    if bounds is None:
+        return None
+    try:
+        low, high = bounds  # type: ignore[misc]
+    except (TypeError, ValueError):
+        low = high = math.nan
+    low, high = finite(low, "bounds"), finite(high, "bounds")
+    if not low < high:
+        raise InvalidInputError(
+            f"`bounds` must be the lowest and the highest reward there can be; got {bounds!r}.",
+            field="bounds",
+            value=bounds,
+            remedy="For yes or no: bounds=(0, 1).",
+        )
+    if mean_bound is not None:
+        raise InvalidInputError(
+            "`mean_bound` has no part where rewards are bounded.",
+            field="mean_bound",
+            value=mean_bound,
+            remedy="Give `bounds` or `mean_bound`, not both.",
+        )
+    return low, high
+
+
+def _scale(
+    problem: Problem, bounds: tuple[float, float] | None, mean_bound: float | None
+) -> tuple[Scale, tuple[str, ...]]:
+    """Where rewards lie, and what is assumed of them, in words."""
+    drawn = (
+        "What a pull of each arm would pay, noise apart, is settled before the arm is drawn, as "
+        "x·θ plus a baseline common to all arms; the arm is drawn with the plan's probabilities."
+    )
+    if bounds is not None:
+        low, high = bounds
+        return Scale(low, high), (drawn, f"Every reward lies between {low:g} and {high:g}.")
+    means = problem.scale if mean_bound is None else not_negative(mean_bound, "mean_bound")
+    size = means + problem.baseline
+    return Scale(-size, size, problem.noise), (
+        drawn,
+        f"The noise has mean 0 and is sub-Gaussian with scale {problem.noise:g}.",
+        f"The baseline lies within ±{problem.baseline:g}, and x·θ of every arm within ±{means:g}.",
+    )

@@ -1,0 +1,229 @@
+"""Who is shown to be better than whom: evidence against each target, or between pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bestarm.geometry import Array
+from bestarm.policies.evidence import STAKES, Batch, Bets, Frame, log_value
+
+__all__ = ["BestOf", "Contest", "Contrasts", "Stakes", "TopOf"]
+
+Indices = NDArray[np.int64]
+Stakes = list[tuple[Indices, Bets]]  # bets, and whose they are
+
+_ALL_PAIRS = 4096  # up to this many contrasts between chosen and others a design sees all of them
+_LEAST_NEED = 0.5  # nats: a contrast that lacks little may still lack it for a while
+
+
+class Contrasts(NamedTuple):
+    """Contrasts that want evidence: rows in coordinates, and how much each wants, in nats."""
+
+    rows: Array
+    needs: Array
+
+
+class Contest(Protocol):
+    """Evidence that grows batch by batch until a set of targets is shown to be the best."""
+
+    @property
+    def chosen(self) -> Indices:
+        """The targets that look best, the best first."""
+        ...
+
+    @property
+    def active(self) -> Indices:
+        """The targets that are not shown to be out."""
+        ...
+
+    @property
+    def decided(self) -> bool:
+        """Whether `chosen` is shown to be right."""
+        ...
+
+    def wanted(self) -> Contrasts:
+        """The contrasts that want evidence."""
+        ...
+
+    def stake(self, frame: Frame) -> Stakes:
+        """Bets on a batch to be drawn under `frame`, to be given back to `settle`."""
+        ...
+
+    def settle(self, stakes: Stakes, batch: Batch) -> None:
+        """Take what a batch made of the bets of an earlier `stake`."""
+        ...
+
+    def rank(self, scores: Array, past: Sequence[Batch]) -> None:
+        """Take new estimates of all targets."""
+        ...
+
+    def log_evidence(self) -> Array:
+        """The log of every target's e-value."""
+        ...
+
+
+class BestOf:
+    """One e-process a target, against the hypothesis that it is the best.
+
+    Before each batch every target bets that some opponent is better: the leader, or the runner-up
+    against the leader itself. If z is the best, every opponent's contrast to it is at most zero,
+    so its wealth is a supermartingale whoever the opponents were, and Ville's inequality bounds
+    the chance that it ever reaches 1/δ by δ. Only that wealth can cause an error.
+
+    Args:
+        targets: in coordinates of the affine span.
+        level: log(1/δ).
+    """
+
+    def __init__(self, targets: Array, *, level: float) -> None:
+        self._targets, self._level = targets, level
+        self._wealth: Array = np.zeros((len(targets), len(STAKES)))  # logs
+        self._value: Array = np.zeros(len(targets))
+        self.active: Indices = np.arange(len(targets))
+        self._order: Indices = self.active
+
+    @property
+    def chosen(self) -> Indices:
+        """The leader."""
+        return self._order[:1]
+
+    @property
+    def decided(self) -> bool:
+        """Whether one target is left."""
+        return len(self.active) == 1
+
+    def wanted(self) -> Contrasts:
+        """The leader's contrasts to all others that are left."""
+        leader, others = self._order[0], self._order[1:]
+        needs = np.maximum(self._level - self._value[others], _LEAST_NEED)
+        return Contrasts(self._targets[leader] - self._targets[others], needs)
+
+    def stake(self, frame: Frame) -> Stakes:
+        """Every target left against the leader, the leader against the runner-up."""
+        opponents = np.full(len(self._order), self._order[0])
+        opponents[0] = self._order[1]
+        return [(self._order, frame.bets(self._targets[opponents] - self._targets[self._order]))]
+
+    def settle(self, stakes: Stakes, batch: Batch) -> None:
+        """Add the growth to each wealth, and drop targets whose wealth has reached 1/δ."""
+        [(targets, bets)] = stakes
+        self._wealth[targets] += bets.log_growth(batch)
+        self._value[targets] = log_value(self._wealth[targets])
+        reached = self._value[self.active] >= self._level
+        if reached.all():  # in error, then; keep the one with the least against it
+            reached[np.argmin(self._value[self.active])] = False
+        self.active = self.active[~reached]
+        self._order = self._order[np.isin(self._order, self.active)]
+
+    def rank(self, scores: Array, past: Sequence[Batch]) -> None:  # noqa: ARG002 - no pair is replayed
+        """Order the targets left by their estimates."""
+        self._order = self.active[np.argsort(-scores[self.active], kind="stable")]
+
+    def log_evidence(self) -> Array:
+        """The log of each target's e-value against its being the best, when last it bet."""
+        return self._value
+
+
+class TopOf:
+    """One e-process for each pair of a chosen target and another: for top m, or a tolerance ε.
+
+    Wealth of the pair (o, z) bets against (o − z)·θ ≤ −ε. The m targets of the highest estimates
+    are shown to be right once all their pairs with others have reached the level. Opponents do not
+    change here, because a target that is truly among the best may truly have better opponents.
+    Pairs not met before are replayed from the past: the bets on any contrast were fixed, batch by
+    batch, by what was known then.
+
+    Args:
+        targets: in coordinates of the affine span.
+        level: the log of the wealth at which a pair is decided.
+        top: m.
+        tolerance: ε.
+    """
+
+    def __init__(self, targets: Array, *, level: float, top: int, tolerance: float) -> None:
+        self._targets, self._level = targets, level
+        self._top, self._tolerance = top, tolerance
+        self._wealth: dict[int, Array] = {}  # of each chosen target against all
+        self._most: dict[int, Array] = {}  # the largest log e-value so far
+        self._order: Indices = np.arange(len(targets))
+        self._enter([])
+
+    @property
+    def chosen(self) -> Indices:
+        """The m targets of the highest estimates."""
+        return self._order[: self._top]
+
+    @property
+    def _lacking(self) -> Array:
+        """What each chosen target (row) lacks in evidence against each other one (column)."""
+        rows = np.array([self._most[int(o)] for o in self.chosen])
+        return np.asarray(self._level - rows[:, self._order[self._top :]])
+
+    @property
+    def active(self) -> Indices:
+        """The chosen targets and those that not all of them have beaten."""
+        out = (self._lacking <= 0).all(axis=0)
+        return np.sort(np.concatenate([self.chosen, self._order[self._top :][~out]]))
+
+    @property
+    def decided(self) -> bool:
+        """Whether every chosen target has beaten every other one."""
+        return bool((self._lacking <= 0).all())
+
+    def wanted(self) -> Contrasts:
+        """Undecided pairs of chosen and others; only those along the border if they are many."""
+        lacking = self._lacking
+        undecided = lacking > 0
+        if lacking.size > _ALL_PAIRS:
+            border = np.zeros_like(undecided)
+            border[-1, :] = border[:, 0] = True
+            undecided = border & undecided if (border & undecided).any() else undecided
+        inside, outside = np.nonzero(undecided)
+        rows = self._targets[self._order[inside]] - self._targets[self._order[self._top + outside]]
+        return Contrasts(rows, np.maximum(lacking[inside, outside], _LEAST_NEED))
+
+    def stake(self, frame: Frame) -> Stakes:
+        """Each chosen target against all."""
+        return [(np.array([o]), self._bets(frame, int(o))) for o in self.chosen]
+
+    def _bets(self, frame: Frame, target: int) -> Bets:
+        others = np.delete(self._targets, target, axis=0)
+        return frame.bets(self._targets[target] - others, margin=self._tolerance)
+
+    def settle(self, stakes: Stakes, batch: Batch) -> None:
+        """Add the growth to the wealth of each pair."""
+        for (target,), bets in stakes:
+            if target in self._wealth:
+                self._add(int(target), bets.log_growth(batch))
+
+    def _add(self, target: int, growth: Array) -> None:
+        self._wealth[target] = self._wealth[target] + growth
+        value = np.insert(log_value(self._wealth[target]), target, -np.inf)
+        self._most[target] = np.maximum(self._most[target], value)
+
+    def rank(self, scores: Array, past: Sequence[Batch]) -> None:
+        """Order the targets by their estimates; replay the pairs of those newly chosen."""
+        self._order = np.argsort(-scores, kind="stable")
+        self._enter(past)
+
+    def _enter(self, past: Sequence[Batch]) -> None:
+        chosen = self.chosen.tolist()
+        for old in set(self._wealth) - set(chosen):
+            del self._wealth[old], self._most[old]
+        for new in (o for o in chosen if o not in self._wealth):
+            self._wealth[new] = np.zeros((len(self._targets) - 1, len(STAKES)))
+            self._most[new] = np.zeros(len(self._targets))
+            for batch in past:
+                self._add(new, self._bets(batch.frame, new).log_growth(batch))
+
+    def log_evidence(self) -> Array:
+        """For each target, the least log e-value among the pairs that must put it in or out."""
+        lacking = self._lacking
+        evidence = np.empty(len(self._targets))
+        evidence[self._order[self._top :]] = self._level - lacking.max(axis=0)
+        evidence[self.chosen] = self._level - lacking.max(axis=1)
+        return evidence

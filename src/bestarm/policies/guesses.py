@@ -1,0 +1,113 @@
+"""Guesses from the past: θ, the baseline to come, how noisy rewards are.
+
+The anytime rule is valid whatever they are; good ones save pulls.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bestarm.geometry import Array
+from bestarm.policies.evidence import Frame, Scale
+from bestarm.records import Summary
+
+__all__ = ["Guesses"]
+
+_RIDGE = 1.0  # pulls of the first batch's design, with reward zero
+_MEMORY = 0.9  # what a batch before counts towards the spread to come
+_SHRINKAGE = 30.0  # pulls that an arm's own spread must weigh against all arms' together
+_FORGETTING = 0.8  # what a batch before counts in judging how to foresee levels
+
+
+class Guesses:
+    """What the batches so far suggest.
+
+    Attributes:
+        pulls: the number of pulls learned from.
+        slope: θ̂ in coordinates of the affine span.
+        information: Σ n Σ_cov over the batches.
+
+    Args:
+        coordinates: the source arms, in coordinates of the affine span.
+        scale: where rewards lie.
+    """
+
+    def __init__(self, coordinates: Array, scale: Scale) -> None:
+        arms, rank = coordinates.shape
+        self._arms, self._scale = coordinates, scale
+        self.pulls = 0
+        self.slope: Array = np.zeros(rank)
+        self.information: Array = np.zeros((rank, rank))
+        self._gram: Array = np.zeros((rank, rank))
+        self._moment: Array = np.zeros(rank)
+        self._centers: list[float] = []  # of the last two batches: when their middle pull was, …
+        self._means: list[tuple[float, Array]] = []  # … their mean reward and mean arm
+        self._total = 0.0, np.zeros(rank)  # sum of all rewards, of all arms pulled
+        self._misses: Array = np.zeros(3)  # of the three ways to foresee a level
+        self._second: Array = np.zeros(arms)  # (r − c)² an arm, recent batches counting most
+        self._counts: Array = np.zeros(arms)
+        half = (scale.high - scale.low) / 2
+        self._at_first = half**2 + scale.noise**2
+        self._least = scale.noise**2 or half**2
+
+    def rewards(self, size: int) -> Array:
+        """c(a): what every source arm may be expected to pay in the next batch of `size` pulls."""
+        level = self._levels(self.pulls + size / 2)[int(np.argmin(self._misses))]
+        expected = level + self._arms @ self.slope
+        return np.asarray(np.clip(expected, self._scale.low, self._scale.high))
+
+    def spread(self) -> Array:
+        """The expected (r − c(a))² of every source arm, shrunk towards that of all together."""
+        if not self.pulls:
+            return np.full(len(self._arms), self._at_first)
+        # Rewards that did not vary at all say no more than that they vary less than once in n.
+        pooled = max(self._second.sum() / self._counts.sum(), self._least / self.pulls)
+        return np.asarray((self._second + _SHRINKAGE * pooled) / (self._counts + _SHRINKAGE))
+
+    def _levels(self, when: float) -> Array:
+        """Rewards less x·θ̂ around some pull, foreseen by: the mean so far, the last, the trend."""
+        if not self._means:
+            return np.full(3, self._scale.middle)
+        rewards, arms = self._total
+        average = (rewards - arms @ self.slope) / self.pulls
+        *before, last = (reward - arm @ self.slope for reward, arm in self._means)
+        if not before:
+            return np.array([average, last, last])
+        trend = (last - before[0]) / (self._centers[1] - self._centers[0])
+        return np.array([average, last, last + trend * (when - self._centers[1])])
+
+    def learn(self, frame: Frame, summary: Summary) -> None:
+        """Take in a batch's outcome."""
+        pulls = summary.pulls
+        if not pulls:
+            return
+        reward, arm = float(summary.sums.sum()) / pulls, summary.counts @ self._arms / pulls
+        when = self.pulls + pulls / 2
+        counts, first, second = frame.totals(summary)
+        if self.pulls:
+            missed = np.square(self._levels(when) - (reward - arm @ self.slope))
+            self._misses = _FORGETTING * self._misses + pulls * missed
+        else:
+            # Nothing was foreseen of the first batch; its own level does as well.
+            first = first + (frame.guess - reward) * counts
+            self._gram = _RIDGE * frame.covariance
+        self._regress(frame, counts, first)
+        if not self.pulls:
+            fit = reward + (self._arms[frame.arms] - arm) @ self.slope
+            sums, squares = summary.sums[frame.arms], summary.squares[frame.arms]
+            second = squares - fit * (2 * sums - fit * counts)
+        self._second, self._counts = _MEMORY * self._second, _MEMORY * self._counts
+        self._second[frame.arms] += np.maximum(second, 0.0)
+        self._counts[frame.arms] += counts
+        self._total = self._total[0] + pulls * reward, self._total[1] + pulls * arm
+        self._centers, self._means = [*self._centers, when][-2:], [*self._means, (reward, arm)][-2:]
+        self.pulls += pulls
+
+    def _regress(self, frame: Frame, counts: Array, first: Array) -> None:
+        """Orthogonalized regression on all batches, each less the level foreseen for it."""
+        x = frame.centered
+        self.information = self.information + counts.sum() * frame.covariance
+        gram = x.T @ (counts[:, None] * x)
+        self._moment = self._moment + x.T @ first + gram @ self.slope
+        self._gram = self._gram + gram
+        self.slope = np.asarray(np.linalg.solve(self._gram, self._moment), dtype=float)
