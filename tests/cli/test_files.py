@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -70,3 +71,28 @@ def test_written_weights_are_read_back_to_the_last_bit(tmp_path: Path) -> None:
     path = tmp_path / "weights.csv"
     write_table(path, ("label", "weight"), zip(names, weights, strict=True))
     assert read_table(path) == Table([[weight] for weight in weights], names)
+
+
+def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
+    def rows(good: int) -> Iterator[tuple[int]]:
+        for number in range(good):
+            yield (number,)
+        raise KeyboardInterrupt
+
+    path = tmp_path / "runs.csv"
+    write_table(path, ("number",), [(1,)])
+    with pytest.raises(KeyboardInterrupt):
+        write_table(path, ("number",), rows(100_000))
+    assert path.read_text() == "number\n1\n"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_link_stays_one_and_a_device_is_written_to(tmp_path: Path) -> None:
+    goal, link = tmp_path / "goal.csv", tmp_path / "link.csv"
+    goal.touch()
+    link.symlink_to(goal)
+    write_table(link, ("number",), [(1,)])
+    assert link.is_symlink()
+    assert goal.read_text() == "number\n1\n"
+    write_table(Path("/dev/null"), ("number",), [(1,)])
+    assert Path("/dev/null").is_char_device()

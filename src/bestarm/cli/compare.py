@@ -296,7 +296,7 @@ def _print_words(comparison: _Comparison, out: Path | None) -> None:
     cut = "" if comparison.max_pulls is None else f", cut at {comparison.max_pulls:,} pulls"
     screen.print(
         f"{comparison.instance.description}, δ = {comparison.delta:g}, seed {comparison.seed}, "
-        f"{comparison.runs:,} runs of each{cut}.",
+        f"{comparison.runs:,} runs of each{'' if comparison.complete else ' asked for'}{cut}.",
     )
     if comparison.instance.note:
         screen.print(comparison.instance.note)
@@ -314,15 +314,16 @@ def _remarks(comparison: _Comparison, out: Path | None) -> Iterator[str]:
         yield "Interrupted: this is partial, of the runs that had finished."
     elif comparison.failure is not None:
         yield "Partial: of the methods before the one that failed."
-    yield (
-        "± and ranges are 95 % intervals; errors are below or above δ if all of theirs is. Run i "
-        "of every method has the same seed and instance, so pulls are compared with "
-        f"{comparison.reference}'s run by run."
-    )
+    yield ("± and ranges are 95 % intervals; errors are below or above δ if all of theirs is.")
+    if comparison.reference in comparison.results and len(comparison.results) > 1:
+        yield (
+            "Run i of every method has the same seed and instance, so pulls are compared with "
+            f"{comparison.reference}'s run by run."
+        )
     if any(_not_final(results) for results in comparison.results.values()):
         yield "Runs that were not final ended at a cap or a budget; their errors are counted too."
     if out is not None and comparison.failure is None:
-        yield f"Every run is in {out}."
+        yield f"{'Every run is' if comparison.complete else 'These runs are'} in {out}."
 
 
 def _pulls_table(comparison: _Comparison) -> Table:

@@ -99,7 +99,7 @@ def read_method(text: str) -> Entry:
     """
     head, colon, rest = text.strip().partition(":")
     attribute, _, options = rest.partition(":")
-    if colon and "=" not in attribute:
+    if colon and (_is_name(attribute) or ("=" not in attribute and _key_of(head) is None)):
         entry = Entry(
             f"{head}:{attribute}",
             _imported(text, head, attribute),
@@ -119,16 +119,24 @@ def read_method(text: str) -> Entry:
 
 
 def _ours(text: str, name: str) -> Entry:
-    known = {_plain(key): key for key in METHODS}
-    known |= {_plain(made.__name__): key for key, made in METHODS.items() if inspect.isclass(made)}
-    key = known.get(_plain(name))
+    key = _key_of(name)
     if key is None:
         raise _wrong(
             text,
             f"There is no method {name!r}; there are {', '.join(METHODS)}.",
-            nearest(_plain(name), known) or "One's own is given as module:attribute.",
+            nearest(_plain(name), _spellings()) or "One's own is given as module:attribute.",
         )
     return Entry(key, METHODS[key], truths=_TRUTHS.get(key, {}))
+
+
+def _key_of(name: str) -> str | None:
+    return _spellings().get(_plain(name))
+
+
+def _spellings() -> dict[str, str]:
+    """Our methods by name and by class, each without case and punctuation."""
+    classes = {made.__name__: key for key, made in METHODS.items() if inspect.isclass(made)}
+    return {_plain(name): key for name, key in ({key: key for key in METHODS} | classes).items()}
 
 
 def nearest(given: str, known: dict[str, str]) -> str:
@@ -148,7 +156,7 @@ def _imported(text: str, module: str, attribute: str) -> Callable[..., Any]:
         raise _wrong(
             text, f"{module!r} is a file.", f"Go to its folder and give {name}:{attribute}."
         )
-    if not module or not all(part.isidentifier() for part in attribute.split(".")):
+    if not module or not _is_name(attribute):
         raise _wrong(
             text,
             f"{text!r} does not say which policy of which module it is.",
@@ -180,6 +188,10 @@ def _imported(text: str, module: str, attribute: str) -> Callable[..., Any]:
     return found  # type: ignore[no-any-return]
 
 
+def _is_name(text: str) -> bool:
+    return all(part.isidentifier() for part in text.split("."))
+
+
 def _is_part(name: str | None, module: str) -> bool:
     """Whether a name is the module's or one of its parents'."""
     return name is not None and f"{module}.".startswith(f"{name}.")
@@ -191,13 +203,16 @@ def _options(text: str, options: str) -> dict[str, Any]:
         call = ast.parse(f"f({options})", mode="eval").body
         if not isinstance(call, ast.Call) or call.args:
             raise ValueError  # noqa: TRY301
-        return {_key(keyword): _value(keyword.value) for keyword in call.keywords}
+        values = {_key(keyword): _value(keyword.value) for keyword in call.keywords}
+        if len(values) < len(call.keywords):
+            raise ValueError  # noqa: TRY301
     except (ValueError, SyntaxError, MemoryError, RecursionError):
         raise _wrong(
             text,
             f"The options {options!r} cannot be read.",
             "Write them as key=value, with commas between them and words of other signs in quotes.",
         ) from None
+    return values
 
 
 def _key(keyword: ast.keyword) -> str:

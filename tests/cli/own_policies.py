@@ -1,0 +1,76 @@
+"""Modules that a user might write, as text, and the commands run on them."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+from typer.testing import CliRunner
+
+from bestarm.cli.app import app
+
+_numbers = itertools.count()
+
+POLICY = '''
+import os
+import numpy as np
+from bestarm import Plan, Recommendation, estimation
+from bestarm.errors import ProtocolError
+
+
+class Once:
+    """One batch of uniform draws."""
+
+    def __init__(self, problem, *, seed=0, pulls=5000):
+        self.problem, self.seed, self.pulls = problem, seed, pulls
+        self.theta = None
+
+    def plan(self):
+        if self.theta is not None:
+            return None
+        arms = self.problem.arms
+        return Plan.randomised(np.full(arms, 1 / arms), self.pulls, phase=1)
+
+    def update(self, summary):
+        plan = self.plan()
+        if plan is None:
+            raise ProtocolError("The policy has stopped.", field="summary")
+        plan.check(summary)
+        self.theta = estimation.orthogonalized(self.problem, summary, plan.weights)
+
+    def recommend(self):
+        done = self.theta is not None
+        target = int(np.argmax(self.problem.target @ self.theta)) if done else 0
+        return Recommendation(
+            target=target,
+            label=self.problem.target_labels[target],
+            final=False,
+            reason="budget" if done else "running",
+            pulls=self.pulls if done else 0,
+            error_bound=None,
+            active=tuple(range(self.problem.targets)),
+        )
+'''
+
+
+def write_module(text: str, *, folder: Path | None = None) -> str:
+    """Write a module that nobody has imported yet, and return its name."""
+    name = f"own_{next(_numbers)}"
+    ((folder or Path.cwd()) / f"{name}.py").write_text(text, encoding="utf-8")
+    return name
+
+
+def run(*arguments: str) -> tuple[int, str, str]:
+    result = CliRunner().invoke(app, ["compare", *arguments])
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result.exit_code, result.stdout, result.stderr
+
+
+def refused(*arguments: str) -> str:
+    code, out, err = run(*arguments)
+    assert (code, out) == (2, "")
+    assert err.startswith("bestarm: ")
+    assert err.endswith((".\n", "?\n"))
+    assert err.count("\n") == 1
+    return err

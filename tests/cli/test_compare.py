@@ -1,0 +1,334 @@
+"""`bestarm compare`: the same numbers however they are made, and every bad input in a sentence."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from own_policies import POLICY, refused, run, write_module
+
+from bestarm.cli import compare
+from bestarm.environments import small_gap
+from bestarm.policies import SPBAI
+from bestarm.simulation import Results, simulate
+
+ROOT = Path(__file__).parent.parent.parent
+START = "from bestarm.cli import main\nif __name__ == '__main__': main()"
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def report(*arguments: str) -> dict[str, Any]:
+    code, out, err = run(*arguments, "--json")
+    assert (code, err) == (0, "")
+    found: dict[str, Any] = json.loads(out)
+    return found
+
+
+def rows(path: Path) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_workers_change_no_byte_of_what_a_method_of_one_s_own_comes_to(folder: Path) -> None:
+    name = write_module(POLICY)
+    for workers in ("1", "2"):
+        command = [
+            *(sys.executable, "-c", START, "compare", "--method", f"{name}:Once:pulls=6000"),
+            *("--method", "rage", "--runs", "30", "--seed", "3", "--json"),
+            *("--workers", workers, "--out", f"runs-{workers}.csv"),
+        ]
+        # As a command is run: sys.path does not have the current folder by itself.
+        result = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+            env=os.environ | {"PYTHONSAFEPATH": "1"},
+        )
+        assert (result.returncode, result.stderr) == (0, "")
+        (folder / f"report-{workers}.json").write_text(result.stdout)
+    for kind in ("runs-{}.csv", "report-{}.json"):
+        one, two = (folder / kind.format(workers) for workers in (1, 2))
+        assert one.read_bytes() == two.read_bytes()
+    assert len(rows(folder / "runs-1.csv")) == 60
+    assert not [file for file in folder.iterdir() if file.name.startswith(".")]
+
+
+def test_a_comparison_is_what_simulate_gives(folder: Path) -> None:
+    name = write_module(POLICY)
+    found = report("--method", f"{name}:Once", "--runs", "12", "--seed", "5", "--out", "runs.csv")
+    assert found["complete"] is True
+    assert found["reference"] == "sp-bai"
+    by_name = {method["name"]: method for method in found["methods"]}
+    assert list(by_name) == [f"{name}:Once", "sp-bai", "sp-bai-sharp", "rage"]
+    paper = simulate(SPBAI, small_gap(), runs=12, seed=5)
+    assert by_name["sp-bai"]["mean_pulls"] == paper.mean_pulls
+    assert by_name["sp-bai"]["pulls_quantiles"]["0.5"] == np.median(paper.pulls)
+    assert by_name["sp-bai"]["error_interval"] == list(paper.error_interval())
+    assert by_name["sp-bai"]["pulls_minus_reference"] is None
+    assert by_name["rage"]["error_against_delta"] == "above"
+    own = by_name[f"{name}:Once"]
+    assert (own["mean_pulls"], own["not_final"]) == (5000, 12)
+    gaps = 5000 - paper.pulls
+    half = 1.959964 * gaps.std(ddof=1) / math.sqrt(12)
+    assert own["pulls_minus_reference"]["mean"] == pytest.approx(gaps.mean())
+    low, high = own["pulls_minus_reference"]["interval"]
+    assert (low, high) == (
+        pytest.approx(gaps.mean() - half, rel=1e-6),
+        pytest.approx(gaps.mean() + half, rel=1e-6),
+    )
+    written = [row for row in rows(folder / "runs.csv") if row["method"] == "sp-bai"]
+    assert [int(row["pulls"]) for row in written] == paper.pulls.tolist()
+    assert [int(row["run"]) for row in written] == list(range(12))
+
+
+def test_given_methods_of_ours_nobody_is_added_and_the_first_is_the_reference() -> None:
+    found = report(
+        *("--method", "RAGE:sigma=2", "--method", "uniform:budget=40", "--method", "RAGE:sigma=2"),
+        *("--runs", "2"),
+    )
+    assert [method["name"] for method in found["methods"]] == ["rage:sigma=2", "uniform:budget=40"]
+    assert found["reference"] == "rage:sigma=2"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "instance", "cap"),
+    [
+        (("--instance", "Small_Gap", "--baseline", "adversary"), "with baseline adversary", None),
+        (("--instance", "uniform"), "uniform", 5_000_000),
+        (("--instance", "uniform", "--max-pulls", "700"), "uniform", 700),
+        (("--instance", "jester"), "synthetic", None),
+    ],
+)
+def test_instances(arguments: tuple[str, ...], instance: str, cap: int | None) -> None:
+    method = ("--method", "rage:max_phases=1")
+    found = report(*arguments, *method, "--runs", "2")
+    assert instance in found["instance"]
+    assert found["max_pulls"] == cap
+    assert ("made-up users" in found["note"]) == ("jester" in arguments)
+    if cap == 700:
+        assert found["methods"][0]["mean_pulls"] == 700
+
+
+def test_the_words_fit_a_narrow_terminal_and_say_what_matters(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    name = write_module(POLICY)
+    code, out, _ = run("--method", f"{name}:Once", "--instance", "jester", "--runs", "5")
+    assert code == 0
+    assert max(map(len, out.splitlines())) <= 80
+    text = " ".join(out.split())
+    for phrase in ("made-up users", "5 runs of each", "not final", "95 %", "sp-bai's run by run"):
+        assert phrase in text
+
+
+def test_verdicts_on_the_error() -> None:
+    def verdict(errors: int, runs: int) -> str:
+        table = np.arange(runs)
+        correct = table >= errors
+        return compare._against_delta(
+            Results("m", "e", 0, 0.1, runs, False, table, table, correct, correct, table, table)
+        )
+
+    # Wilson's intervals, by hand: 0 of 34 reaches 0.1015, 0 of 35 reaches 0.0989.
+    assert [verdict(0, 34), verdict(0, 35)] == ["compatible", "below"]
+    assert [verdict(3, 10), verdict(4, 10)] == ["above", "above"]
+    assert verdict(2, 10) == "compatible"
+
+
+BAD = {
+    "unknown method": (("--method", "sbpai"), "Did you mean sp-bai?"),
+    "unknown option": (("--method", "rage:sigmma=3"), "Did you mean sigma?"),
+    "refused option": (("--method", "rage:sigma=-3"), "rage:sigma=-3 cannot be made: `sigma`"),
+    "no such module": (("--method", "gone:X"), "There is no module 'gone'"),
+    "unknown instance": (("--instance", "smal-gap"), "Did you mean small-gap?"),
+    "unknown baseline": (("--baseline", "sine"), "there are sinusoid"),
+    "baseline of ratings": (("--instance", "jester", "--baseline", "none"), "Leave it out"),
+    "data of none": (("--data", "x.csv"), "--instance jester"),
+    "no data": (("--instance", "jester", "--data", "gone.csv"), "gone.csv"),
+    "no runs": (("--runs", "0"), "`runs`"),
+    "seed": (("--seed=-1",), "`seed`"),
+    "delta": (("--delta", "5"), "Did you mean 0.05?"),
+    "max pulls": (("--max-pulls", "0"), "`max_pulls`"),
+    "workers": (("--workers", "0"), "`workers`"),
+    "two kinds of workers": (("--workers", "2", "--dask", "x:1"), "exclude each other"),
+    "no such folder": (("--out", "no/such/runs.csv"), "no such file or directory"),
+    "a folder": (("--out", "."), "directory"),
+}
+
+
+@pytest.mark.parametrize("kind", BAD)
+def test_bad_input_is_one_sentence_before_anything_runs(
+    kind: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compare, "simulate", None)
+    arguments, hint = BAD[kind]
+    assert hint in refused(*arguments)
+    assert not list(folder.iterdir())
+
+
+OWN = {
+    "no policy": ("class X:\n    def __init__(self, problem, *, seed): ...", "makes no policy"),
+    "no seed": ("def X(problem): ...", "unexpected keyword argument 'seed'"),
+    "raises": ("def X(problem, *, seed): return 1 / 0", "ZeroDivisionError: division by zero"),
+    "takes anything": (
+        POLICY + "class X(Once):\n    def update(self, summary): self.theta = np.zeros(10)",
+        "accepted a summary with one pull too many",
+    ),
+    "silent at first": (
+        POLICY + "class X(Once):\n    def recommend(self): return self.theta.sum()",
+        "recommend() must work at every moment; it raised (AttributeError: 'NoneType' object",
+    ),
+    "lost": (POLICY + "class X(Once):\n    def plan(self): return 'more'", "not a Plan"),
+    "fails": (POLICY + "class X(Once):\n    def update(self, summary): {}[0]", "KeyError: 0 ("),
+}
+
+
+@pytest.mark.parametrize("kind", OWN)
+def test_a_method_that_breaks_the_contract_is_refused_by_its_name(
+    kind: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compare, "simulate", None)
+    text, hint = OWN[kind]
+    name = write_module(text)
+    error = refused("--method", f"{name}:X", "--out", "runs.csv")
+    assert hint in error
+    assert f"{name}:X" in error
+    assert not (folder / "runs.csv").exists()
+
+
+def test_the_check_can_be_left_out() -> None:
+    name = write_module(POLICY + OWN["takes anything"][0].removeprefix(POLICY))
+    found = report("--method", f"{name}:X", "--method", "rage", "--runs", "3", "--no-check")
+    assert found["methods"][0]["runs"] == 3
+
+
+FAILING = """
+class X(Once):
+    def recommend(self):
+        if self.theta is not None and self.seed % 5 == 1:
+            raise ArithmeticError("as asked")
+        return super().recommend()
+"""
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_a_policy_that_raises_names_the_run_and_the_line(folder: Path, workers: str) -> None:
+    name = write_module(POLICY + FAILING)
+    line = (POLICY + FAILING).splitlines().index(
+        '            raise ArithmeticError("as asked")'
+    ) + 1
+    code, out, err = run(
+        *("--method", "uniform:budget=20", "--method", f"{name}:X", "--runs", "40"),
+        *("--workers", workers, "--out", "runs.csv", "--json"),
+    )
+    assert code == 2
+    assert f"{name}:X raised ArithmeticError: as asked ({name}.py, line {line})" in err
+    assert re.search(r"This was run \d+ of a simulation with seed 0; run_once\(", err)
+    assert err.count("\n") == 1
+    # What had finished is not lost, and is not said to be all.
+    found = json.loads(out)
+    assert found["complete"] is False
+    assert [method["name"] for method in found["methods"]] == ["uniform:budget=20"]
+    assert {file.suffix for file in folder.iterdir()} <= {".py", ""}
+
+
+def test_a_worker_that_dies_is_one_sentence(folder: Path) -> None:
+    name = write_module(POLICY + "\nclass X(Once):\n    def update(self, summary): os._exit(3)\n")
+    arguments = ("--method", f"{name}:X", "--no-check", "--workers", "2", "--runs", "4")
+    assert "A worker process ended abruptly" in refused(*arguments)
+
+
+SLOW = """
+import time
+class X(Once):
+    def update(self, summary):
+        super().update(summary)
+        time.sleep(0.02)
+        open("started", "a").close()
+"""
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_ctrl_c_prints_what_is_finished_and_says_that_it_is_partial(
+    folder: Path, workers: str
+) -> None:
+    name = write_module(POLICY + SLOW)
+    process = subprocess.Popen(
+        [
+            *(sys.executable, "-c", START, "compare", "--method", f"{name}:X", "--no-check"),
+            *("--runs", "100000", "--workers", workers, "--out", "runs.csv"),
+        ],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        encoding="utf-8",
+        env=os.environ | {"PYTHONIOENCODING": "utf-8"},
+        start_new_session=True,
+    )
+    deadline = time.monotonic() + 60
+    while not (folder / "started").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    time.sleep(2)
+    os.killpg(process.pid, signal.SIGINT)  # to the whole group, as a terminal does
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (130, "")
+    assert "partial" in out
+    shown = re.search(rf"{name}:X \[(\d+) runs\]", out)
+    assert shown is not None
+    assert 0 < int(shown[1]) < 100_000
+    assert len(rows(folder / "runs.csv")) == int(shown[1])
+
+
+def test_nothing_of_a_cluster_is_loaded_unless_asked_for() -> None:
+    code = (
+        "import sys\nfrom bestarm.cli import main\n"
+        "sys.argv = ['bestarm', 'compare', '--method', 'uniform:budget=20', '--runs', '1']\n"
+        "try:\n    main()\nexcept SystemExit:\n    pass\n"
+        "assert 'bestarm.cli.workers' in sys.modules\n"
+        "assert not {'distributed', 'dask', 'tornado'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60, capture_output=True)
+
+
+def test_the_documented_example_takes_part_by_the_documented_command(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    page = (ROOT / "docs" / "own-policy.md").read_text(encoding="utf-8")
+    source = re.search(r"^```python\n(.*?)^```$", page, re.M | re.S)
+    command = re.search(
+        r"^    (bestarm compare --method mymodule:MyPolicy .*--runs 1000)$", page, re.M
+    )
+    assert source is not None
+    assert command is not None
+    assert len(source[1].splitlines()) < 70
+    Path("mymodule.py").write_text(source[1], encoding="utf-8")
+    monkeypatch.delitem(sys.modules, "mymodule", raising=False)
+    arguments = shlex.split(command[1].replace("--runs 1000", "--runs 40"))[2:]
+    found = report(*arguments)
+    own, paper, sharp, rage = found["methods"]
+    assert own["name"] == "mymodule:MyPolicy"
+    assert (own["runs"], own["not_final"]) == (40, 0)
+    assert own["error_against_delta"] in ("below", "compatible")
+    assert rage["error_rate"] == 1
+    # As the page says: between the paper's reading and the sharp one.
+    assert sharp["mean_pulls"] < own["mean_pulls"] < paper["mean_pulls"]

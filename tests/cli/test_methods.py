@@ -1,0 +1,142 @@
+"""Methods as they are named on the command line."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+import pytest
+from own_policies import POLICY, write_module
+
+from bestarm.cli.methods import METHODS, importable_from_here, read_method
+from bestarm.environments import small_gap
+from bestarm.errors import InvalidInputError
+from bestarm.policies import POLICIES, SPBAI, ActionElimination, GOpt
+from bestarm.simulation import Oracle, simulate
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_every_policy_has_a_name() -> None:
+    assert set(POLICIES) < set(METHODS)
+    for name, policy in POLICIES.items():
+        entry = read_method(name)
+        assert (entry.name, entry.method, entry.own) == (name, policy, False)
+
+
+@pytest.mark.parametrize("name", ["sp-bai", "SP-BAI", "spbai", "SPBAI", "sp_bai", " Sp Bai "])
+def test_case_and_punctuation_do_not_matter(name: str) -> None:
+    assert read_method(name).method is SPBAI
+    assert read_method(name).name == "sp-bai"
+
+
+def test_classes_go_by_their_own_names_too() -> None:
+    assert read_method("ActionElimination").method is ActionElimination
+    assert read_method("GOpt").name == "g-opt"
+
+
+@pytest.mark.parametrize(
+    ("options", "bound"),
+    [
+        ("design=centered,stability=actual", {"design": "centered", "stability": "actual"}),
+        ("r1=0.5, r2=1e-3", {"r1": 0.5, "r2": 1e-3}),
+        ("max_pulls=1_000", {"max_pulls": 1000}),
+        ("max_pulls=None,anchor='best'", {"max_pulls": None, "anchor": "best"}),
+        ("anchor=-1", {"anchor": -1}),
+        ("anchor=(1, 2)", {"anchor": (1, 2)}),
+        ("", {}),
+    ],
+)
+def test_options_are_bound(options: str, bound: dict[str, object]) -> None:
+    entry = read_method(f"sp-bai:{options}")
+    assert entry.options == bound
+    if bound:
+        assert isinstance(entry.method, partial)
+        assert entry.method.keywords == bound
+        assert entry.name == f"sp-bai:{options}"
+
+
+def test_g_opt_is_told_the_gap_unless_it_is_given() -> None:
+    told, given = read_method("g-opt"), read_method("g-opt:gap=0.1")
+    assert isinstance(told.method, Oracle)
+    assert simulate(told.method, small_gap(), runs=1).pulls.tolist() == [387_106]
+    assert isinstance(given.method, partial)
+    assert given.method.func is GOpt
+
+
+def test_a_cap_is_bound_where_it_can_be_and_is_not_given() -> None:
+    assert read_method("rage").capped(70).options == {"max_pulls": 70}
+    assert read_method("rage:max_pulls=5").capped(70).options == {"max_pulls": 5}
+    assert read_method("uniform:budget=9").capped(70).options == {"budget": 9}
+    assert read_method("rage").capped(None).options == {}
+
+
+def test_one_s_own_comes_from_the_current_folder(folder: Path) -> None:
+    (folder / "pack").mkdir()
+    (folder / "pack" / "inner.py").write_text("class Holder:\n    def made(p, *, seed): ...\n")
+    plain = write_module(POLICY)
+    with importable_from_here():
+        entry = read_method(f"{plain}:Once:pulls=7")
+        nested = read_method("pack.inner:Holder.made")
+    assert (entry.name, entry.module, entry.options) == (
+        f"{plain}:Once:pulls=7",
+        plain,
+        {"pulls": 7},
+    )
+    assert entry.factory.__name__ == "Once"
+    assert nested.own
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("sp-bia", "Did you mean sp-bai?"),
+        ("nothing-like-it", "module:attribute"),
+        ("", "there are "),
+        ("sp-bai:desing=centered", "Did you mean design?"),
+        ("sp-bai:seed=3", "--seed"),
+        ("sp-bai:problem=3", "has no option 'problem'"),
+        ("sp-bai:r1=", "key=value"),
+        ("sp-bai:r1=1,r1=2", "key=value"),
+        ("sp-bai:r1=a b", "key=value"),
+        ("sp-bai:r1=open('x')", "key=value"),
+        ("sp-bai:**{'r1':1}=3", "key=value"),
+        ("sp-bai:3,r1=4", "key=value"),
+        ("deo", "needs `budget`"),
+        ("no_such_module:X", "There is no module 'no_such_module'"),
+        ("json.no_such_part:X", "There is no module 'json.no_such_part'"),
+        ("json:NoSuchName", "has no 'NoSuchName'"),
+        ("json:JSONEncodr", "Did you mean JSONEncoder?"),
+        ("folder/mine.py:X", "give mine:X"),
+        ("mine.py:X", "give mine:X"),
+        (":X", "which module"),
+        ("json:", "which policy"),
+        ("json:1x", "which policy"),
+        ("string:digits", "makes no policy but '0123456789'"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(text: str, hint: str) -> None:
+    with pytest.raises(InvalidInputError) as raised:
+        read_method(text)
+    assert hint in str(raised.value)
+    assert raised.value.field == "method"
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("x = 1\n\nraise KeyError('gone')", "KeyError: 'gone' ({}.py, line 3)"),
+        ("def f(:\n", "SyntaxError: invalid syntax ({}.py, line 1)"),
+        ("import no_such_library", "No module named 'no_such_library' ({}.py, line 1)"),
+        ("raise SystemExit(3)", "SystemExit: 3"),
+    ],
+)
+def test_a_module_that_cannot_be_imported_says_where(text: str, hint: str) -> None:
+    name = write_module(text)
+    with importable_from_here(), pytest.raises(InvalidInputError) as raised:
+        read_method(f"{name}:X")
+    assert hint.format(name) in str(raised.value)
