@@ -1,8 +1,19 @@
 """The paper's tables, replicated with error bars."""
 
 from bestarm.replication.cell import Cell
+from bestarm.replication.report import write_report
 from bestarm.replication.runner import Replication, reproduce
 from bestarm.replication.tables import TABLES, Row, Table, paper_tables
 from bestarm.replication.verdicts import cells
 
-__all__ = ["TABLES", "Cell", "Replication", "Row", "Table", "cells", "paper_tables", "reproduce"]
+__all__ = [
+    "TABLES",
+    "Cell",
+    "Replication",
+    "Row",
+    "Table",
+    "cells",
+    "paper_tables",
+    "reproduce",
+    "write_report",
+]

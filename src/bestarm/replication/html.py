@@ -1,0 +1,130 @@
+"""The page: one file that needs nothing else."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from importlib import resources
+from importlib.metadata import version
+
+from bestarm.errors import MissingDependencyError
+from bestarm.replication.cell import Cell
+from bestarm.replication.comparisons import Comparison
+from bestarm.replication.pictures import Picture
+from bestarm.replication.runner import Replication
+from bestarm.replication.tables import TABLES
+from bestarm.replication.texts import (
+    QUANTILES,
+    SHORT,
+    TableText,
+    counted,
+    difference_text,
+    prose,
+)
+
+__all__ = ["page"]
+
+_ENOUGH = 1000  # runs, for a fair look at heavy tails
+_KINDS = {
+    "consistent": "good",
+    "within noise": "noise",
+    "differs": "bad",
+    "confirmed": "good",
+    "reversed": "bad",
+    "not found": "bad",
+    "not resolved": "open",
+}
+
+Drawn = tuple[Picture, str]  # a picture and its SVG
+
+
+def page(
+    replication: Replication,
+    cells: Sequence[Cell],
+    tables: Sequence[tuple[TableText, Sequence[Drawn]]],
+    found: Sequence[Comparison],
+) -> str:
+    """The report as HTML.
+
+    Args:
+        replication: what is reported.
+        cells: its cells with their verdicts.
+        tables: each table as text, with its pictures.
+        found: the differences between methods.
+
+    Raises:
+        MissingDependencyError: Jinja2 is not installed.
+    """
+    try:
+        from jinja2 import Environment, StrictUndefined  # noqa: PLC0415 - optional
+        from markupsafe import Markup, escape  # noqa: PLC0415 - comes with it
+    except ImportError:
+        raise MissingDependencyError(
+            "The report needs Jinja2, which is not installed.",
+            field="jinja2",
+            remedy="Install it with pip install 'bestarm[cli]'.",
+        ) from None
+    environment = Environment(
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters["maths"] = lambda text: Markup(
+        re.sub(r"([νθδ])_(\w)", r"\1<sub>\2</sub>", str(escape(text)))
+    )
+    template = environment.from_string(_file("report.html"))
+    rated = any(
+        row.environment.name == replication.data.name
+        for table in replication.tables
+        for row in table.rows
+    )
+    return template.render(
+        css=Markup(_file("report.css")),
+        kinds=_KINDS,
+        levels=["median" if q == 0.5 else f"{100 * q:g} %" for q in QUANTILES],
+        zip=zip,
+        synthetic=rated and replication.data.synthetic,
+        source=prose(replication.data.source) if rated else "",
+        counted=counted(cells),
+        runs=replication.runs,
+        seed=replication.seed,
+        version=version("bestarm"),
+        few=replication.runs < _ENOUGH,
+        summary=[(table, _counts(cells, table.key)) for table, _ in tables],
+        tables=[
+            (table, [(picture, Markup(drawing)) for picture, drawing in drawn])
+            for table, drawn in tables
+        ],
+        differences=_differences([table for table, _ in tables], found),
+        command=_command(replication, rated),
+        given_data=rated and not replication.data.synthetic,
+    )
+
+
+def _file(name: str) -> str:
+    return resources.files("bestarm.replication").joinpath(name).read_text(encoding="utf-8")
+
+
+def _counts(cells: Sequence[Cell], table: str) -> list[int]:
+    verdicts = Counter(
+        SHORT[cell.verdict] for cell in cells if cell.table == table and cell.verdict is not None
+    )
+    return [sum(verdicts.values()), *(verdicts[word] for word in SHORT.values())]
+
+
+def _differences(
+    tables: Sequence[TableText], found: Sequence[Comparison]
+) -> list[tuple[TableText, list[object]]]:
+    grouped = [
+        (table, [difference_text(part) for part in found if part.table == table.key])
+        for table in tables
+    ]
+    return [(table, list(parts)) for table, parts in grouped if parts]
+
+
+def _command(replication: Replication, rated: bool) -> str:
+    names = [table.key for table in replication.tables]
+    words = ["bestarm reproduce", *([] if names == list(TABLES) else names)]
+    words += [f"--runs {replication.runs}", f"--seed {replication.seed}"]
+    if rated and not replication.data.synthetic:
+        words.append("--data RATINGS")
+    return " ".join(words)

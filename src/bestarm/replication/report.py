@@ -1,0 +1,98 @@
+"""The outputs of a replication: a page, figures, LaTeX tables, and CSV of every run and cell."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from bestarm.errors import InvalidInputError
+from bestarm.replication.comparisons import comparisons
+from bestarm.replication.csv_files import write_cells, write_runs
+from bestarm.replication.html import page
+from bestarm.replication.latex import latex_table
+from bestarm.replication.pictures import ink, pictures
+from bestarm.replication.runner import Replication
+from bestarm.replication.texts import table_text
+from bestarm.replication.verdicts import cells
+
+__all__ = ["write_report"]
+
+_PAGE = "report.html"
+_FRESH = ".report"  # where everything is made, before anything of old is replaced
+
+
+def write_report(replication: Replication, folder: Path) -> Path:
+    """Write the report of a finished replication; the same bytes whenever it is the same one.
+
+    In `folder` there are then `report.html`, which needs no other file, `runs.csv`, `cells.csv`,
+    `figures/*.png` and `*.pdf`, and `tables/*.tex`. Files of an earlier report are replaced only
+    once all new ones are complete.
+
+    Args:
+        replication: what `reproduce` returned, with every row finished.
+        folder: where to; it is made if need be.
+
+    Returns:
+        The path of the page.
+
+    Raises:
+        InvalidInputError: rows are not finished.
+        MissingDependencyError: Matplotlib or Jinja2 is not installed.
+        OSError: the folder cannot be written.
+    """
+    _check(replication)
+    fresh = folder / _FRESH
+    shutil.rmtree(fresh, ignore_errors=True)  # of one that was killed
+    try:
+        for name in ("figures", "tables"):
+            (fresh / name).mkdir(parents=True)
+        _write(replication, fresh)
+        _move(fresh, folder)
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
+    return folder / _PAGE
+
+
+def _check(replication: Replication) -> None:
+    rows = [(table.key, row.key) for table in replication.tables for row in table.rows]
+    missing = [key for key in rows if key not in replication.results]
+    if replication.interrupted or missing:
+        raise InvalidInputError(
+            f"{len(missing)} of {len(rows)} rows have not finished, so there is nothing to report.",
+            field="replication",
+            value=missing,
+            remedy="Go on with it with resume=True.",
+        )
+
+
+def _write(replication: Replication, fresh: Path) -> None:
+    judged = cells(replication)
+    write_runs(replication, fresh / "runs.csv")
+    write_cells(judged, fresh / "cells.csv")
+    tables = []
+    for table in replication.tables:
+        own = [cell for cell in judged if cell.table == table.key]
+        text = table_text(table, own)
+        tex = latex_table(text, runs=replication.runs, seed=replication.seed)
+        _write_text(fresh / "tables" / f"{table.key}.tex", tex)
+        drawn = []
+        with ink.style():
+            for picture in pictures(replication, table, own):
+                ink.save(picture.figure, fresh / "figures" / picture.name)
+                drawn.append((picture, ink.svg(picture.figure, picture.name)))
+        tables.append((text, drawn))
+    _write_text(fresh / _PAGE, page(replication, judged, tables, comparisons(replication)))
+
+
+def _write_text(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8", newline="\n")
+
+
+def _move(fresh: Path, folder: Path) -> None:
+    """Put every file in its place, the page last."""
+    files = sorted(path.relative_to(fresh) for path in fresh.rglob("*") if path.is_file())
+    files.sort(key=lambda path: path.name == _PAGE)
+    for path in files:
+        (folder / path).parent.mkdir(exist_ok=True)
+    for path in files:
+        (fresh / path).replace(folder / path)
