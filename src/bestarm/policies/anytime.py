@@ -21,8 +21,8 @@ from bestarm.records import Plan, Recommendation, Summary
 
 __all__ = ["AnytimeBAI"]
 
-_FIRST = 8  # pulls a dimension of the first batch; later ones have at least half as many
-_GROWTH = 0.04  # a batch, relative to the pulls before it
+_LEAST = 8  # pulls a dimension in a batch: there is little to learn from fewer
+_GROWTH = 0.05  # a batch, relative to the pulls before it
 _UNLIKELY = 30.0  # nats: what happens so rarely by chance contradicts what was declared
 _ROUNDING = 1e-9
 
@@ -154,8 +154,7 @@ class AnytimeBAI:
         return self._open.plan
 
     def _next_size(self) -> int:
-        first = _FIRST * (self._problem.rank + 1)
-        size = max(int(_GROWTH * self._pulls), first // 2 if self._pulls else first)
+        size = max(int(_GROWTH * self._pulls), _LEAST * (self._problem.rank + 1))
         return size if self._max_pulls is None else min(size, self._max_pulls - self._pulls)
 
     def update(self, summary: Summary, *, late: bool = False) -> None:

@@ -116,8 +116,9 @@ class BestOf:
         reached = self._value[self.active] >= self._level
         if reached.all():  # in error, then; keep the one with the least against it
             reached[np.argmin(self._value[self.active])] = False
-        self.active = self.active[~reached]
-        self._order = self._order[np.isin(self._order, self.active)]
+        if reached.any():
+            self.active = self.active[~reached]
+            self._order = self._order[np.isin(self._order, self.active)]
 
     def rank(self, scores: Array, past: Sequence[Batch]) -> None:  # noqa: ARG002 - no pair is replayed
         """Order the targets left by their estimates."""

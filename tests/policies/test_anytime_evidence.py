@@ -1,0 +1,243 @@
+"""The betting of the anytime rule: exact expectations, and what would break it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from bestarm.geometry import Array
+from bestarm.policies.evidence import LOG_PRIOR, STAKES, Batch, Bets, Frame, Scale, log_value
+from bestarm.records import Summary
+
+
+def frame_of(
+    rng: np.random.Generator, scale: Scale, *, arms: int = 5, rank: int = 2, pulls: int = 100
+) -> tuple[Frame, Array]:
+    """A frame with nothing special about it, and its arms' coordinates."""
+    coordinates = rng.normal(size=(arms, rank))
+    frame = Frame(
+        coordinates,
+        rng.dirichlet(np.ones(arms)),
+        guess=rng.uniform(scale.low, scale.high, arms),
+        spread=rng.uniform(0.2, 2.0, arms),
+        scale=scale,
+        pulls=pulls,
+    )
+    return frame, coordinates
+
+
+def one_pull(arm: int, reward: float, arms: int) -> Summary:
+    return Summary.from_pulls([arm], [reward], size=arms)
+
+
+def factor(bets: Bets, arm: int, reward: float, arms: int) -> Array:
+    """exp of the log growth that one pull brings: contrasts × stakes."""
+    return np.exp(bets.log_growth(Batch(bets.frame, one_pull(arm, reward, arms))))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_wealth_does_not_grow_on_average_under_any_baseline_with_bounded_rewards(
+    seed: int,
+) -> None:
+    """The expectation over arm and reward, exactly: rewards are at one of the two bounds.
+
+    That law has the largest variance, and baselines at either end make z as skewed as it gets.
+    """
+    rng = np.random.default_rng(seed)
+    frame, coordinates = frame_of(rng, Scale(-1.0, 3.0))
+    theta = rng.normal(size=2)
+    theta *= 2.0 / np.ptp(coordinates @ theta)
+    means = coordinates @ theta
+    contrasts = rng.normal(size=(6, 2))
+    # y·θ = 0 is the border of the hypothesis, y·θ < 0 its inside.
+    contrasts -= np.outer(contrasts @ theta + rng.choice([0.0, 0.3], 6), theta) / (theta @ theta)
+    bets = frame.bets(contrasts)
+    for level in np.linspace(-1.0 - means.min(), 3.0 - means.max(), 5):
+        expectation = np.zeros((6, len(STAKES)))
+        for arm, weight in zip(frame.arms, frame.weights, strict=True):
+            high = (means[arm] + level + 1.0) / 4.0
+            for reward, chance in ((-1.0, 1 - high), (3.0, high)):
+                expectation += weight * chance * factor(bets, int(arm), reward, 5)
+        assert (expectation <= 1 + 1e-12).all()
+        assert expectation.max() > 0.9  # stakes small enough to matter lose next to nothing
+
+
+@pytest.mark.parametrize("noise", [0.3, 1.0])
+@pytest.mark.parametrize("level", [-2.0, 0.0, 2.0])
+def test_wealth_does_not_grow_on_average_under_gaussian_noise(level: float, noise: float) -> None:
+    """By quadrature over the noise, with guesses at the far end and a baseline at its bound."""
+    nodes, chances = np.polynomial.hermite_e.hermegauss(120)
+    chances = chances / chances.sum()
+    rng = np.random.default_rng(1)
+    coordinates = rng.normal(size=(4, 2))
+    theta = np.array([1.0, 0.5]) / np.abs(coordinates @ [1.0, 0.5]).max()
+    scale = Scale(-3.0, 3.0, noise)
+    for pulls in (0, 10_000):
+        frame = Frame(
+            coordinates,
+            np.array([0.4, 0.3, 0.2, 0.1]),
+            guess=np.full(4, -3.0 * np.sign(level)),
+            spread=np.full(4, 1.0),
+            scale=scale,
+            pulls=pulls,
+        )
+        bets = frame.bets(np.array([[0.5, -1.0], [-0.5, 1.0]]))  # both have y·θ = 0
+        expectation = np.zeros((2, len(STAKES)))
+        for arm, weight in zip(frame.arms, frame.weights, strict=True):
+            for node, chance in zip(nodes, chances, strict=True):
+                reward = float(coordinates[arm] @ theta) + level + noise * node
+                expectation += weight * chance * factor(bets, int(arm), reward, 4)
+        assert (expectation <= 1 + 1e-9).all()
+
+
+def test_totals_are_enough() -> None:
+    """Wealth after a batch is the product over its single pulls."""
+    rng = np.random.default_rng(2)
+    frame, _ = frame_of(rng, Scale(0.0, 1.0))
+    bets = frame.bets(rng.normal(size=(3, 2)))
+    arms, rewards = rng.integers(0, 5, 50), rng.uniform(size=50)
+    whole = bets.log_growth(Batch(frame, Summary.from_pulls(arms, rewards, size=5)))
+    single = sum(
+        np.log(factor(bets, int(a), float(r), 5)) for a, r in zip(arms, rewards, strict=True)
+    )
+    np.testing.assert_allclose(whole, single, rtol=1e-9, atol=1e-9)
+
+
+def test_a_margin_is_that_much_of_a_head_start() -> None:
+    rng = np.random.default_rng(3)
+    frame, _ = frame_of(rng, Scale(0.0, 1.0))
+    contrasts = rng.normal(size=(3, 2))
+    summary = Summary.from_pulls(rng.integers(0, 5, 50), rng.uniform(size=50), size=5)
+    plain, ahead = frame.bets(contrasts), frame.bets(contrasts, margin=0.2)
+    difference = ahead.log_growth(Batch(frame, summary)) - plain.log_growth(Batch(frame, summary))
+    np.testing.assert_allclose(difference, 50 * 0.2 * plain.stakes)
+
+
+def test_a_missing_outcome_in_the_worst_case_is_no_better_than_any_it_could_have_had() -> None:
+    rng = np.random.default_rng(4)
+    frame, _ = frame_of(rng, Scale(-2.0, 1.0))
+    bets = frame.bets(rng.normal(size=(4, 2)))
+    none = np.zeros(5)
+    for arm in range(5):
+        lost = (np.arange(5) == arm).astype(int)
+        batch = Batch(frame, Summary(none.astype(int), none, none, lost), worst_case=True)
+        worst = bets.log_growth(batch)
+        could = [np.log(factor(bets, arm, r, 5)) for r in np.linspace(-2.0, 1.0, 31)]
+        np.testing.assert_allclose(worst, np.min(could, axis=0), atol=1e-12)
+        assert batch.pulls == 1
+        ignored = Batch(frame, batch.summary)
+        assert not bets.log_growth(ignored).any()
+        assert ignored.pulls == 0
+
+
+def test_digits_lost_to_a_huge_level_are_not_evidence() -> None:
+    """A level whose square swallows the noise: rounding alone must not make anybody rich."""
+    level = 1e9
+    frame = Frame(
+        np.array([[-1.0], [1.0]]),
+        np.array([0.5, 0.5]),
+        guess=np.full(2, level),
+        spread=np.full(2, 1e-12),
+        scale=Scale(0.0, 2 * level),
+        pulls=0,
+    )
+    bets = frame.bets(np.array([[1.0], [-1.0]]))
+    rng = np.random.default_rng(5)
+    wealth = np.zeros((2, len(STAKES)))
+    for _ in range(200):
+        arms = rng.integers(0, 2, 50)
+        summary = Summary.from_pulls(arms, level + 1e-3 * rng.normal(size=50), size=2)
+        wealth += bets.log_growth(Batch(frame, summary))
+    assert (log_value(wealth) < 1.0).all()
+
+
+def test_the_shares_are_a_distribution_and_reach_every_scale() -> None:
+    assert np.exp(LOG_PRIOR).sum() == pytest.approx(1)
+    assert STAKES.max() / STAKES.min() > 1e3
+    assert log_value(np.zeros((2, len(STAKES)))) == pytest.approx(0)
+
+
+# --- many batches, and broken copies ---------------------------------------------------------
+
+RUNS, BATCHES, SIZE, DELTA = 1000, 25, 40, 0.1
+STAKE = 2  # 0.075: what counts within a thousand pulls
+EACH_OTHER = np.array([[1.0], [-1.0]])  # of two arms, each bets that the other is better
+Growth = Callable[[Bets, Summary], Array]
+
+
+def two_arms(weights: Array) -> Frame:
+    return Frame(
+        np.array([[-0.5], [0.5]]),
+        weights,
+        guess=np.zeros(2),
+        spread=np.full(2, 0.25),
+        scale=Scale(-1.5, 1.5),
+        pulls=0,
+    )
+
+
+def honest(bets: Bets, summary: Summary) -> Array:
+    return bets.log_growth(Batch(bets.frame, summary))
+
+
+def stake_after(bets: Bets, summary: Summary) -> Array:
+    """Broken: bets only where the batch turned out to be favourable."""
+    return np.maximum(honest(bets, summary), 0.0)
+
+
+def opponent_after(bets: Bets, summary: Summary) -> Array:
+    """Broken: picks the side to bet on after the batch."""
+    return np.repeat(honest(bets, summary).max(axis=0, keepdims=True), 2, axis=0)
+
+
+def estimated_design(bets: Bets, summary: Summary) -> Array:
+    """Broken: centers and whitens by the arms that happened to be drawn."""
+    return honest(two_arms(summary.counts / summary.pulls).bets(EACH_OTHER), summary)
+
+
+def crossings(growth: Growth, baseline: Callable[[Array], Array]) -> tuple[float, float]:
+    """A 99 % interval for how often the wealth of one of two equal arms ever reaches 1/δ."""
+    rng = np.random.default_rng(6)
+    bets = two_arms(np.array([0.5, 0.5])).bets(EACH_OTHER)
+    wealth, most = np.zeros(RUNS), np.zeros(RUNS)
+    for _ in range(BATCHES):
+        arms = rng.integers(0, 2, size=(RUNS, SIZE))
+        signs = 2.0 * arms - 1
+        lead = np.cumsum(signs, axis=1) - signs  # of the second arm, before each draw
+        rewards = baseline(lead) + rng.choice([-0.5, 0.5], size=(RUNS, SIZE))
+        for run in range(RUNS):
+            summary = Summary.from_pulls(arms[run], rewards[run], size=2)
+            wealth[run] += growth(bets, summary)[0, STAKE]
+        most = np.maximum(most, wealth)
+    return wilson(int(np.count_nonzero(most >= -np.log(DELTA))))
+
+
+def wilson(hits: int) -> tuple[float, float]:
+    z, rate = 2.5758, hits / RUNS
+    center = (rate + z * z / (2 * RUNS)) / (1 + z * z / RUNS)
+    half = z / (1 + z * z / RUNS) * np.sqrt(rate * (1 - rate) / RUNS + (z / (2 * RUNS)) ** 2)
+    return center - half, center + half
+
+
+BASELINES: dict[str, Callable[[Array], Array]] = {
+    "none": np.zeros_like,
+    "leaning": np.sign,  # knows which arm was drawn more often so far in the batch
+    "leaning away": lambda lead: -np.sign(lead),
+}
+
+
+@pytest.mark.parametrize("name", BASELINES)
+def test_no_baseline_makes_wealth_cross_more_often_than_delta(name: str) -> None:
+    """A rule that crossed 10 % of the time would fail this 99.5 % of the time with fresh seeds."""
+    assert crossings(honest, BASELINES[name])[1] < DELTA
+
+
+@pytest.mark.parametrize(
+    ("broken", "name"),
+    [(stake_after, "none"), (opponent_after, "none"), (estimated_design, "leaning away")],
+)
+def test_broken_copies_are_caught(broken: Growth, name: str) -> None:
+    """By the same measurement: even the lower end is above δ."""
+    assert crossings(broken, BASELINES[name])[0] > DELTA
