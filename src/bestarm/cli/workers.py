@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import CancelledError, Executor, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
+from functools import lru_cache
 from hashlib import sha256
 from importlib.metadata import version
 from multiprocessing import get_context
@@ -183,6 +184,7 @@ def _check_workers(client: Any, address: str) -> None:
                 )
 
 
+@lru_cache(maxsize=1)  # a process keeps what it has loaded, whatever becomes of the files
 def installed() -> tuple[str, ...]:
     """What results may depend on, as it is in this process."""
     source = sha256()
