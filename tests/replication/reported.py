@@ -14,7 +14,7 @@ from bestarm.replication import Replication, Row, Table, reproduce
 from bestarm.simulation import Oracle
 
 RUNS = 6
-CAPPED = partial(LUCB, max_pulls=200)
+CAPPED = partial(LUCB, sigma=4.0, max_pulls=3000)
 
 
 def tables() -> tuple[Table, ...]:

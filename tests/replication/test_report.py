@@ -1,0 +1,313 @@
+"""The report: complete, self-contained, the same bytes every time, and never half-written."""
+
+from __future__ import annotations
+
+import csv
+import math
+import re
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+from reported import RUNS, replicated, replication
+from tiny_tables import data
+
+from bestarm.errors import InvalidInputError
+from bestarm.replication import Cell, cells, write_report
+from bestarm.replication.cell import succeeded
+from bestarm.replication.comparisons import Comparison
+from bestarm.replication.texts import counted, difference_text, number, prose
+
+VOID = {"meta", "br", "img", "input", "hr", "link"}
+
+
+class Outline(HTMLParser):
+    """What a page is made of; complains where its elements do not nest."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.ids: list[str] = []
+        self.links: list[str] = []
+        self.elements: set[str] = set()
+        self.words: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.add(tag)
+        for name, value in attrs:
+            if name == "id":
+                self.ids.append(value or "")
+            if name in ("href", "src", "xlink:href", "srcset", "action"):
+                self.links.append(value or "")
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.handle_starttag(tag, attrs)
+        if tag not in VOID:
+            self.open.pop()
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if "style" not in self.open:
+            self.words.append(data)
+
+    @property
+    def text(self) -> str:
+        return re.sub(r"[ \n]+", " ", " ".join(self.words))
+
+
+def outline(text: str) -> Outline:
+    found = Outline()
+    found.feed(text)
+    found.close()
+    assert not found.open
+    return found
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("report") / "new"
+    assert write_report(replication(), folder) == folder / "report.html"
+    return folder
+
+
+@pytest.fixture(scope="module")
+def text(report: Path) -> str:
+    return (report / "report.html").read_text(encoding="utf-8")
+
+
+def test_everything_is_there_and_nothing_else(report: Path) -> None:
+    figures = [
+        "small-gap-tradeoff",
+        "small-gap-stopping",
+        "small-gap-elimination",
+        "jester-ranking-success",
+        "jester-tradeoff",
+        "jester-stopping",
+    ]
+    expected = {f"figures/{name}.{ending}" for name in figures for ending in ("png", "pdf")}
+    expected |= {f"tables/{key}.tex" for key in ("small-gap", "jester-ranking", "jester")}
+    assert set(files(report)) == expected | {"report.html", "runs.csv", "cells.csv"}
+
+
+def test_the_same_bytes_with_other_workers_and_over_an_old_report(
+    report: Path, tmp_path: Path
+) -> None:
+    with ThreadPoolExecutor(2) as executor:
+        again = replicated(executor)
+    (tmp_path / "runs.csv").write_text("old", encoding="utf-8")
+    (tmp_path / ".report").mkdir()  # of a process that was killed
+    (tmp_path / ".report" / "runs.csv").write_text("half", encoding="utf-8")
+    write_report(again, tmp_path)
+    assert files(tmp_path) == files(report)
+
+
+def test_a_failure_leaves_the_old_files_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = {"report.html": b"old page", "runs.csv": b"old runs", "figures/mine.png": b"mine"}
+    for name, content in old.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(content)
+
+    def broken(*_: object) -> str:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("bestarm.replication.report.page", broken)
+    monkeypatch.setattr("bestarm.replication.report.pictures", lambda *_: ())
+    with pytest.raises(KeyboardInterrupt):
+        write_report(replication(), tmp_path)
+    assert files(tmp_path) == old
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "figures",
+        "report.html",
+        "runs.csv",
+    ]
+
+
+def test_a_folder_that_cannot_be_written_is_an_os_error(tmp_path: Path) -> None:
+    taken = tmp_path / "file"
+    taken.write_text("mine", encoding="utf-8")
+    with pytest.raises(OSError, match="file"):
+        write_report(replication(), taken)
+    assert files(tmp_path) == {"file": b"mine"}
+
+
+def test_an_unfinished_replication_is_not_reported(tmp_path: Path) -> None:
+    made = replication()
+    some = dict(list(made.results.items())[:-1])
+    for unfinished in (replace(made, results=some), replace(made, interrupted=True)):
+        with pytest.raises(InvalidInputError, match="not finished"):
+            write_report(unfinished, tmp_path / "none")
+    assert not list(tmp_path.iterdir())
+
+
+def test_one_run_can_be_reported(tmp_path: Path) -> None:
+    """No spread, no interval: dashes, and no difference is judged."""
+    made = replicated(runs=1)
+    page = write_report(replace(made, tables=made.tables[:1]), tmp_path).read_text(encoding="utf-8")
+    found = outline(page)
+    assert "nan" not in found.text.lower().split()
+    assert "A single run has no spread" in found.text
+
+
+def test_the_page_needs_nothing_else(text: str) -> None:
+    found = outline(text)
+    assert not {"script", "link", "img", "iframe", "object"} & found.elements
+    assert "http" not in re.sub(r'xmlns(:\w+)?="[^"]*"', "", text)
+    assert "@import" not in text
+    assert {"svg", "table", "figure", "main"} <= found.elements
+    assert len(found.ids) == len(set(found.ids))
+    assert {link[0] for link in found.links} == {"#"}
+    used = {link[1:] for link in found.links} | set(re.findall(r"url\(#([^)]*)\)", text))
+    assert used <= set(found.ids)
+    assert "prefers-color-scheme: dark" in text
+    assert "@media print" in text
+    assert 'name="viewport"' in text
+
+
+def test_every_colour_of_the_pictures_is_one_of_the_page(text: str) -> None:
+    light, dark = re.findall(r":root \{(.*?)\}", text, re.S)
+    used = set(re.findall(r"var\((--[\w-]+)\)", text))
+    for theme in (light, dark):
+        assert used <= set(re.findall(r"(--[\w-]+):", theme))
+
+
+def test_the_page_says_what_was_found(text: str) -> None:
+    found = outline(text).text
+    judged = cells(replication())
+    assert counted(judged) in found
+    assert f"{RUNS} of each row" in found
+    for cell in judged:
+        if cell.metric == "pulls":
+            assert number(cell.value, 2 if cell.table == "small-gap" else 1) in found
+    verdicts = sum(cell.verdict is not None for cell in judged)
+    tags = re.findall(r'<td class="verdict"[^>]*><span title="p (?:=|&lt;) [\d.]+ before', text)
+    assert len(tags) == verdicts
+    assert "Tiny & <small>, 100 % of $5_000" in found
+    assert "Centered <b>" in found
+    assert "<small>, 100" not in text
+    assert "ν<sub>t</sub>" in text
+    apart = text.index("Not in the paper")
+    assert text.index("G-Opt</th>") < apart < text.index("Centered &lt;b&gt;")
+    assert "published difference is within the noise of 100 runs" in found
+    assert "With fewer than 1000 runs" in found
+    assert f"bestarm reproduce small-gap jester-ranking jester --runs {RUNS} --seed 3" in found
+
+
+def test_quantiles_stand_open_beside_heavy_means_and_folded_elsewhere(text: str) -> None:
+    heavy, ranking, grid = re.findall(
+        r"<section id=\"(?:small-gap|jester.*?)\">.*?</section>", text, re.S
+    )
+    assert "<h3>Quantiles of the pulls</h3>" in heavy
+    assert "<details>" not in heavy
+    assert "Quantiles" not in ranking
+    assert "<details><summary>Quantiles" in grid
+    assert "are weak" in heavy
+    assert "are weak" not in grid
+
+
+def test_made_up_users_are_announced_where_they_are_used(
+    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bestarm.replication.report.pictures", lambda *_: ())
+    assert data().synthetic
+    assert "Made-up users." in text
+    assert prose(data().source) in outline(text).text
+    made = replication()
+    real = replace(made, data=replace(made.data, synthetic=False))
+    page = write_report(replace(real, tables=made.tables[1:2]), tmp_path / "real")
+    told = page.read_text(encoding="utf-8")
+    assert "Made-up users." not in told
+    assert "--data RATINGS" in told
+
+
+def test_no_word_of_ratings_where_none_are_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bestarm.replication.report.pictures", lambda *_: ())
+    made = replication()
+    page = write_report(replace(made, tables=made.tables[:1]), tmp_path)
+    found = outline(page.read_text(encoding="utf-8")).text
+    assert "Made-up users." not in found
+    assert "made-up users" not in found
+    assert "RATINGS" not in found
+
+
+def test_every_run_is_in_the_csv(report: Path) -> None:
+    raw = (report / "runs.csv").read_bytes()
+    assert b"\r" not in raw
+    lines = list(csv.DictReader(raw.decode().splitlines()))
+    made = replication()
+    place = 0
+    for table in made.tables:
+        for row in table.rows:
+            results = made.of(table, row)
+            part = lines[place : place + results.runs]
+            place += results.runs
+            assert {line["row"] for line in part} == {row.key}
+            assert {line["method"] for line in part} == {results.method}
+            for column in ("run", "pulls", "correct", "final", "target", "plans"):
+                values = results.index if column == "run" else getattr(results, column)
+                assert [int(line[column]) for line in part] == values.astype(int).tolist()
+            good = succeeded(row, results).astype(int)
+            assert [int(line["success"]) for line in part] == good.tolist()
+    assert place == len(lines)
+    capped = [line for line in lines if line["table"] == "jester"]
+    assert any(line["correct"] == "1" and line["success"] == "0" for line in capped)
+
+
+def test_every_cell_is_in_the_csv_to_the_last_digit(report: Path) -> None:
+    lines = list(csv.DictReader((report / "cells.csv").read_text(encoding="utf-8").splitlines()))
+    for line, cell in zip(lines, cells(replication()), strict=True):
+        assert (line["table"], line["row"], line["metric"]) == (cell.table, cell.row, cell.metric)
+        assert float(line["value"]) == cell.value
+        assert (float(line["low"]), float(line["high"])) == (cell.low, cell.high)
+        assert line["verdict"] == (cell.verdict or "")
+        assert line["published"] == ("" if cell.printed is None else repr(cell.printed.value))
+        if cell.quantiles is None:
+            assert line["q50"] == ""
+        else:
+            assert float(line["q50"]) == cell.quantiles[0.5]
+
+
+def test_numbers_in_print() -> None:
+    thin, minus = "\N{NARROW NO-BREAK SPACE}", "\N{MINUS SIGN}"
+    assert number(1_234_567.891, 2) == f"1{thin}234{thin}567.89"
+    assert number(-1234) == f"{minus}1{thin}234"
+    assert number(-0.001, 2) == "0.00"
+    assert number(math.nan) == "–"
+    assert prose("5 000 000 of 11,004 at 7, 8 in 2 of 3000") == (
+        f"5{thin}000{thin}000 of 11{thin}004 at 7, 8 in 2 of 3000"
+    )
+
+
+def test_counts_in_words() -> None:
+    one = Cell("t", "r", "pulls", 1, 1, 1, 0, 5, p_value=0.0, verdict="differs")
+    assert counted([one]) == "1 cell: 0 consistent, 0 within noise, 1 differs"
+    own = replace(one, verdict=None)
+    same = replace(one, verdict="consistent")
+    assert counted([one, one, own, same]) == "3 cells: 1 consistent, 0 within noise, 2 differ"
+
+
+def test_differences_in_print() -> None:
+    found = Comparison("t", "success", "A", "B", 0.07, 0.38, -0.0004, -0.12, 0.0996, 1000)
+    shown = difference_text(found)
+    assert shown.name == "A − B, success"
+    assert (shown.printed, shown.p_value) == ("+0.07", "p = 0.38")
+    assert (shown.value, shown.interval) == ("0.000", "−0.120 to +0.100")
+    assert np.sign(found.value) == -1
