@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import Literal
 
 import numpy as np
 
 from bestarm.checks import choice, whole
-from bestarm.design import centered_xy, deo
+from bestarm.design import centered_xy, check_tolerance, deo
 from bestarm.estimation import orthogonalized
 from bestarm.geometry import Array
 from bestarm.policies.oneshot import OneShot
 from bestarm.problem import Problem, as_problem
 from bestarm.records import Plan, Summary
 
-__all__ = ["DEO", "regression_scores"]
+__all__ = ["DEO", "anchored_weights", "regression_scores"]
 
 
 class DEO(OneShot):
@@ -54,15 +55,33 @@ class DEO(OneShot):
     ) -> None:
         as_problem(problem)
         choice(design, ("anchored", "centered"), "design")
+        check_tolerance(tol)
         if design == "centered":
-            weights = centered_xy(problem.source, problem.target, tol=tol).weights
+            weights = _centered_weights(problem, tol)
         else:
-            weights = deo(problem.source, anchor=anchor, tol=tol).weights
+            place = whole(anchor, "anchor", least=0, below=problem.arms)
+            weights = anchored_weights(problem, place, tol)
         plan = Plan.randomised(weights, whole(budget, "budget", least=1), phase=1)
         super().__init__(problem, plan, identifies=False)
 
     def _scores(self, plan: Plan, summary: Summary) -> Array:
         return regression_scores(self._problem, plan, summary)
+
+
+@lru_cache(maxsize=64)
+def anchored_weights(problem: Problem, anchor: int, tol: float) -> Array:
+    """DEO's design, computed once for the runs of a simulation; read-only."""
+    return _kept(deo(problem.source, anchor=anchor, tol=tol).weights)
+
+
+@lru_cache(maxsize=64)
+def _centered_weights(problem: Problem, tol: float) -> Array:
+    return _kept(centered_xy(problem.source, problem.target, tol=tol).weights)
+
+
+def _kept(weights: Array) -> Array:
+    weights.flags.writeable = False
+    return weights
 
 
 def regression_scores(problem: Problem, plan: Plan, summary: Summary) -> Array:

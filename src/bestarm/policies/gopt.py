@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from bestarm import bounds
 from bestarm.checks import positive, whole
-from bestarm.design import deo
+from bestarm.design import check_tolerance
 from bestarm.geometry import Array
-from bestarm.policies.deo import regression_scores
+from bestarm.policies.deo import anchored_weights, regression_scores
 from bestarm.policies.oneshot import OneShot
 from bestarm.problem import Problem, as_problem
 from bestarm.records import Plan, Summary
@@ -61,8 +61,8 @@ class GOpt(OneShot):
         )
         if max_pulls is not None:
             pulls = min(pulls, whole(max_pulls, "max_pulls", least=1))
-        weights = deo(problem.source, tol=tol).weights
-        plan = Plan.randomised(weights, pulls, phase=1)
+        check_tolerance(tol)
+        plan = Plan.randomised(anchored_weights(problem, 0, tol), pulls, phase=1)
         super().__init__(problem, plan, identifies=pulls == wanted)
 
     def _scores(self, plan: Plan, summary: Summary) -> Array:
