@@ -17,8 +17,8 @@ __all__ = ["Allocation"]
 
 _SHARE = 0.05  # of the G-design: it keeps every contrast, and the bound C, within reach
 _SURE = 2.0  # standard errors: gaps are not believed to be smaller than this
-_AGAIN = 1.25  # pulls, relative to those at the last design, after which to design anew, …
-_SOON = 1.1  # … and if other contrasts are open than then
+_AGAIN = 1.4  # pulls, relative to those at the last design, after which to design anew, …
+_SOON = 1.2  # … and if other contrasts are open than then
 _TOL = 0.05  # how far from its optimum a design may be: estimates are farther from the truth
 _LEAST_WEIGHT = 1e-6
 
