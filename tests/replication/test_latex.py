@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from needed import need
 from reported import replication
 from tiny_tables import data
 
@@ -110,8 +110,8 @@ def test_the_papers_own_words_have_names_in_latex() -> None:
         assert "?" not in escape(" ".join(words)).replace("ratings?", "")
 
 
-@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="needs LaTeX")
 def test_it_compiles(tmp_path: Path) -> None:
+    need("pdflatex", package="texlive-latex-recommended")
     head = r"\documentclass{article}\usepackage{booktabs}\begin{document}"
     document = "\n".join([head, *written().values(), r"\end{document}"])
     (tmp_path / "tables.tex").write_text(document, encoding="utf-8")
