@@ -30,6 +30,7 @@ docs: .venv/.installed
 benchmark: .venv/.installed
 	$(BIN)/python -m benchmarks.designs
 	$(BIN)/python -m benchmarks.engine
+	$(BIN)/python -m benchmarks.methods
 
 clean:
 	rm -rf .venv demo docs/_build
