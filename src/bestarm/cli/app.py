@@ -97,10 +97,10 @@ def compare(
     method: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="NAME | MODULE:ATTRIBUTE [:KEY=VALUE,…]",
-            help="A method of ours by name, or your own by module, with options of its "
-            "constructor. Repeat it for more. If none is of ours, sp-bai, sp-bai-sharp and rage "
-            "are added.",
+            metavar="METHOD",
+            help="A method of ours by name (sp-bai, sbe, rage, …) or your own as module:attribute, "
+            "with options after a colon (rage:sigma=2). Repeat it for more. If none is of ours, "
+            "sp-bai, sp-bai-sharp and rage are added.",
         ),
     ] = None,
     instance: Annotated[
