@@ -34,6 +34,7 @@ class Plan:
         weights: probabilities over source arms, or None for a fixed plan.
         counts: pulls an arm, or None for a randomised plan.
         open: whether it may be extended.
+        most: the most pulls to extend it to, or None for any number.
     """
 
     phase: int
@@ -41,9 +42,18 @@ class Plan:
     weights: Array | None = None
     counts: Counts | None = None
     open: bool = False
+    most: int | None = None
 
     @classmethod
-    def randomised(cls, weights: object, pulls: int, *, phase: int, open: bool = False) -> Plan:  # noqa: A002
+    def randomised(
+        cls,
+        weights: object,
+        pulls: int,
+        *,
+        phase: int,
+        open: bool = False,  # noqa: A002 - the field's name
+        most: int | None = None,
+    ) -> Plan:
         """Draw `pulls` arms independently with probabilities `weights`."""
         array = as_weights(weights, np.size(np.asarray(weights)))
         if not isinstance(pulls, (int, np.integer)) or not 1 <= pulls < _MOST_PULLS:
@@ -53,7 +63,7 @@ class Plan:
                 value=pulls,
                 remedy="Gaps this small need a cap: see `max_pulls` and `max_phases`.",
             )
-        return cls(phase, int(pulls), weights=array, open=open)
+        return cls(phase, int(pulls), weights=array, open=open, most=most)
 
     @classmethod
     def fixed(cls, counts: object, *, phase: int) -> Plan:

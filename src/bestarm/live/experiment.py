@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Real
 from threading import RLock
 from typing import Any, overload
@@ -30,7 +30,8 @@ __all__ = ["Assignment", "Batch", "Experiment", "Status"]
 # totals are not finite could never close.
 _LARGEST_REWARD = 1e100
 
-# One row an assignment, its id the row's number. A reward that is NaN has not been told yet.
+# One row an assignment, its id the row's number. A reward that is NaN has not been told yet, one
+# that is infinite never will be.
 _ROW = np.dtype([("phase", np.int32), ("arm", np.int32), ("probability", float), ("reward", float)])
 
 
@@ -114,7 +115,7 @@ class Status:
         phase: the open phase, or the last one when finished.
         given: assignments of that phase given out.
         answered: how many of those have their outcome.
-        outstanding: how many of those have not.
+        outstanding: how many have not, of all given out under plans that matter still.
         remaining: assignments of that phase still to give out.
         pulls: assignments given out in all phases together.
         finished: whether the policy has stopped.
@@ -145,6 +146,11 @@ class Experiment:
     drawn again: that is what makes the method valid under a moving baseline. A phase closes when
     every one of its own assignments is answered. Neither the order in which outcomes arrive nor
     the sizes of the batches asked for change any later plan or the recommendation by a single bit.
+
+    A plan that is open never makes anybody wait: while its last outcomes are awaited, further
+    assignments are drawn under it. It closes as soon as its share is answered without a gap, with
+    all that follows without a gap; what was given out beyond counts once it is answered too. How
+    many those are, and with them later plans, then depends on when outcomes arrive.
 
         experiment = Experiment(policy, seed=7)
         while not experiment.finished:
@@ -179,7 +185,9 @@ class Experiment:
         self._order: NDArray[np.int64] | None = None  # the arms of an open fixed plan, in turn
         self._phase = 0
         self._first = 0  # the id of the phase's first assignment
-        self._answered = 0  # outcomes told of the phase
+        self._handed = 0  # assignments whose outcomes the policy has
+        self._answered = 0  # assignments of the phase that are settled: told or given up
+        self._behind = 0  # assignments of the phase before that are not
         self._finished = False
         self._advance()
         if self._phase > 1:
@@ -211,11 +219,11 @@ class Experiment:
         return self._finished
 
     def ask(self, count: int = 1) -> Batch:
-        """Give out up to `count` assignments of the open phase; fewer at its end."""
+        """Give out up to `count` assignments of the open phase; fewer where its plan ends."""
         count = whole(count, "count", least=1)
         with self._lock:
             self._advance()
-            start, size = self._given, min(count, self._remaining())
+            start, size = self._given, min(count, self._available(count))
             arms, probabilities = self._choose(start, size)
             self._record(arms, probabilities)
             return Batch(
@@ -234,7 +242,7 @@ class Experiment:
         Raises:
             UnknownAssignmentError: the id was never given out.
             ConflictingOutcomeError: another reward was told for it before.
-            InvalidInputError: the reward is not a finite number.
+            InvalidInputError: the reward is not a finite number, or outside the policy's bounds.
         """
         self.tell_many([(id, reward)])
 
@@ -252,18 +260,67 @@ class Experiment:
                 self._check_known(number)
                 told = fresh.get(number, float(rewards[number]))
                 if math.isnan(told):
-                    fresh[number] = reward
+                    fresh[number] = self._within_bounds(reward)
                 elif told != reward:
+                    before = "given up" if math.isinf(told) else f"told {told:g}"
                     raise ConflictingOutcomeError(
-                        f"Assignment {number} was already told {told:g}, now {reward:g}.",
+                        f"Assignment {number} was already {before}, now {reward:g}.",
                         field="reward",
                         value=reward,
                         remedy="Outcomes cannot be changed: the plans after them rest on them.",
                     )
-            # What is still unanswered is always of the open phase: none opens before.
-            rewards[list(fresh)] = list(fresh.values())
-            self._answered += len(fresh)
-            self._advance()
+            self._settle(fresh)
+
+    def give_up(self, ids: Iterable[int]) -> None:
+        """Record that the outcomes of these assignments will never come: all of them or, on an
+        error, none.
+
+        What that means is up to the policy. Only one whose plans are open can do without outcomes.
+
+        Raises:
+            UnknownAssignmentError: an id was never given out.
+            ConflictingOutcomeError: an outcome was told for it before.
+            InvalidInputError: the policy needs every outcome.
+        """
+        numbers = [whole(number, "id") for number in ids]
+        with self._lock:
+            if self._plan is not None and not self._plan.open:
+                raise InvalidInputError(
+                    "The policy needs every one of the outcomes.",
+                    field="id",
+                    value=numbers,
+                    remedy="Take a policy with open plans, such as AnytimeBAI.",
+                )
+            for number in numbers:
+                self._check_known(number)
+                told = float(self._rows["reward"][number])
+                if math.isfinite(told):
+                    raise ConflictingOutcomeError(
+                        f"Assignment {number} was already told {told:g}, now given up.",
+                        field="id",
+                        value=number,
+                        remedy="Outcomes cannot be changed: the plans after them rest on them.",
+                    )
+            lost = {n for n in numbers if math.isnan(self._rows["reward"][n])}
+            self._settle(dict.fromkeys(lost, math.inf))
+
+    def _settle(self, fresh: dict[int, float]) -> None:
+        self._rows["reward"][list(fresh)] = list(fresh.values())
+        behind = sum(number < self._first for number in fresh)
+        self._behind -= behind
+        self._answered += len(fresh) - behind
+        self._advance()
+
+    def _within_bounds(self, reward: float) -> float:
+        bounds = getattr(self._policy, "bounds", None)
+        if bounds is not None and not bounds[0] <= reward <= bounds[1]:
+            raise InvalidInputError(
+                f"`reward` must lie between {bounds[0]:g} and {bounds[1]:g}; got {reward:g}.",
+                field="reward",
+                value=reward,
+                remedy="The policy's guarantee rests on the bounds that it was made with.",
+            )
+        return reward
 
     def recommendation(self) -> Recommendation:
         """The target the policy would name now, from the phases closed so far."""
@@ -298,17 +355,24 @@ class Experiment:
         """Every outcome told, by id; `tell_many` takes it as it is."""
         with self._lock:
             rewards = self._rows["reward"][: self._given]
-            answered = np.flatnonzero(~np.isnan(rewards))
+            answered = np.flatnonzero(np.isfinite(rewards))
             return dict(zip(answered.tolist(), rewards[answered].tolist(), strict=True))
 
     def __repr__(self) -> str:
         return f"<Experiment, seed {self._seed}: {self.status()}>"
 
     def _outstanding(self) -> int:
-        return self._given - self._first - self._answered
+        return self._given - self._first - self._answered + self._behind
 
     def _remaining(self) -> int:
-        return 0 if self._plan is None else self._plan.pulls - (self._given - self._first)
+        return 0 if self._plan is None else max(0, self._plan.pulls - (self._given - self._first))
+
+    def _available(self, count: int) -> int:
+        """How many of so many assignments the plan allows to give out now."""
+        plan = self._plan
+        if plan is None or not plan.open:
+            return self._remaining()
+        return count if plan.most is None else max(0, plan.most - (self._given - self._first))
 
     def _choose(self, start: int, size: int) -> tuple[NDArray[np.int64], Array]:
         """The arms of the next `size` assignments, with their probabilities; both read-only."""
@@ -336,25 +400,55 @@ class Experiment:
         self._given = end
 
     def _advance(self) -> None:
-        """Close the phase once it is fully answered, and open the next.
+        """Hand over what is answered without a gap; close the phase and open the next when due.
 
         Each step is recorded before the next begins, so that after a failure of the policy the
         same call resumes there: no summary is handed over twice.
         """
-        if self._plan is not None and self._answered == self._plan.pulls:
-            rows = self._rows[self._first : self._given]
-            # In order of id: floating-point sums would otherwise depend on the order of arrival.
-            summary = Summary.from_pulls(rows["arm"], rows["reward"], size=self._plan.arms)
-            self._policy.update(summary)
-            self._plan = None
+        if self._handed < self._first and not self._behind and not self._finished:
+            self._hand_over(self._first, late=True)
+            if self._policy.plan() is None:
+                self._finished, self._plan = True, None
+        if self._plan is not None and not self._behind and self._answered >= self._plan.pulls:
+            end = self._gapless()
+            if end - self._first >= self._plan.pulls:
+                self._hand_over(end)
+                self._plan = None
         if self._plan is None and not self._finished:
             plan = self._policy.plan()
             if plan is None:
                 self._finished = True
                 return
             self._order = None if plan.counts is None else round_robin(plan.counts)
+            self._behind = self._given - self._first - self._answered
             self._phase, self._first, self._answered = plan.phase, self._given, 0
             self._plan = plan
+
+    def _gapless(self) -> int:
+        """The id of the first assignment that is not settled."""
+        rewards = self._rows["reward"]
+        end = max(self._handed, self._first)
+        while end < self._given and not math.isnan(rewards[end]):
+            end += 1
+        return end
+
+    def _hand_over(self, end: int, *, late: bool = False) -> None:
+        """Tell the policy the outcomes up to an id; late if they were drawn under the plan before.
+
+        In order of id: floating-point sums would otherwise depend on the order of arrival.
+        """
+        rows = self._rows[self._handed : end]
+        lost = np.isinf(rows["reward"])
+        arms = self.problem.arms
+        summary = Summary.from_pulls(rows["arm"][~lost], rows["reward"][~lost], size=arms)
+        if lost.any():
+            missing = np.bincount(rows["arm"][lost], minlength=arms)
+            summary = replace(summary, missing=missing)
+        if late:
+            self._policy.update(summary, late=True)  # type: ignore[call-arg]
+        else:
+            self._policy.update(summary)
+        self._handed = end
 
     def _check_known(self, number: int) -> None:
         if 0 <= number < self._given:

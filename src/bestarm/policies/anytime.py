@@ -55,7 +55,8 @@ class AnytimeBAI:
         top: how many targets to name: the set of the m best.
         tolerance: how much worse than the m-th best a named target may be, in reward units.
         seed: accepted like every policy's; nothing is drawn.
-        max_pulls: stop at this many pulls; such a stop is final only if all was shown by then.
+        max_pulls: stop at this many pulls; such a stop is final only if all was shown by then. In a
+            live trial a few more may be out under the plan before when the last one is made.
         missing: what an outcome that never comes means: `"ignorable"` if losing it depends neither
             on the arm nor on the reward, `"worst-case"` to enter it at the bound that hurts most.
 
@@ -149,7 +150,8 @@ class AnytimeBAI:
                 scale=self._scale,
                 pulls=self._pulls,
             )
-            plan = Plan.randomised(weights, size, phase=self._plans + 1, open=True)
+            most = None if self._max_pulls is None else self._max_pulls - self._pulls
+            plan = Plan.randomised(weights, size, phase=self._plans + 1, open=True, most=most)
             self._open = _Open(plan, frame, self._contest.stake(frame))
         return self._open.plan
 

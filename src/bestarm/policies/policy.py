@@ -26,6 +26,11 @@ class Policy(Protocol):
             as many whole plans would, from the first of these rounds on. Returns the numbers of
             pulls made and of plans they stand for; (0, 0), with nothing changed, asks for the next
             plan to be carried out as usual. It looks only at rounds that it uses.
+
+    One whose plans are open has `update(summary, late=True)` as well, for pulls that were drawn
+    under the plan before the current one, beyond those told with it. One that refuses rewards
+    outside some interval may say so in an attribute `bounds`, so that a live experiment can refuse
+    a single reward before it is part of a summary.
     """
 
     @property

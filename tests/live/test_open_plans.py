@@ -1,0 +1,176 @@
+"""Open plans: nobody waits, nothing is lost, told twice or out of turn, whatever arrives when."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+from bestarm import SPBAI, AnytimeBAI, Problem
+from bestarm.errors import ConflictingOutcomeError, InvalidInputError, UnknownAssignmentError
+from bestarm.live import Experiment
+from bestarm.records import Plan, Recommendation, Summary
+
+PROBLEM = Problem(np.eye(3), source_labels=["tea", "coffee", "water"])
+SIZES = (5, 4, 6, 3)
+
+
+class Recorder:
+    """Plans of a few pulls with weights of their own; remembers what it is told."""
+
+    def __init__(self, *, most: int | None = None) -> None:
+        self.problem = PROBLEM
+        self.most = most
+        self.told: list[tuple[int, bool, Summary]] = []  # phase, late, what
+        self._closed = 0
+
+    def weights(self, phase: int) -> list[float]:
+        return [[0.6, 0.2, 0.2], [0.2, 0.6, 0.2], [0.2, 0.2, 0.6], [0.3, 0.3, 0.4]][phase - 1]
+
+    def plan(self) -> Plan | None:
+        phase = self._closed + 1
+        if phase > len(SIZES):
+            return None
+        return Plan.randomised(
+            self.weights(phase), SIZES[phase - 1], phase=phase, open=True, most=self.most
+        )
+
+    def update(self, summary: Summary, *, late: bool = False) -> None:
+        plan = self.plan()
+        assert plan is not None
+        if not late:
+            plan.check(summary)
+            self._closed += 1
+        self.told.append((self._closed, late, summary))
+
+    def recommend(self) -> Recommendation:
+        return Recommendation(0, "tea", False, "running", 0, None, (0, 1, 2))
+
+
+def test_nobody_waits_for_the_last_outcome() -> None:
+    experiment = Experiment(Recorder())
+    first = experiment.ask(5)
+    more = experiment.ask(20)
+    assert len(more) == 20
+    assert more.phase == first.phase == 1
+    assert not more.waiting
+    experiment.tell_many(dict.fromkeys(range(1, 25), 0.0))
+    assert experiment.phase == 1  # all but the first are in: it holds up everything
+    experiment.tell(0, 0.0)
+    assert experiment.phase == 2
+
+
+def test_what_is_beyond_a_gap_counts_when_the_gap_closes() -> None:
+    policy = Recorder()
+    experiment = Experiment(policy)
+    experiment.ask(12)
+    experiment.tell_many(dict.fromkeys((0, 1, 2, 3, 4, 5, 6, 8, 9), 1.0))
+    assert [(phase, late, s.pulls) for phase, late, s in policy.told] == [(1, False, 7)]
+    second = experiment.ask(4)
+    assert second.phase == 2
+    experiment.tell_many(dict.fromkeys((7, 10), 1.0))
+    assert len(policy.told) == 1
+    experiment.tell(11, 1.0)
+    assert [(phase, late, s.pulls) for phase, late, s in policy.told[1:]] == [(1, True, 5)]
+    experiment.tell_many(dict.fromkeys(second.ids, 1.0))
+    assert [(phase, late, s.pulls) for phase, late, s in policy.told[2:]] == [(2, False, 4)]
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_every_outcome_is_handed_over_once_in_order_and_under_its_own_plan(seed: int) -> None:
+    """Random asking, telling and giving up; each summary is made of the next ids, of one phase."""
+    rng = random.Random(seed)
+    policy = Recorder()
+    experiment = Experiment(policy, seed=seed)
+    out: list[int] = []
+    lost: set[int] = set()
+    while not experiment.finished:
+        if rng.random() < 0.5:
+            out += experiment.ask(rng.randint(1, 6)).ids
+        elif out:
+            number = out.pop(rng.randrange(len(out)))
+            if rng.random() < 0.15:
+                experiment.give_up([number])
+                lost.add(number)
+            else:
+                experiment.tell(number, float(number))
+    assignments, outcomes, at = experiment.assignments(), experiment.outcomes(), 0
+    for phase, late, summary in policy.told:
+        size = summary.pulls + int(summary.missing.sum())
+        assert late or size >= SIZES[phase - 1]
+        rows, at = assignments[at : at + size], at + size
+        assert {row.phase for row in rows} == {phase}
+        for row in rows:
+            assert row.probability == policy.weights(phase)[row.arm]
+        kept = [row for row in rows if row.id not in lost]
+        expected = Summary.from_pulls(
+            [row.arm for row in kept], [outcomes[row.id] for row in kept], size=3
+        )
+        np.testing.assert_array_equal(summary.counts, expected.counts)
+        np.testing.assert_array_equal(summary.sums, expected.sums)
+        gone = [row.arm for row in rows if row.id in lost]
+        np.testing.assert_array_equal(summary.missing, np.bincount(gone, minlength=3))
+
+
+def test_a_plan_is_not_extended_beyond_its_most() -> None:
+    experiment = Experiment(Recorder(most=8))
+    assert len(experiment.ask(20)) == 8
+    batch = experiment.ask(20)
+    assert len(batch) == 0
+    assert batch.waiting == 8
+
+
+def test_giving_up_is_final_and_checked() -> None:
+    experiment = Experiment(Recorder())
+    experiment.ask(5)
+    experiment.tell(0, 1.0)
+    with pytest.raises(ConflictingOutcomeError, match="already told 1, now given up"):
+        experiment.give_up([1, 0])
+    with pytest.raises(UnknownAssignmentError):
+        experiment.give_up([99])
+    assert experiment.status().outstanding == 4
+    experiment.give_up([1])
+    experiment.give_up([1])
+    assert experiment.status().outstanding == 3
+    with pytest.raises(ConflictingOutcomeError, match="already given up, now 2"):
+        experiment.tell(1, 2.0)
+    assert experiment.outcomes() == {0: 1.0}
+
+
+def test_a_policy_that_needs_every_outcome_says_so() -> None:
+    experiment = Experiment(SPBAI(PROBLEM))
+    experiment.ask(1)
+    with pytest.raises(InvalidInputError, match="needs every one of the outcomes"):
+        experiment.give_up([0])
+
+
+def test_a_single_reward_outside_the_bounds_is_refused() -> None:
+    experiment = Experiment(AnytimeBAI(PROBLEM, bounds=(0, 1)))
+    experiment.ask(2)
+    with pytest.raises(InvalidInputError, match="between 0 and 1; got 7"):
+        experiment.tell(0, 7.0)
+    experiment.tell(0, 1.0)
+
+
+def test_a_trial_with_late_and_lost_answers_ends_with_the_best() -> None:
+    """Good news comes late, one in fifty never: the anytime rule ends, and names the best."""
+    rng = random.Random(3)
+    policy = AnytimeBAI(PROBLEM, bounds=(0, 1), missing="worst-case")
+    experiment = Experiment(policy, seed=3)
+    late: list[tuple[int, float]] = []
+    while not experiment.finished:
+        for assignment in experiment.ask(20):
+            reward = float(rng.random() < (0.9, 0.3, 0.2)[assignment.arm])
+            if rng.random() < 0.02:
+                experiment.give_up([assignment.id])
+            elif reward:
+                late.append((assignment.id, reward))
+            else:
+                experiment.tell(assignment.id, reward)
+        due, late = late[:-30], late[-30:]
+        experiment.tell_many(due)
+    answer = experiment.recommendation()
+    assert answer.final
+    assert answer.label == "tea"
+    assert answer.pulls < experiment.status().pulls  # some were out when it was decided
