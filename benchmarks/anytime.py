@@ -1,0 +1,153 @@
+"""What the anytime rule needs, what each of its ingredients is worth, and what it costs to compute.
+
+    python -m benchmarks.anytime [--runs 300] [--only baselines ingredients deltas speed]
+
+Ingredients are taken out one at a time, by setting a module's constant; none of that touches the
+guarantee. Everything is one process: a patched constant would not reach another.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+from functools import partial
+from unittest import mock
+
+import numpy as np
+
+from bestarm import SPBAI, AnytimeBAI, Problem, bounds, simulate
+from bestarm.environments import Environment, Semiparametric, baselines, small_gap
+from bestarm.policies import allocation, anytime, contests, evidence, guesses
+from bestarm.policies.policy import Method
+from bestarm.simulation import Results
+
+RULE = partial(AnytimeBAI, mean_bound=2.0)
+TRIAL = 25_000  # pulls: about the length of a trial on the small-gap instance
+
+
+def _row(name: str, results: Results, reference: float | None = None) -> float:
+    mean = results.mean_pulls
+    error = float(results.pulls.std()) / np.sqrt(len(results.pulls))
+    wrong = int((results.final & ~results.correct).sum())
+    ratio = f"{mean / reference:8.2f}" if reference else " " * 8
+    print(f"{name:44s}{mean:10,.0f} ± {error:6,.0f}{ratio}   wrong {wrong}/{len(results.pulls)}")
+    return mean
+
+
+def _instance(baseline: object, declared: float) -> Environment:
+    return small_gap(baseline=baseline, declared_baseline=declared)
+
+
+def compare_baselines(runs: int) -> None:
+    """The same instance and the same declared bounds, under baselines easy and hard to foresee."""
+
+    def wave(period: float) -> Callable[[np.ndarray], np.ndarray]:
+        return lambda t: 5.0 * np.sin(2 * np.pi * t / period)
+
+    worlds = {
+        "none": 0.0,
+        "level 5": 5.0,
+        "drift, ±5 over the whole trial": baselines.given(wave(TRIAL), bound=5.0),
+        "drift, ±5 in a quarter of it": baselines.given(wave(TRIAL / 4), bound=5.0),
+        "switches, ±5 every 2 500 pulls": baselines.switches((-5.0, 5.0), period=2500),
+        "random walk within ±5": baselines.random_walk(0.05, bound=5.0),
+    }
+    print("\nBaselines, all declared within ±5 (ratio to none)")
+    reference: float | None = None
+    for name, baseline in worlds.items():
+        mean = _row(name, simulate(RULE, _instance(baseline, 5.0), runs=runs), reference)
+        reference = reference or mean
+    print(
+        "\nA level of 5, and none, for the sharp reading of SP-BAI, which has a pilot to guess by"
+    )
+    sharp: Method = partial(SPBAI, design="centered", stability="actual")
+    for name in ("none", "level 5"):
+        _row(name, simulate(sharp, _instance(worlds[name], 5.0), runs=runs))
+
+
+def compare_ingredients(runs: int) -> None:
+    """One at a time, on the paper's small-gap instance."""
+    flat = np.full(len(evidence.STAKES), -np.log(len(evidence.STAKES)))
+    one = np.where(np.abs(evidence.STAKES / 0.0163 - 1) < 0.3, 0.0, -np.inf)
+
+    def unforeseen(self: guesses.Guesses, when: float) -> np.ndarray:  # noqa: ARG001
+        return np.zeros(3)
+
+    patches = {
+        "as it is": (anytime, "_GROWTH", 0.05),
+        "stakes: all shares equal": (evidence, "LOG_PRIOR", flat),
+        "stakes: one, at the true signal to noise": (evidence, "LOG_PRIOR", one),
+        "batches: 1 % of the pulls before": (anytime, "_GROWTH", 0.01),
+        "batches: 25 %": (anytime, "_GROWTH", 0.25),
+        "mixing: 1 % of the G-design": (allocation, "_SHARE", 0.01),
+        "mixing: 30 %": (allocation, "_SHARE", 0.3),
+        "gaps: believed down to half an error": (allocation, "_SURE", 0.5),
+        "needs: the same for all contrasts": (contests, "_LEAST_NEED", 1e6),
+        "no guess of the baseline": (guesses.Guesses, "_levels", unforeseen),
+    }
+    print("\nIngredients, small gap with the paper's baseline (ratio to the rule as it is)")
+    world = _instance(baselines.sinusoid(), 2.0)
+    reference: float | None = None
+    for name, (home, attribute, value) in patches.items():
+        with mock.patch.object(home, attribute, value):
+            mean = _row(name, simulate(RULE, world, runs=runs), reference)
+        reference = reference or mean
+
+
+def compare_deltas(runs: int) -> None:
+    """Pulls over the information limit 2σ²τ* log(1/δ), as δ falls."""
+    world = small_gap(declared_baseline=2.0)
+    limit = 2 * 1.5 * bounds.complexity(world.problem(0.1), world.theta).value
+    print("\nSmall gap: pulls / (2σ²τ* log(1/δ)), with σ² = 1.5, noise and sine together")
+    for delta in (0.1, 0.01, 1e-3, 1e-4, 1e-6):
+        results = simulate(RULE, world, runs=runs, delta=delta)
+        ratio = results.mean_pulls / (limit * np.log(1 / delta))
+        _row(f"delta {delta:g}: {ratio:.2f}", results)
+
+
+def measure_speed() -> None:
+    """Seconds a run, and a batch at ten thousand targets, once compiled and cached."""
+    world = small_gap(declared_baseline=2.0)
+    simulate(RULE, world, runs=2)
+    start = time.process_time()
+    results = simulate(RULE, world, runs=20)
+    seconds = (time.process_time() - start) / 20
+    print(f"\nSmall gap: {seconds:.3f} s a run, {results.plans.mean():.0f} batches")
+    rng = np.random.default_rng(0)
+    source, target = rng.normal(size=(200, 20)), rng.normal(size=(10_000, 20))
+    big = Semiparametric(source, rng.normal(size=20), target=target, baseline=1.0)
+    problem: Problem = big.problem(0.1)
+    policy, stream = AnytimeBAI(problem, mean_bound=20.0), big.begin(rng)
+    times: list[float] = []
+    while (plan := policy.plan()) is not None and len(times) < 60:
+        start = time.process_time()
+        policy.update(stream.pull(plan))
+        policy.plan()
+        times.append(time.process_time() - start)
+    start = time.process_time()
+    policy.intervals()
+    print(
+        f"10 000 targets, 200 arms, 20 features: {np.median(times):.3f} s a batch (median), "
+        f"{max(times):.3f} at most; intervals {time.process_time() - start:.2f} s"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--runs", type=int, default=300)
+    parts = ("baselines", "ingredients", "deltas", "speed")
+    parser.add_argument("--only", nargs="+", choices=parts, default=parts)
+    options = parser.parse_args()
+    if "baselines" in options.only:
+        compare_baselines(options.runs)
+    if "ingredients" in options.only:
+        compare_ingredients(options.runs)
+    if "deltas" in options.only:
+        compare_deltas(options.runs)
+    if "speed" in options.only:
+        measure_speed()
+
+
+if __name__ == "__main__":
+    main()
