@@ -296,7 +296,7 @@ def _print_words(comparison: _Comparison, out: Path | None) -> None:
     cut = "" if comparison.max_pulls is None else f", cut at {comparison.max_pulls:,} pulls"
     screen.print(
         f"{comparison.instance.description}, δ = {comparison.delta:g}, seed {comparison.seed}, "
-        f"{comparison.runs:,} runs of each{'' if comparison.complete else ' asked for'}{cut}.",
+        f"{_count(comparison.runs)} of each{'' if comparison.complete else ' asked for'}{cut}.",
     )
     if comparison.instance.note:
         screen.print(comparison.instance.note)
@@ -329,7 +329,7 @@ def _remarks(comparison: _Comparison, out: Path | None) -> Iterator[str]:
 def _pulls_table(comparison: _Comparison) -> Table:
     table = _table("mean pulls", "10 %", "median", "90 %", "not final")
     for name, results in comparison.results.items():
-        runs = "" if results.runs == comparison.runs else f" [{results.runs} runs]"
+        runs = "" if results.runs == comparison.runs else f" [{_count(results.runs)}]"
         half = _Z * results.std_pulls / math.sqrt(results.runs)
         quantiles = results.quantiles(_QUANTILES).values()
         table.add_row(
@@ -366,6 +366,10 @@ def _table(*headings: str) -> Table:
     for heading in headings:
         table.add_column(heading, justify="right", no_wrap=True)
     return table
+
+
+def _count(runs: int) -> str:
+    return f"{runs:,} run" + ("" if runs == 1 else "s")
 
 
 def _short(name: str) -> str:
