@@ -1,6 +1,7 @@
 """What the anytime rule needs, what each of its ingredients is worth, and what it costs to compute.
 
-    python -m benchmarks.anytime [--runs 300] [--only baselines ingredients deltas speed]
+    python -m benchmarks.anytime [--runs 300] [--seed 0]
+        [--only baselines ingredients deltas errors speed]
 
 Ingredients are taken out one at a time, by setting a module's constant; none of that touches the
 guarantee. Everything is one process: a patched constant would not reach another.
@@ -12,15 +13,17 @@ import argparse
 import time
 from collections.abc import Callable
 from functools import partial
+from statistics import NormalDist
 from unittest import mock
 
 import numpy as np
 
 from bestarm import SPBAI, AnytimeBAI, Problem, bounds, simulate
-from bestarm.environments import Environment, Semiparametric, baselines, small_gap
+from bestarm.environments import Environment, Ratings, Semiparametric, baselines, small_gap
 from bestarm.policies import allocation, anytime, contests, evidence, guesses
 from bestarm.policies.policy import Method
 from bestarm.simulation import Results
+from bestarm.simulation.results import wilson
 
 RULE = partial(AnytimeBAI, mean_bound=2.0)
 TRIAL = 25_000  # pulls: about the length of a trial on the small-gap instance
@@ -106,6 +109,60 @@ def compare_deltas(runs: int) -> None:
         _row(f"delta {delta:g}: {ratio:.2f}", results)
 
 
+def _clicks(*rates: float) -> Environment:
+    """Yes or no from two thousand users, each item liked by this part of them."""
+    rng = np.random.default_rng(0)
+    columns = [rng.permutation(np.arange(2000) < round(2000 * rate)) for rate in rates]
+    return Ratings(np.array(columns, dtype=float).T, name="clicks")
+
+
+NASTY: dict[str, tuple[Environment, dict[str, object]]] = {
+    "five arms, four tied behind": (
+        Semiparametric(np.eye(5), [1, 0, 0, 0, 0]),
+        {"mean_bound": 1.0},
+    ),
+    "a tie within 0.001": (Semiparametric(np.eye(3), [0.5, 0.499, 0.3]), {"mean_bound": 0.5}),
+    "swings of ±5": (
+        Semiparametric(
+            np.eye(3), [0.05, 0, 0], baseline=baselines.switches((-5.0, 5.0), period=40)
+        ),
+        {"mean_bound": 1.0},
+    ),
+    "the adaptive adversary": (
+        Semiparametric(np.eye(2), [0.05, 0], baseline=baselines.adversary(3.0)),
+        {"mean_bound": 1.0},
+    ),
+    "clicks, 2 % against 1.95 %": (_clicks(0.02, 0.0195), {"bounds": (0, 1)}),
+    "clicks, 98 % against 97 %": (_clicks(0.98, 0.97), {"bounds": (0, 1)}),
+    "a level of 30, guessed as 0": (
+        Semiparametric(np.eye(2), [0.05, 0], baseline=30.0),
+        {"mean_bound": 30.0},
+    ),
+    "noise and nothing else": (
+        Semiparametric(np.eye(2), [0.02, 0], declared_baseline=0.1),
+        {"mean_bound": 0.1},
+    ),
+}
+
+
+def count_errors(runs: int, seed: int) -> None:
+    """Small instances built to be nasty, with stakes made for runs as short as these.
+
+    Any shares of the stakes are valid; with these, a few hundred pulls decide, so that the wealth
+    of the best target is near 1/δ as often as it ever can be.
+    """
+    shares = 1 / (1 + np.square(np.log10(evidence.STAKES / 0.1) / 0.2))
+    with mock.patch.object(evidence, "LOG_PRIOR", np.log(shares / shares.sum())):
+        for delta in (0.1, 0.01):
+            print(f"\nErrors at delta = {delta:g}: wrong and final, upper end of a 99 % interval")
+            for name, (world, options) in NASTY.items():
+                rule = partial(AnytimeBAI, max_pulls=600, **options)  # type: ignore[arg-type]
+                results = simulate(rule, world, runs=runs, seed=seed, delta=delta)
+                wrong = int((results.final & ~results.correct).sum())
+                high = wilson(wrong, runs, NormalDist().inv_cdf(0.995))[1]
+                print(f"{name:44s}{wrong:6d} / {runs:,}   {high:.4f}   {high < delta}", flush=True)
+
+
 def measure_speed() -> None:
     """Seconds a run, and a batch at ten thousand targets, once compiled and cached."""
     world = small_gap(declared_baseline=2.0)
@@ -136,7 +193,8 @@ def measure_speed() -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=300)
-    parts = ("baselines", "ingredients", "deltas", "speed")
+    parser.add_argument("--seed", type=int, default=0)
+    parts = ("baselines", "ingredients", "deltas", "errors", "speed")
     parser.add_argument("--only", nargs="+", choices=parts, default=parts)
     options = parser.parse_args()
     if "baselines" in options.only:
@@ -145,6 +203,8 @@ def main() -> None:
         compare_ingredients(options.runs)
     if "deltas" in options.only:
         compare_deltas(options.runs)
+    if "errors" in options.only:
+        count_errors(options.runs, options.seed)
     if "speed" in options.only:
         measure_speed()
 
