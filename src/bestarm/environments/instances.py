@@ -89,9 +89,9 @@ def uniform_sphere(
     )
 
 
-def published_spheres(*, noise: float = 1.0) -> InTurn:
+def published_spheres(*, noise: float = 1.0, declared_baseline: float = 1.0) -> InTurn:
     """The hundred instances behind the paper's table of uniform arms: K = 100 in dimension 10."""
-    sphere = uniform_sphere(noise=noise)
+    sphere = uniform_sphere(noise=noise, declared_baseline=declared_baseline)
     worlds = [
         sphere.instance(np.random.default_rng(_PAPER_SEED + run)) for run in range(_PAPER_RUNS)
     ]

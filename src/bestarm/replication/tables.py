@@ -11,7 +11,18 @@ from bestarm import environments
 from bestarm.datasets import RatingsData
 from bestarm.environments import Environment
 from bestarm.errors import InvalidInputError
-from bestarm.policies import DEO, LUCB, RAGE, SBE, SPBAI, ActionElimination, GOpt, Method, Uniform
+from bestarm.policies import (
+    DEO,
+    LUCB,
+    RAGE,
+    SBE,
+    SPBAI,
+    ActionElimination,
+    AnytimeBAI,
+    GOpt,
+    Method,
+    Uniform,
+)
 from bestarm.replication.published import Metric, Published, published
 from bestarm.simulation import Oracle
 
@@ -83,9 +94,9 @@ class Table:
         return published().get((self.printed_as or self.key, row.key, metric))
 
 
-def _synthetic_rows(world: Callable[[float], Environment], *, cap: int | None) -> tuple[Row, ...]:
-    """The seven rows of both synthetic tables, and ours. `world` takes the noise's scale."""
-    plain = world(1.0)
+def _synthetic_rows(world: Callable[..., Environment], *, cap: int | None) -> tuple[Row, ...]:
+    """The seven rows of both synthetic tables, and ours. `world` takes its scales."""
+    plain = world()
     oracle = Oracle(partial(GOpt, max_pulls=cap), gap="gap")
     rows = [
         Row(
@@ -109,12 +120,14 @@ def _synthetic_rows(world: Callable[[float], Environment], *, cap: int | None) -
             f"rage-{sigma}",
             f"RAGE (σ={sigma})",
             partial(RAGE, sigma=float(sigma), max_phases=_PHASES, max_phase_pulls=cap),
-            world(float(sigma)),
+            world(noise=float(sigma)),
             protocol=f"The noise of the rewards has standard deviation {sigma} as well.",
         )
         for sigma in (1, 2, 3, 4)
     ]
-    return (*rows, *_our_rows(plain, cap=cap))
+    honest = world(declared_baseline=2.0)  # what ν_t = 1 + sin 2t reaches
+    certified = partial(AnytimeBAI, mean_bound=2.0, max_pulls=cap)
+    return (*rows, *_our_rows(plain, cap=cap), _certified_row(certified, honest, cap=cap))
 
 
 def _our_rows(world: Environment, *, cap: int | None) -> tuple[Row, ...]:
@@ -133,14 +146,28 @@ def _our_rows(world: Environment, *, cap: int | None) -> tuple[Row, ...]:
             partial(_SHARP, max_pulls=cap),
             world,
             ours=True,
-            protocol="Exact centered designs and an anytime boundary"
-            + ("." if cap is None else f"; at most {cap:,} pulls in all.".replace(",", " ")),
+            protocol="Exact centered designs and an anytime boundary" + _at_most(cap),
         ),
     )
 
 
+def _certified_row(method: Method, world: Environment, *, cap: int | None) -> Row:
+    return Row(
+        "anytime",
+        "AnytimeBAI",
+        method,
+        world,
+        ours=True,
+        protocol="Proven δ-correct at every look, told scales that hold" + _at_most(cap),
+    )
+
+
+def _at_most(cap: int | None) -> str:
+    return "." if cap is None else f"; at most {cap:,} pulls in all.".replace(",", " ")
+
+
 def _small_gap() -> Table:
-    rows = _synthetic_rows(lambda noise: environments.small_gap(noise=noise), cap=None)
+    rows = _synthetic_rows(environments.small_gap, cap=None)
     return Table(
         "small-gap",
         "Small gap, d = 10",
@@ -150,9 +177,7 @@ def _small_gap() -> Table:
 
 
 def _uniform() -> Table:
-    rows = _synthetic_rows(
-        lambda noise: environments.published_spheres(noise=noise), cap=_PHASE_CAP
-    )
+    rows = _synthetic_rows(environments.published_spheres, cap=_PHASE_CAP)
     return Table(
         "uniform",
         "Uniform arms, d = 10, K = 100, the published instances",
@@ -164,7 +189,7 @@ def _uniform() -> Table:
 
 
 def _uniform_fresh() -> Table:
-    rows = _synthetic_rows(lambda noise: environments.uniform_sphere(noise=noise), cap=_PHASE_CAP)
+    rows = _synthetic_rows(environments.uniform_sphere, cap=_PHASE_CAP)
     return Table(
         "uniform-fresh",
         "Uniform arms, d = 10, K = 100, fresh instances",
@@ -226,7 +251,11 @@ def _fixed_confidence(data: RatingsData) -> Table:
         "jester",
         "Jester, fixed confidence",
         f"One-hot features, K = 8; every pull asks a random user. {data.source}",
-        (*rows, *_our_rows(world, cap=None)),
+        (
+            *rows,
+            *_our_rows(world, cap=None),
+            _certified_row(partial(AnytimeBAI, bounds=(-10.0, 10.0)), world, cap=None),
+        ),
         rate="success",
     )
 
