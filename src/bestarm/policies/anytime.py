@@ -22,7 +22,7 @@ from bestarm.records import Plan, Recommendation, Summary
 __all__ = ["AnytimeBAI"]
 
 _LEAST = 8  # pulls a dimension in a batch: there is little to learn from fewer
-_GROWTH = 0.05  # a batch, relative to the pulls before it
+_GROWTH = 0.05  # a batch, relative to the pulls before it; less where the baseline moves fast
 _UNLIKELY = 30.0  # nats: what happens so rarely by chance contradicts what was declared
 _ROUNDING = 1e-9
 
@@ -156,7 +156,8 @@ class AnytimeBAI:
         return self._open.plan
 
     def _next_size(self) -> int:
-        size = max(int(_GROWTH * self._pulls), _LEAST * (self._problem.rank + 1))
+        size = int(min(_GROWTH * self._pulls, self._guesses.longest()))
+        size = max(size, _LEAST * (self._problem.rank + 1))
         return size if self._max_pulls is None else min(size, self._max_pulls - self._pulls)
 
     def update(self, summary: Summary, *, late: bool = False) -> None:

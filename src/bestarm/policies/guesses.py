@@ -17,6 +17,9 @@ _RIDGE = 1.0  # pulls of the first batch's design, with reward zero
 _MEMORY = 0.9  # what a batch before counts towards the spread to come
 _SHRINKAGE = 30.0  # pulls that an arm's own spread must weigh against all arms' together
 _FORGETTING = 0.8  # what a batch before counts in judging how to foresee levels
+_INERTIA = 0.95  # what a batch before counts towards how fast levels move
+_CLEAR = 3.0  # standard errors from which on a level counts as having moved
+_DRIFT = 0.7  # noise deviations that the level may move within a batch: 4 % of the variance
 
 
 class Guesses:
@@ -44,6 +47,7 @@ class Guesses:
         self._means: list[tuple[float, Array]] = []  # … their mean reward and mean arm
         self._total = 0.0, np.zeros(rank)  # sum of all rewards, of all arms pulled
         self._misses: Array = np.zeros(3)  # of the three ways to foresee a level
+        self._moves = 0.0, 0.0  # Σ n (dν/dt)² and Σ n, recent batches counting most
         self._second: Array = np.zeros(arms)  # (r − c)² an arm, recent batches counting most
         self._counts: Array = np.zeros(arms)
         half = (scale.high - scale.low) / 2
@@ -55,6 +59,13 @@ class Guesses:
         level = self._levels(self.pulls + size / 2)[int(np.argmin(self._misses))]
         expected = level + self._arms @ self.slope
         return np.asarray(np.clip(expected, self._scale.low, self._scale.high))
+
+    def longest(self) -> float:
+        """The longest batch within which the level should stay put, if it moves as it did."""
+        moved, pulls = self._moves
+        if not moved:
+            return np.inf
+        return float(_DRIFT * np.sqrt(self.spread().mean() * pulls / moved))
 
     def spread(self) -> Array:
         """The expected (r − c(a))² of every source arm, shrunk towards that of all together."""
@@ -99,6 +110,15 @@ class Guesses:
         self._second, self._counts = _MEMORY * self._second, _MEMORY * self._counts
         self._second[frame.arms] += np.maximum(second, 0.0)
         self._counts[frame.arms] += counts
+        if self._means:
+            before, gap = self._means[-1], when - self._centers[-1]
+            moved = reward - before[0] - float((arm - before[1]) @ self.slope)
+            error = float(self.spread().mean()) * (1 / pulls + 1 / max(2 * gap - pulls, 1.0))
+            rate = moved / gap if moved * moved > _CLEAR**2 * error else 0.0
+            self._moves = (
+                _INERTIA * self._moves[0] + pulls * rate * rate,
+                _INERTIA * self._moves[1] + pulls,
+            )
         self._total = self._total[0] + pulls * reward, self._total[1] + pulls * arm
         self._centers, self._means = [*self._centers, when][-2:], [*self._means, (reward, arm)][-2:]
         self.pulls += pulls
