@@ -19,7 +19,9 @@ if TYPE_CHECKING:
         SPBAI,
         ActionElimination,
         AnytimeBAI,
+        BernsteinElimination,
         GOpt,
+        SequentialHalving,
         Uniform,
     )
     from bestarm.problem import Problem
@@ -34,11 +36,13 @@ __all__ = [
     "SPBAI",
     "ActionElimination",
     "AnytimeBAI",
+    "BernsteinElimination",
     "Experiment",
     "GOpt",
     "Plan",
     "Problem",
     "Recommendation",
+    "SequentialHalving",
     "Summary",
     "Uniform",
     "bounds",
@@ -51,6 +55,7 @@ __all__ = [
 
 _HOMES = {
     "ActionElimination": "bestarm.policies",
+    "BernsteinElimination": "bestarm.policies",
     "AnytimeBAI": "bestarm.policies",
     "DEO": "bestarm.policies",
     "Experiment": "bestarm.live",
@@ -62,6 +67,7 @@ _HOMES = {
     "Recommendation": "bestarm.records",
     "SBE": "bestarm.policies",
     "SPBAI": "bestarm.policies",
+    "SequentialHalving": "bestarm.policies",
     "Summary": "bestarm.records",
     "Uniform": "bestarm.policies",
     "simulate": "bestarm.simulation",

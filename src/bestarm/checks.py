@@ -9,7 +9,16 @@ from numpy.typing import NDArray
 
 from bestarm.errors import InvalidInputError
 
-__all__ = ["choice", "finite", "not_negative", "positive", "probability", "vector", "whole"]
+__all__ = [
+    "choice",
+    "finite",
+    "interval",
+    "not_negative",
+    "positive",
+    "probability",
+    "vector",
+    "whole",
+]
 
 
 def finite(value: object, field: str) -> float:
@@ -91,6 +100,20 @@ def choice(value: object, choices: tuple[str, ...], field: str) -> None:
             field=field,
             value=value,
         )
+
+
+def interval(value: object, field: str) -> tuple[float, float]:
+    """Two finite numbers, the lower one first."""
+    ends = tuple(value) if isinstance(value, (tuple, list, np.ndarray)) else ()
+    low, high = (finite(end, field) for end in ends) if len(ends) == 2 else (0.0, 0.0)
+    if not low < high:
+        raise InvalidInputError(
+            f"`{field}` must be two numbers, the lower one first; got {value!r}.",
+            field=field,
+            value=value,
+            remedy="For ratings from 1 to 5: (1, 5).",
+        )
+    return low, high
 
 
 def vector(values: object, field: str, *, first: int = 0) -> NDArray[np.float64]:

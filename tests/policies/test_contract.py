@@ -14,8 +14,10 @@ from bestarm import (
     SBE,
     SPBAI,
     ActionElimination,
+    BernsteinElimination,
     GOpt,
     Problem,
+    SequentialHalving,
     Uniform,
 )
 from bestarm.errors import InvalidInputError
@@ -45,6 +47,13 @@ METHODS: dict[str, Method] = {
     "capped G-Opt": partial(GOpt, gap=0.5, max_pulls=20),
     "DEO": partial(DEO, budget=5000),
     "uniform": partial(Uniform, budget=5000),
+    "halving": partial(SequentialHalving, budget=5000),
+    "halving, short of pulls": partial(SequentialHalving, budget=40, batches=1),
+    "one round": partial(SequentialHalving, budget=500, rounds=1),
+    "certified LUCB": partial(LUCB, sigma=0.1, radius="certified"),
+    "certified AE": partial(ActionElimination, sigma=0.1, radius="certified"),
+    "Bernstein": partial(BernsteinElimination, bounds=(-30, 30)),
+    "capped Bernstein": partial(BernsteinElimination, bounds=(-30, 30), max_pulls=50),
 }
 PULLS_ITS_TARGETS = {
     "replication",
@@ -57,6 +66,10 @@ PULLS_ITS_TARGETS = {
     "ae",
     "capped AE",
     "uniform",
+    "certified LUCB",
+    "certified AE",
+    "Bernstein",
+    "capped Bernstein",
 }
 
 

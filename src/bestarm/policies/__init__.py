@@ -2,8 +2,10 @@
 
 from bestarm.policies.action_elimination import ActionElimination
 from bestarm.policies.anytime import AnytimeBAI
+from bestarm.policies.bernstein import BernsteinElimination
 from bestarm.policies.deo import DEO
 from bestarm.policies.gopt import GOpt
+from bestarm.policies.halving import SequentialHalving
 from bestarm.policies.lucb import LUCB
 from bestarm.policies.policy import Method, Policy
 from bestarm.policies.rage import RAGE
@@ -20,9 +22,11 @@ __all__ = [
     "SPBAI",
     "ActionElimination",
     "AnytimeBAI",
+    "BernsteinElimination",
     "GOpt",
     "Method",
     "Policy",
+    "SequentialHalving",
     "Uniform",
 ]
 

@@ -20,9 +20,15 @@ Integers = NDArray[np.int64]
 
 
 @numba.njit(cache=True, nogil=True)
-def _radius(n: int, scale: float, level: float) -> float:
-    """`bounds.lil_radius` for one arm: scale = 2σ(1 + √ε), level = δ/K."""
-    return scale * math.sqrt(1.01 * math.log(math.log(1.01 * n + 2) / level) / (2 * n))
+def _radius(n: int, scale: float, level: float, turn: float) -> float:
+    """The radius of one arm after n pulls.
+
+    With turn = 0 it is `bounds.lil_radius`: scale = 2σ(1 + √ε), level = δ/K. Otherwise it is
+    `bounds.mixture_radius`: scale = σ, level from `bounds.mixture_level`, turn = σ²/v₀.
+    """
+    if turn == 0:
+        return scale * math.sqrt(1.01 * math.log(math.log(1.01 * n + 2) / level) / (2 * n))
+    return scale * math.sqrt((1 + turn / n) * (level + math.log1p(n / turn)) / n)
 
 
 @numba.njit(cache=True, nogil=True)
@@ -35,6 +41,7 @@ def separate(
     sums: Array,
     scale: float,
     level: float,
+    turn: float,
     most: int,
 ) -> tuple[int, int, bool]:
     """LUCB until the rewards run out, `most` pulls are made, or two bounds separate.
@@ -46,7 +53,7 @@ def separate(
     means, radii = np.empty(arms), np.empty(arms)
     for a in range(arms):
         means[a] = sums[a] / counts[a]
-        radii[a] = _radius(counts[a], scale, level)
+        radii[a] = _radius(counts[a], scale, level, turn)
     used = rounds = 0
     while used + 2 <= min(len(rows), most):
         for place in range(2):  # in index order, as a fixed plan is pulled
@@ -54,7 +61,7 @@ def separate(
             sums[arm] += table[rows[used], arm] + common[used]
             counts[arm] += 1
             means[arm] = sums[arm] / counts[arm]
-            radii[arm] = _radius(counts[arm], scale, level)
+            radii[arm] = _radius(counts[arm], scale, level, turn)
             used += 1
         rounds += 1
         leader = 0
@@ -83,6 +90,8 @@ def eliminate(
     sums: Array,
     scale: float,
     level: float,
+    turn: float,
+    caution: float,
     most: int,
 ) -> tuple[int, int, int]:
     """Action elimination until the rewards run out, `most` pulls are made, or one arm is left.
@@ -101,7 +110,7 @@ def eliminate(
             if sums[arm] / counts[arm] > sums[best] / counts[best]:
                 best = arm
         rounds += 1
-        radius = 2 * _radius(counts[best], scale, level)
+        radius = caution * _radius(counts[best], scale, level, turn)
         bar = sums[best] / counts[best] - radius
         kept = 0
         for j in range(left):

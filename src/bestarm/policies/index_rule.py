@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bestarm import bounds
-from bestarm.checks import positive, whole
+from bestarm.checks import choice, positive, whole
 from bestarm.errors import ProtocolError
 from bestarm.geometry import Array
 from bestarm.policies.oneshot import require_pullable_targets
 from bestarm.problem import Problem
 from bestarm.records import Plan, Recommendation, Summary
 
-__all__ = ["IndexRule", "Integers"]
+__all__ = ["NO_DRIFT", "IndexRule", "Integers"]
 
 Integers = NDArray[np.int64]
+
+NO_DRIFT = "Given the past, an arm's mean reward is its own and never changes: nothing drifts."
+
+_TURN = 300  # pulls; the certified radius is tightest at about ten times as many
 
 
 class IndexRule(ABC):
@@ -29,6 +34,7 @@ class IndexRule(ABC):
     Args:
         problem: the problem; its targets must be its source arms.
         sigma: the sub-Gaussian scale it assumes of a reward around its arm's mean.
+        radius: `"lil"` is the published radius, `"certified"` one with a proof at level δ.
         seed: accepted like every policy's; nothing is drawn.
         max_pulls: stop at this many pulls; such a stop is never final.
     """
@@ -38,11 +44,14 @@ class IndexRule(ABC):
         problem: Problem,
         *,
         sigma: float = 1.0,
+        radius: Literal["lil", "certified"] = "lil",
         seed: int = 0,  # noqa: ARG002
         max_pulls: int | None = None,
     ) -> None:
         require_pullable_targets(problem, type(self).__name__)
+        choice(radius, ("lil", "certified"), "radius")
         self._problem = problem
+        self._certified = radius == "certified"
         self._sigma = positive(sigma, "sigma")
         self._max_pulls = None if max_pulls is None else whole(max_pulls, "max_pulls", least=1)
         self._counts = np.zeros(problem.arms, dtype=np.int64)
@@ -63,9 +72,17 @@ class IndexRule(ABC):
         return self._sums / self._counts
 
     def _radii(self) -> Array:
+        if self._certified:
+            variance = self._sigma**2 / self._counts
+            reference = np.asarray(self._sigma**2 / _TURN)
+            return bounds.mixture_radius(variance, delta=self._share(), reference=reference)
         return bounds.lil_radius(
             self._counts, sigma=self._sigma, delta=self._problem.delta, arms=self._problem.arms
         )
+
+    def _share(self) -> float:
+        """The part of δ that each of the certified radii may spend."""
+        return bounds.arm_delta(self._problem.delta, arms=self._problem.arms)
 
     def plan(self) -> Plan | None:
         """The next round's pulls, or None once the policy has stopped."""
@@ -128,11 +145,14 @@ class IndexRule(ABC):
         return pulls, rounds
 
     @property
-    def _lil(self) -> tuple[float, float]:
-        """σ's factor and δ's share in the radius, as the kernels take them."""
-        return bounds.lil_constants(
+    def _constants(self) -> tuple[float, float, float]:
+        """The radius's scale, level and turn, as the kernels take them."""
+        if self._certified:
+            return self._sigma, bounds.mixture_level(self._share()), _TURN
+        factor, share = bounds.lil_constants(
             sigma=self._sigma, delta=self._problem.delta, arms=self._problem.arms
         )
+        return factor, share, 0.0
 
     @abstractmethod
     def _rush(self, table: Array, rows: Integers, common: Array, most: int) -> tuple[int, int]:
@@ -143,15 +163,20 @@ class IndexRule(ABC):
         pulled = self._active[self._counts[self._active] > 0]
         means = self._sums[pulled] / self._counts[pulled]
         best = int(pulled[np.argmax(means)]) if len(pulled) else 0
+        identified = self._stopped == "identified"
         return Recommendation(
             target=best,
             label=self._problem.target_labels[best],
-            final=self._stopped == "identified",
+            final=identified,
             reason=self._stopped or "running",
             pulls=int(self._counts.sum()),
-            error_bound=None,
+            error_bound=self._problem.delta if self._certified and identified else None,
             active=tuple(self._active.tolist()),
+            assumptions=self._assumptions() if self._certified else (),
         )
+
+    def _assumptions(self) -> tuple[str, ...]:
+        return f"Rewards are {self._sigma:g}-sub-Gaussian around their arm's mean.", NO_DRIFT
 
     @abstractmethod
     def _next(self) -> Integers:

@@ -13,14 +13,16 @@ __all__ = ["LUCB"]
 class LUCB(IndexRule):
     """Each round pulls the arm with the best mean and the other arm with the highest upper bound.
 
-    δ-correct for independent rewards that are σ-sub-Gaussian around fixed arm means. A moving
-    baseline is part of the reward's spread as far as it is independent of the round, and σ must
-    then cover it; one that drifts or reacts breaks the guarantee, because arms are pulled at
-    different times.
+    With `radius="certified"` and a σ that is true, δ-correct for rewards that are σ-sub-Gaussian
+    around fixed arm means, given the past. For bounded rewards, `bounds.sub_gaussian_scale` gives
+    such a σ. A baseline that drifts or reacts breaks the guarantee, because arms are pulled at
+    different times; one that is independent from round to round is noise, which σ must cover.
+    The published radius (`"lil"`) is smaller than its theorem allows: with it nothing is proven.
 
     Args:
         problem: the problem; its targets must be its source arms, and its features are not used.
         sigma: the sub-Gaussian scale it assumes.
+        radius: `"lil"` as published, or `"certified"`, with a proof at the level of δ.
         seed: accepted like every policy's; nothing is drawn.
         max_pulls: stop at this many pulls; such a stop is never final.
 
@@ -48,7 +50,7 @@ class LUCB(IndexRule):
         from bestarm.policies.index_kernels import separate  # noqa: PLC0415 - compiles
 
         pulls, rounds, over = separate(
-            table, rows, common, self._due, self._counts, self._sums, *self._lil, most
+            table, rows, common, self._due, self._counts, self._sums, *self._constants, most
         )
         if over:
             self._active = self._due[:1].copy()

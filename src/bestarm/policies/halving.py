@@ -1,0 +1,246 @@
+"""Sequential halving: a fixed budget, spent in rounds that each drop half of the targets."""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bestarm.checks import whole
+from bestarm.design import Design, centered_xy, check_tolerance
+from bestarm.errors import ProtocolError
+from bestarm.geometry import Array, covariance
+from bestarm.problem import Problem, as_problem
+from bestarm.records import Phase, Plan, Recommendation, Summary
+
+__all__ = ["SequentialHalving"]
+
+Indices = NDArray[np.int64]
+
+_PILOT = 20  # one pull in so many goes to the pilot
+_LEAST_BATCH = 50  # pulls; a level foreseen from fewer adds about as much noise as it takes away
+
+
+class _Step(NamedTuple):
+    """One plan: its pulls, and how many targets are kept after it."""
+
+    pulls: int
+    keep: int
+
+
+class SequentialHalving:
+    """The best target that a given number of pulls can find, whatever the baseline does.
+
+    There are ⌈log₂ H⌉ rounds of equal length. In each, arms are drawn from the centered XY-design
+    of the targets still active; afterwards the better half of them is kept, by orthogonalized
+    regression on all pulls so far. Contrasts of targets that are gone no longer cost anything.
+
+    A round is pulled in several plans. Before each, the level of its rewards is foreseen from the
+    plan before and taken off, which spares the variance that a common level would add and biases
+    nothing, being fixed beforehand. The first plan, a pilot of one pull in twenty, only serves to
+    foresee.
+
+    A budget is not an error probability: the answer is never final. `simulation.estimate_error`
+    says how often it would be wrong in a world one believes in.
+
+    Args:
+        problem: the problem; any source and targets.
+        budget: the number of pulls, at least one a round and one for the pilot. All are made.
+        rounds: another number of rounds, each of which keeps the H^(1/rounds)-th part. One round is
+            a single regression under the design for all targets.
+        batches: plans a round; the more, the better a moving baseline is followed. Each must be
+            answered before the next begins; none is made shorter than 50 pulls for it.
+        seed: accepted like every policy's; the draws are not the policy's to make.
+        tol: the relative gap to which designs are certified.
+
+    Example:
+        >>> import numpy as np
+        >>> from bestarm import Problem
+        >>> from bestarm.policies import SequentialHalving
+        >>> policy = SequentialHalving(Problem(np.eye(4)), budget=1000)
+        >>> policy.plan().weights.tolist()
+        [0.25, 0.25, 0.25, 0.25]
+
+    Reference: Karnin, Koren and Somekh (2013); Katz-Samuels, Jain, Karnin and Jamieson (2020).
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        *,
+        budget: int,
+        rounds: int | None = None,
+        batches: int = 32,
+        seed: int = 0,  # noqa: ARG002
+        tol: float = 1e-3,
+    ) -> None:
+        as_problem(problem)
+        check_tolerance(tol)
+        self._problem = problem
+        self._tol = tol
+        sizes = _sizes(problem.targets, rounds)
+        self._steps = _schedule(
+            whole(budget, "budget", least=1 + len(sizes)), sizes, whole(batches, "batches", least=1)
+        )
+        self._active: Indices = np.arange(problem.targets)
+        self._leader = 0
+        self._pulls = 0
+        self._trace: list[Phase] = []
+        self._fit = _Fit(problem)
+        self._open: tuple[Design, Plan] | None = None
+
+    @property
+    def problem(self) -> Problem:
+        """The problem the policy was made for."""
+        return self._problem
+
+    @property
+    def theta(self) -> Array:
+        """θ̂ so far, in feature units; only its products with differences of arms mean anything."""
+        return self._fit.theta
+
+    def plan(self) -> Plan | None:
+        """The next plan, or None once the budget is spent."""
+        done = len(self._trace)
+        if done == len(self._steps):
+            return None
+        if self._open is None:
+            design = _design(self._problem, self._active.tobytes(), self._tol)
+            plan = Plan.randomised(design.weights, self._steps[done].pulls, phase=done + 1)
+            self._open = design, plan
+        return self._open[1]
+
+    def update(self, summary: Summary) -> None:
+        """Take the outcome of the plan: estimate, and at a round's end keep the better part."""
+        if self.plan() is None or self._open is None:
+            raise ProtocolError(
+                "The policy has stopped and takes no more outcomes.",
+                field="summary",
+                remedy="Read `recommend()`.",
+            )
+        design, plan = self._open
+        plan.check(summary)
+        keep = self._steps[len(self._trace)].keep
+        self._fit.add(summary, design.weights)
+        options = self._problem.target[self._active]
+        scores = (options - options[0]) @ self._fit.theta  # offsets would cost digits
+        order = np.argsort(-scores, kind="stable")
+        dropped = np.zeros(len(options), dtype=bool)
+        dropped[order[keep:]] = True
+        self._leader = int(self._active[order[0]])
+        self._pulls += plan.pulls
+        contrasts = scores[order[0]] - scores
+        radius = float(contrasts[dropped].min()) if dropped.any() else math.inf
+        self._trace.append(
+            Phase(
+                phase=plan.phase,
+                active=tuple(self._active.tolist()),
+                eliminated=tuple(self._active[dropped].tolist()),
+                leader=self._leader,
+                contrasts=tuple(contrasts.tolist()),
+                radii=(radius,) * len(options),
+                delta=0.0,
+                pulls=plan.pulls,
+                weights=design.weights,
+                value=design.value,
+                gap=design.gap,
+                stability=None,
+            )
+        )
+        self._active = self._active[~dropped]
+        self._open = None
+
+    def recommend(self) -> Recommendation:
+        """The target with the best estimate among those kept; never final."""
+        return Recommendation(
+            target=self._leader,
+            label=self._problem.target_labels[self._leader],
+            final=False,
+            reason="budget" if len(self._trace) == len(self._steps) else "running",
+            pulls=self._pulls,
+            error_bound=None,
+            active=tuple(self._active.tolist()),
+            trace=tuple(self._trace),
+        )
+
+
+def _sizes(targets: int, rounds: int | None) -> list[int]:
+    """How many targets are left after each round."""
+    if rounds is None:
+        return [math.ceil(targets / 2**k) for k in range(1, math.ceil(math.log2(targets)) + 1)]
+    whole(rounds, "rounds", least=1, below=targets)
+    return [math.ceil(round(targets ** (1 - k / rounds), 9)) for k in range(1, rounds + 1)]
+
+
+def _schedule(budget: int, sizes: list[int], batches: int) -> list[_Step]:
+    """The pilot, then rounds of equal length, each in plans of equal length."""
+    pilot = max(1, budget // _PILOT)
+    everybody = 2**62
+    steps = [_Step(pilot, everybody)]
+    for pulls, size in zip(_parts(budget - pilot, len(sizes)), sizes, strict=True):
+        *before, last = _parts(pulls, min(batches, max(1, pulls // _LEAST_BATCH)))
+        steps += [_Step(part, everybody) for part in before] + [_Step(last, size)]
+    return steps
+
+
+def _parts(pulls: int, number: int) -> list[int]:
+    """So many parts that differ by one at most, the longer ones last."""
+    return [pulls // number + (k >= number - pulls % number) for k in range(number)]
+
+
+@lru_cache(maxsize=4096)
+def _design(problem: Problem, active: bytes, tol: float) -> Design:
+    """A pure function of these, so runs of one simulation share the work."""
+    indices = np.frombuffer(active, dtype=np.int64)
+    return centered_xy(problem.source, problem.target[indices], tol=tol)
+
+
+class _Fit:
+    """Orthogonalized regression on all plans but the first, each at the level foreseen for it.
+
+    Every plan adds Σ x̃ (r − level − x̃·θ) to the estimating equation, a martingale difference for
+    any baseline and any level fixed before it. All pulls count alike.
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        self._dual = problem.span.dual
+        self._arms = problem.span.coordinates(problem.source)
+        self._last: Summary | None = None
+        self._ridge = np.zeros((problem.rank, problem.rank))
+        self._gram = np.zeros((problem.rank, problem.rank))
+        self._moment = np.zeros(problem.rank)
+        self._slope = np.zeros(problem.rank)
+
+    @property
+    def theta(self) -> Array:
+        return np.asarray(self._dual @ self._slope)
+
+    def add(self, summary: Summary, weights: Array) -> None:
+        """Take in a plan's totals, drawn with these weights."""
+        mean = weights @ self._arms
+        centered = self._arms - mean
+        gram = centered.T @ (summary.counts[:, None] * centered)
+        level = self._level(mean) if self._last else summary.sums.sum() / summary.pulls
+        moment = centered.T @ (summary.sums - level * summary.counts)
+        if self._last is None:
+            # The pilot's own level is no forecast, so the pilot may foresee, and decides nothing.
+            self._ridge = covariance(self._arms, weights)  # one pull, so that few can be solved for
+            self._slope = _solve(gram + self._ridge, moment)
+        else:
+            self._gram, self._moment = self._gram + gram, self._moment + moment
+            self._slope = _solve(self._gram + self._ridge, self._moment)
+        self._last = summary
+
+    def _level(self, mean: Array) -> float:
+        """The mean reward to expect from pulls with this mean feature."""
+        last = self._last
+        assert last is not None
+        moved = mean - last.counts @ self._arms / last.pulls
+        return float(last.sums.sum() / last.pulls + moved @ self._slope)
+
+
+def _solve(gram: Array, moment: Array) -> Array:
+    return np.asarray(np.linalg.lstsq(gram, moment, rcond=None)[0])

@@ -1,0 +1,108 @@
+"""How often a method would be wrong in a world one believes in: an estimate, not a guarantee."""
+
+from __future__ import annotations
+
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from bestarm.environments import Semiparametric
+from bestarm.problem import Problem, as_problem
+from bestarm.simulation.engine import simulate
+from bestarm.simulation.results import Results
+
+if TYPE_CHECKING:
+    from bestarm.policies.policy import Method
+
+__all__ = ["ErrorEstimate", "estimate_error"]
+
+
+@dataclass(frozen=True, eq=False)
+class ErrorEstimate:
+    """How often a method named a wrong target in simulated runs, and in what world.
+
+    Attributes:
+        error: the share of runs that did.
+        interval: Wilson's 95 % interval for the probability that one does.
+        pulls: the mean number of pulls.
+        assumed: the world, in words.
+        results: the runs themselves.
+    """
+
+    error: float
+    interval: tuple[float, float]
+    pulls: float
+    assumed: str
+    results: Results
+
+    def __str__(self) -> str:
+        low, high = self.interval
+        return (
+            f"wrong in {self.error:.1%} of {self.results.runs:,} simulated runs (95% in {low:.1%} "
+            f"to {high:.1%}) after {self.pulls:,.0f} pulls on average, if {self.assumed}. An "
+            "estimate under these assumptions, not a guarantee."
+        )
+
+
+def estimate_error(
+    method: Method,
+    problem: Problem,
+    theta: object,
+    *,
+    runs: int = 1000,
+    seed: int = 0,
+    noise: float | None = None,
+    baseline: object = 0.0,
+    executor: Executor | None = None,
+) -> ErrorEstimate:
+    """How often a method would err on a problem if θ, the noise and the baseline were as given.
+
+    It answers "is this budget enough?" before a trial: put in the smallest gap worth finding. With
+    an *estimated* θ it is too hopeful as a rule, because the leader of an estimate leads by chance
+    as well as by merit.
+
+    Args:
+        method: makes the policy: a policy class with its budget bound by `functools.partial`.
+        problem: the problem.
+        theta: the parameter that is hypothesised or was estimated, one number a feature.
+        runs: the number of simulated runs.
+        seed: the estimate depends on it and on the rest, on nothing else.
+        noise: the standard deviation of Gaussian noise; the problem's own if left out.
+        baseline: how the baseline moves, as for `environments.Semiparametric`; not at all by
+            default.
+        executor: any `concurrent.futures` executor; without one the runs are made here, in order.
+
+    Example:
+        >>> from functools import partial
+        >>> import numpy as np
+        >>> from bestarm import Problem, SequentialHalving
+        >>> from bestarm.simulation import estimate_error
+        >>> method = partial(SequentialHalving, budget=200)
+        >>> estimate_error(method, Problem(np.eye(3)), [1, 0, 0], runs=100).error
+        0.0
+    """
+    as_problem(problem)
+    world = Semiparametric(
+        problem.source,
+        theta,
+        target=problem.target,
+        baseline=baseline,
+        noise=problem.noise if noise is None else noise,
+        declared_noise=problem.noise,
+        declared_baseline=problem.baseline,
+        source_labels=problem.source_labels,
+        target_labels=problem.target_labels,
+        name="as assumed",
+    )
+    results = simulate(method, world, runs=runs, seed=seed, delta=problem.delta, executor=executor)
+    return ErrorEstimate(
+        error=results.error_rate,
+        interval=results.error_interval(),
+        pulls=results.mean_pulls,
+        assumed=(
+            f"target {problem.target_labels[world.best]!r} is the best by {world.gap:.3g}, noise "
+            f"is Gaussian with standard deviation {world.noise:.3g}, and the baseline is "
+            f"{world.baseline!r}"
+        ),
+        results=results,
+    )
