@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bestarm import RAGE, SPBAI, Problem, Recommendation, environments, figures
+from bestarm import RAGE, SPBAI, AnytimeBAI, Problem, Recommendation, environments, figures
 from bestarm.errors import InvalidInputError
 from bestarm.records import Phase
 from bestarm.simulation import run_once
@@ -126,3 +126,44 @@ def test_drawing_leaves_pyplot_alone() -> None:
         "assert 'matplotlib.pyplot' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60, capture_output=True)
+
+
+def watched() -> tuple[list[int], list[np.ndarray], Problem]:
+    world = environments.small_gap(4, 0.7)
+    looks: list[tuple[int, np.ndarray]] = []
+
+    def look(policy: object) -> None:
+        assert isinstance(policy, AnytimeBAI)
+        looks.append((policy.recommend().pulls, policy.evidence()))
+
+    run_once(partial(AnytimeBAI, mean_bound=2.0), world, observe=look)
+    pulls, values = zip(*looks, strict=True)
+    return list(pulls), list(values), world.problem(0.1)
+
+
+def test_evidence_crosses_the_line_where_targets_are_dropped(tmp_path: Path) -> None:
+    pulls, values, problem = watched()
+    figure = figures.evidence(pulls, values, problem)
+    [axes] = figure.axes
+    crosses = [line for line in axes.lines if line.get_marker() == "x"]
+    assert len(crosses) == problem.targets - 1
+    for cross in crosses:
+        assert float(np.asarray(cross.get_ydata())[0]) >= 1 / problem.delta
+    written = figures.save(figure, tmp_path / "evidence.png").read_bytes()
+    assert written.startswith(b"\x89PNG")
+    assert "Target 0 is the best of 5" in figure.get_suptitle()
+
+
+def test_evidence_of_a_run_that_goes_on_says_how_many_are_left() -> None:
+    pulls, _, problem = watched()
+    figure = figures.evidence(pulls[:1], np.ones((1, problem.targets)), problem)
+    assert figure.get_suptitle().startswith(f"{problem.targets} of {problem.targets} targets")
+    many = Problem(np.eye(9), target_labels=[f"${i}_x" for i in range(9)])
+    figures.evidence([10, 20], np.full((2, 9), 0.5), many)
+
+
+@pytest.mark.parametrize(("pulls", "shape"), [([], (0, 5)), ([1], (2, 5)), ([1], (1, 4))])
+def test_evidence_must_fit_its_looks_and_targets(pulls: list[int], shape: tuple[int, int]) -> None:
+    problem = environments.small_gap(4).problem(0.1)
+    with pytest.raises(InvalidInputError, match="one row a look"):
+        figures.evidence(pulls, np.ones(shape), problem)

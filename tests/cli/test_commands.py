@@ -273,11 +273,12 @@ def test_a_bad_parameter_is_refused(write: Write) -> None:
 def test_the_demo_compares_and_draws(tmp_path: Path) -> None:
     code, out, _ = run("demo", "--runs", "3", "--out", str(tmp_path / "new"))
     assert code == 0
-    assert all(name in out for name in ("RAGE", "SP-BAI, paper", "SP-BAI, sharp"))
-    assert "not proven" in " ".join(out.split())
-    picture = (tmp_path / "new" / "phases.png").read_bytes()
-    assert picture.startswith(b"\x89PNG")
-    assert len(picture) < 150_000
+    assert all(name in out for name in ("RAGE", "SP-BAI, paper", "SP-BAI, sharp", "AnytimeBAI"))
+    assert "Not proven" in " ".join(out.split())
+    for name in ("phases.png", "evidence.png"):
+        picture = (tmp_path / "new" / name).read_bytes()
+        assert picture.startswith(b"\x89PNG")
+        assert len(picture) < 150_000
 
 
 def test_the_demo_gives_json_even_for_one_run(tmp_path: Path) -> None:
@@ -285,7 +286,7 @@ def test_the_demo_gives_json_even_for_one_run(tmp_path: Path) -> None:
     report = json.loads(out)
     assert code == 0
     assert report["interrupted"] is False
-    assert [method["runs"] for method in report["methods"]] == [1, 1, 1]
+    assert [method["runs"] for method in report["methods"]] == [1, 1, 1, 1]
     assert report["methods"][1]["pulls_over_paper"] == 1
     assert report["methods"][0]["pulls_interval"] is None
 

@@ -130,11 +130,21 @@ def run_once(
     run: int = 0,
     seed: int = 0,
     delta: float = 0.1,
+    observe: Callable[[Policy], object] | None = None,
 ) -> Recommendation:
-    """Exactly run `run` of `simulate`, with its recommendation and the trace of its phases."""
+    """Exactly run `run` of `simulate`, with its recommendation and the trace of its phases.
+
+    Args:
+        method: as for `simulate`.
+        environment: as for `simulate`.
+        run: the number of the run.
+        seed: of the simulation.
+        delta: of the simulation.
+        observe: called with the policy after every plan that was carried out.
+    """
     with _one_thread():
         work = _Work(method, environment, delta=delta, seed=seed)
-        return work.play(whole(run, "run", least=0))[0]
+        return work.play(whole(run, "run", least=0), observe)[0]
 
 
 class _Work:
@@ -162,7 +172,9 @@ class _Work:
         self.delta = probability(delta)
         self._sent: bytes | None = None
 
-    def play(self, run: int) -> tuple[Recommendation, Outcome]:
+    def play(
+        self, run: int, observe: Callable[[Policy], object] | None = None
+    ) -> tuple[Recommendation, Outcome]:
         """Make run number `run` from beginning to end."""
         root = np.random.SeedSequence(self.seed, spawn_key=(run,))
         instance, policy_seed, stream_seed = root.spawn(3)
@@ -171,7 +183,7 @@ class _Work:
         number = int(policy_seed.generate_state(1, np.uint64)[0] >> 11)  # 53 bits: exact in JSON
         policy = method(world.problem(self.delta), seed=number)
         stream = world.begin(_generator(stream_seed))
-        pulls, plans = _to_the_end(policy, stream)
+        pulls, plans = _to_the_end(policy, stream, observe)
         answer = policy.recommend()
         target = int(answer.target)
         return answer, Outcome(run, pulls, target == world.best, bool(answer.final), target, plans)
@@ -206,13 +218,15 @@ class _Work:
         return _received, (self._sent,)
 
 
-def _to_the_end(policy: Policy, stream: Stream) -> tuple[int, int]:
+def _to_the_end(
+    policy: Policy, stream: Stream, observe: Callable[[Policy], object] | None
+) -> tuple[int, int]:
     """Carry out plans until there is none; returns the numbers of pulls and of plans.
 
     A policy that can follow a stream known ahead makes many rounds at a time, each for a plan.
     """
     pulls, plans, block = 0, 0, _BLOCK
-    follow = getattr(policy, "follow", None)
+    follow = getattr(policy, "follow", None) if observe is None else None
     ahead, skip = (getattr(stream, name, None) for name in ("ahead", "skip"))
     while (plan := policy.plan()) is not None:
         if follow and ahead and skip:
@@ -227,6 +241,8 @@ def _to_the_end(policy: Policy, stream: Stream) -> tuple[int, int]:
         policy.update(stream.pull(plan))
         pulls += plan.pulls
         plans += 1
+        if observe is not None:
+            observe(policy)
     return pulls, plans
 
 

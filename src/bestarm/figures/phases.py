@@ -1,4 +1,4 @@
-"""Pictures of what a policy did, made with Matplotlib's object interface: no global state."""
+"""A run in phases: estimated gaps to the leader, and the targets left."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bestarm.errors import InvalidInputError, MissingDependencyError
+from bestarm.errors import InvalidInputError
+from bestarm.figures.ink import NAMED, QUIET, RIVALS, head, new_figure, short
 from bestarm.geometry import Array
 from bestarm.problem import Problem
 from bestarm.records import Phase, Recommendation
@@ -22,18 +22,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
-__all__ = ["phases", "save"]
+__all__ = ["phases"]
 
-_NAMED = "black"
-# Told apart by colour-blind readers (Okabe and Ito) and, by dashes and markers, without any colour.
-_RIVALS = (
-    ("#0072B2", (0, (6, 1.5)), "o"),
-    ("#D55E00", (0, (1.5, 1.5)), "s"),
-    ("#009E73", (0, (6, 1.5, 1.5, 1.5)), "^"),
-    ("#CC79A7", (0, (3, 1.5)), "D"),
-)
-_QUIET = "0.62"
-_LONGEST_LABEL = 24
 _SPAN_FOR_LOG = 20.0  # gaps and radii that differ by more than this need a logarithmic axis
 _LEAST_RATIO = 1.16  # phases closer than this on the pulls axis do not get a number each
 
@@ -64,16 +54,8 @@ def phases(recommendation: Recommendation, problem: Problem, *, title: str | Non
             value=recommendation.pulls,
             remedy="Draw it again once the first phase is complete.",
         )
-    try:
-        from matplotlib.figure import Figure  # noqa: PLC0415 - optional, and slow to import
-    except ImportError:
-        raise MissingDependencyError(
-            "Pictures need matplotlib, which is not installed.",
-            field="matplotlib",
-            remedy="Install it with pip install 'bestarm[cli]'.",
-        ) from None
+    figure = new_figure(8, 5.8)
     story = _Story.of(recommendation, problem)
-    figure = Figure(figsize=(8, 5.8), layout="constrained")
     upper, lower = figure.subplots(2, 1, sharex=True, gridspec_kw={"height_ratios": [3.6, 1]})
     handles, texts = _draw_gaps(upper, story)
     _draw_counts(lower, story)
@@ -87,34 +69,14 @@ def phases(recommendation: Recommendation, problem: Problem, *, title: str | Non
         fontsize=9,
         handlelength=3.4,
     )
-    verdict = title or _verdict(recommendation, problem)
-    heading = figure.suptitle(
-        f"{verdict}\n", x=0.015, ha="left", fontsize=12.5, fontweight="bold", linespacing=1.5
-    )
-    for text in (heading, *legend.get_texts()):
-        text.set_parse_math(False)  # a dollar in a label is a dollar
-    figure.text(
-        0.015,
-        0.95,
+    head(
+        figure,
+        title or _verdict(recommendation, problem),
         "Estimated gap of every target to the leader; a line ends in a cross where its target is "
         "dropped.",
-        ha="left",
-        va="top",
-        fontsize=9.5,
-        color="0.25",
+        plain=legend.get_texts(),
     )
     return figure
-
-
-def save(figure: Figure, path: str | Path) -> Path:
-    """Write a picture (its format follows from the ending) and give the path back.
-
-    The folder is made if need be. Raises OSError where the file cannot be written.
-    """
-    file = Path(path)
-    file.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(file, dpi=130)
-    return file
 
 
 @dataclass(frozen=True)
@@ -170,7 +132,7 @@ class _Story:
 
 def _outstanding(order: Sequence[_Line]) -> int:
     """How many lines, from the first, stand out from the crowd and deserve a colour each."""
-    count = min(len(order), len(_RIVALS))
+    count = min(len(order), len(RIVALS))
     while 0 < count < len(order) and order[count - 1].last == order[count].last:
         count -= 1  # it left together with one that has no colour
     return count
@@ -192,16 +154,16 @@ def _radius_range(trace: Sequence[Phase]) -> tuple[Array, Array]:
 def _draw_gaps(axes: Axes, story: _Story) -> tuple[list[Artist], list[str]]:
     """The upper panel; returns the entries of its legend."""
     _choose_scale(axes, story)
-    handles = [_draw_line(axes, story.named, color=_NAMED, dashes="-", marker="*", width=2.4)]
+    handles = [_draw_line(axes, story.named, color=NAMED, dashes="-", marker="*", width=2.4)]
     texts = [_describe(story.named, story.left == 1)]
-    for line, (color, dashes, marker) in zip(story.rivals, _RIVALS, strict=False):
+    for line, (color, dashes, marker) in zip(story.rivals, RIVALS, strict=False):
         drawn = _draw_line(axes, line, color=color, dashes=dashes, marker=marker, width=1.8)
         handles.append(drawn)
         texts.append(_describe(line, False))
     for line in story.others:
-        _draw_line(axes, line, color=_QUIET, dashes="-", marker="", width=0.9)
+        _draw_line(axes, line, color=QUIET, dashes="-", marker="", width=0.9)
     if story.others:
-        handles += axes.plot([], [], color=_QUIET, lw=0.9, marker="X", ms=5, mew=0)
+        handles += axes.plot([], [], color=QUIET, lw=0.9, marker="X", ms=5, mew=0)
         texts.append(f"{len(story.others)} {'other' if story.rivals else 'rival'} targets")
     axes.set_ylabel("estimated gap to the leader")
     return [*handles, *_draw_radii(axes, story)], [
@@ -344,17 +306,13 @@ def _mark_phases(upper: Axes, lower: Axes, ends: Sequence[int]) -> None:
 
 def _describe(line: _Line, alone: bool) -> str:
     if line.dropped is not None:
-        return f"target {_short(line.label)}, dropped in phase {line.dropped}"
-    return f"target {_short(line.label)}, {'the only one left' if alone else 'in the running'}"
+        return f"target {short(line.label)}, dropped in phase {line.dropped}"
+    return f"target {short(line.label)}, {'the only one left' if alone else 'in the running'}"
 
 
 def _verdict(recommendation: Recommendation, problem: Problem) -> str:
-    label, pulls = _short(recommendation.label), f"{recommendation.pulls:,} pulls"
+    label, pulls = short(recommendation.label), f"{recommendation.pulls:,} pulls"
     if recommendation.final:
         return f"Target {label} identified as the best of {problem.targets} after {pulls}"
     remain = f"{len(recommendation.active)} of {problem.targets} targets remain"
     return f"Target {label} leads after {pulls}; {remain}"
-
-
-def _short(label: str) -> str:
-    return label if len(label) <= _LONGEST_LABEL else label[: _LONGEST_LABEL - 1] + "…"
