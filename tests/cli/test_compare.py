@@ -332,3 +332,32 @@ def test_the_documented_example_takes_part_by_the_documented_command(
     assert rage["error_rate"] == 1
     # As the page says: between the paper's reading and the sharp one.
     assert sharp["mean_pulls"] < own["mean_pulls"] < paper["mean_pulls"]
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_a_policy_that_prints_or_ends_the_program_spoils_nothing(
+    folder: Path, workers: str
+) -> None:
+    talks = POLICY.replace(
+        "        plan.check(summary)", "        print('hello')\n        plan.check(summary)"
+    )
+    name = write_module(talks)
+    arguments = ("--method", f"{name}:Once", "--method", "rage", "--runs", "2", "--json")
+    code, out, err = run(*arguments, "--workers", workers)
+    assert code == 0
+    assert len(json.loads(out)["methods"]) == 2
+    assert "hello" in err or workers == "2"
+    leaves = POLICY.replace("        plan.check(summary)", "        raise SystemExit(3)")
+    name = write_module(leaves)
+    arguments = ("--method", f"{name}:Once", "--runs", "2", "--no-check", "--workers", workers)
+    assert "end the program" in refused(*arguments)
+
+
+def test_a_target_that_there_is_not_is_refused_even_unchecked(folder: Path) -> None:
+    name = write_module(
+        POLICY.replace(
+            "if done else 0\n", "if done else 0\n        target += 77 * done\n", 1
+        ).replace("label=self.problem.target_labels[target]", "label='x'")
+    )
+    said = refused("--method", f"{name}:Once", "--runs", "2", "--no-check")
+    assert "names target" in said

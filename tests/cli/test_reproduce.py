@@ -79,6 +79,46 @@ def test_an_interruption_says_how_to_go_on_and_going_on_ends_in_the_same_bytes(
     assert files(out) == files(tmp_path / "whole")
 
 
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs Linux's /proc")
+def test_killing_the_command_ends_its_workers(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", "from bestarm.cli import main; main()", "reproduce", "jester"]
+    command += ["--runs", "5000", "--workers", "2", "--out", str(tmp_path / "out")]
+    process = subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    journal = tmp_path / "out" / "journal" / "jester.sp-bai.csv"
+    deadline = time.monotonic() + 90
+    while not (journal.exists() and journal.read_bytes().count(b"\n") > 5):
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    listed = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    process.kill()
+    process.wait()
+
+    def alive(pid: str) -> bool:
+        try:
+            return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+        except (FileNotFoundError, ProcessLookupError):
+            return False
+
+    assert len(listed) >= 2
+    deadline = time.monotonic() + 60
+    while any(alive(pid) for pid in listed):
+        assert time.monotonic() < deadline, "workers outlive the command"
+        time.sleep(0.05)
+
+
+def test_a_full_disk_is_a_sentence_and_what_fitted_is_kept(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    command = f"ulimit -f 1; exec {sys.executable} -c 'from bestarm.cli import main; main()' "
+    command += f"reproduce jester-ranking --runs 100 --workers 1 --out {out}"
+    full = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    assert full.returncode == 2, full.stderr
+    assert "Traceback" not in full.stderr
+    assert "jester-ranking.deo-3000.csv" in full.stderr.splitlines()[-1]
+    again = reproduce("jester-ranking", "--runs", 100, "--workers", 1, "--out", out, "--resume")
+    assert again.exit_code == 0, again.output
+
+
 def unanswered() -> str:
     with socket.socket() as server:
         server.bind(("127.0.0.1", 0))
@@ -95,6 +135,8 @@ def unanswered() -> str:
         (("jester", "--data", "{tmp}/absent.csv"), "absent.csv"),
         (("jester", "--data", "{tmp}/cut.npz"), "cut.npz"),
         (("jester", "--data", "{tmp}/loud.csv"), "loud.csv"),
+        (("jester", "--data", "{tmp}/one.npz"), "not dataset 2"),
+        (("jester", "--data", "{tmp}/other.npz"), "Joke 7 is the best"),
         (("jester", "--out", "{tmp}/file"), "is a file"),
         (("jester", "--out", "{tmp}/file/below"), "file"),
         (("jester", "--dask", "{dask}"), "answers at"),
@@ -107,6 +149,10 @@ def test_bad_input_is_one_sentence_and_leaves_nothing_behind(
     (tmp_path / "file").write_text("mine")
     ratings = np.random.default_rng(0).integers(-9000, 9000, (50, 8)).astype(np.int16)
     np.savez(tmp_path / "cut.npz", ratings_thousandths=ratings, jokes=np.arange(8))
+    jokes = np.array([7, 8, 13, 15, 16, 17, 18, 19])
+    np.savez(tmp_path / "one.npz", ratings_hundredths=ratings // 10, jokes=jokes)
+    ratings[:, 0] = 9500
+    np.savez(tmp_path / "other.npz", ratings_thousandths=ratings, jokes=jokes)
     cut = tmp_path / "cut.npz"
     cut.write_bytes(cut.read_bytes()[:300])
     rows = "".join(

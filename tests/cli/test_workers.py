@@ -17,6 +17,7 @@ from own_policies import POLICY, refused, run, write_module
 
 from bestarm.cli import workers
 from bestarm.errors import BestArmError, InvalidInputError, MissingDependencyError
+from bestarm.simulation.provenance import installed
 
 
 @pytest.fixture(scope="module")
@@ -119,7 +120,7 @@ def test_workers_that_are_not_like_us_are_refused(
     cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(platform, "python_version_tuple", lambda: ("4", "0", "0"))
-    workers.installed.cache_clear()
+    installed.cache_clear()
     try:
         with (
             pytest.raises(InvalidInputError, match=r"has Python 3\.\d+, and Python 4\.0 is here"),
@@ -127,7 +128,7 @@ def test_workers_that_are_not_like_us_are_refused(
         ):
             pass
     finally:
-        workers.installed.cache_clear()
+        installed.cache_clear()
 
 
 def test_a_cluster_s_worker_is_no_scheduler(cluster: LocalCluster) -> None:

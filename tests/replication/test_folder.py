@@ -52,6 +52,17 @@ def test_a_journal_of_something_else_is_started_anew(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["row.csv"]
 
 
+@pytest.mark.parametrize(
+    "line", ["3,-5,1,1,0,1", "-1,5,1,1,0,1", "3,5,7,1,0,1", f"3,{10**23},1,1,0,1", "3,5,1,1,0", ""]
+)
+def test_a_line_that_can_be_no_run_is_named(line: str, tmp_path: Path) -> None:
+    path = tmp_path / "row.csv"
+    Journal(path, "one").read()
+    path.write_text(path.read_text() + line + "\n")
+    with pytest.raises(InvalidInputError, match="Line 2"):
+        Journal(path, "one").read()
+
+
 def test_a_line_that_is_no_run_is_named(tmp_path: Path) -> None:
     path = tmp_path / "row.csv"
     journal = Journal(path, "one")
@@ -71,7 +82,7 @@ def test_a_folder_is_gone_on_with_only_when_asked_and_only_with_its_settings(
         pass
     with pytest.raises(InvalidInputError, match="--resume"):
         open_folder(out, SETTINGS, resume=False).__enter__()
-    with pytest.raises(InvalidInputError, match="seed 0, not 1"):
+    with pytest.raises(InvalidInputError, match="seed: 0, not 1"):
         open_folder(out, SETTINGS | {"seed": 1}, resume=True).__enter__()
     with open_folder(out, SETTINGS, resume=True):
         pass

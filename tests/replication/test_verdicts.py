@@ -9,31 +9,35 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import binomtest
 
-from bestarm.replication import Cell
-from bestarm.replication.cell import mean_test, rate_test
+from bestarm.datasets import jester
+from bestarm.replication import Cell, Row, Table, paper_tables
+from bestarm.replication.cell import mean_test, rate_test, row_cells
 from bestarm.replication.published import RUNS, Published
 from bestarm.replication.verdicts import _holm, _verdict
+from bestarm.simulation import Results, simulate
 
 
-@pytest.mark.parametrize("law", ["exponential", "lognormal", "normal"])
+@pytest.mark.parametrize("runs", [100, 1000])
+@pytest.mark.parametrize("law", ["exponential", "three lengths", "normal"])
 def test_a_mean_of_runs_like_ours_is_rarely_thought_different(
-    law: str, monkeypatch: pytest.MonkeyPatch
+    law: str, runs: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bestarm.replication.cell._RESAMPLES", 1000)
-    rng = np.random.default_rng(1)
+    monkeypatch.setattr("bestarm.replication.cell._RESAMPLES", 2000)
+    rng = np.random.default_rng([1, runs])
 
-    def draw(runs: int) -> NDArray[np.int64]:
+    def draw(size: int) -> NDArray[np.int64]:
         pulls = {
-            "exponential": rng.exponential(1000, runs),
-            "lognormal": rng.lognormal(7, 1, runs),
-            "normal": rng.normal(1000, 50, runs),
+            "exponential": rng.exponential(1000, size),
+            "three lengths": rng.choice([400, 1500, 6000], size, p=[0.015, 0.9, 0.085]),
+            "normal": rng.normal(1000, 50, size),
         }
-        return np.rint(pulls[law]).astype(np.int64)
+        drawn: NDArray[np.int64] = np.rint(pulls[law]).astype(np.int64)
+        return drawn
 
     small = sum(
-        mean_test(draw(1000), float(draw(RUNS).mean()), seed=trial) < 0.05 for trial in range(400)
+        mean_test(draw(runs), float(draw(RUNS).mean()), seed=trial) < 0.05 for trial in range(400)
     )
-    assert binomtest(small, 400, 0.05).pvalue > 1e-3
+    assert binomtest(small, 400, 0.05, alternative="greater").pvalue > 1e-3
 
 
 def test_a_mean_that_is_elsewhere_is_found() -> None:
@@ -84,3 +88,43 @@ def test_the_three_verdicts() -> None:
     assert _verdict(cell, 0.01) == "differs"
     far = replace(cell, printed=Published(120.0, None))
     assert _verdict(far, 0.2) == "the published difference is within the noise of 100 runs"
+
+
+def results(pulls: list[int]) -> Results:
+    array = np.array(pulls, dtype=np.int64)
+    yes = np.ones(len(pulls), dtype=bool)
+    index = np.arange(len(pulls))
+    return Results("m", "e", 0, 0.1, len(pulls), False, index, array, yes, yes, index, index)
+
+
+def table_and_row(key: str) -> tuple[Table, Row]:
+    [table] = paper_tables(["small-gap"], jester())
+    [row] = [row for row in table.rows if row.key == key]
+    return table, row
+
+
+def test_a_handful_of_runs_is_not_judged_but_a_length_that_never_varies_is() -> None:
+    pulls, _ = row_cells(*table_and_row("sbe"), results([1_500_525] * 99))
+    assert pulls.p_value is None
+    pulls, _ = row_cells(*table_and_row("sbe"), results([1_500_525] * 100))
+    assert pulls.p_value is not None
+    for value, verdict in ((387_106, "consistent"), (387_107, "differs")):
+        pulls, _ = row_cells(*table_and_row("g-opt"), results([value]))
+        assert pulls.p_value is not None
+        assert _verdict(pulls, pulls.p_value) == verdict
+
+
+@pytest.mark.parametrize("runs", [100, 150, 250, 300])
+def test_given_instances_count_the_same_whatever_the_number_of_runs(runs: int) -> None:
+    [table] = paper_tables(["uniform"], jester())
+    [row] = [row for row in table.rows if row.key == "g-opt"]
+    pulls, _ = row_cells(table, row, simulate(row.method, row.environment, runs=runs))
+    assert pulls.value == pytest.approx(323_509.88, abs=0.005)
+    assert pulls.p_value is not None
+    assert _verdict(pulls, pulls.p_value) == "consistent"
+    assert (pulls.high - pulls.low < 1) == (runs >= 200)
+
+
+def test_printed_rates_have_no_slack() -> None:
+    cell = Cell("t", "r", "success", 0.997, 0.991, 0.999, None, 1000, printed=Published(1.0, None))
+    assert _verdict(cell, 1.0) == "the published difference is within the noise of 100 runs"

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -85,7 +86,8 @@ def run_compare(
     if out is not None:
         ready_for_writing(out)
     try:
-        with importable_from_here():
+        # What a method prints is not what the command says.
+        with importable_from_here(), redirect_stdout(sys.stderr):
             where = read_instance(instance, baseline=baseline, data=data)
             cap = where.max_pulls if max_pulls is None else max_pulls
             entries = _entries(methods, cap)

@@ -45,7 +45,7 @@ def run_reproduce(
     as_json: bool,
 ) -> None:
     """Simulate the tables into a folder, write the report, print what came of it."""
-    ratings = jester(data)
+    ratings = jester(data, dataset=2)
     tables = paper_tables(names, ratings)
     if workers is None and dask is None:
         workers = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1

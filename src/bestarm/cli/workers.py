@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import platform
+import os
 import signal
+import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from concurrent.futures import CancelledError, Executor, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from functools import lru_cache
-from hashlib import sha256
-from importlib.metadata import version
-from multiprocessing import get_context
-from pathlib import Path
+from multiprocessing import get_context, parent_process
+from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 from bestarm.checks import whole
 from bestarm.errors import BestArmError, InvalidInputError, MissingDependencyError
+from bestarm.simulation.provenance import installed
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -75,8 +74,7 @@ def _processes(count: int) -> Iterator[Executor]:
     executor = ProcessPoolExecutor(
         count,
         mp_context=get_context("spawn"),
-        initializer=signal.signal,
-        initargs=(signal.SIGINT, signal.SIG_IGN),
+        initializer=_begin,
     )
     try:
         yield executor
@@ -89,6 +87,21 @@ def _processes(count: int) -> Iterator[Executor]:
         ) from error
     finally:
         executor.shutdown(cancel_futures=True)
+
+
+def _begin() -> None:
+    """What a worker process does first."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    sys.stdout = sys.stderr  # what a method prints is not what the command says
+    Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    """A parent that is killed cannot tell its workers to stop."""
+    parent = parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 @contextmanager
@@ -182,20 +195,6 @@ def _check_workers(client: Any, address: str) -> None:
                     value=address,
                     remedy="Install the same versions, or results would depend on the worker.",
                 )
-
-
-@lru_cache(maxsize=1)  # a process keeps what it has loaded, whatever becomes of the files
-def installed() -> tuple[str, ...]:
-    """What results may depend on, as it is in this process."""
-    source = sha256()
-    for file in sorted(Path(__file__).parent.parent.rglob("*.py")):
-        source.update(file.read_bytes())
-    packages = [f"{name} {version(name)}" for name in ("numpy", "scipy", "numba")]
-    return (
-        f"Python {'.'.join(platform.python_version_tuple()[:2])}",
-        *packages,
-        f"bestarm {version('bestarm')} with source {source.hexdigest()[:8]}",
-    )
 
 
 @contextmanager

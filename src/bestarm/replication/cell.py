@@ -4,7 +4,8 @@ A published rate is so many of 100 runs; ours, so many of n: Fisher's exact test
 of pulls is compared with what the mean of 100 of our runs can be: 20 000 times, 100 of our runs
 are drawn with replacement and a normal error is added for our own mean; the published figure's
 two-sided tail is the p-value. Where the 100 published runs were one an instance, so are those
-drawn. Pulls that are the same in every run either agree or do not.
+drawn, once we have two runs on each; with fewer the test is conservative. Pulls that are the same
+in every run either agree or do not. With fewer than 100 runs of ours, other pulls are not tested.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ __all__ = [
     "ROUNDING",
     "Cell",
     "Verdict",
+    "balanced_mean",
     "given_instances",
     "mean_test",
     "rate_test",
@@ -53,16 +55,17 @@ class Cell:
         table: the table's key.
         row: the row's key.
         metric: pulls, error or success.
-        value: our mean or share.
+        value: our mean or share; on given instances, each counts the same.
         low: the lower end of our 95 % interval (normal for pulls, Wilson's for rates; on given
-            instances, for their mean rather than for that of instances to come).
+            instances, from two runs on each, for their mean rather than for instances to come).
         high: its upper end.
         spread: the standard deviation of our pulls.
         runs: the number of our runs.
         quantiles: our pulls at 10, 25, 50, 75 and 90 %; only for pulls.
         printed: the published figure; None for rows of our own.
-        p_value: of the stated test, not corrected.
-        verdict: None for rows of our own.
+        p_value: of the stated test, not corrected; None where there is nothing to test, or too few
+            runs of ours to test it.
+        verdict: None where there is no p-value.
     """
 
     table: str
@@ -85,20 +88,23 @@ def row_cells(table: Table, row: Row, results: Results) -> list[Cell]:
     if table.counts_pulls:
         printed = table.printed(row, "pulls")
         strata = given_instances(row, results)
-        half = _Z * standard_error(np.asarray(results.pulls, dtype=float), strata)
+        pulls = np.asarray(results.pulls, dtype=float)
+        value, half = balanced_mean(pulls, strata), _Z * standard_error(pulls, strata)
         found.append(
             Cell(
                 table.key,
                 row.key,
                 "pulls",
-                results.mean_pulls,
-                results.mean_pulls - half,
-                results.mean_pulls + half,
+                value,
+                value - half,
+                value + half,
                 results.std_pulls,
                 results.runs,
                 results.quantiles(),
                 printed,
-                None if printed is None else mean_test(results.pulls, printed.value, strata=strata),
+                mean_test(results.pulls, printed.value, strata=strata)
+                if printed is not None and _enough(results.runs, printed)
+                else None,
             )
         )
     good = succeeded(row, results)
@@ -128,12 +134,36 @@ def succeeded(row: Row, results: Results) -> NDArray[np.bool_]:
     return np.asarray(results.correct & results.final if row.caps_fail else results.correct)
 
 
+def _enough(runs: int, printed: Published) -> bool:
+    """Whether our runs can tell what a mean of pulls may be: a handful has not seen its tails.
+
+    A length that is the same in every run needs one.
+    """
+    return runs >= RUNS or printed.spread == 0
+
+
 def given_instances(row: Row, results: Results) -> NDArray[np.int64] | None:
     """The instance of each run where all are given and the paper had one run in each."""
     worlds = getattr(row.environment, "worlds", None)
-    if worlds is None or len(worlds) != RUNS or results.runs < 2 * RUNS:
+    if worlds is None or len(worlds) != RUNS or results.runs < RUNS:
         return None
     return np.asarray(results.index % RUNS)
+
+
+def balanced_mean(values: Array, strata: NDArray[np.int64] | None) -> float:
+    """The mean, in which each given instance counts the same however many runs it had."""
+    if strata is None:
+        return float(values.mean())
+    return float(np.mean([group.mean() for group in _groups(values, strata)]))
+
+
+def _groups(values: Array, strata: NDArray[np.int64]) -> list[Array]:
+    return [values[strata == stratum] for stratum in range(RUNS)]
+
+
+def _repeated(strata: NDArray[np.int64] | None) -> bool:
+    """Whether every given instance had two runs: one says nothing about what varies within it."""
+    return strata is not None and int(np.bincount(strata, minlength=RUNS).min()) > 1
 
 
 def mean_test(
@@ -148,12 +178,12 @@ def mean_test(
     if np.ptp(values) == 0:
         return 1.0 if abs(values[0] - printed) <= ROUNDING else 0.0
     rng = np.random.default_rng(seed)
-    if strata is None:
+    if strata is None or not _repeated(strata):
         drawn = values[rng.integers(len(values), size=(_RESAMPLES, RUNS))].mean(axis=1)
     else:
         drawn = np.zeros(_RESAMPLES)
-        for stratum in range(RUNS):
-            drawn += rng.choice(values[strata == stratum], size=_RESAMPLES) / RUNS
+        for group in _groups(values, strata):
+            drawn += rng.choice(group, size=_RESAMPLES) / RUNS
     drawn += standard_error(values, strata) * rng.standard_normal(_RESAMPLES)
     above = (1 + int((drawn >= printed - ROUNDING).sum())) / (_RESAMPLES + 1)
     below = (1 + int((drawn <= printed + ROUNDING).sum())) / (_RESAMPLES + 1)
@@ -161,12 +191,15 @@ def mean_test(
 
 
 def standard_error(values: Array, strata: NDArray[np.int64] | None) -> float:
-    """The standard error of the mean of our runs; of given instances, none of which is drawn."""
+    """The standard error of `balanced_mean`; of given instances, none of which is drawn.
+
+    With one run an instance it is that of instances to come, which is larger.
+    """
     if len(values) < 2:
         return math.nan
-    if strata is None:
+    if strata is None or not _repeated(strata):
         return float(values.std(ddof=1)) / math.sqrt(len(values))
-    groups = (values[strata == stratum] for stratum in range(RUNS))
+    groups = _groups(values, strata)
     return math.sqrt(sum(float(group.var(ddof=1)) / len(group) for group in groups)) / RUNS
 
 

@@ -19,7 +19,13 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from bestarm.replication.cell import given_instances, rate_test, standard_error, succeeded
+from bestarm.replication.cell import (
+    balanced_mean,
+    given_instances,
+    rate_test,
+    standard_error,
+    succeeded,
+)
 from bestarm.replication.published import RUNS, Metric, Published
 from bestarm.replication.runner import Replication
 from bestarm.replication.tables import Row, Table
@@ -186,7 +192,7 @@ def paired_means(
     With `strata`, the instance of each pair, it is the interval for these instances' mean.
     """
     differences = np.subtract(first, second, dtype=float)
-    mean = float(differences.mean())
+    mean = balanced_mean(differences, strata)
     half = _Z * standard_error(differences, strata)
     return mean, mean - half, mean + half
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,9 +17,10 @@ from typing import BinaryIO
 from bestarm.errors import InvalidInputError
 from bestarm.simulation import Outcome
 
-__all__ = ["Folder", "Journal", "open_folder"]
+__all__ = ["Folder", "Journal", "alone", "named", "open_folder"]
 
 _SETTINGS = "settings.json"
+_LINE = re.compile(r"\d{1,9},\d{1,18},[01],[01],\d{1,9},\d{1,18}")
 
 
 class Journal:
@@ -45,38 +47,59 @@ class Journal:
         lines = content[len(self._first) : kept].decode(errors="replace").split("\n")[:-1]
         outcomes: list[Outcome] = []
         for number, line in enumerate(lines, start=2):
-            try:
-                run, pulls, correct, final, target, plans = map(int, line.split(","))
-            except ValueError:
+            outcome = _outcome(line)
+            if outcome is None:
                 raise InvalidInputError(
                     f"Line {number} of {str(self._path)!r} is no finished run: {line!r}.",
                     field="out",
                     value=str(self._path),
                     remedy="Delete this file, and its row is made again.",
-                ) from None
-            outcomes.append(Outcome(run, pulls, bool(correct), bool(final), target, plans))
+                )
+            outcomes.append(outcome)
         if kept < len(content):
             os.truncate(self._path, kept)
         return outcomes
 
     def _start(self) -> None:
         fresh = self._path.with_name(f".{self._path.name}")
-        fresh.write_bytes(self._first)
+        with named(fresh):
+            fresh.write_bytes(self._first)
         fresh.replace(self._path)
 
     def add(self, outcomes: Sequence[Outcome]) -> None:
         """Add finished runs; they are on their way to the disk when this returns."""
-        if self._file is None:
-            self._file = self._path.open("ab")
         lines = (",".join(map(str, map(int, outcome))) + "\n" for outcome in outcomes)
-        self._file.write("".join(lines).encode())
-        self._file.flush()
+        with named(self._path):
+            if self._file is None:
+                self._file = self._path.open("ab")
+            self._file.write("".join(lines).encode())
+            self._file.flush()
 
     def close(self) -> None:
         """Close the file; adding opens it again."""
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+        file, self._file = self._file, None
+        if file is not None:
+            with named(self._path):
+                file.close()
+
+
+def _outcome(line: str) -> Outcome | None:
+    """The run that a line of a journal holds, or None if it cannot be one."""
+    if not _LINE.fullmatch(line):
+        return None
+    run, pulls, correct, final, target, plans = map(int, line.split(","))
+    return Outcome(run, pulls, bool(correct), bool(final), target, plans)
+
+
+@contextmanager
+def named(path: Path) -> Iterator[None]:
+    """Errors that do not know their file, as those of a full disk, get to know it."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None:
+            error.filename = str(path)
+        raise
 
 
 class Folder:
@@ -105,10 +128,12 @@ def open_folder(path: Path, settings: dict[str, object], *, resume: bool) -> Ite
     """
     _check(path, settings, resume=resume)
     (path / "journal").mkdir(parents=True, exist_ok=True)
-    with _alone(path):
+    with alone(path):
         if not (path / _SETTINGS).exists():
             fresh = path / f".{_SETTINGS}"
-            fresh.write_text(json.dumps(settings, indent=2, ensure_ascii=False) + "\n", "utf-8")
+            with named(fresh):
+                text = json.dumps(settings, indent=2, ensure_ascii=False) + "\n"
+                fresh.write_text(text, encoding="utf-8")
             fresh.replace(path / _SETTINGS)
         yield Folder(path)
 
@@ -138,13 +163,18 @@ def _check(path: Path, settings: dict[str, object], *, resume: bool) -> None:
     for key, value in settings.items():
         if before.get(key) != value:
             raise refuse(
-                f"holds a replication with {key} {before.get(key)!r}, not {value!r}",
-                "Give another --out, or the same settings.",
+                f"holds a replication with other {key}: {before.get(key)!r}, not {value!r}",
+                "Give another --out, or what it was begun with.",
             )
 
 
 @contextmanager
-def _alone(path: Path) -> Iterator[None]:
+def alone(path: Path) -> Iterator[None]:
+    """Keep other processes from writing to a folder.
+
+    Raises:
+        InvalidInputError: one is writing to it.
+    """
     try:
         import fcntl  # noqa: PLC0415 - not everywhere
     except ImportError:

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 
 from bestarm.errors import InvalidInputError
 from bestarm.replication.comparisons import comparisons
 from bestarm.replication.csv_files import write_cells, write_runs
+from bestarm.replication.folder import alone, named
 from bestarm.replication.html import page
 from bestarm.replication.latex import latex_table
 from bestarm.replication.pictures import ink, pictures
 from bestarm.replication.runner import Replication
+from bestarm.replication.tables import TABLES
 from bestarm.replication.texts import table_text
 from bestarm.replication.verdicts import cells
 
 __all__ = ["write_report"]
 
 _PAGE = "report.html"
+_PARTS = ("figures", "tables")
 _FRESH = ".report"  # where everything is made, before anything of old is replaced
 
 
@@ -36,20 +40,22 @@ def write_report(replication: Replication, folder: Path) -> Path:
         The path of the page.
 
     Raises:
-        InvalidInputError: rows are not finished.
+        InvalidInputError: rows are not finished, or another process writes to the folder.
         MissingDependencyError: Matplotlib or Jinja2 is not installed.
         OSError: the folder cannot be written.
     """
     _check(replication)
+    folder.mkdir(parents=True, exist_ok=True)
     fresh = folder / _FRESH
-    shutil.rmtree(fresh, ignore_errors=True)  # of one that was killed
-    try:
-        for name in ("figures", "tables"):
-            (fresh / name).mkdir(parents=True)
-        _write(replication, fresh)
-        _move(fresh, folder)
-    finally:
-        shutil.rmtree(fresh, ignore_errors=True)
+    with alone(folder), named(fresh):
+        shutil.rmtree(fresh, ignore_errors=True)  # of one that was killed
+        try:
+            for name in _PARTS:
+                (fresh / name).mkdir(parents=True)
+            _write(replication, fresh)
+            _move(fresh, folder)
+        finally:
+            shutil.rmtree(fresh, ignore_errors=True)
     return folder / _PAGE
 
 
@@ -89,10 +95,15 @@ def _write_text(path: Path, text: str) -> None:
 
 
 def _move(fresh: Path, folder: Path) -> None:
-    """Put every file in its place, the page last."""
+    """Put every file in its place, the page last; then nothing of an earlier report is left."""
     files = sorted(path.relative_to(fresh) for path in fresh.rglob("*") if path.is_file())
     files.sort(key=lambda path: path.name == _PAGE)
     for path in files:
         (folder / path).parent.mkdir(exist_ok=True)
     for path in files:
         (fresh / path).replace(folder / path)
+    ours = re.compile(rf"({'|'.join(TABLES)})(-\w+)?\.(png|pdf|tex)")
+    for name in _PARTS:
+        for old in (folder / name).glob("*"):
+            if ours.fullmatch(old.name) and old.relative_to(folder) not in files:
+                old.unlink()

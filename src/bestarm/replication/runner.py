@@ -6,7 +6,6 @@ import hashlib
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
-from importlib.metadata import version
 from pathlib import Path
 
 from bestarm.checks import whole
@@ -16,6 +15,7 @@ from bestarm.replication.folder import Folder, open_folder
 from bestarm.replication.tables import Row, Table
 from bestarm.simulation import Results, simulate
 from bestarm.simulation.naming import method_name
+from bestarm.simulation.provenance import installed
 
 __all__ = ["Replication", "reproduce"]
 
@@ -78,7 +78,7 @@ def reproduce(
     """
     total = whole(runs, "runs", least=1)
     settings: dict[str, object] = {
-        "version": version("bestarm"),
+        "code": ", ".join(installed()),
         "seed": whole(seed, "seed", least=0),
         "data": fingerprint(data),
     }

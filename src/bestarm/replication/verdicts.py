@@ -51,7 +51,9 @@ def _verdict(cell: Cell, adjusted: float) -> Verdict:
     assert cell.printed is not None
     if adjusted < LEVEL:
         return "differs"
-    slack = ROUNDING
+    slack = ROUNDING if cell.metric == "pulls" else 1e-9  # rates are printed exactly
+    if abs(cell.value - cell.printed.value) <= slack:
+        return "consistent"
     if cell.low - slack <= cell.printed.value <= cell.high + slack:
         return "consistent"
     return _WITHIN_NOISE

@@ -19,7 +19,7 @@ import numpy as np
 
 from bestarm.checks import probability, whole
 from bestarm.environments import Environment, Stream, World
-from bestarm.errors import InvalidInputError
+from bestarm.errors import InvalidInputError, ProtocolError
 from bestarm.records import Recommendation
 from bestarm.simulation.naming import method_name
 from bestarm.simulation.oracle import Oracle
@@ -181,11 +181,19 @@ class _Work:
         world = self._world(run, _generator(instance))
         method = self.method.told(world) if isinstance(self.method, Oracle) else self.method
         number = int(policy_seed.generate_state(1, np.uint64)[0] >> 11)  # 53 bits: exact in JSON
-        policy = method(world.problem(self.delta), seed=number)
+        problem = world.problem(self.delta)
+        policy = method(problem, seed=number)
         stream = world.begin(_generator(stream_seed))
         pulls, plans = _to_the_end(policy, stream, observe)
         answer = policy.recommend()
         target = int(answer.target)
+        if not 0 <= target < problem.targets:
+            raise ProtocolError(
+                f"The policy names target {target}, and there are {problem.targets}.",
+                field="target",
+                value=target,
+                remedy="Targets are numbered from 0.",
+            )
         return answer, Outcome(run, pulls, target == world.best, bool(answer.final), target, plans)
 
     def _world(self, run: int, rng: np.random.Generator) -> World:
@@ -195,7 +203,15 @@ class _Work:
     def outcome(self, run: int) -> Outcome:
         """What run number `run` came to; an exception leaves with a note that names it."""
         try:
-            return self.play(run)[1]
+            try:
+                return self.play(run)[1]
+            except SystemExit as error:
+                raise ProtocolError(
+                    "The policy tried to end the program.",
+                    field="method",
+                    value=error.code,
+                    remedy="Let it raise an error instead.",
+                ) from error
         except Exception as error:
             error.add_note(
                 f"This was run {run} of a simulation with seed {self.seed}; "
