@@ -1,7 +1,8 @@
 """What the anytime rule needs, what each of its ingredients is worth, and what it costs to compute.
 
     python -m benchmarks.anytime [--runs 300] [--seed 0]
-        [--only baselines ingredients deltas errors speed]
+        [--only baselines ingredients deltas uniform jester errors speed]
+        [--picture docs/anytime.png] [--data ratings.npz]
 
 Ingredients are taken out one at a time, by setting a module's constant; none of that touches the
 guarantee. Everything is one process: a patched constant would not reach another.
@@ -11,22 +12,43 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import Path
 from statistics import NormalDist
 from unittest import mock
 
 import numpy as np
 
-from bestarm import SPBAI, AnytimeBAI, Problem, bounds, simulate
-from bestarm.environments import Environment, Ratings, Semiparametric, baselines, small_gap
-from bestarm.policies import allocation, anytime, contests, evidence, guesses
+from bestarm import LUCB, SPBAI, ActionElimination, AnytimeBAI, Problem, bounds, datasets, simulate
+from bestarm.environments import (
+    Environment,
+    Ratings,
+    Semiparametric,
+    baselines,
+    published_spheres,
+    small_gap,
+    uniform_sphere,
+)
+from bestarm.figures import ink, save
+from bestarm.policies import (
+    BernsteinElimination,
+    allocation,
+    anytime,
+    contests,
+    evidence,
+    guesses,
+)
 from bestarm.policies.policy import Method
 from bestarm.simulation import Results
 from bestarm.simulation.results import wilson
 
 RULE = partial(AnytimeBAI, mean_bound=2.0)
+SHARP = partial(SPBAI, design="centered", stability="actual")
 TRIAL = 25_000  # pulls: about the length of a trial on the small-gap instance
+DELTAS = (0.1, 0.01, 1e-3, 1e-4, 1e-5, 1e-6)
+CAP = 5_000_000  # pulls: the paper's, in one phase
+SCALE = (-10.0, 10.0)  # of the Jester ratings
 
 
 def _row(name: str, results: Results, reference: float | None = None) -> float:
@@ -34,7 +56,10 @@ def _row(name: str, results: Results, reference: float | None = None) -> float:
     error = float(results.pulls.std()) / np.sqrt(len(results.pulls))
     wrong = int((results.final & ~results.correct).sum())
     ratio = f"{mean / reference:8.2f}" if reference else " " * 8
-    print(f"{name:44s}{mean:10,.0f} ± {error:6,.0f}{ratio}   wrong {wrong}/{len(results.pulls)}")
+    print(
+        f"{name:44s}{mean:10,.0f} ± {error:6,.0f}{ratio}   wrong {wrong}/{len(results.pulls)}",
+        flush=True,
+    )
     return mean
 
 
@@ -64,9 +89,8 @@ def compare_baselines(runs: int) -> None:
     print(
         "\nA level of 5, and none, for the sharp reading of SP-BAI, which has a pilot to guess by"
     )
-    sharp: Method = partial(SPBAI, design="centered", stability="actual")
     for name in ("none", "level 5"):
-        _row(name, simulate(sharp, _instance(worlds[name], 5.0), runs=runs))
+        _row(name, simulate(SHARP, _instance(worlds[name], 5.0), runs=runs))
 
 
 def compare_ingredients(runs: int) -> None:
@@ -98,15 +122,126 @@ def compare_ingredients(runs: int) -> None:
         reference = reference or mean
 
 
-def compare_deltas(runs: int) -> None:
+def compare_deltas(runs: int, seed: int, picture: Path | None) -> None:
     """Pulls over the information limit 2σ²τ* log(1/δ), as δ falls."""
     world = small_gap(declared_baseline=2.0)
     limit = 2 * 1.5 * bounds.complexity(world.problem(0.1), world.theta).value
     print("\nSmall gap: pulls / (2σ²τ* log(1/δ)), with σ² = 1.5, noise and sine together")
-    for delta in (0.1, 0.01, 1e-3, 1e-4, 1e-6):
-        results = simulate(RULE, world, runs=runs, delta=delta)
+    print(f"2σ²τ* = {limit:,.0f}")
+    found = [simulate(RULE, world, runs=runs, seed=seed, delta=delta) for delta in DELTAS]
+    for delta, results in zip(DELTAS, found, strict=True):
         ratio = results.mean_pulls / (limit * np.log(1 / delta))
-        _row(f"delta {delta:g}: {ratio:.2f}", results)
+        half = 1.96 * results.std_pulls / np.sqrt(runs) / (limit * np.log(1 / delta))
+        _row(f"delta {delta:g}: {ratio:.2f} ± {half:.2f} (95 %)", results)
+    if picture is not None:
+        _draw_deltas(limit, found, picture)
+
+
+def _draw_deltas(limit: float, found: Sequence[Results], path: Path) -> None:
+    """Pulls a nat of log(1/δ), as δ falls, beside what no rule can do without."""
+    nats = np.log([1 / results.delta for results in found])
+    pulls = np.array([results.mean_pulls for results in found]) / nats
+    half = np.array([1.96 * r.std_pulls / np.sqrt(r.runs) for r in found]) / nats
+    figure = ink.new_figure(7.2, 4.1)
+    axes = figure.add_subplot()
+    deltas = [results.delta for results in found]
+    axes.errorbar(deltas, pulls, half, color=ink.NAMED, marker="o", ms=5, lw=1.6, capsize=3)
+    for delta, each, reach in zip(deltas, pulls, half, strict=True):
+        axes.annotate(
+            f"{each / limit:.2f}×",
+            (delta, each + reach),
+            (0, 5),
+            textcoords="offset points",
+            ha="center",
+            fontsize=9,
+        )
+    axes.axhline(limit, color=ink.RIVALS[0][0], ls=ink.RIVALS[0][1], lw=1.6)
+    axes.annotate(
+        f"2σ²τ* = {limit:,.0f}: the least any rule needs, as δ goes to 0",
+        (0.5, limit),
+        (0, -13),
+        xycoords=("axes fraction", "data"),
+        textcoords="offset points",
+        ha="center",
+        fontsize=9,
+        color=ink.RIVALS[0][0],
+    )
+    axes.set_xscale("log")
+    axes.set_xlim(2.2 * max(deltas), min(deltas) / 2.2)
+    axes.set_ylim(0, 1.15 * float(np.max(pulls + half)))
+    axes.set_xlabel("δ")
+    axes.set_ylabel("mean pulls / log(1/δ)")
+    axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+    axes.spines[["top", "right"]].set_visible(False)
+    ink.head(
+        figure,
+        "The surer, the closer to the least any rule needs",
+        f"Small-gap instance, {found[0].runs} runs each; bars are 95 % intervals of the mean.\n",
+    )
+    save(figure, path)
+
+
+def compare_uniform(runs: int, seed: int) -> None:
+    """Beside SP-BAI and its centered variant, on the same instances of uniform arms."""
+    for name, world, count in (
+        ("the published instances", published_spheres, 100),
+        ("fresh instances", uniform_sphere, runs),
+    ):
+        told, honest = world(), world(declared_baseline=2.0)
+        methods: dict[str, tuple[Method, Environment]] = {
+            "anytime": (partial(AnytimeBAI, mean_bound=2.0, max_pulls=CAP), honest),
+            "SP-BAI": (partial(SPBAI, preset="replication", max_phase_pulls=CAP), told),
+            "SP-BAI, centered": (partial(SHARP, max_pulls=CAP), told),
+        }
+        print(f"\nUniform arms, {name}: median pulls, quartiles")
+        found: dict[str, Results] = {}
+        for label, (method, place) in methods.items():
+            results = found[label] = simulate(method, place, runs=count, seed=seed)
+            low, middle, high = np.quantile(results.pulls, (0.25, 0.5, 0.75))
+            wrong, capped = (~results.correct & results.final).sum(), (~results.final).sum()
+            print(
+                f"{label:44s}{middle:12,.0f}   {low:,.0f} to {high:,.0f}   "
+                f"wrong {wrong}/{count}, capped {capped}",
+                flush=True,
+            )
+        for label in list(methods)[1:]:
+            ratio, low, high = _paired(found["anytime"], found[label])
+            fewer = int((found["anytime"].pulls < found[label].pulls).sum())
+            print(
+                f"anytime over {label}: medians {ratio:.3f} ({low:.3f} to {high:.3f}), "
+                f"fewer pulls in {fewer}/{count}",
+                flush=True,
+            )
+
+
+def _paired(ours: Results, theirs: Results) -> tuple[float, float, float]:
+    """The ratio of the medians, and a 95 % bootstrap interval over the instances they share."""
+    rng = np.random.default_rng(0)
+    drawn = rng.integers(ours.runs, size=(10_000, ours.runs))
+    ratios = np.median(ours.pulls[drawn], axis=1) / np.median(theirs.pulls[drawn], axis=1)
+    low, high = np.quantile(ratios, (0.025, 0.975))
+    return float(np.median(ours.pulls) / np.median(theirs.pulls)), float(low), float(high)
+
+
+def compare_jester(runs: int, seed: int, data: str | None) -> None:
+    """Beside rules on arm means that are proven without drift, on the same runs."""
+    world = datasets.jester(data).environment()
+    sigma = bounds.sub_gaussian_scale(SCALE)
+    methods: dict[str, Method] = {
+        "anytime": partial(AnytimeBAI, bounds=SCALE),
+        "Bernstein elimination": partial(BernsteinElimination, bounds=SCALE),
+        "LUCB, certified": partial(LUCB, sigma=sigma, radius="certified"),
+        "action elimination, certified": partial(
+            ActionElimination, sigma=sigma, radius="certified"
+        ),
+    }
+    print("\nJester ratings, joke by joke (ratio to the anytime rule)")
+    reference: float | None = None
+    for name, method in methods.items():
+        start = time.process_time()
+        mean = _row(name, simulate(method, world, runs=runs, seed=seed), reference)
+        print(f"    {(time.process_time() - start) / runs:.2f} s a run", flush=True)
+        reference = reference or mean
 
 
 def _clicks(*rates: float) -> Environment:
@@ -194,7 +329,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=300)
     parser.add_argument("--seed", type=int, default=0)
-    parts = ("baselines", "ingredients", "deltas", "errors", "speed")
+    parser.add_argument("--picture", type=Path, help="where to draw the part on deltas")
+    parser.add_argument("--data", help="ratings for the part on Jester; made-up ones by default")
+    parts = ("baselines", "ingredients", "deltas", "uniform", "jester", "errors", "speed")
     parser.add_argument("--only", nargs="+", choices=parts, default=parts)
     options = parser.parse_args()
     if "baselines" in options.only:
@@ -202,7 +339,11 @@ def main() -> None:
     if "ingredients" in options.only:
         compare_ingredients(options.runs)
     if "deltas" in options.only:
-        compare_deltas(options.runs)
+        compare_deltas(options.runs, options.seed, options.picture)
+    if "uniform" in options.only:
+        compare_uniform(options.runs, options.seed)
+    if "jester" in options.only:
+        compare_jester(options.runs, options.seed, options.data)
     if "errors" in options.only:
         count_errors(options.runs, options.seed)
     if "speed" in options.only:
