@@ -279,7 +279,9 @@ class Recommendation:
             verdict = "identified as the best"
         else:
             cause = {"running": "still running"}.get(self.reason, f"stopped by {self.reason}")
-            verdict = f"leading, not identified ({cause}; {len(self.active)} targets remain)"
+            left = len(self.active)
+            remain = "1 target remains" if left == 1 else f"{left} targets remain"
+            verdict = f"leading, not identified ({cause}; {remain})"
         proof = (
             "no proven error bound" if self.error_bound is None else f"error ≤ {self.error_bound:g}"
         )
