@@ -10,6 +10,8 @@ import pytest
 from bestarm import SPBAI, AnytimeBAI, Problem
 from bestarm.errors import ConflictingOutcomeError, InvalidInputError, UnknownAssignmentError
 from bestarm.live import Experiment
+from bestarm.policies.contests import TopOf
+from bestarm.policies.evidence import STAKES
 from bestarm.records import Plan, Recommendation, Summary
 
 PROBLEM = Problem(np.eye(3), source_labels=["tea", "coffee", "water"])
@@ -174,3 +176,33 @@ def test_a_trial_with_late_and_lost_answers_ends_with_the_best() -> None:
     assert answer.final
     assert answer.label == "tea"
     assert answer.pulls < experiment.status().pulls  # some were out when it was decided
+
+
+def test_sets_are_judged_by_one_wealth_a_pair_however_late_answers_come() -> None:
+    """What a pair's wealth is must not depend on when its targets were among the chosen."""
+    looks = changes = 0
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        policy = AnytimeBAI(Problem(np.eye(4)), bounds=(0, 1), top=2)
+        experiment = Experiment(policy, seed=seed)
+        pending: list[tuple[float, int, float]] = []
+        before: list[int] = []
+        for step in range(60):
+            for pull in experiment.ask(10):
+                reward = float(rng.random() < (0.55, 0.5, 0.5, 0.45)[pull.arm])
+                pending.append((step + rng.exponential(3), pull.id, reward))
+            experiment.tell_many([(i, r) for when, i, r in pending if when <= step])
+            pending = [entry for entry in pending if entry[0] > step]
+            contest = policy._contest
+            assert isinstance(contest, TopOf)
+            chosen = contest.chosen.tolist()
+            changes += bool(before) and set(before) != set(chosen)
+            before = chosen
+            for target in chosen:
+                looks += 1
+                wealth = np.zeros((3, len(STAKES)))
+                for batch in policy._past:
+                    wealth += contest._bets(batch.frame, target).log_growth(batch)
+                np.testing.assert_allclose(contest._wealth[target], wealth, atol=1e-9)
+    assert looks > 500
+    assert changes > 5

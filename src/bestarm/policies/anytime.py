@@ -248,7 +248,7 @@ class AnytimeBAI:
             final=final,
             reason=self._stopped or "running",
             pulls=self._pulls,
-            error_bound=None if self._contradicted else self._problem.delta,
+            error_bound=self._problem.delta if final and not self._contradicted else None,
             active=chosen if final else tuple(self._contest.active.tolist()),
             chosen=chosen,
             assumptions=self._assumptions,

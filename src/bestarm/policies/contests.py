@@ -17,6 +17,7 @@ Indices = NDArray[np.int64]
 Stakes = list[tuple[Indices, Bets]]  # bets, and whose they are
 
 _ALL_PAIRS = 4096  # up to this many contrasts between chosen and others a design sees all of them
+_KEPT = 32  # targets chosen before, besides four times those chosen: they may come back
 _LEAST_NEED = 0.5  # nats: a contrast that lacks little may still lack it for a while
 
 
@@ -135,8 +136,9 @@ class TopOf:
     Wealth of the pair (o, z) bets against (o − z)·θ ≤ −ε. The m targets of the highest estimates
     are shown to be right once all their pairs with others have reached the level. Opponents do not
     change here, because a target that is truly among the best may truly have better opponents.
-    Pairs not met before are replayed from the past: the bets on any contrast were fixed, batch by
-    batch, by what was known then.
+    The bets on any contrast were fixed, batch by batch, by what was known then. So the wealth of a
+    pair is one and the same function of all batches whenever it is asked for: pairs that are needed
+    are brought up to date from the past, those that are not wait.
 
     Args:
         targets: in coordinates of the affine span.
@@ -150,8 +152,9 @@ class TopOf:
         self._top, self._tolerance = top, tolerance
         self._wealth: dict[int, Array] = {}  # of each chosen target against all
         self._most: dict[int, Array] = {}  # the largest log e-value so far
+        self._seen: dict[int, int] = {}  # how many batches are in it; the last chosen come last
         self._order: Indices = np.arange(len(targets))
-        self._enter([])
+        self._bring_up_to_date([])
 
     @property
     def chosen(self) -> Indices:
@@ -187,19 +190,16 @@ class TopOf:
         rows = self._targets[self._order[inside]] - self._targets[self._order[self._top + outside]]
         return Contrasts(rows, np.maximum(lacking[inside, outside], _LEAST_NEED))
 
-    def stake(self, frame: Frame) -> Stakes:
-        """Each chosen target against all."""
-        return [(np.array([o]), self._bets(frame, int(o))) for o in self.chosen]
+    def stake(self, frame: Frame) -> Stakes:  # noqa: ARG002 - they follow from the frame
+        """None that need to be kept."""
+        return []
 
     def _bets(self, frame: Frame, target: int) -> Bets:
         others = np.delete(self._targets, target, axis=0)
         return frame.bets(self._targets[target] - others, margin=self._tolerance)
 
     def settle(self, stakes: Stakes, batch: Batch) -> None:
-        """Add the growth to the wealth of each pair."""
-        for (target,), bets in stakes:
-            if target in self._wealth:
-                self._add(int(target), bets.log_growth(batch))
+        """Nothing yet: `rank` takes the batch in with the rest of the past."""
 
     def _add(self, target: int, growth: Array) -> None:
         self._wealth[target] = self._wealth[target] + growth
@@ -207,19 +207,20 @@ class TopOf:
         self._most[target] = np.maximum(self._most[target], value)
 
     def rank(self, scores: Array, past: Sequence[Batch]) -> None:
-        """Order the targets by their estimates; replay the pairs of those newly chosen."""
+        """Order the targets by their estimates, and take in what the chosen ones have not seen."""
         self._order = np.argsort(-scores, kind="stable")
-        self._enter(past)
+        self._bring_up_to_date(past)
 
-    def _enter(self, past: Sequence[Batch]) -> None:
-        chosen = self.chosen.tolist()
-        for old in set(self._wealth) - set(chosen):
-            del self._wealth[old], self._most[old]
-        for new in (o for o in chosen if o not in self._wealth):
-            self._wealth[new] = np.zeros((len(self._targets) - 1, len(STAKES)))
-            self._most[new] = np.zeros(len(self._targets))
-            for batch in past:
-                self._add(new, self._bets(batch.frame, new).log_growth(batch))
+    def _bring_up_to_date(self, past: Sequence[Batch]) -> None:
+        for target in self.chosen.tolist():
+            if target not in self._seen:
+                self._wealth[target] = np.zeros((len(self._targets) - 1, len(STAKES)))
+                self._most[target] = np.zeros(len(self._targets))
+            for batch in past[self._seen.pop(target, 0) :]:
+                self._add(target, self._bets(batch.frame, target).log_growth(batch))
+            self._seen[target] = len(past)
+        for old in list(self._seen)[: -(_KEPT + 4 * self._top)]:
+            del self._wealth[old], self._most[old], self._seen[old]
 
     def log_evidence(self) -> Array:
         """For each target, the least log e-value among the pairs that must put it in or out."""
