@@ -61,7 +61,9 @@ def test_the_readme_has_the_two_commands_and_a_short_example() -> None:
     assert re.search(r"^    make test\b", text, re.M)
     example = [line for line in blocks(readme)[0].splitlines() if line.strip()]
     assert len(example) < 10
-    assert all(name in "\n".join(example) for name in ("Problem(", "Experiment(", "AnytimeBAI(", "tell"))
+    assert all(
+        name in "\n".join(example) for name in ("Problem(", "Experiment(", "AnytimeBAI(", "tell")
+    )
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
