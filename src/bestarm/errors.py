@@ -6,11 +6,17 @@ __all__ = [
     "BestArmError",
     "ConflictingOutcomeError",
     "DesignError",
+    "ExperimentExistsError",
     "InvalidInputError",
     "MissingDependencyError",
     "ProtocolError",
+    "ReplayError",
+    "StoreError",
+    "StoreUnavailableError",
+    "StoreVersionError",
     "UnidentifiableError",
     "UnknownAssignmentError",
+    "UnknownExperimentError",
 ]
 
 
@@ -61,6 +67,30 @@ class ConflictingOutcomeError(InvalidInputError):
 
 class ProtocolError(BestArmError, RuntimeError):
     """A policy was updated out of turn: no plan is open, or the summary does not fit the plan."""
+
+
+class ReplayError(BestArmError, RuntimeError):
+    """A policy, told again what it was told before, does not do what it did."""
+
+
+class StoreError(BestArmError, RuntimeError):
+    """The books of an experiment could not be read or written."""
+
+
+class StoreUnavailableError(StoreError):
+    """The database cannot be reached or written to now; what was not acknowledged was not kept."""
+
+
+class StoreVersionError(StoreError):
+    """The database was made by a newer version than this one."""
+
+
+class UnknownExperimentError(InvalidInputError):
+    """There is no experiment of this name."""
+
+
+class ExperimentExistsError(InvalidInputError):
+    """There is an experiment of this name already."""
 
 
 class DesignError(BestArmError, RuntimeError):

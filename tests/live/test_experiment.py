@@ -23,6 +23,7 @@ from hypothesis.stateful import (
     precondition,
     rule,
 )
+from kept import given_out, told
 
 from bestarm.errors import (
     BestArmError,
@@ -126,10 +127,10 @@ def finish(experiment: Experiment, *, batch: int = 1, shuffle: random.Random | N
 
 
 def everything(experiment: Experiment) -> tuple[object, ...]:
-    policy = cast(Chained, experiment._policy)
+    policy = cast(Chained, experiment._player._policy)
     totals = [(s.counts.tobytes(), s.sums.tobytes(), s.squares.tobytes()) for s in policy.summaries]
     recommendation = experiment.recommendation()
-    return experiment.assignments(), experiment.outcomes(), totals, recommendation.target
+    return given_out(experiment), told(experiment), totals, recommendation.target
 
 
 class AskTell(RuleBasedStateMachine):
@@ -206,8 +207,8 @@ class AskTell(RuleBasedStateMachine):
     @invariant()
     def agrees_with_the_model(self) -> None:
         assert [a.id for a in self.given] == list(range(len(self.given)))
-        assert self.experiment.assignments() == self.given
-        assert self.experiment.outcomes() == self.told
+        assert given_out(self.experiment) == self.given
+        assert told(self.experiment) == self.told
 
     @invariant()
     def phases_close_when_all_their_own_are_answered(self) -> None:
@@ -215,7 +216,7 @@ class AskTell(RuleBasedStateMachine):
         assert phases == sorted(phases)
         full = [p for p, size in enumerate(SIZES, 1) if phases.count(p) == size]
         closed = [p for p in full if all(a.id in self.told for a in self.given if a.phase == p)]
-        assert len(cast(Chained, self.experiment._policy).summaries) == len(closed)
+        assert len(cast(Chained, self.experiment._player._policy).summaries) == len(closed)
         assert self.experiment.finished == (len(closed) == len(SIZES))
         status = self.experiment.status()
         assert status.phase == self.experiment.phase == min(len(closed) + 1, len(SIZES))
@@ -284,7 +285,7 @@ def test_draws_are_recomputed_from_seed_and_id_alone() -> None:
     ]
     experiment = Experiment(Scripted(*plans), seed=11)
     finish(experiment, batch=7)
-    for a in experiment.assignments():
+    for a in given_out(experiment):
         weights = plans[a.phase - 1].weights
         if weights is not None:
             assert a.arm == draw(11, a.id, weights)
@@ -385,10 +386,10 @@ def test_tell_many_is_all_or_nothing() -> None:
     for outcomes in bad:
         with pytest.raises(InvalidInputError):
             experiment.tell_many(outcomes)
-        assert experiment.outcomes() == {0: 1.0}
+        assert told(experiment) == {0: 1.0}
     experiment.tell_many([(1, 2.0), (1, 2.0), (0, 1.0)])
     experiment.tell_many({})
-    assert experiment.outcomes() == {0: 1.0, 1: 2.0}
+    assert told(experiment) == {0: 1.0, 1: 2.0}
     assert experiment.status().outstanding == 2
 
 
@@ -401,7 +402,7 @@ def test_a_failing_source_of_outcomes_records_nothing() -> None:
     experiment.ask(2)
     with pytest.raises(OSError, match="connection lost"):
         experiment.tell_many(broken())
-    assert experiment.outcomes() == {}
+    assert told(experiment) == {}
 
 
 NOT_FINITE = [math.nan, math.inf, -math.inf, np.float64("nan"), 1e101, 10**400]
@@ -416,7 +417,7 @@ def test_rewards_that_are_no_numbers_are_refused(reward: Any) -> None:
         experiment.tell(0, reward)
     assert caught.value.field == "reward"
     assert caught.value.remedy
-    assert experiment.outcomes() == {}
+    assert told(experiment) == {}
 
 
 @pytest.mark.parametrize("reward", [1, 1.0, np.float32(1), np.int8(1), np.longdouble(1), 1e100])
@@ -424,7 +425,7 @@ def test_numbers_of_every_kind_are_rewards(reward: Any) -> None:
     experiment = Experiment(Chained(sizes=(1, 1)))
     experiment.ask()
     experiment.tell(np.uint8(0), reward)  # type: ignore[arg-type]
-    assert experiment.outcomes() == {0: float(reward)}
+    assert told(experiment) == {0: float(reward)}
     assert experiment.phase == 2
 
 
@@ -433,7 +434,7 @@ def test_fractions_are_rewards_and_told_twice_agree() -> None:
     experiment.ask()
     for _ in range(2):
         experiment.tell(0, Fraction(1, 3))  # type: ignore[arg-type]
-    assert experiment.outcomes() == {0: 1 / 3}
+    assert told(experiment) == {0: 1 / 3}
 
 
 @pytest.mark.parametrize("number", ["0", 0.0, None, True, (0,)])
@@ -466,7 +467,7 @@ def test_counts_are_whole_numbers_from_one(count: Any) -> None:
     experiment = Experiment(Chained())
     with pytest.raises(InvalidInputError, match="`count` must be a whole number of at least 1"):
         experiment.ask(count)
-    assert experiment.assignments() == []
+    assert given_out(experiment) == []
     assert len(experiment.ask(np.int32(2))) == 2  # type: ignore[arg-type]
 
 
@@ -505,7 +506,7 @@ def test_a_failing_update_loses_nothing() -> None:
     policy.fail_update = True
     with pytest.raises(RuntimeError, match="out of memory"):
         experiment.tell(0, 1.0)
-    assert experiment.outcomes() == {0: 1.0, 1: 2.0}
+    assert told(experiment) == {0: 1.0, 1: 2.0}
     with pytest.raises(RuntimeError, match="out of memory"):
         experiment.ask()
     policy.fail_update = False
@@ -556,7 +557,7 @@ def test_hundreds_of_thousands_may_be_outstanding() -> None:
     order = np.random.default_rng(0).permutation(size)
     experiment.tell_many(zip(order.tolist(), np.sqrt(order).tolist(), strict=True))
     assert experiment.phase == 2
-    assert len(experiment.outcomes()) == size
+    assert len(told(experiment)) == size
 
 
 def test_threads_share_the_assignments_without_overlap() -> None:
@@ -591,7 +592,7 @@ def test_no_batch_crosses_a_phase(sizes: list[int], asks: list[int]) -> None:
         turn += 1
         assert len({a.phase for a in batch}) == 1
         experiment.tell_many((a.id, reward_of(a.id)) for a in batch)
-    phases = [(p, len(list(of))) for p, of in groupby(a.phase for a in experiment.assignments())]
+    phases = [(p, len(list(of))) for p, of in groupby(a.phase for a in given_out(experiment))]
     assert phases == list(enumerate(sizes, 1))
 
 
@@ -599,6 +600,6 @@ def test_a_table_of_ids_and_rewards_is_a_way_to_tell() -> None:
     experiment = Experiment(SPBAI(Problem([[1.0, 0.0], [0.0, 1.0]])), seed=0)
     batch = experiment.ask(3)
     experiment.tell_many(np.column_stack([batch.ids, [0.5, 1.5, 2.5]]))
-    assert experiment.outcomes() == {0: 0.5, 1: 1.5, 2: 2.5}
+    assert told(experiment) == {0: 0.5, 1: 1.5, 2: 2.5}
     with pytest.raises(InvalidInputError, match="`id` must be a whole number"):
         experiment.tell_many(np.array([[0.5, 1.0]]))

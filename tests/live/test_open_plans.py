@@ -6,10 +6,11 @@ import random
 
 import numpy as np
 import pytest
+from kept import given_out, told
 
-from bestarm import SPBAI, AnytimeBAI, Problem
+from bestarm import AnytimeBAI, Problem
 from bestarm.errors import ConflictingOutcomeError, InvalidInputError, UnknownAssignmentError
-from bestarm.live import Experiment
+from bestarm.live import Experiment, Receipt
 from bestarm.policies.contests import TopOf
 from bestarm.policies.evidence import STAKES
 from bestarm.records import Plan, Recommendation, Summary
@@ -93,11 +94,11 @@ def test_every_outcome_is_handed_over_once_in_order_and_under_its_own_plan(seed:
         elif out:
             number = out.pop(rng.randrange(len(out)))
             if rng.random() < 0.15:
-                experiment.give_up([number])
+                experiment.fail(number)
                 lost.add(number)
             else:
                 experiment.tell(number, float(number))
-    assignments, outcomes, at = experiment.assignments(), experiment.outcomes(), 0
+    assignments, outcomes, at = given_out(experiment), told(experiment), 0
     for phase, late, summary in policy.told:
         size = summary.pulls + int(summary.missing.sum())
         assert late or size >= SIZES[phase - 1]
@@ -127,24 +128,18 @@ def test_giving_up_is_final_and_checked() -> None:
     experiment = Experiment(Recorder())
     experiment.ask(5)
     experiment.tell(0, 1.0)
-    with pytest.raises(ConflictingOutcomeError, match="already told 1, now given up"):
-        experiment.give_up([1, 0])
+    with pytest.raises(ConflictingOutcomeError, match="already told 1, now it has failed"):
+        experiment.fail_many([1, 0])
     with pytest.raises(UnknownAssignmentError):
-        experiment.give_up([99])
+        experiment.fail_many([99])
     assert experiment.status().outstanding == 4
-    experiment.give_up([1])
-    experiment.give_up([1])
+    experiment.fail_many([1])
+    experiment.fail_many([1])
     assert experiment.status().outstanding == 3
-    with pytest.raises(ConflictingOutcomeError, match="already given up, now 2"):
-        experiment.tell(1, 2.0)
-    assert experiment.outcomes() == {0: 1.0}
-
-
-def test_a_policy_that_needs_every_outcome_says_so() -> None:
-    experiment = Experiment(SPBAI(PROBLEM))
-    experiment.ask(1)
-    with pytest.raises(InvalidInputError, match="needs every one of the outcomes"):
-        experiment.give_up([0])
+    assert experiment.tell(1, 2.0) == Receipt(recorded=1, repeated=0, late=1)
+    assert experiment.status().outstanding == 3
+    assert told(experiment) == {0: 1.0, 1: 2.0}
+    assert experiment.outcomes()["late"].tolist() == [False, True]
 
 
 def test_a_single_reward_outside_the_bounds_is_refused() -> None:
@@ -165,7 +160,7 @@ def test_a_trial_with_late_and_lost_answers_ends_with_the_best() -> None:
         for assignment in experiment.ask(20):
             reward = float(rng.random() < (0.9, 0.3, 0.2)[assignment.arm])
             if rng.random() < 0.02:
-                experiment.give_up([assignment.id])
+                experiment.fail_many([assignment.id])
             elif reward:
                 late.append((assignment.id, reward))
             else:

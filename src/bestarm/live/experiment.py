@@ -2,141 +2,44 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from numbers import Real
+import hashlib
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from threading import RLock
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bestarm.checks import whole
+from bestarm.checks import positive, whole
 from bestarm.errors import (
     ConflictingOutcomeError,
     InvalidInputError,
+    MissingDependencyError,
     UnknownAssignmentError,
 )
 from bestarm.geometry import Array
-from bestarm.live.draws import choose, uniforms
+from bestarm.live import trial
+from bestarm.live.batches import Batch, Receipt, Status
+from bestarm.live.events import log, record
+from bestarm.live.ledger import Event, Head, Ids, Ledger, Opened, Reading, Request, Writing
+from bestarm.live.memory import MemoryLedger
+from bestarm.live.outcomes import conflict, read_ids, read_outcomes
+from bestarm.live.replay import Player
 from bestarm.policies.policy import Policy
 from bestarm.problem import Problem
-from bestarm.records import Plan, Recommendation, Summary, round_robin
+from bestarm.records import Recommendation
 
-__all__ = ["Assignment", "Batch", "Experiment", "Status"]
+if TYPE_CHECKING:
+    import pandas as pd
 
-# Beyond this size the square of a reward, summed over a phase, could overflow, and a phase whose
-# totals are not finite could never close.
-_LARGEST_REWARD = 1e100
+    from bestarm.live.document import Document
+    from bestarm.live.sql import SqlLedger, Store
 
-# One row an assignment, its id the row's number. A reward that is NaN has not been told yet, one
-# that is infinite never will be.
-_ROW = np.dtype([("phase", np.int32), ("arm", np.int32), ("probability", float), ("reward", float)])
+__all__ = ["Experiment"]
 
-
-@dataclass(frozen=True)
-class Assignment:
-    """One pull, given out once.
-
-    Attributes:
-        id: its number: 0, 1, 2, … in the order given out.
-        arm: the index of the source arm to pull.
-        label: that arm's name.
-        probability: the probability with which the arm was drawn; 1 under a fixed plan.
-        phase: the phase it belongs to, whenever its outcome arrives.
-    """
-
-    id: int
-    arm: int
-    label: str
-    probability: float
-    phase: int
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Batch(Sequence[Assignment]):
-    """The assignments of one `ask`, all of one phase: an immutable sequence, empty while waiting.
-
-    Attributes:
-        ids: the ids of the assignments.
-        arms: the source arm of each, read-only.
-        probabilities: the probability of each arm when it was drawn, read-only.
-        labels: the name of each source arm of the problem, to be indexed by `arms`.
-        phase: the phase that was open.
-        waiting: when the batch is shorter than asked for because the phase is fully given out,
-            the number of its outcomes still to come; 0 otherwise.
-        finished: whether the experiment is over, so that nothing more will be given out.
-    """
-
-    ids: range
-    arms: NDArray[np.int64]
-    probabilities: Array
-    labels: tuple[str, ...]
-    phase: int
-    waiting: int
-    finished: bool
-
-    def __len__(self) -> int:
-        return len(self.ids)
-
-    @overload
-    def __getitem__(self, index: int) -> Assignment: ...
-    @overload
-    def __getitem__(self, index: slice) -> tuple[Assignment, ...]: ...
-    def __getitem__(self, index: int | slice) -> Assignment | tuple[Assignment, ...]:
-        if isinstance(index, slice):
-            return tuple(self[i] for i in range(*index.indices(len(self))))
-        arm = int(self.arms[index])
-        return Assignment(
-            self.ids[index], arm, self.labels[arm], float(self.probabilities[index]), self.phase
-        )
-
-    def __str__(self) -> str:
-        parts = []
-        if self:
-            parts.append(f"{_plural(len(self), 'assignment')} of phase {self.phase}")
-            parts[0] += f" (ids {self.ids[0]} to {self.ids[-1]})"
-        if self.waiting:
-            parts.append(f"waiting for {_plural(self.waiting, 'outcome')} of phase {self.phase}")
-        if self.finished:
-            parts.append("finished")
-        return ", ".join(parts)
-
-    def __repr__(self) -> str:
-        return f"<Batch: {self}>"
-
-
-@dataclass(frozen=True)
-class Status:
-    """Where an experiment stands.
-
-    Attributes:
-        phase: the open phase, or the last one when finished.
-        given: assignments of that phase given out.
-        answered: how many of those have their outcome.
-        outstanding: how many have not, of all given out under plans that matter still.
-        remaining: assignments of that phase still to give out.
-        pulls: assignments given out in all phases together.
-        finished: whether the policy has stopped.
-    """
-
-    phase: int
-    given: int
-    answered: int
-    outstanding: int
-    remaining: int
-    pulls: int
-    finished: bool
-
-    def __str__(self) -> str:
-        if self.finished:
-            return f"finished after {_plural(self.pulls, 'pull')} in {_plural(self.phase, 'phase')}"
-        return (
-            f"phase {self.phase}: {self.answered} of {self.given + self.remaining} answered, "
-            f"{self.outstanding} outstanding, {self.remaining} to give out; "
-            f"{_plural(self.pulls, 'pull')} in all"
-        )
+_FEW = 32  # outcomes: up to so many are looked up first, more are told in the hope that all are new
 
 
 class Experiment:
@@ -158,17 +61,28 @@ class Experiment:
                 experiment.tell(assignment.id, measure(assignment.label))
         print(experiment.recommendation())
 
+    Made like this it is held in memory, and any number of threads may ask and tell. With `create`
+    and `open` it is kept in a database, and any number of processes may.
+
     Should the policy fail while a phase closes, its exception passes through `tell` and every
     outcome told is kept: the next `ask`, or telling any outcome again, tries once more.
-
-    Everything is held in memory, and any number of threads may ask and tell.
 
     Args:
         policy: a policy that has not been given any outcome yet.
         seed: fixes the draws; `bestarm.live.draw` recomputes each from the seed and its id.
+        lease: seconds after which an assignment without an outcome is lost: another is drawn in its
+            place, and an outcome that comes later is kept but not used. None waits for ever.
+        clock: what tells the time, in seconds.
     """
 
-    def __init__(self, policy: Policy, *, seed: int = 0) -> None:
+    def __init__(
+        self,
+        policy: Policy,
+        *,
+        seed: int = 0,
+        lease: float | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
         if isinstance(policy, type) or not isinstance(policy, Policy):
             raise InvalidInputError(
                 f"`policy` must be a policy made for a problem; got {policy!r}.",
@@ -176,32 +90,133 @@ class Experiment:
                 value=policy,
                 remedy="Make one first, for example `SPBAI(problem)`.",
             )
-        self._policy = policy
-        self._seed = whole(seed, "seed", least=0)
-        self._lock = RLock()
-        self._rows = np.empty(0, dtype=_ROW)
-        self._given = 0  # rows in use
-        self._plan: Plan | None = None  # the open plan; None between phases and at the end
-        self._order: NDArray[np.int64] | None = None  # the arms of an open fixed plan, in turn
-        self._phase = 0
-        self._first = 0  # the id of the phase's first assignment
-        self._handed = 0  # assignments whose outcomes the policy has
-        self._answered = 0  # assignments of the phase that are settled: told or given up
-        self._behind = 0  # assignments of the phase before that are not
-        self._finished = False
+        self._set_up(
+            MemoryLedger(),
+            Player(policy),
+            policy.problem,
+            seed=whole(seed, "seed", least=0),
+            bounds=getattr(policy, "bounds", None),
+            clock=clock,
+        )
+        with self._ledger.writing() as tx:
+            tx.head, created = _created(clock(), lease=lease, seed=self._seed)
+            tx.add_event(created)
         self._advance()
-        if self._phase > 1:
+        if self.phase > 1:
             raise InvalidInputError(
-                f"`policy` is already in phase {self._phase}.",
+                f"`policy` is already in phase {self.phase}.",
                 field="policy",
                 value=policy,
                 remedy="Start from a fresh policy: numbers drawn before must not be used again.",
             )
 
+    @classmethod
+    def create(
+        cls,
+        url: str,
+        name: str,
+        problem: Problem,
+        *,
+        policy: str = "anytime",
+        options: Mapping[str, object] | None = None,
+        seed: int = 0,
+        lease: float | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> Experiment:
+        """Begin an experiment that is kept in a database.
+
+        Args:
+            url: the database: `sqlite:///trial.db` for a file, or `postgresql://user@host/name`.
+            name: the experiment's name there.
+            problem: what is to be found out.
+            policy: a policy's name, or your own as `module:attribute`.
+            options: what the policy is made with: numbers, texts, and lists of them.
+            seed: fixes the draws, and the policy's own.
+            lease: seconds after which an assignment without an outcome is lost; None waits for
+                ever.
+            clock: what tells the time, in seconds.
+
+        Raises:
+            ExperimentExistsError: there is one of this name.
+            StoreUnavailableError: the database cannot be reached or written to.
+        """
+        from bestarm.live.document import make_document  # noqa: PLC0415
+
+        title = _text(name, "name")
+        document = make_document(problem, policy, options, whole(seed, "seed", least=0))
+        text = document.to_json()
+        digest = hashlib.sha256(text.encode()).hexdigest()
+        head, created = _created(
+            clock(), lease=lease, seed=document.seed, name=title, document=digest
+        )
+        store, ledger_type = _store(url)
+        experiment = cls.__new__(cls)
+        ledger = ledger_type.create(store, title, text, head, created)
+        experiment._stored(ledger, title, document, clock)
+        experiment._advance()
+        return experiment
+
+    @classmethod
+    def open(cls, url: str, name: str, *, clock: Callable[[], float] = time.time) -> Experiment:
+        """Go on with an experiment that is kept in a database, from any process.
+
+        Raises:
+            UnknownExperimentError: there is none of this name.
+            StoreUnavailableError: the database cannot be reached.
+            StoreVersionError: it was made by a newer bestarm.
+        """
+        from bestarm.live.document import Document  # noqa: PLC0415
+
+        store, ledger_type = _store(url)
+        title = _text(name, "name")
+        ledger, text = ledger_type.open(store, title)
+        experiment = cls.__new__(cls)
+        experiment._stored(ledger, title, Document.from_json(text), clock)
+        return experiment
+
+    def _stored(
+        self, ledger: Ledger, name: str, document: Document, clock: Callable[[], float]
+    ) -> None:
+        self._set_up(
+            ledger,
+            Player(document.make),
+            document.problem,
+            seed=document.seed,
+            bounds=document.bounds,
+            clock=clock,
+            name=name,
+        )
+
+    def _set_up(
+        self,
+        ledger: Ledger,
+        player: Player,
+        problem: Problem,
+        *,
+        seed: int,
+        bounds: tuple[float, float] | None,
+        clock: Callable[[], float],
+        name: str = "",
+    ) -> None:
+        self._ledger = ledger
+        self._player = player
+        self._problem = problem
+        self._seed = seed
+        self._bounds = bounds
+        self._clock = clock
+        self._name = name
+        self._lock = RLock()  # held by whoever uses the policy
+        self._current: tuple[Opened, NDArray[np.int64] | None] | None = None
+
+    @property
+    def name(self) -> str:
+        """Its name in the database; empty in memory."""
+        return self._name
+
     @property
     def problem(self) -> Problem:
         """The problem the policy was made for."""
-        return self._policy.problem
+        return self._problem
 
     @property
     def seed(self) -> int:
@@ -211,32 +226,90 @@ class Experiment:
     @property
     def phase(self) -> int:
         """The open phase, or the last one when finished."""
-        return self._phase
+        return self._head().phase
+
+    @property
+    def state(self) -> str:
+        """`"running"`, `"paused"`, `"stopped"` by its owner or `"finished"` by the policy."""
+        return self._head().state
 
     @property
     def finished(self) -> bool:
-        """Whether the policy has stopped: nothing more will be given out."""
-        return self._finished
+        """Whether it is over: nothing more will be given out."""
+        return self._head().over
 
-    def ask(self, count: int = 1) -> Batch:
-        """Give out up to `count` assignments of the open phase; fewer where its plan ends."""
+    @property
+    def lease(self) -> float | None:
+        """Seconds after which an assignment without an outcome is lost, or None."""
+        return self._head().lease
+
+    def ask(self, count: int = 1, *, request_id: str | None = None) -> Batch:
+        """Give out up to `count` assignments of the open phase; fewer where its plan ends.
+
+        Args:
+            count: how many are wanted.
+            request_id: a name for this request: asking again under it, after an answer that got
+                lost on its way, gives the same assignments and no others.
+        """
         count = whole(count, "count", least=1)
-        with self._lock:
+        name = None if request_id is None else _text(request_id, "request_id")
+        while True:
+            with self._ledger.writing() as tx:
+                now = trial.stamp(tx.head, self._clock())
+                before = None if name is None else tx.request(name)
+                if before is not None:
+                    return self._again(tx, before, count)
+                trial.expire(tx, now)
+                if not tx.head.due:
+                    return self._give(tx, count, name, now)
             self._advance()
-            start, size = self._given, min(count, self._available(count))
-            arms, probabilities = self._choose(start, size)
-            self._record(arms, probabilities)
-            return Batch(
-                ids=range(start, start + size),
-                arms=arms,
-                probabilities=probabilities,
-                labels=self.problem.source_labels,
-                phase=self._phase,
-                waiting=self._outstanding() if size < count else 0,
-                finished=self._finished,
-            )
 
-    def tell(self, id: int, reward: float) -> None:  # noqa: A002  (the field's name)
+    def _give(self, tx: Writing, count: int, name: str | None, now: float) -> Batch:
+        head = tx.head
+        start, size = head.given, head.available(count)
+        if size:
+            opened, order = self._plan(tx)
+            arms, probabilities = trial.draw_arms(tx, opened, order, seed=self._seed, size=size)
+        else:
+            arms, probabilities = np.empty(0, dtype=np.int64), np.empty(0)
+        waiting = head.outstanding + size if size < count and head.state == "running" else 0
+        if size:
+            asked = None
+            if name is not None:
+                asked = Request(name, count, start, size, head.phase, waiting)
+            tx.give(arms, probabilities, at=now, request=asked)
+            head.given += size
+            head.oldest = min(head.oldest, now)
+        return self._batch(head, start, arms, probabilities, waiting)
+
+    def _again(self, books: Reading, asked: Request, count: int) -> Batch:
+        if asked.count != count:
+            raise InvalidInputError(
+                f"Request {asked.name!r} asked for {asked.count} before, now for {count}.",
+                field="request_id",
+                value=asked.name,
+                remedy="Use a new request id for every new request.",
+            )
+        rows = np.concatenate(list(books.rows(asked.first, asked.first + asked.size)))
+        arms, probabilities = rows["arm"].copy(), rows["probability"].copy()
+        arms.flags.writeable = probabilities.flags.writeable = False
+        head = replace(books.head, phase=asked.phase)
+        return self._batch(head, asked.first, arms, probabilities, asked.waiting)
+
+    def _batch(
+        self, head: Head, start: int, arms: Ids, probabilities: Array, waiting: int
+    ) -> Batch:
+        return Batch(
+            ids=range(start, start + len(arms)),
+            arms=arms,
+            probabilities=probabilities,
+            labels=self._problem.source_labels,
+            phase=head.phase,
+            waiting=waiting,
+            state=head.state,
+        )
+
+    def tell(self, id: int, reward: float) -> Receipt:  # noqa: A002  (the field's name)
         """Record the outcome of one assignment. Telling the same outcome again is harmless.
 
         Raises:
@@ -244,260 +317,303 @@ class Experiment:
             ConflictingOutcomeError: another reward was told for it before.
             InvalidInputError: the reward is not a finite number, or outside the policy's bounds.
         """
-        self.tell_many([(id, reward)])
+        return self.tell_many([(id, reward)])
 
-    def tell_many(self, outcomes: Mapping[int, float] | Iterable[tuple[int, float]]) -> None:
-        """Record outcomes, as a mapping from id to reward or as pairs: all of them or, on an error,
-        none.
+    def tell_many(
+        self, outcomes: Mapping[int, float] | Iterable[tuple[int, float]] | pd.DataFrame
+    ) -> Receipt:
+        """Record outcomes: all of them or, on an error, none.
 
         Raises what `tell` raises.
+
+        Args:
+            outcomes: a mapping from id to reward, pairs of them, or a data frame with the columns
+                `id` and `reward`.
         """
-        pairs = _pairs(outcomes)
-        with self._lock:
-            rewards = self._rows["reward"]
-            fresh: dict[int, float] = {}
-            for number, reward in pairs:
-                self._check_known(number)
-                told = fresh.get(number, float(rewards[number]))
-                if math.isnan(told):
-                    fresh[number] = self._within_bounds(reward)
-                elif told != reward:
-                    before = "given up" if math.isinf(told) else f"told {told:g}"
-                    raise ConflictingOutcomeError(
-                        f"Assignment {number} was already {before}, now {reward:g}.",
-                        field="reward",
-                        value=reward,
-                        remedy="Outcomes cannot be changed: the plans after them rest on them.",
-                    )
-            self._settle(fresh)
+        ids, rewards = read_outcomes(outcomes)
+        self._check_bounds(rewards)
+        if not len(ids):
+            return Receipt(0, 0, 0)
+        try:
+            receipt, due = self._record(ids, rewards, hopeful=len(ids) > _FEW)
+        except _NotAllNewError:
+            receipt, due = self._record(ids, rewards, hopeful=False)
+        self._advance(due)
+        return receipt
 
-    def give_up(self, ids: Iterable[int]) -> None:
-        """Record that the outcomes of these assignments will never come: all of them or, on an
-        error, none.
+    def _record(self, ids: Ids, rewards: Array, *, hopeful: bool) -> tuple[Receipt, bool]:
+        """Write outcomes down, and say whether something is due.
 
-        What that means is up to the policy. Only one whose plans are open can do without outcomes.
+        Args:
+            ids: of the assignments.
+            rewards: their outcomes.
+            hopeful: do not look first whether any is on record already. If one is, nothing is
+                written and _NotAllNewError raised.
+        """
+        with self._ledger.writing() as tx:
+            now = trial.stamp(tx.head, self._clock())
+            _check_known(ids, tx.head)
+            trial.expire(tx, now)
+            repeated = 0
+            if not hopeful:
+                known = tx.rewards(ids)
+                if known:
+                    fresh = _not_known(ids, rewards, known)
+                    repeated = len(ids) - int(fresh.sum())
+                    ids, rewards = ids[fresh], rewards[fresh]
+            late = self._write(tx, ids, rewards, now) if len(ids) else 0
+            return Receipt(len(ids), repeated, late), tx.head.due
+
+    def _write(self, tx: Writing, ids: Ids, rewards: Array, now: float) -> int:
+        head = tx.head
+        lost = np.zeros(len(ids), dtype=bool)
+        if head.lost:
+            gone = tx.lost(ids)
+            if gone:
+                lost = np.isin(ids, list(gone))
+        late = np.ones(len(ids), dtype=bool) if head.over else lost
+        if tx.tell(ids, rewards, at=now, late=late) < len(ids):
+            raise _NotAllNewError
+        settled = ids[~lost]
+        behind = int((settled < head.first).sum())
+        head.behind -= behind
+        head.phase_told += len(settled) - behind
+        head.told += int((~late).sum())
+        head.late += int(late.sum())
+        head.lowest = min(head.lowest, float(rewards.min()))
+        head.highest = max(head.highest, float(rewards.max()))
+        if head.open and not head.behind and head.phase_told + head.phase_lost >= head.pulls:
+            trial.look(tx)
+        return int(late.sum())
+
+    def _check_bounds(self, rewards: Array) -> None:
+        if self._bounds is None:
+            return
+        low, high = self._bounds
+        outside = rewards[~((low <= rewards) & (rewards <= high))]
+        if not outside.size:
+            return
+        with self._ledger.writing() as tx:
+            tx.head.refused += len(outside)
+        raise InvalidInputError(
+            f"`reward` must lie between {low:g} and {high:g}; got {outside[0]:g}.",
+            field="reward",
+            value=float(outside[0]),
+            remedy="The policy's guarantee rests on the bounds that it was made with.",
+        )
+
+    def fail(self, id: int, reason: str = "failed") -> None:  # noqa: A002  (the field's name)
+        """Record that the outcome of an assignment will never come. Saying it again is harmless.
+
+        Under a closed plan another assignment is drawn in its place. Under an open one it is passed
+        over or taken at its worst, as the policy's `missing` says.
 
         Raises:
-            UnknownAssignmentError: an id was never given out.
+            UnknownAssignmentError: the id was never given out.
             ConflictingOutcomeError: an outcome was told for it before.
-            InvalidInputError: the policy needs every outcome.
         """
-        numbers = [whole(number, "id") for number in ids]
-        with self._lock:
-            if self._plan is not None and not self._plan.open:
-                raise InvalidInputError(
-                    "The policy needs every one of the outcomes.",
-                    field="id",
-                    value=numbers,
-                    remedy="Take a policy with open plans, such as AnytimeBAI.",
-                )
-            for number in numbers:
-                self._check_known(number)
-                told = float(self._rows["reward"][number])
-                if math.isfinite(told):
-                    raise ConflictingOutcomeError(
-                        f"Assignment {number} was already told {told:g}, now given up.",
-                        field="id",
-                        value=number,
-                        remedy="Outcomes cannot be changed: the plans after them rest on them.",
-                    )
-            lost = {n for n in numbers if math.isnan(self._rows["reward"][n])}
-            self._settle(dict.fromkeys(lost, math.inf))
+        self.fail_many([id], reason)
 
-    def _settle(self, fresh: dict[int, float]) -> None:
-        self._rows["reward"][list(fresh)] = list(fresh.values())
-        behind = sum(number < self._first for number in fresh)
-        self._behind -= behind
-        self._answered += len(fresh) - behind
+    def fail_many(self, ids: Iterable[int], reason: str = "failed") -> None:
+        """Record that the outcomes of these assignments will never come: all or, on an error, none.
+
+        Raises what `fail` raises.
+        """
+        numbers = np.asarray(read_ids(ids), dtype=np.int64)
+        said = str(reason)[:1000]
+        with self._ledger.writing() as tx:
+            now = trial.stamp(tx.head, self._clock())
+            _check_known(numbers, tx.head)
+            trial.expire(tx, now)
+            gone = tx.lost(numbers)
+            fresh = numbers[~np.isin(numbers, list(gone))] if gone else numbers
+            for number, reward in tx.rewards(fresh).items():
+                raise ConflictingOutcomeError(
+                    f"Assignment {number} was already told {reward:g}, now it has failed.",
+                    field="id",
+                    value=number,
+                    remedy="Outcomes cannot be changed: the plans after them rest on them.",
+                )
+            if not tx.head.over:
+                trial.lose(tx, fresh.tolist(), reason=said, at=now)
+            due = tx.head.due
+        self._advance(due)
+
+    def expire(self) -> None:
+        """Give up outcomes that are overdue. Asking and telling do this too."""
+        with self._ledger.writing() as tx:
+            trial.expire(tx, trial.stamp(tx.head, self._clock()))
+            due = tx.head.due
+        self._advance(due)
+
+    def pause(self) -> None:
+        """Give nothing out until `resume`. Outcomes are still taken, and leases go on."""
+        self._change("paused", "running")
+
+    def resume(self) -> None:
+        """Go on after `pause`."""
+        self._change("resumed", "paused")
+
+    def stop(self, reason: str = "") -> None:
+        """End it for good. Outcomes that come later are kept and flagged, and not used."""
+        self._change("stopped", "running", "paused", reason=str(reason)[:1000])
+
+    def _change(self, kind: str, *states: str, **data: Any) -> None:
+        with self._ledger.writing() as tx:
+            head = tx.head
+            becomes = "running" if kind == "resumed" else kind
+            if head.state == becomes:
+                return
+            if head.state not in states:
+                raise InvalidInputError(
+                    f"An experiment that is {head.state} cannot be {kind}.",
+                    field="state",
+                    value=head.state,
+                )
+            head.state = becomes
+            log(tx, kind, trial.stamp(head, self._clock()), **data)
         self._advance()
 
-    def _within_bounds(self, reward: float) -> float:
-        bounds = getattr(self._policy, "bounds", None)
-        if bounds is not None and not bounds[0] <= reward <= bounds[1]:
-            raise InvalidInputError(
-                f"`reward` must lie between {bounds[0]:g} and {bounds[1]:g}; got {reward:g}.",
-                field="reward",
-                value=reward,
-                remedy="The policy's guarantee rests on the bounds that it was made with.",
-            )
-        return reward
+    def change_lease(self, lease: float | None) -> None:
+        """Set how long outcomes may take from now on; what is lost already stays lost."""
+        length = None if lease is None else positive(lease, "lease")
+        with self._ledger.writing() as tx:
+            now = trial.stamp(tx.head, self._clock())
+            log(tx, "changed", now, lease=length, before=tx.head.lease)
+            tx.head.lease = length
 
     def recommendation(self) -> Recommendation:
         """The target the policy would name now, from the phases closed so far."""
-        with self._lock:
-            return self._policy.recommend()
+        with self._lock, self._ledger.reading() as books:
+            said = self._player.policy(books).recommend()
+            stopped = books.head.state == "stopped" and said.reason == "running"
+        return replace(said, reason="stopped") if stopped else said
 
     def status(self) -> Status:
         """Where the experiment stands."""
-        with self._lock:
-            return Status(
-                phase=self._phase,
-                given=self._given - self._first,
-                answered=self._answered,
-                outstanding=self._outstanding(),
-                remaining=self._remaining(),
-                pulls=self._given,
-                finished=self._finished,
-            )
+        head = self._head()
+        return Status(
+            phase=head.phase,
+            given=head.given - head.first,
+            answered=head.phase_told + head.phase_lost,
+            outstanding=head.outstanding,
+            remaining=head.remaining,
+            pulls=head.given,
+            state=head.state,
+            lost=head.lost,
+            late=head.late,
+        )
 
-    def assignments(self) -> list[Assignment]:
-        """Every assignment given out, by id."""
-        labels = self.problem.source_labels
-        with self._lock:
-            return [
-                Assignment(number, arm, labels[arm], probability, phase)
-                for number, (phase, arm, probability, _) in enumerate(
-                    self._rows[: self._given].tolist()
-                )
-            ]
+    def assignments(self) -> pd.DataFrame:
+        """Every assignment given out, by id, with what became of it."""
+        from bestarm.live.frames import assignments_frame  # noqa: PLC0415
 
-    def outcomes(self) -> dict[int, float]:
+        with self._ledger.reading() as books:
+            return assignments_frame(books, self._problem)
+
+    def outcomes(self) -> pd.DataFrame:
         """Every outcome told, by id; `tell_many` takes it as it is."""
-        with self._lock:
-            rewards = self._rows["reward"][: self._given]
-            answered = np.flatnonzero(np.isfinite(rewards))
-            return dict(zip(answered.tolist(), rewards[answered].tolist(), strict=True))
+        from bestarm.live.frames import outcomes_frame  # noqa: PLC0415
+
+        with self._ledger.reading() as books:
+            return outcomes_frame(books)
+
+    def events(self, start: int = 0) -> Sequence[Event]:
+        """The log: every change of the experiment's state, from a number on."""
+        whole(start, "start", least=0)
+        with self._ledger.reading() as books:
+            return list(books.events(start))
+
+    def close(self) -> None:
+        """Let go of the database, if there is one."""
+        self._ledger.close()
+
+    def __enter__(self) -> Experiment:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def __repr__(self) -> str:
         return f"<Experiment, seed {self._seed}: {self.status()}>"
 
-    def _outstanding(self) -> int:
-        return self._given - self._first - self._answered + self._behind
+    def _head(self) -> Head:
+        with self._ledger.reading() as books:
+            return replace(books.head)
 
-    def _remaining(self) -> int:
-        return 0 if self._plan is None else max(0, self._plan.pulls - (self._given - self._first))
+    def _plan(self, books: Reading) -> tuple[Opened, NDArray[np.int64] | None]:
+        current, phase = self._current, books.head.phase
+        if current is None or current[0].plan.phase != phase:
+            opened = books.opened(phase)
+            current = self._current = opened, trial.turns(opened.plan)
+        return current
 
-    def _available(self, count: int) -> int:
-        """How many of so many assignments the plan allows to give out now."""
-        plan = self._plan
-        if plan is None or not plan.open:
-            return self._remaining()
-        return count if plan.most is None else max(0, plan.most - (self._given - self._first))
+    def _advance(self, due: bool = True) -> None:
+        """Do all that is due, one short transaction after the other."""
+        while due:
+            with self._lock:
+                try:
+                    with self._ledger.writing() as tx:
+                        if tx.head.due:
+                            trial.step(tx, self._player, trial.stamp(tx.head, self._clock()))
+                        due = tx.head.due
+                except BaseException:
+                    self._player.forget()
+                    raise
 
-    def _choose(self, start: int, size: int) -> tuple[NDArray[np.int64], Array]:
-        """The arms of the next `size` assignments, with their probabilities; both read-only."""
-        if self._plan is None or self._plan.weights is None:
-            order = np.empty(0, dtype=np.int64) if self._order is None else self._order
-            arms = order[start - self._first :][:size].copy()
-            probabilities = np.ones(size)
-        else:
-            weights = self._plan.weights
-            arms = choose(weights, uniforms(self._seed, start=start, count=size))
-            probabilities = weights[arms]
-        arms.flags.writeable = False
-        probabilities.flags.writeable = False
-        return arms, probabilities
 
-    def _record(self, arms: NDArray[np.int64], probabilities: Array) -> None:
-        end = self._given + len(arms)
-        if end > len(self._rows):
-            grown = np.empty(max(end, 2 * len(self._rows)), dtype=_ROW)
-            grown[: self._given] = self._rows[: self._given]
-            self._rows = grown
-        rows = self._rows[self._given : end]
-        rows["phase"], rows["arm"] = self._phase, arms
-        rows["probability"], rows["reward"] = probabilities, math.nan
-        self._given = end
+class _NotAllNewError(Exception):
+    """Some outcome was on record before."""
 
-    def _advance(self) -> None:
-        """Hand over what is answered without a gap; close the phase and open the next when due.
 
-        Each step is recorded before the next begins, so that after a failure of the policy the
-        same call resumes there: no summary is handed over twice.
-        """
-        if self._handed < self._first and not self._behind and not self._finished:
-            self._hand_over(self._first, late=True)
-            if self._policy.plan() is None:
-                self._finished, self._plan = True, None
-        if self._plan is not None and not self._behind and self._answered >= self._plan.pulls:
-            end = self._gapless()
-            if end - self._first >= self._plan.pulls:
-                self._hand_over(end)
-                self._plan = None
-        if self._plan is None and not self._finished:
-            plan = self._policy.plan()
-            if plan is None:
-                self._finished = True
-                return
-            self._order = None if plan.counts is None else round_robin(plan.counts)
-            self._behind = self._given - self._first - self._answered
-            self._phase, self._first, self._answered = plan.phase, self._given, 0
-            self._plan = plan
+def _created(at: float, *, lease: float | None, **data: object) -> tuple[Head, Event]:
+    """The counters of an experiment that begins now, and the first entry of its log."""
+    head = Head(lease=None if lease is None else positive(lease, "lease"), at=at)
+    return head, record(head, "created", at, lease=head.lease, **data)
 
-    def _gapless(self) -> int:
-        """The id of the first assignment that is not settled."""
-        rewards = self._rows["reward"]
-        end = max(self._handed, self._first)
-        while end < self._given and not math.isnan(rewards[end]):
-            end += 1
-        return end
 
-    def _hand_over(self, end: int, *, late: bool = False) -> None:
-        """Tell the policy the outcomes up to an id; late if they were drawn under the plan before.
+def _store(url: str) -> tuple[Store, type[SqlLedger]]:
+    try:
+        from bestarm.live.sql import SqlLedger, Store  # noqa: PLC0415
+    except ImportError as error:
+        raise MissingDependencyError(
+            f"Keeping experiments in a database needs {error.name}.",
+            field="url",
+            value=url,
+            remedy="Run: pip install 'bestarm[live]'.",
+        ) from None
+    return Store(url), SqlLedger
 
-        In order of id: floating-point sums would otherwise depend on the order of arrival.
-        """
-        rows = self._rows[self._handed : end]
-        lost = np.isinf(rows["reward"])
-        arms = self.problem.arms
-        summary = Summary.from_pulls(rows["arm"][~lost], rows["reward"][~lost], size=arms)
-        if lost.any():
-            missing = np.bincount(rows["arm"][lost], minlength=arms)
-            summary = replace(summary, missing=missing)
-        if late:
-            self._policy.update(summary, late=True)  # type: ignore[call-arg]
-        else:
-            self._policy.update(summary)
-        self._handed = end
 
-    def _check_known(self, number: int) -> None:
-        if 0 <= number < self._given:
-            return
-        last = f"the last id is {self._given - 1}" if self._given else "there is none yet"
+def _text(value: object, field: str) -> str:
+    if not isinstance(value, str) or not 0 < len(value) <= 200 or not value.isprintable():
+        raise InvalidInputError(
+            f"`{field}` must be a text of 1 to 200 characters; got {value!r}.",
+            field=field,
+            value=value,
+        )
+    return value
+
+
+def _check_known(ids: Ids, head: Head) -> None:
+    unknown = ids[(ids < 0) | (ids >= head.given)]
+    if unknown.size:
+        last = f"the last id is {head.given - 1}" if head.given else "there is none yet"
         raise UnknownAssignmentError(
-            f"Assignment {number} was never given out; {last}.",
+            f"Assignment {unknown[0]} was never given out; {last}.",
             field="id",
-            value=number,
+            value=int(unknown[0]),
             remedy="Tell outcomes under the ids that `ask` returned.",
         )
 
 
-def _plural(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
-
-
-def _reward(value: object) -> float:
-    try:
-        number = float(value) if isinstance(value, Real) else math.nan
-    except OverflowError:
-        number = math.inf
-    # The comparison is false for NaN as well. True and False are numbers to Python, not to us.
-    if isinstance(value, bool) or not abs(number) <= _LARGEST_REWARD:
-        raise InvalidInputError(
-            f"`reward` must be a finite number of size at most {_LARGEST_REWARD:g}; got {value!r}.",
-            field="reward",
-            value=value,
-            remedy="Tell nothing until the outcome is known.",
-        )
-    return number
-
-
-def _pairs(outcomes: object) -> list[tuple[int, float]]:
-    """Read and check outcomes to the end, before anything is touched."""
-    items: object = outcomes.items() if isinstance(outcomes, Mapping) else outcomes
-    entries: Iterable[Any] = items if isinstance(items, Iterable) else [items]
-    pairs = []
-    for item in entries:
-        try:
-            number, reward = item
-        except (TypeError, ValueError):
-            raise InvalidInputError(
-                f"`outcomes` must be a mapping from id to reward, or pairs of them; got {item!r}.",
-                field="outcomes",
-                value=item,
-                remedy="For example {0: 1.5, 1: 0.2} or zip(ids, rewards).",
-            ) from None
-        if isinstance(number, np.floating) and number.is_integer():
-            number = int(number)  # a row of a table of ids and rewards
-        pairs.append((whole(number, "id"), _reward(reward)))
-    return pairs
+def _not_known(ids: Ids, rewards: Array, known: dict[int, float]) -> NDArray[np.bool_]:
+    """Which outcomes are new; raises where one contradicts what is on record."""
+    fresh = np.ones(len(ids), dtype=bool)
+    for place, number in enumerate(ids.tolist()):
+        told = known.get(number)
+        if told is not None:
+            if told != rewards[place]:
+                raise conflict(number, f"told {told:g}", float(rewards[place]))
+            fresh[place] = False
+    return fresh

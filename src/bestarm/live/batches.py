@@ -1,0 +1,164 @@
+"""What an experiment hands out and says of itself: values, no behaviour."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bestarm.geometry import Array
+
+__all__ = ["Assignment", "Batch", "Receipt", "Status"]
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """One pull, given out once.
+
+    Attributes:
+        id: its number: 0, 1, 2, … in the order given out.
+        arm: the index of the source arm to pull.
+        label: that arm's name.
+        probability: the probability with which the arm was drawn; 1 under a fixed plan.
+        phase: the phase it belongs to, whenever its outcome arrives.
+    """
+
+    id: int
+    arm: int
+    label: str
+    probability: float
+    phase: int
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Batch(Sequence[Assignment]):
+    """The assignments of one `ask`, all of one phase: an immutable sequence, empty while waiting.
+
+    Attributes:
+        ids: the ids of the assignments.
+        arms: the source arm of each, read-only.
+        probabilities: the probability of each arm when it was drawn, read-only.
+        labels: the name of each source arm of the problem, to be indexed by `arms`.
+        phase: the phase that was open.
+        waiting: when the batch is shorter than asked for because the phase is fully given out,
+            the number of its outcomes still to come; 0 otherwise.
+        state: what the experiment was then: `"running"`, `"paused"`, `"stopped"` or `"finished"`.
+    """
+
+    ids: range
+    arms: NDArray[np.int64]
+    probabilities: Array
+    labels: tuple[str, ...]
+    phase: int
+    waiting: int
+    state: str = "running"
+
+    @property
+    def finished(self) -> bool:
+        """Whether the experiment is over, so that nothing more will be given out."""
+        return self.state in {"stopped", "finished"}
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @overload
+    def __getitem__(self, index: int) -> Assignment: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Assignment, ...]: ...
+    def __getitem__(self, index: int | slice) -> Assignment | tuple[Assignment, ...]:
+        if isinstance(index, slice):
+            return tuple(self[i] for i in range(*index.indices(len(self))))
+        arm = int(self.arms[index])
+        return Assignment(
+            self.ids[index], arm, self.labels[arm], float(self.probabilities[index]), self.phase
+        )
+
+    def __str__(self) -> str:
+        parts = []
+        if self:
+            parts.append(f"{plural(len(self), 'assignment')} of phase {self.phase}")
+            parts[0] += f" (ids {self.ids[0]} to {self.ids[-1]})"
+        if self.waiting:
+            parts.append(f"waiting for {plural(self.waiting, 'outcome')} of phase {self.phase}")
+        if self.state != "running":
+            parts.append(self.state)
+        return ", ".join(parts)
+
+    def __repr__(self) -> str:
+        return f"<Batch: {self}>"
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """What became of outcomes that were told.
+
+    Attributes:
+        recorded: how many are on record from now on, late ones included.
+        repeated: how many were on record already, with the same reward.
+        late: how many of the recorded came after their assignment was lost, or after the end of
+            the experiment. They are kept and flagged, and no decision rests on them.
+    """
+
+    recorded: int
+    repeated: int
+    late: int
+
+    def __str__(self) -> str:
+        said = f"{plural(self.recorded, 'outcome')} recorded"
+        if self.repeated:
+            said += f", {self.repeated} known before"
+        if self.late:
+            said += f"; {self.late} came too late to be used and are flagged"
+        return said
+
+
+@dataclass(frozen=True)
+class Status:
+    """Where an experiment stands.
+
+    Attributes:
+        phase: the open phase, or the last one when finished.
+        given: assignments of that phase given out.
+        answered: how many of those have their outcome, or are known to be lost.
+        outstanding: how many have not, of all given out under plans that matter still.
+        remaining: assignments of that phase still to give out.
+        pulls: assignments given out in all phases together.
+        state: `"running"`, `"paused"`, `"stopped"` (by its owner) or `"finished"` (by the policy).
+        lost: assignments whose outcome will not come, or came too late, in all phases.
+        late: outcomes that came too late to be used.
+    """
+
+    phase: int
+    given: int
+    answered: int
+    outstanding: int
+    remaining: int
+    pulls: int
+    state: str = "running"
+    lost: int = 0
+    late: int = 0
+
+    @property
+    def finished(self) -> bool:
+        """Whether the experiment is over: stopped by its owner or by the policy."""
+        return self.state in {"stopped", "finished"}
+
+    def __str__(self) -> str:
+        lost = f"; {self.lost} lost" if self.lost else ""
+        if self.finished:
+            pulls, phases = plural(self.pulls, "pull"), plural(self.phase, "phase")
+            return f"{self.state} after {pulls} in {phases}{lost}"
+        paused = "paused in " if self.state == "paused" else ""
+        return (
+            f"{paused}phase {self.phase}: {self.answered} of {self.given + self.remaining} "
+            f"answered, {self.outstanding} outstanding, {self.remaining} to give out; "
+            f"{plural(self.pulls, 'pull')} in all{lost}"
+        )
+
+
+def plural(count: int, noun: str) -> str:
+    """A number of things, in words."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

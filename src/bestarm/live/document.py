@@ -1,0 +1,157 @@
+"""What a stored trial is made of: all that is needed to make its policy again, as plain data."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+from bestarm.errors import BestArmError, InvalidInputError
+from bestarm.live.events import canonical
+from bestarm.policies import POLICIES, Method, Policy
+from bestarm.problem import Problem, as_problem
+
+__all__ = ["Document", "make_document"]
+
+
+@dataclass(frozen=True)
+class Document:
+    """A problem, a policy by name with its options, and the seed of the draws.
+
+    Attributes:
+        problem: the problem.
+        policy: the policy's name, or its place as `module:attribute`.
+        options: what it is made with, besides the problem and the seed.
+        seed: of the draws, and of the policy.
+        bounds: between what rewards must lie, or None.
+    """
+
+    problem: Problem
+    policy: str
+    options: dict[str, Any]
+    seed: int
+    bounds: tuple[float, float] | None
+
+    def make(self) -> Policy:
+        """The policy as it is at the start."""
+        return _make(self.problem, self.policy, self.options, self.seed)
+
+    def to_json(self) -> str:
+        """As text that reads back to the same bits."""
+        problem = self.problem
+        same = problem.target is problem.source and problem.target_labels == problem.source_labels
+        return canonical(
+            {
+                "source": problem.source.tolist(),
+                "source_labels": problem.source_labels,
+                "target": None if same else problem.target.tolist(),
+                "target_labels": None if same else problem.target_labels,
+                "delta": problem.delta,
+                "noise": problem.noise,
+                "baseline": problem.baseline,
+                "policy": self.policy,
+                "options": self.options,
+                "seed": self.seed,
+                "bounds": self.bounds,
+            }
+        )
+
+    @classmethod
+    def from_json(cls, text: str) -> Document:
+        """Read what `to_json` wrote."""
+        data = json.loads(text)
+        problem = Problem(
+            data["source"],
+            data["target"],
+            delta=data["delta"],
+            noise=data["noise"],
+            baseline=data["baseline"],
+            source_labels=data["source_labels"],
+            target_labels=data["target_labels"],
+        )
+        bounds = None if data["bounds"] is None else (data["bounds"][0], data["bounds"][1])
+        return cls(problem, data["policy"], data["options"], data["seed"], bounds)
+
+
+def make_document(
+    problem: Problem, policy: str, options: Mapping[str, object] | None, seed: int
+) -> Document:
+    """Check what a trial is to be made of by making its policy once."""
+    as_problem(problem)
+    if not isinstance(policy, str):
+        raise InvalidInputError(
+            f"`policy` must be a name, so that any process can make it again; got {policy!r}.",
+            field="policy",
+            value=policy,
+            remedy=f"Known are {', '.join(POLICIES)}; your own is named as 'module:attribute'.",
+        )
+    plain = _plain(options)
+    made = _make(problem, policy, plain, seed)
+    bounds = getattr(made, "bounds", None)
+    return Document(problem, policy, plain, seed, None if bounds is None else tuple(bounds))
+
+
+def _plain(options: Mapping[str, object] | None) -> dict[str, Any]:
+    if options is not None and not isinstance(options, Mapping):
+        raise InvalidInputError(
+            f"`options` must be names with values; got {options!r}.", field="options", value=options
+        )
+    if options and not {"problem", "seed"}.isdisjoint(options):
+        raise InvalidInputError(
+            "The problem and the seed are not among the policy's `options`.",
+            field="options",
+            value=sorted(options),
+            remedy="Give them to `create` itself.",
+        )
+    try:
+        read: dict[str, Any] = json.loads(canonical(dict(options or {})))
+    except (TypeError, ValueError) as error:
+        raise InvalidInputError(
+            f"`options` must be numbers, texts, truth values and lists of them ({error}).",
+            field="options",
+            value=options,
+        ) from None
+    return read
+
+
+def _make(problem: Problem, name: str, options: dict[str, Any], seed: int) -> Policy:
+    method = _method(name)
+    # JSON has no tuples; the options that are pairs are written as lists.
+    given = {key: tuple(v) if isinstance(v, list) else v for key, v in options.items()}
+    try:
+        policy = method(problem, seed=seed, **given)
+    except TypeError as error:
+        raise InvalidInputError(
+            f"The policy {name!r} does not take these options ({error}).",
+            field="options",
+            value=options,
+        ) from None
+    if not isinstance(policy, Policy):
+        raise InvalidInputError(f"{name!r} makes no policy.", field="policy", value=name)
+    return policy
+
+
+def _method(name: str) -> Method:
+    if name in POLICIES:
+        return POLICIES[name]
+    module, colon, attribute = name.partition(":")
+    if not colon:
+        raise InvalidInputError(
+            f"There is no policy {name!r}.",
+            field="policy",
+            value=name,
+            remedy=f"Known are {', '.join(POLICIES)}; your own is named as 'module:attribute'.",
+        )
+    try:
+        return getattr(import_module(module), attribute)  # type: ignore[no-any-return]
+    except BestArmError:
+        raise
+    except (ImportError, AttributeError, ValueError) as error:
+        raise InvalidInputError(
+            f"The policy {name!r} cannot be loaded ({error}).",
+            field="policy",
+            value=name,
+            remedy="Its module must be importable wherever the trial is opened.",
+        ) from None

@@ -1,0 +1,80 @@
+"""The log: every change of an experiment's state, each entry bound to the one before by its hash.
+
+The hash covers the entry and the hash before it, so that nothing in the log can be changed, left
+out or put in without changing every hash after it. Whoever noted the last one elsewhere can tell.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+from bestarm.live.ledger import Event, Head, Rows, Writing
+from bestarm.records import Plan, Summary
+
+__all__ = [
+    "canonical",
+    "chained",
+    "digest",
+    "log",
+    "plan_data",
+    "record",
+    "rows_digest",
+    "summary_data",
+]
+
+
+def canonical(data: object) -> str:
+    """The one way to write a value as JSON: floats as Python writes them, so they read back."""
+    return json.dumps(data, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def digest(data: object) -> str:
+    """The SHA-256 of a value's canonical form."""
+    return hashlib.sha256(canonical(data).encode()).hexdigest()
+
+
+def chained(number: int, at: float, kind: str, data: dict[str, Any], before: str) -> str:
+    """The hash of an event."""
+    return digest([number, at, kind, data, before])
+
+
+def record(head: Head, kind: str, at: float, **data: Any) -> Event:
+    """The next event, counted in the head."""
+    event = Event(head.events, at, kind, data, chained(head.events, at, kind, data, head.tip))
+    head.events, head.tip = head.events + 1, event.hash
+    return event
+
+
+def log(tx: Writing, kind: str, at: float, **data: Any) -> None:
+    """Add an event to the log."""
+    tx.add_event(record(tx.head, kind, at, **data))
+
+
+def plan_data(plan: Plan) -> dict[str, Any]:
+    """A plan as plain data."""
+    return {
+        "phase": plan.phase,
+        "pulls": plan.pulls,
+        "open": plan.open,
+        "most": plan.most,
+        "weights": None if plan.weights is None else plan.weights.tolist(),
+        "counts": None if plan.counts is None else plan.counts.tolist(),
+    }
+
+
+def summary_data(summary: Summary) -> dict[str, Any]:
+    """A summary as plain data."""
+    return {
+        "counts": summary.counts.tolist(),
+        "sums": summary.sums.tolist(),
+        "squares": summary.squares.tolist(),
+        "missing": summary.missing.tolist(),
+    }
+
+
+def rows_digest(running: Any, rows: Rows) -> None:
+    """Add assignments to a running hash: what was drawn, how likely it was, what came of it."""
+    for name in ("id", "phase", "arm", "probability", "reward"):
+        running.update(rows[name].astype(rows[name].dtype.newbyteorder("<")).tobytes())

@@ -1,0 +1,98 @@
+"""Bringing a policy to where the books are: nothing of it is stored, all of it is replayed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from bestarm.errors import ReplayError
+from bestarm.live.ledger import Reading
+from bestarm.policies.policy import Policy
+from bestarm.records import Plan, Summary
+
+__all__ = ["Player", "check_plan", "tell"]
+
+# Plans are computed in floating point: another processor may differ in the last digits.
+_SAME = 1e-6
+
+
+class Player:
+    """A policy, and how many of the recorded summaries it has been told.
+
+    Args:
+        make: makes the policy as it was at the start, or is the policy itself where no other can
+            be made.
+    """
+
+    def __init__(self, make: Callable[[], Policy] | Policy) -> None:
+        self._make = None if isinstance(make, Policy) else make
+        self._policy = make if isinstance(make, Policy) else None
+        self._told = 0
+
+    def policy(self, books: Reading) -> Policy:
+        """The policy as it stands by the books.
+
+        Raises:
+            ReplayError: it plans, or ends, otherwise than the books say it did.
+        """
+        if self._policy is None:
+            assert self._make is not None
+            self._policy, self._told = self._make(), 0
+        policy = self._policy
+        if self._told < books.head.summaries:
+            try:
+                for entry in books.entries(self._told):
+                    if not entry.late:
+                        check_plan(policy.plan(), books.opened(entry.phase).plan)
+                    tell(policy, entry.summary, late=entry.late)
+                    self._told = entry.number + 1
+                if books.head.planned:
+                    check_plan(policy.plan(), books.opened(books.head.phase).plan)
+            except BaseException:
+                self.forget()
+                raise
+        return policy
+
+    def told(self, number: int) -> None:
+        """Note how many summaries the policy has been told, the one going on record included."""
+        self._told = number
+
+    def forget(self) -> None:
+        """Start over from the first summary the next time, if the policy can be made again."""
+        if self._make is not None:
+            self._policy = None
+
+
+def check_plan(planned: Plan | None, recorded: Plan) -> None:
+    """Raise unless a plan is the one on record."""
+    if planned is not None and _agree(planned, recorded):
+        return
+    said = "stops" if planned is None else f"plans {planned.pulls} pulls"
+    raise ReplayError(
+        f"Replayed, the policy {said} where phase {recorded.phase} of {recorded.pulls} pulls "
+        "is on record, or draws arms with other probabilities.",
+        field="phase",
+        value=recorded.phase,
+        remedy="Go on with the version of bestarm that began the trial, and run "
+        "`bestarm experiment verify` to see whether the record was changed.",
+    )
+
+
+def tell(policy: Policy, summary: Summary, *, late: bool) -> None:
+    """Tell a policy a summary; late if its pulls were drawn under the plan before."""
+    if late:
+        policy.update(summary, late=True)  # type: ignore[call-arg]
+    else:
+        policy.update(summary)
+
+
+def _agree(one: Plan, other: Plan) -> bool:
+    shape = (one.phase, one.pulls, one.open, one.most)
+    if shape != (other.phase, other.pulls, other.open, other.most):
+        return False
+    if one.counts is not None and other.counts is not None:
+        return np.array_equal(one.counts, other.counts)
+    if one.weights is None or other.weights is None:
+        return False
+    return bool(np.allclose(one.weights, other.weights, rtol=0, atol=_SAME))

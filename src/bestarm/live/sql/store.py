@@ -1,0 +1,204 @@
+"""A database: connections, transactions, versions, and its errors in our words."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from sqlalchemy import Connection, Engine, create_engine, event, exc, inspect, select, text
+from sqlalchemy.engine import URL, make_url
+
+from bestarm.errors import (
+    InvalidInputError,
+    MissingDependencyError,
+    StoreError,
+    StoreUnavailableError,
+    StoreVersionError,
+)
+from bestarm.live.sql.schema import VERSION_TABLE
+
+__all__ = ["VERSION", "VERSIONS", "Store"]
+
+# Every version of the tables there was, the newest last; a migration leads from each to the next.
+VERSIONS = ("0001",)
+VERSION = VERSIONS[-1]
+
+_PATIENCE = 60  # seconds that one waits for others to finish writing
+_LOCK = 0x62657374  # what PostgreSQL's processes lock while the tables are made
+
+
+class Store:
+    """A database that holds experiments.
+
+    Args:
+        url: `sqlite:///trial.db` for a file, `postgresql://user@host/name` for a server.
+    """
+
+    def __init__(self, url: str) -> None:
+        self.url = _checked(url)
+        self.sqlite = self.url.get_backend_name() == "sqlite"
+        self._engine: Engine = create_engine(self.url, **_options(self.sqlite))
+        event.listen(self._engine, "connect", _connected(self.sqlite))
+        event.listen(self._engine, "checkout", _check_process)
+        event.listen(self._engine, "begin", self._begin)
+
+    @property
+    def place(self) -> str:
+        """The URL without its password."""
+        return self.url.render_as_string(hide_password=True)
+
+    def close(self) -> None:
+        """Let go of all connections."""
+        self._engine.dispose()
+
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """A transaction in which all that is read belongs to one moment."""
+        with self._said(), self._engine.connect() as connection:
+            options = {} if self.sqlite else {"isolation_level": "REPEATABLE READ"}
+            with connection.execution_options(**options).begin():
+                yield connection
+
+    @contextmanager
+    def writing(self) -> Iterator[Connection]:
+        """A transaction that is there whole or not at all; SQLite has one of them at a time."""
+        with self._said(), self._engine.connect() as connection:
+            options = {"bestarm_writing": True} if self.sqlite else {}
+            with connection.execution_options(**options).begin() as transaction:
+                yield connection
+                transaction.commit()
+
+    def _begin(self, connection: Connection) -> None:
+        if self.sqlite:
+            writing = connection.get_execution_options().get("bestarm_writing")
+            # IMMEDIATE waits for the write lock at once: half-way it could not be waited for.
+            connection.exec_driver_sql("BEGIN IMMEDIATE" if writing else "BEGIN")
+
+    @contextmanager
+    def _said(self) -> Iterator[None]:
+        try:
+            yield
+        except exc.DBAPIError as error:
+            raise self._error(error) from error
+        except exc.TimeoutError as error:
+            raise StoreUnavailableError(
+                f"No connection to {self.place} became free.", field="url", value=self.place
+            ) from error
+
+    def _error(self, error: exc.DBAPIError) -> StoreError:
+        said = " ".join(str(error.orig).split()).rstrip(".")
+        wrong = f"The store {self.place} cannot be used now: {said}."
+        remedy = "What was not acknowledged was not kept; the same call can be made again."
+        for words, what in _REMEDIES.items():
+            if words in said:
+                remedy = f"{what} {remedy}"
+        if isinstance(error, (exc.OperationalError, exc.InterfaceError, exc.InternalError)):
+            return StoreUnavailableError(wrong, field="url", value=self.place, remedy=remedy)
+        return StoreError(f"The store {self.place} refused: {said}.", field="url", value=self.place)
+
+    def version(self) -> str | None:
+        """The version of its tables, or None where there are none.
+
+        Raises:
+            StoreVersionError: they are of a version that is not known here.
+        """
+        with self.reading() as connection:
+            if not inspect(connection).has_table(VERSION_TABLE):
+                return None
+            found = connection.execute(text(f"SELECT version_num FROM {VERSION_TABLE}")).scalar()
+        if found is not None and found not in VERSIONS:
+            raise StoreVersionError(
+                f"The store {self.place} is of version {found}; this bestarm knows {VERSION}.",
+                field="url",
+                value=self.place,
+                remedy="Install a newer bestarm. Nothing was changed.",
+            )
+        return found
+
+    def prepare(self) -> None:
+        """Make the tables, or bring those of an older version up to date. Safe to call at once
+        from many processes."""
+        if self.version() == VERSION:
+            return
+        from alembic import command  # noqa: PLC0415
+        from alembic.config import Config  # noqa: PLC0415
+
+        with self.writing() as connection:
+            if not self.sqlite:
+                connection.execute(select(text(f"pg_advisory_xact_lock({_LOCK})")))
+            config = Config()
+            config.set_main_option("script_location", "bestarm.live.sql:migrations")
+            config.attributes["connection"] = connection
+            command.upgrade(config, "head")
+
+
+_REMEDIES = {
+    "disk is full": "Free some space on its disk.",
+    "disk I/O error": "Check its disk.",
+    "readonly database": "Make the file and its folder writable.",
+    "unable to open database file": "Check that the folder exists and can be written to.",
+    "database is locked": "Another program holds the file open for writing.",
+    "not a database": "The file is no SQLite database, or is damaged.",
+    "malformed": "The file is damaged: restore it from a backup.",
+}
+
+
+def _checked(url: object) -> URL:
+    try:
+        read = make_url(str(url)) if isinstance(url, (str, URL)) else None
+        backend = None if read is None else read.get_backend_name()
+    except exc.ArgumentError:
+        read = backend = None
+    if read is None or backend not in {"sqlite", "postgresql"}:
+        raise InvalidInputError(
+            f"`url` must name a SQLite file or a PostgreSQL database; got {url!r}.",
+            field="url",
+            value=url,
+            remedy="For example sqlite:///trial.db, or postgresql://user@host/name.",
+        )
+    if backend == "sqlite" and read.database in {None, "", ":memory:"}:
+        raise InvalidInputError(
+            "`url` names a database in memory, which would be lost.",
+            field="url",
+            value=url,
+            remedy="Name a file, as in sqlite:///trial.db; in memory, make an Experiment(policy).",
+        )
+    if backend == "postgresql":
+        read = read.set(drivername="postgresql+psycopg")
+        try:
+            import psycopg  # noqa: F401, PLC0415
+        except ImportError:
+            raise MissingDependencyError(
+                "PostgreSQL needs psycopg.",
+                field="url",
+                remedy="Run: pip install 'bestarm[postgres]'.",
+            ) from None
+    return read
+
+
+def _options(sqlite: bool) -> dict[str, Any]:
+    if sqlite:
+        return {"connect_args": {"timeout": _PATIENCE, "check_same_thread": False}}
+    return {"pool_pre_ping": True, "connect_args": {"connect_timeout": 10}}
+
+
+def _connected(sqlite: bool) -> Any:
+    def connected(connection: Any, record: Any) -> None:
+        record.info["process"] = os.getpid()
+        if sqlite:
+            assert isinstance(connection, sqlite3.Connection)
+            connection.isolation_level = None  # transactions begin where we say, see `_begin`
+            for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
+                connection.execute(f"PRAGMA {pragma}")
+
+    return connected
+
+
+def _check_process(connection: Any, record: Any, proxy: Any) -> None:  # noqa: ARG001
+    if record.info["process"] != os.getpid():
+        # A forked child must not speak on its parent's connection, nor close it.
+        record.dbapi_connection = proxy.dbapi_connection = None
+        raise exc.DisconnectionError("This connection belongs to another process.")
