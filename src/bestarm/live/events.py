@@ -10,7 +10,7 @@ import hashlib
 import json
 from typing import Any
 
-from bestarm.live.ledger import Event, Head, Rows, Writing
+from bestarm.live.ledger import Event, Head, Writing
 from bestarm.records import Plan, Summary
 
 __all__ = [
@@ -20,7 +20,6 @@ __all__ = [
     "log",
     "plan_data",
     "record",
-    "rows_digest",
     "summary_data",
 ]
 
@@ -72,9 +71,3 @@ def summary_data(summary: Summary) -> dict[str, Any]:
         "squares": summary.squares.tolist(),
         "missing": summary.missing.tolist(),
     }
-
-
-def rows_digest(running: Any, rows: Rows) -> None:
-    """Add assignments to a running hash: what was drawn, how likely it was, what came of it."""
-    for name in ("id", "phase", "arm", "probability", "reward"):
-        running.update(rows[name].astype(rows[name].dtype.newbyteorder("<")).tobytes())

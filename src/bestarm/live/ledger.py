@@ -228,6 +228,13 @@ class Reading(Protocol):
         """Assignments with what became of them, in order of id, in pieces."""
         ...
 
+    def answers(self, first: int, end: int) -> Iterator[tuple[Ids, Array]]:
+        """Arms and rewards of assignments that are settled, in order of id, in pieces.
+
+        The reward is NaN where the assignment was lost, even if an outcome came later.
+        """
+        ...
+
     def rewards(self, ids: Ids) -> dict[int, float]:
         """The rewards on record of these assignments."""
         ...

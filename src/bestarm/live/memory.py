@@ -76,6 +76,11 @@ class MemoryLedger:
         """Assignments with what became of them, in order of id."""
         yield self._rows[first : min(end, self._used)].copy()
 
+    def answers(self, first: int, end: int) -> Iterator[tuple[Ids, Array]]:
+        """Arms and rewards of assignments that are settled, in order of id."""
+        rows = self._rows[first:end]
+        yield rows["arm"], np.where(np.isnan(rows["lost"]), rows["reward"], np.nan)
+
     def rewards(self, ids: Ids) -> dict[int, float]:
         """The rewards on record of these assignments."""
         rewards = self._rows["reward"][ids]

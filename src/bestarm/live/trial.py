@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from bestarm.geometry import Array
 from bestarm.live.draws import choose, uniforms
-from bestarm.live.events import digest, log, plan_data, rows_digest, summary_data
+from bestarm.live.events import digest, log, plan_data, summary_data
 from bestarm.live.ledger import Entry, Head, Opened, Reading, Writing
 from bestarm.live.replay import Player, tell
 from bestarm.policies.policy import Policy
@@ -188,15 +188,13 @@ def total(books: Reading, first: int, end: int, *, plan: Plan, arms: int) -> tup
     squares: Array = np.zeros(arms)
     running = hashlib.sha256()
     every = np.arange(arms)
-    for piece in books.rows(first, end):
-        rows = piece
-        lost = ~np.isnan(rows["lost"])
+    for arms_drawn, rewards in books.answers(first, end):
+        running.update(arms_drawn.astype("<i8").tobytes())
+        running.update(rewards.astype("<f8").tobytes())
+        lost = np.isnan(rewards)
         if lost.any():
-            rows = rows.copy()
-            rows["reward"][lost] = np.nan
-            missing += np.bincount(rows["arm"][lost], minlength=arms)
-        rows_digest(running, rows)
-        arm, reward = rows["arm"][~lost], rows["reward"][~lost]
+            missing += np.bincount(arms_drawn[lost], minlength=arms)
+        arm, reward = arms_drawn[~lost], rewards[~lost]
         counts += np.bincount(arm, minlength=arms)
         # The totals so far go first, so that pieces add up as one row after the other would.
         arm = np.concatenate([every, arm])

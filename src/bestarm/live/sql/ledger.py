@@ -6,41 +6,27 @@ import json
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import fields
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import (
-    ARRAY,
-    BigInteger,
-    Connection,
-    Float,
-    Row,
-    Select,
-    and_,
-    bindparam,
-    column,
-    func,
-    insert,
-    select,
-    update,
-)
-from sqlalchemy.dialects import postgresql as pg
-from sqlalchemy.dialects import sqlite as lite
+from sqlalchemy import Connection, CursorResult, Row, select
+from sqlalchemy.dialects import postgresql, sqlite
 
 from bestarm.errors import ExperimentExistsError, UnknownExperimentError
 from bestarm.geometry import Array
 from bestarm.live.events import canonical, plan_data, summary_data
 from bestarm.live.ledger import ROW, Entry, Event, Head, Ids, Opened, Request, Rows
 from bestarm.live.sql import schema as s
+from bestarm.live.sql import statements as sql
 from bestarm.live.sql.store import Store
 from bestarm.records import Plan, Summary
 
 __all__ = ["SqlLedger"]
 
 _PIECE = 50_000  # rows read at a time
-_COUNTERS = [f.name for f in fields(Head)]
+_FIRST_PIECE = 256  # at first, where one row may be all that is looked for
+_FAR = 1000  # ids farther apart than this are looked up apart
 _UNSET = {"lowest": math.inf, "highest": -math.inf, "oldest": math.inf, "at": -math.inf}
 
 
@@ -80,7 +66,7 @@ class SqlLedger:
                 )
             found = select(s.experiments.c.id).where(s.experiments.c.name == name)
             number = connection.execute(found).scalar_one()
-            _Writing(connection, number, store).add_event(created)
+            _Writing(connection, number, lock=False).add_event(created)
         return cls(store, number)
 
     @classmethod
@@ -118,7 +104,7 @@ class SqlLedger:
     def writing(self) -> Iterator[_Writing]:
         """A transaction that others wait for; on an exception nothing of it remains."""
         with self._store.writing() as connection:
-            tx = _Writing(connection, self._number, self._store)
+            tx = _Writing(connection, self._number, lock=not self._store.sqlite)
             yield tx
             tx.save()
 
@@ -131,285 +117,218 @@ class _Reading:
     def __init__(self, connection: Connection, number: int, *, lock: bool = False) -> None:
         self._connection = connection
         self._number = number
-        wanted = select(*(s.experiments.c[name] for name in _COUNTERS))
-        wanted = wanted.where(s.experiments.c.id == number)
-        row = connection.execute(wanted.with_for_update() if lock else wanted).one()
-        self.head = _head(row)
+        read = sql.LOCK_HEAD if lock else sql.READ_HEAD
+        self.head = _head(read(connection, experiment=number).one())
 
-    def _of(self, table: Any) -> Any:
-        return table.c.experiment == self._number
+    def _run(self, statement: sql.Prepared, **values: Any) -> CursorResult[Any]:
+        return statement(self._connection, experiment=self._number, **values)
 
     def opened(self, phase: int) -> Opened:
         """A phase's plan."""
-        wanted = select(s.phases.c.plan, s.phases.c.first)
-        row = self._connection.execute(
-            wanted.where(self._of(s.phases), s.phases.c.phase == phase)
-        ).one()
-        return Opened(_plan(row.plan), row.first)
+        plan, first = tuple(self._run(sql.PHASE, phase=phase).one())
+        return Opened(_plan(plan), first)
 
     def request(self, name: str) -> Request | None:
         """The named ask, if there was one."""
-        table = s.requests.c
-        wanted = select(
-            table.name, table.count, table.first, table.size, table.phase, table.waiting
-        ).where(self._of(s.requests), table.name == name)
-        row = self._connection.execute(wanted).one_or_none()
-        return None if row is None else Request(*row)
+        row = self._run(sql.REQUEST, name=name).one_or_none()
+        return None if row is None else Request(*tuple(row))
 
     def rows(self, first: int, end: int) -> Iterator[Rows]:
         """Assignments with what became of them, in order of id, in pieces."""
-        given, told, lost = s.assignments.c, s.outcomes.c, s.losses.c
-        wanted = (
-            select(
-                given.number,
-                given.phase,
-                given.arm,
-                given.probability,
-                given.asked,
-                told.reward,
-                told.told,
-                told.late,
-                lost.at,
-            )
-            .select_from(self._settled())
-            .where(self._of(s.assignments))
-            .where(given.number >= bindparam("start"), given.number < bindparam("end"))
-            .order_by(given.number)
-        )
-        for start in range(first, end, _PIECE):
-            found = self._connection.execute(
-                wanted, {"start": start, "end": min(end, start + _PIECE)}
-            ).all()
+        for start in range(first, min(end, self.head.given), _PIECE):
+            piece = {"start": start, "end": min(end, start + _PIECE)}
+            found = self._run(sql.ASSIGNMENTS, **piece).all()
             rows = np.empty(len(found), dtype=ROW)
-            for name, values in zip(ROW.names or (), zip(*found, strict=True), strict=False):
-                if rows[name].dtype == bool:
-                    rows[name] = [bool(value) for value in values]
-                else:
-                    rows[name] = values  # None becomes NaN
+            _fill(rows, found, "id", "phase", "arm", "probability", "asked")
+            rows["reward"] = rows["told"] = rows["lost"] = np.nan
+            rows["late"] = False
+            for statement, names in (
+                (sql.OUTCOMES, ("reward", "told", "late")),
+                (sql.LOSSES, ("lost",)),
+            ):
+                found = self._run(statement, **piece).all()
+                if found:
+                    at = np.searchsorted(rows["id"], [row[0] for row in found])
+                    for name, values in zip(names, list(zip(*found, strict=True))[1:], strict=True):
+                        rows[name][at] = values
             yield rows
 
-    def _settled(self) -> Any:
-        given, told, lost = s.assignments.c, s.outcomes.c, s.losses.c
-        with_outcome = s.assignments.outerjoin(
-            s.outcomes, and_(told.experiment == given.experiment, told.number == given.number)
-        )
-        return with_outcome.outerjoin(
-            s.losses, and_(lost.experiment == given.experiment, lost.number == given.number)
-        )
+    def answers(self, first: int, end: int) -> Iterator[tuple[Ids, Array]]:
+        """Arms and rewards of assignments that are settled, in order of id, in pieces."""
+        for start in range(first, end, _PIECE):
+            piece = {"start": start, "end": min(end, start + _PIECE)}
+            arms = np.array(self._run(sql.ARMS, **piece).scalars().all(), dtype=np.int64)
+            rewards = np.full(len(arms), np.nan)
+            told = self._run(sql.REWARDS, **piece).all()
+            if told:
+                numbers, values = zip(*told, strict=True)
+                rewards[np.array(numbers) - start] = values
+            lost = self._run(sql.LOST_NUMBERS, **piece).scalars().all()
+            rewards[np.array(lost, dtype=np.int64) - start] = np.nan
+            yield arms, rewards
 
     def rewards(self, ids: Ids) -> dict[int, float]:
         """The rewards on record of these assignments."""
-        wanted = select(s.outcomes.c.number, s.outcomes.c.reward)
-        found = self._among(wanted, s.outcomes, ids)
-        return {row.number: row.reward for row in found}
+        return {row[0]: row[1] for row in self._among(sql.REWARDS, ids)}
 
     def lost(self, ids: Ids) -> set[int]:
         """Which of these assignments were given up."""
-        return {row[0] for row in self._among(select(s.losses.c.number), s.losses, ids)}
+        return {row[0] for row in self._among(sql.LOST_NUMBERS, ids)}
 
-    def _among(self, wanted: Select[Any], table: Any, ids: Ids) -> Iterator[Row[Any]]:
-        """Rows whose number is among ids, a few hundred at a time: SQLite limits how many."""
-        wanted = wanted.where(self._of(table))
-        ordered = np.sort(ids)
-        for begin in range(0, len(ordered), 500):
-            part = ordered[begin : begin + 500].tolist()
-            yield from self._connection.execute(wanted.where(table.c.number.in_(part)))
+    def _among(self, statement: sql.Prepared, ids: Ids) -> Iterator[Any]:
+        """Rows whose number is among ids, one range after the other."""
+        if not len(ids):
+            return
+        ordered, wanted = np.sort(ids), set(ids.tolist())
+        for run in np.split(ordered, np.flatnonzero(np.diff(ordered) > _FAR) + 1):
+            for row in self._run(statement, start=int(run[0]), end=int(run[-1]) + 1):
+                if row[0] in wanted:
+                    yield row
 
     def lost_arms(self, phase: int, start: int, count: int) -> NDArray[np.int64]:
         """The arms of a phase's lost assignments in the order of their loss, from one on."""
-        given, lost = s.assignments.c, s.losses.c
-        both = s.losses.join(
-            s.assignments,
-            and_(lost.experiment == given.experiment, lost.number == given.number),
-        )
-        wanted = select(given.arm).select_from(both).where(self._of(s.losses), lost.phase == phase)
-        wanted = wanted.where(lost.place >= start, lost.place < start + count).order_by(lost.place)
-        return np.array(self._connection.execute(wanted).scalars().all(), dtype=np.int64)
+        found = self._run(sql.LOST_IN_ORDER, phase=phase, start=start, end=start + count)
+        ids = np.array(found.scalars().all(), dtype=np.int64)
+        arms = {row[0]: row[3] for row in self._among(sql.ASKED_NUMBERS, ids)}
+        return np.array([arms[number] for number in ids.tolist()], dtype=np.int64)
 
     def unsettled(self, start: int, end: int, *, asked_by: float | None = None) -> Ids:
         """The ids in a range that are neither told nor lost, or the first of them alone."""
-        given = s.assignments.c
-        wanted = (
-            select(given.number)
-            .select_from(self._settled())
-            .where(self._of(s.assignments), given.number >= start, given.number < end)
-            .where(s.outcomes.c.number.is_(None), s.losses.c.number.is_(None))
-            .order_by(given.number)
-        )
-        wanted = wanted.limit(1) if asked_by is None else wanted.where(given.asked <= asked_by)
-        return np.array(self._connection.execute(wanted).scalars().all(), dtype=np.int64)
+        found: list[Ids] = []
+        size = _FIRST_PIECE if asked_by is None else _PIECE
+        while start < end:
+            piece = {"start": start, "end": min(end, start + size)}
+            free = np.ones(piece["end"] - start, dtype=bool)
+            for statement in (sql.TOLD_NUMBERS, sql.LOST_NUMBERS):
+                known = self._run(statement, **piece).scalars().all()
+                free[np.array(known, dtype=np.int64) - start] = False
+            ids = start + np.flatnonzero(free)
+            if asked_by is None and ids.size:
+                return ids[:1]
+            if asked_by is not None and ids.size:
+                times = {row[0]: row[1] for row in self._among(sql.ASKED_NUMBERS, ids)}
+                asked = np.array([times[number] for number in ids.tolist()])
+                found.append(ids[asked <= asked_by])
+            start, size = piece["end"], _PIECE
+        return np.concatenate(found) if found else np.empty(0, dtype=np.int64)
 
     def asked(self, number: int) -> float:
         """When an assignment was given out."""
-        table = s.assignments.c
-        wanted = select(table.asked).where(self._of(s.assignments), table.number == number)
-        return float(self._connection.execute(wanted).scalar_one())
+        row = tuple(self._run(sql.ASKED_NUMBERS, start=number, end=number + 1).one())
+        return float(row[1])
 
     def entries(self, start: int = 0) -> Iterator[Entry]:
         """The summaries told to the policy, from a number on."""
-        table = s.entries.c
-        wanted = select(s.entries).where(self._of(s.entries), table.number >= start)
-        for row in self._connection.execute(wanted.order_by(table.number)):
-            summary = Summary(**json.loads(row.summary))
-            yield Entry(
-                row.number, row.phase, row.first, row.end, bool(row.late), summary, row.digest
-            )
+        for row in self._run(sql.ENTRIES, start=start):
+            number, phase, first, end, late, text, digest = tuple(row)
+            summary = Summary(**json.loads(text))
+            yield Entry(number, phase, first, end, bool(late), summary, digest)
 
     def phases(self, start: int = 1) -> Iterator[Opened]:
         """The plans that were opened, from a phase on."""
-        table = s.phases.c
-        wanted = select(table.plan, table.first).where(self._of(s.phases), table.phase >= start)
-        for row in self._connection.execute(wanted.order_by(table.phase)):
-            yield Opened(_plan(row.plan), row.first)
+        for row in self._run(sql.PHASES, start=start):
+            plan, first = tuple(row)
+            yield Opened(_plan(plan), first)
 
     def events(self, start: int = 0) -> Iterator[Event]:
         """The log, from a number on."""
-        table = s.events.c
-        wanted = select(s.events).where(self._of(s.events), table.number >= start)
-        for row in self._connection.execute(wanted.order_by(table.number)):
-            yield Event(row.number, row.at, row.kind, json.loads(row.data), row.hash)
+        for row in self._run(sql.EVENTS, start=start):
+            number, at, kind, data, tip = tuple(row)
+            yield Event(number, at, kind, json.loads(data), tip)
 
 
 class _Writing(_Reading):
-    def __init__(self, connection: Connection, number: int, store: Store) -> None:
-        super().__init__(connection, number, lock=not store.sqlite)
-        self._store = store
+    def __init__(self, connection: Connection, number: int, *, lock: bool) -> None:
+        super().__init__(connection, number, lock=lock)
 
     def save(self) -> None:
         """Write the counters."""
-        statement = update(s.experiments).where(s.experiments.c.id == self._number)
-        self._connection.execute(statement.values(_columns(self.head)))
+        self._run(sql.SAVE_HEAD, **_columns(self.head))
 
     def give(
         self, arms: NDArray[np.int64], probabilities: Array, *, at: float, request: Request | None
     ) -> None:
         """Add assignments of the open phase, from the head's `given` on."""
-        first, phase = self.head.given, self.head.phase
-        self._add_many(
-            s.assignments,
-            {"phase": phase, "asked": at},
+        first = self.head.given
+        sql.GIVE(
+            self._connection,
+            experiment=self._number,
+            phase=self.head.phase,
+            asked=at,
             number=np.arange(first, first + len(arms)),
             arm=arms,
             probability=probabilities,
         )
         if request is not None:
-            row = {"experiment": self._number, "at": at, **vars(request)}
-            self._connection.execute(insert(s.requests), row)
+            self._run(sql.ADD_REQUEST, at=at, **vars(request))
 
     def tell(self, ids: Ids, rewards: Array, *, at: float, late: NDArray[np.bool_]) -> int:
         """Add outcomes, except where there is one already; gives how many were added."""
-        flags = late.astype(np.int64)
-        return self._add_many(s.outcomes, {"told": at}, number=ids, reward=rewards, late=flags)
-
-    def _add_many(self, table: Any, same: dict[str, Any], **columns: Any) -> int:
-        """Add rows, except those that are there: a few values the same in all, others by column."""
-        same = {"experiment": self._number, **same}
-        statement: Any = _insert(self._store, table)
-        if self._store.sqlite:
-            lists = [values.tolist() for values in columns.values()]
-            binds: dict[str, Any] = {name: bindparam(name) for name in (*same, *columns)}
-            compiled = (
-                statement.values(binds)
-                .on_conflict_do_nothing()
-                .compile(dialect=self._connection.dialect)
-            )
-            order = compiled.positiontup
-            assert order is not None
-            by_name = dict(zip(columns, lists, strict=True))
-            size = len(lists[0])
-            rows = zip(
-                *(by_name[name] if name in by_name else [same[name]] * size for name in order),
-                strict=True,
-            )
-            result = self._connection.exec_driver_sql(str(compiled), list(rows))
-        else:
-            kinds = {name: _array_type(values) for name, values in columns.items()}
-            given = (
-                func.unnest(
-                    *(
-                        bindparam(f"all_{name}", values.tolist(), type_=kinds[name])
-                        for name, values in columns.items()
-                    )
-                )
-                .table_valued(*columns)
-                .render_derived()
-            )
-            wanted = select(
-                *(bindparam(name, value, type_=table.c[name].type) for name, value in same.items()),
-                *(column(name, table.c[name].type) for name in columns),
-            ).select_from(given)
-            statement = statement.from_select([*same, *columns], wanted).on_conflict_do_nothing()
-            result = self._connection.execute(statement.execution_options(preserve_rowcount=True))
-        return int(result.rowcount)
+        return sql.TELL(
+            self._connection,
+            experiment=self._number,
+            told=at,
+            number=ids,
+            reward=rewards,
+            late=late.astype(np.int64),
+        )
 
     def lose(self, ids: Sequence[int], *, reason: str, at: float) -> None:
         """Record that outcomes will not come, in the order given."""
-        lost, given = s.losses.c, s.assignments.c
-        wanted = select(given.number, given.phase)
-        found = self._among(wanted, s.assignments, np.asarray(ids, dtype=np.int64))
-        phases: dict[int, int] = {row.number: row.phase for row in found}
-        places: dict[int, int] = {}
-        for phase in set(phases.values()):
-            count = select(func.count()).select_from(s.losses)
-            count = count.where(self._of(s.losses), lost.phase == phase)
-            places[phase] = int(self._connection.execute(count).scalar_one())
-        rows = []
-        for number in ids:
-            phase = phases[number]
-            rows.append(
-                {
-                    "experiment": self._number,
-                    "number": number,
-                    "phase": phase,
-                    "place": places[phase],
-                    "reason": reason,
-                    "at": at,
-                }
+        numbers = np.asarray(ids, dtype=np.int64)
+        phases = {row[0]: row[2] for row in self._among(sql.ASKED_NUMBERS, numbers)}
+        of = np.array([phases[number] for number in numbers.tolist()], dtype=np.int64)
+        for phase in np.unique(of).tolist():
+            lost = numbers[of == phase]
+            before = int(self._run(sql.LOST_OF_PHASE, phase=phase).scalar_one())
+            sql.LOSE(
+                self._connection,
+                experiment=self._number,
+                phase=phase,
+                reason=reason,
+                at=at,
+                number=lost,
+                place=np.arange(before, before + len(lost)),
             )
-            places[phase] += 1
-        if rows:
-            self._connection.execute(insert(s.losses), rows)
 
     def add_entry(self, entry: Entry) -> None:
         """Add a summary."""
-        row = {**vars(entry), "summary": canonical(summary_data(entry.summary))}
-        self._connection.execute(insert(s.entries), {"experiment": self._number, **row})
+        text = canonical(summary_data(entry.summary))
+        self._run(sql.ADD_ENTRY, **{**vars(entry), "summary": text})
 
     def open_phase(self, opened: Opened) -> None:
         """Add a plan."""
-        row = {
-            "experiment": self._number,
-            "phase": opened.plan.phase,
-            "first": opened.first,
-            "plan": canonical(plan_data(opened.plan)),
-        }
-        self._connection.execute(insert(s.phases), row)
+        plan = opened.plan
+        text = canonical(plan_data(plan))
+        self._run(sql.ADD_PHASE, phase=plan.phase, first=opened.first, plan=text)
 
     def add_event(self, event: Event) -> None:
         """Add to the log."""
-        row = {**vars(event), "data": canonical(event.data)}
-        self._connection.execute(insert(s.events), {"experiment": self._number, **row})
+        self._run(sql.ADD_EVENT, **{**vars(event), "data": canonical(event.data)})
 
 
-def _insert(store: Store, table: Any) -> lite.Insert | pg.Insert:
-    return lite.insert(table) if store.sqlite else pg.insert(table)
+def _fill(rows: Rows, found: Sequence[Any], *names: str) -> None:
+    if len(found):
+        for name, values in zip(names, zip(*found, strict=True), strict=True):
+            rows[name] = values
 
 
-def _array_type(values: Any) -> ARRAY[Any]:
-    return ARRAY(BigInteger() if values.dtype.kind == "i" else Float(53))
+def _insert(store: Store, table: Any) -> sqlite.Insert | postgresql.Insert:
+    return sqlite.insert(table) if store.sqlite else postgresql.insert(table)
 
 
 def _columns(head: Head) -> dict[str, Any]:
     """The counters as columns; infinities are left empty, for SQLite to be able to sort them."""
-    values = {name: getattr(head, name) for name in _COUNTERS}
+    values = {name: getattr(head, name) for name in sql.COUNTERS}
     return {name: None if value == _UNSET.get(name) else value for name, value in values.items()}
 
 
 def _head(row: Row[Any]) -> Head:
-    values = dict(zip(_COUNTERS, row, strict=True))
+    values = dict(zip(sql.COUNTERS, row, strict=True))
     for name, unset in _UNSET.items():
         if values[name] is None:
             values[name] = unset
+    values["planned"], values["open"] = bool(values["planned"]), bool(values["open"])
     return Head(**values)
 
 

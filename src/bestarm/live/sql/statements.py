@@ -1,0 +1,183 @@
+"""Every statement on an experiment's books, built once.
+
+SQLAlchemy writes them in the dialect of the database, once; after that only values change. To build
+and look up a statement anew for every call took several times as long as SQLite takes to run it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import (
+    ARRAY,
+    BigInteger,
+    Connection,
+    CursorResult,
+    Float,
+    Insert,
+    Select,
+    Table,
+    Update,
+    bindparam,
+    column,
+    func,
+    insert,
+    select,
+    update,
+)
+from sqlalchemy.dialects import postgresql, sqlite
+
+from bestarm.live.sql import schema as s
+
+__all__ = ["COUNTERS", "Adding", "Prepared"]
+
+COUNTERS = [
+    each.name
+    for each in s.experiments.columns
+    if each.name not in {"id", "name", "created", "document"}
+]
+
+
+class Prepared:
+    """A statement whose values are given by name each time it is run."""
+
+    def __init__(self, statement: Select[Any] | Insert | Update) -> None:
+        self._statement = statement
+        self._written: dict[str, tuple[str, list[str] | None]] = {}
+
+    def __call__(self, connection: Connection, **values: Any) -> CursorResult[Any]:
+        """Run it."""
+        text, order = self.written(connection)
+        ordered = values if order is None else tuple(values[name] for name in order)
+        return connection.exec_driver_sql(text, ordered)
+
+    def written(self, connection: Connection) -> tuple[str, list[str] | None]:
+        """Its text, and the order of its values where they have no names in it."""
+        dialect = connection.dialect
+        if dialect.name not in self._written:
+            compiled = self._statement.compile(dialect=dialect)
+            order = compiled.positiontup if compiled.positional else None
+            self._written[dialect.name] = str(compiled), order
+        return self._written[dialect.name]
+
+
+class Adding:
+    """Adds many rows at once, and passes over those that are there already.
+
+    Args:
+        table: where.
+        same: columns whose value is the same in all rows.
+        columns: columns that are given as arrays.
+    """
+
+    def __init__(self, table: Table, *, same: list[str], columns: list[str]) -> None:
+        self._same = same
+        values: dict[str, Any] = {name: bindparam(name) for name in (*same, *columns)}
+        self._one_by_one = Prepared(sqlite.insert(table).values(values).on_conflict_do_nothing())
+        arrays = func.unnest(*(bindparam(n, type_=ARRAY(_kind(table, n))) for n in columns))
+        rows = arrays.table_valued(*columns).render_derived()
+        every = select(
+            *(bindparam(name, type_=table.c[name].type) for name in same),
+            *(column(name) for name in columns),
+        ).select_from(rows)
+        adding = postgresql.insert(table).from_select([*same, *columns], every)
+        self._at_once = Prepared(adding.on_conflict_do_nothing())
+
+    def __call__(self, connection: Connection, **values: Any) -> int:
+        """Add rows; gives how many were added."""
+        lists = {n: v if n in self._same else v.tolist() for n, v in values.items()}
+        if connection.dialect.name != "sqlite":
+            return int(self._at_once(connection, **lists).rowcount)
+        text, order = self._one_by_one.written(connection)
+        size = max(len(v) for n, v in lists.items() if n not in self._same)
+        assert order is not None
+        rows = zip(
+            *([lists[n]] * size if n in self._same else lists[n] for n in order), strict=True
+        )
+        return int(connection.exec_driver_sql(text, list(rows)).rowcount)
+
+
+def _kind(table: Table, name: str) -> BigInteger | Float[float]:
+    return Float(53) if isinstance(table.c[name].type, Float) else BigInteger()
+
+
+def _found(table: Table, *names: str) -> Select[Any]:
+    wanted = select(*(table.c[name] for name in names))
+    return wanted.where(table.c.experiment == bindparam("experiment"))
+
+
+def _between(table: Table, *names: str) -> Prepared:
+    number = table.c.number
+    return Prepared(
+        _found(table, *names)
+        .where(number >= bindparam("start"), number < bindparam("end"))
+        .order_by(number)
+    )
+
+
+def _from(table: Table, key: str, *names: str) -> Prepared:
+    place = table.c[key]
+    return Prepared(_found(table, *names).where(place >= bindparam("start")).order_by(place))
+
+
+def _new(table: Table) -> Prepared:
+    values: dict[str, Any] = {each.name: bindparam(each.name) for each in table.columns}
+    return Prepared(insert(table).values(values))
+
+
+_one = s.experiments.c.id == bindparam("experiment")
+_counters = select(*(s.experiments.c[name] for name in COUNTERS)).where(_one)
+READ_HEAD = Prepared(_counters)
+LOCK_HEAD = Prepared(_counters.with_for_update())
+SAVE_HEAD = Prepared(
+    update(s.experiments).where(_one).values({name: bindparam(name) for name in COUNTERS})
+)
+
+GIVE = Adding(
+    s.assignments,
+    same=["experiment", "phase", "asked"],
+    columns=["number", "arm", "probability"],
+)
+TELL = Adding(s.outcomes, same=["experiment", "told"], columns=["number", "reward", "late"])
+LOSE = Adding(
+    s.losses,
+    same=["experiment", "phase", "reason", "at"],
+    columns=["number", "place"],
+)
+
+ASSIGNMENTS = _between(s.assignments, "number", "phase", "arm", "probability", "asked")
+OUTCOMES = _between(s.outcomes, "number", "reward", "told", "late")
+LOSSES = _between(s.losses, "number", "at")
+ARMS = _between(s.assignments, "arm")
+REWARDS = _between(s.outcomes, "number", "reward")
+TOLD_NUMBERS = _between(s.outcomes, "number")
+LOST_NUMBERS = _between(s.losses, "number")
+ASKED_NUMBERS = _between(s.assignments, "number", "asked", "phase", "arm")
+
+_lost = s.losses.c
+LOST_IN_ORDER = Prepared(
+    _found(s.losses, "number")
+    .where(_lost.phase == bindparam("phase"))
+    .where(_lost.place >= bindparam("start"), _lost.place < bindparam("end"))
+    .order_by(_lost.place)
+)
+LOST_OF_PHASE = Prepared(
+    select(func.count())
+    .select_from(s.losses)
+    .where(_lost.experiment == bindparam("experiment"), _lost.phase == bindparam("phase"))
+)
+
+PHASE = Prepared(_found(s.phases, "plan", "first").where(s.phases.c.phase == bindparam("phase")))
+PHASES = _from(s.phases, "phase", "plan", "first")
+ENTRIES = _from(s.entries, "number", "number", "phase", "first", "end", "late", "summary", "digest")
+EVENTS = _from(s.events, "number", "number", "at", "kind", "data", "hash")
+REQUEST = Prepared(
+    _found(s.requests, "name", "count", "first", "size", "phase", "waiting").where(
+        s.requests.c.name == bindparam("name")
+    )
+)
+
+ADD_PHASE = _new(s.phases)
+ADD_ENTRY = _new(s.entries)
+ADD_EVENT = _new(s.events)
+ADD_REQUEST = _new(s.requests)
