@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from bestarm.geometry import Array
 
-__all__ = ["Assignment", "Batch", "Receipt", "Status"]
+__all__ = ["Assignment", "Batch", "Listed", "Receipt", "Status", "plural"]
 
 
 @dataclass(frozen=True)
@@ -157,6 +157,23 @@ class Status:
             f"answered, {self.outstanding} outstanding, {self.remaining} to give out; "
             f"{plural(self.pulls, 'pull')} in all{lost}"
         )
+
+
+@dataclass(frozen=True)
+class Listed:
+    """An experiment of a database, as a list of them shows it.
+
+    Attributes:
+        name: its name.
+        description: what it is about, in words.
+        created: when it was created, in seconds since 1970.
+        status: where it stands.
+    """
+
+    name: str
+    description: str
+    created: float
+    status: Status
 
 
 def plural(count: int, noun: str) -> str:

@@ -21,7 +21,7 @@ from bestarm.errors import (
 )
 from bestarm.geometry import Array
 from bestarm.live import trial
-from bestarm.live.batches import Batch, Receipt, Status
+from bestarm.live.batches import Batch, Listed, Receipt, Status
 from bestarm.live.events import log, record
 from bestarm.live.ledger import Event, Head, Ids, Ledger, Opened, Reading, Request, Writing
 from bestarm.live.memory import MemoryLedger
@@ -75,6 +75,8 @@ class Experiment:
         clock: what tells the time, in seconds.
     """
 
+    _document: Document | None = None  # what a stored one is made of
+
     def __init__(
         self,
         policy: Policy,
@@ -121,6 +123,7 @@ class Experiment:
         options: Mapping[str, object] | None = None,
         seed: int = 0,
         lease: float | None = None,
+        description: str = "",
         clock: Callable[[], float] = time.time,
     ) -> Experiment:
         """Begin an experiment that is kept in a database.
@@ -134,6 +137,7 @@ class Experiment:
             seed: fixes the draws, and the policy's own.
             lease: seconds after which an assignment without an outcome is lost; None waits for
                 ever.
+            description: what it is about, in words.
             clock: what tells the time, in seconds.
 
         Raises:
@@ -151,8 +155,11 @@ class Experiment:
         )
         store, ledger_type = _store(url)
         experiment = cls.__new__(cls)
-        ledger = ledger_type.create(store, title, text, head, created)
-        experiment._stored(ledger, title, document, clock)
+        words = str(description)[:10_000]
+        ledger = ledger_type.create(
+            store, title, document=text, description=words, head=head, created=created
+        )
+        experiment._stored(ledger, title, words, document, clock)
         experiment._advance()
         return experiment
 
@@ -169,13 +176,30 @@ class Experiment:
 
         store, ledger_type = _store(url)
         title = _text(name, "name")
-        ledger, text = ledger_type.open(store, title)
+        ledger, text, words = ledger_type.open(store, title)
         experiment = cls.__new__(cls)
-        experiment._stored(ledger, title, Document.from_json(text), clock)
+        experiment._stored(ledger, title, words, Document.from_json(text), clock)
         return experiment
 
+    @staticmethod
+    def list(url: str) -> Sequence[Listed]:
+        """The experiments of a database, oldest first."""
+        store, ledger_type = _store(url)
+        try:
+            return [
+                Listed(name, description, created, _status(head))
+                for name, description, created, head in ledger_type.listed(store)
+            ]
+        finally:
+            store.close()
+
     def _stored(
-        self, ledger: Ledger, name: str, document: Document, clock: Callable[[], float]
+        self,
+        ledger: Ledger,
+        name: str,
+        description: str,
+        document: Document,
+        clock: Callable[[], float],
     ) -> None:
         self._set_up(
             ledger,
@@ -184,8 +208,9 @@ class Experiment:
             seed=document.seed,
             bounds=document.bounds,
             clock=clock,
-            name=name,
         )
+        self._name, self._description = name, description
+        self._document = document
 
     def _set_up(
         self,
@@ -196,7 +221,6 @@ class Experiment:
         seed: int,
         bounds: tuple[float, float] | None,
         clock: Callable[[], float],
-        name: str = "",
     ) -> None:
         self._ledger = ledger
         self._player = player
@@ -204,7 +228,7 @@ class Experiment:
         self._seed = seed
         self._bounds = bounds
         self._clock = clock
-        self._name = name
+        self._name = self._description = ""
         self._lock = RLock()  # held by whoever uses the policy
         self._current: tuple[Opened, NDArray[np.int64] | None] | None = None
 
@@ -212,6 +236,11 @@ class Experiment:
     def name(self) -> str:
         """Its name in the database; empty in memory."""
         return self._name
+
+    @property
+    def description(self) -> str:
+        """What it is about, in words."""
+        return self._description
 
     @property
     def problem(self) -> Problem:
@@ -491,18 +520,7 @@ class Experiment:
 
     def status(self) -> Status:
         """Where the experiment stands."""
-        head = self._head()
-        return Status(
-            phase=head.phase,
-            given=head.given - head.first,
-            answered=head.phase_told + head.phase_lost,
-            outstanding=head.outstanding,
-            remaining=head.remaining,
-            pulls=head.given,
-            state=head.state,
-            lost=head.lost,
-            late=head.late,
-        )
+        return _status(self._head())
 
     def assignments(self) -> pd.DataFrame:
         """Every assignment given out, by id, with what became of it."""
@@ -564,6 +582,20 @@ class Experiment:
 
 class _NotAllNewError(Exception):
     """Some outcome was on record before."""
+
+
+def _status(head: Head) -> Status:
+    return Status(
+        phase=head.phase,
+        given=head.given - head.first,
+        answered=head.phase_told + head.phase_lost,
+        outstanding=head.outstanding,
+        remaining=head.remaining,
+        pulls=head.given,
+        state=head.state,
+        lost=head.lost,
+        late=head.late,
+    )
 
 
 def _created(at: float, *, lease: float | None, **data: object) -> tuple[Head, Event]:

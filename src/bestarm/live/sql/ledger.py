@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import Connection, CursorResult, Row, select
+from sqlalchemy import Connection, CursorResult, select
 from sqlalchemy.dialects import postgresql, sqlite
 
 from bestarm.errors import ExperimentExistsError, UnknownExperimentError
@@ -44,7 +44,14 @@ class SqlLedger:
 
     @classmethod
     def create(
-        cls, store: Store, name: str, document: str, head: Head, created: Event
+        cls,
+        store: Store,
+        name: str,
+        *,
+        document: str,
+        description: str,
+        head: Head,
+        created: Event,
     ) -> SqlLedger:
         """Begin the books of a new experiment, with its first event.
 
@@ -54,7 +61,7 @@ class SqlLedger:
         store.prepare()
         with store.writing() as connection:
             row = {"name": name, "created": head.at, "document": document}
-            row |= _columns(head)
+            row |= {"description": description, **_columns(head)}
             statement = _insert(store, s.experiments).values(row).on_conflict_do_nothing()
             statement = statement.execution_options(preserve_rowcount=True)
             if not connection.execute(statement).rowcount:
@@ -70,8 +77,8 @@ class SqlLedger:
         return cls(store, number)
 
     @classmethod
-    def open(cls, store: Store, name: str) -> tuple[SqlLedger, str]:
-        """The books of an experiment, and its document.
+    def open(cls, store: Store, name: str) -> tuple[SqlLedger, str, str]:
+        """The books of an experiment, its document and its description.
 
         Raises:
             UnknownExperimentError: there is none of this name.
@@ -81,10 +88,11 @@ class SqlLedger:
             store.prepare()
             with store.reading() as connection:
                 table = s.experiments.c
-                wanted = select(table.id, table.document).where(table.name == name)
+                wanted = select(table.id, table.document, table.description)
+                wanted = wanted.where(table.name == name)
                 row = connection.execute(wanted).one_or_none()
                 if row is not None:
-                    return cls(store, row.id), row.document
+                    return cls(store, row.id), row.document, row.description
                 some = select(table.name).order_by(table.id.desc()).limit(10)
                 names = [repr(each) for each in connection.execute(some).scalars()]
         raise UnknownExperimentError(
@@ -93,6 +101,19 @@ class SqlLedger:
             value=name,
             remedy=f"There is {', '.join(names)}." if names else "It holds none yet.",
         )
+
+    @staticmethod
+    def listed(store: Store) -> list[tuple[str, str, float, Head]]:
+        """Name, description, time of creation and counters of every experiment, oldest first."""
+        if store.version() is None:
+            return []
+        store.prepare()
+        table = s.experiments.c
+        wanted = select(table.name, table.description, table.created)
+        wanted = wanted.add_columns(*(table[name] for name in sql.COUNTERS)).order_by(table.id)
+        with store.reading() as connection:
+            found = connection.execute(wanted).all()
+        return [(*row[:3], _head(row[3:])) for row in found]
 
     @contextmanager
     def reading(self) -> Iterator[_Reading]:
@@ -323,7 +344,7 @@ def _columns(head: Head) -> dict[str, Any]:
     return {name: None if value == _UNSET.get(name) else value for name, value in values.items()}
 
 
-def _head(row: Row[Any]) -> Head:
+def _head(row: Sequence[Any]) -> Head:
     values = dict(zip(sql.COUNTERS, row, strict=True))
     for name, unset in _UNSET.items():
         if values[name] is None:

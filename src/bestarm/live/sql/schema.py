@@ -49,6 +49,7 @@ experiments = Table(
     Column("name", String(200), nullable=False, unique=True),
     Column("created", Float(53), nullable=False),
     Column("document", Text, nullable=False),
+    Column("description", Text, nullable=False),
     Column("state", String(20), nullable=False),
     Column("lease", Float(53)),
     Column("given", BigInteger, nullable=False),

@@ -34,7 +34,7 @@ __all__ = ["COUNTERS", "Adding", "Prepared"]
 COUNTERS = [
     each.name
     for each in s.experiments.columns
-    if each.name not in {"id", "name", "created", "document"}
+    if each.name not in {"id", "name", "created", "document", "description"}
 ]
 
 
