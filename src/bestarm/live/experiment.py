@@ -6,6 +6,7 @@ import hashlib
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from importlib.metadata import version
 from threading import RLock
 from typing import TYPE_CHECKING, Any
 
@@ -155,7 +156,7 @@ class Experiment:
         )
         store, ledger_type = _store(url)
         experiment = cls.__new__(cls)
-        words = str(description)[:10_000]
+        words = _words(description)
         ledger = ledger_type.create(
             store, title, document=text, description=words, head=head, created=created
         )
@@ -449,7 +450,7 @@ class Experiment:
         Raises what `fail` raises.
         """
         numbers = np.asarray(read_ids(ids), dtype=np.int64)
-        said = str(reason)[:1000]
+        said = _words(reason)
         with self._ledger.writing() as tx:
             now = trial.stamp(tx.head, self._clock())
             _check_known(numbers, tx.head)
@@ -485,7 +486,7 @@ class Experiment:
 
     def stop(self, reason: str = "") -> None:
         """End it for good. Outcomes that come later are kept and flagged, and not used."""
-        self._change("stopped", "running", "paused", reason=str(reason)[:1000])
+        self._change("stopped", "running", "paused", reason=_words(reason))
 
     def _change(self, kind: str, *states: str, **data: Any) -> None:
         with self._ledger.writing() as tx:
@@ -571,6 +572,8 @@ class Experiment:
         while due:
             with self._lock:
                 try:
+                    with self._ledger.reading() as books:
+                        self._player.policy(books)  # replayed before others have to wait for it
                     with self._ledger.writing() as tx:
                         if tx.head.due:
                             trial.step(tx, self._player, trial.stamp(tx.head, self._clock()))
@@ -601,7 +604,7 @@ def _status(head: Head) -> Status:
 def _created(at: float, *, lease: float | None, **data: object) -> tuple[Head, Event]:
     """The counters of an experiment that begins now, and the first entry of its log."""
     head = Head(lease=None if lease is None else positive(lease, "lease"), at=at)
-    return head, record(head, "created", at, lease=head.lease, **data)
+    return head, record(head, "created", at, lease=head.lease, version=version("bestarm"), **data)
 
 
 def _store(url: str) -> tuple[Store, type[SqlLedger]]:
@@ -615,6 +618,11 @@ def _store(url: str) -> tuple[Store, type[SqlLedger]]:
             remedy="Run: pip install 'bestarm[live]'.",
         ) from None
     return Store(url), SqlLedger
+
+
+def _words(value: object) -> str:
+    """Free text in the form that every database can keep."""
+    return str(value)[:10_000].encode("utf-8", "replace").decode().replace("\0", "")
 
 
 def _text(value: object, field: str) -> str:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from sqlalchemy import Connection, CursorResult, select
 from sqlalchemy.dialects import postgresql, sqlite
 
-from bestarm.errors import ExperimentExistsError, UnknownExperimentError
+from bestarm.errors import ExperimentExistsError, StoreError, UnknownExperimentError
 from bestarm.geometry import Array
 from bestarm.live.events import canonical, plan_data, summary_data
 from bestarm.live.ledger import ROW, Entry, Event, Head, Ids, Opened, Request, Rows
@@ -271,7 +271,7 @@ class _Writing(_Reading):
     ) -> None:
         """Add assignments of the open phase, from the head's `given` on."""
         first = self.head.given
-        sql.GIVE(
+        added = sql.GIVE(
             self._connection,
             experiment=self._number,
             phase=self.head.phase,
@@ -280,6 +280,7 @@ class _Writing(_Reading):
             arm=arms,
             probability=probabilities,
         )
+        self._all_new(added, len(arms), "assignments")
         if request is not None:
             self._run(sql.ADD_REQUEST, at=at, **vars(request))
 
@@ -302,7 +303,7 @@ class _Writing(_Reading):
         for phase in np.unique(of).tolist():
             lost = numbers[of == phase]
             before = int(self._run(sql.LOST_OF_PHASE, phase=phase).scalar_one())
-            sql.LOSE(
+            added = sql.LOSE(
                 self._connection,
                 experiment=self._number,
                 phase=phase,
@@ -310,6 +311,16 @@ class _Writing(_Reading):
                 at=at,
                 number=lost,
                 place=np.arange(before, before + len(lost)),
+            )
+            self._all_new(added, len(lost), "losses")
+
+    @staticmethod
+    def _all_new(added: int, size: int, rows: str) -> None:
+        if added != size:
+            raise StoreError(
+                f"There are {rows} on record that the experiment's counters do not know of.",
+                field="store",
+                remedy="Was the database edited, or restored in part? Restore the whole of it.",
             )
 
     def add_entry(self, entry: Entry) -> None:
