@@ -4,16 +4,25 @@ from __future__ import annotations
 
 import os
 import shutil
+from typing import TypeVar
 
 import pytest
 
-__all__ = ["need"]
+__all__ = ["need", "need_found"]
+
+_Found = TypeVar("_Found")
 
 
 def need(program: str, *, package: str) -> None:
     """Skip the test unless a program is installed, or fail if BESTARM_RUN_ALL_TESTS is set."""
-    if shutil.which(program) is None:
-        said = f"{program} is not installed; on Debian: apt-get install {package}"
-        if os.environ.get("BESTARM_RUN_ALL_TESTS"):
-            pytest.fail(said)
-        pytest.skip(said)
+    need_found(shutil.which(program), program, package=package)
+
+
+def need_found(found: _Found | None, what: str, *, package: str) -> _Found:
+    """What was found; if nothing was, skip the test or fail as `need` does."""
+    if found is not None:
+        return found
+    said = f"{what} is not installed; on Debian: apt-get install {package}"
+    if os.environ.get("BESTARM_RUN_ALL_TESTS"):
+        pytest.fail(said)
+    pytest.skip(said)

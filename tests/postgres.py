@@ -1,0 +1,159 @@
+"""A PostgreSQL server of the tests' own, on a socket in a folder of its own, gone afterwards."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from glob import glob
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import psycopg
+from needed import need_found
+
+__all__ = ["Server", "server"]
+
+_PATIENCE = 60  # seconds until it must have started, or stopped
+_numbers = count()
+
+
+class Server:
+    """A server that can be stopped and started again.
+
+    Args:
+        folder: where its data and its socket are, not readable by others.
+        programs: where PostgreSQL's own programs are.
+        account: keywords for `subprocess` that make it run as somebody who is not root.
+    """
+
+    def __init__(self, folder: Path, programs: Path, account: dict[str, Any]) -> None:
+        self._folder = folder
+        self._programs = programs
+        self._account = account
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def create(self) -> None:
+        """Make its files."""
+        self._run(
+            "initdb",
+            f"--pgdata={self._folder / 'data'}",
+            "--auth=trust",
+            "--username=postgres",
+            "--no-locale",
+            "--encoding=UTF8",
+            "--no-sync",
+        ).wait()
+
+    def start(self) -> None:
+        """Start it, and wait until it answers."""
+        settings = {"listen_addresses": "", "unix_socket_directories": self._folder}
+        process = self._process = self._run(
+            "postgres",
+            f"-D{self._folder / 'data'}",
+            *(f"-c{name}={value}" for name, value in settings.items()),
+        )
+        latest = time.monotonic() + _PATIENCE
+        while not self._answers():
+            if process.poll() is not None or time.monotonic() > latest:
+                raise RuntimeError((self._folder / "log").read_text())
+            time.sleep(0.02)
+
+    def _run(self, program: str, *arguments: str) -> subprocess.Popen[bytes]:
+        with (self._folder / "log").open("ab") as log:
+            return subprocess.Popen(
+                [str(self._programs / program), *arguments],
+                cwd=self._folder,
+                stdout=log,
+                stderr=log,
+                **self._account,
+            )
+
+    def _answers(self) -> bool:
+        try:
+            psycopg.connect(self.url("postgres"), connect_timeout=5).close()
+        except psycopg.OperationalError:
+            return False
+        return True
+
+    def stop(self, *, at_once: bool = False) -> None:
+        """Stop it: in order, or at once as if the power had failed."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        process.send_signal(signal.SIGQUIT if at_once else signal.SIGINT)
+        try:
+            process.wait(_PATIENCE)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            raise
+
+    def url(self, database: str) -> str:
+        """The URL of a database."""
+        return f"postgresql://postgres@/{database}?host={self._folder}"
+
+    @contextmanager
+    def database(self) -> Iterator[str]:
+        """A new, empty database, by its URL."""
+        name = f"test_{next(_numbers)}"
+        self._do(f"CREATE DATABASE {name}")
+        try:
+            yield self.url(name)
+        finally:
+            self._do(f"DROP DATABASE {name} WITH (FORCE)")
+
+    def _do(self, statement: str) -> None:
+        with psycopg.connect(self.url("postgres"), autocommit=True) as connection:
+            connection.execute(statement.encode())
+
+
+@contextmanager
+def server() -> Iterator[Server]:
+    """A running server. The test is skipped where there is none to run, see `need`."""
+    programs = need_found(_programs(), "PostgreSQL's server", package="postgresql")
+    folder = Path(tempfile.mkdtemp(prefix="bestarm-"))
+    try:
+        account = _account()
+        if account:
+            os.chown(folder, account["user"], account["group"])
+        made = Server(folder, programs, account)
+        made.create()
+        made.start()
+        try:
+            yield made
+        finally:
+            made.stop()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _programs() -> Path | None:
+    # Debian keeps them off the PATH, one folder a version.
+    known = sorted(glob("/usr/lib/postgresql/*/bin"), key=lambda path: int(path.split("/")[-2]))
+    found = shutil.which("postgres")
+    places = [*([Path(found).resolve().parent] if found else []), *map(Path, reversed(known))]
+    for place in places:
+        if (place / "postgres").exists() and (place / "initdb").exists():
+            return place
+    return None
+
+
+def _account() -> dict[str, Any]:
+    """PostgreSQL refuses to be run by root: then it is run by somebody else."""
+    if os.geteuid() != 0:
+        return {}
+    for name in ("postgres", "nobody"):
+        try:
+            entry = pwd.getpwnam(name)
+        except KeyError:
+            continue
+        return {"user": entry.pw_uid, "group": entry.pw_gid, "extra_groups": []}
+    raise RuntimeError("There is no account that PostgreSQL could be run by.")
