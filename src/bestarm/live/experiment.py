@@ -116,7 +116,7 @@ class Experiment:
     @classmethod
     def create(
         cls,
-        url: str,
+        url: str | Store,
         name: str,
         problem: Problem,
         *,
@@ -130,7 +130,8 @@ class Experiment:
         """Begin an experiment that is kept in a database.
 
         Args:
-            url: the database: `sqlite:///trial.db` for a file, or `postgresql://user@host/name`.
+            url: the database: `sqlite:///trial.db` for a file, or `postgresql://user@host/name`; or
+                a `Store`, which experiments then share.
             name: the experiment's name there.
             problem: what is to be found out.
             policy: a policy's name, or your own as `module:attribute`.
@@ -165,7 +166,9 @@ class Experiment:
         return experiment
 
     @classmethod
-    def open(cls, url: str, name: str, *, clock: Callable[[], float] = time.time) -> Experiment:
+    def open(
+        cls, url: str | Store, name: str, *, clock: Callable[[], float] = time.time
+    ) -> Experiment:
         """Go on with an experiment that is kept in a database, from any process.
 
         Raises:
@@ -183,7 +186,7 @@ class Experiment:
         return experiment
 
     @staticmethod
-    def list(url: str) -> Sequence[Listed]:
+    def list(url: str | Store) -> Sequence[Listed]:
         """The experiments of a database, oldest first."""
         store, ledger_type = _store(url)
         try:
@@ -192,7 +195,8 @@ class Experiment:
                 for name, description, created, head in ledger_type.listed(store)
             ]
         finally:
-            store.close()
+            if store is not url:
+                store.close()
 
     def _stored(
         self,
@@ -262,6 +266,13 @@ class Experiment:
     def state(self) -> str:
         """`"running"`, `"paused"`, `"stopped"` by its owner or `"finished"` by the policy."""
         return self._head().state
+
+    @property
+    def revision(self) -> str:
+        """A text that changes whenever anything is recorded."""
+        head = self._head()
+        counts = (head.given, head.told, head.lost, head.late, head.refused, head.events)
+        return "-".join(map(str, counts))
 
     @property
     def finished(self) -> bool:
@@ -607,7 +618,7 @@ def _created(at: float, *, lease: float | None, **data: object) -> tuple[Head, E
     return head, record(head, "created", at, lease=head.lease, version=version("bestarm"), **data)
 
 
-def _store(url: str) -> tuple[Store, type[SqlLedger]]:
+def _store(url: str | Store) -> tuple[Store, type[SqlLedger]]:
     try:
         from bestarm.live.sql import SqlLedger, Store  # noqa: PLC0415
     except ImportError as error:
@@ -617,7 +628,7 @@ def _store(url: str) -> tuple[Store, type[SqlLedger]]:
             value=url,
             remedy="Run: pip install 'bestarm[live]'.",
         ) from None
-    return Store(url), SqlLedger
+    return url if isinstance(url, Store) else Store(url), SqlLedger
 
 
 def _words(value: object) -> str:

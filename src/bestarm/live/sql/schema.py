@@ -31,6 +31,7 @@ __all__ = [
     "outcomes",
     "phases",
     "requests",
+    "tokens",
 ]
 
 VERSION_TABLE = "bestarm_version"
@@ -159,4 +160,15 @@ events = Table(
     Column("kind", String(40), nullable=False),
     Column("data", Text, nullable=False),
     Column("hash", String(64), nullable=False),
+)
+
+tokens = Table(
+    "bestarm_tokens",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("name", String(200), nullable=False),
+    Column("role", SmallInteger, nullable=False),
+    Column("digest", String(64), nullable=False),
+    Column("created", Float(53), nullable=False),
+    Column("revoked", Float(53)),
 )

@@ -23,7 +23,7 @@ from bestarm.live.sql.schema import VERSION_TABLE
 __all__ = ["VERSION", "VERSIONS", "Store"]
 
 # Every version of the tables there was, the newest last; a migration leads from each to the next.
-VERSIONS = ("0001", "0002")
+VERSIONS = ("0001", "0002", "0003")
 VERSION = VERSIONS[-1]
 
 _PATIENCE = 60  # seconds that one waits for others to finish writing

@@ -1,0 +1,88 @@
+"""The application: the API and the pages over one store."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+
+from fastapi import FastAPI, Request
+from fastapi.responses import JSONResponse
+
+from bestarm.live.sql import Store
+from bestarm.server.access import ForbiddenError, UnauthorizedError
+from bestarm.server.errors import add_handlers, error_response
+from bestarm.server.guard import Guard
+from bestarm.server.limits import Limits
+from bestarm.server.routes import router
+from bestarm.server.trials import Trials
+
+__all__ = ["create_app"]
+
+_DESCRIPTION = """
+Find the best of several options with a stated error probability, even while the baseline drifts.
+
+Ask for assignments, carry them out, tell their outcomes. Send a token as
+`Authorization: Bearer …`: `bestarm token create` makes one. Every error has the same shape.
+"""
+
+
+def create_app(
+    url: str | Store,
+    *,
+    local: bool = True,
+    hosts: tuple[str, ...] = (),
+    limits: Limits | None = None,
+) -> FastAPI:
+    """An ASGI application over the experiments of a database.
+
+    Args:
+        url: the database, as for `Experiment.open`.
+        local: whether only this machine can reach it: then looking needs no token, and requests
+            for other hosts than this one are refused.
+        hosts: further host names that requests may be for; none is checked where it is not local
+            and none is given.
+        limits: what it takes of callers.
+    """
+    store = url if isinstance(url, Store) else Store(url)
+    store.prepare()
+    limits = limits or Limits()
+    app = FastAPI(
+        title="bestarm",
+        version=version("bestarm"),
+        description=_DESCRIPTION,
+        docs_url=None,
+        redoc_url=None,
+        openapi_url="/api/v1/openapi.json",
+    )
+    app.state.store, app.state.local, app.state.limits = store, local, limits
+    app.state.trials = Trials(store, streams=limits.streams)
+    add_handlers(app)
+    app.add_exception_handler(UnauthorizedError, _unauthorized)
+    app.add_exception_handler(ForbiddenError, _forbidden)
+    app.include_router(router)
+    app.add_middleware(Guard, limits=limits, local=local, hosts=hosts)
+    return app
+
+
+def _unauthorized(_: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, UnauthorizedError)
+    headers = {"WWW-Authenticate": "Bearer"}
+    return error_response(
+        401,
+        "unauthorized",
+        error.message,
+        field=error.field,
+        remedy=error.remedy,
+        headers=headers,
+    )
+
+
+def _forbidden(_: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, ForbiddenError)
+    return error_response(
+        403,
+        "forbidden",
+        error.message,
+        field=error.field,
+        value=error.value,
+        remedy=error.remedy,
+    )

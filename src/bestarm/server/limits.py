@@ -1,0 +1,54 @@
+"""How much one may ask of a server: sizes of bodies, and requests a second."""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from dataclasses import dataclass
+from threading import Lock
+
+__all__ = ["Buckets", "Limits"]
+
+_MOST_CALLERS = 10_000
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a server takes.
+
+    Attributes:
+        body: the largest body of a request, in bytes.
+        rate: requests a second from one caller, over time.
+        burst: requests at once from one caller.
+        batch: assignments or outcomes in one request.
+        seconds: how long a request's body may take to arrive.
+        streams: pages and programs that may follow trials at a time.
+    """
+
+    body: int = 8_000_000
+    rate: float = 500.0
+    burst: int = 1000
+    batch: int = 100_000
+    seconds: float = 30.0
+    streams: int = 200
+
+
+class Buckets:
+    """Counts requests by caller: each has a bucket that fills at a rate, up to a burst."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._lock = Lock()
+        self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()
+
+    def take(self, caller: str) -> float:
+        """Count a request: 0 if it may pass, else the seconds to wait."""
+        now = time.monotonic()
+        with self._lock:
+            left, at = self._left.pop(caller, (float(self._limits.burst), now))
+            left = min(self._limits.burst, left + (now - at) * self._limits.rate)
+            passes = left >= 1
+            self._left[caller] = (left - 1 if passes else left, now)
+            while len(self._left) > _MOST_CALLERS:
+                self._left.popitem(last=False)
+        return 0.0 if passes else (1 - left) / self._limits.rate

@@ -1,0 +1,133 @@
+"""API tokens: who may look, who may ask and tell, who may manage.
+
+A token is 32 random bytes under a public number: `bestarm-7-…`. Only its digest is stored, and as
+it is random and long, a fast digest is enough. It is shown once, when it is made.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+import time
+from dataclasses import dataclass
+from enum import IntEnum
+
+from sqlalchemy import insert, select, update
+
+from bestarm.errors import InvalidInputError
+from bestarm.live.sql import Store
+from bestarm.live.sql.schema import tokens
+
+__all__ = ["Role", "Token", "create_token", "find_role", "list_tokens", "revoke_token"]
+
+_PREFIX = "bestarm"
+
+
+class Role(IntEnum):
+    """What a token allows; each role may do what those below it may."""
+
+    VIEW = 1
+    TELL = 2
+    MANAGE = 3
+
+    @classmethod
+    def named(cls, name: object) -> Role:
+        """The role of a name."""
+        try:
+            return cls[str(name).upper()]
+        except KeyError:
+            raise InvalidInputError(
+                f"`role` must be view, tell or manage; got {name!r}.", field="role", value=name
+            ) from None
+
+    @property
+    def word(self) -> str:
+        """Its name, as users write it."""
+        return self.name.lower()
+
+
+@dataclass(frozen=True)
+class Token:
+    """What is known of a token: all but the token itself.
+
+    Attributes:
+        id: its public number.
+        name: whose it is, or what for.
+        role: what it allows.
+        created: when it was made, in seconds since 1970.
+        revoked: when it was revoked, or None.
+    """
+
+    id: int
+    name: str
+    role: Role
+    created: float
+    revoked: float | None
+
+
+def create_token(store: Store, name: str, role: Role) -> str:
+    """Make a token; the text returned is nowhere else and cannot be shown again."""
+    if not isinstance(name, str) or not name.isprintable() or not 0 < len(name) <= 200:
+        raise InvalidInputError(
+            f"`name` must say whose token it is, in 1 to 200 characters; got {name!r}.",
+            field="name",
+            value=name,
+        )
+    store.prepare()
+    secret = secrets.token_urlsafe(32)
+    row = {"name": name, "role": int(role), "digest": _digest(secret), "created": time.time()}
+    with store.writing() as connection:
+        added = connection.execute(insert(tokens).returning(tokens.c.id), row)
+        number = added.scalar_one()
+    return f"{_PREFIX}-{number}-{secret}"
+
+
+def revoke_token(store: Store, number: int) -> Token:
+    """End a token; from the next request on it allows nothing."""
+    known = {token.id: token for token in list_tokens(store)}
+    if number not in known:
+        raise InvalidInputError(
+            f"There is no token {number}.",
+            field="id",
+            value=number,
+            remedy="`bestarm token list` shows them.",
+        )
+    with store.writing() as connection:
+        still = tokens.c.revoked.is_(None)
+        connection.execute(
+            update(tokens).where(tokens.c.id == number, still).values(revoked=time.time())
+        )
+    return known[number]
+
+
+def list_tokens(store: Store) -> list[Token]:
+    """All tokens ever made, oldest first."""
+    if store.version() is None:
+        return []
+    store.prepare()
+    table = tokens.c
+    wanted = select(table.id, table.name, table.role, table.created, table.revoked)
+    with store.reading() as connection:
+        rows = connection.execute(wanted.order_by(table.id)).all()
+    return [Token(row.id, row.name, Role(row.role), row.created, row.revoked) for row in rows]
+
+
+def find_role(store: Store, text: str) -> Role | None:
+    """What a token allows, or None if it is not one, or not one any more."""
+    prefix, _, rest = text.partition("-")
+    number, _, secret = rest.partition("-")
+    if prefix != _PREFIX or not number.isascii() or not number.isdigit() or len(number) > 9:
+        return None
+    table = tokens.c
+    wanted = select(table.role, table.digest).where(table.id == int(number))
+    with store.reading() as connection:
+        row = connection.execute(wanted.where(table.revoked.is_(None))).one_or_none()
+    # Compared in constant time, and also where there is no such token.
+    known = _digest("") if row is None else row.digest
+    same = hmac.compare_digest(known, _digest(secret))
+    return Role(row.role) if row is not None and same else None
+
+
+def _digest(secret: str) -> str:
+    return hashlib.sha256(f"bestarm token {secret}".encode("utf-8", "replace")).hexdigest()
