@@ -1,0 +1,167 @@
+"""What a plan assumes: how the options differ, and how the baseline drifts meanwhile."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+
+from bestarm.checks import choice, finite, positive, vector
+from bestarm.environments.paths import Constant, Moving, RandomWalk, Sinusoid, Switches
+from bestarm.errors import InvalidInputError
+from bestarm.geometry import Array
+
+__all__ = ["DRIFTS", "SHAPES", "Drift", "Scenario", "as_drift", "as_scenario"]
+
+DRIFTS = ("none", "sine", "walk", "switches")
+SHAPES = ("close", "typical")
+
+
+@dataclass(frozen=True)
+class Drift:
+    """How the baseline moves.
+
+    Attributes:
+        kind: `"none"`; `"sine"`, a slow wave; `"walk"`, a random walk between two walls; or
+            `"switches"`, jumps between two levels at random times.
+        size: how far it goes to either side. If left out, as far as the declared baseline allows,
+            or half of the way to the bounds of the rewards.
+        period: over how many outcomes: of one wave, until a walk has gone about `size`, or between
+            two jumps. If left out, those of a day where that is known, and 1000 where it is not.
+    """
+
+    kind: str = "sine"
+    size: float | None = None
+    period: float | None = None
+
+    def __post_init__(self) -> None:
+        choice(self.kind, DRIFTS, "drift")
+        if self.size is not None:
+            positive(self.size, "size")
+        if self.period is not None and positive(self.period, "period") < 2:
+            raise InvalidInputError(
+                f"`period` must be at least 2 outcomes; got {self.period:g}.",
+                field="period",
+                value=self.period,
+            )
+
+    def path(self, *, level: float, size: float, period: float) -> Constant | Moving:
+        """The baseline itself, around a level."""
+        if self.kind == "none" or size == 0:
+            return Constant(level)
+        if self.kind == "sine":
+            return Sinusoid(size, level, 2 * math.pi / period)
+        if self.kind == "switches":
+            return Switches((level - size, level + size), period)
+        return _Around(level, RandomWalk(size / math.sqrt(period), size))
+
+
+@dataclass(frozen=True)
+class _Around(Moving):
+    """A baseline that moves about a level rather than about zero."""
+
+    level: float
+    inner: Moving
+
+    @property
+    def bound(self) -> float:
+        """|level| and what comes on top."""
+        return abs(self.level) + self.inner.bound
+
+    def chunks(self, rng: np.random.Generator) -> Iterator[Array]:
+        """The inner path, moved."""
+        for values in self.inner.chunks(rng):
+            yield values + self.level
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """One set of assumptions under which a trial is simulated.
+
+    Attributes:
+        name: what results call it.
+        gap: by how much the best target leads the next one, in units of the reward. Needed unless
+            `theta` is given in numbers.
+        theta: `"close"`, the hardest case: all others trail by as little as the features allow, and
+            the target that is hardest to prove best is the best; `"typical"`: arm means lie as
+            random ones do; or the parameter itself, one number a feature.
+        drift: how the baseline moves.
+        level: the reward about which all of it happens: 0, or the middle of the bounds.
+        noise: the standard deviation of Gaussian noise; the problem's own if left out. Between
+            bounds there is none: rewards are then at one bound or the other.
+    """
+
+    name: str
+    gap: float | None = None
+    theta: str | tuple[float, ...] = "close"
+    drift: Drift = Drift()
+    level: float | None = None
+    noise: float | None = None
+
+    def __post_init__(self) -> None:
+        given = isinstance(self.theta, str)
+        if given:
+            choice(self.theta, SHAPES, "theta")
+        else:
+            numbers = vector(self.theta, "theta")
+            object.__setattr__(self, "theta", tuple(numbers.ravel().tolist()))
+        if given == (self.gap is None):
+            raise InvalidInputError(
+                f"Scenario {self.name!r} must have a gap, or the parameter itself.",
+                field="gap",
+                value=self.gap,
+                remedy="Give the smallest lead that is worth finding, in units of the reward."
+                if given
+                else "A parameter in numbers has its own gap: leave `gap` out.",
+            )
+        for field, check in _CHECKS.items():
+            value = getattr(self, field)
+            if value is not None:
+                object.__setattr__(self, field, check(value, field))
+
+
+_CHECKS: dict[str, Callable[[object, str], float]] = {
+    "gap": positive,
+    "level": finite,
+    "noise": positive,
+}
+
+
+def as_drift(value: object) -> Drift:
+    """A drift from a drift or its kind."""
+    return value if isinstance(value, Drift) else Drift(value)  # type: ignore[arg-type]
+
+
+def as_scenario(document: Mapping[str, Any], *, name: str) -> Scenario:
+    """A scenario from a document, such as one of a file: drift is a word, or a document as well.
+
+    Raises:
+        InvalidInputError: it has keys that mean nothing, or values that cannot be.
+    """
+    known = {field.name for field in fields(Scenario)}
+    drift = document.get("drift", Drift())
+    if isinstance(drift, Mapping):
+        _no_others(drift, {field.name for field in fields(Drift)}, "drift")
+        drift = Drift(**drift)
+    _no_others(document, known, "scenario")
+    theta = document.get("theta", "close")
+    rest = {key: document[key] for key in document.keys() - {"drift", "theta", "name"}}
+    return Scenario(
+        name=str(document.get("name", name)),
+        theta=theta if isinstance(theta, str) else tuple(vector(theta, "theta").ravel().tolist()),
+        drift=as_drift(drift),
+        **rest,
+    )
+
+
+def _no_others(document: Mapping[str, Any], known: set[str], field: str) -> None:
+    for key in document:
+        if key not in known:
+            raise InvalidInputError(
+                f"A {field} has no {key!r}; it has {', '.join(sorted(known))}.",
+                field=field,
+                value=key,
+            )

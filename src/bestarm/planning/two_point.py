@@ -1,0 +1,146 @@
+"""The world of yes and no: rewards at one bound or the other, with means that drift together."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bestarm.environments import Ahead, Stream
+from bestarm.environments.fixed import FixedWorld
+from bestarm.environments.paths import Constant, Moving
+from bestarm.environments.streams import ConstantStream, MovingStream, counts_of
+from bestarm.errors import InvalidInputError
+from bestarm.geometry import Array
+from bestarm.problem import Problem
+from bestarm.records import Counts, Plan, Summary
+
+__all__ = ["TwoPoint"]
+
+
+class TwoPoint(FixedWorld):
+    """A pull of arm a at round t pays `high` with the probability that makes its mean x_a·θ + ν_t.
+
+    Of all rewards between the bounds with these means, these vary most: where outcomes are more
+    than yes and no, a trial is quicker than it is here.
+
+    Args:
+        problem: what policies are told.
+        theta: the true parameter.
+        baseline: how ν_t moves: a level, or one that does not react to what is pulled.
+        bounds: the two rewards there are, the lower one first.
+        name: what results call it.
+
+    Raises:
+        InvalidInputError: a mean would leave the bounds.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        theta: Array,
+        *,
+        baseline: Constant | Moving,
+        bounds: tuple[float, float],
+        name: str,
+    ) -> None:
+        self._template, self._name = problem, name
+        self._problems: dict[float, Problem] = {}
+        values = (problem.target - problem.target[0]) @ theta
+        self._best = int(values.argmax())
+        self._gap = float(values[self._best] - np.delete(values, self._best).max())
+        self._means = np.asarray(problem.source @ theta)
+        self._baseline, self._bounds = baseline, bounds
+
+    def begin(self, rng: np.random.Generator) -> Stream:
+        """Start a run at round 1."""
+        if isinstance(self._baseline, Constant):
+            level = self._baseline.level
+            return _SteadyChances(self._means, self._bounds, level=level, rng=rng)
+        return _MovingChances(self._means, self._bounds, path=self._baseline, rng=rng)
+
+    def __getstate__(self) -> dict[str, object]:
+        return self.__dict__ | {"_problems": {}}
+
+
+class _SteadyChances(ConstantStream):
+    """A run on a baseline that stays: counts are multinomial, successes binomial."""
+
+    def __init__(
+        self, means: Array, bounds: tuple[float, float], *, level: float, rng: np.random.Generator
+    ) -> None:
+        super().__init__(means, level=level, noise=0.0, rng=rng)
+        self._bounds = bounds
+
+    def ahead(self, rounds: int) -> Ahead | None:
+        """Rewards of the next rounds."""
+        return _outcomes(self._means, np.zeros(rounds), self._bounds, self._noise_rng)
+
+    def _carry_out(self, plan: Plan) -> Summary:
+        counts = counts_of(plan, self._arms_rng)
+        hits = self._noise_rng.binomial(counts, _chances(self._means, self._bounds))
+        return _totals(counts, hits, self._bounds)
+
+
+class _MovingChances(MovingStream):
+    """A run on a baseline that moves: one draw a pull."""
+
+    def __init__(
+        self, means: Array, bounds: tuple[float, float], *, path: Moving, rng: np.random.Generator
+    ) -> None:
+        super().__init__(means, path=path.chunks, horizon=path.horizon, noise=0.0, rng=rng)
+        self._bounds = bounds
+
+    def ahead(self, rounds: int) -> Ahead | None:
+        """Rewards of the next rounds, as far as the path goes."""
+        known = super().ahead(rounds)
+        if known is None:
+            return None
+        return _outcomes(self._means, known.common, self._bounds, self._noise_rng)
+
+    def _carry_out(self, plan: Plan) -> Summary:
+        deal = self._deal(plan)
+        counts, hits = (np.zeros(plan.arms, dtype=np.int64) for _ in range(2))
+        for values in self._blocks(plan.pulls):
+            arms = self._arms[: len(values)]
+            deal(arms)
+            chances = _chances(self._means[arms] + values, self._bounds)
+            won = self._noise_rng.random(len(values)) < chances
+            counts += np.bincount(arms, minlength=plan.arms)
+            hits += np.bincount(arms[won], minlength=plan.arms)
+        return _totals(counts, hits, self._bounds)
+
+
+def _chances(means: Array, bounds: tuple[float, float]) -> Array:
+    low, high = bounds
+    chances = (means - low) / (high - low)
+    if chances.min() < -1e-9 or chances.max() > 1 + 1e-9:
+        raise InvalidInputError(
+            f"A mean of {means.min():g} to {means.max():g} leaves the bounds {low:g} to {high:g}.",
+            field="bounds",
+            value=bounds,
+        )
+    return np.clip(chances, 0.0, 1.0)
+
+
+def _outcomes(
+    means: Array, common: Array, bounds: tuple[float, float], rng: np.random.Generator
+) -> Ahead:
+    """What each arm would pay: row j of the table is where the j worst arms pay `low`.
+
+    One uniform draw a round decides for all arms. At most one of them is pulled, so only the law of
+    each matters.
+    """
+    low, high = bounds
+    order = np.argsort(means, kind="stable")
+    rank = np.empty_like(order)
+    rank[order] = np.arange(len(means))
+    table = np.where(rank >= np.arange(len(means) + 1)[:, None], high, low)
+    table.flags.writeable = False
+    passed = low + (high - low) * rng.random(len(common)) - common
+    rows = np.searchsorted(means[order], passed, side="right")
+    return Ahead(table, rows.astype(np.int64), np.zeros(len(common)))
+
+
+def _totals(counts: Counts, hits: Counts, bounds: tuple[float, float]) -> Summary:
+    low, high = bounds
+    misses = counts - hits
+    return Summary(counts, hits * high + misses * low, hits * high**2 + misses * low**2)

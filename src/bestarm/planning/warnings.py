@@ -1,0 +1,90 @@
+"""What to know before relying on a plan, in sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from bestarm.planning.forecasts import Assumed, Forecast
+from bestarm.problem import Problem
+from bestarm.simulation.results import wilson
+
+__all__ = ["remarks"]
+
+_YEAR = 365
+
+
+def remarks(
+    problem: Problem,
+    scenarios: Sequence[Assumed],
+    forecasts: Sequence[Forecast],
+    *,
+    bounds: tuple[float, float] | None,
+    per_day: float | None,
+    partial: bool,
+) -> tuple[str, ...]:
+    """All of them, most important first."""
+    said = [
+        *(["Interrupted: this is partial, of the trials that had been simulated."] * partial),
+        *_about_errors(problem.delta, forecasts),
+        *_about_caps(forecasts),
+        *(_about_scales(problem, scenarios) if bounds is None else ()),
+        *_about_time(forecasts, per_day),
+    ]
+    return tuple(dict.fromkeys(said))
+
+
+def _about_errors(delta: float, forecasts: Sequence[Forecast]) -> Iterator[str]:
+    for each in forecasts:
+        if each.error_interval[0] > delta:
+            yield (
+                f"{each.policy} named a wrong winner in {each.wrong} of {each.runs} trials under "
+                f"{each.scenario!r}, more often than δ = {delta:g} allows: what it rests on does "
+                "not hold there."
+            )
+    least = min((each.runs for each in forecasts), default=0)
+    if least and wilson(0, least)[1] > delta:
+        yield (
+            f"{least} simulated trials are too few to show an error rate below δ = {delta:g}; "
+            "simulate more to see it."
+        )
+
+
+def _about_caps(forecasts: Sequence[Forecast]) -> Iterator[str]:
+    for each in forecasts:
+        if each.capped:
+            yield (
+                f"{each.policy} had no winner in {each.capped} of {each.runs} trials under "
+                f"{each.scenario!r} when they were cut; they count as no longer than that, so its "
+                "figures are too small."
+            )
+
+
+def _about_scales(problem: Problem, scenarios: Sequence[Assumed]) -> Iterator[str]:
+    for each in scenarios:
+        if each.size + abs(each.level) > problem.baseline * (1 + 1e-9):
+            yield (
+                f"Under {each.scenario!r} the baseline reaches "
+                f"{abs(each.level) + each.size:.4g}, beyond the ±{problem.baseline:g} that "
+                "policies are told: their guarantees do not cover that."
+            )
+        if each.noise > problem.noise * (1 + 1e-9):
+            yield (
+                f"Under {each.scenario!r} the noise is {each.noise:.4g}, more than the "
+                f"{problem.noise:g} that policies are told: their guarantees do not cover that."
+            )
+        if each.spread / 2 > problem.scale * (1 + 1e-9):
+            yield (
+                f"Under {each.scenario!r} arm means differ by {each.spread:.4g}, more than twice "
+                f"the scale of {problem.scale:g} that policies are told."
+            )
+
+
+def _about_time(forecasts: Sequence[Forecast], per_day: float | None) -> Iterator[str]:
+    if per_day is None or not forecasts:
+        return
+    quickest = min(each.median for each in forecasts) / per_day
+    if quickest > _YEAR:
+        yield (
+            f"Even the quickest takes {quickest / _YEAR:,.1f} years at {per_day:,.10g} outcomes a "
+            "day. Twice the gap takes about a quarter of that."
+        )

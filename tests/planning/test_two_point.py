@@ -1,0 +1,85 @@
+"""The world of yes and no has the law it says, however its pulls are asked for."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from bestarm import Problem
+from bestarm.environments.paths import Constant, Moving, Recorded
+from bestarm.errors import InvalidInputError
+from bestarm.geometry import Array
+from bestarm.planning.assumptions import Drift
+from bestarm.planning.two_point import TwoPoint
+from bestarm.records import Plan
+
+BOUNDS = (1.0, 5.0)
+THETA = np.array([-0.4, 0.0, 0.6])
+
+
+def world(baseline: Constant | Moving) -> TwoPoint:
+    return TwoPoint(Problem(np.eye(3)), THETA, baseline=baseline, bounds=BOUNDS, name="likes")
+
+
+def levels(name: str, rounds: int) -> Array:
+    wave = np.sin(2 * np.pi * np.arange(1, rounds + 1) / 500)
+    return 3.0 + (1.2 if name == "wave" else 0.0) * wave
+
+
+def expected(level: Array) -> Array:
+    """The chance that each arm pays the upper bound, averaged over a path: by hand."""
+    return np.asarray(np.mean((THETA + level[:, None] - 1.0) / 4.0, axis=0))
+
+
+PATHS: dict[str, Constant | Moving] = {
+    "level": Constant(3.0),
+    "wave": Drift("sine").path(level=3.0, size=1.2, period=500),
+}
+
+
+@pytest.mark.parametrize("name", PATHS)
+def test_every_reward_is_a_bound_and_their_share_is_the_mean(name: str) -> None:
+    pulls, weights = 200_000, np.array([0.2, 0.3, 0.5])
+    stream = world(PATHS[name]).begin(np.random.default_rng(5))
+    total = stream.pull(Plan.randomised(weights, pulls, phase=1))
+    hits = (total.sums - total.counts) / 4.0
+    assert np.allclose(hits, np.round(hits))
+    assert np.allclose(total.squares, 25 * hits + (total.counts - hits))
+    assert total.counts.sum() == pulls
+    chance = expected(levels(name, pulls))
+    deviations = (hits / total.counts - chance) / np.sqrt(chance * (1 - chance) / total.counts)
+    assert np.abs(deviations).max() < 4  # three draws: a false alarm in about 5000
+
+
+@pytest.mark.parametrize("name", PATHS)
+def test_rounds_known_ahead_have_the_same_law(name: str) -> None:
+    stream = world(PATHS[name]).begin(np.random.default_rng(6))
+    paid = []
+    for _ in range(50):
+        known = stream.ahead(2000)  # type: ignore[attr-defined]
+        paid.append(known.table[known.rows] + known.common[:, None])
+        stream.skip(2000)  # type: ignore[attr-defined]
+    rewards = np.concatenate(paid)
+    assert set(np.unique(rewards)) == {1.0, 5.0}
+    path = levels(name, len(rewards))
+    chance = expected(path)
+    share = np.mean(rewards == 5.0, axis=0)
+    assert np.abs((share - chance) / np.sqrt(chance * (1 - chance) / len(rewards))).max() < 4
+    if name == "wave":  # high where the wave is high, arm by arm
+        top = path > 4.0
+        assert np.all(np.mean(rewards[top] == 5.0, axis=0) > share + 0.1)
+
+
+def test_a_mean_beyond_the_bounds_is_refused_and_not_cut_off() -> None:
+    stream = world(Recorded(np.array([3.0, 4.9]))).begin(np.random.default_rng(0))
+    with pytest.raises(InvalidInputError, match="leaves the bounds"):
+        stream.pull(Plan.fixed([0, 0, 2], phase=1))
+
+
+def test_a_walk_stays_about_its_level() -> None:
+    path = Drift("walk").path(level=0.3, size=0.1, period=100)
+    assert isinstance(path, Moving)
+    values = np.concatenate([next(path.chunks(np.random.default_rng(i))) for i in range(20)])
+    assert 0.2 <= values.min() < 0.22
+    assert 0.38 < values.max() <= 0.4
+    assert path.bound == pytest.approx(0.4)
