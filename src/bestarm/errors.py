@@ -5,6 +5,7 @@ from __future__ import annotations
 __all__ = [
     "BestArmError",
     "ConflictingOutcomeError",
+    "ConflictingRequestError",
     "DesignError",
     "ExperimentExistsError",
     "InvalidInputError",
@@ -63,6 +64,10 @@ class UnknownAssignmentError(InvalidInputError):
 
 class ConflictingOutcomeError(InvalidInputError):
     """An outcome differs from the one already told for the same assignment."""
+
+
+class ConflictingRequestError(InvalidInputError):
+    """A request's name was used before, for a request that was another."""
 
 
 class ProtocolError(BestArmError, RuntimeError):

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from importlib.metadata import version
 from threading import RLock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from bestarm.checks import positive, whole
 from bestarm.errors import (
     ConflictingOutcomeError,
+    ConflictingRequestError,
     InvalidInputError,
     MissingDependencyError,
     UnknownAssignmentError,
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
     from bestarm.live.sql import SqlLedger, Store
 
 __all__ = ["Experiment"]
+
+T = TypeVar("T")
 
 _FEW = 32  # outcomes: up to so many are looked up first, more are told in the hope that all are new
 
@@ -148,7 +151,7 @@ class Experiment:
         """
         from bestarm.live.document import make_document  # noqa: PLC0415
 
-        title = _text(name, "name")
+        title = _title(name)
         document = make_document(problem, policy, options, whole(seed, "seed", least=0))
         text = document.to_json()
         digest = hashlib.sha256(text.encode()).hexdigest()
@@ -325,7 +328,7 @@ class Experiment:
 
     def _again(self, books: Reading, asked: Request, count: int) -> Batch:
         if asked.count != count:
-            raise InvalidInputError(
+            raise ConflictingRequestError(
                 f"Request {asked.name!r} asked for {asked.count} before, now for {count}.",
                 field="request_id",
                 value=asked.name,
@@ -530,6 +533,14 @@ class Experiment:
             stopped = books.head.state == "stopped" and said.reason == "running"
         return replace(said, reason="stopped") if stopped else said
 
+    def inspect(self, function: Callable[[Policy, Reading], T]) -> T:
+        """What a function reads off the policy and the books, while nobody else uses the policy.
+
+        It must change neither, and belongs to programs that watch an experiment.
+        """
+        with self._lock, self._ledger.reading() as books:
+            return function(self._player.policy(books), books)
+
     def status(self) -> Status:
         """Where the experiment stands."""
         return _status(self._head())
@@ -634,6 +645,19 @@ def _store(url: str | Store) -> tuple[Store, type[SqlLedger]]:
 def _words(value: object) -> str:
     """Free text in the form that every database can keep."""
     return str(value)[:10_000].encode("utf-8", "replace").decode().replace("\0", "")
+
+
+def _title(value: object) -> str:
+    """A name that can be a part of a path: programs elsewhere reach the experiment by it."""
+    name = _text(value, "name")
+    if "/" in name or name in {".", ".."}:
+        raise InvalidInputError(
+            f"`name` must not hold a slash, nor be dots alone; got {name!r}.",
+            field="name",
+            value=name,
+            remedy="Try a dash.",
+        )
+    return name
 
 
 def _text(value: object, field: str) -> str:
