@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Annotated
 
 from fastapi import Depends, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from starlette.concurrency import run_in_threadpool
 
 from bestarm.errors import BestArmError
-from bestarm.live.sql import Store
+from bestarm.server.guard import KNOWN
 from bestarm.server.tokens import Role, find_role
+from bestarm.server.trials import Trials
 
-__all__ = ["COOKIE", "ForbiddenError", "UnauthorizedError", "needs", "role_of"]
+__all__ = ["COOKIE", "ForbiddenError", "UnauthorizedError", "check_role", "needs", "role_of"]
 
 COOKIE = "bestarm_view"
 
+_PASSED_ON = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "via")
 _bearer = HTTPBearer(
     auto_error=False, description="A token made with `bestarm token create`, as Bearer."
 )
@@ -35,36 +38,45 @@ def role_of(request: Request, credentials: HTTPAuthorizationCredentials | None) 
 
     A token counts when it is sent as a header, which no other site can make a browser do. The
     cookie that the page keeps allows looking and nothing else. On a server that only this machine
-    can reach, looking needs no token.
+    can reach, looking needs no token, unless a proxy passed the request on from elsewhere.
     """
-    store: Store = request.app.state.store
+    trials: Trials = request.app.state.trials
+    trials.check_store()
     if credentials is not None:
-        return find_role(store, credentials.credentials)
+        return find_role(trials.store, credentials.credentials)
     cookie = request.cookies.get(COOKIE)
-    if cookie is not None and find_role(store, cookie) is not None:
+    if cookie is not None and find_role(trials.store, cookie) is not None:
         return Role.VIEW
-    return Role.VIEW if request.app.state.local else None
+    alone = request.app.state.local and not any(name in request.headers for name in _PASSED_ON)
+    return Role.VIEW if alone else None
 
 
-def needs(role: Role) -> Callable[[Request, HTTPAuthorizationCredentials | None], Role]:
+async def check_role(request: Request, role: Role) -> Role:
+    """The role of whoever sent a request, which must be at least this one."""
+    found = await run_in_threadpool(role_of, request, await _bearer(request))
+    if found is None:
+        raise UnauthorizedError(
+            "This needs a valid token.",
+            field="Authorization",
+            remedy="Send it as `Authorization: Bearer …`; `bestarm token create` makes one.",
+        )
+    request.scope[KNOWN] = True
+    if found < role:
+        raise ForbiddenError(
+            f"This needs a token that may {role.word}.",
+            field="Authorization",
+            value=found.word,
+            remedy=f"`bestarm token create --role {role.word}` makes one.",
+        )
+    return found
+
+
+def needs(role: Role) -> Callable[[Request, _Credentials], Awaitable[Role]]:
     """A dependency that lets only callers of at least this role pass."""
 
-    def check(request: Request, credentials: _Credentials) -> Role:
-        found = role_of(request, credentials)
-        if found is None:
-            raise UnauthorizedError(
-                "This needs a valid token.",
-                field="Authorization",
-                remedy="Send it as `Authorization: Bearer …`; `bestarm token create` makes one.",
-            )
-        if found < role:
-            raise ForbiddenError(
-                f"This needs a token that may {role.word}.",
-                field="Authorization",
-                value=found.word,
-                remedy=f"`bestarm token create --role {role.word}` makes one.",
-            )
-        return found
+    async def check(request: Request, _: _Credentials) -> Role:
+        before: Role | None = getattr(request.state, "role", None)
+        return before if before is not None else await check_role(request, role)
 
     check.role = role  # type: ignore[attr-defined]
     return check

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from importlib.metadata import version
+from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse
@@ -10,6 +13,7 @@ from fastapi.responses import JSONResponse
 from bestarm.live.sql import Store
 from bestarm.server.access import ForbiddenError, UnauthorizedError
 from bestarm.server.errors import add_handlers, error_response
+from bestarm.server.feeds import FEEDS
 from bestarm.server.guard import Guard
 from bestarm.server.limits import Limits
 from bestarm.server.routes import router
@@ -38,8 +42,8 @@ def create_app(
         url: the database, as for `Experiment.open`.
         local: whether only this machine can reach it: then looking needs no token, and requests
             for other hosts than this one are refused.
-        hosts: further host names that requests may be for; none is checked where it is not local
-            and none is given.
+        hosts: further host names that requests may be for; names are not checked where it is not
+            local and none is given.
         limits: what it takes of callers.
     """
     store = url if isinstance(url, Store) else Store(url)
@@ -51,7 +55,9 @@ def create_app(
         description=_DESCRIPTION,
         docs_url=None,
         redoc_url=None,
-        openapi_url="/api/v1/openapi.json",
+        openapi_url=None,  # a route of ours gives it, to those who may look
+        redirect_slashes=False,
+        lifespan=_living,
     )
     app.state.store, app.state.local, app.state.limits = store, local, limits
     app.state.trials = Trials(store, streams=limits.streams)
@@ -61,6 +67,13 @@ def create_app(
     app.include_router(router)
     app.add_middleware(Guard, limits=limits, local=local, hosts=hosts)
     return app
+
+
+@asynccontextmanager
+async def _living(app: FastAPI) -> AsyncIterator[dict[str, Any]]:
+    yield {FEEDS: app.state.trials.feeds}
+    app.state.trials.feeds.stop()
+    app.state.store.close()
 
 
 def _unauthorized(_: Request, error: Exception) -> JSONResponse:

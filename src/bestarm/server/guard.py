@@ -1,19 +1,25 @@
-"""What stands before every route: sizes, rates, hosts, and headers that protect the pages."""
+"""What stands before every route: hosts, rates, sizes, the log, and headers that protect pages."""
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
 import ipaddress
-import json
+import logging
 import math
+import time
+from collections import OrderedDict
+from urllib.parse import quote
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from bestarm.server.errors import error_response
+from bestarm.server.errors import Refusal
 from bestarm.server.limits import Buckets, Limits
+from bestarm.server.tokens import hide_tokens
 
-__all__ = ["Guard"]
+__all__ = ["KNOWN", "Guard"]
+
+KNOWN = "bestarm.known"  # set in the scope of a request whose token was found to be valid
 
 _PROTECTING = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self' "
@@ -24,7 +30,13 @@ _PROTECTING = {
     "Referrer-Policy": "no-referrer",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "private, no-cache",
 }
+_HEADERS = [(name.lower().encode(), value.encode()) for name, value in _PROTECTING.items()]
+_FORMS = {"/login"}  # the paths that take a form; all others take JSON
+_CHANGING = {"POST", "PUT", "PATCH", "DELETE"}
+_MOST_KNOWN = 10_000
+_log = logging.getLogger("bestarm.access")
 
 
 class Guard:
@@ -35,7 +47,7 @@ class Guard:
         limits: how much is too much.
         local: refuse requests that name another host: a page elsewhere could have its own name
             lead here.
-        hosts: names that are accepted besides.
+        hosts: names that are accepted besides; if there are any, no others are.
     """
 
     def __init__(
@@ -44,7 +56,8 @@ class Guard:
         self._app = app
         self._limits = limits
         self._buckets = Buckets(limits)
-        self._local = local
+        self._known: OrderedDict[str, None] = OrderedDict()
+        self._any_host = not local and not hosts
         self._hosts = frozenset(host.lower() for host in hosts)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -52,21 +65,34 @@ class Guard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        headers = {name.lower(): value for name, value in scope["headers"]}
-        send = _protected(send)
+        send = _watched(scope, send)
+        headers: dict[bytes, bytes] = {}
+        for name, value in scope["headers"]:
+            headers.setdefault(name, value)
+        try:
+            self._check(scope, headers)
+        except Refusal as refusal:
+            await refusal.response()(scope, receive, send)
+            return
+        token = _digest(headers)
+        await self._app(scope, self._limited(receive), send)
+        if token and scope.get(KNOWN):
+            self._known[token] = None
+            while len(self._known) > _MOST_KNOWN:
+                self._known.popitem(last=False)
+
+    def _check(self, scope: Scope, headers: dict[bytes, bytes]) -> None:
         if not self._host_fits(headers.get(b"host", b"").decode("latin-1")):
-            refused = error_response(
+            raise Refusal(
                 421,
                 "misdirected",
                 "This server does not answer for that host.",
                 field="Host",
                 remedy="Name it with `bestarm serve --allow-host`.",
             )
-            await refused(scope, receive, send)
-            return
-        wait = self._buckets.take(_caller(scope, headers))
+        wait = self._buckets.take(self._caller(scope, headers))
         if wait:
-            refused = error_response(
+            raise Refusal(
                 429,
                 "too_many_requests",
                 "Too many requests from this caller.",
@@ -74,80 +100,83 @@ class Guard:
                 remedy="Send several outcomes in one request.",
                 headers={"Retry-After": str(math.ceil(wait))},
             )
-            await refused(scope, receive, send)
-            return
-        if scope["method"] in {"POST", "PUT", "PATCH", "DELETE"}:
-            await self._with_body(scope, receive, send, headers)
-        else:
-            await self._app(scope, receive, send)
+        if scope["method"] in _CHANGING:
+            _check_origin(headers)
+            self._check_body(scope["path"], headers)
 
-    async def _with_body(
-        self, scope: Scope, receive: Receive, send: Send, headers: dict[bytes, bytes]
-    ) -> None:
-        body, refusal = b"", None
-        try:
-            body, refusal = await asyncio.wait_for(self._read(receive), self._limits.seconds)
-        except TimeoutError:
-            refusal = error_response(
-                408, "too_slow", "The body took too long to arrive.", field="body"
+    def _caller(self, scope: Scope, headers: dict[bytes, bytes]) -> str:
+        # Only a token that was once found valid is somebody: others could be made up without end.
+        token = _digest(headers)
+        if token in self._known:
+            self._known.move_to_end(token)
+            return token
+        client = scope.get("client")
+        return client[0] if client else ""
+
+    def _check_body(self, path: str, headers: dict[bytes, bytes]) -> None:
+        length = headers.get(b"content-length", b"0")
+        size = int(length) if length.isdigit() and len(length) < 20 else self._limits.body + 1
+        if size > self._limits.body:
+            raise self._too_large()
+        if not size and b"transfer-encoding" not in headers:
+            return
+        kind = headers.get(b"content-type", b"").decode("latin-1").split(";")[0].strip().lower()
+        form = kind == "application/x-www-form-urlencoded" and path in _FORMS
+        if kind != "application/json" and not form:
+            raise Refusal(
+                415,
+                "unsupported_media_type",
+                "The body must be JSON.",
+                field="Content-Type",
+                value=kind,
+                remedy="Send `Content-Type: application/json`.",
             )
-        if refusal is None and body:
-            kind = headers.get(b"content-type", b"").decode("latin-1").split(";")[0].strip().lower()
-            form = kind == "application/x-www-form-urlencoded" and scope["path"] == "/login"
-            if kind != "application/json" and not form:
-                refusal = error_response(
-                    415,
-                    "unsupported_media_type",
-                    "The body must be JSON.",
-                    field="Content-Type",
-                    value=kind,
-                    remedy="Send `Content-Type: application/json`.",
-                )
-            elif kind == "application/json":
-                refusal = _unreadable(body)
-        if refusal is not None:
-            await refusal(scope, receive, send)
-            return
-        sent = False
 
-        async def again() -> Message:
-            nonlocal sent
-            if sent:
+    def _too_large(self) -> Refusal:
+        return Refusal(
+            413,
+            "too_large",
+            f"The body is larger than {self._limits.body} bytes.",
+            field="body",
+            remedy="Send several requests.",
+        )
+
+    def _limited(self, receive: Receive) -> Receive:
+        """What is received, as long as it is not too much or too slow."""
+        size, more = 0, True
+        deadline: float | None = None
+
+        async def limited() -> Message:
+            nonlocal size, more, deadline
+            if not more:
                 return await receive()
-            sent = True
-            return {"type": "http.request", "body": body, "more_body": False}
-
-        await self._app(scope, again, send)
-
-    async def _read(self, receive: Receive) -> tuple[bytes, ASGIApp | None]:
-        parts, size, more = [], 0, True
-        while more:
-            message = await receive()
-            if message["type"] == "http.disconnect":
-                break
-            part = message.get("body", b"")
-            size += len(part)
-            if size > self._limits.body:
-                return b"", error_response(
-                    413,
-                    "too_large",
-                    f"The body is larger than {self._limits.body} bytes.",
+            now = asyncio.get_running_loop().time()
+            deadline = deadline or now + self._limits.seconds
+            try:
+                async with asyncio.timeout(deadline - now):
+                    message = await receive()
+            except TimeoutError:
+                raise Refusal(
+                    408,
+                    "too_slow",
+                    "The body took too long to arrive.",
                     field="body",
-                    remedy="Send several requests.",
                     headers={"Connection": "close"},
-                )
-            parts.append(part)
+                ) from None
+            size += len(message.get("body", b""))
+            if size > self._limits.body:
+                raise self._too_large()
             more = message.get("more_body", False)
-        return b"".join(parts), None
+            return message
+
+        return limited
 
     def _host_fits(self, host: str) -> bool:
-        name = host.rsplit(":", 1)[0] if not host.endswith("]") else host
-        name = name.strip("[]").lower()
-        if name in self._hosts:
+        if self._any_host:
             return True
-        if not self._local:
-            return not self._hosts
-        if name == "localhost" or name.endswith(".localhost"):
+        name = host if host.endswith("]") else host.rsplit(":", 1)[0]
+        name = name.strip("[]").lower()
+        if name in self._hosts or name == "localhost" or name.endswith(".localhost"):
             return True
         try:
             return ipaddress.ip_address(name).is_loopback
@@ -155,40 +184,38 @@ class Guard:
             return False
 
 
-def _unreadable(body: bytes) -> ASGIApp | None:
-    try:
-        json.loads(body)
-    except (ValueError, RecursionError) as error:
-        return error_response(
-            400,
-            "bad_request",
-            "The body is not JSON that can be read.",
-            field="body",
-            value=str(error),
-        )
-    return None
-
-
-def _caller(scope: Scope, headers: dict[bytes, bytes]) -> str:
+def _digest(headers: dict[bytes, bytes]) -> str:
     token = headers.get(b"authorization")
-    if token is not None:
-        return hashlib.sha256(token).hexdigest()
-    client = scope.get("client")
-    return client[0] if client else ""
+    return "" if token is None else hashlib.sha256(token).hexdigest()
 
 
-def _protected(send: Send) -> Send:
-    async def protected(message: Message) -> None:
+def _check_origin(headers: dict[bytes, bytes]) -> None:
+    # Browsers say who made a page send something; programs say nothing.
+    if headers.get(b"sec-fetch-site", b"none") not in {b"none", b"same-origin"}:
+        raise Refusal(
+            403,
+            "cross_site",
+            "A page of another site made this request.",
+            field="Sec-Fetch-Site",
+        )
+
+
+def _watched(scope: Scope, send: Send) -> Send:
+    """Log a request when its answer begins, and add the headers that protect pages."""
+    began = time.perf_counter()
+
+    async def watched(message: Message) -> None:
         if message["type"] == "http.response.start":
-            named = {name.lower() for name, _ in message["headers"]}
-            message["headers"] = [
-                *message["headers"],
-                *(
-                    (name.lower().encode(), value.encode())
-                    for name, value in _PROTECTING.items()
-                    if name.lower().encode() not in named
-                ),
-            ]
+            given = message.setdefault("headers", [])
+            named = {name.lower() for name, _ in given}
+            message["headers"] = [*given, *(each for each in _HEADERS if each[0] not in named)]
+            if _log.isEnabledFor(logging.INFO):
+                # Never the query, and the path as it was sent: it cannot break a line.
+                path = hide_tokens(quote(scope["path"]))
+                took = 1000 * (time.perf_counter() - began)
+                caller = (scope.get("client") or ("-",))[0]
+                said = (caller, scope["method"], path, message["status"], took)
+                _log.info("%s %s %s %d %.1f ms", *said)
         await send(message)
 
-    return protected
+    return watched

@@ -14,23 +14,25 @@ _MOST_CALLERS = 10_000
 
 @dataclass(frozen=True)
 class Limits:
-    """What a server takes.
+    """What a server takes, each of its processes for itself.
 
     Attributes:
         body: the largest body of a request, in bytes.
         rate: requests a second from one caller, over time.
         burst: requests at once from one caller.
         batch: assignments or outcomes in one request.
-        seconds: how long a request's body may take to arrive.
+        seconds: how long the head of a request may take to arrive, and how long its body.
         streams: pages and programs that may follow trials at a time.
+        connections: connections at a time.
     """
 
     body: int = 8_000_000
-    rate: float = 500.0
-    burst: int = 1000
+    rate: float = 1000.0
+    burst: int = 2000
     batch: int = 100_000
     seconds: float = 30.0
     streams: int = 200
+    connections: int = 500
 
 
 class Buckets:

@@ -2,70 +2,70 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
 import secrets
 import tempfile
-from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Header, Query, Request, Response
 from fastapi import Path as InPath
-from fastapi.responses import FileResponse, StreamingResponse
+from fastapi.responses import FileResponse, JSONResponse, StreamingResponse
 from starlette.background import BackgroundTask
-from starlette.concurrency import run_in_threadpool
 
 from bestarm.errors import InvalidInputError
 from bestarm.live import Experiment
 from bestarm.problem import Problem
 from bestarm.server import schemas as io
-from bestarm.server.access import needs
+from bestarm.server.access import check_role, needs
 from bestarm.server.errors import ErrorBody
+from bestarm.server.feeds import Following
+from bestarm.server.reading import CarefulRoute
 from bestarm.server.tokens import Role
 from bestarm.server.trials import Trials
 
 __all__ = ["router"]
 
-_ERRORS: dict[int | str, dict[str, Any]] = {
-    code: {"model": ErrorBody, "description": words}
-    for code, words in {
-        400: "The request could not be read.",
-        401: "A token is needed.",
-        403: "The token does not allow this.",
-        404: "There is no such thing.",
-        409: "It contradicts what is on record.",
-        413: "The body is too large.",
-        415: "The body is not JSON.",
-        422: "Something in it is not as it must be.",
-        429: "Too many requests.",
-        503: "The database cannot be reached now.",
-    }.items()
+_WORDS = {
+    400: "The request could not be read.",
+    401: "A token is needed.",
+    403: "The token does not allow this, or a page of another site made the request.",
+    404: "There is no such thing.",
+    408: "The body took too long to arrive.",
+    409: "It contradicts what is on record.",
+    413: "The body is too large.",
+    415: "The body is not JSON.",
+    421: "The server does not answer for that host.",
+    422: "Something in it is not as it must be.",
+    429: "Too many requests.",
+    500: "The server, or the database behind it, is in a state it should not be in.",
+    503: "The database cannot be used now, or too many are served already.",
 }
+_ANYWHERE = (400, 401, 403, 421, 422, 429, 500, 503)
+_WITH_BODY = (408, 413, 415)
 
-router = APIRouter(prefix="/api/v1", responses=_ERRORS)
 
-Name = Annotated[str, InPath(description="The trial's name.", min_length=1, max_length=200)]
+def _errors(*codes: int) -> dict[int | str, dict[str, Any]]:
+    return {code: {"model": ErrorBody, "description": _WORDS[code]} for code in codes}
+
+
+router = APIRouter(prefix="/api/v1", responses=_errors(*_ANYWHERE), route_class=CarefulRoute)
+
+Name = Annotated[
+    str,
+    InPath(description="The trial's name.", min_length=1, max_length=200, examples=["checkout"]),
+]
 _view = Depends(needs(Role.VIEW))
 _tell = Depends(needs(Role.TELL))
 _manage = Depends(needs(Role.MANAGE))
-_PULSE = 0.5  # seconds between two looks at a trial that is followed
-_SILENCE = 15.0  # seconds without news after which a sign of life is sent
 
 
-def _trials(request: Request) -> Trials:
+async def _trials(request: Request) -> Trials:
     trials: Trials = request.app.state.trials
     return trials
 
 
 _Trials = Annotated[Trials, Depends(_trials)]
-
-
-def _open(name: Name, trials: _Trials) -> Experiment:
-    return trials.open(name)
-
-
-Trial = Annotated[Experiment, Depends(_open)]
 
 
 def _limited(count: int, request: Request, field: str) -> None:
@@ -79,25 +79,32 @@ def _limited(count: int, request: Request, field: str) -> None:
         )
 
 
+@router.get("/openapi.json", dependencies=[_view], include_in_schema=False)
+async def openapi(request: Request) -> JSONResponse:
+    """This description."""
+    return JSONResponse(request.app.openapi())
+
+
 @router.get("/experiments", dependencies=[_view], summary="List all trials")
-def list_experiments(trials: _Trials) -> io.ListOut:
+def list_experiments(request: Request) -> io.ListOut:
     """All trials of the store, oldest first."""
-    return io.ListOut(
-        experiments=[
-            io.ExperimentOut(
-                name=each.name,
-                description=each.description,
-                created=each.created,
-                status=io.StatusOut.of(each.status),
-            )
-            for each in trials.listed()
-        ]
-    )
+    trials: Trials = request.app.state.trials
+    return io.ListOut(experiments=[io.ExperimentOut.of(each) for each in trials.listed()])
 
 
-@router.post("/experiments", status_code=201, dependencies=[_manage], summary="Begin a trial")
-def create_experiment(body: io.CreateBody, trials: _Trials) -> io.StatusOut:
+@router.post(
+    "/experiments",
+    status_code=201,
+    dependencies=[_manage],
+    summary="Begin a trial",
+    responses=_errors(*_WITH_BODY, 409),
+)
+async def create_experiment(body: io.CreateBody, trials: _Trials) -> io.StatusOut:
     """Begin a trial; its name must be new."""
+    return await trials.change(partial(_create, trials, body))
+
+
+def _create(trials: Trials, body: io.CreateBody) -> io.StatusOut:
     problem = Problem(
         body.source,
         body.target,
@@ -124,79 +131,139 @@ def create_experiment(body: io.CreateBody, trials: _Trials) -> io.StatusOut:
     "/experiments/{name}",
     dependencies=[_view],
     summary="Where a trial stands",
-    responses={304: {"description": "Nothing has changed since the ETag given."}},
+    response_model=io.StatusOut,
+    responses={
+        304: {"description": "Nothing has changed since the ETag given."},
+        **_errors(404),
+    },
 )
-def get_status(
-    experiment: Trial,
+async def get_status(
+    name: Name,
+    trials: _Trials,
     response: Response,
-    if_none_match: Annotated[str | None, Header(max_length=500)] = None,
+    if_none_match: Annotated[
+        str | None, Header(max_length=500, description="The ETag of what is known already.")
+    ] = None,
 ) -> Any:
     """Counters of the trial. Send the ETag back as If-None-Match to poll cheaply."""
-    tag = f'W/"{experiment.revision}"'
-    if if_none_match == tag:
+    tag, status = await trials.look(name, _status)
+    if if_none_match is not None and _matches(if_none_match, tag):
         return Response(status_code=304, headers={"ETag": tag})
     response.headers["ETag"] = tag
-    return io.StatusOut.of(experiment.status())
+    return status
 
 
-@router.post("/experiments/{name}/ask", dependencies=[_tell], summary="Ask for assignments")
-def ask(
-    experiment: Trial,
+def _status(experiment: Experiment) -> tuple[str, io.StatusOut]:
+    return f'W/"{experiment.revision}"', io.StatusOut.of(experiment.status())
+
+
+def _matches(given: str, tag: str) -> bool:
+    tags = {each.strip().removeprefix("W/") for each in given.split(",")}
+    return "*" in tags or tag.removeprefix("W/") in tags
+
+
+@router.post(
+    "/experiments/{name}/ask",
+    dependencies=[_tell],
+    summary="Ask for assignments",
+    response_model=io.AssignmentsOut,
+    responses=_errors(*_WITH_BODY, 404, 409),
+)
+async def ask(
+    name: Name,
     body: io.AskBody,
+    trials: _Trials,
     request: Request,
     idempotency_key: Annotated[
         str | None,
         Header(
             min_length=1,
             max_length=200,
-            description="A name for this request: sent again, it gives the same assignments.",
+            description="A name for this request: sent again, it gives the same assignments. "
+            "With another count it is refused.",
         ),
     ] = None,
-) -> io.AssignmentsOut:
+) -> Response:
     """Draw arms. Fewer than asked for are given while a phase awaits its outcomes."""
     _limited(body.count, request, "count")
-    return io.AssignmentsOut.of(experiment.ask(body.count, request_id=idempotency_key))
+    do = partial(_ask, count=body.count, key=idempotency_key)
+    return await trials.write(name, do)
 
 
-@router.post("/experiments/{name}/tell", dependencies=[_tell], summary="Tell outcomes")
-def tell(experiment: Trial, body: io.TellBody, request: Request) -> io.ReceiptOut:
+def _ask(experiment: Experiment, *, count: int, key: str | None) -> Response:
+    return JSONResponse(io.AssignmentsOut.plain(experiment.ask(count, request_id=key)))
+
+
+@router.post(
+    "/experiments/{name}/tell",
+    dependencies=[_tell],
+    summary="Tell outcomes",
+    responses=_errors(*_WITH_BODY, 404, 409),
+)
+async def tell(name: Name, body: io.TellBody, trials: _Trials, request: Request) -> io.ReceiptOut:
     """Record outcomes: all or none. Telling the same again is harmless."""
     _limited(len(body.outcomes), request, "outcomes")
     pairs = [(each.id, each.reward) for each in body.outcomes]
-    return io.ReceiptOut.of(experiment.tell_many(pairs))
+    return io.ReceiptOut.of(await trials.write(name, lambda each: each.tell_many(pairs)))
 
 
-@router.post("/experiments/{name}/fail", dependencies=[_tell], summary="Give outcomes up")
-def fail(experiment: Trial, body: io.FailBody, request: Request) -> io.StatusOut:
-    """Record that outcomes will never come."""
+@router.post(
+    "/experiments/{name}/fail",
+    dependencies=[_tell],
+    summary="Give outcomes up",
+    responses=_errors(*_WITH_BODY, 404, 409),
+)
+async def fail(name: Name, body: io.FailBody, trials: _Trials, request: Request) -> io.StatusOut:
+    """Record that outcomes will never come. Saying it again is harmless."""
     _limited(len(body.ids), request, "ids")
-    experiment.fail_many(body.ids, body.reason)
-    return io.StatusOut.of(experiment.status())
+    return await trials.write(name, _then_status("fail_many", body.ids, body.reason))
+
+
+def _then_status(method: str, *values: object) -> Any:
+    def do(experiment: Experiment) -> io.StatusOut:
+        getattr(experiment, method)(*values)
+        return io.StatusOut.of(experiment.status())
+
+    return do
 
 
 @router.get(
-    "/experiments/{name}/recommendation", dependencies=[_view], summary="What would be named now"
+    "/experiments/{name}/recommendation",
+    dependencies=[_view],
+    summary="What would be named now",
+    responses=_errors(404),
 )
-def get_recommendation(experiment: Trial) -> io.RecommendationOut:
+async def get_recommendation(name: Name, trials: _Trials) -> io.RecommendationOut:
     """The target the policy would name now, and how far that can be relied on."""
-    return io.RecommendationOut.of(experiment.recommendation())
+    return await trials.think(name, lambda each: io.RecommendationOut.of(each.recommendation()))
 
 
-@router.get("/experiments/{name}/health", dependencies=[_view], summary="Health checks")
-def get_health(experiment: Trial) -> io.HealthOut:
+@router.get(
+    "/experiments/{name}/health",
+    dependencies=[_view],
+    summary="Health checks",
+    responses=_errors(404),
+)
+async def get_health(name: Name, trials: _Trials) -> io.HealthOut:
     """Whether the trial runs as it should, and what to do where it does not."""
-    checks = [io.CheckOut(**vars(check)) for check in experiment.health()]
-    return io.HealthOut(checks=checks)
+    checks = await trials.think(name, lambda each: each.health())
+    return io.HealthOut(checks=[io.CheckOut(**vars(check)) for check in checks])
 
 
-@router.get("/experiments/{name}/events", dependencies=[_view], summary="The log")
-def get_events(
-    experiment: Trial,
+@router.get(
+    "/experiments/{name}/events",
+    dependencies=[_view],
+    summary="The log",
+    responses=_errors(404),
+)
+async def get_events(
+    name: Name,
+    trials: _Trials,
     after: Annotated[int, Query(ge=0, lt=2**62, description="`next` of the part before.")] = 0,
-    limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+    limit: Annotated[int, Query(ge=1, le=1000, description="How many at most.")] = 100,
 ) -> io.EventsOut:
     """Every change of the trial's state, hash-chained."""
-    events = experiment.events(after)[:limit]
+    events = (await trials.look(name, lambda each: each.events(after)))[:limit]
     return io.EventsOut(
         events=[io.EventOut.of(event) for event in events],
         next=events[-1].number + 1 if events else after,
@@ -208,10 +275,22 @@ def get_events(
     dependencies=[_view],
     summary="All assignments with their outcomes, as CSV",
     response_class=FileResponse,
-    responses={200: {"content": {"text/csv": {}}, "description": "A CSV file."}},
+    responses={
+        200: {
+            "content": {"text/csv": {"schema": {"type": "string"}, "example": "id,phase,arm\n"}},
+            "description": "A CSV file.",
+        },
+        **_errors(404),
+    },
 )
-def export(experiment: Trial, layout: Literal["assignments", "mrt"] = "assignments") -> Response:
+async def export(
+    name: Name, trials: _Trials, layout: Literal["assignments", "mrt"] = "assignments"
+) -> Response:
     """One row an assignment; `mrt` is the layout of micro-randomised trials."""
+    return await trials.think(name, partial(_export, layout=layout))
+
+
+def _export(experiment: Experiment, *, layout: str) -> Response:
     folder = tempfile.TemporaryDirectory(prefix="bestarm-")
     path = Path(folder.name) / "export.csv"
     experiment.export(path, layout=layout)
@@ -223,25 +302,31 @@ def export(experiment: Trial, layout: Literal["assignments", "mrt"] = "assignmen
     )
 
 
-@router.post("/experiments/{name}/pause", dependencies=[_manage], summary="Pause")
-def pause(experiment: Trial) -> io.StatusOut:
-    """Give nothing out until the trial is resumed."""
-    experiment.pause()
-    return io.StatusOut.of(experiment.status())
+@router.post(
+    "/experiments/{name}/pause", dependencies=[_manage], summary="Pause", responses=_errors(404)
+)
+async def pause(name: Name, trials: _Trials) -> io.StatusOut:
+    """Give nothing out until the trial is resumed. Doing it again is harmless."""
+    return await trials.write(name, _then_status("pause"))
 
 
-@router.post("/experiments/{name}/resume", dependencies=[_manage], summary="Go on")
-def resume(experiment: Trial) -> io.StatusOut:
-    """Go on after a pause."""
-    experiment.resume()
-    return io.StatusOut.of(experiment.status())
+@router.post(
+    "/experiments/{name}/resume", dependencies=[_manage], summary="Go on", responses=_errors(404)
+)
+async def resume(name: Name, trials: _Trials) -> io.StatusOut:
+    """Go on after a pause. Doing it again is harmless."""
+    return await trials.write(name, _then_status("resume"))
 
 
-@router.post("/experiments/{name}/stop", dependencies=[_manage], summary="End for good")
-def stop(experiment: Trial, body: io.StopBody | None = None) -> io.StatusOut:
+@router.post(
+    "/experiments/{name}/stop",
+    dependencies=[_manage],
+    summary="End for good",
+    responses=_errors(*_WITH_BODY, 404),
+)
+async def stop(name: Name, trials: _Trials, body: io.StopBody | None = None) -> io.StatusOut:
     """End the trial. Outcomes that come later are kept and flagged."""
-    experiment.stop("" if body is None else body.reason)
-    return io.StatusOut.of(experiment.status())
+    return await trials.write(name, _then_status("stop", "" if body is None else body.reason))
 
 
 @router.get(
@@ -249,30 +334,32 @@ def stop(experiment: Trial, body: io.StopBody | None = None) -> io.StatusOut:
     dependencies=[_view],
     summary="Follow a trial",
     response_class=StreamingResponse,
-    responses={200: {"content": {"text/event-stream": {}}, "description": "Server-sent events."}},
+    responses={
+        200: {
+            "content": {
+                "text/event-stream": {
+                    "schema": {"type": "string"},
+                    "example": 'event: status\nid: 240-238-0-0-0-9\ndata: {"state": "running"}\n\n',
+                }
+            },
+            "description": "Server-sent events, whose data is the status.",
+        },
+        **_errors(404),
+    },
 )
-async def follow(name: Name, request: Request) -> StreamingResponse:
+async def follow(
+    name: Name,
+    request: Request,
+    trials: _Trials,
+    last_event_id: Annotated[
+        str | None, Header(max_length=500, description="The id of the last event received.")
+    ] = None,
+) -> Response:
     """Server-sent events: `status` whenever the trial changes, until the client goes away."""
-    trials: Trials = request.app.state.trials
-    experiment = await run_in_threadpool(trials.open, name)
-    return StreamingResponse(
-        trials.followed(_news(experiment, request)),
-        media_type="text/event-stream",
-        headers={"Cache-Control": "no-store"},
+    await trials.look(name, lambda each: each.name)
+    return Following(
+        trials.feeds,
+        name,
+        seen=last_event_id or "",
+        still_allowed=partial(check_role, request, Role.VIEW),
     )
-
-
-async def _news(experiment: Experiment, request: Request) -> AsyncIterator[str]:
-    last, quiet = "", 0.0
-    while not await request.is_disconnected():
-        revision = await run_in_threadpool(lambda: experiment.revision)
-        if revision != last:
-            status = await run_in_threadpool(experiment.status)
-            data = json.dumps(io.StatusOut.of(status).model_dump())
-            yield f"event: status\nid: {revision}\ndata: {data}\n\n"
-            last, quiet = revision, 0.0
-        elif quiet >= _SILENCE:
-            yield ": still here\n\n"
-            quiet = 0.0
-        await asyncio.sleep(_PULSE)
-        quiet += _PULSE

@@ -1,12 +1,12 @@
-"""What goes in and out over HTTP."""
+"""What goes in and out over HTTP, with an example of each."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from bestarm.live import Batch, Receipt, Status
+from bestarm.live import Batch, Listed, Receipt, Status
 from bestarm.live.ledger import Event
 from bestarm.policies import POLICIES
 from bestarm.records import Recommendation
@@ -14,7 +14,9 @@ from bestarm.records import Recommendation
 __all__ = [
     "AskBody",
     "AssignmentsOut",
+    "CheckOut",
     "CreateBody",
+    "EventOut",
     "EventsOut",
     "ExperimentOut",
     "FailBody",
@@ -27,12 +29,15 @@ __all__ = [
     "TellBody",
 ]
 
+# Lists stop at their first fault: a body full of them would take more memory to describe than to
+# read.
 Number = Annotated[float, Field(allow_inf_nan=False)]
-Row = Annotated[list[Number], Field(min_length=1, max_length=10_000)]
-Features = Annotated[list[Row], Field(min_length=1, max_length=100_000)]
+Row = Annotated[list[Number], Field(fail_fast=True, min_length=1, max_length=1000)]
+Features = Annotated[list[Row], Field(fail_fast=True, min_length=1, max_length=10_000)]
 Label = Annotated[str, Field(max_length=1000)]
-Labels = Annotated[list[Label], Field(max_length=100_000)]
+Labels = Annotated[list[Label], Field(fail_fast=True, max_length=10_000)]
 Id = Annotated[int, Field(ge=0, lt=2**63)]
+State = Literal["running", "paused", "stopped", "finished"]
 
 
 def _known(policy: str) -> str:
@@ -47,6 +52,10 @@ PolicyName = Annotated[
 ]
 
 
+def _like(**example: Any) -> dict[str, Any]:
+    return {"examples": [example]}
+
+
 class _In(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -54,37 +63,50 @@ class _In(BaseModel):
 class CreateBody(_In):
     """A trial to begin."""
 
-    name: Annotated[str, Field(min_length=1, max_length=200, examples=["checkout"])]
-    source: Annotated[
-        Features,
-        Field(
-            description="Features of what can be tried, one row an arm.",
-            examples=[[[1, 0], [0, 1]]],
-        ),
-    ]
-    source_labels: Labels | None = Field(default=None, examples=[["old button", "new button"]])
+    model_config = ConfigDict(
+        json_schema_extra=_like(
+            name="checkout",
+            source=[[1, 0, 0], [0, 1, 0], [0, 0, 1]],
+            source_labels=["one page", "two pages", "express"],
+            delta=0.05,
+            policy="anytime",
+            options={"bounds": [0, 1]},
+            lease=86400,
+            description="Which checkout do more people finish?",
+        )
+    )
+
+    name: Annotated[str, Field(min_length=1, max_length=200)]
+    source: Annotated[Features, Field(description="Features of what can be tried, a row an arm.")]
+    source_labels: Labels | None = Field(default=None, description="A name for each.")
     target: Features | None = Field(
         default=None, description="Features of what is chosen among; the source if left out."
     )
-    target_labels: Labels | None = None
-    delta: Annotated[float, Field(gt=0, lt=1)] = 0.05
-    noise: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 1.0
-    baseline: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 1.0
+    target_labels: Labels | None = Field(default=None, description="A name for each.")
+    delta: Annotated[float, Field(gt=0, lt=1, description="The error probability allowed.")] = 0.05
+    noise: Annotated[
+        float, Field(ge=0, allow_inf_nan=False, description="The scale of the noise.")
+    ] = 1.0
+    baseline: Annotated[
+        float, Field(ge=0, allow_inf_nan=False, description="A bound on the baseline's size.")
+    ] = 1.0
     policy: PolicyName = "anytime"
-    options: dict[str, Any] = Field(
-        default_factory=dict, description="Of the policy.", examples=[{"bounds": [0, 1]}]
-    )
+    options: dict[str, Any] = Field(default_factory=dict, description="Of the policy.")
     seed: Annotated[int, Field(ge=0, lt=2**63)] | None = Field(
         default=None, description="Of the draws; a random one if left out."
     )
     lease: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = Field(
         default=None, description="Seconds an outcome may take; any time if left out."
     )
-    description: Annotated[str, Field(max_length=10_000)] = ""
+    description: Annotated[
+        str, Field(max_length=10_000, description="What it is about, in words.")
+    ] = ""
 
 
 class AskBody(_In):
     """How many assignments are wanted."""
+
+    model_config = ConfigDict(json_schema_extra=_like(count=2))
 
     count: Annotated[int, Field(ge=1)] = 1
 
@@ -99,39 +121,62 @@ class OutcomeIn(_In):
 class TellBody(_In):
     """Outcomes: all of them are recorded or none."""
 
-    outcomes: list[OutcomeIn]
+    model_config = ConfigDict(
+        json_schema_extra=_like(outcomes=[{"id": 0, "reward": 1}, {"id": 1, "reward": 0}])
+    )
+
+    outcomes: Annotated[list[OutcomeIn], Field(fail_fast=True)]
 
 
 class FailBody(_In):
     """Assignments whose outcome will never come."""
 
-    ids: list[Id]
+    model_config = ConfigDict(json_schema_extra=_like(ids=[7], reason="left the page"))
+
+    ids: Annotated[list[Id], Field(fail_fast=True)]
     reason: Annotated[str, Field(max_length=1000)] = "failed"
 
 
 class StopBody(_In):
     """Why a trial is stopped."""
 
+    model_config = ConfigDict(json_schema_extra=_like(reason="the season is over"))
+
     reason: Annotated[str, Field(max_length=1000)] = ""
+
+
+_STATUS = {
+    "state": "running",
+    "phase": 3,
+    "given": 40,
+    "answered": 38,
+    "outstanding": 2,
+    "remaining": 60,
+    "pulls": 240,
+    "lost": 0,
+    "late": 0,
+}
 
 
 class StatusOut(BaseModel):
     """Where a trial stands."""
 
-    state: str
-    phase: int
-    given: int
-    answered: int
-    outstanding: int
-    remaining: int
-    pulls: int
-    lost: int
-    late: int
+    model_config = ConfigDict(json_schema_extra=_like(**_STATUS))
+
+    state: State
+    phase: int = Field(description="The open phase, or the last one.")
+    given: int = Field(description="Assignments of that phase given out.")
+    answered: int = Field(description="How many of those are answered, or lost.")
+    outstanding: int = Field(description="How many outcomes are awaited.")
+    remaining: int = Field(description="Assignments of that phase still to give out.")
+    pulls: int = Field(description="Assignments given out in all.")
+    lost: int = Field(description="Assignments whose outcome will not come, or came too late.")
+    late: int = Field(description="Outcomes that came too late to be used.")
 
     @classmethod
     def of(cls, status: Status) -> StatusOut:
         """From the library's."""
-        return cls(**{name: getattr(status, name) for name in cls.model_fields})
+        return cls.model_construct(**{name: getattr(status, name) for name in cls.model_fields})
 
 
 class ExperimentOut(BaseModel):
@@ -139,12 +184,35 @@ class ExperimentOut(BaseModel):
 
     name: str
     description: str
-    created: float
+    created: float = Field(description="When, in seconds since 1970.")
     status: StatusOut
+
+    @classmethod
+    def of(cls, listed: Listed) -> ExperimentOut:
+        """From the library's."""
+        return cls(
+            name=listed.name,
+            description=listed.description,
+            created=listed.created,
+            status=StatusOut.of(listed.status),
+        )
 
 
 class ListOut(BaseModel):
     """All trials, oldest first."""
+
+    model_config = ConfigDict(
+        json_schema_extra=_like(
+            experiments=[
+                {
+                    "name": "checkout",
+                    "description": "Which checkout do more people finish?",
+                    "created": 1767225600.0,
+                    "status": _STATUS,
+                }
+            ]
+        )
+    )
 
     experiments: list[ExperimentOut]
 
@@ -153,33 +221,59 @@ class AssignmentOut(BaseModel):
     """One pull to be made."""
 
     id: int
-    arm: int
-    label: str
-    probability: float
+    arm: int = Field(description="Its row in the source.")
+    label: str = Field(description="The arm's name.")
+    probability: float = Field(description="With which it was drawn; 1 under a fixed plan.")
     phase: int
 
 
 class AssignmentsOut(BaseModel):
     """The assignments of one request: fewer than asked for while a phase awaits its outcomes."""
 
+    model_config = ConfigDict(
+        json_schema_extra=_like(
+            assignments=[
+                {"id": 0, "arm": 2, "label": "express", "probability": 0.25, "phase": 1},
+                {"id": 1, "arm": 0, "label": "one page", "probability": 0.5, "phase": 1},
+            ],
+            phase=1,
+            waiting=0,
+            state="running",
+        )
+    )
+
     assignments: list[AssignmentOut]
     phase: int
-    waiting: int
-    state: str
+    waiting: int = Field(
+        description="Where fewer were given than asked for: how many outcomes are awaited first."
+    )
+    state: State
 
-    @classmethod
-    def of(cls, batch: Batch) -> AssignmentsOut:
-        """From the library's."""
-        rows = [AssignmentOut(**vars(assignment)) for assignment in batch]
-        return cls(assignments=rows, phase=batch.phase, waiting=batch.waiting, state=batch.state)
+    @staticmethod
+    def plain(batch: Batch) -> dict[str, Any]:
+        """From the library's, as plain data: a batch may be large."""
+        columns = zip(batch.ids, batch.arms.tolist(), batch.probabilities.tolist(), strict=True)
+        rows = [
+            {"id": id_, "arm": arm, "label": batch.labels[arm], "probability": p, "phase": phase}
+            for phase in (batch.phase,)
+            for id_, arm, p in columns
+        ]
+        return {
+            "assignments": rows,
+            "phase": batch.phase,
+            "waiting": batch.waiting,
+            "state": batch.state,
+        }
 
 
 class ReceiptOut(BaseModel):
     """What became of outcomes that were told."""
 
-    recorded: int
-    repeated: int
-    late: int
+    model_config = ConfigDict(json_schema_extra=_like(recorded=2, repeated=0, late=0))
+
+    recorded: int = Field(description="On record from now on.")
+    repeated: int = Field(description="On record before, with the same reward.")
+    late: int = Field(description="Of those recorded: came too late to be used.")
 
     @classmethod
     def of(cls, receipt: Receipt) -> ReceiptOut:
@@ -189,6 +283,21 @@ class ReceiptOut(BaseModel):
 
 class RecommendationOut(BaseModel):
     """The target the policy would name now, and how far that can be relied on."""
+
+    model_config = ConfigDict(
+        json_schema_extra=_like(
+            target=2,
+            label="express",
+            final=True,
+            reason="certified",
+            pulls=1210,
+            error_bound=0.05,
+            active=[2],
+            chosen=[2],
+            assumptions=["All rewards lie between 0 and 1."],
+            statement="'express' is best, with an error probability of at most 0.05.",
+        )
+    )
 
     target: int
     label: str
@@ -211,13 +320,26 @@ class CheckOut(BaseModel):
     """One of the trial's health checks."""
 
     name: str
-    level: str
+    level: Literal["ok", "warning", "alarm"]
     finding: str
     action: str
 
 
 class HealthOut(BaseModel):
     """All of them."""
+
+    model_config = ConfigDict(
+        json_schema_extra=_like(
+            checks=[
+                {
+                    "name": "allocation",
+                    "level": "ok",
+                    "finding": "Arms were pulled as often as planned.",
+                    "action": "",
+                }
+            ]
+        )
+    )
 
     checks: list[CheckOut]
 
@@ -226,10 +348,10 @@ class EventOut(BaseModel):
     """A change of the trial's state."""
 
     number: int
-    at: float
+    at: float = Field(description="When, in seconds since 1970.")
     kind: str
     data: dict[str, Any]
-    hash: str
+    hash: str = Field(description="Of this event and the hash before it.")
 
     @classmethod
     def of(cls, event: Event) -> EventOut:
@@ -240,5 +362,20 @@ class EventOut(BaseModel):
 class EventsOut(BaseModel):
     """A part of the log, and where to go on reading."""
 
+    model_config = ConfigDict(
+        json_schema_extra=_like(
+            events=[
+                {
+                    "number": 4,
+                    "at": 1767225600.0,
+                    "kind": "paused",
+                    "data": {},
+                    "hash": "9c56cc51b374c3ba189210d5b6d4bf57790d351c96c47c02190ecf1e430635ab",
+                }
+            ],
+            next=5,
+        )
+    )
+
     events: list[EventOut]
-    next: int
+    next: int = Field(description="Send it as `after` to read on.")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import re
 import secrets
 import time
 from dataclasses import dataclass
@@ -19,9 +20,18 @@ from bestarm.errors import InvalidInputError
 from bestarm.live.sql import Store
 from bestarm.live.sql.schema import tokens
 
-__all__ = ["Role", "Token", "create_token", "find_role", "list_tokens", "revoke_token"]
+__all__ = [
+    "Role",
+    "Token",
+    "create_token",
+    "find_role",
+    "hide_tokens",
+    "list_tokens",
+    "revoke_token",
+]
 
 _PREFIX = "bestarm"
+_LIKE_A_TOKEN = re.compile(rf"({_PREFIX}-\d+-)[\w-]+")
 
 
 class Role(IntEnum):
@@ -84,9 +94,8 @@ def create_token(store: Store, name: str, role: Role) -> str:
 
 
 def revoke_token(store: Store, number: int) -> Token:
-    """End a token; from the next request on it allows nothing."""
-    known = {token.id: token for token in list_tokens(store)}
-    if number not in known:
+    """End a token; from the next request on it allows nothing. Doing it again is harmless."""
+    if number not in {token.id for token in list_tokens(store)}:
         raise InvalidInputError(
             f"There is no token {number}.",
             field="id",
@@ -98,7 +107,7 @@ def revoke_token(store: Store, number: int) -> Token:
         connection.execute(
             update(tokens).where(tokens.c.id == number, still).values(revoked=time.time())
         )
-    return known[number]
+    return next(token for token in list_tokens(store) if token.id == number)
 
 
 def list_tokens(store: Store) -> list[Token]:
@@ -127,6 +136,11 @@ def find_role(store: Store, text: str) -> Role | None:
     known = _digest("") if row is None else row.digest
     same = hmac.compare_digest(known, _digest(secret))
     return Role(row.role) if row is not None and same else None
+
+
+def hide_tokens(text: str) -> str:
+    """A text without the secrets of the tokens in it, for logs and for errors."""
+    return _LIKE_A_TOKEN.sub(r"\1…", text)
 
 
 def _digest(secret: str) -> str:

@@ -1,19 +1,38 @@
-"""The experiments a server has open."""
+"""The experiments a server has open, and who may use them at a time."""
 
 from __future__ import annotations
 
+import os
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from threading import Lock
+from typing import TypeVar
 
-from bestarm.errors import StoreUnavailableError
+import anyio.to_thread
+from anyio import CapacityLimiter
+
+from bestarm.errors import (
+    ExperimentExistsError,
+    StoreUnavailableError,
+    UnknownExperimentError,
+)
 from bestarm.live import Experiment, Listed
 from bestarm.live.sql import Store
 from bestarm.problem import Problem
+from bestarm.server.feeds import Feeds
 
 __all__ = ["Trials"]
 
 _MOST_OPEN = 200
+
+# Threads at a time. Those that write to one trial wait for each other, and those that use its
+# policy for as long as a phase takes to close. They must not be all the threads there are, nor
+# hold all connections: looking at counters stays quick whatever the others do.
+_WRITING = 8
+_WRITING_ONE = 3
+_THINKING = 4
+
+T = TypeVar("T")
 
 
 class Trials:
@@ -25,10 +44,14 @@ class Trials:
     """
 
     def __init__(self, store: Store, *, streams: int) -> None:
-        self._store = store
+        self.store = store
+        self.feeds = Feeds(self.open, most=streams)
         self._lock = Lock()
         self._open: OrderedDict[str, Experiment] = OrderedDict()
-        self._streams, self._most_streams = 0, streams
+        self._file = self._identity()
+        self._writing: CapacityLimiter | None = None
+        self._thinking: CapacityLimiter | None = None
+        self._writers: dict[str, tuple[CapacityLimiter, int]] = {}
 
     def open(self, name: str) -> Experiment:
         """An experiment of the store."""
@@ -36,7 +59,12 @@ class Trials:
             if name in self._open:
                 self._open.move_to_end(name)
                 return self._open[name]
-        return self._keep(Experiment.open(self._store, name))
+        try:
+            return self._keep(Experiment.open(self.store, name))
+        except UnknownExperimentError as error:
+            raise UnknownExperimentError(
+                f"There is no experiment {name!r}.", field="name", value=name
+            ) from error
 
     def create(
         self,
@@ -50,9 +78,9 @@ class Trials:
         description: str,
     ) -> Experiment:
         """Begin an experiment."""
-        return self._keep(
-            Experiment.create(
-                self._store,
+        try:
+            experiment = Experiment.create(
+                self.store,
                 name,
                 problem,
                 policy=policy,
@@ -61,11 +89,74 @@ class Trials:
                 lease=lease,
                 description=description,
             )
-        )
+        except ExperimentExistsError as error:
+            raise ExperimentExistsError(
+                f"There is an experiment {name!r} already.",
+                field="name",
+                value=name,
+                remedy="Go on with it, or choose another name.",
+            ) from error
+        return self._keep(experiment)
 
     def listed(self) -> Sequence[Listed]:
         """All of the store."""
-        return Experiment.list(self._store)
+        return Experiment.list(self.store)
+
+    async def look(self, name: str, do: Callable[[Experiment], T]) -> T:
+        """Do something quick with an experiment, in a thread: read its counters or its log."""
+        return await anyio.to_thread.run_sync(lambda: do(self.open(name)))
+
+    async def think(self, name: str, do: Callable[[Experiment], T]) -> T:
+        """Do something that needs the policy or reads a lot."""
+        if self._thinking is None:
+            self._thinking = CapacityLimiter(_THINKING)
+        return await anyio.to_thread.run_sync(lambda: do(self.open(name)), limiter=self._thinking)
+
+    async def write(self, name: str, do: Callable[[Experiment], T]) -> T:
+        """Do something that writes to an experiment."""
+        limiter, users = self._writers.get(name) or (CapacityLimiter(_WRITING_ONE), 0)
+        self._writers[name] = limiter, users + 1
+        try:
+            async with limiter:
+                return await self.change(lambda: do(self.open(name)))
+        finally:
+            limiter, users = self._writers.pop(name)
+            if users > 1:
+                self._writers[name] = limiter, users - 1
+
+    async def change(self, do: Callable[[], T]) -> T:
+        """Do something that writes to the store."""
+        if self._writing is None:
+            self._writing = CapacityLimiter(_WRITING)
+        return await anyio.to_thread.run_sync(do, limiter=self._writing)
+
+    def check_store(self) -> None:
+        """Notice if the file was replaced, so that nothing is told to one that is gone.
+
+        Raises:
+            StoreUnavailableError: it is not there.
+        """
+        if not self.store.sqlite:
+            return
+        found = self._identity()
+        with self._lock:
+            if found is not None and found != self._file:
+                self._file = found
+                self._open.clear()
+                self.store.close()
+        if found is None:
+            raise StoreUnavailableError(
+                f"The file of {self.store.place} is gone.", field="url", value=self.store.place
+            )
+
+    def _identity(self) -> tuple[int, int] | None:
+        if not self.store.sqlite:
+            return None
+        try:
+            found = os.stat(str(self.store.url.database))
+        except OSError:
+            return None
+        return found.st_dev, found.st_ino
 
     def _keep(self, experiment: Experiment) -> Experiment:
         with self._lock:
@@ -73,18 +164,3 @@ class Trials:
             while len(self._open) > _MOST_OPEN:
                 self._open.popitem(last=False)  # the connections are the store's, not its own
             return kept
-
-    async def followed(self, news: AsyncIterator[str]) -> AsyncIterator[str]:
-        """Pass news on, if not too many follow trials already."""
-        if self._streams >= self._most_streams:
-            raise StoreUnavailableError(
-                f"{self._streams} programs follow trials already.",
-                field="stream",
-                remedy="Poll the status instead.",
-            )
-        self._streams += 1
-        try:
-            async for each in news:
-                yield each
-        finally:
-            self._streams -= 1
