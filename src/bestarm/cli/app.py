@@ -54,6 +54,15 @@ Dask = Annotated[
     str | None,
     typer.Option(metavar="ADDRESS", help="A Dask scheduler whose workers share the runs."),
 ]
+StoreUrl = Annotated[
+    str,
+    typer.Option(
+        "--store",
+        metavar="URL",
+        envvar="BESTARM_STORE",
+        help="The database: sqlite:///FILE or postgresql://USER@HOST/NAME.",
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of words.")]
 
 
@@ -216,6 +225,93 @@ def check(
 
 @app.command()
 @reported
+def plan(
+    source: Source,
+    target: Target = None,
+    gap: Annotated[
+        float | None,
+        typer.Option(
+            help="The smallest lead worth finding, in units of the reward. All others are assumed "
+            "to trail the best by as little as the features allow: the hardest case."
+        ),
+    ] = None,
+    scenario: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Assumptions in detail, as TOML, instead of a gap."),
+    ] = None,
+    delta: Annotated[float, typer.Option(help="The error probability allowed.")] = 0.05,
+    noise: Annotated[
+        float | None,
+        typer.Option(help="The scale of the noise; 1, or what the bounds imply, if left out."),
+    ] = None,
+    baseline: Annotated[
+        float | None,
+        typer.Option(help="A bound on the baseline's size; 1, or what the bounds imply."),
+    ] = None,
+    bounds: Annotated[
+        tuple[float, float] | None,
+        typer.Option(
+            metavar="LO HI", help="The lowest and the highest reward: 0 1 for no and yes."
+        ),
+    ] = None,
+    level: Annotated[
+        float | None,
+        typer.Option(help="The mean reward; 0, or the middle of the bounds, if left out."),
+    ] = None,
+    drift: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="How the baseline moves: none, sine, walk or switches; sine if left out. Repeat "
+            "it for more.",
+        ),
+    ] = None,
+    policy: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="anytime, sp-bai, sp-bai-sharp, sbe, rage, lucb or ae; the first three if left "
+            "out. Repeat it for more.",
+        ),
+    ] = None,
+    per_day: Annotated[
+        float | None, typer.Option(metavar="N", help="Outcomes a day: says how long it takes.")
+    ] = None,
+    runs: Annotated[int, typer.Option(help="Simulated trials of each policy.")] = 200,
+    seed: Annotated[int, typer.Option(help="Results depend on it and on nothing else.")] = 0,
+    max_pulls: Annotated[
+        int | None,
+        typer.Option(help="Where a simulated trial is cut; 100 times the lower bound if left out."),
+    ] = None,
+    workers: Workers = None,
+    json: AsJson = False,
+) -> None:
+    """How long will it take? Simulates a trial before it is run."""
+    from bestarm.cli.plan import run_plan  # noqa: PLC0415
+
+    run_plan(
+        source,
+        target=target,
+        gap=gap,
+        scenario=scenario,
+        delta=delta,
+        noise=noise,
+        baseline=baseline,
+        bounds=bounds,
+        level=level,
+        drift=drift or [],
+        policy=policy or [],
+        per_day=per_day,
+        runs=runs,
+        seed=seed,
+        max_pulls=max_pulls,
+        workers=workers,
+        as_json=json,
+    )
+
+
+@app.command()
+@reported
 def reproduce(
     tables: Annotated[
         list[str] | None,
@@ -259,3 +355,85 @@ def reproduce(
         data=data,
         as_json=json,
     )
+
+
+@app.command()
+@reported
+def serve(
+    store: StoreUrl = "sqlite:///bestarm.db",
+    host: Annotated[
+        str, typer.Option(help="The address to listen on; other machines need a token.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="The port; 0 for any that is free.")] = 8000,
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="A host name that requests may be for, as behind a proxy; then looking needs a "
+            "token too. Repeat it for more.",
+        ),
+    ] = None,
+    workers: Annotated[int, typer.Option(help="Processes; PostgreSQL only.")] = 1,
+    rate: Annotated[
+        float | None,
+        typer.Option(help="Requests a second from one caller, in each process; 1000 if left out."),
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Do not log requests.")] = False,
+) -> None:
+    """Let programs ask and tell over HTTP, and people watch."""
+    from bestarm.cli.serve import run_serve  # noqa: PLC0415
+
+    run_serve(
+        store=store,
+        host=host,
+        port=port,
+        hosts=tuple(allow_host or ()),
+        workers=workers,
+        rate=rate,
+        quiet=quiet,
+    )
+
+
+tokens = typer.Typer(no_args_is_help=True, help="Make, list and revoke the tokens of a server.")
+app.add_typer(tokens, name="token")
+
+
+@tokens.command("create")
+@reported
+def create_token(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Whose it is, or what for.")],
+    role: Annotated[
+        str,
+        typer.Option(
+            metavar="view|tell|manage", help="What it allows; each allows what is before."
+        ),
+    ],
+    store: StoreUrl = "sqlite:///bestarm.db",
+    json: AsJson = False,
+) -> None:
+    """Make a token and print it: this once, as only its digest is kept."""
+    from bestarm.cli.token import run_create  # noqa: PLC0415
+
+    run_create(name, role=role, store=store, as_json=json)
+
+
+@tokens.command("list")
+@reported
+def list_tokens(store: StoreUrl = "sqlite:///bestarm.db", json: AsJson = False) -> None:
+    """Show all tokens ever made, without their secrets."""
+    from bestarm.cli.token import run_list  # noqa: PLC0415
+
+    run_list(store=store, as_json=json)
+
+
+@tokens.command("revoke")
+@reported
+def revoke_token(
+    number: Annotated[int, typer.Argument(metavar="ID", help="Its number, as listed.")],
+    store: StoreUrl = "sqlite:///bestarm.db",
+    json: AsJson = False,
+) -> None:
+    """End a token: from the next request on it allows nothing."""
+    from bestarm.cli.token import run_revoke  # noqa: PLC0415
+
+    run_revoke(number, store=store, as_json=json)

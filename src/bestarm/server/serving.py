@@ -1,0 +1,173 @@
+"""Serving the application: one process or several on one socket, stopped in order."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import Any
+
+import h11
+import uvicorn
+from fastapi import FastAPI
+from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.supervisors import Multiprocess
+
+from bestarm.server.app import create_app
+from bestarm.server.errors import error_response
+from bestarm.server.feeds import FEEDS
+from bestarm.server.limits import Limits
+
+__all__ = ["Protocol", "Serving", "configured", "listen", "serve"]
+
+_STOPPING = 10  # seconds that requests are given to end once the server stops
+_HEAD = 32_768  # bytes of a request's first line and headers together
+
+
+@dataclass(frozen=True)
+class Serving:
+    """What every process of a server makes its application of.
+
+    Attributes:
+        url: the database.
+        local: whether only this machine can reach it.
+        hosts: names that requests may be for.
+        limits: what it takes of callers.
+    """
+
+    url: str
+    local: bool = True
+    hosts: tuple[str, ...] = ()
+    limits: Limits = field(default_factory=Limits)
+
+    def __call__(self) -> FastAPI:
+        """The application."""
+        return create_app(self.url, local=self.local, hosts=self.hosts, limits=self.limits)
+
+
+class Protocol(H11Protocol):
+    """HTTP as uvicorn speaks it, with errors in our shape, an end to slow heads, and streams that
+    end when the server does."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        served = self.config.app
+        self._limits = served.limits if isinstance(served, Serving) else Limits()
+        self._late: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Somebody has come."""
+        super().connection_made(transport)
+        if len(self.connections) > self._limits.connections:
+            self._refuse(503, "too_many_connections", "Too many are served already.")
+        else:
+            self._watch()
+
+    def data_received(self, data: bytes) -> None:
+        """A part of a request."""
+        super().data_received(data)
+        if not self.transport.is_closing():
+            self._watch()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Gone."""
+        self._forget()
+        super().connection_lost(exc)
+
+    def shutdown(self) -> None:
+        """The server stops: streams end, what is being answered is answered."""
+        feeds = self.app_state.get(FEEDS)
+        if feeds is not None:
+            feeds.stop()
+        super().shutdown()
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer what is not HTTP."""
+        self._refuse(400, "bad_request", msg)
+
+    def _watch(self) -> None:
+        """Have an eye on the time while a head is awaited, or a body that nobody reads."""
+        answered = self.cycle is None or self.cycle.response_complete
+        awaiting = self.conn.their_state is h11.IDLE or (
+            answered and self.conn.their_state is h11.SEND_BODY
+        )
+        if not awaiting:
+            self._forget()
+        elif self._late is None:
+            self._late = self.loop.call_later(self._limits.seconds, self._too_slow)
+
+    def _forget(self) -> None:
+        if self._late is not None:
+            self._late.cancel()
+            self._late = None
+
+    def _too_slow(self) -> None:
+        self._late = None
+        if self.transport.is_closing():
+            return
+        if self.conn.our_state is h11.IDLE:
+            self._refuse(408, "too_slow", "The request took too long to arrive.")
+        else:
+            self.transport.close()
+
+    def _refuse(self, status: int, kind: str, message: str) -> None:
+        response = error_response(status, kind, message, field="request")
+        head = h11.Response(
+            status_code=status,
+            headers=[*response.raw_headers, (b"connection", b"close")],
+            reason=HTTPStatus(status).phrase.encode(),
+        )
+        for event in (head, h11.Data(data=bytes(response.body)), h11.EndOfMessage()):
+            self.transport.write(self.conn.send(event) or b"")
+        self.transport.close()
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket on which connections are awaited. Raises OSError where that is not possible."""
+    family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+    return socket.create_server((host, port), family=family, backlog=256)
+
+
+def configured(
+    serving: Serving, *, workers: int = 1, log: dict[str, Any] | None = None
+) -> uvicorn.Config:
+    """How the application is served."""
+    return uvicorn.Config(
+        serving,
+        factory=True,
+        http=Protocol,
+        ws="none",
+        lifespan="on",
+        log_config=log,
+        access_log=False,  # ours leaves out the query
+        server_header=False,
+        h11_max_incomplete_event_size=_HEAD,
+        timeout_graceful_shutdown=_STOPPING,
+        workers=workers,
+    )
+
+
+def serve(
+    serving: Serving, listener: socket.socket, *, workers: int = 1, quiet: bool = False
+) -> None:
+    """Serve until stopped by Ctrl-C or SIGTERM, and log requests to stderr unless to be quiet."""
+    config = configured(serving, workers=workers, log=_logging(quiet))
+    if workers > 1:
+        Multiprocess(config, sockets=[listener]).run()
+    else:
+        uvicorn.Server(config).run(sockets=[listener])
+
+
+def _logging(quiet: bool) -> dict[str, Any]:
+    return {
+        "version": 1,
+        "disable_existing_loggers": False,
+        "formatters": {"plain": {"format": "%(asctime)s %(name)s %(message)s"}},
+        "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "plain"}},
+        "loggers": {
+            "bestarm": {"handlers": ["stderr"], "level": "INFO"},
+            "bestarm.access": {"level": "WARNING" if quiet else "INFO"},
+            "uvicorn": {"handlers": ["stderr"], "level": "WARNING"},
+        },
+    }
