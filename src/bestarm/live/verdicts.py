@@ -1,0 +1,154 @@
+"""What may be said of a trial, in sentences for people who do not know the method."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from bestarm.live.batches import plural
+from bestarm.live.following import Glance
+from bestarm.live.ledger import Event, Head
+from bestarm.problem import Problem
+from bestarm.records import Recommendation
+
+__all__ = ["constants", "contradicted", "from_log", "happened", "percent", "verdict"]
+
+_ENDED = {
+    "max_pulls": "Ended at its limit of pulls",
+    "max_phases": "Ended at its limit of phases",
+    "max_phase_pulls": "Ended at its limit of pulls a phase",
+    "budget": "Its budget is spent",
+}
+_OPENING = "nothing is proven"  # what a policy says once the data contradict its assumptions
+
+
+def percent(delta: float) -> str:
+    """1 − δ as people say it.
+
+    >>> percent(0.05)
+    '95 %'
+    """
+    return f"{100 * (1 - delta):.10g} %"
+
+
+def contradicted(said: Recommendation) -> bool:
+    """Whether outcomes were seen that a policy's assumptions all but rule out."""
+    return bool(said.assumptions) and _OPENING in said.statement
+
+
+def constants(said: Recommendation, delta: float) -> str:
+    """How far the error probability can be relied on."""
+    if contradicted(said):
+        return "Nothing is proven any more: outcomes contradict what was declared of them."
+    if said.assumptions:
+        return f"Proven: a wrong winner is named with probability {delta:g} at most."
+    return (
+        f"Tuned: the constants are chosen so that errors stay below {delta:g} in practice. "
+        "No error probability is proven."
+    )
+
+
+def verdict(head: Head, said: Recommendation, problem: Problem, options: Mapping[str, Any]) -> str:
+    """The state of a trial in one sentence."""
+    names = [problem.target_labels[target] for target in said.chosen or (said.target,)]
+    if not said.final:
+        leader = _listed(names) if said.pulls else None
+        return _undecided(head, problem, left=len(said.active), leader=leader, why=said.reason)
+    if contradicted(said):
+        return (
+            f"{_listed(names)} {'leads' if len(names) == 1 else 'lead'}, but outcomes contradict "
+            "what was declared of them: nothing is proven."
+        )
+    return _decided(names, problem, options, proven=said.error_bound is not None, pulls=said.pulls)
+
+
+def from_log(glance: Glance, problem: Problem, options: Mapping[str, Any]) -> str:
+    """The same, as far as it can be told without the policy."""
+    head, ended = glance.head, glance.ended
+    if ended is not None and ended["final"]:
+        names = [problem.target_labels[t] for t in ended["chosen"] or [ended["target"]]]
+        proven = ended["error_bound"] is not None
+        return _decided(names, problem, options, proven=proven, pulls=ended["pulls"])
+    # Where several are named, one that was dropped may come back.
+    several = options.get("top", 1) != 1 or options.get("tolerance")
+    left = None if several else problem.targets - len(glance.eliminated)
+    why = "running" if ended is None else ended["reason"]
+    leader = None if ended is None else _listed([ended["label"]])
+    return _undecided(head, problem, left=left, leader=leader, why=why)
+
+
+def _decided(
+    names: Sequence[str],
+    problem: Problem,
+    options: Mapping[str, Any],
+    *,
+    proven: bool,
+    pulls: int,
+) -> str:
+    best = "the best" if len(names) == 1 else f"the {len(names)} best"
+    if options.get("tolerance"):
+        best = f"within {options['tolerance']:g} of {best}"
+    verb = "is" if len(names) == 1 else "are"
+    after = f"after {plural_many(pulls, 'pull')}"
+    if proven:
+        sure = percent(problem.delta)
+        return f"{_listed(names)} {verb} {best} of {problem.targets} options, at {sure} {after}."
+    return (
+        f"{_listed(names)} {verb} named {best} of {problem.targets} options {after}; no error "
+        "probability is proven."
+    )
+
+
+def _undecided(
+    head: Head, problem: Problem, *, left: int | None, leader: str | None, why: str
+) -> str:
+    remain = ""
+    if left is not None:
+        verb = "remains" if left == 1 else "remain"
+        remain = f"{left} of {problem.targets} options {verb}; "
+    sure = percent(problem.delta)
+    if head.state == "finished":
+        leads = "" if leader is None else f"{leader} leads, "
+        return f"{_ENDED.get(why, 'Ended')}: {leads}{remain}no winner at {sure}."
+    if head.state == "stopped":
+        return f"Stopped by its owner in phase {head.phase}: {remain}no winner at {sure}."
+    start = f"Paused in phase {head.phase}" if head.state == "paused" else f"Phase {head.phase}"
+    return f"{start}: {remain}no winner at {sure} yet."
+
+
+def _listed(names: Sequence[str]) -> str:
+    shown = [f"‘{name}’" for name in names]
+    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
+
+
+def plural_many(count: int, noun: str) -> str:
+    """A number of things, thousands apart."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def happened(event: Event) -> str:
+    """An event in words."""
+    data = event.data
+    phase = data.get("phase")
+    if event.kind == "planned":
+        return f"Phase {phase} planned: {plural_many(data['pulls'], 'pull')}."
+    if event.kind in {"closed", "answered"}:
+        many = plural_many(data["end"] - data["first"], "pull")
+        late = " that came after it was closed" if event.kind == "answered" else ""
+        return f"Phase {phase} told to the policy: {many}{late}."
+    if event.kind == "eliminated":
+        return f"{_listed(data['labels'])} dropped in phase {phase}."
+    if event.kind == "finished":
+        ends = "is named" if data["final"] else "led at the end"
+        return f"Finished: ‘{data['label']}’ {ends} ({data['reason'].replace('_', ' ')})."
+    if event.kind == "changed":
+        lease = "any time" if data["lease"] is None else plural(round(data["lease"]), "second")
+        return f"Outcomes may now take {lease}."
+    words = {
+        "created": "Created.",
+        "paused": "Paused: nothing is given out.",
+        "resumed": "Resumed.",
+        "stopped": "Stopped by its owner.",
+    }.get(event.kind, f"{event.kind.capitalize()}.")
+    reason = data.get("reason")
+    return f"{words[:-1]}: {reason}" if event.kind == "stopped" and reason else words
