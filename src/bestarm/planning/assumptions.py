@@ -9,12 +9,13 @@ from typing import Any
 
 import numpy as np
 
+from bestarm.bounds import sub_gaussian_scale
 from bestarm.checks import choice, finite, positive, vector
 from bestarm.environments.paths import Constant, Moving, RandomWalk, Sinusoid, Switches
 from bestarm.errors import InvalidInputError
 from bestarm.geometry import Array
 
-__all__ = ["DRIFTS", "SHAPES", "Drift", "Scenario", "as_drift", "as_scenario"]
+__all__ = ["DRIFTS", "SHAPES", "Drift", "Scenario", "as_drift", "as_scenario", "scales"]
 
 DRIFTS = ("none", "sine", "walk", "switches")
 SHAPES = ("close", "typical")
@@ -128,6 +129,21 @@ _CHECKS: dict[str, Callable[[object, str], float]] = {
     "level": finite,
     "noise": positive,
 }
+
+
+def scales(
+    bounds: tuple[float, float] | None, noise: float | None, baseline: float | None
+) -> tuple[float, float]:
+    """What policies are told of noise and baseline: what is given, or what the bounds imply, or 1.
+
+    Rewards between two bounds have a noise of at most half their distance, and a baseline (where
+    the arms lie, on the whole) between them.
+    """
+    if bounds is None:
+        usual = (1.0, 1.0)
+    else:
+        usual = (sub_gaussian_scale(bounds), max(abs(end) for end in bounds))
+    return usual[0] if noise is None else noise, usual[1] if baseline is None else baseline
 
 
 def as_drift(value: object) -> Drift:

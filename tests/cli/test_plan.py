@@ -1,0 +1,140 @@
+"""`bestarm plan` says what the library finds, in words or as JSON, and refuses in sentences."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from bestarm import Problem
+from bestarm.cli.app import app
+from bestarm.cli.workers import Bar
+from bestarm.planning import plan_trial
+
+ARMS = "name,a,b,c\nold,1,0,0\nnew,0,1,0\nbold,0,0,1\n"
+QUICK = ["--gap", "0.5", "--policy", "sp-bai-sharp", "--runs", "20"]
+
+
+@pytest.fixture
+def arms(tmp_path: Path) -> str:
+    path = tmp_path / "arms.csv"
+    path.write_text(ARMS, encoding="utf-8")
+    return str(path)
+
+
+def run(*arguments: str) -> tuple[int, str, str]:
+    result = CliRunner().invoke(app, ["plan", *arguments])
+    assert result.exception is None or isinstance(result.exception, SystemExit)
+    return result.exit_code, result.stdout, result.stderr
+
+
+def test_json_is_the_library_s_plan(arms: str) -> None:
+    code, out, _ = run(arms, *QUICK, "--per-day", "100", "--json")
+    problem = Problem(np.eye(3), delta=0.05, source_labels=["old", "new", "bold"])
+    plan = plan_trial(problem, gap=0.5, policies=["sp-bai-sharp"], runs=20, per_day=100)
+    assert code == 0
+    assert json.loads(out) == json.loads(json.dumps(plan.to_dict()))
+
+
+def test_words_have_the_figures_and_what_they_rest_on(arms: str) -> None:
+    code, out, _ = run(arms, *QUICK, "--per-day", "100", "--drift", "none", "--drift", "walk")
+    problem = Problem(np.eye(3), delta=0.05, source_labels=["old", "new", "bold"])
+    plan = plan_trial(
+        problem, gap=0.5, policies=["sp-bai-sharp"], runs=20, drift=["none", "walk"], per_day=100
+    )
+    assert code == 0
+    for assumed, each in zip(plan.scenarios, plan.forecasts, strict=True):
+        assert f"{assumed}." in out
+        assert f"{assumed.lower_bound:,.0f} outcomes on average" in out
+        row = re.search(rf"^sp-bai-sharp +{each.median:,.0f} +(\S+)", out, re.M)
+        assert row is not None
+        assert row[1] == f"{each.low:,.0f}–{each.high:,.0f}"
+    assert "'old' leads all others by 0.5" in out
+    assert "too few to show an error rate below δ" in out
+    assert "a median here is known to" in out
+    assert max(len(line) for line in out.splitlines() if line.startswith("sp-bai")) <= 80
+
+
+def test_yes_and_no_imply_the_scales(arms: str) -> None:
+    arguments = ["--gap", "0.4", "--policy", "anytime", "--runs", "5", "--bounds", "0", "1"]
+    code, out, _ = run(arms, *arguments, "--max-pulls", "30")
+    assert code == 0
+    assert "noise 0.5 and baseline ±1 declared" in out
+    assert "rewards are at a bound" in out
+    assert re.search(r"^anytime +≥ 30 ", out, re.M)
+    assert "had no winner in 5 of 5" in out
+
+
+def test_a_file_of_scenarios(arms: str, tmp_path: Path) -> None:
+    file = tmp_path / "plan.toml"
+    file.write_text(
+        '[[scenario]]\nname = "calm"\ngap = 0.6\ndrift = "none"\n'
+        "[[scenario]]\ntheta = [0.0, 0.9, 0.1]\n"
+        '[scenario.drift]\nkind = "switches"\nsize = 0.5\nperiod = 50\n',
+        encoding="utf-8",
+    )
+    options = ["--scenario", str(file), "--policy", "sp-bai-sharp", "--runs", "3", "--json"]
+    code, out, _ = run(arms, *options)
+    calm, second = json.loads(out)["scenarios"]
+    assert code == 0
+    assert (calm["scenario"], calm["drift"], calm["gap"]) == ("calm", "none", pytest.approx(0.6))
+    assert (second["scenario"], second["drift"], second["size"]) == ("2", "switches", 0.5)
+    assert (second["best"], second["gap"]) == ("new", pytest.approx(0.8))
+    code, _, err = run(arms, "--scenario", str(file), "--level", "1")
+    assert code == 2
+    assert "go with `--gap`" in err
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ([], "needs a gap or scenarios"),
+        (["--gap", "-1"], "`gap` must be positive"),
+        (["--gap", "nan"], "`gap` must be a finite number"),
+        (["--gap", "9", "--bounds", "0", "1"], "would leave the bounds"),
+        (["--gap", "1", "--bounds", "1", "0"], "the lower one first"),
+        (["--gap", "1", "--policy", "magic"], "no policy 'magic'"),
+        (["--gap", "1", "--drift", "tide"], "`drift` must be one of"),
+        (["--gap", "1", "--delta", "5"], "Did you mean 0.05?"),
+        (["--gap", "1", "--runs", "0"], "`runs` must be a whole number"),
+        (["--gap", "1", "--per-day", "0"], "`per_day` must be positive"),
+        (["--gap", "1", "--workers", "0"], "`workers` must be a whole number"),
+        (["--scenario", "nowhere.toml"], "'nowhere.toml' cannot be read"),
+    ],
+)
+def test_bad_input_is_one_sentence(arms: str, options: list[str], words: str) -> None:
+    code, out, err = run(arms, *options)
+    assert (code, out) == (2, "")
+    assert words in err
+    assert err.startswith("bestarm: ")
+    assert err.count("\n") == 1
+
+
+def test_a_file_that_holds_no_scenarios(arms: str, tmp_path: Path) -> None:
+    for text in ("gap = 1", "[[scenario", "[[scenario]]\ngaps = 1", "[scenario]\ngap = 1"):
+        file = tmp_path / "plan.toml"
+        file.write_text(text, encoding="utf-8")
+        code, _, err = run(arms, "--scenario", str(file))
+        assert code == 2
+        assert err.count("\n") == 1
+
+
+def test_ctrl_c_gives_a_partial_plan(arms: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def seventh(_: Bar, done: int, _total: int) -> None:
+        if done == 7:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(Bar, "__call__", seventh)
+    code, out, _ = run(arms, *QUICK, "--policy", "sbe", "--json")
+    document = json.loads(out)
+    assert code == 130
+    assert document["interrupted"] is True
+    assert [(f["policy"], f["runs"]) for f in document["forecasts"]] == [("sp-bai-sharp", 7)]
+    code, out, _ = run(arms, *QUICK, "--policy", "sbe")
+    assert code == 130
+    assert "sp-bai-sharp [7 simulated trials]" in out
+    assert "Interrupted: this is partial" in out
