@@ -136,5 +136,5 @@ def test_ctrl_c_gives_a_partial_plan(arms: str, monkeypatch: pytest.MonkeyPatch)
     assert [(f["policy"], f["runs"]) for f in document["forecasts"]] == [("sp-bai-sharp", 7)]
     code, out, _ = run(arms, *QUICK, "--policy", "sbe")
     assert code == 130
-    assert "sp-bai-sharp [7 simulated trials]" in out
+    assert "sp-bai-sharp [of 7]" in out
     assert "Interrupted: this is partial" in out

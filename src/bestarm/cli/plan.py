@@ -156,7 +156,7 @@ def _table(plan: TrialPlan, forecasts: Sequence[Forecast]) -> Table:
         table.add_column(heading, justify="right", no_wrap=True)
     for each in forecasts:
         low, high = each.error_interval
-        runs = "" if each.runs == plan.runs else f" [{_count(each.runs)}]"
+        runs = "" if each.runs == plan.runs else f" [of {each.runs:,}]"
         table.add_row(
             each.policy + runs,
             f"{_at_least(each, 0.5)}{each.median:,.0f}",
