@@ -24,6 +24,7 @@ class Limits:
         seconds: how long the head of a request may take to arrive, and how long its body.
         streams: pages and programs that may follow trials at a time.
         connections: connections at a time.
+        planning: how many seconds a plan may be simulated for.
     """
 
     body: int = 8_000_000
@@ -33,6 +34,7 @@ class Limits:
     seconds: float = 30.0
     streams: int = 200
     connections: int = 500
+    planning: float = 60.0
 
 
 class Buckets:

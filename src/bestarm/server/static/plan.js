@@ -1,0 +1,211 @@
+"use strict";
+// The planning form: sends it, shows how far the simulation has come, and what came of it.
+(() => {
+  const form = document.getElementById("plan-form");
+  const part = (name) => document.getElementById(`plan-${name}`);
+  const KEPT = "bestarm_token"; // in sessionStorage: this tab's, and gone with it
+  let stopping = null;
+
+  const token = form.elements.token;
+  try { token.value = sessionStorage.getItem(KEPT) || ""; } catch { /* storage is off */ }
+
+  // Numbers as people write them; null where there is none.
+  const number = (name) => {
+    const text = form.elements[name].value.trim().replace(",", ".");
+    if (!text) return null;
+    const value = Number(text);
+    if (!Number.isFinite(value)) throw new Error(`“${form.elements[name].value}” is no number.`);
+    return value;
+  };
+  const ticked = (name) =>
+    [...form.querySelectorAll(`[name=${name}]:checked`)].map((box) => box.value);
+
+  const options = (text) => {
+    const rows = text.split("\n").map((line) => line.trim()).filter(Boolean)
+      .map((line) => line.split(",").map((field) => field.trim()));
+    if (rows.length < 2) throw new Error("Give at least two options, one a line.");
+    if (rows.every((row) => row.length === 1)) {
+      return {
+        source: rows.map((_, i) => rows.map((__, j) => (i === j ? 1 : 0))),
+        source_labels: rows.map((row) => row[0]),
+      };
+    }
+    const source = rows.map((row) => row.slice(1).map(Number));
+    if (source.some((row) => !row.length || !row.every(Number.isFinite))) {
+      throw new Error("After its name, each line needs the same number of features.");
+    }
+    return { source, source_labels: rows.map((row) => row[0]) };
+  };
+
+  const asked = () => {
+    const body = options(form.elements.source.value);
+    for (const name of ["gap", "delta", "level", "noise", "baseline", "per_day", "runs", "seed"]) {
+      const value = number(name);
+      if (value !== null) body[name] = value;
+    }
+    const ends = [number("low"), number("high")];
+    if (ends[0] !== null && ends[1] !== null) body.bounds = ends;
+    else if (ends[0] !== null || ends[1] !== null) throw new Error("Give both bounds, or none.");
+    body.drift = ticked("drift");
+    body.policies = ticked("policies");
+    if (!body.drift.length) throw new Error("Tick at least one way the baseline may move.");
+    if (!body.policies.length) throw new Error("Tick at least one policy.");
+    return body;
+  };
+
+  const say = (words) => { part("status").textContent = words; };
+  const fail = (words) => {
+    part("error").textContent = words;
+    part("error").hidden = !words;
+  };
+
+  // Events of a stream: pairs of a name and its data.
+  async function* events(response) {
+    const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+    let text = "";
+    for (;;) {
+      const { value, done } = await reader.read();
+      if (done) return;
+      text += value;
+      let end;
+      while ((end = text.indexOf("\n\n")) >= 0) {
+        const lines = text.slice(0, end).split("\n");
+        text = text.slice(end + 2);
+        const field = (name) => lines.filter((line) => line.startsWith(`${name}: `))
+          .map((line) => line.slice(name.length + 2)).join("\n");
+        if (field("data")) yield [field("event"), JSON.parse(field("data"))];
+      }
+    }
+  }
+
+  async function simulate() {
+    const body = asked();
+    stopping = new AbortController();
+    working(true);
+    const response = await fetch("/api/v1/plan", {
+      method: "POST",
+      headers: {
+        "Content-Type": "application/json",
+        Authorization: `Bearer ${token.value.trim()}`,
+      },
+      body: JSON.stringify(body),
+      signal: stopping.signal,
+    });
+    if (!response.ok) {
+      const { error } = await response.json();
+      throw new Error(`${error.message} ${error.remedy}`.trim());
+    }
+    try { sessionStorage.setItem(KEPT, token.value.trim()); } catch { /* storage is off */ }
+    let ended = false;
+    for await (const [name, data] of events(response)) {
+      if (name === "progress") {
+        part("progress").max = data.total;
+        part("progress").value = data.done;
+        say(`${data.done.toLocaleString("en")} of ${data.total.toLocaleString("en")} trials`);
+      } else if (name === "plan") {
+        ended = true;
+        show(data);
+      } else if (name === "error") {
+        throw new Error(`${data.message} ${data.remedy}`.trim());
+      }
+    }
+    if (!ended) throw new Error("The simulation ended abruptly.");
+  }
+
+  const working = (on) => {
+    part("go").disabled = on;
+    part("stop").hidden = part("progress").hidden = !on;
+    if (on) {
+      part("progress").value = 0;
+      say("Starting …");
+      fail("");
+    }
+  };
+
+  // What is shown is text: names are a user's.
+  const made = (kind, text, parent, classes = "") => {
+    const element = document.createElement(kind);
+    element.textContent = text;
+    if (classes) element.className = classes;
+    parent.append(element);
+    return element;
+  };
+  const count = (value) => Math.round(value).toLocaleString("en");
+  const days = (value) => (value >= 10 ? count(value) : value.toFixed(1));
+  const percent = (value) => `${(100 * value).toFixed(1)} %`;
+  const MOVES = {
+    none: (s) => `the baseline stays at ${rough(s.level)}`,
+    sine: (s) => `the baseline is a wave of ±${rough(s.size)} about ${rough(s.level)} every ` +
+      `${count(s.period)} outcomes`,
+    walk: (s) => `the baseline walks within ±${rough(s.size)} of ${rough(s.level)}, some ` +
+      `${rough(s.size)} in ${count(s.period)} outcomes`,
+    switches: (s) => `the baseline jumps between ${rough(s.level - s.size)} and ` +
+      `${rough(s.level + s.size)}, every ${count(s.period)} outcomes or so`,
+  };
+  const rough = (value) => String(Number(value.toPrecision(4)));
+
+  function show(plan) {
+    const words = part("words");
+    words.replaceChildren();
+    for (const text of plan.warnings) made("p", text, words, "notice warning");
+    for (const scenario of plan.scenarios) {
+      const forecasts = plan.forecasts.filter((each) => each.scenario === scenario.scenario);
+      if (!forecasts.length) continue;
+      made("p", `“${scenario.best}” leads the next one by ${rough(scenario.gap)}; ` +
+        `${scenario.bounded ? "outcomes are at one bound or the other"
+          : `the noise is ${rough(scenario.noise)}`}; ${MOVES[scenario.drift](scenario)}.`, words);
+      words.append(table(plan, forecasts));
+      made("p", "No rule that is right with probability " +
+        `${rough(1 - plan.delta)}, whatever the baseline does, takes fewer than ` +
+        `${scenario.bounded ? "about " : ""}${count(scenario.lower_bound)} outcomes on average.`,
+      words, "soft");
+    }
+    made("p", `From ${count(plan.runs)} simulated trials of each policy, with seed ${plan.seed}. ` +
+      "A forecast holds if its assumptions do; outcomes grow with 1/gap².", words, "soft");
+    part("result").hidden = false;
+    document.getElementById("forecast").focus();
+  }
+
+  function table(plan, forecasts) {
+    const frame = document.createElement("div");
+    frame.className = "scroll";
+    frame.tabIndex = 0;
+    const grid = made("table", "", frame);
+    const head = made("tr", "", made("thead", "", grid));
+    const titles = ["Policy", "Outcomes, median", "8 of 10 trials", "÷ bound", "Wrong (95 %)"];
+    if (plan.per_day) titles.push("Days");
+    for (const title of titles) made("th", title, head).scope = "col";
+    const body = made("tbody", "", grid);
+    for (const each of forecasts) {
+      const cut = (level) => (each.capped > (1 - level) * each.runs ? "≥ " : "");
+      const row = made("tr", "", body);
+      made("th", each.policy, row).scope = "row";
+      const [low, high] = each.error_interval;
+      const cells = [
+        `${cut(0.5)}${count(each.median)}`,
+        `${count(each.low)} – ${cut(0.9)}${count(each.high)}`,
+        each.ratio === null ? "–" : each.ratio.toFixed(1),
+        `${percent(each.error_rate)} (${(100 * low).toFixed(1)} – ${(100 * high).toFixed(1)})`,
+      ];
+      if (plan.per_day) {
+        cells.push(`${days(each.days.median)} (${days(each.days.low)} – ${days(each.days.high)})`);
+      }
+      for (const cell of cells) made("td", cell, row, "number");
+    }
+    return frame;
+  }
+
+  form.addEventListener("submit", async (event) => {
+    event.preventDefault();
+    try {
+      await simulate();
+      say("");
+    } catch (error) {
+      if (error.name === "AbortError") say("Stopped.");
+      else { say(""); fail(error.message); }
+    } finally {
+      working(false);
+    }
+  });
+  part("stop").addEventListener("click", () => stopping.abort());
+})();

@@ -1,0 +1,191 @@
+"""Planning over HTTP: the library's figures, one at a time, with an end, gone with its reader."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+import uvicorn
+
+from bestarm import Problem
+from bestarm.live.sql import Store
+from bestarm.planning import plan_trial
+from bestarm.server import Limits
+from bestarm.server.serving import Serving, configured, listen
+from bestarm.server.tokens import Role, create_token
+
+LONG = {"source": [[1, 0], [0, 1]], "gap": 0.03, "policies": ["anytime"], "runs": 2000}
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
+    url = f"sqlite:///{tmp_path_factory.mktemp('plan')}/store.db"
+    store = Store(url)
+    tokens = {role: create_token(store, role.word, role) for role in (Role.VIEW, Role.TELL)}
+    store.close()
+    listener = listen("127.0.0.1", 0)
+    server = uvicorn.Server(configured(Serving(url, limits=Limits(planning=3.0))))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+    thread.start()
+    base = f"http://127.0.0.1:{listener.getsockname()[1]}"
+    with httpx.Client(base_url=base, timeout=30) as client:
+        client.headers["Authorization"] = f"Bearer {tokens[Role.TELL]}"
+        client.headers["X-Test-View"] = tokens[Role.VIEW]
+        yield client
+    server.should_exit = True
+    thread.join(20)
+    assert not thread.is_alive()
+
+
+def events(response: httpx.Response) -> Iterator[tuple[str, Any]]:
+    name = ""
+    for line in response.iter_lines():
+        if line.startswith("event: "):
+            name = line.removeprefix("event: ")
+        elif line.startswith("data: "):
+            yield name, json.loads(line.removeprefix("data: "))
+
+
+def planned(client: httpx.Client, body: dict[str, Any]) -> list[tuple[str, Any]]:
+    with client.stream("POST", "/api/v1/plan", json=body) as response:
+        assert response.status_code == 200, response.read()
+        assert response.headers["content-type"].startswith("text/event-stream")
+        return list(events(response))
+
+
+def refused(client: httpx.Client, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+    response = client.post("/api/v1/plan", json=body)
+    return response.status_code, response.json()["error"]
+
+
+def workers() -> set[str]:
+    """The processes that simulate plans now."""
+    found = set()
+    for place in Path("/proc").glob("[0-9]*"):
+        try:
+            command = (place / "cmdline").read_bytes()
+            parent = (place / "stat").read_text().rpartition(")")[2].split()[1]
+        except OSError:
+            continue
+        if b"bestarm.planning.worker" in command and parent == str(os.getpid()):
+            found.add(place.name)
+    return found
+
+
+def settled() -> bool:
+    for _ in range(100):
+        if not workers():
+            return True
+        time.sleep(0.1)
+    return False
+
+
+def test_the_plan_is_the_library_s(client: httpx.Client) -> None:
+    body = {
+        "source": [[1, 0], [0, 1]],
+        "source_labels": ["old", "<script>alert(1)</script>"],
+        "gap": 0.4,
+        "bounds": [0, 1],
+        "drift": ["none", "sine"],
+        "policies": ["anytime", "sp-bai-sharp"],
+        "per_day": 100,
+        "runs": 10,
+        "seed": 3,
+    }
+    found = planned(client, body)
+    assert [name for name, _ in found][-1] == "plan"
+    assert {name for name, _ in found[:-1]} == {"progress"}
+    assert found[-2][1] == {"done": 40, "total": 40}
+    labels = ["old", "<script>alert(1)</script>"]
+    problem = Problem(np.eye(2), delta=0.05, noise=0.5, baseline=1.0, source_labels=labels)
+    plan = plan_trial(
+        problem,
+        gap=0.4,
+        bounds=(0, 1),
+        drift=["none", "sine"],
+        policies=["anytime", "sp-bai-sharp"],
+        per_day=100,
+        runs=10,
+        seed=3,
+    )
+    assert found[-1][1] == json.loads(json.dumps(plan.to_dict()))
+    assert settled()
+
+
+def test_scenarios_as_documents(client: httpx.Client) -> None:
+    drift = {"kind": "switches", "size": 0.5, "period": 40}
+    scenario = {"name": "jumps", "theta": [0.9, 0.1], "drift": drift}
+    body = {"source": [[1, 0], [0, 1]], "scenarios": [scenario], "policies": ["sp-bai"], "runs": 2}
+    (assumed,) = planned(client, body)[-1][1]["scenarios"]
+    assert (assumed["drift"], assumed["size"], assumed["period"]) == ("switches", 0.5, 40)
+    assert assumed["gap"] == pytest.approx(0.8)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"gap": None}, "needs a gap or scenarios"),
+        ({"gap": 3, "bounds": [0, 1]}, "would leave the bounds"),
+        ({"gap": 1, "source": [[1], [1]]}, "identical features"),
+        ({"scenarios": [{"name": "a", "gap": 1}], "level": 1.0}, "go with `gap`"),
+        ({"gap": 1, "policies": ["magic"]}, "Input should be"),
+        ({"gap": 1, "runs": 10**6}, "less than or equal to 2000"),
+        ({"gap": 1, "source": [[1.0]] * 201}, "at most 200"),
+        ({"gap": 1, "command": "rm"}, "Extra inputs"),
+    ],
+)
+def test_what_cannot_be_planned_is_refused_in_the_one_shape(
+    client: httpx.Client, change: dict[str, Any], words: str
+) -> None:
+    status, error = refused(client, {"source": [[1, 0], [0, 1]]} | change)
+    assert status == 422
+    assert error["kind"] == "invalid_input"
+    assert words in error["message"]
+    assert settled()
+
+
+def test_looking_is_not_enough(client: httpx.Client) -> None:
+    view = {"Authorization": f"Bearer {client.headers['X-Test-View']}"}
+    assert client.post("/api/v1/plan", json=LONG, headers=view).status_code == 403
+    anonymous = httpx.post(f"{client.base_url}/api/v1/plan", json=LONG)
+    assert anonymous.status_code in {401, 403}
+    assert not workers()
+
+
+def test_one_at_a_time_with_an_end_that_keeps_what_was_found(client: httpx.Client) -> None:
+    with client.stream("POST", "/api/v1/plan", json=LONG) as response:
+        stream = events(response)
+        assert next(stream)[0] == "progress"
+        status, error = refused(client, LONG)
+        assert (status, error["kind"]) == (429, "busy")
+        *_, (name, plan) = stream
+    assert name == "plan"
+    assert plan["interrupted"] is True
+    assert 0 < plan["forecasts"][0]["runs"] < 2000
+    assert settled()
+
+
+def test_a_reader_that_goes_away_ends_the_simulation(client: httpx.Client) -> None:
+    with client.stream("POST", "/api/v1/plan", json=LONG) as response:
+        stream = events(response)
+        assert next(stream)[0] == "progress"
+        assert len(workers()) == 1
+    assert settled()
+    assert planned(client, LONG | {"gap": 0.9, "runs": 1})[-1][0] == "plan"  # it is free again
+
+
+def test_the_page_has_the_form_and_no_script_of_its_own(client: httpx.Client) -> None:
+    page = client.get("/plan")
+    assert page.status_code == 200
+    assert 'id="plan-form"' in page.text
+    assert "<script>" not in page.text
+    assert "onclick" not in page.text
+    assert "script-src 'self'" in page.headers["content-security-policy"]
