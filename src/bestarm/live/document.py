@@ -16,6 +16,11 @@ from bestarm.problem import Problem, as_problem
 __all__ = ["Document", "make_document"]
 
 
+# What a policy may raise when it is made of numbers or texts that make no sense to it.
+_NONSENSE = (TypeError, ValueError, ArithmeticError, LookupError, AttributeError)
+_MOST_PULLS = 2**53
+
+
 @dataclass(frozen=True)
 class Document:
     """A problem, a policy by name with its options, and the seed of the draws.
@@ -89,6 +94,7 @@ def make_document(
         )
     plain = _plain(options)
     made = _make(problem, policy, plain, seed)
+    _check_plan(made, policy, plain)
     bounds = getattr(made, "bounds", None)
     return Document(problem, policy, plain, seed, None if bounds is None else tuple(bounds))
 
@@ -122,15 +128,33 @@ def _make(problem: Problem, name: str, options: dict[str, Any], seed: int) -> Po
     given = {key: tuple(v) if isinstance(v, list) else v for key, v in options.items()}
     try:
         policy = method(problem, seed=seed, **given)
-    except TypeError as error:
-        raise InvalidInputError(
-            f"The policy {name!r} does not take these options ({error}).",
-            field="options",
-            value=options,
-        ) from None
+    except BestArmError:
+        raise
+    except _NONSENSE as error:
+        raise _not_taken(name, options, error) from None
     if not isinstance(policy, Policy):
         raise InvalidInputError(f"{name!r} makes no policy.", field="policy", value=name)
     return policy
+
+
+def _check_plan(policy: Policy, name: str, options: dict[str, Any]) -> None:
+    """Refuse what could not even begin, before it is on record."""
+    try:
+        plan = policy.plan()
+    except BestArmError:
+        raise
+    except _NONSENSE as error:
+        raise _not_taken(name, options, error) from None
+    if plan is not None and max(plan.pulls, plan.most or 0) >= _MOST_PULLS:
+        raise _not_taken(name, options, "its first phase would never end")
+
+
+def _not_taken(name: str, options: dict[str, Any], why: object) -> InvalidInputError:
+    return InvalidInputError(
+        f"The policy {name!r} cannot work with these options on this problem ({why}).",
+        field="options",
+        value=options,
+    )
 
 
 def _method(name: str) -> Method:
