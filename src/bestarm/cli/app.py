@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from bestarm.cli.reporting import reported
+from bestarm.errors import MissingDependencyError
 
 __all__ = ["Criterion", "app"]
 
@@ -64,6 +65,18 @@ StoreUrl = Annotated[
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of words.")]
+
+
+def _need_server() -> None:
+    from importlib.util import find_spec  # noqa: PLC0415
+
+    for name in ("sqlalchemy", "fastapi", "uvicorn"):
+        if find_spec(name) is None:
+            raise MissingDependencyError(
+                f"This needs {name}, which is not installed.",
+                field=name,
+                remedy="Install it with pip install 'bestarm[server]'.",
+            )
 
 
 def _version(asked: bool) -> None:
@@ -381,6 +394,7 @@ def serve(
     quiet: Annotated[bool, typer.Option("--quiet", help="Do not log requests.")] = False,
 ) -> None:
     """Let programs ask and tell over HTTP, and people watch."""
+    _need_server()
     from bestarm.cli.serve import run_serve  # noqa: PLC0415
 
     run_serve(
@@ -412,6 +426,7 @@ def create_token(
     json: AsJson = False,
 ) -> None:
     """Make a token and print it: this once, as only its digest is kept."""
+    _need_server()
     from bestarm.cli.token import run_create  # noqa: PLC0415
 
     run_create(name, role=role, store=store, as_json=json)
@@ -421,6 +436,7 @@ def create_token(
 @reported
 def list_tokens(store: StoreUrl = "sqlite:///bestarm.db", json: AsJson = False) -> None:
     """Show all tokens ever made, without their secrets."""
+    _need_server()
     from bestarm.cli.token import run_list  # noqa: PLC0415
 
     run_list(store=store, as_json=json)
@@ -434,6 +450,7 @@ def revoke_token(
     json: AsJson = False,
 ) -> None:
     """End a token: from the next request on it allows nothing."""
+    _need_server()
     from bestarm.cli.token import run_revoke  # noqa: PLC0415
 
     run_revoke(number, store=store, as_json=json)

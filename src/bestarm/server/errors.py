@@ -94,7 +94,7 @@ def error_response(
     """An error in the one shape. What a caller sent is repeated in part only, and no token is."""
     detail = ErrorDetail(
         kind=kind,
-        message=_text(message, 2000),
+        message=_text(message, 1000),
         field=_text(field, 200),
         value=_plain(value),
         remedy=_text(remedy, 2000),
@@ -207,4 +207,5 @@ _repr.maxlong = _repr.maxstring = _repr.maxother = 60
 
 
 def _text(value: str, most: int = 500) -> str:
-    return hide_tokens(value[:most]).encode("utf-8", "replace").decode()
+    said = value if len(value) <= most else f"{value[: most - 1]}…"
+    return hide_tokens(said).encode("utf-8", "replace").decode()

@@ -41,6 +41,7 @@ _WORDS = {
     500: "The server, or the database behind it, is in a state it should not be in.",
     503: "The database cannot be used now, or too many are served already.",
 }
+_MOST_NUMBERS = 100_000  # features of a trial: designs for more take minutes
 _ANYWHERE = (400, 401, 403, 421, 422, 429, 500, 503)
 _WITH_BODY = (408, 413, 415)
 
@@ -105,6 +106,15 @@ async def create_experiment(body: io.CreateBody, trials: _Trials) -> io.StatusOu
 
 
 def _create(trials: Trials, body: io.CreateBody) -> io.StatusOut:
+    for field, rows in (("source", body.source), ("target", body.target or [])):
+        size = sum(map(len, rows))
+        if size > _MOST_NUMBERS:
+            raise InvalidInputError(
+                f"`{field}` holds {size} numbers; over HTTP it may hold {_MOST_NUMBERS}.",
+                field=field,
+                value=size,
+                remedy="Begin so large a trial with `Experiment.create`.",
+            )
     problem = Problem(
         body.source,
         body.target,

@@ -32,7 +32,7 @@ __all__ = [
 # Lists stop at their first fault: a body full of them would take more memory to describe than to
 # read.
 Number = Annotated[float, Field(allow_inf_nan=False)]
-Row = Annotated[list[Number], Field(fail_fast=True, min_length=1, max_length=1000)]
+Row = Annotated[list[Number], Field(fail_fast=True, min_length=1, max_length=200)]
 Features = Annotated[list[Row], Field(fail_fast=True, min_length=1, max_length=10_000)]
 Label = Annotated[str, Field(max_length=1000)]
 Labels = Annotated[list[Label], Field(fail_fast=True, max_length=10_000)]

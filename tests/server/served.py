@@ -1,0 +1,139 @@
+"""A server on a port of its own, in a thread of the test or in a process."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from threading import Thread
+from typing import Any
+
+import httpx
+import uvicorn
+
+from bestarm.live.sql import Store
+from bestarm.server.limits import Limits
+from bestarm.server.serving import Serving, configured, listen
+from bestarm.server.tokens import Role, create_token
+
+__all__ = ["ARMS", "MANY", "Served", "bestarm", "in_process", "in_thread"]
+
+ARMS: dict[str, Any] = {"source": [[1, 0], [0, 1]], "options": {"bounds": [0, 1]}, "seed": 1}
+MANY = Limits(rate=1e6, burst=1_000_000)  # tests are one caller that asks a lot
+_PATIENCE = 30
+_BESTARM = [sys.executable, "-c", "from bestarm.cli import main; main()"]
+
+
+@dataclass
+class Served:
+    """A server that runs, and clients for it."""
+
+    url: str
+    port: int
+    tokens: dict[Role, str] = field(default_factory=dict)
+    process: subprocess.Popen[str] | None = None
+
+    @property
+    def base(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def client(self, role: Role | None = Role.MANAGE, **options: Any) -> httpx.Client:
+        """A client that holds a token of this role, or none."""
+        headers = {} if role is None else {"Authorization": f"Bearer {self.token(role)}"}
+        return httpx.Client(
+            base_url=f"{self.base}/api/v1", headers=headers, timeout=_PATIENCE, **options
+        )
+
+    def token(self, role: Role) -> str:
+        if role not in self.tokens:
+            store = Store(self.url)
+            self.tokens[role] = create_token(store, f"may {role.word}", role)
+            store.close()
+        return self.tokens[role]
+
+    def raw(self, *parts: bytes, wait: float = 0.0) -> bytes:
+        """What is answered to these bytes."""
+        with socket.create_connection(("127.0.0.1", self.port), timeout=_PATIENCE) as connection:
+            for part in parts:
+                connection.sendall(part)
+                time.sleep(wait)
+            answer = b""
+            while piece := connection.recv(65536):
+                answer += piece
+        return answer
+
+
+@contextmanager
+def in_thread(url: str, **settings: Any) -> Iterator[Served]:
+    """A server in a thread; settings are those of `Serving`."""
+    listener = listen("127.0.0.1", 0)
+    port = listener.getsockname()[1]
+    server = uvicorn.Server(configured(Serving(url, **{"limits": MANY, **settings})))
+    thread = Thread(target=server.run, kwargs={"sockets": [listener]})
+    thread.start()
+    try:
+        latest = time.monotonic() + _PATIENCE
+        while not server.started:
+            assert thread.is_alive()
+            assert time.monotonic() < latest
+            time.sleep(0.01)
+        yield Served(url, port)
+    finally:
+        server.should_exit = True
+        thread.join(_PATIENCE)
+        assert not thread.is_alive(), "the server did not stop"
+
+
+def bestarm(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end."""
+    return subprocess.run(
+        [*_BESTARM, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        **options,
+    )
+
+
+@contextmanager
+def in_process(url: str, *options: str, port: int = 0, **settings: Any) -> Iterator[Served]:
+    """`bestarm serve` as a user starts it; ended at once when the test is over."""
+    process = subprocess.Popen(
+        [*_BESTARM, "serve", "--store", url, "--port", str(port), *options],
+        stdout=subprocess.PIPE,
+        stderr=settings.pop("stderr", subprocess.DEVNULL),
+        text=True,
+        env=os.environ | {"PYTHONUNBUFFERED": "1"},
+        **settings,
+    )
+    try:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        assert "http://" in line, line
+        served = Served(url, int(line.split("http://")[1].split("/")[0].rsplit(":", 1)[1]))
+        served.process = process
+        _await_answer(served)
+        yield served
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def _await_answer(served: Served) -> None:
+    latest = time.monotonic() + _PATIENCE
+    while True:
+        try:
+            httpx.get(f"{served.base}/api/v1/experiments")
+        except httpx.TransportError:
+            assert time.monotonic() < latest
+            assert served.process is not None
+            assert served.process.poll() is None
+            time.sleep(0.05)
+        else:
+            return
