@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import accumulate
 from threading import Lock
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -15,7 +16,7 @@ import numpy as np
 from bestarm import bounds as thresholds
 from bestarm.live import verdicts
 from bestarm.live.experiment import Experiment
-from bestarm.live.following import Follower, Look, State
+from bestarm.live.following import Follower, Look, Slice, State
 from bestarm.live.forecast import Forecast, from_evidence, from_phases
 from bestarm.live.snippets import Snippets, snippets
 from bestarm.problem import Problem
@@ -28,6 +29,7 @@ __all__ = [
     "Guarantee",
     "Happening",
     "Line",
+    "Numbers",
     "Option",
     "Overview",
     "Progress",
@@ -37,7 +39,9 @@ __all__ = [
 ]
 
 _DRAWN = 24  # targets with a line in the timeline
-_RAW = 6  # options whose raw outcomes are shown over time
+_RAW = 4  # options whose raw outcomes are shown over time
+_ENOUGH = 60  # outcomes an arm in a stretch, for its mean to say something
+_LEAST = 10  # outcomes of an arm in a stretch, to be shown at all
 _FRESH = 2.0  # seconds for which health checks are not made again
 
 Numbers = tuple[float | None, ...]
@@ -172,7 +176,8 @@ class Baseline:
     Attributes:
         level: the mean of all outcomes of each stretch.
         raw: the mean outcome of single arms.
-        contrasts: estimated leader − option from the stretch alone, free of the baseline.
+        contrasts: estimated leader − option from the differences within all stretches so far:
+            free of the baseline.
         leader: whose lead that is.
         swing: how far `level` went up and down.
         gap: the estimated lead over the closest option left, or None.
@@ -472,7 +477,7 @@ def _leaderboard(state: State, problem: Problem, level: float) -> tuple[Option, 
     for target in sorted(range(problem.targets), key=place):
         found, arm = known[target], arms[target]
         status = "in" if target in active else "out"
-        if target in leading:
+        if target in leading and said.pulls:
             status = "best" if said.final else "leads"
         count = 0.0 if arm is None else state.counts[arm]
         board.append(
@@ -562,7 +567,7 @@ def _from_trace(trace: Sequence[Phase], shown: Sequence[Option]) -> Timeline:
 
 
 def _baseline(state: State, problem: Problem, board: Sequence[Option]) -> Baseline:
-    slices, leader = state.slices, board[0]
+    slices, leader = _stretches(state.slices, problem.arms), board[0]
     x = tuple((each.first + each.end) / 2 for each in slices)
     means = [_ratio(each.sums.sum(), each.counts.sum()) for each in slices]
     level = Line("all outcomes", -1, False, x, tuple(means))
@@ -577,13 +582,17 @@ def _baseline(state: State, problem: Problem, board: Sequence[Option]) -> Baseli
             rank,
             False,
             x,
-            tuple(_ratio(each.sums[arm], each.counts[arm]) for each in slices),
+            tuple(
+                _ratio(each.sums[arm], each.counts[arm]) if each.counts[arm] >= _LEAST else None
+                for each in slices
+            ),
         )
         for rank, arm in arms
     )
     targets = problem.target[[option.target for option in shown]]
     rows = problem.span.contrast_coordinates(problem.target[leader.target] - targets)
-    found = np.array([each.contrasts(rows) for each in slices]).reshape(len(slices), len(shown))
+    so_far = accumulate(slices, Slice.join)
+    found = np.array([each.contrasts(rows) for each in so_far]).reshape(len(slices), len(shown))
     contrasts = tuple(
         Line(option.label, rank, option.status == "out", x, tuple(map(_plain, found[:, rank])))
         for rank, option in enumerate(shown)
@@ -600,6 +609,20 @@ def _baseline(state: State, problem: Problem, board: Sequence[Option]) -> Baseli
         max(seen) - min(seen) if seen else None,
         min(rivals, default=None),
     )
+
+
+def _stretches(slices: Sequence[Slice], arms: int) -> list[Slice]:
+    """Neighbours joined until there are enough outcomes in each."""
+    joined: list[Slice] = []
+    for each in slices:
+        if joined and joined[-1].counts.sum() < _ENOUGH * arms:
+            joined[-1] = joined[-1].join(each)
+        else:
+            joined.append(each)
+    if len(joined) > 1 and joined[-1].counts.sum() < _ENOUGH * arms:
+        last = joined.pop()
+        joined[-1] = joined[-1].join(last)
+    return joined
 
 
 def _ratio(sums: float, counts: float) -> float | None:

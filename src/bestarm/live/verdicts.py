@@ -39,12 +39,14 @@ def contradicted(said: Recommendation) -> bool:
 def constants(said: Recommendation, delta: float) -> str:
     """How far the error probability can be relied on."""
     if contradicted(said):
-        return "Nothing is proven any more: outcomes contradict what was declared of them."
+        return "Outcomes contradict what was declared of them, so nothing is proven any more."
     if said.assumptions:
-        return f"Proven: a wrong winner is named with probability {delta:g} at most."
+        return (
+            f"A wrong winner is named with probability {delta:g} at most, however often one looks."
+        )
     return (
-        f"Tuned: the constants are chosen so that errors stay below {delta:g} in practice. "
-        "No error probability is proven."
+        f"The constants are tuned so that errors stay below {delta:g} in practice; no error "
+        "probability is proven."
     )
 
 

@@ -16,6 +16,9 @@ from bestarm.server.errors import add_handlers, error_response
 from bestarm.server.feeds import FEEDS
 from bestarm.server.guard import Guard
 from bestarm.server.limits import Limits
+from bestarm.server.pages import mount
+from bestarm.server.plan_page import Planner
+from bestarm.server.plan_page import router as plans
 from bestarm.server.routes import router
 from bestarm.server.trials import Trials
 
@@ -65,6 +68,9 @@ def create_app(
     app.add_exception_handler(UnauthorizedError, _unauthorized)
     app.add_exception_handler(ForbiddenError, _forbidden)
     app.include_router(router)
+    mount(app)
+    app.state.planner = Planner(limits.planning)
+    app.include_router(plans)
     app.add_middleware(Guard, limits=limits, local=local, hosts=hosts)
     return app
 

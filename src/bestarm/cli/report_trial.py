@@ -1,0 +1,28 @@
+"""`bestarm experiment report`: a trial as a page to print or keep."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import typer
+
+from bestarm.errors import MissingDependencyError
+from bestarm.live import Experiment
+
+__all__ = ["run_report"]
+
+
+def run_report(name: str, *, store: str, out: Path) -> None:
+    """Write a trial's report, and say where it is."""
+    try:
+        from bestarm.server.report import write_report  # noqa: PLC0415 - optional
+    except ImportError as error:
+        raise MissingDependencyError(
+            f"The report needs {error.name}, which is not installed.",
+            field="out",
+            value=str(out),
+            remedy="Run: pip install 'bestarm[server]'.",
+        ) from None
+    with Experiment.open(store, name) as experiment:
+        written = write_report(experiment, out)
+    typer.echo(f"Wrote {written}.")

@@ -1,0 +1,291 @@
+"""The pages: trials at a glance and one page a trial, made here and kept up to date by a script."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from typing import Annotated, Any
+from urllib.parse import parse_qs, quote
+
+from fastapi import APIRouter, Depends, FastAPI, Header, Request, Response
+from fastapi.responses import JSONResponse, RedirectResponse
+from fastapi.routing import APIRoute
+from markupsafe import Markup
+from starlette.concurrency import run_in_threadpool
+
+from bestarm.errors import BestArmError, UnknownExperimentError
+from bestarm.live import Experiment, Listed
+from bestarm.live.overview import Overview, headline, overview
+from bestarm.policies import POLICIES
+from bestarm.server.access import COOKIE, UnauthorizedError, check_role, needs
+from bestarm.server.charts import charts
+from bestarm.server.errors import Refusal
+from bestarm.server.panels import asset, panels, render
+from bestarm.server.report import report
+from bestarm.server.tokens import Role, find_role
+from bestarm.server.trials import Trials
+
+__all__ = ["PUBLIC", "mount"]
+
+# What may be seen without a token: where one is asked for, and what pages are made with.
+PUBLIC = frozenset({"/login", "/logout", "/static/{file}"})
+
+_KINDS = {
+    "style.css": "text/css",
+    "theme.js": "text/javascript",
+    "trial.js": "text/javascript",
+    "trials.js": "text/javascript",
+    "plotly.min.js": "text/javascript",
+    "icon.svg": "image/svg+xml",
+}
+_FOR_EVER = "public, max-age=31536000, immutable"
+_GLANCES = 100  # trials of a list whose verdict is read; others have their state
+_WORDS = {
+    "anytime": "anytime (proven)",
+    "sp-bai": "sp-bai (in phases, tuned)",
+    "sbe": "sbe (for comparison)",
+    "rage": "rage (blind to the baseline)",
+    "lucb": "lucb (blind to the baseline)",
+    "ae": "ae (blind to the baseline)",
+}
+_MOST_FORM = 10_000  # bytes
+
+
+class _Page(APIRoute):
+    """A route whose errors are pages too, and that asks for a token where one is needed."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """How a request is answered."""
+        answer = super().get_route_handler()
+
+        async def shown(request: Request) -> Response:
+            try:
+                return await answer(request)
+            except UnauthorizedError:
+                return RedirectResponse(f"/login?next={quote(request.url.path)}", status_code=303)
+            except UnknownExperimentError as error:
+                return _sorry(request, 404, "There is no such trial", error)
+            except BestArmError as error:
+                return _sorry(request, 503, "This cannot be shown now", error)
+
+        return shown
+
+
+_looking = Depends(needs(Role.VIEW))
+_pages = APIRouter(route_class=_Page, include_in_schema=False)
+_parts = APIRouter(include_in_schema=False)
+
+
+def mount(app: FastAPI) -> None:
+    """Add the pages to an application."""
+    app.include_router(_pages)
+    app.include_router(_parts)
+
+
+def _trials(request: Request) -> Trials:
+    trials: Trials = request.app.state.trials
+    return trials
+
+
+def _here(request: Request) -> str:
+    return str(request.base_url).rstrip("/")
+
+
+def _packed(request: Request, text: str | bytes, kind: str, **headers: str) -> Response:
+    """A text, compressed for those who take it so."""
+    body = text.encode() if isinstance(text, str) else text
+    headers["Vary"] = "Accept-Encoding"
+    if _takes_gzip(request) and len(body) > 1000:
+        body = gzip.compress(body, 5, mtime=0)
+        headers["Content-Encoding"] = "gzip"
+    return Response(body, media_type=kind, headers=headers)
+
+
+def _takes_gzip(request: Request) -> bool:
+    return "gzip" in request.headers.get("accept-encoding", "")
+
+
+def _page(request: Request, template: str, *, status: int = 200, **values: object) -> Response:
+    text = render(template, signed_in=COOKIE in request.cookies, **values)
+    response = _packed(request, text, "text/html")
+    response.status_code = status
+    return response
+
+
+def _sorry(request: Request, status: int, title: str, error: BestArmError) -> Response:
+    return _page(
+        request,
+        "error.html",
+        status=status,
+        title=title,
+        message=error.message,
+        remedy=error.remedy,
+    )
+
+
+@dataclass(frozen=True)
+class _Row:
+    name: str
+    description: str
+    state: str
+    verdict: str
+    pulls: int
+    created: float
+
+
+def _rows(trials: Trials) -> list[_Row]:
+    """All trials, those that run first, then the newest first."""
+    order = {"running": 0, "paused": 1}
+    found = sorted(
+        trials.listed(), key=lambda each: (order.get(each.status.state, 2), -each.created)
+    )
+    return [_row(trials, each, at < _GLANCES) for at, each in enumerate(found)]
+
+
+def _row(trials: Trials, each: Listed, glance: bool) -> _Row:
+    verdict = f"{each.status}.".capitalize()
+    if glance:
+        try:
+            verdict = headline(trials.open(each.name))
+        except BestArmError as error:
+            verdict = error.message
+    return _Row(
+        each.name, each.description, each.status.state, verdict, each.status.pulls, each.created
+    )
+
+
+def _listed(rows: list[_Row]) -> Markup:
+    return Markup(render("list.html", rows=rows))
+
+
+@_pages.get("/", dependencies=[_looking])
+async def show_trials(request: Request) -> Response:
+    """All trials, and a form to begin another."""
+    rows = await run_in_threadpool(_rows, _trials(request))
+    policies = [(name, _WORDS.get(name, name)) for name in POLICIES]
+    return _page(request, "trials.html", rows=_listed(rows), empty=not rows, policies=policies)
+
+
+@_parts.get("/list", dependencies=[_looking])
+async def list_trials(request: Request) -> Response:
+    """The list alone, for the page to bring itself up to date."""
+    rows = await run_in_threadpool(_rows, _trials(request))
+    return _packed(request, json.dumps({"html": _listed(rows)}), "application/json")
+
+
+@_pages.get("/experiments/{name}", dependencies=[_looking])
+async def show_trial(name: str, request: Request) -> Response:
+    """A trial."""
+    here = _here(request)
+
+    def make(experiment: Experiment) -> Mapping[str, Any]:
+        seen = overview(experiment, address=here)
+        return {"seen": seen, "panels": panels(seen)}
+
+    made = await _trials(request).think(name, make)
+    return _page(request, "trial.html", printed=False, **made)
+
+
+@_parts.get("/experiments/{name}/panels", dependencies=[_looking])
+async def show_panels(
+    name: str,
+    request: Request,
+    if_none_match: Annotated[str | None, Header(max_length=500)] = None,
+) -> Response:
+    """What is new of a trial: panels as HTML, charts as numbers."""
+    here = _here(request)
+
+    def make(experiment: Experiment) -> tuple[str, Overview | None]:
+        tag = f'W/"{experiment.revision}"'
+        return tag, None if tag == if_none_match else overview(experiment, address=here)
+
+    trials = _trials(request)
+    tag, seen = await trials.think(name, make)
+    if seen is None:
+        return Response(status_code=304, headers={"ETag": tag})
+    news = await run_in_threadpool(_news, seen)
+    return _packed(request, news, "application/json", ETag=f'W/"{seen.revision}"')
+
+
+def _news(seen: Overview) -> str:
+    return json.dumps(
+        {
+            "revision": seen.revision,
+            "state": seen.state,
+            "panels": panels(seen),
+            "charts": {key: asdict(chart) for key, chart in charts(seen).items()},
+        },
+        allow_nan=False,
+    )
+
+
+@_pages.get("/experiments/{name}/report", dependencies=[_looking])
+async def show_report(name: str, request: Request) -> Response:
+    """The report, to be printed or kept."""
+    here = _here(request)
+    text = await _trials(request).think(name, lambda each: report(overview(each, address=here)))
+    return _packed(request, text, "text/html")
+
+
+@_parts.get("/role", dependencies=[_looking])
+async def show_role(request: Request) -> JSONResponse:
+    """What the token that was sent allows."""
+    return JSONResponse({"role": (await check_role(request, Role.VIEW)).word})
+
+
+@_pages.get("/login")
+async def ask_token(request: Request, next: str = "/") -> Response:  # noqa: A002 - its usual name
+    """Where a token is asked for."""
+    return _page(request, "login.html", next=_inside(next), wrong=False)
+
+
+@_pages.post("/login")
+async def take_token(request: Request) -> Response:
+    """Keep a token that is valid, for looking alone."""
+    body = await request.body()
+    if len(body) > _MOST_FORM:
+        raise Refusal(413, "too_large", "A token is not that long.", field="body")
+    form = parse_qs(body.decode("utf-8", "replace"))
+    token, goal = form.get("token", [""])[0].strip(), _inside(form.get("next", ["/"])[0])
+    if await run_in_threadpool(find_role, _trials(request).store, token) is None:
+        return _page(request, "login.html", status=401, next=goal, wrong=True)
+    response = RedirectResponse(goal, status_code=303)
+    response.set_cookie(
+        COOKIE, token, httponly=True, samesite="strict", secure=request.url.scheme == "https"
+    )
+    return response
+
+
+@_pages.post("/logout")
+async def forget_token() -> Response:
+    """Forget it."""
+    response = RedirectResponse("/", status_code=303)
+    response.delete_cookie(COOKIE, httponly=True, samesite="strict")
+    return response
+
+
+def _inside(goal: str) -> str:
+    """A path of this server; anything else leads to the start."""
+    fits = goal.startswith("/") and goal.isprintable() and not set(goal[1:2]) & set("/\\")
+    return goal if fits and "\\" not in goal else "/"
+
+
+@_parts.get("/static/{file}")
+async def show_asset(file: str, request: Request) -> Response:
+    """What pages are made with. The address says which version, so it may be kept for ever."""
+    if file not in _KINDS:
+        raise Refusal(404, "not_found", "Not Found.", field="request")
+    headers = {"Cache-Control": _FOR_EVER, "Vary": "Accept-Encoding"}
+    zipped = _takes_gzip(request)
+    if zipped:
+        headers["Content-Encoding"] = "gzip"
+    body = await run_in_threadpool(_zipped if zipped else asset, file)
+    return Response(body, media_type=_KINDS[file], headers=headers)
+
+
+@lru_cache(maxsize=16)
+def _zipped(file: str) -> bytes:
+    return gzip.compress(asset(file), 6, mtime=0)
