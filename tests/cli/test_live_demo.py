@@ -1,0 +1,117 @@
+"""`bestarm demo --live` finds its winner over HTTP, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from bestarm.cli.app import app
+from bestarm.cli.live_demo import OPTIONS, LiveDemo, Population, _served
+from bestarm.live import Experiment
+from bestarm.live.sql import Store
+from bestarm.server.tokens import find_role, list_tokens
+
+
+def test_people_differ_less_by_option_than_by_the_day() -> None:
+    people = Population(0)
+    chances = np.array([[people.chance(a, t) for a in range(5)] for t in range(0, 200_000, 37)])
+    assert chances.min() > 0.05
+    assert chances.max() < 0.95
+    assert (chances.argmax(axis=1) == len(OPTIONS) - 1).all()
+    best, second = np.sort(chances, axis=1)[:, :-3:-1].T
+    assert best - second == pytest.approx(0.07)
+    assert np.ptp(chances[:, 0]) > 4 * 0.07
+    said = np.array([people.outcome(4, t) for t in range(4000)])
+    expected = np.array([people.chance(4, t) for t in range(4000)])
+    assert set(said) == {0.0, 1.0}
+    assert abs(np.mean(said - expected)) < 4 * 0.5 / np.sqrt(4000)
+    assert said[:50].tolist() == [Population(0).outcome(4, t) for t in range(50)]
+
+
+def test_a_winner_is_found_over_http_and_its_tokens_end_with_it(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'demo.db'}"
+    latest = time.monotonic() + 120
+    with _served(url, 0) as served:
+        demo = LiveDemo(served.port, manage=served.manage, tell=served.tell, speed=150, seed=0)
+        while demo.state != "finished":
+            demo.step()
+            assert time.monotonic() < latest
+        found = demo.verdict()
+        again = LiveDemo(served.port, manage=served.manage, tell=served.tell, speed=1, seed=0)
+        assert (demo.name, again.name) == ("demo", "demo-2")
+    assert (found["label"], found["final"]) == ("Surprise", True)
+    store = Store(url)
+    assert [token.revoked is not None for token in list_tokens(store)] == [True, True]
+    assert find_role(store, served.tell) is find_role(store, served.manage) is None
+    with Experiment.open(store, "demo") as kept:
+        assert kept.recommendation().label == "Surprise"
+        assert kept.recommendation().pulls == found["pulls"]
+    store.close()
+
+
+def test_the_command_says_where_to_look_and_cleans_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[str] = []
+    monkeypatch.setattr("webbrowser.open", opened.append)
+    before = set(Path(tempfile.gettempdir()).glob("bestarm-demo-*"))
+    options = ["demo", "--live", "--seconds", "1", "--speed", "30", "--port", "0", "--open"]
+    result = CliRunner().invoke(app, options)
+    assert result.exit_code == 0
+    address = re.search(r"http://127\.0\.0\.1:\d+/experiments/demo", result.stdout)
+    assert address is not None
+    assert opened == [address[0]]
+    assert "tokens are revoked" in result.stdout
+    assert set(Path(tempfile.gettempdir()).glob("bestarm-demo-*")) <= before
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_it_stops_in_order(number: signal.Signals, tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'kept.db'}"
+    command = ["demo", "--live", "--port", "0", "--speed", "5", "--store", url]
+    process = subprocess.Popen(
+        [sys.executable, "-c", "from bestarm.cli import main; main()", *command],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"PYTHONUNBUFFERED": "1"},
+    )
+    try:
+        assert process.stdout is not None
+        assert "Watch it at" in process.stdout.readline()
+        time.sleep(0.6)
+        process.send_signal(number)
+        out, err = process.communicate(timeout=30)
+    finally:
+        process.kill()
+    assert (process.returncode, err) == (0, "")
+    assert "Stopping" in out
+    store = Store(url)
+    assert all(token.revoked is not None for token in list_tokens(store))
+    assert [each.name for each in Experiment.list(store)] == ["demo"]
+    store.close()
+
+
+def test_bad_options_are_one_sentence() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        for options, words in (
+            (["--port", port], f"Port {port} cannot be listened on"),
+            (["--port", "70000"], "`port` must be a whole number"),
+            (["--speed", "0"], "`speed` must be positive"),
+            (["--seconds", "-1"], "`seconds` must be positive"),
+            (["--store", "postgresql://"], ""),
+        ):
+            result = CliRunner().invoke(app, ["demo", "--live", *options])
+            assert result.exit_code == 2, result.output
+            assert words in result.stderr
+            assert result.stderr.startswith("bestarm: ")
