@@ -104,11 +104,10 @@ def error_response(
 
 
 def add_handlers(app: FastAPI) -> None:
-    """Answer every error in the one shape."""
+    """Answer every error that is foreseen in the one shape; the guard answers the others."""
     app.add_exception_handler(errors.BestArmError, _ours)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _http)
-    app.add_exception_handler(Exception, _unforeseen)
 
 
 def _ours(_: Request, error: Exception) -> JSONResponse:
@@ -171,16 +170,6 @@ def _http(_: Request, error: Exception) -> JSONResponse:
         f"{error.detail}.",
         field="request",
         headers=error.headers,
-    )
-
-
-def _unforeseen(_: Request, error: Exception) -> JSONResponse:
-    _log.error("Unforeseen error", exc_info=error)
-    return error_response(
-        500,
-        "unforeseen",
-        "The server failed in a way that was not foreseen; its log says more.",
-        field="request",
     )
 
 

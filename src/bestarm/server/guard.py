@@ -11,9 +11,10 @@ import time
 from collections import OrderedDict
 from urllib.parse import quote
 
+from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from bestarm.server.errors import Refusal
+from bestarm.server.errors import Refusal, error_response
 from bestarm.server.limits import Buckets, Limits
 from bestarm.server.tokens import hide_tokens
 
@@ -36,7 +37,9 @@ _HEADERS = [(name.lower().encode(), value.encode()) for name, value in _PROTECTI
 _FORMS = {"/login"}  # the paths that take a form; all others take JSON
 _CHANGING = {"POST", "PUT", "PATCH", "DELETE"}
 _MOST_KNOWN = 10_000
+_ANSWERED = "bestarm.answered"  # set in the scope of a request whose answer has begun
 _log = logging.getLogger("bestarm.access")
+_failures = logging.getLogger("bestarm.server")
 
 
 class Guard:
@@ -75,7 +78,13 @@ class Guard:
             await refusal.response()(scope, receive, send)
             return
         token = _digest(headers)
-        await self._app(scope, self._limited(receive), send)
+        try:
+            await self._app(scope, self._limited(receive), send)
+        except Exception as error:
+            _failures.error("Unforeseen error", exc_info=error)
+            if scope.get(_ANSWERED):
+                raise  # too late to say anything
+            await _unforeseen()(scope, receive, send)
         if token and scope.get(KNOWN):
             self._known[token] = None
             while len(self._known) > _MOST_KNOWN:
@@ -184,6 +193,15 @@ class Guard:
             return False
 
 
+def _unforeseen() -> JSONResponse:
+    return error_response(
+        500,
+        "unforeseen",
+        "The server failed in a way that was not foreseen; its log says more.",
+        field="request",
+    )
+
+
 def _digest(headers: dict[bytes, bytes]) -> str:
     token = headers.get(b"authorization")
     return "" if token is None else hashlib.sha256(token).hexdigest()
@@ -206,6 +224,7 @@ def _watched(scope: Scope, send: Send) -> Send:
 
     async def watched(message: Message) -> None:
         if message["type"] == "http.response.start":
+            scope[_ANSWERED] = True
             given = message.setdefault("headers", [])
             named = {name.lower() for name, _ in given}
             message["headers"] = [*given, *(each for each in _HEADERS if each[0] not in named)]

@@ -303,7 +303,11 @@ async def export(
 def _export(experiment: Experiment, *, layout: str) -> Response:
     folder = tempfile.TemporaryDirectory(prefix="bestarm-")
     path = Path(folder.name) / "export.csv"
-    experiment.export(path, layout=layout)
+    try:
+        experiment.export(path, layout=layout)
+    except BaseException:
+        folder.cleanup()
+        raise
     return FileResponse(
         path,
         media_type="text/csv",

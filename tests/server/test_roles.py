@@ -1,0 +1,209 @@
+"""Each role can do exactly its part, on every route there is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+from fastapi import FastAPI
+from fastapi.routing import APIRoute
+from served import ARMS, Served, in_thread
+from starlette.routing import BaseRoute
+
+from bestarm.live.sql import Store
+from bestarm.server import create_app
+from bestarm.server.access import COOKIE
+from bestarm.server.pages import PUBLIC
+from bestarm.server.reading import role_needed
+from bestarm.server.tokens import Role, revoke_token
+
+# Bodies that the API takes; a route with another needs its own here.
+BODIES: dict[str, dict[str, Any]] = {
+    "/api/v1/experiments": {"name": "another", **ARMS},
+    "/api/v1/experiments/{name}/ask": {"count": 1},
+    "/api/v1/experiments/{name}/tell": {"outcomes": []},
+    "/api/v1/experiments/{name}/fail": {"ids": []},
+    "/api/v1/experiments/{name}/stop": {"reason": "enough"},
+    "/api/v1/plan": {"source": [[1, 0]]},  # refused, once it may be asked
+}
+
+
+def walk(routes: list[BaseRoute]) -> Iterator[BaseRoute]:
+    for route in routes:
+        inner = getattr(route, "original_router", None)  # of a router that was included
+        if inner is None:
+            yield route
+        else:
+            yield from walk(inner.routes)
+
+
+def guarded(app: FastAPI) -> list[tuple[str, str, Role]]:
+    """Method, path and role of every route that is not public; a route without a role fails."""
+    found = []
+    for route in walk(app.routes):
+        path = getattr(route, "path", "")
+        if path in PUBLIC:
+            continue
+        assert isinstance(route, APIRoute), f"{route} can be reached without a role"
+        role = role_needed(route)
+        assert role is not None, f"{path} names no role: give it `dependencies=[needs(…)]`"
+        found += [(method, path, role) for method in sorted(route.methods)]
+    return found
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return f"sqlite:///{tmp_path_factory.mktemp('roles') / 'trial.db'}"
+
+
+@pytest.fixture(scope="module")
+def routes(url: str) -> list[tuple[str, str, Role]]:
+    return guarded(create_app(url))
+
+
+@pytest.fixture(scope="module", params=["local", "elsewhere"])
+def served(url: str, request: pytest.FixtureRequest) -> Iterator[Served]:
+    with in_thread(url, local=request.param == "local") as running:
+        with running.client() as client:
+            client.post("/experiments", json={"name": "trial", **ARMS})
+        yield running
+
+
+@pytest.fixture(scope="module", autouse=True)
+def client() -> Iterator[None]:
+    with httpx.Client(timeout=30) as made:
+        call.client = made  # type: ignore[attr-defined]
+        yield
+
+
+def call(served: Served, method: str, path: str, **options: Any) -> httpx.Response:
+    client: httpx.Client = call.client  # type: ignore[attr-defined]
+    client.cookies.clear()
+    address = served.base + path.replace("{name}", "trial")
+    body = BODIES.get(path) if method == "POST" else None
+    if path.endswith("/stream"):
+        with client.stream(method, address, **options) as stream:
+            if stream.status_code != 200:
+                stream.read()
+            return stream
+    return client.request(method, address, json=body, **options)
+
+
+def test_the_table_of_roles(routes: list[tuple[str, str, Role]]) -> None:
+    api = {(m, p.removeprefix("/api/v1")): role for m, p, role in routes if p.startswith("/api/")}
+    trial = "/experiments/{name}"
+    telling = {("POST", f"{trial}/{what}") for what in ("ask", "tell", "fail")}
+    managing = {("POST", f"{trial}/{what}") for what in ("pause", "resume", "stop")}
+    managing.add(("POST", "/experiments"))
+    for route, role in api.items():
+        if route in managing:
+            assert role is Role.MANAGE, route
+        elif route in telling or route == ("POST", "/plan"):
+            assert role is Role.TELL, route
+        else:
+            assert route[0] == "GET", route
+            assert role is Role.VIEW, route
+    assert telling | managing <= set(api)
+    assert len(api) >= 14
+
+
+def test_each_role_can_do_its_part_and_no_more(
+    served: Served, routes: list[tuple[str, str, Role]]
+) -> None:
+    for method, path, role in routes:
+        for mine in Role:
+            headers = {"Authorization": f"Bearer {served.token(mine)}"}
+            response = call(served, method, path, headers=headers)
+            if mine >= role:
+                assert response.status_code not in {401, 403}, (method, path, mine)
+            else:
+                assert response.status_code == 403, (method, path, mine)
+
+
+def test_without_a_valid_token_one_may_look_from_here_and_do_nothing_from_elsewhere(
+    served: Served, routes: list[tuple[str, str, Role]], request: pytest.FixtureRequest
+) -> None:
+    local = "local" in request.node.name
+    number, secret = served.token(Role.MANAGE).split("-", 2)[1:]
+    wrong = [
+        "Bearer x",
+        "Bearer bestarm-1-",
+        f"Bearer bestarm-{number}-{secret[:-1]}",
+        f"Bearer bestarm-{number}-{secret}x",
+        f"Bearer bestarm-{int(number) + 1}-{secret}",
+        f"Bearer bestarm-999999999-{secret}",
+        f"Bearer bestarm-{'9' * 30}-{secret}",
+        f"Bearer bestarm-{number}'-{secret}",
+    ]
+    for method, path, role in routes:
+        looking = local and role is Role.VIEW
+        bare = call(served, method, path)
+        if looking:
+            assert bare.status_code not in {401, 403}, path
+        elif path.startswith("/api/"):
+            expected = (403, "forbidden") if local else (401, "unauthorized")
+            assert (bare.status_code, bare.json()["error"]["kind"]) == expected, path
+            assert ("www-authenticate" in bare.headers) == (not local)
+        else:
+            assert bare.status_code in {303, 401, 403}, path  # a page asks for a token
+        # A token that is wrong is not the same as none, even where none is needed.
+        if path.startswith("/api/"):
+            for text in wrong[:2] if path != "/api/v1/experiments" else wrong:
+                refused = call(served, method, path, headers={"Authorization": text})
+                assert refused.status_code == 401, (path, text)
+                assert refused.json()["error"]["kind"] == "unauthorized"
+
+
+def test_a_token_in_the_cookie_or_in_the_address_changes_nothing(
+    served: Served, routes: list[tuple[str, str, Role]]
+) -> None:
+    token = served.token(Role.MANAGE)
+    for method, path, role in routes:
+        kept = call(served, method, path, headers={"Cookie": f"{COOKIE}={token}"})
+        if role is Role.VIEW:
+            assert kept.status_code not in {401, 403}, path
+        else:
+            assert kept.status_code == 403, path
+            asked = call(served, method, path, params={"token": token, "access_token": token})
+            assert asked.status_code in {401, 403}, path
+
+
+def test_a_proxy_on_this_machine_does_not_let_the_world_look(
+    served: Served, routes: list[tuple[str, str, Role]]
+) -> None:
+    for header in ("X-Forwarded-For", "Forwarded", "X-Real-IP", "Via"):
+        response = call(served, "GET", "/api/v1/experiments", headers={header: "203.0.113.7"})
+        assert response.status_code == 401, header
+
+
+def test_nothing_is_said_about_trials_to_those_who_may_not_look(url: str) -> None:
+    with in_thread(url, local=False) as served:
+        known = call(served, "GET", "/api/v1/experiments/{name}")
+        unknown = httpx.get(f"{served.base}/api/v1/experiments/nobody")
+        assert known.content == unknown.content
+        body = b"\xff" * 100_000  # not read: the answer is the same as to a good body
+        headers = {"Content-Type": "application/json"}
+        bad = httpx.post(
+            f"{served.base}/api/v1/experiments/trial/tell", content=body, headers=headers
+        )
+        assert bad.status_code == 401
+
+
+def test_a_revoked_token_is_refused_at_once(url: str) -> None:
+    with in_thread(url) as served, served.client(Role.TELL) as client:
+        assert client.post("/experiments/trial/tell", json={"outcomes": []}).status_code == 200
+        store = Store(url)
+        revoke_token(store, int(served.token(Role.TELL).split("-")[1]))
+        store.close()
+        refused = client.post("/experiments/trial/tell", json={"outcomes": []})
+        assert refused.status_code == 401
+        assert client.get("/experiments").status_code == 401
+
+
+def test_a_route_without_a_role_would_be_noticed(url: str) -> None:
+    app = create_app(url)
+    app.add_api_route("/api/v1/open", lambda: None)
+    with pytest.raises(AssertionError, match="/api/v1/open names no role"):
+        guarded(app)
