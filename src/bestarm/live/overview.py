@@ -42,6 +42,7 @@ _DRAWN = 24  # targets with a line in the timeline
 _RAW = 4  # options whose raw outcomes are shown over time
 _ENOUGH = 60  # outcomes an arm in a stretch, for its mean to say something
 _LEAST = 10  # outcomes of an arm in a stretch, to be shown at all
+_DECLARED = {"range", "scale"}  # checks of what was declared of rewards
 _FRESH = 2.0  # seconds for which health checks are not made again
 
 Numbers = tuple[float | None, ...]
@@ -336,6 +337,7 @@ def overview(experiment: Experiment, *, address: str = "http://127.0.0.1:8000") 
     problem, head, said = experiment.problem, state.head, state.said
     document = experiment._document
     options = {} if document is None else document.options
+    health = _health(experiment, watched)
     board = _leaderboard(state, problem, _level(state, problem, options))
     store = getattr(experiment._ledger, "_store", None)
     return Overview(
@@ -347,8 +349,8 @@ def overview(experiment: Experiment, *, address: str = "http://127.0.0.1:8000") 
         updated=head.at,
         revision=revision,
         verdict=verdicts.verdict(head, said, problem, options),
-        guarantee=_guarantee(experiment, state),
-        health=_health(experiment, watched),
+        guarantee=_guarantee(experiment, state, health),
+        health=health,
         leaderboard=board,
         timeline=_timeline(state, board, _level(state, problem, options)),
         baseline=_baseline(state, problem, board),
@@ -377,16 +379,10 @@ def _health(experiment: Experiment, watched: _Watched) -> tuple[Finding, ...]:
     return watched.health
 
 
-def _guarantee(experiment: Experiment, state: State) -> Guarantee:
+def _guarantee(experiment: Experiment, state: State, health: Sequence[Finding]) -> Guarantee:
     problem, said, document = experiment.problem, state.said, experiment._document
-    against = []
-    if verdicts.contradicted(said):
-        against.append(said.statement)
-    if state.head.refused:
-        low, high = experiment._bounds or (-math.inf, math.inf)
-        count = state.head.refused
-        many = f"{count:,} rewards were" if count > 1 else "1 reward was"
-        against.append(f"{many} refused for not being between {low:g} and {high:g}.")
+    against = [said.statement] if verdicts.contradicted(said) else []
+    against += [each.finding for each in health if each.name in _DECLARED and each.level != "ok"]
     return Guarantee(
         delta=problem.delta,
         confidence=verdicts.percent(problem.delta),

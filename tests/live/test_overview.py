@@ -1,0 +1,363 @@
+"""What a page shows of a trial is what the library knows, and costs what happened since."""
+
+from __future__ import annotations
+
+import ast
+import json
+import math
+import shlex
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import numpy as np
+import pytest
+
+from bestarm import SPBAI, AnytimeBAI, Problem
+from bestarm.live import Experiment
+from bestarm.live.following import Slice
+from bestarm.live.forecast import from_evidence
+from bestarm.live.ledger import Entry
+from bestarm.live.overview import Overview, headline, overview
+from bestarm.live.snippets import snippets
+from bestarm.live.sql.ledger import SqlLedger
+from bestarm.records import Summary
+
+LABELS = ["tea", "coffee", "<script>alert(1)</script>", "a \"b\" 'c' \\ü🙂"]
+MEANS = np.array([0.2, 0.5, 0.3, 0.35])
+BOUNDED = {"bounds": [0, 1]}
+
+
+def rewards(arms: np.ndarray, ids: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    drift = 0.2 * np.sin(ids / 60)
+    return np.asarray(rng.random(len(arms)) < MEANS[arms] + 0.1 + drift, dtype=float)
+
+
+def drive(experiment: Experiment, pulls: int, *, batch: int = 40, lose: float = 0.0) -> None:
+    """Ask and tell so many, the last ones of every batch first, some of them never."""
+    rng = np.random.default_rng(experiment.status().pulls)
+    for _ in range(pulls // batch):
+        given = experiment.ask(batch)
+        if not len(given):
+            return
+        ids = np.array(given.ids)
+        told = rewards(given.arms, ids, rng)
+        kept = rng.random(len(ids)) >= lose
+        experiment.fail_many(ids[~kept].tolist())
+        experiment.tell_many(zip(ids[kept][::-1].tolist(), told[kept][::-1].tolist(), strict=True))
+
+
+@pytest.fixture
+def problem() -> Problem:
+    return Problem(np.eye(4), delta=0.05, source_labels=LABELS)
+
+
+@pytest.fixture
+def trial(sqlite_url: str, problem: Problem) -> Iterator[Experiment]:
+    with Experiment.create(
+        sqlite_url, "café / 1".replace("/", "-"), problem, options=BOUNDED
+    ) as made:
+        yield made
+
+
+def plain(seen: Overview) -> dict[str, Any]:
+    """As JSON carries it: this is also the test that it can."""
+    read: dict[str, Any] = json.loads(json.dumps(seen.to_dict(), allow_nan=False))
+    return read
+
+
+def test_every_number_is_the_librarys(trial: Experiment) -> None:
+    drive(trial, 600, lose=0.05)
+    seen, said, status = overview(trial), trial.recommendation(), trial.status()
+    assert [each.target for each in seen.leaderboard if each.status == "leads"] == [said.target]
+    left = {each.target for each in seen.leaderboard if each.status != "out"}
+    assert left == set(said.active)
+    known = trial.inspect(lambda policy, _: policy.intervals())  # type: ignore[attr-defined]
+    values = trial.inspect(lambda policy, _: policy.evidence())  # type: ignore[attr-defined]
+    for each in seen.leaderboard:
+        assert each.behind == pytest.approx(known.estimate[each.target])
+        assert each.low == pytest.approx(known.low[each.target])
+        assert each.high == pytest.approx(known.high[each.target])
+        share = math.log(values[each.target]) / math.log(20)
+        assert each.evidence == pytest.approx(min(max(share, 0), 1))
+    frame = trial.assignments().merge(trial.outcomes()[["id", "reward"]], on="id", how="left")
+    frame = frame[frame["id"] < seen.progress.used]  # what the policy was told of
+    assert seen.progress.used == said.pulls
+    sizes = frame.groupby("phase").size().to_dict()
+    for row in seen.allocation:
+        mine = frame[frame["arm"] == row.arm]
+        told = mine[mine["reward"].notna()]
+        assert (row.drawn, row.answered) == (len(mine), len(told))
+        [option] = [each for each in seen.leaderboard if each.arm == row.arm]
+        assert option.pulls == len(told)
+        assert option.raw_mean == pytest.approx(told["reward"].mean())
+        planned = sum(weight(trial, phase, row.arm) * size for phase, size in sizes.items())
+        assert row.planned == pytest.approx(planned)
+    assert (seen.progress.given, seen.progress.lost) == (status.pulls, status.lost)
+    assert seen.progress.lost > 0
+    left_words = f"{len(said.active)} of 4 options remain; no winner at 95 % yet."
+    assert seen.verdict == f"Phase {status.phase}: {left_words}" == headline(trial)
+    assert seen.guarantee.proven
+    assert seen.guarantee.assumptions == said.assumptions
+
+
+def weight(trial: Experiment, phase: int, arm: int) -> float:
+    plan = trial.inspect(lambda _, books: books.opened(phase).plan)
+    assert plan.weights is not None
+    return float(plan.weights[arm])
+
+
+def test_following_shows_what_a_first_look_shows(trial: Experiment, sqlite_url: str) -> None:
+    for _ in range(12):
+        drive(trial, 120, lose=0.02)
+        seen = overview(trial)
+    with Experiment.open(sqlite_url, trial.name) as other:
+        assert plain(overview(other)) == plain(seen)
+
+
+def test_it_follows_to_the_winner(trial: Experiment) -> None:
+    while not trial.finished:
+        drive(trial, 400)
+    seen, said = overview(trial), trial.recommendation()
+    assert said.final
+    assert seen.leaderboard[0].label == said.label == "coffee"
+    assert seen.leaderboard[0].status == "best"
+    pulls = f"{said.pulls:,}"
+    assert seen.verdict == f"‘coffee’ is the best of 4 options, at 95 % after {pulls} pulls."
+    assert headline(trial) == seen.verdict
+    assert seen.progress.forecast is None
+    out = {event.data["phase"] for event in trial.events() if event.kind == "eliminated"}
+    assert {each.phase_out for each in seen.leaderboard[1:]} == out
+    # Every line of one that was dropped ends where its evidence is enough.
+    for line in seen.timeline.evidence[1:]:
+        assert line.out
+        assert line.y[-1] is not None
+        assert line.y[-1] >= 1
+        assert all(y is not None and y < 1 for y in line.y[:-1])
+
+
+def test_single_outcomes_are_never_read(trial: Experiment, monkeypatch: pytest.MonkeyPatch) -> None:
+    drive(trial, 1000)
+    overview(trial)
+    drive(trial, 200)
+    monkeypatch.setattr(Experiment, "health", lambda _: (), raising=False)
+    books: Any = trial.inspect(lambda _, found: type(found))
+    read: list[tuple[str, int]] = []
+    for name in ("rows", "answers", "rewards", "unsettled"):
+        monkeypatch.setattr(books, name, None)
+    entries = books.entries
+
+    def counted(self: Any, start: int = 0) -> Iterator[Entry]:
+        read.append(("entries", start))
+        yield from entries(self, start)
+
+    monkeypatch.setattr(books, "entries", counted)
+    overview(trial)
+    overview(trial)
+    assert all(start > 10 for _, start in read), "summaries that are known were read again"
+
+
+def test_a_baseline_that_moves_drops_out() -> None:
+    # Arm 0 is better by 0.3, but was tried when all was bad: by raw means it is worse.
+    arms = np.eye(2)[:, :1] - 0.5
+
+    def part(number: int, counts: list[int], level: float) -> Entry:
+        told = np.array([level + 0.3, level]) * counts
+        summary = Summary(np.array(counts), told, told)
+        return Entry(number, number + 1, 100 * number, 100 * number + 100, False, summary, "")
+
+    bad, good = (Slice.of(part(*each), arms) for each in ((0, [90, 10], 0.0), (1, [10, 90], 1.0)))
+    both = bad.join(good)
+    raw = both.sums / both.counts
+    assert raw[0] < raw[1]
+    assert both.contrasts(arms[:1] - arms[1:]) == pytest.approx([0.3])
+    alone = Slice.of(part(0, [50, 0], 0.0), arms)
+    assert np.isnan(alone.contrasts(arms[:1] - arms[1:])).all()
+
+
+def test_phases_of_an_elimination_policy(sqlite_url: str, problem: Problem) -> None:
+    with Experiment.create(sqlite_url, "phases", problem, policy="sp-bai") as trial:
+        first = overview(trial)
+        assert first.timeline.kind == "none"
+        assert first.progress.forecast is not None
+        assert first.progress.forecast.low == trial.status().remaining
+        rng = np.random.default_rng(1)
+        while trial.phase < 3 and not trial.finished:
+            given = trial.ask(5000)
+            told = 0.3 * MEANS[given.arms] + 0.2 * rng.standard_normal(len(given))
+            trial.tell_many(zip(given.ids, told.tolist(), strict=True))
+        seen, said = overview(trial), trial.recommendation()
+        trace = said.trace
+        assert not seen.guarantee.proven
+        assert "no error probability is proven" in seen.guarantee.constants
+        assert seen.timeline.kind == "phases"
+        ends = np.cumsum([phase.pulls for phase in trace]).tolist()
+        assert [pulls for pulls, _ in seen.timeline.phases] == ends
+        for option, line in zip(seen.leaderboard, seen.timeline.lines, strict=True):
+            there = [phase for phase in trace if option.target in phase.active]
+            place = there[-1].active.index(option.target)
+            assert option.behind == pytest.approx(there[-1].contrasts[place])
+            assert option.radius == pytest.approx(there[-1].radii[place])
+            assert len(line.x) == len(there)
+        plain(seen)
+
+
+def test_a_policy_that_keeps_no_record_can_be_seen(sqlite_url: str, problem: Problem) -> None:
+    with Experiment.create(sqlite_url, "lucb", problem, policy="lucb") as trial:
+        drive(trial, 200)
+        seen = overview(trial)
+        assert seen.timeline.kind == "none"
+        assert plain(seen)["leaderboard"][0]["behind"] is None
+
+
+def test_options_that_are_no_arms(sqlite_url: str) -> None:
+    problem = Problem(
+        np.eye(3), [[1, 1, 0], [0, 1, 1]], source_labels=["x", "y", "z"], target_labels=["p", "q"]
+    )
+    with Experiment.create(sqlite_url, "targets", problem, options=BOUNDED) as trial:
+        drive(trial, 400)
+        seen = overview(trial)
+        assert [each.pulls for each in seen.leaderboard] == [None, None]
+        assert {line.label for line in seen.baseline.raw} == {"x", "y", "z"}
+
+
+def test_several_winners_and_a_tolerance(sqlite_url: str, problem: Problem) -> None:
+    options = {**BOUNDED, "top": 2, "tolerance": 0.3}
+    with Experiment.create(sqlite_url, "several", problem, options=options) as trial:
+        while not trial.finished:
+            drive(trial, 400)
+        seen, said = overview(trial), trial.recommendation()
+        names = [problem.target_labels[target] for target in said.chosen]
+        assert seen.verdict.startswith(
+            f"‘{names[0]}’ and ‘{names[1]}’ are within 0.3 of the 2 best"
+        )
+        assert headline(trial) == seen.verdict
+        assert [each.target for each in seen.leaderboard[:2]] == list(said.chosen)
+        last = [line.y[-1] for line in seen.timeline.evidence if line.out]
+        assert all(value is not None and value >= 1 for value in last)
+
+
+def test_states_in_words(trial: Experiment, sqlite_url: str, problem: Problem) -> None:
+    drive(trial, 120)
+    trial.pause()
+    assert overview(trial).verdict.startswith(f"Paused in phase {trial.phase}: ")
+    assert headline(trial) == overview(trial).verdict
+    trial.stop("<b>enough</b>")
+    seen = overview(trial)
+    assert seen.verdict.startswith(f"Stopped by its owner in phase {trial.phase}: ")
+    assert headline(trial) == seen.verdict
+    assert seen.progress.forecast is None
+    assert seen.events[0].words == "Stopped by its owner: <b>enough</b>"
+    capped = {**BOUNDED, "max_pulls": 80}
+    with Experiment.create(sqlite_url, "capped", problem, options=capped) as short:
+        assert overview(short).progress.forecast is None
+        drive(short, 40)
+        forecast = overview(short).progress.forecast
+        assert forecast is not None
+        assert forecast.high is not None
+        assert forecast.high <= 40
+        drive(short, 80)
+        assert short.finished
+        assert overview(short).verdict.startswith("Ended at its limit of pulls: ‘")
+        assert overview(short).verdict.endswith("no winner at 95 %.")
+        assert headline(short).endswith("no winner at 95 %.")
+
+
+def test_data_that_contradict_what_was_declared(sqlite_url: str, problem: Problem) -> None:
+    declared = Problem(np.eye(4), noise=0.1, baseline=0.1)
+    with Experiment.create(sqlite_url, "scales", declared) as trial:
+        given = trial.ask(60)
+        trial.tell_many([(number, 50.0) for number in given.ids])
+        seen = overview(trial)
+        assert not seen.guarantee.proven
+        assert trial.recommendation().statement in seen.guarantee.contradictions
+        assert "nothing is proven" in seen.guarantee.constants
+
+
+def test_an_experiment_in_memory(problem: Problem) -> None:
+    trial = Experiment(AnytimeBAI(problem, bounds=(0, 1)))
+    for _ in range(6):
+        drive(trial, 120)
+        seen = overview(trial)
+    assert len(seen.timeline.lines[0].x) > 1
+    assert not seen.snippets.cli
+    known = trial.inspect(lambda policy, _: policy.intervals())  # type: ignore[attr-defined]
+    assert seen.leaderboard[1].behind == pytest.approx(known.estimate[seen.leaderboard[1].target])
+    plain(seen)
+    phased = Experiment(SPBAI(problem))
+    phased.tell_many([(number, 0.0) for number in phased.ask(10**6).ids])
+    assert overview(phased).timeline.kind == "phases"
+
+
+@pytest.mark.parametrize("evidence", [-0.5, 0.0, 1.0, 2.5])
+def test_forecasts_are_quantiles_of_the_walk_they_assume(evidence: float) -> None:
+    # Drawn instead of integrated: z = √(2gn) known up to a normal deviate, then a first passage.
+    # 200 000 draws: a share is off by 0.005 in one of 10⁵ tests; the grid adds 0.01.
+    level, pulls, rng = math.log(20), 1000, np.random.default_rng(7)
+    score = math.sqrt(2 * max(evidence + 1, 0.1)) + rng.standard_normal(200_000)
+    growth = np.square(score) / (2 * pulls)
+    lacking = level - evidence
+    passed = rng.wald(lacking / growth, lacking**2 / (2 * growth))
+    passed[score <= 0] = math.inf
+    found = from_evidence(pulls, evidence, level)
+    for share, value in ((0.2, found.low), (0.5, found.expected), (0.8, found.high)):
+        if value is None:
+            assert np.mean(passed <= 300 * pulls) < share + 0.015
+        else:
+            assert np.mean(passed <= value) == pytest.approx(share, abs=0.015)
+
+
+@pytest.mark.parametrize(
+    "name", ["plain", "it's", 'a"b', "$(reboot) `x` \\", "-rf", "ü 🙂", "<b>&amp;", "%2e {x}"]
+)
+def test_lines_to_paste_mean_the_trial_whatever_its_name(name: str) -> None:
+    made = snippets(name, address="http://127.0.0.1:8000", store="sqlite:///a b's.db")
+    texts = [
+        node.value
+        for node in ast.walk(ast.parse(made.python))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    ]
+    [place] = [text for text in texts if text.startswith("http")]
+    assert unquote(urlsplit(place).path) == f"/api/v1/experiments/{name}/"
+    words = shlex.split(made.curl.replace("\\\n", " "))
+    places = [unquote(urlsplit(word).path) for word in words if word.startswith("http")]
+    assert places == [f"/api/v1/experiments/{name}/{what}" for what in ("ask", "tell")]
+    bodies = [words[at + 1] for at, word in enumerate(words) if word == "-d"]
+    assert [list(json.loads(body)) for body in bodies] == [["count"], ["outcomes"]]
+    [opened] = [
+        node
+        for node in ast.walk(ast.parse(made.library))
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "Experiment.open"
+    ]
+    assert [ast.literal_eval(each) for each in opened.args] == ["sqlite:///a b's.db", name]
+    for line in made.cli.splitlines():
+        words = shlex.split(line)
+        assert words[:2] == ["bestarm", "experiment"]
+        assert words[-1] == name
+        assert "sqlite:///a b's.db" in words
+
+
+def test_passwords_are_not_shown(trial: Experiment, monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger = trial._ledger
+    assert isinstance(ledger, SqlLedger)
+    store = ledger._store
+    monkeypatch.setattr(store, "url", replace_url(store.url))
+    assert "secret" not in json.dumps(overview(trial).to_dict())
+
+
+def replace_url(url: Any) -> Any:
+    return url.set(drivername="postgresql", username="me", password="secret", host="db")
+
+
+def test_many_options_are_all_on_the_board(sqlite_url: str) -> None:
+    rng = np.random.default_rng(0)
+    problem = Problem(rng.standard_normal((300, 3)))
+    with Experiment.create(sqlite_url, "many", problem, options={"bounds": [-9, 9]}) as trial:
+        given = trial.ask(200)
+        trial.tell_many([(number, 0.5) for number in given.ids])
+        seen = overview(trial)
+        assert len(seen.leaderboard) == 300
+        assert len(seen.timeline.lines) < 50
+        assert sorted(each.target for each in seen.leaderboard) == list(range(300))
+        assert replace(seen, name="x").name == "x"
