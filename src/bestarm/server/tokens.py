@@ -16,7 +16,7 @@ from enum import IntEnum
 
 from sqlalchemy import insert, select, update
 
-from bestarm.errors import InvalidInputError
+from bestarm.errors import InvalidInputError, StoreError
 from bestarm.live.sql import Store
 from bestarm.live.sql.schema import tokens
 
@@ -130,8 +130,13 @@ def find_role(store: Store, text: str) -> Role | None:
         return None
     table = tokens.c
     wanted = select(table.role, table.digest).where(table.id == int(number))
-    with store.reading() as connection:
-        row = connection.execute(wanted.where(table.revoked.is_(None))).one_or_none()
+    try:
+        with store.reading() as connection:
+            row = connection.execute(wanted.where(table.revoked.is_(None))).one_or_none()
+    except StoreError:
+        if store.version() is not None:
+            raise
+        return None  # nothing is there yet
     # Compared in constant time, and also where there is no such token.
     known = _digest("") if row is None else row.digest
     same = hmac.compare_digest(known, _digest(secret))

@@ -1,0 +1,339 @@
+"""Too much, too slow, too often, or for somebody else: refused in the one shape."""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+from served import ARMS, Served, in_thread
+
+from bestarm.server.limits import Buckets, Limits
+from bestarm.server.tokens import Role
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return f"sqlite:///{tmp_path_factory.mktemp('limits') / 'trial.db'}"
+
+
+@pytest.fixture(scope="module")
+def served(url: str) -> Iterator[Served]:
+    limits = Limits(body=20_000, rate=1e6, burst=1_000_000, batch=50, seconds=0.5, connections=40)
+    with in_thread(url, limits=limits) as running, running.client() as client:
+        client.post("/experiments", json={"name": "trial", **ARMS})
+        yield running
+
+
+def answer(raw: bytes) -> tuple[int, dict[str, Any]]:
+    """Status and error of an answer as it came over the wire."""
+    head, _, body = raw.partition(b"\r\n\r\n")
+    assert b"content-type: application/json" in head.lower(), raw
+    status = int(head.split(b" ", 2)[1])
+    error: dict[str, Any] = json.loads(body)["error"]
+    assert set(error) == {"kind", "message", "field", "value", "remedy"}
+    return status, error
+
+
+def request(served: Served, *lines: str, path: str = "/api/v1/experiments/trial/tell") -> bytes:
+    token = served.token(Role.TELL)
+    head = [f"POST {path} HTTP/1.1", "Host: localhost", f"Authorization: Bearer {token}"]
+    return "\r\n".join([*head, *lines, "", ""]).encode()
+
+
+def test_a_body_that_is_too_large_is_refused_by_its_length(served: Served) -> None:
+    with served.client() as client:
+        # Far more than sockets buffer: the answer must not be lost with the connection.
+        huge = client.post(
+            "/experiments/trial/tell",
+            content=b" " * 30_000_000,
+            headers={"Content-Type": "application/json"},
+        )
+        assert huge.status_code == 413
+        assert huge.json()["error"]["kind"] == "too_large"
+        assert client.get("/experiments").status_code == 200
+
+
+def test_a_body_that_is_too_large_is_refused_where_no_length_is_given(served: Served) -> None:
+    def pieces() -> Iterator[bytes]:
+        for _ in range(3000):
+            yield b" " * 10_000
+
+    with served.client() as client:
+        headers = {"Content-Type": "application/json"}
+        huge = client.post("/experiments/trial/tell", content=pieces(), headers=headers)
+        assert huge.status_code == 413
+        assert huge.json()["error"]["kind"] == "too_large"
+        assert client.get("/experiments").status_code == 200
+
+
+def test_a_body_in_chunks_is_as_good_as_any(served: Served) -> None:
+    with served.client() as client:
+        headers = {"Content-Type": "application/json"}
+        told = client.post(
+            "/experiments/trial/tell", content=iter([b'{"outco', b'mes": []}']), headers=headers
+        )
+        assert told.json() == {"recorded": 0, "repeated": 0, "late": 0}
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["Content-Length: 99999999999999999999999", "Content-Type: application/json"],
+        ["Content-Length: -1", "Content-Type: application/json"],
+        ["Content-Length: x", "Content-Type: application/json"],
+        ["Content-Length: 1", "Content-Length: 2", "Content-Type: application/json"],
+        ["Transfer-Encoding: gzip", "Content-Type: application/json"],
+        ["Ho st: x"],
+        ["Content-Length : 0"],
+    ],
+    ids=lambda lines: lines[0],
+)
+def test_a_head_that_is_not_http_is_refused(served: Served, lines: list[str]) -> None:
+    status, error = answer(served.raw(request(served, *lines, "Connection: close") + b" "))
+    assert (status, error["kind"]) in {
+        (400, "bad_request"),
+        (413, "too_large"),
+        (501, "not_implemented"),
+    }
+
+
+@pytest.mark.parametrize(
+    "bytes_",
+    [
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+        b"GET /\xc3\xa4 HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"hello\r\n\r\n",
+        b"GET /" + b"a" * 40_000,
+        b"GET / HTTP/1.1\r\nHost: localhost\r\nX: " + b"a" * 40_000,
+    ],
+    ids=["TLS", "non-ASCII", "no host", "words", "long path", "long header"],
+)
+def test_what_is_no_request_at_all_is_answered_in_the_one_shape(
+    served: Served, bytes_: bytes
+) -> None:
+    status, error = answer(served.raw(bytes_))
+    assert (status, error["kind"]) == (400, "bad_request")
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "text/plain",
+        "application/x-www-form-urlencoded",
+        "multipart/form-data; boundary=x",
+        "application/jsonp",
+        "application/xml",
+        "",
+    ],
+)
+def test_only_json_is_read(served: Served, kind: str) -> None:
+    with served.client() as client:
+        response = client.post(
+            "/experiments/trial/ask", content=b'{"count": 1}', headers={"Content-Type": kind}
+        )
+        assert response.status_code == 415
+        assert response.json()["error"]["kind"] == "unsupported_media_type"
+        good = {"Content-Type": "Application/JSON; charset=utf-8"}
+        given = client.post("/experiments/trial/ask", content=b'{"count": 1}', headers=good)
+        assert given.status_code == 200
+
+
+def test_a_batch_has_an_end(served: Served) -> None:
+    with served.client() as client:
+        outcomes = [{"id": i, "reward": 0} for i in range(51)]
+        for path, body in (
+            ("ask", {"count": 51}),
+            ("ask", {"count": 10**30}),
+            ("tell", {"outcomes": outcomes}),
+            ("fail", {"ids": list(range(51))}),
+        ):
+            response = client.post(f"/experiments/trial/{path}", json=body)
+            assert response.status_code == 422, path
+            assert response.json()["error"]["kind"] == "invalid_input"
+
+
+def test_a_head_that_comes_too_slowly_is_given_up(served: Served) -> None:
+    status, error = answer(served.raw(b"GET /api/v1/experi"))
+    assert (status, error["kind"]) == (408, "too_slow")
+    # However often a little more of it comes.
+    slow = [b"GET /api/v1/experiments HTTP/1.1\r\n", *[b"X: y\r\n"] * 3]
+    status, error = answer(served.raw(*slow, wait=0.15))
+    assert (status, error["kind"]) == (408, "too_slow")
+    assert answer(served.raw())[0] == 408  # nothing at all
+
+
+def test_a_body_that_comes_too_slowly_is_given_up(served: Served) -> None:
+    head = request(served, "Content-Type: application/json", "Content-Length: 500")
+    status, error = answer(served.raw(head, b'{"outcomes": ['))
+    assert (status, error["kind"]) == (408, "too_slow")
+    status, error = answer(served.raw(head, *[b" "] * 3, wait=0.15))
+    assert (status, error["kind"]) == (408, "too_slow")
+
+
+def test_a_body_that_nobody_reads_does_not_keep_a_connection(served: Served) -> None:
+    head = request(
+        served, "Content-Type: application/json", "Content-Length: 19999", path="/api/v1/nothing"
+    )
+    with pytest.raises(ConnectionError):  # closed, however much of it still comes
+        served.raw(head, *[b"x"] * 100, wait=0.1)
+
+
+def test_slow_callers_do_not_keep_others_waiting(served: Served) -> None:
+    slow = [socket.create_connection(("127.0.0.1", served.port)) for _ in range(30)]
+    try:
+        for connection in slow:
+            connection.sendall(b"GET /")
+        with served.client() as client:
+            assert client.get("/experiments").status_code == 200
+    finally:
+        for connection in slow:
+            connection.close()
+
+
+def test_connections_have_an_end(served: Served) -> None:
+    many = [socket.create_connection(("127.0.0.1", served.port)) for _ in range(60)]
+    try:
+        many[-1].settimeout(20)
+        raw = b""
+        while piece := many[-1].recv(65536):
+            raw += piece
+        status, error = answer(raw)
+        assert (status, error["kind"]) == (503, "too_many_connections")
+    finally:
+        for connection in many:
+            connection.close()
+    latest = time.monotonic() + 20
+    found = 503
+    while found == 503 and time.monotonic() < latest:
+        found = httpx.get(f"{served.base}/api/v1/experiments").status_code
+    assert found == 200
+
+
+def test_a_caller_who_asks_too_often_is_told_when_to_come_again(url: str) -> None:
+    with in_thread(url, limits=Limits(rate=0.5, burst=5)) as served:
+        with served.client(Role.TELL) as client:
+            found = [client.get("/experiments") for _ in range(12)]
+        refused = [each for each in found if each.status_code == 429]
+        # The first came before the token was known to be one.
+        assert [each.status_code for each in found[:6]] == [200] * 6
+        assert len(refused) == 6
+        assert refused[0].json()["error"]["kind"] == "too_many_requests"
+        assert 1 <= int(refused[0].headers["retry-after"]) <= 2
+        with served.client(Role.VIEW) as other:
+            assert other.get("/experiments").status_code == 200
+        # Made-up tokens are no way around it: they count together.
+        made_up = [
+            httpx.get(f"{served.base}/api/v1/experiments", headers={"Authorization": f"Bearer {i}"})
+            for i in range(8)
+        ]
+        assert {each.status_code for each in made_up} == {401, 429}
+        assert made_up[-1].status_code == 429
+        with served.client(Role.VIEW) as other:
+            assert other.get("/experiments").status_code == 200
+
+
+def test_buckets_fill_again_and_forget_the_oldest(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr("bestarm.server.limits.time.monotonic", lambda: now)
+    monkeypatch.setattr("bestarm.server.limits._MOST_CALLERS", 3)
+    buckets = Buckets(Limits(rate=2, burst=2))
+    assert [buckets.take("a") for _ in range(3)] == [0, 0, 0.5]
+    now += 0.5
+    assert buckets.take("a") == 0
+    assert buckets.take("a") == 0.5
+    now += 1000
+    assert [buckets.take("a") for _ in range(3)] == [0, 0, 0.5]
+    for other in "bcd":
+        buckets.take(other)
+    assert buckets.take("a") == 0
+
+
+@pytest.mark.parametrize(
+    ("host", "fits"),
+    [
+        ("localhost", True),
+        ("localhost:8000", True),
+        ("127.0.0.1:9", True),
+        ("127.8.8.8", True),
+        ("[::1]:8000", True),
+        ("[::1]", True),
+        ("bestarm.localhost", True),
+        ("evil.example", False),
+        ("evil.example:8000", False),
+        ("localhost.evil.example", False),
+        ("127.0.0.1.evil.example", False),
+        ("10.0.0.1", False),
+        ("0.0.0.0", False),
+        ("localhost@evil.example", False),
+        ("", False),
+    ],
+)
+def test_a_local_server_answers_for_no_other_name(served: Served, host: str, fits: bool) -> None:
+    """A page elsewhere can have its own name lead here, and then be of the same site."""
+    raw = served.raw(
+        f"GET /api/v1/experiments HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode()
+    )
+    assert (raw.split(b" ")[1] == b"200") == fits
+    if not fits:
+        assert answer(raw)[0] in {400, 421}
+
+
+def test_names_that_are_allowed(url: str) -> None:
+    def status(served: Served, host: str) -> int:
+        headers = {"Host": host, "Authorization": f"Bearer {served.token(Role.VIEW)}"}
+        return httpx.get(f"{served.base}/api/v1/experiments", headers=headers).status_code
+
+    with in_thread(url, local=False, hosts=("Trials.example",)) as served:
+        assert status(served, "trials.example") == 200
+        assert status(served, "trials.EXAMPLE:443") == 200
+        assert status(served, "localhost") == 200
+        assert status(served, "evil.example") == 421
+    with in_thread(url, local=False) as served:
+        assert status(served, "whatever.example") == 200
+
+
+def test_pages_of_other_sites_can_change_nothing(served: Served) -> None:
+    """Not even with the visitor's token: browsers say where a request is from."""
+    with served.client() as client:
+        for site in ("cross-site", "same-site"):
+            headers = {"Sec-Fetch-Site": site, "Origin": "https://evil.example"}
+            refused = client.post("/experiments/trial/pause", headers=headers)
+            assert refused.status_code == 403
+            assert refused.json()["error"]["kind"] == "cross_site"
+            assert not any(name.startswith("access-control") for name in refused.headers)
+        assert client.get("/experiments/trial").json()["state"] == "running"
+        own = client.post("/experiments/trial/resume", headers={"Sec-Fetch-Site": "same-origin"})
+        assert own.status_code == 200
+    # What a form of any page can send: no header of its own, and no JSON.
+    for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data"):
+        simple = httpx.post(
+            f"{served.base}/api/v1/experiments/trial/stop",
+            content=b"{}",
+            headers={"Content-Type": kind, "Origin": "https://evil.example"},
+        )
+        assert simple.status_code == 415
+    bare = httpx.post(f"{served.base}/api/v1/experiments/trial/stop")
+    assert bare.status_code == 403
+
+
+def test_every_answer_carries_what_protects_a_browser(served: Served) -> None:
+    with served.client() as client:
+        answers = [
+            client.get("/experiments"),
+            client.get("/nothing"),
+            client.get("/experiments", headers={"Host": "evil.example"}),
+            client.post("/experiments", content=b"x" * 30_000),
+        ]
+    assert [each.status_code for each in answers] == [200, 404, 421, 413]
+    for each in answers:
+        assert "default-src 'none'" in each.headers["content-security-policy"]
+        assert "script-src 'self'" in each.headers["content-security-policy"]
+        assert each.headers["x-content-type-options"] == "nosniff"
+        assert each.headers["x-frame-options"] == "DENY"
+        assert "server" not in each.headers
