@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import threading
 import time
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ import httpx
 import numpy as np
 import pytest
 import uvicorn
+from needed import need
 
 from bestarm import Problem
 from bestarm.live.sql import Store
@@ -32,7 +34,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
     tokens = {role: create_token(store, role.word, role) for role in (Role.VIEW, Role.TELL)}
     store.close()
     listener = listen("127.0.0.1", 0)
-    server = uvicorn.Server(configured(Serving(url, limits=Limits(planning=3.0))))
+    server = uvicorn.Server(configured(Serving(url, limits=Limits(planning=6.0))))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
     thread.start()
     base = f"http://127.0.0.1:{listener.getsockname()[1]}"
@@ -189,3 +191,46 @@ def test_the_page_has_the_form_and_no_script_of_its_own(client: httpx.Client) ->
     assert "<script>" not in page.text
     assert "onclick" not in page.text
     assert "script-src 'self'" in page.headers["content-security-policy"]
+
+
+def test_a_browser_plans_and_stops_without_running_what_users_typed(client: httpx.Client) -> None:
+    need("chromium", package="chromium")
+    from playwright.sync_api import sync_playwright  # noqa: PLC0415
+
+    problems: list[str] = []
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=shutil.which("chromium"), args=["--no-sandbox", "--disable-gpu"]
+        )
+        page = browser.new_page()
+        page.on("pageerror", lambda error: problems.append(str(error)))
+        page.on("dialog", lambda dialog: problems.append(dialog.message))
+        page.goto(f"{client.base_url}/plan")
+        page.fill("#source", "<script>alert(1)</script>\nnew")
+        page.fill("#gap", "0.4")
+        page.fill("#per-day", "100")
+        page.fill("#token", "bestarm-1-wrong")
+        page.click("#plan-go")
+        page.wait_for_selector("#plan-error:has-text('valid token')")
+        page.fill("#token", client.headers["Authorization"].removeprefix("Bearer "))
+        page.click("summary")
+        page.fill("#runs", "10")
+        page.click("#plan-go")
+        page.wait_for_selector("#plan-result table")
+        words = page.inner_text("#plan-words")
+        page.fill("#gap", "0.01")
+        page.fill("#runs", "2000")
+        page.click("#plan-go")
+        page.wait_for_selector("#plan-status:has-text(' of ')")
+        page.click("#plan-stop")
+        page.wait_for_selector("#plan-status:has-text('Stopped.')")
+        browser.close()
+    problem = Problem(np.eye(2), delta=0.05, noise=0.5)
+    policies = ["anytime", "sp-bai-sharp"]
+    plan = plan_trial(problem, gap=0.4, bounds=(0, 1), policies=policies, per_day=100, runs=10)
+    for each in plan.forecasts:
+        row = f"{each.policy}\t{each.median:,.0f}\t{each.low:,.0f} – {each.high:,.0f}\t"
+        assert row in words
+    assert "“<script>alert(1)</script>” leads" in words
+    assert problems == []
+    assert settled()

@@ -106,8 +106,38 @@ def demo(
     out: Annotated[Path, typer.Option(help="The folder the picture goes to.")] = Path("demo"),
     workers: Annotated[int, typer.Option(help="Processes that share the runs.")] = 1,
     json: AsJson = False,
+    live: Annotated[
+        bool,
+        typer.Option("--live", help="Serve a trial on simulated people instead, to be watched."),
+    ] = False,
+    port: Annotated[
+        int | None, typer.Option(help="Of --live: 8000, or any that is free, if left out.")
+    ] = None,
+    store: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL", help="Of --live: a database to keep it in; a temporary one if left out."
+        ),
+    ] = None,
+    speed: Annotated[
+        float, typer.Option(help="Of --live: at 1 a winner takes two or three minutes.")
+    ] = 1.0,
+    seconds: Annotated[
+        float | None, typer.Option(help="Of --live: when to stop; with Ctrl-C if left out.")
+    ] = None,
+    open_page: Annotated[
+        bool, typer.Option("--open", help="Of --live: open the page in a browser.")
+    ] = False,
 ) -> None:
-    """Compare three methods under a moving baseline, and draw one run."""
+    """Compare three methods under a moving baseline and draw one run, or watch a trial live."""
+    if live:
+        _need_server()
+        from bestarm.cli.live_demo import run_live  # noqa: PLC0415
+
+        run_live(
+            port=port, store=store, speed=speed, seconds=seconds, open_page=open_page, seed=seed
+        )
+        return
     from bestarm.cli.demo import run_demo  # noqa: PLC0415
 
     run_demo(runs=runs, seed=seed, delta=delta, out=out, workers=workers, as_json=json)

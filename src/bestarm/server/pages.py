@@ -28,13 +28,14 @@ from bestarm.server.report import report
 from bestarm.server.tokens import Role, find_role
 from bestarm.server.trials import Trials
 
-__all__ = ["PUBLIC", "mount"]
+__all__ = ["PUBLIC", "PageRoute", "mount"]
 
 # What may be seen without a token: where one is asked for, and what pages are made with.
 PUBLIC = frozenset({"/login", "/logout", "/static/{file}"})
 
 _KINDS = {
     "style.css": "text/css",
+    "plan.js": "text/javascript",
     "theme.js": "text/javascript",
     "trial.js": "text/javascript",
     "trials.js": "text/javascript",
@@ -54,7 +55,7 @@ _WORDS = {
 _MOST_FORM = 10_000  # bytes
 
 
-class _Page(APIRoute):
+class PageRoute(APIRoute):
     """A route whose errors are pages too, and that asks for a token where one is needed."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
@@ -75,7 +76,7 @@ class _Page(APIRoute):
 
 
 _looking = Depends(needs(Role.VIEW))
-_pages = APIRouter(route_class=_Page, include_in_schema=False)
+_pages = APIRouter(route_class=PageRoute, include_in_schema=False)
 _parts = APIRouter(include_in_schema=False)
 
 

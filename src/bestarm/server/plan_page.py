@@ -17,6 +17,8 @@ from starlette.types import Message, Receive, Scope, Send
 from bestarm.errors import InvalidInputError
 from bestarm.server.access import COOKIE, needs
 from bestarm.server.errors import ErrorBody, Refusal
+from bestarm.server.pages import PageRoute
+from bestarm.server.panels import render
 from bestarm.server.reading import CarefulRoute
 from bestarm.server.tokens import Role
 
@@ -141,7 +143,10 @@ class Planner:
             process.stdin.close()
             async with asyncio.timeout(self.seconds + _GRACE):
                 while line := await process.stdout.readline():
-                    yield json.loads(line)
+                    said = json.loads(line)
+                    yield said
+                    if "progress" not in said:
+                        return  # no need to await the end of the process
         except TimeoutError:
             yield {"error": {"message": "It took too long.", "field": "runs", "remedy": ""}}
         finally:
@@ -228,17 +233,18 @@ _DRIFTS = (
     ("switches", "sudden jumps", False),
 )
 
-router = APIRouter(route_class=CarefulRoute)
+router = APIRouter()
+_api = APIRouter(prefix="/api/v1", responses=_ERRORS, route_class=CarefulRoute)
+_pages = APIRouter(route_class=PageRoute, include_in_schema=False)
 
 
-@router.post(
-    "/api/v1/plan",
+@_api.post(
+    "/plan",
     dependencies=[Depends(needs(Role.TELL))],
     summary="Plan a trial",
     response_class=Response,
     responses={
         200: {"content": {"text/event-stream": {}}, "description": "Server-sent events."},
-        **_ERRORS,
     },
 )
 async def plan(body: PlanBody, request: Request) -> Response:
@@ -269,11 +275,9 @@ async def _begun(lines: Lines) -> dict[str, Any]:
     return first
 
 
-@router.get("/plan", dependencies=[Depends(needs(Role.VIEW))], include_in_schema=False)
+@_pages.get("/plan", dependencies=[Depends(needs(Role.VIEW))])
 async def page(request: Request) -> HTMLResponse:
     """The form."""
-    from bestarm.server.panels import render  # noqa: PLC0415
-
     words = render(
         "plan.html",
         signed_in=COOKIE in request.cookies,
@@ -282,3 +286,7 @@ async def page(request: Request) -> HTMLResponse:
         drifts=_DRIFTS,
     )
     return HTMLResponse(words)
+
+
+router.include_router(_api)
+router.include_router(_pages)

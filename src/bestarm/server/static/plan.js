@@ -1,13 +1,12 @@
-"use strict";
 // The planning form: sends it, shows how far the simulation has come, and what came of it.
+"use strict";
 (() => {
   const form = document.getElementById("plan-form");
   const part = (name) => document.getElementById(`plan-${name}`);
-  const KEPT = "bestarm_token"; // in sessionStorage: this tab's, and gone with it
   let stopping = null;
 
   const token = form.elements.token;
-  try { token.value = sessionStorage.getItem(KEPT) || ""; } catch { /* storage is off */ }
+  token.value = bestarmToken.read();
 
   // Numbers as people write them; null where there is none.
   const number = (name) => {
@@ -91,25 +90,21 @@
       body: JSON.stringify(body),
       signal: stopping.signal,
     });
-    if (!response.ok) {
-      const { error } = await response.json();
-      throw new Error(`${error.message} ${error.remedy}`.trim());
-    }
-    try { sessionStorage.setItem(KEPT, token.value.trim()); } catch { /* storage is off */ }
-    let ended = false;
+    if (!response.ok) throw new Error(await bestarmWrong(response));
+    bestarmToken.keep(token.value.trim());
     for await (const [name, data] of events(response)) {
       if (name === "progress") {
         part("progress").max = data.total;
         part("progress").value = data.done;
         say(`${data.done.toLocaleString("en")} of ${data.total.toLocaleString("en")} trials`);
       } else if (name === "plan") {
-        ended = true;
         show(data);
+        return;
       } else if (name === "error") {
         throw new Error(`${data.message} ${data.remedy}`.trim());
       }
     }
-    if (!ended) throw new Error("The simulation ended abruptly.");
+    throw new Error("The simulation ended abruptly.");
   }
 
   const working = (on) => {
@@ -170,11 +165,13 @@
     const frame = document.createElement("div");
     frame.className = "scroll";
     frame.tabIndex = 0;
+    frame.setAttribute("role", "group");
+    frame.setAttribute("aria-label", "Forecasts");
     const grid = made("table", "", frame);
     const head = made("tr", "", made("thead", "", grid));
     const titles = ["Policy", "Outcomes, median", "8 of 10 trials", "÷ bound", "Wrong (95 %)"];
     if (plan.per_day) titles.push("Days");
-    for (const title of titles) made("th", title, head).scope = "col";
+    titles.forEach((title, at) => { made("th", title, head, at ? "figure" : "").scope = "col"; });
     const body = made("tbody", "", grid);
     for (const each of forecasts) {
       const cut = (level) => (each.capped > (1 - level) * each.runs ? "≥ " : "");
@@ -190,7 +187,7 @@
       if (plan.per_day) {
         cells.push(`${days(each.days.median)} (${days(each.days.low)} – ${days(each.days.high)})`);
       }
-      for (const cell of cells) made("td", cell, row, "number");
+      for (const cell of cells) made("td", cell, row, "figure");
     }
     return frame;
   }
