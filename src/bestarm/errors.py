@@ -5,6 +5,7 @@ from __future__ import annotations
 __all__ = [
     "BestArmError",
     "ConflictingOutcomeError",
+    "DamagedStoreError",
     "DesignError",
     "ExperimentExistsError",
     "InvalidInputError",
@@ -83,6 +84,10 @@ class StoreUnavailableError(StoreError):
 
 class StoreVersionError(StoreError):
     """The database was made by a newer version than this one."""
+
+
+class DamagedStoreError(StoreError):
+    """What is on record is not what was written: it was changed, or part of it is gone."""
 
 
 class UnknownExperimentError(InvalidInputError):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
-from bestarm.errors import BestArmError, InvalidInputError
+from bestarm.errors import BestArmError, DamagedStoreError, InvalidInputError
 from bestarm.live.events import canonical
 from bestarm.policies import POLICIES, Method, Policy
 from bestarm.problem import Problem, as_problem
@@ -61,18 +61,25 @@ class Document:
     @classmethod
     def from_json(cls, text: str) -> Document:
         """Read what `to_json` wrote."""
-        data = json.loads(text)
-        problem = Problem(
-            data["source"],
-            data["target"],
-            delta=data["delta"],
-            noise=data["noise"],
-            baseline=data["baseline"],
-            source_labels=data["source_labels"],
-            target_labels=data["target_labels"],
-        )
-        bounds = None if data["bounds"] is None else (data["bounds"][0], data["bounds"][1])
-        return cls(problem, data["policy"], data["options"], data["seed"], bounds)
+        try:
+            data = json.loads(text)
+            problem = Problem(
+                data["source"],
+                data["target"],
+                delta=data["delta"],
+                noise=data["noise"],
+                baseline=data["baseline"],
+                source_labels=data["source_labels"],
+                target_labels=data["target_labels"],
+            )
+            bounds = None if data["bounds"] is None else (data["bounds"][0], data["bounds"][1])
+            return cls(problem, data["policy"], data["options"], data["seed"], bounds)
+        except (ValueError, TypeError, LookupError) as error:
+            raise DamagedStoreError(
+                f"What the experiment is made of cannot be read ({str(error).rstrip('.')}).",
+                field="document",
+                remedy="Was the database edited, or restored in part? Restore the whole of it.",
+            ) from error
 
 
 def make_document(

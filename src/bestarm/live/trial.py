@@ -189,8 +189,10 @@ def total(books: Reading, first: int, end: int, *, plan: Plan, arms: int) -> tup
     running = hashlib.sha256()
     every = np.arange(arms)
     for arms_drawn, rewards in books.answers(first, end):
-        running.update(arms_drawn.astype("<i8").tobytes())
-        running.update(rewards.astype("<f8").tobytes())
+        # Row by row, so that it does not matter in what pieces they are read.
+        pairs = np.empty(len(rewards), dtype=[("arm", "<i8"), ("reward", "<f8")])
+        pairs["arm"], pairs["reward"] = arms_drawn, rewards
+        running.update(pairs.tobytes())
         lost = np.isnan(rewards)
         if lost.any():
             missing += np.bincount(arms_drawn[lost], minlength=arms)

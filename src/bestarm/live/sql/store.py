@@ -105,6 +105,8 @@ class Store:
         Raises:
             StoreVersionError: they are of a version that is not known here.
         """
+        if self.sqlite and not self._file_exists():
+            return None  # to look must not make it
         with self.reading() as connection:
             if not inspect(connection).has_table(VERSION_TABLE):
                 return None
@@ -117,6 +119,10 @@ class Store:
                 remedy="Install a newer bestarm. Nothing was changed.",
             )
         return found
+
+    def _file_exists(self) -> bool:
+        path = str(self.url.database)
+        return path.startswith("file:") or os.path.exists(path)
 
     def prepare(self) -> None:
         """Make the tables, or bring those of an older version up to date. Safe to call at once
