@@ -35,6 +35,7 @@ from bestarm.records import Recommendation
 if TYPE_CHECKING:
     import pandas as pd
 
+    from bestarm.live.audit import Audit
     from bestarm.live.document import Document
     from bestarm.live.sql import SqlLedger, Store
 
@@ -515,9 +516,7 @@ class Experiment:
     def recommendation(self) -> Recommendation:
         """The target the policy would name now, from the phases closed so far."""
         with self._lock, self._ledger.reading() as books:
-            said = self._player.policy(books).recommend()
-            stopped = books.head.state == "stopped" and said.reason == "running"
-        return replace(said, reason="stopped") if stopped else said
+            return _as_it_ended(self._player.policy(books).recommend(), books.head)
 
     def status(self) -> Status:
         """Where the experiment stands."""
@@ -542,6 +541,38 @@ class Experiment:
         whole(start, "start", least=0)
         with self._ledger.reading() as books:
             return list(books.events(start))
+
+    def verify(self) -> Audit:
+        """Check all that is on record against the rest, and make every draw once more.
+
+        Reads everything once, in one moment's state, with as much memory for many as for few.
+        """
+        from bestarm.live.audit import audit  # noqa: PLC0415
+
+        created: dict[str, object] = {"seed": self._seed}
+        if self._document is not None:
+            made_of = hashlib.sha256(self._document.to_json().encode()).hexdigest()
+            created |= {"name": self._name, "document": made_of}
+        with self._ledger.reading() as books:
+            return audit(books, arms=self._problem.arms, seed=self._seed, created=created)
+
+    def replay(self) -> Recommendation:
+        """Make the policy anew, tell it all it was told, and compare what it does with the log.
+
+        Raises:
+            ReplayError: it plans, drops or recommends otherwise than is on record.
+            InvalidInputError: the experiment is in memory, and its policy cannot be made again.
+        """
+        from bestarm.live.replayed import replay  # noqa: PLC0415
+
+        if self._document is None:
+            raise InvalidInputError(
+                "An experiment in memory cannot be replayed: its policy cannot be made again.",
+                field="experiment",
+                remedy="Keep it in a database: see `Experiment.create`.",
+            )
+        with self._ledger.reading() as books:
+            return _as_it_ended(replay(books, self._document.make()), books.head)
 
     def close(self) -> None:
         """Let go of the database, if there is one."""
@@ -599,6 +630,11 @@ def _status(head: Head) -> Status:
         lost=head.lost,
         late=head.late,
     )
+
+
+def _as_it_ended(said: Recommendation, head: Head) -> Recommendation:
+    stopped = head.state == "stopped" and said.reason == "running"
+    return replace(said, reason="stopped") if stopped else said
 
 
 def _created(at: float, *, lease: float | None, **data: object) -> tuple[Head, Event]:

@@ -168,8 +168,8 @@ class _Reading:
 
     def rows(self, first: int, end: int) -> Iterator[Rows]:
         """Assignments with what became of them, in order of id, in pieces."""
-        for start in range(first, min(end, self.head.given), _PIECE):
-            piece = {"start": start, "end": min(end, start + _PIECE, self.head.given)}
+        for start in range(first, end, _PIECE):
+            piece = {"start": start, "end": min(end, start + _PIECE)}
             found = self._run(sql.ASSIGNMENTS, **piece).all()
             rows = np.empty(len(found), dtype=ROW)
             _fill(rows, found, "id", "phase", "arm", "probability", "asked")
@@ -409,8 +409,13 @@ def _summary(text: str) -> Summary:
 
 def _plan(text: str) -> Plan:
     data = json.loads(text)
+    phase = data["phase"]
     if data["counts"] is not None:
-        return Plan.fixed(data["counts"], phase=data["phase"])
-    return Plan.randomised(
-        data["weights"], data["pulls"], phase=data["phase"], open=data["open"], most=data["most"]
-    )
+        plan = Plan.fixed(data["counts"], phase=phase)
+    else:
+        plan = Plan.randomised(
+            data["weights"], data["pulls"], phase=phase, open=data["open"], most=data["most"]
+        )
+    if plan_data(plan) != data:
+        raise ValueError("it contradicts itself")
+    return plan
