@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
     from bestarm.live.audit import Audit
     from bestarm.live.document import Document
+    from bestarm.live.health import Check
     from bestarm.live.sql import SqlLedger, Store
 
 __all__ = ["Experiment"]
@@ -573,6 +575,25 @@ class Experiment:
             )
         with self._ledger.reading() as books:
             return _as_it_ended(replay(books, self._document.make()), books.head)
+
+    def health(self) -> tuple[Check, ...]:
+        """Whether all is well, question by question: see `bestarm.live.Check`.
+
+        Quick for any number of outcomes: it reads the counters, the summaries and what no summary
+        covers yet.
+        """
+        from bestarm.live.health import examine  # noqa: PLC0415
+
+        # What a policy in memory was made with is not known: nothing is held against its means.
+        options = {"mean_bound": math.inf} if self._document is None else self._document.options
+        with self._ledger.reading() as books:
+            return examine(
+                books,
+                problem=self._problem,
+                bounds=self._bounds,
+                mean_bound=options.get("mean_bound"),
+                now=self._clock(),
+            )
 
     def close(self) -> None:
         """Let go of the database, if there is one."""
