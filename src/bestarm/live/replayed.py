@@ -27,8 +27,7 @@ def replay(books: Reading, policy: Policy) -> Recommendation:
         event = next(events, None)
         before = set(policy.recommend().active)
         try:
-            if not entry.late:
-                check_plan(policy.plan(), books.opened(entry.phase).plan)
+            check_plan(policy.plan(), books.opened(entry.phase + entry.late).plan)
             tell(policy, entry.summary, late=entry.late)
         except ProtocolError as error:
             raise _disagree(
