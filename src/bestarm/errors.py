@@ -79,7 +79,7 @@ class StoreError(BestArmError, RuntimeError):
 
 
 class StoreUnavailableError(StoreError):
-    """The database cannot be reached or written to now; what was not acknowledged was not kept."""
+    """The database cannot be reached or written to now. Nothing acknowledged is lost."""
 
 
 class StoreVersionError(StoreError):

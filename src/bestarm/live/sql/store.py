@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -27,7 +28,10 @@ VERSIONS = ("0001", "0002")
 VERSION = VERSIONS[-1]
 
 _PATIENCE = 60  # seconds that one waits for others to finish writing
+_NAP = 5  # milliseconds that SQLite itself waits for them
 _LOCK = 0x62657374  # what PostgreSQL's processes lock while the tables are made
+
+_abandoned: list[Any] = []  # a parent process's connections, kept open
 
 
 class Store:
@@ -72,10 +76,12 @@ class Store:
                 transaction.commit()
 
     def _begin(self, connection: Connection) -> None:
-        if self.sqlite:
-            writing = connection.get_execution_options().get("bestarm_writing")
-            # IMMEDIATE waits for the write lock at once: half-way it could not be waited for.
-            connection.exec_driver_sql("BEGIN IMMEDIATE" if writing else "BEGIN")
+        if not self.sqlite:
+            return
+        if connection.get_execution_options().get("bestarm_writing"):
+            _take_turn(connection)
+        else:
+            connection.exec_driver_sql("BEGIN")
 
     @contextmanager
     def _said(self) -> Iterator[None]:
@@ -91,7 +97,7 @@ class Store:
     def _error(self, error: exc.DBAPIError) -> StoreError:
         said = " ".join(str(error.orig).split()).rstrip(".")
         wrong = f"The store {self.place} cannot be used now: {said}."
-        remedy = "What was not acknowledged was not kept; the same call can be made again."
+        remedy = "Nothing acknowledged is lost, and the same call can be made again."
         for words, what in _REMEDIES.items():
             if words in said:
                 remedy = f"{what} {remedy}"
@@ -191,13 +197,43 @@ def _options(sqlite: bool) -> dict[str, Any]:
     return {"pool_pre_ping": True, "connect_args": {"connect_timeout": 10}}
 
 
+def _take_turn(connection: Connection) -> None:
+    """Begin a transaction that writes, once nobody else does.
+
+    SQLite takes ever longer naps while it waits, so that whoever came last is the likeliest to be
+    next, and one of eight processes may wait for seconds. Short naps are fair.
+    """
+    raw: Any = connection.connection.dbapi_connection
+    raw.execute(f"PRAGMA busy_timeout={_NAP}")
+    # IMMEDIATE waits for the write lock at once: half-way it could not be waited for.
+    _patiently(lambda: connection.exec_driver_sql("BEGIN IMMEDIATE"))
+    raw.execute(f"PRAGMA busy_timeout={1000 * _PATIENCE}")
+
+
+def _patiently(attempt: Callable[[], object]) -> None:
+    """Try again while SQLite says that somebody else is at it."""
+    latest = time.monotonic() + _PATIENCE
+    while True:
+        try:
+            attempt()
+        except (sqlite3.OperationalError, exc.OperationalError) as error:
+            code = getattr(getattr(error, "orig", error), "sqlite_errorcode", 0)
+            if code & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > latest:
+                raise
+            time.sleep(_NAP / 5000)
+        else:
+            return
+
+
 def _connected(sqlite: bool) -> Any:
     def connected(connection: Any, record: Any) -> None:
         record.info["process"] = os.getpid()
         if sqlite:
             assert isinstance(connection, sqlite3.Connection)
             connection.isolation_level = None  # transactions begin where we say, see `_begin`
-            for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
+            # Of several who do this at once to a new file, some are sent away without a wait.
+            _patiently(lambda: connection.execute("PRAGMA journal_mode=WAL"))
+            for pragma in ("synchronous=FULL", "foreign_keys=ON"):
                 connection.execute(f"PRAGMA {pragma}")
 
     return connected
@@ -206,5 +242,6 @@ def _connected(sqlite: bool) -> Any:
 def _check_process(connection: Any, record: Any, proxy: Any) -> None:  # noqa: ARG001
     if record.info["process"] != os.getpid():
         # A forked child must not speak on its parent's connection, nor close it.
+        _abandoned.append(record.dbapi_connection)
         record.dbapi_connection = proxy.dbapi_connection = None
         raise exc.DisconnectionError("This connection belongs to another process.")
