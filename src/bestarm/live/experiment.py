@@ -34,6 +34,8 @@ from bestarm.problem import Problem
 from bestarm.records import Recommendation
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import pandas as pd
 
     from bestarm.live.audit import Audit
@@ -594,6 +596,22 @@ class Experiment:
                 mean_bound=options.get("mean_bound"),
                 now=self._clock(),
             )
+
+    def export(
+        self, path: str | Path, *, layout: str = "assignments", probabilities: bool = False
+    ) -> int:
+        """Write all assignments with what became of them to a file, and give their number.
+
+        Args:
+            path: the file, `.csv` or `.parquet`; it is there whole or not at all.
+            layout: `"assignments"` with all that is on record, or `"mrt"`, one row a decision point
+                as analysts of micro-randomised trials have it, without outcomes that are not used.
+            probabilities: add the probability of every arm, not only of the one that was drawn.
+        """
+        from bestarm.live.export import export  # noqa: PLC0415
+
+        with self._ledger.reading() as books:
+            return export(books, self._problem, path, layout=layout, probabilities=probabilities)
 
     def close(self) -> None:
         """Let go of the database, if there is one."""
