@@ -11,6 +11,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine, create_engine, event, exc, inspect, select, text
 from sqlalchemy.engine import URL, make_url
+from sqlalchemy.pool import Pool
 
 from bestarm.errors import (
     InvalidInputError,
@@ -31,7 +32,7 @@ _PATIENCE = 60  # seconds that one waits for others to finish writing
 _NAP = 5  # milliseconds that SQLite itself waits for them
 _LOCK = 0x62657374  # what PostgreSQL's processes lock while the tables are made
 
-_abandoned: list[Any] = []  # a parent process's connections, kept open
+_abandoned: list[Pool] = []  # of a parent process, kept so that nothing closes its connections
 
 
 class Store:
@@ -45,23 +46,25 @@ class Store:
         self.url = _checked(url)
         self.sqlite = self.url.get_backend_name() == "sqlite"
         self._engine: Engine = create_engine(self.url, **_options(self.sqlite))
-        event.listen(self._engine, "connect", _connected(self.sqlite))
-        event.listen(self._engine, "checkout", _check_process)
-        event.listen(self._engine, "begin", self._begin)
+        self._process = os.getpid()
+        if self.sqlite:
+            event.listen(self._engine, "connect", _set_up)
+            event.listen(self._engine, "begin", _begin)
 
     @property
     def place(self) -> str:
         """The URL without its password."""
-        return self.url.render_as_string(hide_password=True)
+        url = self.url.set(drivername=self.url.get_backend_name())
+        return url.render_as_string(hide_password=True)
 
     def close(self) -> None:
         """Let go of all connections."""
-        self._engine.dispose()
+        self._own().dispose()
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
         """A transaction in which all that is read belongs to one moment."""
-        with self._said(), self._engine.connect() as connection:
+        with self._said(), self._own().connect() as connection:
             options = {} if self.sqlite else {"isolation_level": "REPEATABLE READ"}
             with connection.execution_options(**options).begin():
                 yield connection
@@ -69,19 +72,19 @@ class Store:
     @contextmanager
     def writing(self) -> Iterator[Connection]:
         """A transaction that is there whole or not at all; SQLite has one of them at a time."""
-        with self._said(), self._engine.connect() as connection:
+        with self._said(), self._own().connect() as connection:
             options = {"bestarm_writing": True} if self.sqlite else {}
             with connection.execution_options(**options).begin() as transaction:
                 yield connection
                 transaction.commit()
 
-    def _begin(self, connection: Connection) -> None:
-        if not self.sqlite:
-            return
-        if connection.get_execution_options().get("bestarm_writing"):
-            _take_turn(connection)
-        else:
-            connection.exec_driver_sql("BEGIN")
+    def _own(self) -> Engine:
+        if self._process != os.getpid():
+            # A forked child must not speak on its parent's connections, nor close them.
+            _abandoned.append(self._engine.pool)
+            self._engine.dispose(close=False)
+            self._process = os.getpid()
+        return self._engine
 
     @contextmanager
     def _said(self) -> Iterator[None]:
@@ -96,14 +99,15 @@ class Store:
 
     def _error(self, error: exc.DBAPIError) -> StoreError:
         said = " ".join(str(error.orig).split()).rstrip(".")
-        wrong = f"The store {self.place} cannot be used now: {said}."
-        remedy = "Nothing acknowledged is lost, and the same call can be made again."
-        for words, what in _REMEDIES.items():
-            if words in said:
-                remedy = f"{what} {remedy}"
+        known = [what for words, what in _REMEDIES.items() if words in said]
+        kind: type[StoreError] = StoreError
+        wrong = f"The store {self.place} refused: {said}."
         if isinstance(error, (exc.OperationalError, exc.InterfaceError, exc.InternalError)):
-            return StoreUnavailableError(wrong, field="url", value=self.place, remedy=remedy)
-        return StoreError(f"The store {self.place} refused: {said}.", field="url", value=self.place)
+            kind = StoreUnavailableError
+            wrong = f"The store {self.place} cannot be used now: {said}."
+            known.append("Nothing acknowledged is lost, and the same call can be made again.")
+        remedy = " ".join(known) or "Nothing was changed."
+        return kind(wrong, field="url", value=self.place, remedy=remedy)
 
     def version(self) -> str | None:
         """The version of its tables, or None where there are none.
@@ -155,6 +159,7 @@ _REMEDIES = {
     "database is locked": "Another program holds the file open for writing.",
     "not a database": "The file is no SQLite database, or is damaged.",
     "malformed": "The file is damaged: restore it from a backup.",
+    "read-only transaction": "This server takes no writes now; is it a standby?",
 }
 
 
@@ -197,6 +202,13 @@ def _options(sqlite: bool) -> dict[str, Any]:
     return {"pool_pre_ping": True, "connect_args": {"connect_timeout": 10}}
 
 
+def _begin(connection: Connection) -> None:
+    if connection.get_execution_options().get("bestarm_writing"):
+        _take_turn(connection)
+    else:
+        connection.exec_driver_sql("BEGIN")
+
+
 def _take_turn(connection: Connection) -> None:
     """Begin a transaction that writes, once nobody else does.
 
@@ -225,23 +237,10 @@ def _patiently(attempt: Callable[[], object]) -> None:
             return
 
 
-def _connected(sqlite: bool) -> Any:
-    def connected(connection: Any, record: Any) -> None:
-        record.info["process"] = os.getpid()
-        if sqlite:
-            assert isinstance(connection, sqlite3.Connection)
-            connection.isolation_level = None  # transactions begin where we say, see `_begin`
-            # Of several who do this at once to a new file, some are sent away without a wait.
-            _patiently(lambda: connection.execute("PRAGMA journal_mode=WAL"))
-            for pragma in ("synchronous=FULL", "foreign_keys=ON"):
-                connection.execute(f"PRAGMA {pragma}")
-
-    return connected
-
-
-def _check_process(connection: Any, record: Any, proxy: Any) -> None:  # noqa: ARG001
-    if record.info["process"] != os.getpid():
-        # A forked child must not speak on its parent's connection, nor close it.
-        _abandoned.append(record.dbapi_connection)
-        record.dbapi_connection = proxy.dbapi_connection = None
-        raise exc.DisconnectionError("This connection belongs to another process.")
+def _set_up(connection: Any, _: object) -> None:
+    assert isinstance(connection, sqlite3.Connection)
+    connection.isolation_level = None  # transactions begin where we say, see `_begin`
+    # Of several who do this at once to a new file, some are sent away without a wait.
+    _patiently(lambda: connection.execute("PRAGMA journal_mode=WAL"))
+    for pragma in ("synchronous=FULL", "foreign_keys=ON"):
+        connection.execute(f"PRAGMA {pragma}")
