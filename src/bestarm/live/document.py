@@ -10,7 +10,7 @@ from typing import Any
 
 from bestarm.errors import BestArmError, DamagedStoreError, InvalidInputError
 from bestarm.live.events import canonical
-from bestarm.policies import POLICIES, Method, Policy
+from bestarm.policies.policy import Method, Policy
 from bestarm.problem import Problem, as_problem
 
 __all__ = ["Document", "make_document"]
@@ -92,7 +92,7 @@ def make_document(
             f"`policy` must be a name, so that any process can make it again; got {policy!r}.",
             field="policy",
             value=policy,
-            remedy=f"Known are {', '.join(POLICIES)}; your own is named as 'module:attribute'.",
+            remedy=_known(),
         )
     plain = _plain(options)
     made = _make(problem, policy, plain, seed)
@@ -135,12 +135,31 @@ def _make(problem: Problem, name: str, options: dict[str, Any], seed: int) -> Po
             field="options",
             value=options,
         ) from None
+    except BestArmError:
+        raise
+    except Exception as error:
+        raise InvalidInputError(
+            f"The policy {name!r} cannot be made ({_said(error)}).", field="policy", value=name
+        ) from error
     if not isinstance(policy, Policy):
         raise InvalidInputError(f"{name!r} makes no policy.", field="policy", value=name)
     return policy
 
 
+def _known() -> str:
+    from bestarm.policies import POLICIES  # noqa: PLC0415
+
+    return f"Known are {', '.join(POLICIES)}; your own is named as 'module:attribute'."
+
+
+def _said(error: Exception) -> str:
+    """An exception of somebody else's code, in words."""
+    return " ".join(f"{type(error).__name__}: {error}".split()).rstrip(": .")
+
+
 def _method(name: str) -> Method:
+    from bestarm.policies import POLICIES  # noqa: PLC0415  (they are heavy, and may not be needed)
+
     if name in POLICIES:
         return POLICIES[name]
     module, colon, attribute = name.partition(":")
@@ -149,15 +168,15 @@ def _method(name: str) -> Method:
             f"There is no policy {name!r}.",
             field="policy",
             value=name,
-            remedy=f"Known are {', '.join(POLICIES)}; your own is named as 'module:attribute'.",
+            remedy=_known(),
         )
     try:
         return getattr(import_module(module), attribute)  # type: ignore[no-any-return]
     except BestArmError:
         raise
-    except (ImportError, AttributeError, ValueError) as error:
+    except Exception as error:
         raise InvalidInputError(
-            f"The policy {name!r} cannot be loaded ({error}).",
+            f"The policy {name!r} cannot be loaded ({_said(error)}).",
             field="policy",
             value=name,
             remedy="Its module must be importable wherever the trial is opened.",
