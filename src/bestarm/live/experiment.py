@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from importlib.metadata import version
 from threading import RLock
@@ -162,11 +163,12 @@ class Experiment:
         store, ledger_type = _store(url)
         experiment = cls.__new__(cls)
         words = _words(description)
-        ledger = ledger_type.create(
-            store, title, document=text, description=words, head=head, created=created
-        )
-        experiment._stored(ledger, title, words, document, clock)
-        experiment._advance()
+        with _closed_on_error(store):
+            ledger = ledger_type.create(
+                store, title, document=text, description=words, head=head, created=created
+            )
+            experiment._stored(ledger, title, words, document, clock)
+            experiment._advance()
         return experiment
 
     @classmethod
@@ -182,9 +184,10 @@ class Experiment:
 
         store, ledger_type = _store(url)
         title = _text(name, "name")
-        ledger, text, words = ledger_type.open(store, title)
         experiment = cls.__new__(cls)
-        experiment._stored(ledger, title, words, Document.from_json(text), clock)
+        with _closed_on_error(store):
+            ledger, text, words = ledger_type.open(store, title)
+            experiment._stored(ledger, title, words, Document.from_json(text), clock)
         return experiment
 
     @staticmethod
@@ -693,6 +696,15 @@ def _store(url: str) -> tuple[Store, type[SqlLedger]]:
             remedy="Run: pip install 'bestarm[live]'.",
         ) from None
     return Store(url), SqlLedger
+
+
+@contextmanager
+def _closed_on_error(store: Store) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        store.close()
+        raise
 
 
 def _words(value: object) -> str:
