@@ -23,7 +23,18 @@ from bestarm import Problem
 from bestarm.errors import ExperimentExistsError, UnknownExperimentError
 from bestarm.live import Experiment
 
-__all__ = ["LEASE", "LEAST", "PROBLEM", "Diary", "read", "reward", "settings", "work", "work_until"]
+__all__ = [
+    "LEASE",
+    "LEAST",
+    "PROBLEM",
+    "Diary",
+    "die_at",
+    "read",
+    "reward",
+    "settings",
+    "work",
+    "work_until",
+]
 
 PROBLEM = Problem(np.eye(3), delta=0.1, noise=0.3, source_labels=["tea", "coffee", "water"])
 LEASE = 0.1  # seconds
@@ -110,7 +121,18 @@ def work(url: str, folder: Path, worker: str, seed: int) -> None:
 
 
 def work_until(url: str, folder: Path, worker: str, trial: int, instant: int) -> None:
-    """Take part in one trial, and be killed at an instant: before a statement or a commit."""
+    """Take part in one trial, and be killed at an instant."""
+    die_at(instant)
+    diary = Diary(folder / f"{worker}.jsonl")
+    diary.trial = max(trial, diary.trial)
+    if diary.trial == trial:
+        with _begin(url, trial) as experiment:
+            _take_part(experiment, diary, worker, Random(trial))
+        diary.write(over=True)
+
+
+def die_at(instant: int) -> None:
+    """Have this process killed before it runs its n-th statement, or a commit for one."""
     seen = count(1)
 
     def seldom(*_: object) -> None:
@@ -119,12 +141,6 @@ def work_until(url: str, folder: Path, worker: str, trial: int, instant: int) ->
 
     for moment in ("before_cursor_execute", "commit"):
         event.listen(Engine, moment, seldom)
-    diary = Diary(folder / f"{worker}.jsonl")
-    diary.trial = max(trial, diary.trial)
-    if diary.trial == trial:
-        with _begin(url, trial) as experiment:
-            _take_part(experiment, diary, worker, Random(trial))
-        diary.write(over=True)
 
 
 def _begin(url: str, trial: int) -> Experiment:
