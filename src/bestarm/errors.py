@@ -6,6 +6,7 @@ __all__ = [
     "BestArmError",
     "ConflictingOutcomeError",
     "ConflictingRequestError",
+    "DamagedStoreError",
     "DesignError",
     "ExperimentExistsError",
     "InvalidInputError",
@@ -83,11 +84,15 @@ class StoreError(BestArmError, RuntimeError):
 
 
 class StoreUnavailableError(StoreError):
-    """The database cannot be reached or written to now; what was not acknowledged was not kept."""
+    """The database cannot be reached or written to now. Nothing acknowledged is lost."""
 
 
 class StoreVersionError(StoreError):
     """The database was made by a newer version than this one."""
+
+
+class DamagedStoreError(StoreError):
+    """What is on record is not what was written: it was changed, or part of it is gone."""
 
 
 class UnknownExperimentError(InvalidInputError):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 import random
 from collections import Counter
@@ -14,99 +13,20 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
+from chained_policies import PROBLEM, SIZES, Chained, Scripted
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import (
-    RuleBasedStateMachine,
-    initialize,
-    invariant,
-    precondition,
-    rule,
-)
 from kept import given_out, told
 
 from bestarm.errors import (
-    BestArmError,
     ConflictingOutcomeError,
     InvalidInputError,
-    ProtocolError,
     UnknownAssignmentError,
 )
 from bestarm.live import Assignment, Batch, Experiment, draw
 from bestarm.policies import SPBAI
 from bestarm.problem import Problem
-from bestarm.records import Plan, Recommendation, Summary, round_robin
-
-PROBLEM = Problem(np.eye(4), source_labels=["north", "east", "south", "west"])
-SIZES = (6, 5, 9, 4)
-
-
-class Chained:
-    """A policy whose every plan, and whose answer, hang on every bit of all summaries before."""
-
-    def __init__(self, problem: Problem = PROBLEM, *, sizes: tuple[int, ...] = SIZES) -> None:
-        self.problem = problem
-        self.sizes = sizes
-        self.summaries: list[Summary] = []
-
-    def _rng(self) -> np.random.Generator:
-        digest = hashlib.sha256()
-        for summary in self.summaries:
-            for part in (summary.counts, summary.sums, summary.squares):
-                digest.update(part.tobytes())
-        return np.random.default_rng(int.from_bytes(digest.digest()[:8], "little"))
-
-    def plan(self) -> Plan | None:
-        phase, rng, arms = len(self.summaries) + 1, self._rng(), self.problem.arms
-        if phase > len(self.sizes):
-            return None
-        if phase % 2 == 0:
-            counts = rng.multinomial(self.sizes[phase - 1], np.full(arms, 1 / arms))
-            return Plan.fixed(counts, phase=phase)
-        weights = rng.dirichlet(np.ones(arms))
-        weights[phase % arms] = 0.0
-        return Plan.randomised(weights / weights.sum(), self.sizes[phase - 1], phase=phase)
-
-    def update(self, summary: Summary) -> None:
-        plan = self.plan()
-        if plan is None:
-            raise ProtocolError("No plan is open.", field="summary")
-        plan.check(summary)
-        self.summaries.append(summary)
-
-    def recommend(self) -> Recommendation:
-        target = int(self._rng().integers(self.problem.targets))
-        pulls = sum(summary.pulls for summary in self.summaries)
-        done = len(self.summaries) == len(self.sizes)
-        return Recommendation(
-            target=target,
-            label=self.problem.target_labels[target],
-            final=done,
-            reason="identified" if done else "running",
-            pulls=pulls,
-            error_bound=None,
-            active=(target,) if done else tuple(range(self.problem.targets)),
-        )
-
-
-class Scripted(Chained):
-    """Goes through plans given beforehand, and fails when told to."""
-
-    def __init__(self, *plans: Plan) -> None:
-        super().__init__()
-        self.plans = plans
-        self.fail_update = self.fail_plan = False
-
-    def plan(self) -> Plan | None:
-        if self.fail_plan:
-            raise RuntimeError("no design today")
-        done = len(self.summaries)
-        return self.plans[done] if done < len(self.plans) else None
-
-    def update(self, summary: Summary) -> None:
-        if self.fail_update:
-            raise RuntimeError("out of memory")
-        super().update(summary)
+from bestarm.records import Plan, Summary, round_robin
 
 
 def reward_of(number: int) -> float:
@@ -131,117 +51,6 @@ def everything(experiment: Experiment) -> tuple[object, ...]:
     totals = [(s.counts.tobytes(), s.sums.tobytes(), s.squares.tobytes()) for s in policy.summaries]
     recommendation = experiment.recommendation()
     return given_out(experiment), told(experiment), totals, recommendation.target
-
-
-class AskTell(RuleBasedStateMachine):
-    """An experiment beside the simplest model of one: a list of what was given, a dict of told."""
-
-    @initialize(seed=st.integers(0, 2**70))
-    def start(self, seed: int) -> None:
-        self.seed = seed
-        self.experiment = Experiment(Chained(), seed=seed)
-        self.given: list[Assignment] = []
-        self.told: dict[int, float] = {}
-
-    def open_ids(self) -> list[int]:
-        return [a.id for a in self.given if a.id not in self.told]
-
-    @rule(count=st.integers(1, 12))
-    def ask(self, count: int) -> None:
-        phase, left = self.experiment.phase, self.experiment.status().remaining
-        batch = self.experiment.ask(count)
-        assert len(batch) == min(count, left)
-        assert {a.phase for a in batch} <= {phase}
-        assert batch.waiting == (
-            len(self.open_ids()) + len(batch)
-            if len(batch) < count and not self.experiment.finished
-            else 0
-        )
-        self.given.extend(batch)
-
-    @precondition(lambda self: self.open_ids())
-    @rule(data=st.data(), reward=st.floats(-1e3, 1e3))
-    def tell(self, data: st.DataObject, reward: float) -> None:
-        number = data.draw(st.sampled_from(self.open_ids()))
-        self.experiment.tell(number, reward)
-        self.told[number] = reward
-
-    @precondition(lambda self: self.given)
-    @rule(data=st.data(), as_mapping=st.booleans())
-    def tell_many(self, data: st.DataObject, as_mapping: bool) -> None:
-        numbers = data.draw(st.lists(st.sampled_from(range(len(self.given))), max_size=8))
-        outcomes = [(n, self.told.get(n, reward_of(n))) for n in numbers]
-        self.experiment.tell_many(dict(outcomes) if as_mapping else iter(outcomes))
-        self.told.update(outcomes)
-
-    @precondition(lambda self: self.told)
-    @rule(data=st.data())
-    def tell_again(self, data: st.DataObject) -> None:
-        number = data.draw(st.sampled_from(sorted(self.told)))
-        self.experiment.tell(int(number), np.float64(self.told[number]))
-
-    @precondition(lambda self: self.told)
-    @rule(data=st.data())
-    def contradict(self, data: st.DataObject) -> None:
-        number = data.draw(st.sampled_from(sorted(self.told)))
-        self.refuse(number, self.told[number] + 1.0, ConflictingOutcomeError)
-
-    @rule(beyond=st.integers(0, 3), negative=st.booleans())
-    def tell_unknown(self, beyond: int, negative: bool) -> None:
-        number = -1 - beyond if negative else len(self.given) + beyond
-        self.refuse(number, 0.0, UnknownAssignmentError)
-
-    @precondition(lambda self: self.given)
-    @rule(data=st.data(), reward=st.sampled_from([math.nan, math.inf, -math.inf, "1", None, True]))
-    def tell_nonsense(self, data: st.DataObject, reward: Any) -> None:
-        self.refuse(data.draw(st.sampled_from(range(len(self.given)))), reward, InvalidInputError)
-
-    def refuse(self, number: int, reward: Any, error: type[BestArmError]) -> None:
-        with pytest.raises(error):
-            self.experiment.tell(number, reward)
-        good = [(n, reward_of(n)) for n in self.open_ids() if n != number]
-        for outcomes in ([*good, (number, reward)], [(number, reward), *good]):
-            with pytest.raises(error):
-                self.experiment.tell_many(outcomes)
-
-    @invariant()
-    def agrees_with_the_model(self) -> None:
-        assert [a.id for a in self.given] == list(range(len(self.given)))
-        assert given_out(self.experiment) == self.given
-        assert told(self.experiment) == self.told
-
-    @invariant()
-    def phases_close_when_all_their_own_are_answered(self) -> None:
-        phases = [a.phase for a in self.given]
-        assert phases == sorted(phases)
-        full = [p for p, size in enumerate(SIZES, 1) if phases.count(p) == size]
-        closed = [p for p in full if all(a.id in self.told for a in self.given if a.phase == p)]
-        assert len(cast(Chained, self.experiment._player._policy).summaries) == len(closed)
-        assert self.experiment.finished == (len(closed) == len(SIZES))
-        status = self.experiment.status()
-        assert status.phase == self.experiment.phase == min(len(closed) + 1, len(SIZES))
-        assert status.given == phases.count(status.phase) == status.answered + status.outstanding
-        assert status.given + status.remaining == SIZES[status.phase - 1]
-        assert (status.pulls, status.outstanding) == (len(self.given), len(self.open_ids()))
-
-    def teardown(self) -> None:
-        """However it went so far: the end is that of one question and one answer at a time."""
-        if not hasattr(self, "experiment"):
-            return
-        for _ in SIZES:
-            self.given.extend(self.experiment.ask(1000))
-            for number in reversed(self.open_ids()):
-                self.told[number] = reward_of(number)
-                self.experiment.tell(number, reward_of(number))
-        replay = Experiment(Chained(), seed=self.seed)
-        while not replay.finished:
-            (assignment,) = replay.ask()
-            replay.tell(assignment.id, self.told[assignment.id])
-        assert everything(replay) == everything(self.experiment)
-
-
-TestAskTell = AskTell.TestCase
-TestAskTell.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -538,7 +347,7 @@ def test_a_plan_is_asked_for_once_a_phase_and_its_order_is_made_once() -> None:
             calls["plan"] += 1
             return super().plan()
 
-        def update(self, summary: Summary) -> None:
+        def update(self, summary: Summary, *, late: bool = False) -> None:
             self.summaries.append(summary)
 
     finish(Experiment(Counting()))

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
-from bestarm.errors import BestArmError, InvalidInputError
+from bestarm.errors import BestArmError, DamagedStoreError, InvalidInputError
 from bestarm.live.events import canonical
-from bestarm.policies import POLICIES, Method, Policy
+from bestarm.policies.policy import Method, Policy
 from bestarm.problem import Problem, as_problem
 
 __all__ = ["Document", "make_document"]
@@ -66,18 +66,25 @@ class Document:
     @classmethod
     def from_json(cls, text: str) -> Document:
         """Read what `to_json` wrote."""
-        data = json.loads(text)
-        problem = Problem(
-            data["source"],
-            data["target"],
-            delta=data["delta"],
-            noise=data["noise"],
-            baseline=data["baseline"],
-            source_labels=data["source_labels"],
-            target_labels=data["target_labels"],
-        )
-        bounds = None if data["bounds"] is None else (data["bounds"][0], data["bounds"][1])
-        return cls(problem, data["policy"], data["options"], data["seed"], bounds)
+        try:
+            data = json.loads(text)
+            problem = Problem(
+                data["source"],
+                data["target"],
+                delta=data["delta"],
+                noise=data["noise"],
+                baseline=data["baseline"],
+                source_labels=data["source_labels"],
+                target_labels=data["target_labels"],
+            )
+            bounds = None if data["bounds"] is None else (data["bounds"][0], data["bounds"][1])
+            return cls(problem, data["policy"], data["options"], data["seed"], bounds)
+        except (ValueError, TypeError, LookupError) as error:
+            raise DamagedStoreError(
+                f"What the experiment is made of cannot be read ({str(error).rstrip('.')}).",
+                field="document",
+                remedy="Was the database edited, or restored in part? Restore the whole of it.",
+            ) from error
 
 
 def make_document(
@@ -90,7 +97,7 @@ def make_document(
             f"`policy` must be a name, so that any process can make it again; got {policy!r}.",
             field="policy",
             value=policy,
-            remedy=f"Known are {', '.join(POLICIES)}; your own is named as 'module:attribute'.",
+            remedy=_known(),
         )
     plain = _plain(options)
     made = _make(problem, policy, plain, seed)
@@ -130,8 +137,18 @@ def _make(problem: Problem, name: str, options: dict[str, Any], seed: int) -> Po
         policy = method(problem, seed=seed, **given)
     except BestArmError:
         raise
+    except TypeError as error:
+        raise InvalidInputError(
+            f"The policy {name!r} does not take these options ({error}).",
+            field="options",
+            value=options,
+        ) from None
     except _NONSENSE as error:
         raise _not_taken(name, options, error) from None
+    except Exception as error:
+        raise InvalidInputError(
+            f"The policy {name!r} cannot be made ({_said(error)}).", field="policy", value=name
+        ) from error
     if not isinstance(policy, Policy):
         raise InvalidInputError(f"{name!r} makes no policy.", field="policy", value=name)
     return policy
@@ -157,7 +174,20 @@ def _not_taken(name: str, options: dict[str, Any], why: object) -> InvalidInputE
     )
 
 
+def _known() -> str:
+    from bestarm.policies import POLICIES  # noqa: PLC0415
+
+    return f"Known are {', '.join(POLICIES)}; your own is named as 'module:attribute'."
+
+
+def _said(error: Exception) -> str:
+    """An exception of somebody else's code, in words."""
+    return " ".join(f"{type(error).__name__}: {error}".split()).rstrip(": .")
+
+
 def _method(name: str) -> Method:
+    from bestarm.policies import POLICIES  # noqa: PLC0415  (they are heavy, and may not be needed)
+
     if name in POLICIES:
         return POLICIES[name]
     module, colon, attribute = name.partition(":")
@@ -166,15 +196,15 @@ def _method(name: str) -> Method:
             f"There is no policy {name!r}.",
             field="policy",
             value=name,
-            remedy=f"Known are {', '.join(POLICIES)}; your own is named as 'module:attribute'.",
+            remedy=_known(),
         )
     try:
         return getattr(import_module(module), attribute)  # type: ignore[no-any-return]
     except BestArmError:
         raise
-    except (ImportError, AttributeError, ValueError) as error:
+    except Exception as error:
         raise InvalidInputError(
-            f"The policy {name!r} cannot be loaded ({error}).",
+            f"The policy {name!r} cannot be loaded ({_said(error)}).",
             field="policy",
             value=name,
             remedy="Its module must be importable wherever the trial is opened.",

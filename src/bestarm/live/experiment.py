@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from importlib.metadata import version
 from threading import RLock
@@ -34,9 +36,13 @@ from bestarm.problem import Problem
 from bestarm.records import Recommendation
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import pandas as pd
 
+    from bestarm.live.audit import Audit
     from bestarm.live.document import Document
+    from bestarm.live.health import Check
     from bestarm.live.sql import SqlLedger, Store
 
 __all__ = ["Experiment"]
@@ -161,11 +167,12 @@ class Experiment:
         store, ledger_type = _store(url)
         experiment = cls.__new__(cls)
         words = _words(description)
-        ledger = ledger_type.create(
-            store, title, document=text, description=words, head=head, created=created
-        )
-        experiment._stored(ledger, title, words, document, clock)
-        experiment._advance()
+        with _closed_on_error(store):
+            ledger = ledger_type.create(
+                store, title, document=text, description=words, head=head, created=created
+            )
+            experiment._stored(ledger, title, words, document, clock)
+            experiment._advance()
         return experiment
 
     @classmethod
@@ -183,9 +190,10 @@ class Experiment:
 
         store, ledger_type = _store(url)
         title = _text(name, "name")
-        ledger, text, words = ledger_type.open(store, title)
         experiment = cls.__new__(cls)
-        experiment._stored(ledger, title, words, Document.from_json(text), clock)
+        with _closed_on_error(store):
+            ledger, text, words = ledger_type.open(store, title)
+            experiment._stored(ledger, title, words, Document.from_json(text), clock)
         return experiment
 
     @staticmethod
@@ -529,9 +537,7 @@ class Experiment:
     def recommendation(self) -> Recommendation:
         """The target the policy would name now, from the phases closed so far."""
         with self._lock, self._ledger.reading() as books:
-            said = self._player.policy(books).recommend()
-            stopped = books.head.state == "stopped" and said.reason == "running"
-        return replace(said, reason="stopped") if stopped else said
+            return _as_it_ended(self._player.policy(books).recommend(), books.head)
 
     def inspect(self, function: Callable[[Policy, Reading], T]) -> T:
         """What a function reads off the policy and the books, while nobody else uses the policy.
@@ -564,6 +570,73 @@ class Experiment:
         whole(start, "start", least=0)
         with self._ledger.reading() as books:
             return list(books.events(start))
+
+    def verify(self) -> Audit:
+        """Check all that is on record against the rest, and make every draw once more.
+
+        Reads everything once, in one moment's state, with as much memory for many as for few.
+        """
+        from bestarm.live.audit import audit  # noqa: PLC0415
+
+        created: dict[str, object] = {"seed": self._seed}
+        if self._document is not None:
+            made_of = hashlib.sha256(self._document.to_json().encode()).hexdigest()
+            created |= {"name": self._name, "document": made_of}
+        with self._ledger.reading() as books:
+            return audit(books, arms=self._problem.arms, seed=self._seed, created=created)
+
+    def replay(self) -> Recommendation:
+        """Make the policy anew, tell it all it was told, and compare what it does with the log.
+
+        Raises:
+            ReplayError: it plans, drops or recommends otherwise than is on record.
+            InvalidInputError: the experiment is in memory, and its policy cannot be made again.
+        """
+        from bestarm.live.replayed import replay  # noqa: PLC0415
+
+        if self._document is None:
+            raise InvalidInputError(
+                "An experiment in memory cannot be replayed: its policy cannot be made again.",
+                field="experiment",
+                remedy="Keep it in a database: see `Experiment.create`.",
+            )
+        with self._ledger.reading() as books:
+            return _as_it_ended(replay(books, self._document.make()), books.head)
+
+    def health(self) -> tuple[Check, ...]:
+        """Whether all is well, question by question: see `bestarm.live.Check`.
+
+        Quick for any number of outcomes: it reads the counters, the summaries and what no summary
+        covers yet.
+        """
+        from bestarm.live.health import examine  # noqa: PLC0415
+
+        # What a policy in memory was made with is not known: nothing is held against its means.
+        options = {"mean_bound": math.inf} if self._document is None else self._document.options
+        with self._ledger.reading() as books:
+            return examine(
+                books,
+                problem=self._problem,
+                bounds=self._bounds,
+                mean_bound=options.get("mean_bound"),
+                now=self._clock(),
+            )
+
+    def export(
+        self, path: str | Path, *, layout: str = "assignments", probabilities: bool = False
+    ) -> int:
+        """Write all assignments with what became of them to a file, and give their number.
+
+        Args:
+            path: the file, `.csv` or `.parquet`; it is there whole or not at all.
+            layout: `"assignments"` with all that is on record, or `"mrt"`, one row a decision point
+                as analysts of micro-randomised trials have it, without outcomes that are not used.
+            probabilities: add the probability of every arm, not only of the one that was drawn.
+        """
+        from bestarm.live.export import export  # noqa: PLC0415
+
+        with self._ledger.reading() as books:
+            return export(books, self._problem, path, layout=layout, probabilities=probabilities)
 
     def close(self) -> None:
         """Let go of the database, if there is one."""
@@ -623,6 +696,11 @@ def _status(head: Head) -> Status:
     )
 
 
+def _as_it_ended(said: Recommendation, head: Head) -> Recommendation:
+    stopped = head.state == "stopped" and said.reason == "running"
+    return replace(said, reason="stopped") if stopped else said
+
+
 def _created(at: float, *, lease: float | None, **data: object) -> tuple[Head, Event]:
     """The counters of an experiment that begins now, and the first entry of its log."""
     head = Head(lease=None if lease is None else positive(lease, "lease"), at=at)
@@ -640,6 +718,15 @@ def _store(url: str | Store) -> tuple[Store, type[SqlLedger]]:
             remedy="Run: pip install 'bestarm[live]'.",
         ) from None
     return url if isinstance(url, Store) else Store(url), SqlLedger
+
+
+@contextmanager
+def _closed_on_error(store: Store) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        store.close()
+        raise
 
 
 def _words(value: object) -> str:

@@ -53,7 +53,8 @@ class MemoryLedger:
                 for each, size in zip(lists, sizes, strict=True):
                     del each[size:]  # type: ignore[attr-defined]
                 for ids in self._told:
-                    self._rows["reward"][ids] = np.nan
+                    self._rows["reward"][ids] = self._rows["told"][ids] = np.nan
+                    self._rows["late"][ids] = False
                 for number in reversed(self._lost):
                     self._rows["lost"][number] = np.nan
                     self._losses[int(self._rows["phase"][number])].pop()

@@ -43,8 +43,9 @@ class Player:
         if self._told < books.head.summaries:
             try:
                 for entry in books.entries(self._told):
-                    if not entry.late:
-                        check_plan(policy.plan(), books.opened(entry.phase).plan)
+                    # A late one was told while the plan after its own was out: asked for as then,
+                    # for a policy may fix its plan when it is first asked.
+                    check_plan(policy.plan(), books.opened(entry.phase + entry.late).plan)
                     tell(policy, entry.summary, late=entry.late)
                     self._told = entry.number + 1
                 if books.head.planned:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import math
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,9 +20,20 @@ from bestarm.live.events import digest, log, plan_data, summary_data
 from bestarm.live.ledger import Entry, Head, Opened, Reading, Writing
 from bestarm.live.replay import Player, tell
 from bestarm.policies.policy import Policy
-from bestarm.records import Plan, Summary, round_robin
+from bestarm.records import Plan, Recommendation, Summary, round_robin
 
-__all__ = ["draw_arms", "expire", "finish", "look", "lose", "stamp", "step", "total", "turns"]
+__all__ = [
+    "draw_arms",
+    "expire",
+    "finish",
+    "finished_data",
+    "look",
+    "lose",
+    "stamp",
+    "step",
+    "total",
+    "turns",
+]
 
 
 def stamp(head: Head, now: float) -> float:
@@ -41,10 +53,23 @@ def expire(tx: Writing, now: float) -> None:
     if head.settled == head.given:
         head.oldest = math.inf
         return
-    head.oldest = tx.asked(head.settled)
+    head.oldest = _oldest(tx)
     if head.oldest + head.lease <= now:
         overdue = tx.unsettled(head.settled, head.given, asked_by=now - head.lease)
         lose(tx, overdue.tolist(), reason="expired", at=now)
+
+
+def _oldest(tx: Writing) -> float:
+    """When the first that is not settled was given out, or one given out earlier."""
+    head = tx.head
+    if not head.setback:
+        return tx.asked(head.settled)
+    # The clock once went back, so that the times are not in order of id.
+    least = math.inf
+    for rows in tx.rows(head.settled, head.given):
+        free = np.isnan(rows["reward"]) & np.isnan(rows["lost"])
+        least = min(least, rows["asked"][free].min(initial=math.inf))
+    return least
 
 
 def lose(tx: Writing, ids: list[int], *, reason: str, at: float) -> None:
@@ -131,19 +156,20 @@ def _open(tx: Writing, policy: Policy, at: float) -> None:
 def finish(tx: Writing, policy: Policy, at: float) -> None:
     """The policy has stopped."""
     tx.head.state, tx.head.planned = "finished", False
-    said = policy.recommend()
-    log(
-        tx,
-        "finished",
-        at,
-        target=said.target,
-        label=said.label,
-        chosen=list(said.chosen),
-        final=said.final,
-        reason=said.reason,
-        pulls=said.pulls,
-        error_bound=said.error_bound,
-    )
+    log(tx, "finished", at, **finished_data(policy.recommend()))
+
+
+def finished_data(said: Recommendation) -> dict[str, Any]:
+    """What the log says of the end."""
+    return {
+        "target": said.target,
+        "label": said.label,
+        "chosen": list(said.chosen),
+        "final": said.final,
+        "reason": said.reason,
+        "pulls": said.pulls,
+        "error_bound": said.error_bound,
+    }
 
 
 def _hand_over(
@@ -189,8 +215,10 @@ def total(books: Reading, first: int, end: int, *, plan: Plan, arms: int) -> tup
     running = hashlib.sha256()
     every = np.arange(arms)
     for arms_drawn, rewards in books.answers(first, end):
-        running.update(arms_drawn.astype("<i8").tobytes())
-        running.update(rewards.astype("<f8").tobytes())
+        # Row by row, so that it does not matter in what pieces they are read.
+        pairs = np.empty(len(rewards), dtype=[("arm", "<i8"), ("reward", "<f8")])
+        pairs["arm"], pairs["reward"] = arms_drawn, rewards
+        running.update(pairs.tobytes())
         lost = np.isnan(rewards)
         if lost.any():
             missing += np.bincount(arms_drawn[lost], minlength=arms)

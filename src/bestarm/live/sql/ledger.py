@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import Connection, CursorResult, select
 from sqlalchemy.dialects import postgresql, sqlite
 
-from bestarm.errors import ExperimentExistsError, StoreError, UnknownExperimentError
+from bestarm.errors import (
+    BestArmError,
+    DamagedStoreError,
+    ExperimentExistsError,
+    StoreError,
+    UnknownExperimentError,
+)
 from bestarm.geometry import Array
 from bestarm.live.events import canonical, plan_data, summary_data
 from bestarm.live.ledger import ROW, Entry, Event, Head, Ids, Opened, Request, Rows
@@ -24,7 +30,10 @@ from bestarm.records import Plan, Summary
 
 __all__ = ["SqlLedger"]
 
+T = TypeVar("T")
+
 _PIECE = 50_000  # rows read at a time
+_PAGE = 5_000  # plans, summaries or events read at a time
 _FIRST_PIECE = 256  # at first, where one row may be all that is looked for
 _FAR = 1000  # ids farther apart than this are looked up apart
 _UNSET = {"lowest": math.inf, "highest": -math.inf, "oldest": math.inf, "at": -math.inf}
@@ -146,8 +155,11 @@ class _Reading:
 
     def opened(self, phase: int) -> Opened:
         """A phase's plan."""
-        plan, first = tuple(self._run(sql.PHASE, phase=phase).one())
-        return Opened(_plan(plan), first)
+        row = self._run(sql.PHASE, phase=phase).one_or_none()
+        if row is None:
+            raise _damaged(f"the plan of phase {phase}", "it is missing")
+        plan, first = tuple(row)
+        return Opened(_read(_plan, plan, f"the plan of phase {phase}"), first)
 
     def request(self, name: str) -> Request | None:
         """The named ask, if there was one."""
@@ -156,18 +168,21 @@ class _Reading:
 
     def rows(self, first: int, end: int) -> Iterator[Rows]:
         """Assignments with what became of them, in order of id, in pieces."""
-        for start in range(first, min(end, self.head.given), _PIECE):
+        for start in range(first, end, _PIECE):
             piece = {"start": start, "end": min(end, start + _PIECE)}
             found = self._run(sql.ASSIGNMENTS, **piece).all()
             rows = np.empty(len(found), dtype=ROW)
             _fill(rows, found, "id", "phase", "arm", "probability", "asked")
             rows["reward"] = rows["told"] = rows["lost"] = np.nan
             rows["late"] = False
+            gaps = len(rows) < piece["end"] - start  # an audit reads what others refuse
+            numbers = set(rows["id"].tolist()) if gaps else set()
             for statement, names in (
                 (sql.OUTCOMES, ("reward", "told", "late")),
                 (sql.LOSSES, ("lost",)),
             ):
                 found = self._run(statement, **piece).all()
+                found = [row for row in found if row[0] in numbers] if gaps else found
                 if found:
                     at = np.searchsorted(rows["id"], [row[0] for row in found])
                     for name, values in zip(names, list(zip(*found, strict=True))[1:], strict=True):
@@ -179,6 +194,8 @@ class _Reading:
         for start in range(first, end, _PIECE):
             piece = {"start": start, "end": min(end, start + _PIECE)}
             arms = np.array(self._run(sql.ARMS, **piece).scalars().all(), dtype=np.int64)
+            if len(arms) != piece["end"] - start:
+                raise _damaged(f"assignments {start} to {piece['end'] - 1}", "some are missing")
             rewards = np.full(len(arms), np.nan)
             told = self._run(sql.REWARDS, **piece).all()
             if told:
@@ -240,22 +257,28 @@ class _Reading:
 
     def entries(self, start: int = 0) -> Iterator[Entry]:
         """The summaries told to the policy, from a number on."""
-        for row in self._run(sql.ENTRIES, start=start):
+        for row in self._from(sql.ENTRIES, start):
             number, phase, first, end, late, text, digest = tuple(row)
-            summary = Summary(**json.loads(text))
+            summary = _read(_summary, text, f"summary {number}")
             yield Entry(number, phase, first, end, bool(late), summary, digest)
 
     def phases(self, start: int = 1) -> Iterator[Opened]:
         """The plans that were opened, from a phase on."""
-        for row in self._run(sql.PHASES, start=start):
-            plan, first = tuple(row)
-            yield Opened(_plan(plan), first)
+        for row in self._from(sql.PHASES, start):
+            phase, plan, first = tuple(row)
+            yield Opened(_read(_plan, plan, f"the plan of phase {phase}"), first)
 
     def events(self, start: int = 0) -> Iterator[Event]:
         """The log, from a number on."""
-        for row in self._run(sql.EVENTS, start=start):
+        for row in self._from(sql.EVENTS, start):
             number, at, kind, data, tip = tuple(row)
-            yield Event(number, at, kind, json.loads(data), tip)
+            yield Event(number, at, kind, _read(json.loads, data, f"event {number}"), tip)
+
+    def _from(self, statement: sql.Prepared, start: int) -> Iterator[Any]:
+        """Rows from a number on, which is their first column."""
+        while found := self._run(statement, start=start, size=_PAGE).all():
+            yield from found
+            start = found[-1][0] + 1
 
 
 class _Writing(_Reading):
@@ -364,10 +387,35 @@ def _head(row: Sequence[Any]) -> Head:
     return Head(**values)
 
 
+def _read(parse: Callable[[str], T], text: str, what: str) -> T:
+    try:
+        return parse(text)
+    except (ValueError, TypeError, KeyError, BestArmError) as error:
+        raise _damaged(what, str(error)) from error
+
+
+def _damaged(what: str, why: str) -> DamagedStoreError:
+    return DamagedStoreError(
+        f"The record of {what} cannot be read ({why.rstrip('.')}).",
+        field="store",
+        value=what,
+        remedy="Was the database edited, or restored in part? Restore the whole of it.",
+    )
+
+
+def _summary(text: str) -> Summary:
+    return Summary(**json.loads(text))
+
+
 def _plan(text: str) -> Plan:
     data = json.loads(text)
+    phase = data["phase"]
     if data["counts"] is not None:
-        return Plan.fixed(data["counts"], phase=data["phase"])
-    return Plan.randomised(
-        data["weights"], data["pulls"], phase=data["phase"], open=data["open"], most=data["most"]
-    )
+        plan = Plan.fixed(data["counts"], phase=phase)
+    else:
+        plan = Plan.randomised(
+            data["weights"], data["pulls"], phase=phase, open=data["open"], most=data["most"]
+        )
+    if plan_data(plan) != data:
+        raise ValueError("it contradicts itself")
+    return plan

@@ -15,6 +15,7 @@ from sqlalchemy import (
     CursorResult,
     Float,
     Insert,
+    Integer,
     Select,
     Table,
     Update,
@@ -22,6 +23,7 @@ from sqlalchemy import (
     column,
     func,
     insert,
+    literal_column,
     select,
     update,
 )
@@ -117,7 +119,8 @@ def _between(table: Table, *names: str) -> Prepared:
 
 def _from(table: Table, key: str, *names: str) -> Prepared:
     place = table.c[key]
-    return Prepared(_found(table, *names).where(place >= bindparam("start")).order_by(place))
+    found = _found(table, *names).where(place >= bindparam("start")).order_by(place)
+    return Prepared(found.limit(bindparam("size", type_=Integer)).offset(literal_column("0")))
 
 
 def _new(table: Table) -> Prepared:
@@ -168,7 +171,7 @@ LOST_OF_PHASE = Prepared(
 )
 
 PHASE = Prepared(_found(s.phases, "plan", "first").where(s.phases.c.phase == bindparam("phase")))
-PHASES = _from(s.phases, "phase", "plan", "first")
+PHASES = _from(s.phases, "phase", "phase", "plan", "first")
 ENTRIES = _from(s.entries, "number", "number", "phase", "first", "end", "late", "summary", "digest")
 EVENTS = _from(s.events, "number", "number", "at", "kind", "data", "hash")
 REQUEST = Prepared(

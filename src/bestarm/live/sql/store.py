@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from sqlalchemy import Connection, Engine, create_engine, event, exc, inspect, select, text
 from sqlalchemy.engine import URL, make_url
+from sqlalchemy.pool import Pool
 
 from bestarm.errors import (
     InvalidInputError,
@@ -27,7 +29,10 @@ VERSIONS = ("0001", "0002", "0003")
 VERSION = VERSIONS[-1]
 
 _PATIENCE = 60  # seconds that one waits for others to finish writing
+_NAP = 5  # milliseconds that SQLite itself waits for them
 _LOCK = 0x62657374  # what PostgreSQL's processes lock while the tables are made
+
+_abandoned: list[Pool] = []  # of a parent process, kept so that nothing closes its connections
 
 
 class Store:
@@ -41,23 +46,25 @@ class Store:
         self.url = _checked(url)
         self.sqlite = self.url.get_backend_name() == "sqlite"
         self._engine: Engine = create_engine(self.url, **_options(self.sqlite))
-        event.listen(self._engine, "connect", _connected(self.sqlite))
-        event.listen(self._engine, "checkout", _check_process)
-        event.listen(self._engine, "begin", self._begin)
+        self._process = os.getpid()
+        if self.sqlite:
+            event.listen(self._engine, "connect", _set_up)
+            event.listen(self._engine, "begin", _begin)
 
     @property
     def place(self) -> str:
         """The URL without its password."""
-        return self.url.render_as_string(hide_password=True)
+        url = self.url.set(drivername=self.url.get_backend_name())
+        return url.render_as_string(hide_password=True)
 
     def close(self) -> None:
         """Let go of all connections."""
-        self._engine.dispose()
+        self._own().dispose()
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
         """A transaction in which all that is read belongs to one moment."""
-        with self._said(), self._engine.connect() as connection:
+        with self._said(), self._own().connect() as connection:
             options = {} if self.sqlite else {"isolation_level": "REPEATABLE READ"}
             with connection.execution_options(**options).begin():
                 yield connection
@@ -65,17 +72,19 @@ class Store:
     @contextmanager
     def writing(self) -> Iterator[Connection]:
         """A transaction that is there whole or not at all; SQLite has one of them at a time."""
-        with self._said(), self._engine.connect() as connection:
+        with self._said(), self._own().connect() as connection:
             options = {"bestarm_writing": True} if self.sqlite else {}
             with connection.execution_options(**options).begin() as transaction:
                 yield connection
                 transaction.commit()
 
-    def _begin(self, connection: Connection) -> None:
-        if self.sqlite:
-            writing = connection.get_execution_options().get("bestarm_writing")
-            # IMMEDIATE waits for the write lock at once: half-way it could not be waited for.
-            connection.exec_driver_sql("BEGIN IMMEDIATE" if writing else "BEGIN")
+    def _own(self) -> Engine:
+        if self._process != os.getpid():
+            # A forked child must not speak on its parent's connections, nor close them.
+            _abandoned.append(self._engine.pool)
+            self._engine.dispose(close=False)
+            self._process = os.getpid()
+        return self._engine
 
     @contextmanager
     def _said(self) -> Iterator[None]:
@@ -90,14 +99,15 @@ class Store:
 
     def _error(self, error: exc.DBAPIError) -> StoreError:
         said = " ".join(str(error.orig).split()).rstrip(".")
-        wrong = f"The store {self.place} cannot be used now: {said}."
-        remedy = "What was not acknowledged was not kept; the same call can be made again."
-        for words, what in _REMEDIES.items():
-            if words in said:
-                remedy = f"{what} {remedy}"
+        known = [what for words, what in _REMEDIES.items() if words in said]
+        kind: type[StoreError] = StoreError
+        wrong = f"The store {self.place} refused: {said}."
         if isinstance(error, (exc.OperationalError, exc.InterfaceError, exc.InternalError)):
-            return StoreUnavailableError(wrong, field="url", value=self.place, remedy=remedy)
-        return StoreError(f"The store {self.place} refused: {said}.", field="url", value=self.place)
+            kind = StoreUnavailableError
+            wrong = f"The store {self.place} cannot be used now: {said}."
+            known.append("Nothing acknowledged is lost, and the same call can be made again.")
+        remedy = " ".join(known) or "Nothing was changed."
+        return kind(wrong, field="url", value=self.place, remedy=remedy)
 
     def version(self) -> str | None:
         """The version of its tables, or None where there are none.
@@ -105,6 +115,8 @@ class Store:
         Raises:
             StoreVersionError: they are of a version that is not known here.
         """
+        if self.sqlite and not self._file_exists():
+            return None  # to look must not make it
         with self.reading() as connection:
             if not inspect(connection).has_table(VERSION_TABLE):
                 return None
@@ -117,6 +129,10 @@ class Store:
                 remedy="Install a newer bestarm. Nothing was changed.",
             )
         return found
+
+    def _file_exists(self) -> bool:
+        path = str(self.url.database)
+        return path.startswith("file:") or os.path.exists(path)
 
     def prepare(self) -> None:
         """Make the tables, or bring those of an older version up to date. Safe to call at once
@@ -143,6 +159,7 @@ _REMEDIES = {
     "database is locked": "Another program holds the file open for writing.",
     "not a database": "The file is no SQLite database, or is damaged.",
     "malformed": "The file is damaged: restore it from a backup.",
+    "read-only transaction": "This server takes no writes now; is it a standby?",
 }
 
 
@@ -185,20 +202,45 @@ def _options(sqlite: bool) -> dict[str, Any]:
     return {"pool_pre_ping": True, "connect_args": {"connect_timeout": 10}}
 
 
-def _connected(sqlite: bool) -> Any:
-    def connected(connection: Any, record: Any) -> None:
-        record.info["process"] = os.getpid()
-        if sqlite:
-            assert isinstance(connection, sqlite3.Connection)
-            connection.isolation_level = None  # transactions begin where we say, see `_begin`
-            for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
-                connection.execute(f"PRAGMA {pragma}")
-
-    return connected
+def _begin(connection: Connection) -> None:
+    if connection.get_execution_options().get("bestarm_writing"):
+        _take_turn(connection)
+    else:
+        connection.exec_driver_sql("BEGIN")
 
 
-def _check_process(connection: Any, record: Any, proxy: Any) -> None:  # noqa: ARG001
-    if record.info["process"] != os.getpid():
-        # A forked child must not speak on its parent's connection, nor close it.
-        record.dbapi_connection = proxy.dbapi_connection = None
-        raise exc.DisconnectionError("This connection belongs to another process.")
+def _take_turn(connection: Connection) -> None:
+    """Begin a transaction that writes, once nobody else does.
+
+    SQLite takes ever longer naps while it waits, so that whoever came last is the likeliest to be
+    next, and one of eight processes may wait for seconds. Short naps are fair.
+    """
+    raw: Any = connection.connection.dbapi_connection
+    raw.execute(f"PRAGMA busy_timeout={_NAP}")
+    # IMMEDIATE waits for the write lock at once: half-way it could not be waited for.
+    _patiently(lambda: connection.exec_driver_sql("BEGIN IMMEDIATE"))
+    raw.execute(f"PRAGMA busy_timeout={1000 * _PATIENCE}")
+
+
+def _patiently(attempt: Callable[[], object]) -> None:
+    """Try again while SQLite says that somebody else is at it."""
+    latest = time.monotonic() + _PATIENCE
+    while True:
+        try:
+            attempt()
+        except (sqlite3.OperationalError, exc.OperationalError) as error:
+            code = getattr(getattr(error, "orig", error), "sqlite_errorcode", 0)
+            if code & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > latest:
+                raise
+            time.sleep(_NAP / 5000)
+        else:
+            return
+
+
+def _set_up(connection: Any, _: object) -> None:
+    assert isinstance(connection, sqlite3.Connection)
+    connection.isolation_level = None  # transactions begin where we say, see `_begin`
+    # Of several who do this at once to a new file, some are sent away without a wait.
+    _patiently(lambda: connection.execute("PRAGMA journal_mode=WAL"))
+    for pragma in ("synchronous=FULL", "foreign_keys=ON"):
+        connection.execute(f"PRAGMA {pragma}")

@@ -1,0 +1,244 @@
+"""The audit: all that is on record is held against the rest, and every draw is made once more."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from bestarm.live.batches import plural
+from bestarm.live.events import chained, digest, plan_data, summary_data
+from bestarm.live.ledger import Entry, Event, Head, Opened, Reading
+from bestarm.live.recount import Notes, Recount
+
+__all__ = ["Audit", "audit"]
+
+_STATES = {"paused": "paused", "resumed": "running", "stopped": "stopped", "finished": "finished"}
+
+
+@dataclass(frozen=True)
+class Audit:
+    """What an audit found.
+
+    Attributes:
+        findings: one sentence for each thing that does not agree; none if all is well.
+        events: events whose hashes were checked.
+        phases: plans compared with the log.
+        summaries: summaries compared with the log and added up again.
+        assignments: assignments whose draws were made again.
+        outcomes: outcomes read.
+    """
+
+    findings: tuple[str, ...]
+    events: int
+    phases: int
+    summaries: int
+    assignments: int
+    outcomes: int
+
+    @property
+    def sound(self) -> bool:
+        """Whether everything agrees."""
+        return not self.findings
+
+    def __str__(self) -> str:
+        summaries = "1 summary" if self.summaries == 1 else f"{self.summaries} summaries"
+        checked = (
+            f"{plural(self.assignments, 'draw')} made again, {plural(self.outcomes, 'outcome')} "
+            f"and {summaries} added up, {plural(self.phases, 'plan')} and "
+            f"{plural(self.events, 'event')} of the log compared"
+        )
+        if self.sound:
+            return f"sound: {checked}"
+        return "\n".join([f"NOT SOUND ({checked}):", *(f"- {each}" for each in self.findings)])
+
+
+def audit(books: Reading, *, arms: int, seed: int, created: dict[str, Any]) -> Audit:
+    """Check an experiment's books, in one reading of each table.
+
+    Args:
+        books: a transaction.
+        arms: the number of source arms.
+        seed: of the draws.
+        created: what the first event must say.
+    """
+    notes = Notes()
+    log = _Log(books, notes, created)
+    log.read()
+    rows = Recount(books, notes, arms=arms, seed=seed, last_closed=log.closed)
+    rows.read()
+    _check_head(books.head, notes, log, rows)
+    return Audit(
+        notes.sentences(),
+        events=log.events,
+        phases=log.phases,
+        summaries=log.summaries,
+        assignments=rows.given,
+        outcomes=rows.outcomes,
+    )
+
+
+class _Log:
+    """The events, one hash after the other, and what they say of plans and summaries."""
+
+    def __init__(self, books: Reading, notes: Notes, created: dict[str, Any]) -> None:
+        self._books = books
+        self._notes = notes
+        self._created = created
+        self.events = self.phases = self.summaries = 0
+        self.tip = ""
+        self.state = "running"
+        self.lease: float | None = None
+        self.closed: int | None = None  # the last phase that was
+        self.planned: int | None = None
+        self.end = 0  # of the last summary
+
+    def read(self) -> None:
+        notes, books = self._notes, self._books
+        phases = notes.readable(books.phases())
+        entries = notes.readable(books.entries())
+        for event in notes.readable(books.events()):
+            self._chain(event)
+            data = event.data if isinstance(event.data, dict) else {}
+            if event.kind == "created":
+                self._check_created(event, data)
+            elif event.kind == "planned":
+                self._check_plan(event, data, next(phases, None))
+            elif event.kind in {"closed", "answered"}:
+                self._check_entry(event, data, next(entries, None))
+            elif event.kind == "changed":
+                self.lease = data.get("lease", self.lease)
+            self.state = _STATES.get(event.kind, self.state)
+        for opened in phases:
+            notes.add("plan", f"The log does not know of the plan of phase {opened.plan.phase}.")
+        for entry in entries:
+            notes.add("summary", f"The log does not know of summary {entry.number}.")
+        head = books.head
+        notes.unless(
+            self.events == head.events,
+            "event",
+            f"The log has {plural(self.events, 'event')}, its counter says {head.events}.",
+        )
+        notes.unless(
+            self.tip == head.tip,
+            "event",
+            "The hash of the last event is not the one kept with the counters: the log was "
+            "written again, or cut short.",
+        )
+
+    def _chain(self, event: Event) -> None:
+        notes = self._notes
+        notes.unless(
+            event.number == self.events,
+            "event",
+            f"Event {event.number} follows event {self.events - 1}: what was between is gone.",
+        )
+        try:
+            expected = chained(event.number, event.at, event.kind, event.data, self.tip)
+        except ValueError:  # a number that is none
+            expected = ""
+        notes.unless(
+            event.hash == expected,
+            "event",
+            f"Event {event.number} ({event.kind}) does not have the hash it should: it, or the one "
+            "before it, was changed.",
+        )
+        self.events, self.tip = event.number + 1, event.hash
+
+    def _check_created(self, event: Event, data: dict[str, Any]) -> None:
+        self.lease = data.get("lease")
+        for name, value in self._created.items():
+            what = "the problem, the policy or its options" if name == "document" else f"its {name}"
+            self._notes.unless(
+                data.get(name) == value,
+                "created",
+                f"Event {event.number} was about another experiment than this one: {what} differs.",
+            )
+
+    def _check_plan(self, event: Event, data: dict[str, Any], opened: Opened | None) -> None:
+        self.planned = data.get("phase")
+        if opened is None:
+            self._notes.add(
+                "plan", f"Event {event.number} opens phase {self.planned}, whose plan is gone."
+            )
+            return
+        plan = opened.plan
+        self.phases += 1
+        said: dict[str, object] = {"phase": plan.phase, "pulls": plan.pulls}
+        said["first"] = opened.first
+        said["plan"] = digest(plan_data(plan))
+        self._notes.unless(
+            all(data.get(name) == value for name, value in said.items()),
+            "plan",
+            f"The plan of phase {plan.phase} is not the one of event {event.number}: it was "
+            "changed.",
+        )
+
+    def _check_entry(self, event: Event, data: dict[str, Any], entry: Entry | None) -> None:
+        if event.kind == "closed":
+            self.closed = data.get("phase")
+        if entry is None:
+            self._notes.add(
+                "summary", f"Event {event.number} tells of a summary, which is gone ({event.kind})."
+            )
+            return
+        notes, number = self._notes, entry.number
+        notes.unless(
+            number == self.summaries and entry.first == self.end,
+            "summary",
+            f"Summary {number} begins at assignment {entry.first}; the one before ends at "
+            f"{self.end}.",
+        )
+        self.summaries, self.end = number + 1, entry.end
+        said: dict[str, object] = {"phase": entry.phase, "first": entry.first, "end": entry.end}
+        said |= {"summary": digest(summary_data(entry.summary)), "rows": entry.digest}
+        notes.unless(
+            all(data.get(name) == value for name, value in said.items())
+            and entry.late == (event.kind == "answered"),
+            "summary",
+            f"Summary {number} is not the one of event {event.number}: it was changed.",
+        )
+
+
+def _check_head(head: Head, notes: Notes, log: _Log, rows: Recount) -> None:
+    """Hold the counters against what was counted."""
+    counted: dict[str, object] = {
+        "told": rows.told,
+        "lost": rows.lost,
+        "late": rows.late,
+        "lowest": rows.lowest,
+        "highest": rows.highest,
+        "phase_told": rows.phase_told,
+        "phase_lost": rows.phase_lost,
+        "behind": rows.behind,
+        "summaries": log.summaries,
+        "handed": log.end,
+        "state": log.state,
+        "lease": log.lease,
+        "phase": log.planned if log.planned is not None else head.phase,
+        "planned": log.planned not in {None, log.closed} and log.state != "finished",
+    }
+    if rows.phase is not None:
+        plan = rows.phase.plan
+        counted |= {"pulls": plan.pulls, "open": plan.open, "most": plan.most}
+        counted["first"] = rows.phase.first
+    for name, value in counted.items():
+        said = getattr(head, name)
+        notes.unless(
+            said == value,
+            "counter",
+            f"The counter `{name}` says {said}; counted again it is {value}.",
+        )
+    first_free = rows.given if rows.settled is None else rows.settled
+    notes.unless(
+        head.settled <= first_free,
+        "counter",
+        f"The counter `settled` says {head.settled}, but assignment {first_free} is not settled.",
+    )
+    notes.unless(
+        head.oldest <= rows.oldest or head.setback > 0,
+        "counter",
+        "The counter `oldest` is later than an assignment that is not settled.",
+    )
+    notes.unless(
+        head.at >= rows.latest, "counter", "There are times on record later than the last one."
+    )

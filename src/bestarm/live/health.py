@@ -1,0 +1,331 @@
+"""Is the trial well? A few questions, each with an answer, a level and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bestarm.geometry import Array
+from bestarm.live.batches import plural
+from bestarm.live.ledger import ROW, Entry, Head, Opened, Reading, Rows
+from bestarm.live.ratios import RatioTest
+from bestarm.live.scales import Scales
+from bestarm.problem import Problem
+from bestarm.records import Counts, Plan
+
+__all__ = ["ALARM", "LEVELS", "WARNING", "Check", "examine", "worst"]
+
+LEVELS = ("ok", "warning", "alarm")
+WARNING, ALARM = 1e-3, 1e-6  # what a trial in order shows with less probability
+_TAIL = 200_000  # assignments looked at one by one, of those that no summary covers
+_WINDOW = 10_000  # settled ones before them, for how long outcomes take
+_FEW = 20  # fewer outcomes than that say nothing about it
+_SLOW = 10  # times as long as nearly all outcomes take
+
+
+@dataclass(frozen=True)
+class Check:
+    """One question about a trial or a database, answered.
+
+    Attributes:
+        name: the question, in a word.
+        level: `"ok"`, `"warning"` or `"alarm"`.
+        finding: the answer, in a sentence.
+        action: what to do about it; empty if nothing.
+    """
+
+    name: str
+    level: str
+    finding: str
+    action: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.level}: {self.name}: {self.finding} {self.action}".rstrip()
+
+
+def worst(checks: Sequence[Check]) -> str:
+    """The highest level among checks."""
+    return max((check.level for check in checks), key=LEVELS.index, default="ok")
+
+
+def examine(
+    books: Reading,
+    *,
+    problem: Problem,
+    bounds: tuple[float, float] | None,
+    mean_bound: float | None,
+    now: float,
+) -> tuple[Check, ...]:
+    """Look after a trial, from its counters, its summaries and what no summary covers yet.
+
+    Args:
+        books: a transaction.
+        problem: what is declared of noise and baseline.
+        bounds: between what rewards must lie, or None.
+        mean_bound: what is declared of the size of x·θ; the problem's scale if None.
+        now: the time.
+    """
+    head = books.head
+    largest = problem.scale if mean_bound is None else mean_bound
+    scales = Scales(problem, largest, cells=max(1, head.summaries * problem.arms))
+    arms = _Arms(problem.arms)
+    for entry, plan in _with_plans(books):
+        lost = entry.summary.missing
+        if head.lost and not plan.open:  # replaced, and therefore in no summary
+            lost = _counted(books.lost_arms(plan.phase, 0, 2**40), problem.arms)
+        arms.add(plan, told=entry.summary.counts, lost=lost)
+        scales.add(entry.summary)
+    tail = _Tail(books, now)
+    for plan, rows, told in tail.parts():
+        kept, gone = rows["arm"][told], rows["arm"][tail.gone(rows)]
+        waiting = _counted(rows["arm"], problem.arms) - _counted(kept, problem.arms)
+        arms.add(
+            plan,
+            told=_counted(kept, problem.arms),
+            lost=_counted(gone, problem.arms),
+            waiting=waiting - _counted(gone, problem.arms),
+        )
+    labels = problem.source_labels
+    return (
+        _ratio("assignments", arms.given, labels, "assignments"),
+        _ratio("outcomes", arms.told, labels, "outcomes of settled assignments"),
+        _missing(arms, labels),
+        _overdue(head, tail, now),
+        _late(head),
+        _range(head, bounds, scales),
+        _scale(bounds, scales, labels),
+        _clock(head),
+    )
+
+
+def _counted(arms: Array | Counts, size: int) -> Counts:
+    return np.bincount(arms.astype(np.int64), minlength=size)
+
+
+def _with_plans(books: Reading) -> Iterator[tuple[Entry, Plan]]:
+    phases = books.phases()
+    opened: Opened | None = None
+    for entry in books.entries():
+        while opened is None or opened.plan.phase < entry.phase:
+            opened = next(phases)
+        yield entry, opened.plan
+
+
+class _Arms:
+    """How often arms were given out, told and lost, beside the probabilities on record."""
+
+    def __init__(self, arms: int) -> None:
+        self.given, self.told, self.lost = RatioTest(arms), RatioTest(arms), RatioTest(arms)
+        self.settled: Counts = np.zeros(arms, dtype=np.int64)
+
+    def add(self, plan: Plan, *, told: Counts, lost: Counts, waiting: Counts | None = None) -> None:
+        """Add a batch of one plan.
+
+        Args:
+            plan: the plan.
+            told: outcomes an arm.
+            lost: assignments an arm whose outcome will not come.
+            waiting: assignments an arm of which one cannot know yet.
+        """
+        self.settled = self.settled + told + lost
+        if plan.weights is None:
+            # Which arms come up is fixed; which of them are lost should still be up to chance.
+            assert plan.counts is not None
+            self.lost.add(plan.counts / plan.pulls, np.minimum(lost, plan.counts))
+            return
+        self.given.add(plan.weights, told + lost + (0 if waiting is None else waiting))
+        self.told.add(plan.weights, told)
+        self.lost.add(plan.weights, lost)
+
+
+class _Tail:
+    """Assignments that no summary covers, and how long outcomes take."""
+
+    def __init__(self, books: Reading, now: float) -> None:
+        head = books.head
+        self._books = books
+        self._now = now
+        start = max(0, head.handed - _WINDOW)
+        pieces = list(books.rows(start, min(head.given, head.handed + _TAIL)))
+        window: Rows = np.concatenate(pieces) if pieces else np.empty(0, dtype=ROW)
+        delays = (window["told"] - window["asked"])[np.isnan(window["lost"]) & ~window["late"]]
+        delays = delays[~np.isnan(delays)]
+        self.usual = float(np.quantile(delays, 0.95)) if len(delays) >= _FEW else None
+        self.rows = window[window["id"] >= head.handed]
+        waiting = np.isnan(self.rows["reward"]) & np.isnan(self.rows["lost"])
+        self.ages = now - self.rows["asked"][waiting]
+        self._settled = self.rows["id"][waiting].min(initial=head.given)
+
+    @property
+    def patience(self) -> float:
+        """How long one waits for an outcome before that is odd."""
+        lease = self._books.head.lease
+        if lease is not None:
+            return lease
+        return np.inf if self.usual is None else max(1.0, _SLOW * self.usual)
+
+    def gone(self, rows: Rows) -> NDArray[np.bool_]:
+        """Which of them are lost, or as good as that.
+
+        Only of those that had their time: before, losses of quick arms would be too many.
+        """
+        told = ~np.isnan(rows["reward"]) & np.isnan(rows["lost"])
+        old = (rows["id"] < self._settled) | (self._now - rows["asked"] > self.patience)
+        gone: NDArray[np.bool_] = ~told & old
+        return gone
+
+    def parts(self) -> Iterator[tuple[Plan, Rows, NDArray[np.bool_]]]:
+        """Their rows by plan, and which of them were told and have nobody before them who waits:
+        beyond, the quick ones would be too many."""
+        for phase in np.unique(self.rows["phase"]).tolist():
+            rows = self.rows[self.rows["phase"] == phase]
+            told = ~np.isnan(rows["reward"]) & np.isnan(rows["lost"])
+            yield self._books.opened(phase).plan, rows, told & (rows["id"] < self._settled)
+
+
+def _by_chance(chance: float) -> str:
+    return "never" if chance == 0 else f"in at most one trial in {1 / chance:,.0f}"
+
+
+def _level(chance: float) -> str:
+    return "alarm" if chance < ALARM else "warning" if chance < WARNING else "ok"
+
+
+def _ratio(name: str, test: RatioTest, labels: Sequence[str], what: str) -> Check:
+    level, total, arm = _level(test.chance), int(test.observed.sum()), test.oddest
+    if not total:
+        return Check(name, "ok", f"There are no random {what} yet.")
+    if level == "ok":
+        return Check(name, "ok", f"{total} {what} have arms as their probabilities say.")
+    return Check(
+        name,
+        level,
+        f"Among {total} {what}, arm {labels[arm]!r} is there {test.observed[arm]} times where "
+        f"{test.expected[arm]:.1f} were expected; by chance this happens "
+        f"{_by_chance(test.chance)}.",
+        "Run `bestarm experiment verify`: the record was changed, or draws are not what they were."
+        if name == "assignments"
+        else "Find out why outcomes of some arms do not come: conclusions may be biased.",
+    )
+
+
+def _missing(arms: _Arms, labels: Sequence[str]) -> Check:
+    lost, settled = arms.lost.observed, arms.settled
+    level, total = _level(arms.lost.chance), int(lost.sum())
+    if not total:
+        return Check("missing", "ok", "No outcome is missing.")
+    share = f"{total} of {int(settled.sum())}"
+    if level == "ok":
+        return Check("missing", "ok", f"{share} outcomes are missing, of all arms alike.")
+    arm = arms.lost.oddest
+    return Check(
+        "missing",
+        level,
+        f"{share} outcomes are missing, {lost[arm]} of the {settled[arm]} of arm {labels[arm]!r}; "
+        f"if arms were alike, this would happen {_by_chance(arms.lost.chance)}.",
+        "Losing outcomes depends on the arm, so it may depend on the outcome: a policy that takes "
+        "what is missing at its worst (missing='worst-case') remains valid.",
+    )
+
+
+def _overdue(head: Head, tail: _Tail, now: float) -> Check:
+    patience = tail.patience
+    overdue = tail.ages[tail.ages > patience]
+    if head.over or not len(overdue):
+        usual = "" if tail.usual is None else f"; nearly all came within {_time(tail.usual)}"
+        waiting = plural(len(tail.ages), "outcome")
+        return Check("overdue", "ok", f"{waiting} awaited, none of them overdue{usual}.")
+    longest = float(overdue.max())
+    level = "alarm" if longest > 10 * patience else "warning"
+    if head.lease is not None:
+        return Check(
+            "overdue",
+            level,
+            f"{plural(len(overdue), 'outcome')} overdue, for up to {_time(longest - patience)}: "
+            f"nobody has asked or told since ({_time(max(0.0, now - head.at))} ago).",
+            "See whether the workers run; the next `ask` or `tell` gives overdue outcomes up.",
+        )
+    return Check(
+        "overdue",
+        level,
+        f"{plural(len(overdue), 'outcome')} outstanding for up to {_time(longest)}, where nearly "
+        f"all came within {_time(tail.usual or 0.0)}.",
+        "Nothing is decided beyond the first that is not answered: tell them, `fail` them, or set "
+        "a lease.",
+    )
+
+
+def _late(head: Head) -> Check:
+    every = head.told + head.late
+    said = f"{head.late} of {plural(every, 'outcome')} came too late to be used"
+    if head.over or head.late <= max(2, 0.05 * every):
+        return Check("late", "ok", f"{said}.")
+    return Check(
+        "late",
+        "warning",
+        f"{said}.",
+        "Outcomes take longer than the lease allows: lengthen it.",
+    )
+
+
+def _range(head: Head, bounds: tuple[float, float] | None, scales: Scales) -> Check:
+    told = head.told + head.late
+    if bounds is not None:
+        low, high = bounds
+        if not head.refused:
+            return Check("range", "ok", f"All rewards told lie between {low:g} and {high:g}.")
+        often = head.refused >= 3 and head.refused > 0.01 * (told + head.refused)
+        return Check(
+            "range",
+            "alarm" if often else "warning",
+            f"{plural(head.refused, 'reward')} outside {low:g} to {high:g} refused, beside {told} "
+            "taken.",
+            "Correct their unit; if such rewards do occur, a new trial needs wider bounds.",
+        )
+    if not told:
+        return Check("range", "ok", "No reward was told yet.")
+    size = max(abs(head.lowest), abs(head.highest))
+    level = scales.level_of_reward(size, told)
+    if level == "ok":
+        return Check(
+            "range", "ok", f"Rewards from {head.lowest:g} to {head.highest:g} fit what is declared."
+        )
+    return Check(
+        "range",
+        level,
+        f"Rewards from {head.lowest:g} to {head.highest:g} do not fit {scales.declared}.",
+        "Correct their unit, or begin again with scales that fit: the error probability rests on "
+        "them.",
+    )
+
+
+def _scale(bounds: tuple[float, float] | None, scales: Scales, labels: Sequence[str]) -> Check:
+    if bounds is not None:
+        return Check("scale", "ok", "Rewards are bounded, and no other scale is relied on.")
+    level, finding = scales.verdict(labels)
+    action = "" if level == "ok" else "Begin again with a baseline and a noise that fit."
+    return Check("scale", level, finding, action)
+
+
+def _clock(head: Head) -> Check:
+    back = head.setback
+    said = f"The clock was seen to be {_time(back)} behind an earlier time"
+    if back <= 1.0 and (head.lease is None or back <= 0.1 * head.lease):
+        return Check("clock", "ok", f"{said}." if back else "The clock only ever went forward.")
+    limit = 3600.0 if head.lease is None else 0.5 * head.lease
+    return Check(
+        "clock",
+        "alarm" if back > limit else "warning",
+        f"{said}.",
+        "Set the clocks of all machines by one server: leases are counted by them.",
+    )
+
+
+def _time(seconds: float) -> str:
+    for unit, size in (("days", 86400.0), ("hours", 3600.0), ("minutes", 60.0)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.1f} {unit}"
+    return f"{seconds:.3g} seconds"

@@ -1,0 +1,66 @@
+"""Do arms come up with the probabilities on record? Evidence that may be looked at any time."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from scipy.special import gammaln
+
+from bestarm.geometry import Array
+from bestarm.records import Counts
+
+__all__ = ["RatioTest"]
+
+# How firmly an alternative is believed in, in draws: a dozen catches gross errors soon, a hundred
+# thousand small ones at last. Their evidence is averaged.
+_FIRMNESS = np.array([10.0, 100.0, 1e3, 1e4, 1e5])
+_PRIOR = 20.0  # draws that one starts from when arms are compared with what was expected
+
+
+class RatioTest:
+    """Evidence against counts of arms having been drawn with given probabilities.
+
+    Arms are added batch by batch, each with the probabilities in force. A batch's evidence is its
+    likelihood under a Dirichlet mixture around what the batches before suggest, divided by its
+    likelihood under the probabilities. Under these its mean is 1, whatever the sizes, so that the
+    product over batches ever exceeds c with probability at most 1/c: small counts need no other
+    treatment, and neither does looking every day.
+
+    Reference: Lindon and Malek (2022), Anytime-valid inference for multinomial count data.
+    """
+
+    def __init__(self, arms: int) -> None:
+        self.observed: Counts = np.zeros(arms, dtype=np.int64)
+        self.expected: Array = np.zeros(arms)
+        self._logs: Array = np.zeros(len(_FIRMNESS))
+
+    def add(self, weights: Array, counts: Counts) -> None:
+        """Add the arms of a batch drawn with probabilities `weights`."""
+        size = int(counts.sum())
+        if not size:
+            return
+        if counts[weights == 0].any():
+            self._logs += math.inf  # what cannot be drawn was
+        use = weights > 0
+        weight, count = weights[use], counts[use]
+        suggested = (self.observed[use] + _PRIOR) / (self.expected[use] + _PRIOR)
+        centre = weight * suggested
+        alpha = _FIRMNESS[:, None] * (centre / centre.sum())
+        mixture = gammaln(_FIRMNESS) - gammaln(_FIRMNESS + size)
+        mixture += (gammaln(alpha + count) - gammaln(alpha)).sum(axis=1)
+        self._logs += mixture - float(count @ np.log(weight))
+        self.observed = self.observed + counts
+        self.expected = self.expected + size * weights
+
+    @property
+    def chance(self) -> float:
+        """A bound on the probability that a trial in order ever shows as much evidence."""
+        evidence = float(np.logaddexp.reduce(self._logs)) - math.log(len(_FIRMNESS))
+        return math.exp(-max(0.0, evidence))
+
+    @property
+    def oddest(self) -> int:
+        """The arm that is farthest from what was expected."""
+        off = self.observed - self.expected
+        return int(np.argmax(np.abs(off) / np.sqrt(np.maximum(self.expected, 1e-12))))

@@ -1,0 +1,280 @@
+"""Counting again: the assignments one after the other, their draws, and what they add up to."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bestarm.errors import DamagedStoreError
+from bestarm.geometry import Array
+from bestarm.live import trial
+from bestarm.live.batches import plural
+from bestarm.live.draws import choose, uniforms
+from bestarm.live.events import summary_data
+from bestarm.live.ledger import Entry, Ids, Opened, Reading, Rows
+
+__all__ = ["SHOWN", "Notes", "Recount"]
+
+T = TypeVar("T")
+
+SHOWN = 20  # findings of one kind that are written out: a book may have millions of lines
+
+
+class Notes:
+    """Findings, of each kind no more than can be read."""
+
+    def __init__(self) -> None:
+        self._said: dict[str, list[str]] = {}
+        self._more: dict[str, int] = {}
+
+    def add(self, kind: str, sentence: str) -> None:
+        """Note a finding."""
+        said = self._said.setdefault(kind, [])
+        if len(said) < SHOWN:
+            said.append(sentence)
+        else:
+            self._more[kind] = self._more.get(kind, 0) + 1
+
+    def unless(self, agrees: bool, kind: str, sentence: str) -> None:
+        """Note a finding where something does not agree."""
+        if not agrees:
+            self.add(kind, sentence)
+
+    def sentences(self) -> tuple[str, ...]:
+        """All that was found."""
+        every = []
+        for kind, said in self._said.items():
+            every += said
+            if kind in self._more:
+                every.append(f"The same is the case {self._more[kind]} times more ({kind}).")
+        return tuple(every)
+
+    def readable(self, items: Iterator[T]) -> Iterator[T]:
+        """What can be read of them."""
+        try:
+            yield from items
+        except DamagedStoreError as error:
+            self.add("unreadable", f"{error.message} What follows it was not checked.")
+
+
+class Recount:
+    """The assignments in order of id: their draws, their phases, and what they add up to."""
+
+    def __init__(
+        self, books: Reading, notes: Notes, *, arms: int, seed: int, last_closed: int | None
+    ) -> None:
+        self._books = books
+        self._notes = notes
+        self._arms = arms
+        self._seed = seed
+        self._last_closed = last_closed
+        self._pieces = books.rows(0, books.head.given + 1)  # one that is not counted is seen
+        self._rows: Rows | None = None
+        self._phases = notes.readable(books.phases())
+        self.phase: _Phase | None = None
+        self._next = next(self._phases, None)
+        self._expected = 0  # the next id
+        self.given = self.told = self.lost = self.late = self.outcomes = 0
+        self.phase_told = self.phase_lost = self.behind = 0
+        self.lowest, self.highest = math.inf, -math.inf
+        self.settled: int | None = None  # the first id that is not
+        self.oldest = math.inf
+        self.latest = -math.inf
+
+    def read(self) -> None:
+        """Read every assignment once, and compare."""
+        for entry in self._notes.readable(self._books.entries()):
+            self._add_up(entry)
+        while self._load():
+            pass
+        while self._turn():
+            pass
+        if self.phase is not None:
+            self.phase.end(self._notes, closed=self._last_closed == self.phase.plan.phase)
+        head = self._books.head
+        self._notes.unless(
+            self.given == head.given,
+            "counter",
+            f"There are {plural(self.given, 'assignment')}, the counter says {head.given}.",
+        )
+
+    def answers(self, first: int, end: int) -> Iterator[tuple[Ids, Array]]:
+        """As of a ledger, for ranges that follow each other."""
+        while first < end:
+            rows = self._rows
+            if rows is None or not len(rows) or rows["id"][-1] < first:
+                if not self._load():
+                    return
+                continue
+            here = rows[slice(*np.searchsorted(rows["id"], [first, end]))]
+            arms = np.where((here["arm"] >= 0) & (here["arm"] < self._arms), here["arm"], 0)
+            yield arms, np.where(np.isnan(here["lost"]), here["reward"], np.nan)
+            first = int(rows["id"][-1]) + 1
+
+    def _add_up(self, entry: Entry) -> None:
+        notes = self._notes
+        try:
+            plan = self._books.opened(entry.phase).plan
+        except (DamagedStoreError, LookupError):
+            notes.add("summary", f"Summary {entry.number} is of phase {entry.phase}, unknown here.")
+            return
+        if len(entry.summary.counts) != self._arms:
+            notes.add("summary", f"Summary {entry.number} is not of {self._arms} arms.")
+            return
+        summary, rows = trial.total(self, entry.first, entry.end, plan=plan, arms=self._arms)  # type: ignore[arg-type]
+        notes.unless(
+            rows == entry.digest,
+            "outcomes",
+            f"Assignments {entry.first} to {entry.end - 1} are not those of summary "
+            f"{entry.number}: an arm, an outcome or a loss was changed since.",
+        )
+        notes.unless(
+            summary_data(summary) == summary_data(entry.summary),
+            "totals",
+            f"Summary {entry.number} is not what assignments {entry.first} to {entry.end - 1} add "
+            "up to.",
+        )
+
+    def _load(self) -> bool:
+        self._rows = next(self._pieces, None)
+        if self._rows is None:
+            return False
+        if len(self._rows):
+            self._dense(self._rows["id"])
+            self._count(self._rows)
+            self._draws(self._rows)
+        return True
+
+    def _dense(self, ids: Ids) -> None:
+        before = np.concatenate([[self._expected - 1], ids[:-1]])
+        for place in np.flatnonzero(ids != before + 1):
+            gone = f"{before[place] + 1} to {ids[place] - 1}"
+            self._notes.add("assignment", f"Assignments {gone} are gone.")
+        self._expected = int(ids[-1]) + 1
+
+    def _count(self, rows: Rows) -> None:
+        head, ids = self._books.head, rows["id"]
+        told, lost, late = ~np.isnan(rows["reward"]), ~np.isnan(rows["lost"]), rows["late"]
+        settled, current = told | lost, ids >= head.first
+        self.given += len(rows)
+        self.outcomes += int(told.sum())
+        self.told += int((told & ~late).sum())
+        self.late += int(late.sum())
+        self.lost += int(lost.sum())
+        self.phase_told += int((told & ~lost & current).sum())
+        self.phase_lost += int((lost & current).sum())
+        self.behind += int((~settled & ~current).sum())
+        if told.any():
+            self.lowest = min(self.lowest, float(rows["reward"][told].min()))
+            self.highest = max(self.highest, float(rows["reward"][told].max()))
+        if not settled.all():
+            first = np.flatnonzero(~settled)
+            self.settled = int(ids[first[0]]) if self.settled is None else self.settled
+            self.oldest = min(self.oldest, float(rows["asked"][first].min()))
+        times = [rows["asked"], rows["told"][told], rows["lost"][lost]]
+        self.latest = max(self.latest, *(float(each.max(initial=-math.inf)) for each in times))
+        self._each(
+            rows,
+            (ids < head.handed) & ~settled,
+            "outcomes",
+            "was summed up, but is neither told nor lost",
+        )
+        self._each(rows, lost & told & ~late, "late", "was lost, but its outcome is not flagged")
+        early = late & ~lost & ((ids < head.handed) | (not head.over))
+        self._each(rows, early, "late", "was told in time, but its outcome is flagged as late")
+
+    def _each(self, rows: Rows, wrong: NDArray[np.bool_], kind: str, what: str) -> None:
+        for number in rows["id"][wrong].tolist():
+            self._notes.add(kind, f"Assignment {number} {what}.")
+
+    def _draws(self, rows: Rows) -> None:
+        ids = rows["id"]
+        begin = 0
+        while begin < len(rows):
+            while self._next is not None and self._next.first <= ids[begin]:
+                self._turn()
+            end = len(rows)
+            if self._next is not None:
+                end = int(np.searchsorted(ids, self._next.first))
+            part = rows[begin:end]
+            if self.phase is None:
+                self._each(part, np.ones(len(part), dtype=bool), "draw", "belongs to no plan")
+            else:
+                self._compare(part, self.phase)
+            begin = end
+
+    def _turn(self) -> bool:
+        """Go on to the next phase."""
+        if self._next is None:
+            return False
+        if self.phase is not None:
+            self.phase.end(self._notes, closed=True)
+        self.phase, self._next = _Phase(self._next), next(self._phases, None)
+        return True
+
+    def _compare(self, rows: Rows, phase: _Phase) -> None:
+        arms, probabilities = phase.draws(self._books, self._seed, rows["id"])
+        phase.given += len(rows)
+        phase.lost += int((~np.isnan(rows["lost"])).sum())
+        self._each(
+            rows,
+            rows["phase"] != phase.plan.phase,
+            "phase",
+            f"was given out in phase {phase.plan.phase} and is on record under another",
+        )
+        for place in np.flatnonzero(rows["arm"] != arms)[: 2 * SHOWN]:
+            again = f"the draw gives {arms[place]}" if arms[place] >= 0 else "none was to be drawn"
+            row = rows[place]
+            self._notes.add(
+                "draw", f"Assignment {row['id']} has arm {row['arm']} on record; {again}."
+            )
+        self._each(
+            rows,
+            (rows["probability"] != probabilities) & (arms >= 0),
+            "probability",
+            "does not have the probability of its plan on record",
+        )
+
+
+class _Phase:
+    """A plan, and how much of it was given out."""
+
+    def __init__(self, opened: Opened) -> None:
+        self.plan = opened.plan
+        self.given = self.lost = 0
+        self.first = opened.first
+        self._order = trial.turns(opened.plan)
+
+    def draws(self, books: Reading, seed: int, ids: Ids) -> tuple[Ids, Array]:
+        """The arms of assignments as they must have been drawn, and their probabilities; −1 where
+        nothing was to be drawn."""
+        start, count = int(ids[0]), int(ids[-1] - ids[0]) + 1
+        weights = self.plan.weights
+        if weights is not None:
+            arms = choose(weights, uniforms(seed, start=start, count=count))[ids - start]
+            return arms, weights[arms]
+        assert self._order is not None
+        place = start - self.first
+        arms = self._order[place : place + count]
+        if len(arms) < count:
+            again = max(0, place - len(self._order))
+            missed = books.lost_arms(self.plan.phase, again, count - len(arms))
+            none = np.full(count - len(arms) - len(missed), -1, dtype=np.int64)
+            arms = np.concatenate([arms, missed, none])
+        return arms[ids - start], np.ones(len(ids))
+
+    def end(self, notes: Notes, *, closed: bool) -> None:
+        """Check that it has its members, once all are counted."""
+        plan = self.plan
+        most = plan.most if plan.open else plan.pulls + self.lost
+        least = (plan.pulls if plan.open else plan.pulls + self.lost) if closed else 0
+        notes.unless(
+            least <= self.given and (most is None or self.given <= most),
+            "members",
+            f"Phase {plan.phase} has {plural(self.given, 'assignment')}, {self.lost} of them lost; "
+            f"its plan asks for {plan.pulls}.",
+        )

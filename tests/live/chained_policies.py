@@ -1,0 +1,128 @@
+"""Policies for tests of live experiments: plans that hang on every bit of what was told."""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+
+from bestarm.errors import ProtocolError
+from bestarm.problem import Problem
+from bestarm.records import Plan, Recommendation, Summary
+
+__all__ = ["PROBLEM", "SIZES", "Chained", "Scripted"]
+
+PROBLEM = Problem(np.eye(4), source_labels=["north", "east", "south", "west"])
+SIZES = (6, 5, 9, 4)
+
+
+class Chained:
+    """A policy whose every plan, and whose answer, hang on every bit of all summaries before.
+
+    Args:
+        problem: the problem.
+        seed: accepted like every policy's.
+        sizes: how many pulls each plan asks for.
+        kind: `"randomised"` or `"fixed"` for plans of one kind, `"mixed"` for both in turn;
+            `"open"`, or `"turning"` for open and closed ones in turn.
+    """
+
+    def __init__(
+        self,
+        problem: Problem = PROBLEM,
+        *,
+        seed: int = 0,
+        sizes: tuple[int, ...] = SIZES,
+        kind: str = "mixed",
+    ) -> None:
+        self.problem = problem
+        self.sizes = sizes
+        self.kind = kind
+        self.summaries: list[Summary] = []
+        self._late: set[int] = set()  # which of them were
+        self._planned: dict[int, Plan] = {}
+
+    @property
+    def phase(self) -> int:
+        return 1 + len(self.summaries) - len(self._late)
+
+    def _rng(self) -> np.random.Generator:
+        digest = hashlib.sha256()
+        for number, summary in enumerate(self.summaries):
+            for part in (summary.counts, summary.sums, summary.squares, summary.missing):
+                digest.update(part.tobytes())
+            digest.update(bytes([number in self._late]))
+        return np.random.default_rng(int.from_bytes(digest.digest()[:8], "little"))
+
+    def _stopped(self) -> bool:
+        # What comes late can end it too, now and then.
+        if len(self.summaries) - 1 in self._late and self._rng().random() < 0.2:
+            return True
+        return self.phase > len(self.sizes)
+
+    def plan(self) -> Plan | None:
+        if self._stopped():
+            return None
+        if self.phase not in self._planned:
+            # Fixed when first asked for: what comes late must not change it.
+            self._planned[self.phase] = self._make()
+        return self._planned[self.phase]
+
+    def _make(self) -> Plan:
+        phase, rng, arms = self.phase, self._rng(), self.problem.arms
+        size = self.sizes[phase - 1]
+        if self.kind == "fixed" or (self.kind == "mixed" and phase % 2 == 0):
+            counts = rng.multinomial(size, np.full(arms, 1 / arms))
+            return Plan.fixed(counts, phase=phase)
+        weights = rng.dirichlet(np.ones(arms))
+        weights[phase % arms] = 0.0
+        weights /= weights.sum()
+        if self.kind == "open" or (self.kind == "turning" and phase % 2 == 1):
+            most = None if rng.random() < 0.5 else size + 4
+            return Plan.randomised(weights, size, phase=phase, open=True, most=most)
+        return Plan.randomised(weights, size, phase=phase)
+
+    def update(self, summary: Summary, *, late: bool = False) -> None:
+        if self._stopped():
+            raise ProtocolError("No plan is open.", field="summary")
+        if late:
+            self._late.add(len(self.summaries))
+        else:
+            plan = self.plan()
+            assert plan is not None
+            plan.check(summary)
+        self.summaries.append(summary)
+
+    def recommend(self) -> Recommendation:
+        target = int(self._rng().integers(self.problem.targets))
+        pulls = sum(summary.pulls for summary in self.summaries)
+        done = self._stopped()
+        return Recommendation(
+            target=target,
+            label=self.problem.target_labels[target],
+            final=done,
+            reason="identified" if done else "running",
+            pulls=pulls,
+            error_bound=None,
+            active=(target,) if done else tuple(range(self.problem.targets)),
+        )
+
+
+class Scripted(Chained):
+    """Goes through plans given beforehand, and fails when told to."""
+
+    def __init__(self, *plans: Plan) -> None:
+        super().__init__()
+        self.plans = plans
+        self.fail_update = self.fail_plan = False
+
+    def plan(self) -> Plan | None:
+        if self.fail_plan:
+            raise RuntimeError("no design today")
+        done = len(self.summaries)
+        return self.plans[done] if done < len(self.plans) else None
+
+    def update(self, summary: Summary, *, late: bool = False) -> None:
+        if self.fail_update:
+            raise RuntimeError("out of memory")
+        super().update(summary, late=late)

@@ -1,0 +1,208 @@
+"""What is exported reads back to the same bits, and is there whole or not at all."""
+
+from __future__ import annotations
+
+import csv
+import math
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from pyarrow import parquet
+
+from bestarm import AnytimeBAI, Experiment, Problem
+from bestarm.errors import InvalidInputError, MissingDependencyError
+from bestarm.live import export as exporting
+from bestarm.live.sql import ledger as sql_ledger
+from bestarm.policies import Uniform
+
+LABELS = ["tea", 'a "comma", quoted', "naïve\nline"]
+ARMS = Problem(np.eye(3), source_labels=LABELS)
+REWARDS = [0.1 + 0.2, 1e-300, -0.0, math.pi * 1e99, 5e-324, 1 / 3]
+MRT = [
+    *("id", "decision_point", "phase", "available", "probability", "arm", "label", "outcome"),
+    "state",
+]
+
+
+class Clock:
+    now = 1_700_000_000.123456
+
+    def __call__(self) -> float:
+        self.now += 0.654321
+        return self.now
+
+
+def fill(experiment: Experiment) -> None:
+    ids = experiment.ask(30).ids
+    experiment.tell_many(zip(ids[:6], REWARDS, strict=True))
+    experiment.fail_many(ids[6:9])
+    experiment.tell(ids[7], 2.5)  # late
+    experiment.tell_many((n, float(n)) for n in ids[12:])
+    experiment.ask(5)
+
+
+@pytest.fixture
+def experiment(tmp_path: Path) -> Any:
+    url = f"sqlite:///{tmp_path}/trial.db"
+    with Experiment.create(url, "drinks", ARMS, clock=Clock()) as made:
+        fill(made)
+        yield made
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    if path.suffix == ".parquet":
+        return list(parquet.read_table(path).to_pylist())
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.mark.parametrize("piece", [7, 50_000])
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_all_that_is_on_record_reads_back(
+    experiment: Experiment,
+    tmp_path: Path,
+    suffix: str,
+    piece: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sql_ledger, "_PIECE", piece)
+    path = tmp_path / f"out{suffix}"
+    assert experiment.export(path) == 35
+    rows = read(path)
+    given, told = experiment.assignments(), experiment.outcomes().set_index("id")
+    assert len(rows) == len(given) == 35
+    for row, (_, known) in zip(rows, given.iterrows(), strict=True):
+        number = int(row["id"])
+        assert (number, int(row["arm"]), int(row["phase"])) == (
+            known["id"],
+            known["arm"],
+            known["phase"],
+        )
+        assert row["label"] == known["label"]
+        assert float(row["probability"]) == known["probability"]
+        assert row["state"] == known["state"]
+        assert pd.Timestamp(row["asked"]) == known["asked"].round("us")
+        if number in told.index:
+            outcome = told.loc[number]
+            assert float(row["outcome"]) == outcome["reward"]
+            assert pd.Timestamp(row["told"]) == pd.Timestamp(outcome["told"]).round("us")
+            assert bool(int(row["late"])) == outcome["late"]
+        else:
+            assert row["outcome"] in ("", None)
+            assert row["told"] in ("", None)
+        assert (row["lost"] in ("", None)) == (known["state"] != "lost")
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_the_layout_of_micro_randomised_trials(
+    experiment: Experiment, tmp_path: Path, suffix: str
+) -> None:
+    path = tmp_path / f"out{suffix}"
+    experiment.export(str(path), layout="mrt")
+    rows = read(path)
+    assert list(rows[0]) == MRT
+    assert [int(row["decision_point"]) for row in rows] == list(range(1, 36))
+    states = {int(row["id"]): row["state"] for row in rows}
+    assert states[0] == "told"
+    assert states[6] == "lost"
+    assert states[7] == "late"
+    assert states[9] == "outstanding"
+    for row in rows:
+        used = row["state"] == "told"
+        assert (row["outcome"] not in ("", None)) == used
+        assert int(row["available"]) == 1
+    assert [float(row["outcome"]) for row in rows[:6]] == [r + 0.0 for r in REWARDS]
+
+
+def test_a_data_frame_of_it_has_numbers_and_holes(experiment: Experiment, tmp_path: Path) -> None:
+    experiment.export(tmp_path / "out.csv", layout="mrt")
+    frame = pd.read_csv(tmp_path / "out.csv")
+    assert frame["outcome"].isna().sum() == (frame["state"] != "told").sum() > 0
+    assert frame["probability"].dtype == float
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_probabilities_of_all_arms(experiment: Experiment, tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"out{suffix}"
+    experiment.export(path, layout="mrt", probabilities=True)
+    for row in read(path):
+        every = [float(row[f"probability_{label}"]) for label in LABELS]
+        assert sum(every) == pytest.approx(1)
+        assert every[int(row["arm"])] == float(row["probability"])
+
+
+def test_what_comes_in_turn_is_certain(tmp_path: Path) -> None:
+    experiment = Experiment(Uniform(ARMS, budget=9))
+    experiment.ask(9)
+    experiment.export(tmp_path / "out.csv", probabilities=True)
+    for row in read(tmp_path / "out.csv"):
+        assert [float(row[f"probability_{label}"]) for label in LABELS] == [
+            float(int(row["arm"]) == arm) for arm in range(3)
+        ]
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+@pytest.mark.parametrize("layout", exporting.LAYOUTS)
+def test_an_empty_trial_is_a_table_of_no_rows(tmp_path: Path, suffix: str, layout: str) -> None:
+    path = tmp_path / f"out{suffix}"
+    assert Experiment(AnytimeBAI(ARMS, bounds=(0, 1))).export(path, layout=layout) == 0
+    assert read(path) == []
+    assert path.stat().st_size
+
+
+def test_a_failure_leaves_the_old_file_and_no_other(
+    experiment: Experiment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "new"
+    folder.mkdir()
+    path = folder / "out.csv"
+    path.write_text("old")
+
+    def broken(*_: object) -> None:
+        raise RuntimeError("in the middle")
+
+    monkeypatch.setattr(exporting, "_mrt", broken)
+    with pytest.raises(RuntimeError):
+        experiment.export(path, layout="mrt")
+    monkeypatch.setattr(exporting, "_texts", broken)
+    with pytest.raises(RuntimeError):
+        experiment.export(path)
+    assert path.read_text() == "old"
+    assert list(folder.iterdir()) == [path]
+
+
+def test_a_link_is_followed(experiment: Experiment, tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    link = tmp_path / "link.csv"
+    link.symlink_to(tmp_path / "real" / "goal.csv")
+    experiment.export(link)
+    assert link.is_symlink()
+    assert len(read(tmp_path / "real" / "goal.csv")) == 35
+
+
+def test_bad_places_and_names_are_refused(experiment: Experiment, tmp_path: Path) -> None:
+    for name in ("out", "out.xlsx", ""):
+        with pytest.raises(InvalidInputError, match=r"\.csv or \.parquet"):
+            experiment.export(tmp_path / name)
+    with pytest.raises(InvalidInputError, match="'mrt'"):
+        experiment.export(tmp_path / "out.csv", layout="wide")
+    with pytest.raises(FileNotFoundError) as raised:
+        experiment.export(tmp_path / "no" / "out.csv")
+    assert raised.value.filename == str(tmp_path / "no" / "out.csv")
+    (tmp_path / "folder.csv").mkdir()
+    with pytest.raises(IsADirectoryError):
+        experiment.export(tmp_path / "folder.csv")
+
+
+def test_without_pyarrow_a_sentence_says_what_to_do(
+    experiment: Experiment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(MissingDependencyError, match="bestarm\\[parquet\\]"):
+        experiment.export(tmp_path / "out.parquet")
+    assert not list(tmp_path.glob("*.parquet"))
+    experiment.export(tmp_path / "out.csv")

@@ -1,0 +1,284 @@
+"""Workers are killed at any instant, many times over: what was acknowledged is there, once.
+
+What is proved is read from the tables themselves, not through the code that wrote them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import multiprocessing
+import time
+from collections import Counter
+from dataclasses import asdict
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+import workers_killed
+from sqlalchemy import Connection, create_engine, make_url, select
+from workers_killed import LEASE, LEAST, PROBLEM, read, reward, settings
+
+from bestarm.live import Experiment, draw
+from bestarm.live.sql import schema as s
+from bestarm.policies import POLICIES, Policy
+from bestarm.records import Recommendation, Summary, round_robin
+
+WORKERS = 4
+KILLS = {"sqlite": 60, "postgresql": 30}
+PATIENCE = 120  # seconds after which a worker that should be done is thought to hang
+
+processes = multiprocessing.get_context("forkserver")  # new ones share nothing but modules
+processes.set_forkserver_preload(["workers_killed", "bestarm.live.sql", "alembic.command"])
+
+
+def test_nothing_is_lost_or_given_twice_when_workers_are_killed(
+    store_url: str, tmp_path: Path
+) -> None:
+    random, kills = Random(5), KILLS[make_url(store_url).get_backend_name()]
+    seeds = iter(range(10**6))
+
+    def start(worker: int) -> multiprocessing.process.BaseProcess:
+        arguments = (store_url, tmp_path, f"worker {worker}", next(seeds))
+        process = processes.Process(target=workers_killed.work, args=arguments)
+        process.start()
+        return process
+
+    running = [start(worker) for worker in range(WORKERS)]
+    try:
+        for _ in range(kills):
+            time.sleep(random.expovariate(1 / 0.1))
+            victim = random.randrange(WORKERS)
+            running[victim].kill()
+            running[victim].join(PATIENCE)
+            assert running[victim].exitcode == -9
+            if random.random() < 0.3:
+                time.sleep(1.5 * LEASE)  # what it held is lost before it is back
+            running[victim] = start(victim)
+        (tmp_path / "enough").touch()
+        for process in running:
+            process.join(PATIENCE)
+            assert process.exitcode == 0
+    finally:
+        for process in running:
+            process.kill()
+    assert prove(store_url, tmp_path) >= LEAST
+
+
+@pytest.mark.parametrize("trial", [0, 4])
+def test_whoever_is_killed_before_any_statement_can_be_followed(
+    trial: int, sqlite_url: str, tmp_path: Path
+) -> None:
+    climb(sqlite_url, tmp_path, trial)
+
+
+def test_whoever_is_killed_before_any_statement_to_a_server_can_be_followed(
+    postgres_url: str, tmp_path: Path
+) -> None:
+    climb(postgres_url, tmp_path, 4, step=2)
+
+
+def climb(url: str, folder: Path, trial: int, step: int = 1) -> None:
+    """Kill the first at its first statement, the next a little later, until one comes through."""
+    kills = 0
+    while True:
+        arguments = (url, folder, "worker", trial, 1 + step * kills)
+        process = processes.Process(target=workers_killed.work_until, args=arguments)
+        process.start()
+        process.join(PATIENCE)
+        if process.exitcode == 0:
+            break
+        assert process.exitcode == -9
+        kills += 1
+    assert kills > 20
+    prove(url, folder)
+
+
+def prove(url: str, folder: Path) -> int:
+    """Check every trial of a store against itself, against the diaries and an uninterrupted run."""
+    lines = [line for path in sorted(folder.glob("*.jsonl")) for line in read(path)]
+    engine = create_engine(str(url).replace("postgresql:", "postgresql+psycopg:"))
+    with engine.connect() as connection:
+        names = dict(connection.execute(select(s.experiments.c.name, s.experiments.c.id)).all())
+        assert set(names) == {f"trial {line['trial']}" for line in lines}
+        for name, experiment in names.items():
+            trial = int(name.split()[1])
+            books = Books(connection, experiment)
+            books.check(trial, [line for line in lines if line["trial"] == trial])
+            with Experiment.open(url, name) as opened:
+                assert opened.state == "finished"
+                said = plain(opened.recommendation())
+            assert said == plain(books.replayed(settings(trial)).recommend())
+            if not books.phases[0]["plan"]["open"]:
+                assert said == plain(uninterrupted(trial, books).recommendation())
+    engine.dispose()
+    return len(names)
+
+
+class Books:
+    """All there is on one trial, in plain values."""
+
+    def __init__(self, connection: Connection, experiment: int) -> None:
+        def rows(table: Any, order: str) -> list[dict[str, Any]]:
+            wanted = select(table).where(table.c.experiment == experiment).order_by(table.c[order])
+            return [dict(row) for row in connection.execute(wanted).mappings()]
+
+        wanted = select(s.experiments).where(s.experiments.c.id == experiment)
+        self.head = dict(connection.execute(wanted).mappings().one())
+        self.assignments = rows(s.assignments, "number")
+        self.outcomes = {row["number"]: row for row in rows(s.outcomes, "number")}
+        self.losses = rows(s.losses, "place")
+        self.requests = rows(s.requests, "first")
+        self.phases = rows(s.phases, "phase")
+        self.entries = rows(s.entries, "number")
+        self.events = rows(s.events, "number")
+        for phase in self.phases:
+            phase["plan"] = json.loads(phase["plan"])
+        self.lost = {row["number"] for row in self.losses}
+
+    def check(self, trial: int, lines: list[dict[str, Any]]) -> None:
+        """Raise unless all is as it was acknowledged, and as it must be."""
+        self._check_assignments(lines)
+        self._check_outcomes(lines)
+        self._check_phases(trial)
+        self._check_entries()
+        self._check_log()
+
+    def _check_assignments(self, lines: list[dict[str, Any]]) -> None:
+        given = len(self.assignments)
+        assert [row["number"] for row in self.assignments] == list(range(given))
+        assert self.head["given"] == given
+        # The requests share out all ids among themselves, and were made by one worker each.
+        ends = [row["first"] + row["size"] for row in self.requests]
+        assert [row["first"] for row in self.requests] == [0, *ends[:-1]]
+        assert ends[-1] == given
+        asked = {line["asking"]: line["count"] for line in lines if "asking" in line}
+        assert len(asked) == sum("asking" in line for line in lines)
+        for row in self.requests:
+            assert asked[row["name"]] == row["count"] >= row["size"]
+        made = {row["name"]: row for row in self.requests}
+        for line in lines:
+            if "given" in line and line["ids"]:
+                row = made[line["given"]]
+                ids = list(range(row["first"], row["first"] + row["size"]))
+                assert line["ids"] == ids
+                assert line["arms"] == [self.assignments[number]["arm"] for number in ids]
+
+    def _check_outcomes(self, lines: list[dict[str, Any]]) -> None:
+        told = [(number, value) for line in lines for number, value in line.get("told", ())]
+        for number, value in told:
+            assert self.outcomes[number]["reward"] == value
+        for number, row in self.outcomes.items():
+            assert row["reward"] == reward(number, self.assignments[number]["arm"])
+            over = row["told"] >= self.events[-1]["at"]
+            assert bool(row["late"]) == (number in self.lost or over)
+        assert len(self.lost) == len(self.losses) == self.head["lost"]
+        late = sum(row["late"] for row in self.outcomes.values())
+        assert (self.head["late"], self.head["told"]) == (late, len(self.outcomes) - late)
+
+    def _check_phases(self, trial: int) -> None:
+        assert [row["phase"] for row in self.phases] == list(range(1, len(self.phases) + 1))
+        firsts = [row["first"] for row in self.phases]
+        places = Counter(row["phase"] for row in self.losses)
+        for row, end in zip(self.phases, [*firsts[1:], len(self.assignments)], strict=True):
+            phase, plan, first = row["phase"], row["plan"], row["first"]
+            members = self.assignments[first:end]
+            assert all(each["phase"] == phase for each in members)
+            losses = [each for each in self.losses if each["phase"] == phase]
+            assert [each["place"] for each in losses] == list(range(places[phase]))
+            arms = [each["arm"] for each in members]
+            if not plan["open"] and (phase < len(self.phases) or self.head["state"] == "finished"):
+                assert len(members) == plan["pulls"] + len(losses)
+                kept = [each["number"] for each in members if each["number"] not in self.lost]
+                assert all(number in self.outcomes for number in kept)
+            if plan["counts"] is not None:
+                again = [self.assignments[each["number"]]["arm"] for each in losses]
+                assert arms == [*round_robin(np.array(plan["counts"])), *again][: len(arms)]
+                assert all(each["probability"] == 1 for each in members)
+            else:
+                weights = plan["weights"]
+                assert arms == [draw(trial, each["number"], weights) for each in members]
+                assert [each["probability"] for each in members] == [weights[arm] for arm in arms]
+
+    def _check_entries(self) -> None:
+        ends = [row["end"] for row in self.entries]
+        assert [row["first"] for row in self.entries] == [0, *ends[:-1]]
+        assert self.head["handed"] == ends[-1] <= len(self.assignments)
+        for row in self.entries:
+            assert json.loads(row["summary"]) == {
+                name: value.tolist() for name, value in vars(self._summary(row)).items()
+            }
+
+    def _summary(self, entry: dict[str, Any]) -> Summary:
+        """The totals of an entry, counted again one by one in order of id."""
+        arms = PROBLEM.arms
+        counts, missing = np.zeros(arms, dtype=np.int64), np.zeros(arms, dtype=np.int64)
+        sums, squares = np.zeros(arms), np.zeros(arms)
+        is_open = self.phases[entry["phase"] - 1]["plan"]["open"]
+        for row in self.assignments[entry["first"] : entry["end"]]:
+            number, arm = row["number"], row["arm"]
+            if number in self.lost:
+                missing[arm] += is_open
+            else:
+                value = self.outcomes[number]["reward"]
+                counts[arm] += 1
+                sums[arm] += value
+                squares[arm] += value * value
+        return Summary(counts, sums, squares, missing)
+
+    def _check_log(self) -> None:
+        tip = ""
+        for number, row in enumerate(self.events):
+            assert row["number"] == number
+            whole = [number, row["at"], row["kind"], json.loads(row["data"]), tip]
+            text = json.dumps(whole, sort_keys=True, separators=(",", ":"))
+            tip = hashlib.sha256(text.encode()).hexdigest()
+            assert row["hash"] == tip
+        assert (self.head["tip"], self.head["events"]) == (tip, len(self.events))
+        kinds = Counter(row["kind"] for row in self.events)
+        assert kinds["created"] == kinds["finished"] == 1
+        assert kinds["planned"] == len(self.phases)
+        assert kinds["closed"] + kinds["answered"] == len(self.entries)
+
+    def replayed(self, made_with: dict[str, Any]) -> Policy:
+        """A policy told the entries, counted again from the outcomes."""
+        policy = make(made_with)
+        for row in self.entries:
+            if row["late"]:
+                policy.update(self._summary(row), late=True)  # type: ignore[call-arg]
+            else:
+                policy.update(self._summary(row))
+        return policy
+
+
+def make(made_with: dict[str, Any]) -> Policy:
+    options = {n: tuple(v) if isinstance(v, list) else v for n, v in made_with["options"].items()}
+    return POLICIES[made_with["policy"]](PROBLEM, seed=made_with["seed"], **options)
+
+
+def uninterrupted(trial: int, books: Books) -> Experiment:
+    """The same trial in memory, one call after the other, with the same outcomes and losses."""
+    experiment = Experiment(make(settings(trial)), seed=trial)
+    for phase in books.phases:
+        given = list(experiment.ask(10**6))
+        for row in books.losses:
+            if row["phase"] == phase["phase"]:
+                experiment.fail(row["number"])
+                given += experiment.ask(10**6)
+        assert [each.phase for each in given] == [phase["phase"]] * len(given)
+        for each in given:
+            row = books.assignments[each.id]
+            assert (each.arm, each.probability) == (row["arm"], row["probability"])
+            if each.id in books.outcomes:
+                experiment.tell(each.id, books.outcomes[each.id]["reward"])
+    assert experiment.finished
+    logged = [(row["kind"], json.loads(row["data"])) for row in books.events[1:]]
+    assert [(each.kind, each.data) for each in experiment.events(1)] == logged
+    return experiment
+
+
+def plain(said: Recommendation) -> object:
+    """A recommendation in values that are equal only if every bit is."""
+    return json.loads(json.dumps(asdict(said), default=lambda value: value.tolist()))

@@ -1,0 +1,103 @@
+"""What is read back: the same in whatever pieces, and a sentence where it is damaged."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bestarm import Experiment, Problem
+from bestarm.errors import DamagedStoreError, UnknownExperimentError
+from bestarm.live import trial
+from bestarm.live.ledger import Ids
+from bestarm.live.sql import ledger as sql_ledger
+from bestarm.records import Plan
+
+PROBLEM = Problem(np.eye(2), source_labels=["tea", "coffee"])
+
+
+class InPieces:
+    """Answers, a few at a time."""
+
+    def __init__(self, size: int) -> None:
+        rng = np.random.default_rng(0)
+        self.size, self.arms = size, rng.integers(2, size=101)
+        self.rewards = rng.normal(size=101) * 10.0 ** rng.integers(-8, 8, size=101)
+        self.rewards[::7] = np.nan
+
+    def answers(self, first: int, end: int) -> Iterator[tuple[Ids, np.ndarray]]:
+        for start in range(first, end, self.size):
+            part = slice(start, min(end, start + self.size))
+            yield self.arms[part], self.rewards[part]
+
+
+def test_totals_and_their_digest_do_not_depend_on_the_pieces_read() -> None:
+    plan = Plan.randomised([0.5, 0.5], 90, phase=1, open=True)
+
+    def total(size: int) -> tuple[object, ...]:
+        summary, digest = trial.total(InPieces(size), 3, 101, plan=plan, arms=2)  # type: ignore[arg-type]
+        parts = (summary.counts, summary.sums, summary.squares, summary.missing)
+        return digest, *(part.tobytes() for part in parts)
+
+    assert total(1) == total(7) == total(1000)
+
+
+def make(tmp_path: Path) -> str:
+    url = f"sqlite:///{tmp_path}/trial.db"
+    with Experiment.create(url, "drinks", PROBLEM, options={"bounds": [0, 1]}) as experiment:
+        for _ in range(3):
+            experiment.tell_many({a.id: 0.5 for a in experiment.ask(30)})
+    return url
+
+
+def test_pages_hold_all_there_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Experiment.open(make(tmp_path), "drinks") as experiment:
+        whole = experiment.events()
+        assert len(whole) > 4
+        for size in (1, 2, len(whole)):
+            monkeypatch.setattr(sql_ledger, "_PAGE", size)
+            assert experiment.events() == whole
+            assert experiment.events(3) == whole[3:]
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "UPDATE bestarm_experiments SET document = '{}'",
+        "UPDATE bestarm_experiments SET document = substr(document, 2)",
+        "UPDATE bestarm_summaries SET summary = '{\"counts\": 3}'",
+        "UPDATE bestarm_summaries SET summary = 'x'",
+        "UPDATE bestarm_phases SET plan = 'null' WHERE phase = 1",
+        "DELETE FROM bestarm_phases WHERE phase = 1",
+    ],
+)
+def test_damage_is_one_sentence(tmp_path: Path, damage: str) -> None:
+    url = make(tmp_path)
+    with sqlite3.connect(tmp_path / "trial.db") as connection:
+        connection.execute(damage)
+    connection.close()
+    with pytest.raises(DamagedStoreError, match="cannot be read"):
+        Experiment.open(url, "drinks").recommendation()
+
+
+def test_a_phase_is_not_closed_over_a_missing_assignment(tmp_path: Path) -> None:
+    url = make(tmp_path)
+    with Experiment.open(url, "drinks") as experiment:
+        left = experiment.status().remaining
+        batch = experiment.ask(left)
+        with sqlite3.connect(tmp_path / "trial.db") as connection:
+            connection.execute("DELETE FROM bestarm_assignments WHERE number = ?", [batch.ids[0]])
+        connection.close()
+        with pytest.raises(DamagedStoreError, match="missing"):
+            experiment.tell_many({a.id: 0.5 for a in batch})
+
+
+def test_to_look_makes_no_file(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/none.db"
+    assert Experiment.list(url) == []
+    with pytest.raises(UnknownExperimentError, match="holds none"):
+        Experiment.open(url, "drinks")
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,490 @@
+"""Any order of asking, telling, losing, pausing, crashing and opening again, beside a model.
+
+Whatever is done, on whatever store, by whichever of two who have it open: the books say what the
+model says, to the last bit, and the same history on another store gives the same books.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import count
+from typing import Any
+
+import numpy as np
+import pytest
+from chained_policies import PROBLEM, Chained
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+from trial_model import Given, Model
+
+from bestarm.errors import (
+    BestArmError,
+    ConflictingOutcomeError,
+    InvalidInputError,
+    UnknownAssignmentError,
+)
+from bestarm.live import Batch, Experiment
+from bestarm.live import experiment as experiment_module
+from bestarm.live.events import plan_data, summary_data
+from bestarm.live.ledger import Ledger
+
+KINDS = ("open", "turning", "randomised", "fixed", "mixed")
+NUMBERS = count()
+NEVER = 10**9
+
+Step = tuple[str, tuple[Any, ...]]
+
+
+class Clock:
+    """A clock that stands still until it is set."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class CrashError(Exception):
+    """The process died."""
+
+
+class Crashing:
+    """A ledger that dies within its n-th transaction, before anything of it is kept."""
+
+    def __init__(self, ledger: Ledger, at: int) -> None:
+        self._ledger = ledger
+        self._at = at
+
+    def reading(self) -> Any:
+        return self._ledger.reading()
+
+    @contextmanager
+    def writing(self) -> Iterator[Any]:
+        self._at -= 1
+        with self._ledger.writing() as tx:
+            yield tx
+            if self._at == 0:
+                raise CrashError
+
+    def close(self) -> None:
+        self._ledger.close()
+
+
+class Trial(RuleBasedStateMachine):
+    """One trial, opened twice, beside a model of it.
+
+    Args:
+        url: where it is kept; None for memory, where it is opened once.
+    """
+
+    def __init__(self, url: str | None) -> None:
+        super().__init__()
+        self.url = url
+        self.open: list[Experiment] = []
+        self.sound = False
+
+    @initialize(
+        seed=st.integers(0, 2**70),
+        kind=st.sampled_from(KINDS),
+        sizes=st.lists(st.integers(1, 7), min_size=2, max_size=8),
+        lease=st.sampled_from([None, 4.0, 10.0]),
+        few=st.sampled_from([1, 32]),
+    )
+    def start(self, seed: int, kind: str, sizes: list[int], lease: float | None, few: int) -> None:
+        self.few = few
+        self.seed, self.lease = seed, lease
+        self.options: dict[str, Any] = {"kind": kind, "sizes": sizes}
+        self.clock = Clock()
+        self.name = f"trial {next(NUMBERS)}"
+        self.open = [self.begin(self.url, self.clock)]
+        self.model = Model(self.policy(), seed=seed, lease=lease)
+        self.history: list[tuple[float, Step]] = []
+        self.both()
+
+    def policy(self) -> Chained:
+        return Chained(PROBLEM, kind=self.options["kind"], sizes=tuple(self.options["sizes"]))
+
+    def begin(self, url: str | None, clock: Clock) -> Experiment:
+        if url is None:
+            return Experiment(self.policy(), seed=self.seed, lease=self.lease, clock=clock)
+        return Experiment.create(
+            url,
+            self.name,
+            PROBLEM,
+            policy="chained_policies:Chained",
+            options=self.options,
+            seed=self.seed,
+            lease=self.lease,
+            clock=clock,
+        )
+
+    def both(self) -> None:
+        """Two have it open, where that can be."""
+        while self.url is not None and len(self.open) < 2:
+            self.open.append(Experiment.open(self.url, self.name, clock=self.clock))
+
+    def on(self, who: int) -> Experiment:
+        return self.open[who % len(self.open)]
+
+    def do(self, who: int, name: str, *arguments: Any) -> Any:
+        """Do something, and remember that it was done."""
+        result = self.call(self.on(who), name, *arguments)
+        self.history.append((self.clock.now, (name, arguments)))
+        return result
+
+    def call(self, experiment: Experiment, name: str, *arguments: Any) -> Any:
+        before = experiment_module._FEW
+        experiment_module._FEW = self.few
+        try:
+            if name == "ask":
+                amount, request = arguments
+                return experiment.ask(amount, request_id=request)
+            return getattr(experiment, name)(*arguments)
+        finally:
+            experiment_module._FEW = before
+
+    def refused(self, who: int, error: type[BestArmError], name: str, *arguments: Any) -> None:
+        """Both refuse, and for the same reason; that nothing changed is an invariant."""
+        with pytest.raises(error):
+            self.call(self.on(who), name, *arguments)
+
+    # --- what people do ------------------------------------------------------------------------
+
+    who = st.integers(0, 1)
+
+    @rule(seconds=st.sampled_from([0.5, 1.0, 3.0, 10.0, -0.5, -6.0]))
+    def time_passes(self, seconds: float) -> None:
+        self.clock.now += seconds
+
+    @rule(who=who, amount=st.integers(1, 9))
+    def ask(self, who: int, amount: int) -> None:
+        self.same(self.do(who, "ask", amount, None), self.model.ask(amount, self.clock.now))
+
+    @rule(who=who, amount=st.integers(1, 5), name=st.sampled_from("abcd"))
+    def ask_by_name(self, who: int, amount: int, name: str) -> None:
+        known = self.model.requests.get(name)
+        if known is not None and known[0] != amount:
+            self.refused(who, InvalidInputError, "ask", amount, name)
+            amount = known[0]
+        batch = self.do(who, "ask", amount, name)
+        self.same(batch, self.model.ask(amount, self.clock.now, name))
+
+    def same(self, batch: Batch, given: Given) -> None:
+        assert list(batch.ids) == given.ids
+        assert batch.arms.tolist() == given.arms
+        assert batch.probabilities.tolist() == given.probabilities
+        assert (batch.phase, batch.waiting, batch.state) == (
+            given.phase,
+            given.waiting,
+            given.state,
+        )
+
+    @precondition(lambda self: self.model.rows)
+    @rule(who=who, data=st.data(), reward=st.floats(-1e3, 1e3))
+    def tell(self, who: int, data: st.DataObject, reward: float) -> None:
+        number = data.draw(st.integers(0, len(self.model.rows) - 1))
+        before = self.model.rows[number].reward
+        reward += 0.0
+        if before is not None and before != reward:
+            self.refused(who, ConflictingOutcomeError, "tell", number, reward)
+            reward = before
+        self.tells(who, [(number, reward)])
+
+    @precondition(lambda self: self.model.unsettled)
+    @rule(who=who, data=st.data())
+    def tell_what_is_awaited(self, who: int, data: st.DataObject) -> None:
+        """In any order: the more of them in one go, the more phases can close at once."""
+        some = data.draw(st.lists(st.sampled_from(self.model.unsettled), unique=True, min_size=1))
+        self.tells(who, [(number, reward_of(number)) for number in some])
+
+    @rule(who=who, amount=st.integers(3, 12), behind=st.integers(0, 12), after=st.integers(0, 3))
+    def work(self, who: int, amount: int, behind: int, after: int) -> None:
+        """Ask, and tell all that is awaited but one and the last few: that one is told later."""
+        self.ask(who, amount)
+        awaited = self.model.unsettled
+        answered = [n for place, n in enumerate(awaited) if place != behind]
+        answered = answered[: len(answered) - after]
+        if answered:
+            self.tells(who + 1, [(number, reward_of(number)) for number in reversed(answered)])
+
+    @precondition(lambda self: self.model.rows)
+    @rule(who=who, data=st.data())
+    def tell_old_and_new(self, who: int, data: st.DataObject) -> None:
+        ids = data.draw(st.lists(st.integers(0, len(self.model.rows) - 1), max_size=8))
+        rewards = [self.model.rows[number].reward for number in ids]
+        outcomes = [
+            (number, reward_of(number) if known is None else known)
+            for number, known in zip(ids, rewards, strict=True)
+        ]
+        self.tells(who, outcomes)
+        for wrong, error in (
+            ((len(self.model.rows), 0.0), UnknownAssignmentError),
+            ((-1, 0.0), UnknownAssignmentError),
+            *(((number, reward + 1.0), ConflictingOutcomeError) for number, reward in outcomes),
+        ):
+            fresh = [(n, 1.0) for n in self.model.unsettled]
+            self.refused(who, error, "tell_many", [*fresh, wrong])
+
+    def tells(self, who: int, outcomes: list[tuple[int, float]]) -> None:
+        receipt = self.do(who, "tell_many", outcomes)
+        assert receipt == self.model.tell_many(outcomes, self.clock.now)
+        self.model.advance()
+
+    @precondition(lambda self: self.model.rows)
+    @rule(who=who, data=st.data())
+    def fail(self, who: int, data: st.DataObject) -> None:
+        ids = data.draw(st.lists(st.integers(0, len(self.model.rows) - 1), max_size=4))
+        rows = [self.model.rows[number] for number in ids]
+        told = [row.id for row in rows if row.reward is not None and row.lost is None]
+        if told:
+            self.refused(who, ConflictingOutcomeError, "fail_many", ids)
+            ids = [number for number in ids if number not in told]
+        self.refused(who, UnknownAssignmentError, "fail_many", [*ids, len(self.model.rows)])
+        self.do(who, "fail_many", ids)
+        self.model.fail_many(ids, self.clock.now)
+        self.model.advance()
+
+    @rule(who=who)
+    def expire(self, who: int) -> None:
+        self.do(who, "expire")
+        self.model.expire(self.clock.now)
+        self.model.advance()
+
+    @precondition(lambda self: self.model.state != "running" or len(self.history) > 8)
+    @rule(who=who, how=st.sampled_from(["pause", "resume", "resume"]))
+    def halt(self, who: int, how: str) -> None:
+        self.change(who, how)
+
+    @precondition(lambda self: len(self.history) > 20)
+    @rule(who=who)
+    def stop(self, who: int) -> None:
+        self.change(who, "stop")
+
+    def change(self, who: int, how: str) -> None:
+        kind = {"pause": "paused", "resume": "resumed", "stop": "stopped"}[how]
+        try:
+            self.model.change(kind)
+        except InvalidInputError:
+            self.refused(who, InvalidInputError, how)
+        else:
+            self.do(who, how)
+
+    @rule(who=who, lease=st.sampled_from([None, 2.0, 20.0]))
+    def change_lease(self, who: int, lease: float | None) -> None:
+        self.do(who, "change_lease", lease)
+        self.model.change_lease(lease)
+
+    # --- what happens to them ------------------------------------------------------------------
+
+    @precondition(lambda self: self.url is not None)
+    @rule(who=who)
+    def open_again(self, who: int) -> None:
+        self.open.pop(who % len(self.open)).close()
+        self.both()
+
+    @precondition(lambda self: self.model.unsettled)
+    @rule(who=who, data=st.data(), at=st.integers(1, 4))
+    def crash_telling(self, who: int, data: st.DataObject, at: int) -> None:
+        """An outcome that was not acknowledged is there, or not; phases it closes close later."""
+        number = data.draw(st.sampled_from(self.model.unsettled))
+        outcome = (number, reward_of(number))
+        crashed = self.crash(who, at, "tell_many", [outcome])
+        if not crashed or at > 1:
+            self.model.tell_many([outcome], self.clock.now)
+            self.history.append((self.clock.now, ("tell_many", ([outcome],))))
+        self.go_on(who)
+
+    @rule(who=who, amount=st.integers(1, 5), at=st.integers(1, 4))
+    def crash_asking(self, who: int, amount: int, at: int) -> None:
+        """Nothing is given out to somebody who died before the answer, or all of it."""
+        name = f"crash {len(self.history)} {amount}"
+        if not self.crash(who, at, "ask", amount, name):
+            self.model.ask(amount, self.clock.now, name)
+            self.history.append((self.clock.now, ("ask", (amount, name))))
+        self.go_on(who)
+        self.same(self.do(who, "ask", amount, name), self.model.ask(amount, self.clock.now, name))
+
+    def crash(self, who: int, at: int, name: str, *arguments: Any) -> bool:
+        experiment = self.on(who)
+        ledger = experiment._ledger
+        # In memory the policy dies with the program: there only the first transaction can fail.
+        last = at if self.url is not None or at == 1 else NEVER
+        experiment._ledger = Crashing(ledger, last)
+        try:
+            self.call(experiment, name, *arguments)
+        except CrashError:
+            return True
+        finally:
+            experiment._ledger = ledger
+            if self.url is not None:
+                self.open.remove(experiment)
+                experiment.close()
+                self.both()
+        return False
+
+    def go_on(self, who: int) -> None:
+        self.do(who, "expire")
+        self.model.expire(self.clock.now)
+        self.model.advance()
+
+    # --- what must be so -----------------------------------------------------------------------
+
+    @invariant()
+    def the_books_are_those_of_the_model(self) -> None:
+        if not self.open:
+            return
+        model, self.sound = self.model, False
+        for experiment in self.open:
+            assert experiment.status() == model.status()
+            said, expected = experiment.recommendation(), model.policy.recommend()
+            reason = expected.reason
+            if model.state == "stopped" and reason == "running":
+                reason = "stopped"
+            assert (said.target, said.pulls, said.active) == (
+                expected.target,
+                expected.pulls,
+                expected.active,
+            )
+            assert said.reason == reason
+        with self.open[0]._ledger.reading() as books:
+            head = books.head
+            pieces = list(books.rows(0, head.given))
+            rows = [row for piece in pieces for row in piece.tolist()]
+            assert [clean(row) for row in rows] == [tuple(vars(row).values()) for row in model.rows]
+            plans = [(plan_data(each.plan), each.first) for each in books.phases()]
+            assert plans == [(plan_data(plan), first) for plan, first in model.plans]
+            entries = list(books.entries())
+            told = [(e.phase, e.first, e.end, e.late, summary_data(e.summary)) for e in entries]
+            assert told == [
+                (h.phase, h.first, h.end, h.late, summary_data(h.summary)) for h in model.handed
+            ]
+            assert [e.number for e in entries] == list(range(len(entries)))
+            # The counters, counted anew.
+            used = [row for row in model.rows if row.reward is not None and not row.late]
+            assert (head.told, head.summaries, head.lease) == (
+                len(used),
+                len(entries),
+                model.lease,
+            )
+            assert head.given == len(rows)
+            known = [row.reward for row in model.rows if row.reward is not None]
+            assert head.lowest == min(known, default=math.inf)
+            assert head.highest == max(known, default=-math.inf)
+            out = [row.asked for row in model.rows if not row.settled]
+            assert model.over or head.oldest <= min(out, default=math.inf)
+            events = list(books.events())
+        assert [event.kind for event in events] == model.kinds
+        tip = ""
+        for number, event in enumerate(events):
+            assert event.number == number
+            entry = [number, event.at, event.kind, event.data, tip]
+            text = json.dumps(entry, sort_keys=True, separators=(",", ":"))
+            tip = hashlib.sha256(text.encode()).hexdigest()
+            assert event.hash == tip
+        assert (head.tip, head.events) == (tip, len(events))
+        self.sound = True
+
+    @invariant()
+    def phases_have_exactly_their_members(self) -> None:
+        if not self.open:
+            return
+        model = self.model
+        for number, (plan, first) in enumerate(model.plans):
+            end = model.plans[number + 1][1] if number + 1 < len(model.plans) else len(model.rows)
+            mine = model.rows[first:end]
+            assert [row.phase for row in mine] == [plan.phase] * len(mine)
+            if plan.open or number + 1 == len(model.plans):
+                continue
+            used = [row for row in mine if row.lost is None]
+            assert len(used) == plan.pulls
+            if plan.counts is not None:
+                arms = np.bincount([row.arm for row in used], minlength=4)
+                assert arms.tolist() == plan.counts.tolist()
+
+    def teardown(self) -> None:
+        """To the end; then the same history, on books in memory, to the same books."""
+        if not self.open or not self.sound:
+            return
+        self.clock.now = max(self.clock.now, 2000.0)
+        if self.model.state == "paused":
+            self.change(0, "resume")
+        for _ in range(200):
+            if self.model.over:
+                break
+            self.ask(0, 5)
+            if self.model.unsettled:
+                self.tells(1, [(n, reward_of(n)) for n in reversed(self.model.unsettled)])
+            self.the_books_are_those_of_the_model()
+        assert self.model.over
+        clock = Clock()
+        again = self.begin(None, clock)
+        for now, (name, arguments) in self.history:
+            clock.now = now
+            self.call(again, name, *arguments)
+        assert everything(again) == everything(self.open[0])
+        for experiment in self.open:
+            experiment.close()
+
+
+def reward_of(number: int) -> float:
+    """Magnitudes so far apart that the order of a sum shows in its last bits."""
+    return math.sin(number + 1.0) * 10.0 ** (number % 9 - 4)
+
+
+def clean(row: tuple[Any, ...]) -> tuple[Any, ...]:
+    """A row with None for what is not known."""
+    return tuple(None if isinstance(x, float) and math.isnan(x) else x for x in row)
+
+
+def everything(experiment: Experiment) -> dict[str, object]:
+    """All there is in the books, in plain values, except what the first event says."""
+    with experiment._ledger.reading() as books:
+        rows = [row for piece in books.rows(0, books.head.given) for row in piece.tolist()]
+        said = experiment.recommendation()
+        return {
+            "rows": [clean(row) for row in rows],
+            "plans": [(plan_data(each.plan), each.first) for each in books.phases()],
+            "entries": [{**vars(e), "summary": summary_data(e.summary)} for e in books.entries()],
+            "events": [(e.number, e.at, e.kind, e.data) for e in books.events(1)],
+            "head": {n: v for n, v in vars(books.head).items() if n not in {"tip", "oldest"}},
+            "said": (said.target, said.final, said.reason, said.pulls, said.active),
+        }
+
+
+def run(machine: Callable[[], Trial], *, examples: int, steps: int) -> None:
+    run_state_machine_as_test(
+        machine,  # type: ignore[arg-type]
+        settings=settings(
+            max_examples=examples,
+            stateful_step_count=steps,
+            deadline=None,
+            # To make a failure small takes longer than to read it.
+            phases=[Phase.explicit, Phase.reuse, Phase.generate],
+            suppress_health_check=list(HealthCheck),
+        ),
+    )
+
+
+def test_a_trial_in_memory_is_the_model() -> None:
+    run(lambda: Trial(None), examples=80, steps=40)
+
+
+def test_a_trial_in_a_file_is_the_model(sqlite_url: str) -> None:
+    run(lambda: Trial(sqlite_url), examples=16, steps=30)
+
+
+def test_a_trial_on_a_server_is_the_model(postgres_url: str) -> None:
+    run(lambda: Trial(postgres_url), examples=8, steps=30)

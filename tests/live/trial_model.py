@@ -1,0 +1,313 @@
+"""The simplest account of a trial: a list of assignments, and rules read off one by one.
+
+Written without regard to how an experiment keeps its books: no counters, everything is counted
+anew. It is given the same policy, and what it says is compared with what an experiment says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+import numpy as np
+
+from bestarm.errors import (
+    ConflictingOutcomeError,
+    InvalidInputError,
+    UnknownAssignmentError,
+)
+from bestarm.live import Receipt, Status, draw
+from bestarm.problem import Problem
+from bestarm.records import Plan, Recommendation, Summary, round_robin
+
+__all__ = ["Given", "HandedOver", "Model", "Row"]
+
+
+class _Policy(Protocol):
+    problem: Problem
+
+    def plan(self) -> Plan | None: ...
+    def update(self, summary: Summary, *, late: bool = False) -> None: ...
+    def recommend(self) -> Recommendation: ...
+
+
+@dataclass
+class Row:
+    """An assignment and what became of it."""
+
+    id: int
+    phase: int
+    arm: int
+    probability: float
+    asked: float
+    reward: float | None = None
+    told: float | None = None
+    late: bool = False
+    lost: float | None = None
+
+    @property
+    def settled(self) -> bool:
+        return self.reward is not None or self.lost is not None
+
+
+@dataclass(frozen=True)
+class Given:
+    """What an ask is answered with."""
+
+    ids: list[int]
+    arms: list[int]
+    probabilities: list[float]
+    phase: int
+    waiting: int
+    state: str
+
+
+@dataclass(frozen=True)
+class HandedOver:
+    """A summary the policy was told."""
+
+    phase: int
+    first: int
+    end: int
+    late: bool
+    summary: Summary
+
+
+@dataclass
+class Model:
+    """A trial.
+
+    Attributes:
+        policy: what plans.
+        seed: of the draws.
+        lease: seconds until an assignment is lost, or None.
+    """
+
+    policy: _Policy
+    seed: int
+    lease: float | None
+    state: str = "running"
+    rows: list[Row] = field(default_factory=list)
+    losses: list[int] = field(default_factory=list)  # in the order lost
+    requests: dict[str, tuple[int, Given]] = field(default_factory=dict)
+    handed: list[HandedOver] = field(default_factory=list)
+    plans: list[tuple[Plan, int]] = field(default_factory=list)  # with their first ids
+    planned: bool = False
+    kinds: list[str] = field(default_factory=lambda: ["created"])
+
+    def __post_init__(self) -> None:
+        self.advance()
+
+    @property
+    def over(self) -> bool:
+        return self.state in {"stopped", "finished"}
+
+    @property
+    def plan(self) -> Plan:
+        return self.plans[-1][0]
+
+    @property
+    def first(self) -> int:
+        return self.plans[-1][1] if self.plans else 0
+
+    @property
+    def unsettled(self) -> list[int]:
+        return [row.id for row in self.rows if not row.settled]
+
+    # --- what people do ------------------------------------------------------------------------
+
+    def ask(self, count: int, now: float, request: str | None = None) -> Given:
+        if request in self.requests:
+            asked, given = self.requests[request]
+            if asked != count:
+                raise InvalidInputError("another count", field="request_id")
+            return replace(given, state=self.state)
+        self.expire(now)
+        self.advance()
+        size = min(count, self._room(count)) if self.planned and self.state == "running" else 0
+        start = len(self.rows)
+        for _ in range(size):
+            arm, probability = self._draw()
+            self.rows.append(Row(len(self.rows), self.plan.phase, arm, probability, now))
+        new = self.rows[start:]
+        waits = size < count and self.state == "running"
+        given = Given(
+            ids=[row.id for row in new],
+            arms=[row.arm for row in new],
+            probabilities=[row.probability for row in new],
+            phase=self.plan.phase if self.plans else 0,
+            waiting=len(self.unsettled) if waits else 0,
+            state=self.state,
+        )
+        if request is not None and new:
+            self.requests[request] = count, given
+        return given
+
+    def _room(self, count: int) -> int:
+        given = len(self.rows) - self.first
+        if not self.plan.open:
+            return self.plan.pulls + self._lost_of_phase() - given
+        return count if self.plan.most is None else self.plan.most - given
+
+    def _lost_of_phase(self) -> int:
+        return sum(row.lost is not None for row in self.rows[self.first :])
+
+    def _draw(self) -> tuple[int, float]:
+        number = len(self.rows)
+        if self.plan.weights is not None:
+            arm = draw(self.seed, number, self.plan.weights)
+            return arm, float(self.plan.weights[arm])
+        assert self.plan.counts is not None
+        order = round_robin(self.plan.counts).tolist()
+        # One by one: whatever was lost of the phase is pulled again, in the order lost.
+        order += [self.rows[lost].arm for lost in self.losses if lost >= self.first]
+        return order[number - self.first], 1.0
+
+    def tell_many(self, outcomes: Iterable[tuple[int, float]], now: float) -> Receipt:
+        news = dict(outcomes)
+        self._check_known(news)
+        fresh = {}
+        for number, reward in news.items():
+            before = self.rows[number].reward
+            if before is None:
+                fresh[number] = reward
+            elif before != reward:
+                raise ConflictingOutcomeError("another reward", field="reward")
+        self.expire(now)
+        late = 0
+        for number, reward in fresh.items():
+            row = self.rows[number]
+            row.reward, row.told = reward, now
+            row.late = self.over or row.lost is not None
+            late += row.late
+        return Receipt(len(fresh), len(news) - len(fresh), late)
+
+    def fail_many(self, ids: Iterable[int], now: float) -> None:
+        numbers = list(dict.fromkeys(ids))
+        self._check_known(numbers)
+        for number in numbers:
+            row = self.rows[number]
+            if row.reward is not None and row.lost is None:
+                raise ConflictingOutcomeError("it was told", field="id")
+        self.expire(now)
+        for number in numbers:
+            if self.rows[number].lost is None and not self.over:
+                self._lose(number, now)
+
+    def _check_known(self, ids: Iterable[int]) -> None:
+        if any(not 0 <= number < len(self.rows) for number in ids):
+            raise UnknownAssignmentError("never given out", field="id")
+
+    def _overdue(self, now: float) -> list[int]:
+        if self.lease is None or self.over:
+            return []
+        return [n for n in self.unsettled if self.rows[n].asked + self.lease <= now]
+
+    def expire(self, now: float) -> None:
+        for number in self._overdue(now):
+            self._lose(number, now)
+
+    def _lose(self, number: int, now: float) -> None:
+        self.rows[number].lost = now
+        self.losses.append(number)
+
+    def change(self, kind: str) -> None:
+        becomes = {"paused": "paused", "resumed": "running", "stopped": "stopped"}[kind]
+        if self.state == becomes:
+            return
+        allowed = {"paused": {"running"}, "resumed": {"paused"}, "stopped": {"running", "paused"}}
+        if self.state not in allowed[kind]:
+            raise InvalidInputError("not from this state", field="state")
+        self.state = becomes
+        self.kinds.append(kind)
+
+    def change_lease(self, lease: float | None) -> None:
+        self.lease = lease
+        self.kinds.append("changed")
+
+    # --- what follows --------------------------------------------------------------------------
+
+    def advance(self) -> None:
+        """Close and open phases until there is nothing to do."""
+        while not self.over and self._step():
+            pass
+
+    def _step(self) -> bool:
+        if not self.planned:
+            plan = self.policy.plan()
+            if plan is None:
+                self._finish()
+            else:
+                self.plans.append((plan, len(self.rows)))
+                self.planned = True
+                self.kinds.append("planned")
+            return True
+        start = self.handed[-1].end if self.handed else 0
+        if start < self.first:
+            # Drawn under the plan before, after it had closed.
+            if not all(row.settled for row in self.rows[start : self.first]):
+                return False
+            self._hand_over(start, self.first, late=True)
+            if self.policy.plan() is None:
+                self._finish()
+            return True
+        mine = self.rows[self.first :]
+        if self.plan.open:
+            gaps = [place for place, row in enumerate(mine) if not row.settled]
+            answered = gaps[0] if gaps else len(mine)
+        else:
+            # As many answers as it asks for, and nothing of it still out.
+            used = sum(row.reward is not None and row.lost is None for row in mine)
+            answered = len(mine) if used == self.plan.pulls else 0
+        if answered < self.plan.pulls:
+            return False
+        self._hand_over(self.first, self.first + answered, late=False)
+        self.planned = False
+        return True
+
+    def _finish(self) -> None:
+        self.state, self.planned = "finished", False
+        self.kinds.append("finished")
+
+    def _hand_over(self, first: int, end: int, *, late: bool) -> None:
+        phase = self.plan.phase - late
+        counts, missing = np.zeros((2, self.policy.problem.arms), dtype=np.int64)
+        sums, squares = np.zeros((2, self.policy.problem.arms))
+        for row in self.rows[first:end]:
+            assert row.phase == phase
+            if row.lost is not None:
+                missing[row.arm] += self.plans[phase - 1][0].open
+                continue
+            assert row.reward is not None
+            assert not row.late
+            counts[row.arm] += 1
+            sums[row.arm] += row.reward
+            squares[row.arm] += row.reward * row.reward
+        summary = Summary(counts, sums, squares, missing)
+        active = set(self.policy.recommend().active)
+        self.policy.update(summary, late=late)
+        self.handed.append(HandedOver(phase, first, end, late, summary))
+        self.kinds.append("answered" if late else "closed")
+        if active - set(self.policy.recommend().active):
+            self.kinds.append("eliminated")
+
+    # --- what is said of it --------------------------------------------------------------------
+
+    def status(self) -> Status:
+        mine = self.rows[self.first :]
+        remaining = 0
+        if self.planned:
+            wanted = self.plan.pulls + (0 if self.plan.open else self._lost_of_phase())
+            remaining = max(0, wanted - len(mine))
+        return Status(
+            phase=self.plan.phase if self.plans else 0,
+            given=len(mine),
+            answered=sum(row.settled for row in mine),
+            outstanding=len(self.unsettled),
+            remaining=remaining,
+            pulls=len(self.rows),
+            state=self.state,
+            lost=sum(row.lost is not None for row in self.rows),
+            late=sum(row.late for row in self.rows),
+        )

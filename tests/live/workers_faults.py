@@ -1,0 +1,61 @@
+"""Processes that share a trial, for the tests of faults."""
+
+from __future__ import annotations
+
+import os
+from multiprocessing.synchronize import Barrier
+from pathlib import Path
+
+import numpy as np
+
+from bestarm import Problem
+from bestarm.errors import ExperimentExistsError
+from bestarm.live import Experiment
+
+__all__ = ["begin", "forks", "together"]
+
+
+def begin(url: str, name: str = "trial") -> Experiment:
+    """A trial that never ends by itself: one plan of very many pulls."""
+    problem = Problem(np.eye(3), delta=0.01)
+    return Experiment.create(url, name, problem, policy="sp-bai", options={"r1": 0.01})
+
+
+def together(url: str, folder: Path, number: int, start: Barrier, rounds: int) -> None:
+    """Begin a trial with others at once, or open it; ask, tell, and note the ids that were got."""
+    start.wait(60)
+    try:
+        experiment = begin(url)
+    except ExperimentExistsError:
+        experiment = Experiment.open(url, "trial")
+    got: list[int] = []
+    for turn in range(rounds):
+        batch = experiment.ask(1 + (number + turn) % 3)
+        experiment.tell_many([(each, float(each)) for each in batch.ids])
+        got += batch.ids
+    (folder / f"ids {number}").write_text(" ".join(map(str, got)))
+
+
+def forks(url: str, folder: Path) -> None:
+    """Use a trial, fork, and go on with it on both sides."""
+    experiment = begin(url)
+    experiment.tell_many([(each, float(each)) for each in experiment.ask(3).ids])
+    child = os.fork()
+    got: list[int] = []
+    try:
+        for _ in range(30):
+            batch = experiment.ask(2)
+            experiment.tell_many([(each, float(each)) for each in batch.ids])
+            got += batch.ids
+        if child:
+            assert os.waitpid(child, 0)[1] == 0
+            batch = experiment.ask(1)
+            experiment.tell(batch.ids[0], 1.0)
+            assert experiment.verify().sound
+        (folder / f"ids {'parent' if child else 'child'}").write_text(" ".join(map(str, got)))
+    except BaseException:
+        if not child:
+            os._exit(1)
+        raise
+    if not child:
+        os._exit(0)

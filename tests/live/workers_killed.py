@@ -1,0 +1,180 @@
+"""Workers that ask, measure and tell until they are killed, and go on by their own diary.
+
+A worker writes down what it is about to ask for, and then what was acknowledged. Started again, it
+repeats the request that it has no answer to, and tells what it does not know to have told.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import signal
+import time
+from itertools import count
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+from sqlalchemy import Engine, event
+
+from bestarm import Problem
+from bestarm.errors import ExperimentExistsError, UnknownExperimentError
+from bestarm.live import Experiment
+
+__all__ = [
+    "LEASE",
+    "LEAST",
+    "PROBLEM",
+    "Diary",
+    "die_at",
+    "read",
+    "reward",
+    "settings",
+    "work",
+    "work_until",
+]
+
+PROBLEM = Problem(np.eye(3), delta=0.1, noise=0.3, source_labels=["tea", "coffee", "water"])
+LEASE = 0.1  # seconds
+LEAST = 4  # trials
+
+# Plans that are closed and of few pulls, open ones, and long ones that are closed.
+_POLICIES: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("ae", {"sigma": 0.3, "max_pulls": 40}),
+    ("anytime", {"bounds": [-2, 3]}),
+    ("sp-bai", {}),
+)
+
+
+def settings(trial: int) -> dict[str, Any]:
+    """What the trial of this number is made with: every other one has a lease."""
+    policy, options = _POLICIES[trial % 3]
+    return {
+        "policy": policy,
+        "options": options,
+        "seed": trial,
+        "lease": LEASE if trial % 2 else None,
+    }
+
+
+def reward(number: int, arm: int) -> float:
+    """What an assignment's outcome is, whoever measures it, and however often."""
+    return 0.5 * arm + math.sin(number + 1.0) / 3
+
+
+class Diary:
+    """Lines that stay once they are written, whoever is killed then; one file a worker.
+
+    Args:
+        path: the file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.trial = 0
+        self.asked = 0
+        self.asking: tuple[str, int] | None = None
+        self.held: dict[int, int] = {}  # given and not known to be told: id and arm
+        for line in read(path):
+            self._note(line)
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+
+    def write(self, **line: Any) -> None:
+        """Add a line."""
+        line["trial"] = self.trial
+        os.write(self._file, json.dumps(line).encode() + b"\n")
+        self._note(line)
+
+    def _note(self, line: dict[str, Any]) -> None:
+        self.trial = line["trial"]
+        if "asking" in line:
+            self.asking = line["asking"], line["count"]
+            self.asked += 1
+        elif "given" in line:
+            self.asking = None
+            self.held |= dict(zip(line["ids"], line["arms"], strict=True))
+        elif "told" in line:
+            for number, _ in line["told"]:
+                self.held.pop(number, None)
+        else:
+            self.trial, self.asking = self.trial + 1, None
+
+    @property
+    def begun(self) -> bool:
+        """Whether anything was asked for in the trial that is on."""
+        return bool(self.asking or self.held)
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    """The lines of a diary."""
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def work(url: str, folder: Path, worker: str, seed: int) -> None:
+    """Take part in a few trials, and in more until there is a file `enough` in the folder."""
+    diary, random = Diary(folder / f"{worker}.jsonl"), Random(seed)
+    while diary.begun or diary.trial < LEAST or not (folder / "enough").exists():
+        with _begin(url, diary.trial) as experiment:
+            _take_part(experiment, diary, worker, random)
+        diary.write(over=True)
+
+
+def work_until(url: str, folder: Path, worker: str, trial: int, instant: int) -> None:
+    """Take part in one trial, and be killed at an instant."""
+    die_at(instant)
+    diary = Diary(folder / f"{worker}.jsonl")
+    diary.trial = max(trial, diary.trial)
+    if diary.trial == trial:
+        with _begin(url, trial) as experiment:
+            _take_part(experiment, diary, worker, Random(trial))
+        diary.write(over=True)
+
+
+def die_at(instant: int) -> None:
+    """Have this process killed before it runs its n-th statement, or a commit for one."""
+    seen = count(1)
+
+    def seldom(*_: object) -> None:
+        if next(seen) == instant:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    for moment in ("before_cursor_execute", "commit"):
+        event.listen(Engine, moment, seldom)
+
+
+def _begin(url: str, trial: int) -> Experiment:
+    name = f"trial {trial}"
+    try:
+        return Experiment.open(url, name)
+    except UnknownExperimentError:
+        try:
+            return Experiment.create(url, name, PROBLEM, **settings(trial))
+        except ExperimentExistsError:
+            return Experiment.open(url, name)
+
+
+def _take_part(experiment: Experiment, diary: Diary, worker: str, random: Random) -> None:
+    while True:
+        if diary.asking is None:
+            wanted = random.choice([1, 1, 2, 5, 13, 60, 400])
+            diary.write(asking=f"{worker}/{diary.asked}", count=wanted)
+        assert diary.asking is not None
+        request, wanted = diary.asking
+        batch = experiment.ask(wanted, request_id=request)
+        diary.write(given=request, ids=list(batch.ids), arms=batch.arms.tolist())
+        awaited = list(diary.held.items())
+        random.shuffle(awaited)
+        while awaited and (batch.finished or not batch or random.random() < 0.8):
+            size = random.choice([1, 1, 7, 200])
+            part, awaited = awaited[:size], awaited[size:]
+            told = [(number, reward(number, arm)) for number, arm in part]
+            if len(told) == 1:
+                experiment.tell(*told[0])
+            else:
+                experiment.tell_many(told)
+            diary.write(told=told)
+        if batch.finished:
+            return
+        if not batch:
+            time.sleep(0.005)
