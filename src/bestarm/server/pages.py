@@ -66,7 +66,8 @@ class PageRoute(APIRoute):
             try:
                 return await answer(request)
             except UnauthorizedError:
-                return RedirectResponse(f"/login?next={quote(request.url.path)}", status_code=303)
+                goal = quote(quote(request.scope["path"]), safe="")
+                return RedirectResponse(f"/login?next={goal}", status_code=303)
             except UnknownExperimentError as error:
                 return _sorry(request, 404, "There is no such trial", error)
             except BestArmError as error:

@@ -1,0 +1,313 @@
+"""Pages: who sees them, what is in them, and that nothing users typed is ever more than text."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import parse_qs, quote, unquote, urlsplit
+
+import httpx
+import numpy as np
+import pytest
+from served import Served, in_thread
+
+from bestarm import AnytimeBAI, Problem
+from bestarm.live import Experiment
+from bestarm.live.overview import overview
+from bestarm.server.access import COOKIE
+from bestarm.server.charts import charts
+from bestarm.server.drawing import draw
+from bestarm.server.panels import PANELS, asset
+from bestarm.server.report import report, write_report
+from bestarm.server.tokens import Role
+
+NASTY = "<script>alert(1)</script>"
+NAME = 'it\'s "a" <b>trial & ü #1 50% ?x=1'
+LABELS = [NASTY, "{{ 7*7 }}", "' onmouseover='alert(1)", "%{y} </svg><img src=x onerror=alert(1)>"]
+
+
+class Reader(HTMLParser):
+    """Tags with their attributes, and the text outside of them."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.words: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        self.words.append(data)
+
+    @property
+    def text(self) -> str:
+        return " ".join(" ".join(self.words).split())
+
+
+def fill(url: str, name: str = NAME, pulls: int = 400) -> None:
+    problem = Problem(np.eye(4), delta=0.05, source_labels=LABELS)
+    options = {"bounds": [0, 1]}
+    with Experiment.create(url, name, problem, options=options, description=NASTY) as trial:
+        given = trial.ask(pulls)
+        trial.tell_many([(each.id, float((each.id + each.arm) % 3 == 0)) for each in given])
+        trial.pause()
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> str:
+    made = f"sqlite:///{tmp_path_factory.mktemp('pages') / 'trial.db'}"
+    fill(made)
+    return made
+
+
+@pytest.fixture(scope="module")
+def served(url: str) -> Iterator[Served]:
+    with in_thread(url) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def outside(url: str) -> Iterator[Served]:
+    """One that others can reach, so that looking needs a token."""
+    with in_thread(url, local=False) as running:
+        yield running
+
+
+def get(served: Served, path: str, **options: object) -> httpx.Response:
+    return httpx.get(f"{served.base}{path}", **options)  # type: ignore[arg-type]
+
+
+PLACE = f"/experiments/{quote(NAME, safe='')}"
+
+
+@pytest.mark.parametrize("path", ["/", PLACE, f"{PLACE}/report", "/login", "/experiments/none"])
+def test_what_users_typed_is_text(served: Served, path: str) -> None:
+    answer = get(served, path)
+    read = Reader(answer.text)
+    for tag, attributes in read.tags:
+        assert not any(name.startswith("on") for name in attributes), (tag, attributes)
+        assert (tag != "script") or (attributes.get("src") or "").startswith("/static/")
+        assert tag not in {"img", "b"} or "src" not in attributes
+        for name in ("href", "src", "action"):
+            assert (attributes.get(name) or "/").startswith(("/", "#", "data:,"))
+    assert "49" not in [word.strip() for word in read.words]  # {{ 7*7 }} is not computed
+    if path == PLACE:
+        assert all(label in read.text for label in LABELS)
+        assert NAME in read.text
+    assert answer.headers["content-security-policy"].count("script-src 'self'") == 1
+    assert "unsafe-eval" not in answer.headers["content-security-policy"]
+
+
+def test_every_panel_is_there_and_the_same_in_page_update_and_report(served: Served) -> None:
+    page = get(served, PLACE).text
+    news = get(served, f"{PLACE}/panels").json()
+    printed = get(served, f"{PLACE}/report").text
+    assert list(news["panels"]) == list(PANELS)
+    for name, html in news["panels"].items():
+        assert f'id="panel-{name}"' in page
+        assert f'id="panel-{name}"' in printed
+        if name != "snippets":
+            assert html in page
+            assert html in printed
+    assert set(news["charts"]) == {"gaps", "evidence", "raw", "free"}
+    assert news["state"] == "paused"
+
+
+def test_updates_are_asked_for_cheaply(served: Served) -> None:
+    first = get(served, f"{PLACE}/panels")
+    tag = first.headers["etag"]
+    again = get(served, f"{PLACE}/panels", headers={"If-None-Match": tag})
+    assert (again.status_code, again.content) == (304, b"")
+    assert first.headers["content-encoding"] == "gzip"
+    plain = get(served, f"{PLACE}/panels", headers={"Accept-Encoding": "identity"})
+    assert "content-encoding" not in plain.headers
+    assert plain.json() == first.json()
+    with served.client() as client:
+        client.post(f"/experiments/{quote(NAME, safe='')}/resume")
+        client.post(f"/experiments/{quote(NAME, safe='')}/pause")
+    news = get(served, f"{PLACE}/panels", headers={"If-None-Match": tag})
+    assert news.status_code == 200
+    assert news.headers["etag"] != tag
+
+
+def test_assets_are_served_from_packages_and_kept(served: Served) -> None:
+    page = get(served, PLACE).text
+    found = set(re.findall(r"/static/[\w.]+\?v=[\w.]+", page))
+    assert {path.split("?")[0] for path in found} >= {
+        "/static/style.css",
+        "/static/theme.js",
+        "/static/trial.js",
+        "/static/plotly.min.js",
+    }
+    for path in found:
+        answer = get(served, path)
+        assert answer.status_code == 200
+        assert "immutable" in answer.headers["cache-control"]
+        assert answer.content == asset(path.split("/")[2].split("?")[0])
+    raw = get(served, "/static/plotly.min.js", headers={"Accept-Encoding": "identity"})
+    assert raw.content == asset("plotly.min.js")
+    for path in (
+        "/static/pages.py",
+        "/static/..%2fpages.py",
+        "/static/..%2f..%2f..%2fetc%2fpasswd",
+    ):
+        assert get(served, path).status_code == 404
+
+
+def test_there_is_a_page_for_what_is_not_there(served: Served) -> None:
+    answer = get(served, f"/experiments/{quote(NASTY, safe='')}".replace("/script", "%2Fscript"))
+    assert answer.status_code == 404
+    answer = get(served, "/experiments/nothing")
+    assert answer.status_code == 404
+    assert "There is no experiment 'nothing'" in Reader(answer.text).text
+
+
+def test_where_looking_needs_a_token_it_is_asked_for(outside: Served) -> None:
+    for path in ("/", PLACE, f"{PLACE}/report"):
+        answer = get(outside, path)
+        assert answer.status_code == 303
+        goal = parse_qs(urlsplit(answer.headers["location"]).query)["next"][0]
+        assert unquote(goal) == unquote(path)
+        with httpx.Client(base_url=outside.base, follow_redirects=True) as browser:
+            form = {"token": outside.token(Role.VIEW), "next": goal}
+            assert browser.post("/login", data=form).url.raw_path.decode() == goal
+        assert NASTY not in answer.text
+    for path in ("/list", f"{PLACE}/panels", "/role"):
+        answer = get(outside, path)
+        assert answer.status_code == 401
+        assert answer.json()["error"]["kind"] == "unauthorized"
+
+
+@pytest.mark.parametrize("role", list(Role))
+def test_a_token_once_entered_allows_looking_and_nothing_else(outside: Served, role: Role) -> None:
+    token = outside.token(role)
+    with httpx.Client(base_url=outside.base) as browser:
+        answer = browser.post("/login", data={"token": f" {token} ", "next": PLACE})
+        assert (answer.status_code, answer.headers["location"]) == (303, PLACE)
+        cookie = answer.headers["set-cookie"].lower()
+        assert f"{COOKIE}=" in cookie
+        assert "httponly" in cookie
+        assert "samesite=strict" in cookie
+        page = browser.get(PLACE)
+        assert page.status_code == 200
+        assert token not in page.text
+        assert token not in browser.get("/").text
+        assert browser.get("/role").json() == {"role": "view"}
+        said = browser.post(f"/api/v1{PLACE}/stop")
+        assert said.status_code == 403
+        assert browser.post("/logout").status_code == 303
+        assert browser.get(PLACE).status_code == 303
+
+
+def test_a_wrong_token_is_refused_and_not_repeated(outside: Served) -> None:
+    token = outside.token(Role.VIEW)
+    for wrong in ("", "bestarm-1-x", token[:-1], token + "x", NASTY, "\x00", "ü" * 1000):
+        answer = httpx.post(f"{outside.base}/login", data={"token": wrong})
+        assert answer.status_code == 401
+        assert "set-cookie" not in answer.headers
+        assert len(wrong) < 3 or wrong not in answer.text
+    big = httpx.post(f"{outside.base}/login", data={"token": "x" * 20_000})
+    assert big.status_code == 413
+
+
+@pytest.mark.parametrize(
+    "goal",
+    [
+        "//evil.com",
+        "https://evil.com",
+        "/\\evil.com",
+        "\\\\evil",
+        "javascript:alert(1)",
+        "",
+        "/\n/x",
+    ],
+)
+def test_signing_in_never_leads_elsewhere(outside: Served, goal: str) -> None:
+    form = {"token": outside.token(Role.VIEW), "next": goal}
+    answer = httpx.post(f"{outside.base}/login", data=form)
+    assert answer.headers["location"] == "/"
+    asked = get(outside, f"/login?next={quote(goal, safe='')}")
+    [field] = [
+        a for tag, a in Reader(asked.text).tags if tag == "input" and a.get("name") == "next"
+    ]
+    assert field["value"] == "/"
+
+
+def test_another_site_cannot_sign_anybody_in_or_out(outside: Served) -> None:
+    foreign = {"Sec-Fetch-Site": "cross-site", "Origin": "https://evil.com"}
+    form = {"token": outside.token(Role.VIEW)}
+    for path in ("/login", "/logout"):
+        answer = httpx.post(f"{outside.base}{path}", data=form, headers=foreign)
+        assert answer.status_code == 403
+        assert "set-cookie" not in answer.headers
+
+
+def test_the_role_of_a_token_can_be_asked_for(served: Served) -> None:
+    for role in Role:
+        answer = get(served, "/role", headers={"Authorization": f"Bearer {served.token(role)}"})
+        assert answer.json() == {"role": role.word}
+    assert get(served, "/role", headers={"Authorization": "Bearer x"}).status_code == 401
+
+
+def test_a_trial_that_cannot_be_replayed_is_listed_and_explained(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'broken.db'}"
+    fill(url, "sound")
+    fill(url, "other")
+    with closing(sqlite3.connect(tmp_path / "broken.db")) as connection, connection:
+        changed = "UPDATE bestarm_phases SET plan = replace(plan, '\"pulls\":', '\"pulls\":1')"
+        assert connection.execute(f"{changed} WHERE phase = 1").rowcount == 2
+    with in_thread(url) as running:
+        answer = get(running, "/experiments/sound")
+        assert answer.status_code == 503
+        assert "the policy plans" in Reader(answer.text).text
+        assert "sound" in Reader(get(running, "/").text).text
+
+
+def test_the_report_needs_nothing_else(tmp_path: Path) -> None:
+    problem = Problem(np.eye(4), delta=0.05, source_labels=LABELS)
+    trial = Experiment(AnytimeBAI(problem, bounds=(0, 1)))
+    given = trial.ask(400)
+    trial.tell_many([(each.id, float(each.id % 2)) for each in given])
+    path = write_report(trial, tmp_path / "deep" / "report.html")
+    text = path.read_text(encoding="utf-8")
+    read = Reader(text)
+    assert not [tag for tag, _ in read.tags if tag in {"script", "iframe", "object", "form"}]
+    loaded = [a for _, a in read.tags for name in ("src", "href") if (a.get(name) or "").strip()]
+    assert all((a.get("href") or "").startswith("data:") for a in loaded)
+    assert "url(" not in re.sub(r"url\(#clip-\w+\)", "", text)
+    assert sum(tag == "svg" for tag, _ in read.tags) == 4
+    assert overview(trial).verdict.replace(" %", "\xa0%") in text
+    assert len(text.encode()) < 300_000
+    assert len(gzip.compress(text.encode())) < 40_000
+
+
+def test_charts_hold_what_the_overview_says(url: str) -> None:
+    with Experiment.open(url, NAME) as trial:
+        seen = overview(trial)
+    drawn = charts(seen)
+    gaps = {series.label: series for series in drawn["gaps"].series}
+    for line in seen.timeline.lines:
+        series = gaps[line.label]
+        assert series.y == line.y[-len(series.y) :]
+        assert series.x == line.x[-len(series.x) :]
+        assert series.colour == line.rank
+    assert drawn["gaps"].y_range[0] > drawn["gaps"].y_range[1]  # down is worse
+    spans = [abs(drawn[key].y_range[1] - drawn[key].y_range[0]) for key in ("raw", "free")]
+    assert spans[0] == pytest.approx(spans[1])  # on one scale
+    for chart in drawn.values():
+        picture = str(draw(chart, 600))
+        assert NASTY not in picture
+        assert picture.count("<svg") == 1
+        assert "nan" not in picture
+    json.dumps(
+        [vars(series) for chart in drawn.values() for series in chart.series], allow_nan=False
+    )
+    assert report(seen).count("<svg") == 4
