@@ -191,7 +191,7 @@ def differences(url: str) -> list[Any]:
         options = {"version_table": schema.VERSION_TABLE, "compare_type": True}
         context = MigrationContext.configure(connection, opts=options)
         found = compare_metadata(context, schema.metadata)
-        if engine.dialect.name == "sqlite":
+        if engine.dialect.name == "sqlite" and not found:
             for table in schema.metadata.tables.values():
                 said = inspect(connection).get_table_options(table.name)
                 if (
