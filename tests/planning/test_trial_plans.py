@@ -198,3 +198,23 @@ def test_days_and_years() -> None:
     assert plan.scenarios[0].period == 2
     assert any("years" in sentence for sentence in plan.warnings) == (found.median / 2 > 365)
     assert f"{found.median / 2:,.1f} days" in str(plan)
+
+
+def test_a_trial_that_dropped_the_best_of_tied_others_is_not_passed_off_as_a_success() -> None:
+    def blind(problem: Problem, *, max_pulls: int, seed: int) -> AnytimeBAI:
+        """Told a noise far too small, so that it drops the best soon and has ties left."""
+        small = Problem(problem.source, delta=0.4, noise=0.02, baseline=0.02)
+        return AnytimeBAI(small, max_pulls=max_pulls, seed=seed)
+
+    plan = plan_trial(
+        Problem(np.eye(6), delta=0.4),
+        gap=0.01,
+        drift="none",
+        policies={"blind": blind},
+        runs=30,
+        max_pulls=20_000,
+    )
+    (found,) = plan.forecasts
+    assert found.astray > 0
+    assert found.most == 20_000
+    assert any(f"In {found.astray} of them" in sentence for sentence in plan.warnings)

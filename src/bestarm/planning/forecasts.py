@@ -86,6 +86,8 @@ class Forecast:
         high: the number that nine in ten do.
         capped: trials that were cut at the cap, with no winner. They count as that many pulls, so a
             mean is then too small, and so are quantiles among them.
+        astray: those of them in which another than the best target was ahead.
+        most: the pulls of the longest trial.
         wrong: trials that named a wrong winner.
         error_rate: their share.
         error_interval: Wilson's 95 % interval for the probability of one.
@@ -102,6 +104,8 @@ class Forecast:
     median_interval: tuple[float, float]
     high: float
     capped: int
+    astray: int
+    most: int
     wrong: int
     error_rate: float
     error_interval: tuple[float, float]
@@ -136,6 +140,8 @@ def forecast(results: Results, *, policy: str, lower_bound: float) -> Forecast:
         ),
         high=high,
         capped=int(np.count_nonzero(~results.final)),
+        astray=int(np.count_nonzero(~results.final & ~results.correct)),
+        most=int(results.pulls.max()),
         wrong=wrong,
         error_rate=wrong / results.runs,
         error_interval=wilson(wrong, results.runs),

@@ -26,7 +26,7 @@ def remarks(
     said = [
         *(["Interrupted: this is partial, of the trials that had been simulated."] * partial),
         *_about_errors(problem.delta, forecasts),
-        *_about_caps(forecasts),
+        *_about_caps(forecasts, scenarios),
         *(_about_scales(problem, scenarios) if bounds is None else ()),
         *_about_time(forecasts, per_day),
     ]
@@ -49,13 +49,21 @@ def _about_errors(delta: float, forecasts: Sequence[Forecast]) -> Iterator[str]:
         )
 
 
-def _about_caps(forecasts: Sequence[Forecast]) -> Iterator[str]:
+def _about_caps(forecasts: Sequence[Forecast], scenarios: Sequence[Assumed]) -> Iterator[str]:
+    tied = {each.scenario for each in scenarios if each.farthest <= each.gap * (1 + 1e-6)}
     for each in forecasts:
         if each.capped:
+            astray = (
+                f" In {each.astray} of them another than the best was ahead: all others are tied "
+                "here, so a trial that has dropped the best, as it may with probability δ, does "
+                "not end."
+                if each.astray and each.scenario in tied
+                else ""
+            )
             yield (
                 f"{each.policy} had no winner in {each.capped} of {each.runs} trials under "
-                f"{each.scenario!r} when they were cut; they count as no longer than that, so its "
-                "figures are too small."
+                f"{each.scenario!r} when they were cut at {each.most:,.0f}; they count as no "
+                f"longer than that, so its mean is too small.{astray}"
             )
 
 
