@@ -1,0 +1,146 @@
+"""Whether forecasts come true: trials planned, and then run as live experiments.
+
+    python -m benchmarks.planning [--trials 20] [--runs 200] [--seed 0] [--only …]
+
+A trial is planned by simulation. Then it is run through `Experiment`, with outcomes that come late
+and in another order, by worlds that are as was assumed or are not. Nothing is shared but the
+assumptions.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from dataclasses import dataclass
+
+import numpy as np
+
+from bestarm import AnytimeBAI, Experiment, Problem
+from bestarm.environments.paths import Constant
+from bestarm.planning import Assumed, Drift, Scenario, plan_trial
+
+_AT_ONCE, _OUT = 25, 100  # assignments in one request, and under way
+_CAP = 200_000  # where all others are tied, a trial that dropped the best would not end
+
+
+@dataclass(frozen=True)
+class Case:
+    """A trial that is planned as `assumed` says, and turns out as `true` says."""
+
+    name: str
+    problem: Problem
+    bounds: tuple[float, float] | None
+    assumed: Scenario
+    true: Scenario
+
+
+def cases() -> list[Case]:
+    yes_no = Problem(np.eye(5), delta=0.05, noise=0.5)
+    rare = Problem(np.eye(3), delta=0.05, noise=0.5)
+    scores = Problem(np.eye(5), delta=0.05)
+    rng = np.random.default_rng(12)
+    described = Problem(rng.normal(size=(12, 3)), delta=0.05)
+    wave, walk, jumps = Drift("sine", period=2000), Drift("walk", period=2000), Drift("switches")
+    half = Scenario("half", gap=0.05, drift=wave)
+    tenth = Scenario("tenth", gap=0.03, level=0.1, drift=walk)
+    noisy = Scenario("noisy", gap=0.1, drift=wave)
+    mixed = Scenario("mixed", gap=0.15, drift=jumps)
+    return [
+        Case("yes or no at 50 %", yes_no, (0, 1), half, half),
+        Case("yes or no at 10 %", rare, (0, 1), tenth, tenth),
+        Case("scores", scores, None, noisy, noisy),
+        Case("12 options of 3 features", described, None, mixed, mixed),
+        Case(
+            "others trail by more",
+            yes_no,
+            (0, 1),
+            half,
+            Scenario("usual", gap=0.05, theta="typical", drift=wave),
+        ),
+        Case("twice the gap", yes_no, (0, 1), half, Scenario("wide", gap=0.1, drift=wave)),
+        Case(
+            "jumps, not a wave",
+            scores,
+            None,
+            noisy,
+            Scenario("jumpy", gap=0.1, drift=Drift("switches", period=200)),
+        ),
+    ]
+
+
+def assumptions(case: Case, scenario: Scenario) -> Assumed:
+    """A scenario in numbers."""
+    plan = plan_trial(
+        case.problem, scenarios=[scenario], bounds=case.bounds, policies=["anytime"], runs=1
+    )
+    return plan.scenarios[0]
+
+
+def realised(case: Case, truth: Assumed, seed: int) -> tuple[int, bool]:
+    """Pulls of one live trial, and whether it was right to the last: named the best, or nobody."""
+    rng = np.random.default_rng([seed, 77])
+    means = case.problem.source @ np.array(truth.theta)
+    means += truth.level - (means.max() + means.min()) / 2
+    drift = Drift(truth.drift).path(level=0.0, size=truth.size, period=truth.period)
+    values = (
+        iter(lambda: np.zeros(4096), None) if isinstance(drift, Constant) else drift.chunks(rng)
+    )
+    path = np.empty(0)
+    experiment = Experiment(AnytimeBAI(case.problem, bounds=case.bounds, max_pulls=_CAP), seed=seed)
+    waiting: list[tuple[int, float]] = []
+    while not experiment.finished:
+        for each in experiment.ask(_AT_ONCE):
+            while each.id >= len(path):
+                path = np.concatenate([path, next(values)])
+            mean = means[each.arm] + path[each.id]
+            if case.bounds is None:
+                reward = mean + truth.noise * rng.standard_normal()
+            else:
+                low, high = case.bounds
+                reward = high if rng.random() < (mean - low) / (high - low) else low
+            waiting.append((each.id, float(reward)))
+        rng.shuffle(waiting)
+        keep = _OUT if len(waiting) > _OUT else 0
+        waiting, told = waiting[:keep], waiting[keep:]
+        experiment.tell_many(told)
+    found = experiment.recommendation()
+    return found.pulls, found.label == truth.best or not found.final
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--trials", type=int, default=20)
+    parser.add_argument("--runs", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--only", nargs="*")
+    chosen = parser.parse_args()
+    print("case | forecast median (95 %) | 8 of 10 | median of trials | inside | wrong | seconds")
+    for case in cases():
+        if chosen.only and case.name not in chosen.only:
+            continue
+        started = time.perf_counter()
+        plan = plan_trial(
+            case.problem,
+            scenarios=[case.assumed],
+            bounds=case.bounds,
+            policies=["anytime"],
+            runs=chosen.runs,
+            seed=chosen.seed,
+        )
+        (said,) = plan.forecasts
+        truth = assumptions(case, case.true)
+        done = [realised(case, truth, chosen.seed + 1000 + i) for i in range(chosen.trials)]
+        pulls = np.array([taken for taken, _ in done])
+        inside = int(np.count_nonzero((pulls >= said.low) & (pulls <= said.high)))
+        wrong = sum(not right for _, right in done)
+        print(
+            f"{case.name} | {said.median:,.0f} ({said.median_interval[0]:,.0f} to "
+            f"{said.median_interval[1]:,.0f}) | {said.low:,.0f} to {said.high:,.0f} | "
+            f"{np.median(pulls):,.0f} | {inside} of {len(done)} | {wrong} | "
+            f"{time.perf_counter() - started:.0f}",
+            flush=True,
+        )
+
+
+if __name__ == "__main__":
+    main()
