@@ -1,0 +1,387 @@
+"""A real browser begins a trial, watches it to its winner, and cannot be talked into anything."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal
+from urllib.parse import quote
+
+import pytest
+from needed import need
+from playwright.sync_api import (
+    Browser,
+    ConsoleMessage,
+    Dialog,
+    Page,
+    expect,
+    sync_playwright,
+)
+from served import Served, in_process, in_thread
+
+from bestarm.live import Experiment
+from bestarm.live.overview import Overview, overview
+from bestarm.server.charts import charts, number
+from bestarm.server.tokens import Role
+
+NASTY = "<script>alert(1)</script>"
+NAME = "tea & ‘cake’ 1"
+LABELS = ["green tea", NASTY, '<b>black</b> "tea" %{y}', "it's coffee"]
+PATIENCE = 30_000  # milliseconds
+# Asks and tells over HTTP until there is a winner: the third of four, while all of them drift.
+WORKER = """
+import math, random, sys, time
+import httpx
+place, token = sys.argv[1:]
+draw = random.Random(3)
+with httpx.Client(base_url=place, headers={"Authorization": "Bearer " + token}) as trial:
+    while True:
+        given = trial.post("ask", json={"count": 60}).raise_for_status().json()
+        if given["state"] != "running":
+            break
+        outcomes = []
+        for each in given["assignments"]:
+            level = 0.35 + 0.15 * math.sin(each["id"] / 150) + 0.22 * (each["arm"] == 2)
+            outcomes.append({"id": each["id"], "reward": float(draw.random() < level)})
+        trial.post("tell", json={"outcomes": outcomes}).raise_for_status()
+        time.sleep(0.08)
+"""
+
+
+THEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
+DARK = "getComputedStyle(document.body).backgroundColor.match(/\\d+/g)[0] < 128"
+TOUCH = """label => {
+  const plot = document.getElementById("plot-gaps");
+  const at = plot.data.findIndex(trace => {
+    const made = document.createElement("textarea");
+    made.innerHTML = trace.name || "";
+    return made.value === label;
+  });
+  Plotly.Fx.hover(plot, [{ curveNumber: at, pointNumber: plot.data[at].y.length - 1 }]);
+}"""
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    need("chromium", package="chromium")
+    with sync_playwright() as playwright:
+        launched = playwright.chromium.launch(
+            executable_path=shutil.which("chromium"), args=["--no-sandbox", "--disable-gpu"]
+        )
+        yield launched
+        launched.close()
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return f"sqlite:///{tmp_path_factory.mktemp('browser') / 'trial.db'}"
+
+
+@pytest.fixture(scope="module")
+def served(url: str) -> Iterator[Served]:
+    with in_process(url, "--quiet") as running:
+        yield running
+
+
+@contextmanager
+def tab(browser: Browser, **options: Any) -> Iterator[Page]:
+    """A page of its own; any dialog, any script that fails and any breach of policy is an error."""
+    context = browser.new_context(**options)
+    context.set_default_timeout(PATIENCE)
+    page = context.new_page()
+    wrong: list[str] = []
+
+    def dialog(opened: Dialog) -> None:
+        wrong.append(f"a dialog said {opened.message}")
+        opened.dismiss()
+
+    def console(said: ConsoleMessage) -> None:
+        if said.type == "error" and "status of 4" not in said.text:  # refusals are part of it
+            wrong.append(said.text)
+
+    page.on("dialog", dialog)
+    page.on("console", console)
+    page.on("pageerror", lambda error: wrong.append(str(error)))
+    yield page
+    assert not wrong
+    context.close()
+
+
+def place(served: Served) -> str:
+    return f"{served.base}/experiments/{quote(NAME, safe='')}"
+
+
+def words(text: str) -> str:
+    return " ".join(text.split())
+
+
+def panel(page: Page, name: str) -> str:
+    return words(page.locator(f"#panel-{name}").inner_text())
+
+
+@pytest.fixture(scope="module")
+def finished(browser: Browser, served: Served, url: str) -> Overview:
+    """The trial, created and watched in a browser while another process asks and tells."""
+    token = served.token(Role.MANAGE)
+    with tab(browser) as page:
+        page.goto(served.base)
+        page.get_by_label("Name", exact=True).fill(NAME)
+        page.get_by_label("Options, one a line").fill("\n".join(f'"{quoted(x)}"' for x in LABELS))
+        create = page.get_by_role("button", name="Create the trial")
+        create.click()
+        expect(page.get_by_role("alert")).to_have_text("Creating a trial needs a manage token.")
+        page.get_by_label("Manage token").fill("bestarm-1-wrong")
+        create.click()
+        expect(page.get_by_role("alert")).to_contain_text("valid token")
+        page.get_by_label("Manage token").fill(served.token(Role.VIEW))
+        create.click()
+        expect(page.get_by_role("alert")).to_contain_text("needs a token that may manage")
+        page.get_by_label("Manage token").fill(token)
+        page.get_by_label("Error probability δ").fill("0.05")
+        create.click()
+        page.wait_for_url(place(served))
+        verdict = page.locator("#verdict")
+        expect(verdict).to_have_text("Phase 1: 4 of 4 options remain; no winner at 95 % yet.")
+        expect(page.locator("#live")).to_have_text("Live")
+
+        page.get_by_role("button", name="Pause").click()
+        expect(verdict).to_contain_text("Paused in phase 1")
+        page.get_by_role("button", name="Resume").click()
+        expect(verdict).to_contain_text("Phase 1")
+        expect(page.get_by_role("button", name="Pause")).to_be_visible()
+
+        api = f"{served.base}/api/v1/experiments/{quote(NAME, safe='')}/"
+        worker = subprocess.Popen([sys.executable, "-c", WORKER, api, token])
+        try:
+            # It changes by itself, before and when there is a winner.
+            expect(verdict).to_contain_text(re.compile(r"Phase ([5-9]|\d\d): \d of 4"))
+            expect(page.locator("#plot-gaps .trace").first).to_be_attached()
+            expect(verdict).to_contain_text("is the best of 4 options, at 95 %", timeout=PATIENCE)
+            assert worker.wait(10) == 0
+        finally:
+            worker.kill()
+            worker.wait()
+        expect(page.get_by_role("button", name="Pause")).to_have_count(0)
+        with Experiment.open(url, NAME) as trial:
+            seen = overview(trial, address=served.base)
+            assert trial.recommendation().final
+        expect(verdict).to_have_text(seen.verdict)
+    return seen
+
+
+def quoted(label: str) -> str:
+    return label.replace('"', '""')
+
+
+def test_every_panel_shows_the_librarys_numbers(
+    browser: Browser, served: Served, finished: Overview
+) -> None:
+    seen = finished
+    with tab(browser) as page:
+        page.goto(place(served))
+        expect(page.locator("#plot-free .trace").first).to_be_attached()
+        assert words(page.locator("h1").inner_text()) == NAME
+        assert words(page.locator("#verdict").inner_text()) == seen.verdict
+        assert seen.leaderboard[0].label == LABELS[2]
+
+        said = panel(page, "guarantee")
+        assert "Proven" in said
+        for text in ("0.05", "anytime", "bounds = [0, 1]", *seen.guarantee.assumptions):
+            assert text in said
+
+        said = panel(page, "health")
+        assert page.locator("#panel-health .check").count() == len(seen.health)
+        for check in seen.health:
+            assert check.name in said.lower()
+
+        rows = page.locator("#panel-leaderboard tbody tr")
+        assert rows.count() == 4
+        for at, option in enumerate(seen.leaderboard):
+            row = rows.nth(at)
+            assert row.get_attribute("data-target") == str(option.target)
+            cells = [words(text) for text in row.locator("th, td").all_inner_texts()]
+            assert cells[0] == option.label
+            if option.status == "best":
+                assert cells[1] == "the best"
+            else:
+                assert cells[1] == f"out in phase {option.phase_out}"
+                ends = f"{number(option.low)} to {number(option.high)}"
+                assert cells[2] == f"{number(option.behind)} {ends}"
+                assert cells[3] == "100 %"
+            assert cells[4:] == [f"{option.pulls:,}", number(option.raw_mean)]
+            style = row.locator("td").last.evaluate("cell => getComputedStyle(cell).fontStyle")
+            assert style == "italic"  # greyed: not used
+
+        for key, chart in charts(seen).items():
+            drawn = page.evaluate(
+                "key => document.getElementById(`plot-${key}`).data"
+                ".filter(trace => trace.hoverinfo === 'text').map(trace => trace.y)",
+                key,
+            )
+            assert len(drawn) == len(chart.series)
+            for ys, series in zip(drawn, chart.series, strict=True):
+                assert ys == pytest.approx(list(series.y), nan_ok=True)
+
+        for label in LABELS:  # text, even where a chart is touched
+            page.evaluate(TOUCH, label)
+            expect(page.locator("#plot-gaps .hoverlayer")).to_contain_text(label)
+        assert not page.locator("main script, #panel-leaderboard b, .hoverlayer a").count()
+
+        rows = page.locator("#panel-allocation tbody tr")
+        for at, arm in enumerate(seen.allocation):
+            cells = [words(text) for text in rows.nth(at).locator("th, td").all_inner_texts()]
+            assert cells[:3] == [arm.label, f"{arm.planned:,.0f}", f"{arm.drawn:,}"]
+
+        said = panel(page, "progress")
+        assert "It is over" in said
+        for name, count in (
+            ("Given out", seen.progress.given),
+            ("by the policy", seen.progress.used),
+        ):
+            assert f"{name} {count:,}" in said
+
+        events = page.locator("#panel-events li span").all_inner_texts()
+        assert [words(text) for text in events] == [words(e.words) for e in seen.events]
+
+        for name in ("python", "curl", "library", "cli"):
+            code = page.locator(f"#code-{name}").text_content()
+            assert code == getattr(seen.snippets, name)
+
+
+def test_the_lines_to_paste_work(served: Served, finished: Overview) -> None:
+    code = f"measure = lambda label: 1.0\n{finished.snippets.python}\nprint(given['state'])"
+    env = {"BESTARM_TOKEN": served.token(Role.TELL)}
+    ran = subprocess.run(
+        [sys.executable, "-c", code],
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert ran.stdout.strip() == "finished", ran.stderr
+
+
+def test_a_token_that_may_only_view_manages_nothing(
+    browser: Browser, served: Served, finished: Overview, url: str
+) -> None:
+    running = "still running"
+    with served.client() as client:
+        body = {"name": running, "source": [[1, 0], [0, 1]], "options": {"bounds": [0, 1]}}
+        client.post("/experiments", json=body).raise_for_status()
+    with tab(browser) as page:
+        page.goto(f"{served.base}/experiments/{quote(running)}")
+        controls = page.locator("#manage-buttons button")
+        assert controls.count() == 0
+        page.get_by_role("button", name="Manage…").click()
+        expect(page.get_by_label("Manage token")).to_be_focused()
+        for token, answer in (
+            ("bestarm-1-nonsense", "That is not a valid token."),
+            (NASTY, "That is not a valid token."),
+            (served.token(Role.VIEW), "This token may view, not manage."),
+            (served.token(Role.TELL), "This token may tell, not manage."),
+        ):
+            page.get_by_label("Manage token").fill(token)
+            page.keyboard.press("Enter")
+            expect(page.get_by_role("alert")).to_have_text(answer)
+            assert controls.count() == 0
+            assert page.evaluate("sessionStorage.getItem('bestarm-token')") is None
+        for token, status in (("", 403), (served.token(Role.VIEW), 403), ("bestarm-1-x", 401)):
+            said = page.evaluate(
+                """([place, token]) => fetch(place, {
+                  method: "POST", headers: token ? { Authorization: `Bearer ${token}` } : {},
+                }).then(answer => answer.status)""",
+                [f"/api/v1/experiments/{quote(running)}/stop", token],
+            )
+            assert said == status
+        with Experiment.open(url, running) as trial:
+            assert trial.state == "running"
+        page.get_by_label("Manage token").fill(served.token(Role.MANAGE))
+        page.keyboard.press("Enter")
+        expect(page.get_by_role("button", name="Pause")).to_be_focused()
+        assert served.token(Role.MANAGE) not in page.content()
+        page.get_by_role("button", name="Stop…").click()
+        page.get_by_label("Why", exact=True).fill(NASTY)
+        page.get_by_role("button", name="Stop the trial").click()
+        expect(page.locator("#verdict")).to_contain_text("Stopped by its owner in phase 1")
+        expect(page.locator("#panel-events")).to_contain_text(f"Stopped by its owner: {NASTY}")
+        page.get_by_role("button", name="Lock").click()
+        assert page.evaluate("sessionStorage.getItem('bestarm-token')") is None
+
+
+def test_it_fits_in_both_themes_and_on_a_phone(
+    browser: Browser, served: Served, finished: Overview, tmp_path: Path
+) -> None:
+    trial = place(served).removeprefix(served.base)
+    with tab(browser) as page:
+        for name, path in (
+            ("list", "/"),
+            ("login", "/login"),
+            ("report", f"{trial}/report"),
+            ("trial", trial),
+        ):
+            page.goto(f"{served.base}{path}")
+            if name == "trial":
+                expect(page.locator("#plot-free .trace").first).to_be_attached()
+            for theme in THEMES:
+                page.emulate_media(color_scheme=theme)
+                for width in (1280, 360):
+                    page.set_viewport_size({"width": width, "height": 800})
+                    assert page.evaluate("document.documentElement.scrollWidth") <= width, name
+                    page.screenshot(path=tmp_path / f"{name}-{theme}-{width}.png", full_page=True)
+                assert page.evaluate(DARK) == (theme == "dark")
+
+
+def test_with_a_keyboard_and_the_other_theme(
+    browser: Browser, served: Served, finished: Overview
+) -> None:
+    with tab(browser, color_scheme="light") as page:
+        page.goto(place(served))
+        page.keyboard.press("Tab")
+        expect(page.get_by_text("Skip to the content")).to_be_focused()
+        page.keyboard.press("Enter")
+        expect(page.locator("#main")).to_be_focused()
+        page.get_by_role("button", name="Change between light and dark").press("Enter")
+        assert page.evaluate("document.documentElement.dataset.theme") == "dark"
+        page.reload()
+        assert page.evaluate("document.documentElement.dataset.theme") == "dark"
+        summary = page.locator("#snippet-curl summary")
+        summary.press("Enter")
+        expect(page.locator("#code-curl")).to_be_visible()
+        # Focus can be seen.
+        outline = summary.evaluate("each => getComputedStyle(each).outlineStyle")
+        assert outline == "solid"
+
+
+def test_without_scripts_there_is_still_everything_to_see(
+    browser: Browser, served: Served, finished: Overview
+) -> None:
+    with tab(browser, java_script_enabled=False) as page:
+        page.goto(place(served))
+        assert words(page.locator("#verdict").inner_text()) == finished.verdict
+        assert page.locator(".still svg:visible").count() == len(charts(finished))
+
+
+def test_where_a_token_is_needed_one_signs_in_and_follows(browser: Browser, url: str) -> None:
+    with in_thread(url, local=False) as outside, tab(browser) as page:
+        page.goto(f"{outside.base}/")
+        page.get_by_label("Token").fill("bestarm-1-nonsense")
+        page.get_by_role("button", name="Sign in").click()
+        expect(page.get_by_role("alert")).to_have_text("That is not a valid token.")
+        page.get_by_label("Token").fill(outside.token(Role.VIEW))
+        page.get_by_role("button", name="Sign in").click()
+        expect(page.locator("h1")).to_have_text("Trials")
+        with outside.client() as client:
+            body = {"name": "seen", "source": [[1, 0], [0, 1]], "options": {"bounds": [0, 1]}}
+            client.post("/experiments", json=body).raise_for_status()
+            page.get_by_role("link", name="seen").click()  # the list is brought up to date
+            expect(page.locator("#live")).to_have_text("Live")
+            client.post("/experiments/seen/pause").raise_for_status()
+            expect(page.locator("#verdict")).to_contain_text("Paused")
+        page.get_by_role("button", name="Sign out").click()
+        expect(page.locator("h1")).to_have_text("Sign in to look")
