@@ -19,6 +19,7 @@ __all__ = ["DRIFTS", "SHAPES", "Drift", "Scenario", "as_drift", "as_scenario", "
 
 DRIFTS = ("none", "sine", "walk", "switches")
 SHAPES = ("close", "typical")
+_PLACES = 1000
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,15 @@ class Drift:
         if self.kind == "switches":
             return Switches((level - size, level + size), period)
         return _Around(level, RandomWalk(size / math.sqrt(period), size))
+
+    def places(self, size: float) -> Array:
+        """Where it is in the long run, as equally likely distances from its level."""
+        middles = (np.arange(_PLACES) + 0.5) / _PLACES
+        if self.kind == "sine":
+            return size * np.sin(2 * math.pi * middles)
+        if self.kind == "walk":
+            return size * (2 * middles - 1)
+        return np.array([-size, size])
 
 
 @dataclass(frozen=True)

@@ -28,8 +28,8 @@ class Assumed:
         size: how far the baseline goes to either side of the level.
         period: over how many outcomes.
         level: the reward about which it moves.
-        noise: the standard deviation of the noise; between bounds, the smallest that any
-            arm has at any time.
+        noise: the standard deviation of the noise; between bounds, where it changes with the
+            level, the one at which as much is learnt as over time from the least noisy arm.
         bounded: whether rewards are at one bound or the other, rather than Gaussian.
         complexity: τ*, certified from below.
         lower_bound: no rule that is right with probability 1 − δ, whatever θ and the baseline, can

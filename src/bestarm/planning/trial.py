@@ -262,7 +262,7 @@ def _world(
     level, size, period = _movement(problem, scenario, spread, bounds=bounds, per_day=per_day)
     # What the arms have in common is the baseline's: theirs are differences, about the level.
     baseline = scenario.drift.path(level=level - middle, size=size, period=period)
-    noise = _noise(problem, scenario, level, size + spread / 2, bounds)
+    noise = _noise(problem, scenario, level + scenario.drift.places(size), spread, bounds)
     environment = _environment(problem, scenario, theta, baseline, bounds, noise)
     values = (problem.target - problem.target[0]) @ theta
     best, ranked = int(values.argmax()), np.sort(values)
@@ -343,16 +343,22 @@ def _movement(
 def _noise(
     problem: Problem,
     scenario: Scenario,
-    level: float,
-    reach: float,
+    levels: Array,
+    spread: float,
     bounds: tuple[float, float] | None,
 ) -> float:
-    """The standard deviation; between bounds the smallest that any arm has at any time."""
+    """The standard deviation of the noise.
+
+    Between bounds it changes with the level. What is learnt from a pull goes with 1/variance, so
+    it is the one whose 1/variance is that of the least noisy arm on average over time.
+    """
     if bounds is None:
         return problem.noise if scenario.noise is None else scenario.noise
     low, high = bounds
-    least = min((mean - low) * (high - mean) for mean in (level - reach, level + reach))
-    return math.sqrt(max(least, 0.0))
+    least = np.minimum(
+        *((mean - low) * (high - mean) for mean in (levels - spread / 2, levels + spread / 2))
+    )
+    return math.sqrt(1 / float(np.mean(1 / least))) if least.min() > 0 else 0.0
 
 
 def _environment(
