@@ -55,6 +55,8 @@ with httpx.Client(base_url=place, headers={"Authorization": "Bearer " + token}) 
 
 THEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
 DARK = "getComputedStyle(document.body).backgroundColor.match(/\\d+/g)[0] < 128"
+SETTLED = """() => [...document.querySelectorAll(".drawn .plot")].every(
+  plot => Math.abs(plot.clientWidth - plot.querySelector("svg").clientWidth) < 3)"""
 TOUCH = """label => {
   const plot = document.getElementById("plot-gaps");
   const at = plot.data.findIndex(trace => {
@@ -332,6 +334,7 @@ def test_it_fits_in_both_themes_and_on_a_phone(
                 page.emulate_media(color_scheme=theme)
                 for width in (1280, 360):
                     page.set_viewport_size({"width": width, "height": 800})
+                    page.wait_for_function(SETTLED)
                     assert page.evaluate("document.documentElement.scrollWidth") <= width, name
                     page.screenshot(path=tmp_path / f"{name}-{theme}-{width}.png", full_page=True)
                 assert page.evaluate(DARK) == (theme == "dark")

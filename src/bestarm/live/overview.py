@@ -18,6 +18,7 @@ from bestarm.live import verdicts
 from bestarm.live.experiment import Experiment
 from bestarm.live.following import Follower, Look, Slice, State
 from bestarm.live.forecast import Forecast, from_evidence, from_phases
+from bestarm.live.health import Check
 from bestarm.live.snippets import Snippets, snippets
 from bestarm.problem import Problem
 from bestarm.records import Phase
@@ -25,7 +26,6 @@ from bestarm.records import Phase
 __all__ = [
     "Allocated",
     "Baseline",
-    "Finding",
     "Guarantee",
     "Happening",
     "Line",
@@ -43,7 +43,7 @@ _RAW = 4  # options whose raw outcomes are shown over time
 _ENOUGH = 60  # outcomes an arm in a stretch, for its mean to say something
 _LEAST = 10  # outcomes of an arm in a stretch, to be shown at all
 _DECLARED = {"range", "scale"}  # checks of what was declared of rewards
-_FRESH = 2.0  # seconds for which health checks are not made again
+_RARELY = 10  # times as long as health checks take they are not made again
 
 Numbers = tuple[float | None, ...]
 
@@ -79,16 +79,6 @@ class Guarantee:
     assumptions: tuple[str, ...]
     statement: str
     contradictions: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One health check: `ok`, `warning` or `alarm`, what was found and what to do about it."""
-
-    name: str
-    level: str
-    finding: str
-    action: str
 
 
 @dataclass(frozen=True)
@@ -282,7 +272,7 @@ class Overview:
     revision: str
     verdict: str
     guarantee: Guarantee
-    health: tuple[Finding, ...]
+    health: tuple[Check, ...]
     leaderboard: tuple[Option, ...]
     timeline: Timeline
     baseline: Baseline
@@ -301,8 +291,8 @@ class _Watched:
 
     def __init__(self, problem: Problem) -> None:
         self.follower = Follower(problem)
-        self.checked = -math.inf
-        self.health: tuple[Finding, ...] = ()
+        self.due = -math.inf  # when health is to be looked at again
+        self.health: tuple[Check, ...] = ()
 
 
 _watched: WeakKeyDictionary[Experiment, _Watched] = WeakKeyDictionary()
@@ -337,7 +327,7 @@ def overview(experiment: Experiment, *, address: str = "http://127.0.0.1:8000") 
     problem, head, said = experiment.problem, state.head, state.said
     document = experiment._document
     options = {} if document is None else document.options
-    health = _health(experiment, watched)
+    health = _health(experiment, watched, head.over)
     board = _leaderboard(state, problem, _level(state, problem, options))
     store = getattr(experiment._ledger, "_store", None)
     return Overview(
@@ -368,18 +358,17 @@ def overview(experiment: Experiment, *, address: str = "http://127.0.0.1:8000") 
     )
 
 
-def _health(experiment: Experiment, watched: _Watched) -> tuple[Finding, ...]:
+def _health(experiment: Experiment, watched: _Watched, over: bool) -> tuple[Check, ...]:
+    """The checks, made again unless that would take too much of the time: they read many rows."""
     now = time.monotonic()
-    if now - watched.checked > _FRESH:
-        watched.health = tuple(
-            Finding(check.name, check.level, check.finding, check.action)
-            for check in getattr(experiment, "health", tuple)()
-        )
-        watched.checked = now
+    if over or now >= watched.due:
+        watched.health = experiment.health()
+        done = time.monotonic()
+        watched.due = done + _RARELY * (done - now)
     return watched.health
 
 
-def _guarantee(experiment: Experiment, state: State, health: Sequence[Finding]) -> Guarantee:
+def _guarantee(experiment: Experiment, state: State, health: Sequence[Check]) -> Guarantee:
     problem, said, document = experiment.problem, state.said, experiment._document
     against = [said.statement] if verdicts.contradicted(said) else []
     against += [each.finding for each in health if each.name in _DECLARED and each.level != "ok"]

@@ -180,7 +180,7 @@ def _evidence(seen: Overview) -> list[Chart]:
             "needed to drop it.",
             "pulls",
             "share of the evidence needed",
-            _padded(low, max([1.0, *(min(value, 1.3) for value in values)])),
+            _padded(low, max([1.0, *(min(value, 2.0) for value in values)])),
             _ordered(series),
             ((1.0, "dropped"),),
         )

@@ -7,8 +7,8 @@
   let revision = null, tag = "", state = "", charts = {};
 
   // --- following -----------------------------------------------------------------------------
-  const APART = 1000, POLL = 3000; // milliseconds
-  let last = 0, waiting = null, busy = false, again = false;
+  const APART = 1000, POLL = 3000, SETTLED = 4000, RARELY = 60000; // milliseconds
+  let last = 0, waiting = null, settling = null, busy = false, again = false;
 
   function say(words, kind) {
     live.textContent = words;
@@ -19,17 +19,19 @@
   function soon() {
     if (busy) { again = true; return; }
     if (waiting !== null || document.hidden) return;
-    waiting = setTimeout(refresh, Math.max(0, last + APART - Date.now()));
+    waiting = setTimeout(() => refresh(false), Math.max(0, last + APART - Date.now()));
   }
 
-  async function refresh() {
+  async function refresh(anyhow) {
+    clearTimeout(waiting);
+    clearTimeout(settling);
     waiting = null;
     busy = true;
     last = Date.now();
     try {
       const answer = await fetch(`/experiments/${address}/panels`, {
         credentials: "same-origin",
-        headers: tag ? { "If-None-Match": tag } : {},
+        headers: tag && !anyhow ? { "If-None-Match": tag } : {},
       });
       if (answer.status === 401) { location.reload(); return; }
       if (answer.status === 200) {
@@ -38,6 +40,8 @@
       }
     } catch { say("Offline", "off"); }
     busy = false;
+    // Health depends on the time as well: look once more when all is quiet, and now and then.
+    settling = setTimeout(() => { if (!busy && !document.hidden) refresh(true); }, anyhow ? RARELY : SETTLED);
     if (again) { again = false; soon(); }
   }
 
@@ -303,7 +307,7 @@
     soon();
   }
 
-  refresh();
+  refresh(false);
   follow();
   if (bestarmToken.read()) unlock(bestarmToken.read(), true);
 })();
