@@ -1,0 +1,227 @@
+"""Following a trial: news to all who follow, one look for all, and an end when the server ends."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from threading import Thread
+
+import httpx
+import pytest
+from served import ARMS, Served, in_thread
+
+from bestarm.errors import StoreUnavailableError
+from bestarm.live import Experiment
+from bestarm.live.sql import Store
+from bestarm.server import feeds
+from bestarm.server.limits import Limits
+from bestarm.server.tokens import Role, revoke_token
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(feeds, "_PULSE", 0.05)
+
+
+@pytest.fixture
+def served(sqlite_url: str) -> Iterator[Served]:
+    limits = Limits(rate=1e6, burst=1_000_000, streams=3)
+    with in_thread(sqlite_url, limits=limits) as running, running.client() as client:
+        client.post("/experiments", json={"name": "trial", **ARMS})
+        yield running
+
+
+class Follower:
+    """Reads a stream's events, one at a time."""
+
+    def __init__(self, response: httpx.Response) -> None:
+        self.response = response
+        self._lines = response.iter_lines()
+
+    def comment(self) -> str:
+        """The next comment."""
+        return next(line for line in self._lines if line.startswith(":"))
+
+    def status(self) -> tuple[str, dict[str, int]]:
+        """The next event: its id and its data."""
+        fields = {}
+        for line in self._lines:
+            if not line and "data" in fields:
+                break
+            name, _, value = line.partition(": ")
+            fields[name] = value
+        assert fields.pop("retry", "2000") == "2000"
+        assert fields["event"] == "status"
+        return fields["id"], json.loads(fields["data"])
+
+    def ends(self) -> bool:
+        """Whether it ends in order, whatever comes before."""
+        list(self._lines)
+        return True
+
+
+def follow(stack: ExitStack, served: Served, **options: object) -> Follower:
+    client = stack.enter_context(served.client(Role.VIEW))
+    response = stack.enter_context(client.stream("GET", "/experiments/trial/stream", **options))  # type: ignore[arg-type]
+    assert response.status_code == 200, response.read()
+    assert response.headers["content-type"].startswith("text/event-stream")
+    return Follower(response)
+
+
+def test_all_who_follow_see_every_change_and_the_trial_is_looked_at_once(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = 0
+    revision = Experiment.revision.fget
+    assert revision is not None
+
+    def counted(self: Experiment) -> str:
+        nonlocal looks
+        looks += 1
+        said: str = revision(self)
+        return said
+
+    with ExitStack() as stack:
+        followers = [follow(stack, served) for _ in range(3)]
+        assert [each.status()[1]["pulls"] for each in followers] == [0, 0, 0]
+        with served.client() as client:
+            client.post("/experiments/trial/ask", json={"count": 5})
+            seen = [each.status() for each in followers]
+            assert [status["pulls"] for _, status in seen] == [5, 5, 5]
+            assert len({id_ for id_, _ in seen}) == 1
+            expected = client.get("/experiments/trial")
+            assert seen[0][1] == expected.json()
+            assert f'W/"{seen[0][0]}"' == expected.headers["etag"]
+            outcomes = [{"id": i, "reward": 1} for i in range(5)]
+            client.post("/experiments/trial/tell", json={"outcomes": outcomes})
+            assert [each.status()[1]["answered"] for each in followers] == [5, 5, 5]
+            monkeypatch.setattr(Experiment, "revision", property(counted))
+            time.sleep(1)
+            monkeypatch.undo()
+        assert 3 <= looks <= 25  # every 0.05 s, not as often for each of the three
+
+
+def test_who_comes_back_is_told_only_what_is_new(served: Served) -> None:
+    with ExitStack() as stack:
+        seen, _ = follow(stack, served).status()
+    with ExitStack() as stack, served.client() as client:
+        follower = follow(stack, served, headers={"Last-Event-ID": seen})
+        client.post("/experiments/trial/ask", json={"count": 1})
+        assert follower.status()[1]["pulls"] == 1
+
+
+def test_one_too_many_is_refused_before_its_stream_begins_and_leaving_makes_room(
+    served: Served,
+) -> None:
+    with ExitStack() as stack:
+        followers = [follow(stack, served) for _ in range(3)]
+        for each in followers:
+            each.status()
+        with served.client(Role.VIEW) as client:
+            refused = client.get("/experiments/trial/stream")
+        assert refused.status_code == 503
+        assert refused.headers["content-type"] == "application/json"
+        assert refused.json()["error"]["kind"] == "too_many_streams"
+        assert "retry-after" in refused.headers
+    latest = time.monotonic() + 20
+    while True:
+        client = served.client(Role.VIEW)
+        with client, client.stream("GET", "/experiments/trial/stream") as again:
+            if again.status_code == 200:
+                break
+        assert time.monotonic() < latest
+        time.sleep(0.05)
+
+
+def test_what_is_not_there_cannot_be_followed(served: Served) -> None:
+    with served.client(Role.VIEW) as client:
+        response = client.get("/experiments/nobody/stream")
+    assert response.status_code == 404
+    assert response.json()["error"]["kind"] == "unknown_experiment"
+
+
+def test_a_sign_of_life_when_there_is_no_news(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(feeds, "_SILENCE", 0.1)
+    with ExitStack() as stack:
+        follower = follow(stack, served)
+        follower.status()
+        assert follower.comment() == ": still here"
+
+
+def test_a_revoked_token_follows_no_longer(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(feeds, "_SILENCE", 0.1)
+    with ExitStack() as stack:
+        follower = follow(stack, served)
+        follower.status()
+        store = Store(served.url)
+        revoke_token(store, int(served.token(Role.VIEW).split("-")[1]))
+        store.close()
+        assert follower.ends()
+
+
+def test_streams_end_when_the_server_does(sqlite_url: str) -> None:
+    with ExitStack() as stack:
+        running = stack.enter_context(ExitStack())
+        served = running.enter_context(in_thread(sqlite_url))
+        with served.client() as client:
+            client.post("/experiments", json={"name": "trial", **ARMS})
+        followers = [follow(stack, served) for _ in range(5)]
+        for each in followers:
+            each.status()
+        stopping = Thread(target=running.close)
+        stopping.start()
+        assert all(each.ends() for each in followers)
+        stopping.join(8)  # less than what a request is given at most
+        assert not stopping.is_alive()
+
+
+def test_a_database_that_fails_for_a_while_ends_no_stream(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(self: Experiment) -> str:
+        raise StoreUnavailableError("Not now.", field="url")
+
+    with ExitStack() as stack, served.client() as client:
+        follower = follow(stack, served)
+        follower.status()
+        monkeypatch.setattr(Experiment, "revision", property(fail))
+        client.post("/experiments/trial/ask", json={"count": 2})
+        time.sleep(0.3)
+        monkeypatch.undo()
+        assert follower.status()[1]["pulls"] == 2
+
+
+def test_two_hundred_who_follow_leave_threads_for_others(sqlite_url: str) -> None:
+    with ExitStack() as stack:
+        served = stack.enter_context(in_thread(sqlite_url))
+        with served.client() as client:
+            for number in range(4):
+                client.post("/experiments", json={"name": f"trial {number}", **ARMS})
+        held = stack.enter_context(
+            httpx.Client(limits=httpx.Limits(max_connections=None), timeout=30)
+        )
+
+        def begin(number: int) -> httpx.Response:
+            address = f"{served.base}/api/v1/experiments/trial {number % 4}/stream"
+            return held.send(held.build_request("GET", address), stream=True)
+
+        with ThreadPoolExecutor(16) as threads:
+            streams = list(threads.map(begin, range(200)))
+        for stream in streams:
+            stack.callback(stream.close)
+        assert {each.status_code for each in streams} == {200}
+        with served.client() as client:
+            assert client.get("/experiments/trial 0/stream").status_code == 503
+            for number in range(4):
+                client.post(f"/experiments/trial {number}/ask", json={"count": 3})
+
+        def news(stream: httpx.Response) -> bool:
+            return any('"pulls": 3' in line for line in stream.iter_lines())
+
+        with ThreadPoolExecutor(16) as threads:
+            assert all(threads.map(news, streams))
