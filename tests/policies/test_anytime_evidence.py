@@ -8,7 +8,16 @@ import numpy as np
 import pytest
 
 from bestarm.geometry import Array
-from bestarm.policies.evidence import LOG_PRIOR, STAKES, Batch, Bets, Frame, Scale, log_value
+from bestarm.policies.evidence import (
+    LOG_PRIOR,
+    STAKES,
+    Batch,
+    Bets,
+    Frame,
+    Sampling,
+    Scale,
+    log_value,
+)
 from bestarm.records import Summary
 
 
@@ -17,14 +26,10 @@ def frame_of(
 ) -> tuple[Frame, Array]:
     """A frame with nothing special about it, and its arms' coordinates."""
     coordinates = rng.normal(size=(arms, rank))
-    frame = Frame(
-        coordinates,
-        rng.dirichlet(np.ones(arms)),
-        guess=rng.uniform(scale.low, scale.high, arms),
-        spread=rng.uniform(0.2, 2.0, arms),
-        scale=scale,
-        pulls=pulls,
-    )
+    weights, guess = rng.dirichlet(np.ones(arms)), rng.uniform(scale.low, scale.high, arms)
+    spread = rng.uniform(0.2, 2.0, arms)
+    sampling = Sampling(coordinates, weights, spread)
+    frame = Frame(sampling, guess=guess, spread=spread, scale=scale, pulls=pulls)
     return frame, coordinates
 
 
@@ -56,7 +61,7 @@ def test_wealth_does_not_grow_on_average_under_any_baseline_with_bounded_rewards
     bets = frame.bets(contrasts)
     for level in np.linspace(-1.0 - means.min(), 3.0 - means.max(), 5):
         expectation = np.zeros((6, len(STAKES)))
-        for arm, weight in zip(frame.arms, frame.weights, strict=True):
+        for arm, weight in zip(frame.sampling.arms, frame.sampling.weights, strict=True):
             high = (means[arm] + level + 1.0) / 4.0
             for reward, chance in ((-1.0, 1 - high), (3.0, high)):
                 expectation += weight * chance * factor(bets, int(arm), reward, 5)
@@ -76,8 +81,7 @@ def test_wealth_does_not_grow_on_average_under_gaussian_noise(level: float, nois
     scale = Scale(-3.0, 3.0, noise)
     for pulls in (0, 10_000):
         frame = Frame(
-            coordinates,
-            np.array([0.4, 0.3, 0.2, 0.1]),
+            Sampling(coordinates, np.array([0.4, 0.3, 0.2, 0.1]), np.full(4, 1.0)),
             guess=np.full(4, -3.0 * np.sign(level)),
             spread=np.full(4, 1.0),
             scale=scale,
@@ -85,7 +89,7 @@ def test_wealth_does_not_grow_on_average_under_gaussian_noise(level: float, nois
         )
         bets = frame.bets(np.array([[0.5, -1.0], [-0.5, 1.0]]))  # both have y·θ = 0
         expectation = np.zeros((2, len(STAKES)))
-        for arm, weight in zip(frame.arms, frame.weights, strict=True):
+        for arm, weight in zip(frame.sampling.arms, frame.sampling.weights, strict=True):
             for node, chance in zip(nodes, chances, strict=True):
                 reward = float(coordinates[arm] @ theta) + level + noise * node
                 expectation += weight * chance * factor(bets, int(arm), reward, 4)
@@ -111,8 +115,9 @@ def test_a_margin_is_that_much_of_a_head_start() -> None:
     contrasts = rng.normal(size=(3, 2))
     summary = Summary.from_pulls(rng.integers(0, 5, 50), rng.uniform(size=50), size=5)
     plain, ahead = frame.bets(contrasts), frame.bets(contrasts, margin=0.2)
-    difference = ahead.log_growth(Batch(frame, summary)) - plain.log_growth(Batch(frame, summary))
-    np.testing.assert_allclose(difference, 50 * 0.2 * plain.stakes)
+    batch = Batch(frame, summary)
+    difference = ahead.log_growth(batch) - plain.log_growth(batch)
+    np.testing.assert_allclose(difference, 50 * 0.2 * plain.settle(batch).stakes)
 
 
 def test_a_missing_outcome_in_the_worst_case_is_no_better_than_any_it_could_have_had() -> None:
@@ -136,8 +141,7 @@ def test_digits_lost_to_a_huge_level_are_not_evidence() -> None:
     """A level whose square swallows the noise: rounding alone must not make anybody rich."""
     level = 1e9
     frame = Frame(
-        np.array([[-1.0], [1.0]]),
-        np.array([0.5, 0.5]),
+        Sampling(np.array([[-1.0], [1.0]]), np.array([0.5, 0.5]), np.full(2, 1e-12)),
         guess=np.full(2, level),
         spread=np.full(2, 1e-12),
         scale=Scale(0.0, 2 * level),
@@ -169,8 +173,7 @@ Growth = Callable[[Bets, Summary], Array]
 
 def two_arms(weights: Array) -> Frame:
     return Frame(
-        np.array([[-0.5], [0.5]]),
-        weights,
+        Sampling(np.array([[-0.5], [0.5]]), weights, np.full(2, 0.25)),
         guess=np.zeros(2),
         spread=np.full(2, 0.25),
         scale=Scale(-1.5, 1.5),

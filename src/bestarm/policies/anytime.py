@@ -137,21 +137,21 @@ class AnytimeBAI:
             return None
         if self._open is None:
             size = self._next_size()
-            rows, needs = self._contest.wanted()
             key = tuple(self._contest.chosen.tolist()), len(self._contest.active)
-            weights = self._allocation.weights(
-                self._guesses, contrasts=rows, margin=self._tolerance, needs=needs, key=key
+            sampling = self._allocation.sampling(
+                self._guesses, wanted=self._contest.wanted, margin=self._tolerance, key=key
             )
             frame = Frame(
-                self._arms,
-                weights,
+                sampling,
                 guess=self._guesses.rewards(size),
-                spread=self._guesses.spread(),
+                spread=self._guesses.spread,
                 scale=self._scale,
                 pulls=self._pulls,
             )
             most = None if self._max_pulls is None else self._max_pulls - self._pulls
-            plan = Plan.randomised(weights, size, phase=self._plans + 1, open=True, most=most)
+            plan = Plan.randomised(
+                sampling.probabilities, size, phase=self._plans + 1, open=True, most=most
+            )
             self._open = _Open(plan, frame, self._contest.stake(frame))
         return self._open.plan
 
@@ -182,7 +182,7 @@ class AnytimeBAI:
         self._check_rewards(summary)
         batch = Batch(drawn.frame, summary, self._worst_case)
         self._contest.settle(drawn.stakes, batch)
-        self._guesses.learn(drawn.frame, summary)
+        self._guesses.learn(batch)
         self._past.append(batch)
         self._contest.rank(self._targets @ self._guesses.slope, self._past)
         self._pulls += int(summary.counts.sum() + summary.missing.sum())
