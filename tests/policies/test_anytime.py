@@ -9,12 +9,14 @@ from typing import Any, Literal
 import numpy as np
 import pytest
 
+import bestarm.policies.contests as contests_module
 import bestarm.policies.evidence as evidence_module
 from bestarm import AnytimeBAI, Plan, Problem, Summary, simulate
 from bestarm.environments import Ratings, Semiparametric, baselines, small_gap
 from bestarm.errors import InvalidInputError, ProtocolError
 from bestarm.geometry import Array
 from bestarm.policies import Method
+from bestarm.policies.contests import TopOf
 from bestarm.testing import check_policy
 
 Pull = Callable[[Plan], Summary]
@@ -412,3 +414,34 @@ def test_skewed_ratings_are_found() -> None:
     results = simulate(partial(AnytimeBAI, bounds=(0, 1)), Ratings(matrix), runs=15)
     assert results.final.all()
     assert results.error_rate == 0
+
+
+def test_a_long_past_of_many_pairs_is_taken_in_bit_by_bit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However little is taken in at once: in the end the same wealth, and never more before."""
+    problem = Problem(np.eye(5))
+    quick, slow = (AnytimeBAI(problem, bounds=(0, 1), top=2) for _ in range(2))
+    rng = np.random.default_rng(11)
+    play(quick, clicks((0.5, 0.5, 0.5, 0.48, 0.48), rng), plans=30)
+    contest = slow._contest
+    assert isinstance(contest, TopOf)
+    monkeypatch.setattr(contests_module, "_REPLAYED", 0)
+    scores = quick._targets @ quick._guesses.slope
+    behind = 0
+    for _ in range(20):  # thirty batches at two a time
+        contest.rank(scores, quick._past)
+        behind += contest._seen[int(contest.chosen[0])] < 30
+        assert (contest.log_evidence() <= quick._contest.log_evidence() + 1e-9).all()
+    assert behind > 10
+    np.testing.assert_allclose(contest.log_evidence(), quick._contest.log_evidence())
+
+
+def test_a_pair_that_is_decided_bets_no_more() -> None:
+    policy = AnytimeBAI(Problem(np.eye(4)), bounds=(0, 1), top=1, tolerance=0.01)
+    contest = policy._contest
+    assert isinstance(contest, TopOf)
+    play(policy, clicks((0.6, 0.58, 0.1, 0.1), np.random.default_rng(12)), plans=25)
+    assert not contest.decided
+    leader = int(contest.chosen[0])
+    assert contest._open[leader].tolist() == [1 - leader]
+    assert (policy.evidence()[2:] >= 3 / 0.1).all()
+    assert set(contest.active.tolist()) == {0, 1}

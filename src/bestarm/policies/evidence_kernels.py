@@ -80,22 +80,22 @@ def settle(
         stakes: λ, filled in.
         growth: filled in.
     """
+    pulls, missing = counts.sum(), lost.sum()
     for i in range(len(w)):
-        fall = variance = expected = size = gain = variation = pulls = missing = 0.0
+        fall = variance = expected = size = gain = slack = variation = 0.0
         for a in range(w.shape[1]):
             x = w[i, a]
             square = x * x
             # C: the farthest that z can fall below zero, short of what is charged for.
-            fall = max(fall, x * below[a] if x > 0 else -x * above[a])
+            fall = max(fall, x * below[a], -x * above[a])
             variance += square * spread[a]
             expected += x * weights[a] * guess[a]
             size += abs(x) * weights[a]
-            gain += x * first[a] - abs(x) * rounding[a]
+            gain += x * first[a]
+            slack += abs(x) * rounding[a]
             variation += square * second[a]
-            pulls += counts[a]
-            missing += lost[a]
         offset = expected + margin - tail * size
-        gain += pulls * offset
+        gain += pulls * offset - slack
         unit = fall / math.sqrt(variance)
         for s in range(len(grid)):
             x = min(grid[s] * unit, largest)  # λC
