@@ -1,7 +1,7 @@
 """What the anytime rule needs, what each of its ingredients is worth, and what it costs to compute.
 
     python -m benchmarks.anytime [--runs 300] [--seed 0]
-        [--only baselines ingredients deltas uniform jester errors speed]
+        [--only baselines level ingredients deltas uniform jester errors speed]
         [--picture docs/anytime.png] [--data ratings.npz]
 
 Ingredients are taken out one at a time, by setting a module's constant; none of that touches the
@@ -92,6 +92,17 @@ def compare_baselines(runs: int) -> None:
     )
     for name in ("none", "level 5"):
         _row(name, simulate(SHARP, _instance(worlds[name], 5.0), runs=runs))
+
+
+def compare_levels(runs: int, seed: int) -> None:
+    """A level as large as what is declared, beside none with the same declaration."""
+    print("\nA level of R with |ν| ≤ R declared (ratio to none with the same R)")
+    for reach in (5.0, 10.0, 20.0, 50.0, 100.0):
+        reference: float | None = None
+        for name, level in (("none", 0.0), ("at R", reach)):
+            results = simulate(RULE, _instance(level, reach), runs=runs, seed=seed)
+            mean = _row(f"R = {reach:g}, {name}", results, reference)
+            reference = reference or mean
 
 
 def compare_ingredients(runs: int) -> None:
@@ -373,11 +384,22 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--picture", type=Path, help="where to draw the part on deltas")
     parser.add_argument("--data", help="ratings for the part on Jester; made-up ones by default")
-    parts = ("baselines", "ingredients", "deltas", "uniform", "jester", "errors", "speed")
+    parts = (
+        "baselines",
+        "level",
+        "ingredients",
+        "deltas",
+        "uniform",
+        "jester",
+        "errors",
+        "speed",
+    )
     parser.add_argument("--only", nargs="+", choices=parts, default=parts)
     options = parser.parse_args()
     if "baselines" in options.only:
         compare_baselines(options.runs)
+    if "level" in options.only:
+        compare_levels(options.runs, options.seed)
     if "ingredients" in options.only:
         compare_ingredients(options.runs)
     if "deltas" in options.only:

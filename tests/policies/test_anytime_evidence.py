@@ -18,7 +18,7 @@ from bestarm.policies.evidence import (
     Scale,
     log_value,
 )
-from bestarm.records import Summary
+from bestarm.records import Counts, Summary
 
 
 def frame_of(
@@ -29,7 +29,7 @@ def frame_of(
     weights, guess = rng.dirichlet(np.ones(arms)), rng.uniform(scale.low, scale.high, arms)
     spread = rng.uniform(0.2, 2.0, arms)
     sampling = Sampling(coordinates, weights, spread)
-    frame = Frame(sampling, guess=guess, spread=spread, scale=scale, pulls=pulls)
+    frame = Frame(sampling, guess=guess, spread=spread, scale=scale, size=50, pulls=pulls)
     return frame, coordinates
 
 
@@ -85,6 +85,7 @@ def test_wealth_does_not_grow_on_average_under_gaussian_noise(level: float, nois
             guess=np.full(4, -3.0 * np.sign(level)),
             spread=np.full(4, 1.0),
             scale=scale,
+            size=50,
             pulls=pulls,
         )
         bets = frame.bets(np.array([[0.5, -1.0], [-0.5, 1.0]]))  # both have y·θ = 0
@@ -96,17 +97,58 @@ def test_wealth_does_not_grow_on_average_under_gaussian_noise(level: float, nois
         assert (expectation <= 1 + 1e-9).all()
 
 
-def test_totals_are_enough() -> None:
-    """Wealth after a batch is the product over its single pulls."""
+def exact_growth(bets: Bets, arms: Counts, rewards: Array, stakes: Array) -> Array:
+    """Σ log(1 + λz) + λ(Σ p w c + margin − κ), pull by pull."""
+    frame = bets.frame
+    weights = frame.sampling.weights
+    z = bets.w[:, arms] * (rewards - frame.guess[arms])
+    size = np.abs(bets.w) @ weights
+    offset = bets.w @ (weights * frame.guess) + bets.margin - frame.tail * size
+    logs = np.log1p(stakes[:, :, None] * z[:, None, :]).sum(axis=2)
+    return np.asarray(logs + len(arms) * stakes * offset[:, None])
+
+
+@pytest.mark.parametrize(
+    ("scale", "spread"),
+    [(Scale(0.0, 1.0), 0.4), (Scale(-50.0, 50.0), 0.5), (Scale(-50.0, 50.0), 40.0)],
+    ids=["bounds within reach", "bounds far out", "bounds far out, and rewards there"],
+)
+def test_totals_never_say_more_than_the_pulls_do(scale: Scale, spread: float) -> None:
+    """Whatever the rewards, far falls included: what totals show is a lower bound on the wealth."""
     rng = np.random.default_rng(2)
-    frame, _ = frame_of(rng, Scale(0.0, 1.0))
-    bets = frame.bets(rng.normal(size=(3, 2)))
-    arms, rewards = rng.integers(0, 5, 50), rng.uniform(size=50)
-    whole = bets.log_growth(Batch(frame, Summary.from_pulls(arms, rewards, size=5)))
-    single = sum(
-        np.log(factor(bets, int(a), float(r), 5)) for a, r in zip(arms, rewards, strict=True)
+    for _ in range(50):
+        frame, _ = frame_of(rng, scale)
+        bets = frame.bets(rng.normal(size=(3, 2)))
+        arms = rng.integers(0, 5, 50)
+        noise = rng.uniform(-spread, spread, 50)
+        rewards = np.clip(frame.guess[arms] + noise, scale.low, scale.high)
+        summary = Summary.from_pulls(arms, rewards, size=5)
+        stakes, growth = bets.settle(Batch(frame, summary))
+        exact = exact_growth(bets, arms, rewards, stakes)
+        assert (growth <= exact + 1e-9).all()
+        np.testing.assert_allclose(growth[:, 11:], exact[:, 11:], atol=0.02)  # and hardly less
+
+
+def test_falls_that_totals_rule_out_cost_nothing() -> None:
+    """Bounds far wider than the rewards: the largest stake pays for the squares that were seen."""
+    rng = np.random.default_rng(3)
+    even, unit = np.full(2, 0.5), np.full(2, 1.0)
+    frame = Frame(
+        Sampling(np.array([[-0.5], [0.5]]), even, unit),
+        guess=np.zeros(2),
+        spread=unit,
+        scale=Scale(-300.0, 300.0),
+        size=50,
+        pulls=0,
     )
-    np.testing.assert_allclose(whole, single, rtol=1e-9, atol=1e-9)
+    arms, rewards = rng.integers(0, 2, 50), rng.normal(size=50)
+    bets = frame.bets(np.array([[1.0]]))
+    stakes, growth = bets.settle(Batch(frame, Summary.from_pulls(arms, rewards, size=2)))
+    z = bets.w[0, arms] * rewards
+    largest = stakes[0, 0]
+    assert largest * 600 == pytest.approx(0.9)  # λC
+    cost = largest * z.sum() - growth[0, 0]
+    assert 1 <= cost / (largest**2 * (z @ z) / 2) < 1.02
 
 
 def test_a_margin_is_that_much_of_a_head_start() -> None:
@@ -145,6 +187,7 @@ def test_digits_lost_to_a_huge_level_are_not_evidence() -> None:
         guess=np.full(2, level),
         spread=np.full(2, 1e-12),
         scale=Scale(0.0, 2 * level),
+        size=50,
         pulls=0,
     )
     bets = frame.bets(np.array([[1.0], [-1.0]]))
@@ -177,6 +220,7 @@ def two_arms(weights: Array) -> Frame:
         guess=np.zeros(2),
         spread=np.full(2, 0.25),
         scale=Scale(-1.5, 1.5),
+        size=50,
         pulls=0,
     )
 

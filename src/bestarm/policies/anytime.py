@@ -146,6 +146,7 @@ class AnytimeBAI:
                 guess=self._guesses.rewards(size),
                 spread=self._guesses.spread,
                 scale=self._scale,
+                size=size,
                 pulls=self._pulls,
             )
             most = None if self._max_pulls is None else self._max_pulls - self._pulls

@@ -5,12 +5,14 @@ weights w(a) with Σ p_a w(a) = 0 and Σ p_a w(a) x_a = y. One pull then gives
 
     z = w(a) (r − c(a)),        E[z | past] = y·θ − Σ p_a w(a) c(a)
 
-whatever the baseline, as long as it is fixed before the draw. If z ≥ −C, then for 0 ≤ λ < 1/C
+whatever the baseline, as long as it is fixed before the draw. If z ≥ −C and 0 ≤ λ < 1/C, then
+Π (1 + λz) exp(λ Σ p w c) is a nonnegative supermartingale while y·θ ≤ 0. Totals do not give it, but
+they bound it from below: for every F with z ≥ −F
 
-    exp(λz − ψz²) ≤ 1 + λz,     ψ = (−log(1 − λC) − λC) / C²                  (Fan et al. 2015)
+    1 + λz ≥ exp(λz − ψz²),     ψ = (−log(1 − λF) − λF) / F²                  (Fan et al. 2015)
 
-so that Π exp(λ(z + Σ p w c) − ψz²) is a nonnegative supermartingale while y·θ ≤ 0. Its logarithm
-is linear in the batch's counts, sums and sums of squares: totals are enough.
+whose logarithm is linear in the batch's counts, sums and sums of squares. F need not be known before
+the draw: it is C, or the farthest fall that the sums of squares leave possible.
 """
 
 from __future__ import annotations
@@ -44,7 +46,7 @@ STAKES: Array = 0.3 * 0.5 ** np.arange(14.0)
 _SHARES = 1 / (1 + np.square(np.log10(STAKES / 0.02) / 0.6))
 LOG_PRIOR: Array = np.log(_SHARES / _SHARES.sum())
 
-_LARGEST = 0.5  # λC; beyond it ψ grows faster than the stake is worth
+_LARGEST = 0.9  # λC: what the farthest fall may take of a stake's wealth
 _RARE = 2e-3  # over √pulls: how often noise may be farther out than C allows for
 _ROUNDING = 64 * float(np.finfo(float).eps)
 
@@ -132,6 +134,7 @@ class Frame:
         spread: p times the expected (r − c)² of each.
         below: how far a reward of each may fall below its guess, short of what is charged for.
         above: how far it may exceed it.
+        likely: √Σ(r − c)² of each, as foreseen.
         tail: what is charged for noise beyond that, in units of Σ p|w|.
 
     Args:
@@ -139,15 +142,24 @@ class Frame:
         guess: c(a) for all source arms, inside the range of the scale.
         spread: the expected (r − c(a))² for all of them.
         scale: where rewards lie.
-        pulls: the number of pulls before the batch.
+        size: the number of pulls in the batch, as foreseen.
+        pulls: the number of pulls before it.
     """
 
     def __init__(
-        self, sampling: Sampling, *, guess: Array, spread: Array, scale: Scale, pulls: int
+        self,
+        sampling: Sampling,
+        *,
+        guess: Array,
+        spread: Array,
+        scale: Scale,
+        size: int,
+        pulls: int,
     ) -> None:
         self.sampling, self.scale = sampling, scale
         self.guess = guess[sampling.arms]
         self.spread = sampling.weights * spread[sampling.arms]
+        self.likely = np.sqrt(size * self.spread)
         reach, self.tail = scale.reach(pulls)
         self.below = self.guess - (scale.low - reach)
         self.above = (scale.high + reach) - self.guess
@@ -198,6 +210,7 @@ class Bets:
             frame.spread,
             frame.below,
             frame.above,
+            frame.likely,
             batch.first,
             batch.second + _ROUNDING * parts,
             _ROUNDING * np.sqrt(batch.counts * parts),

@@ -43,6 +43,7 @@ def settle(
     spread: Array,
     below: Array,
     above: Array,
+    likely: Array,
     first: Array,
     second: Array,
     rounding: Array,
@@ -66,6 +67,7 @@ def settle(
         spread: p times the expected (r − c)².
         below: how far an arm's reward may fall below its guess.
         above: how far it may exceed it.
+        likely: √Σ(r − c)² of each arm, as foreseen.
         first: Σ(r − c) of each arm.
         second: Σ(r − c)², at least.
         rounding: what the rounding of an arm's totals may have added to Σ(r − c).
@@ -76,18 +78,21 @@ def settle(
         margin: what is added to the contrast.
         tail: what is charged, in units of Σ p|w|.
         grid: stakes, in units of signal to noise.
-        largest: the most that λC may be.
+        largest: the most that λC may be; less than 1.
         stakes: λ, filled in.
         growth: filled in.
     """
     pulls, missing = counts.sum(), lost.sum()
     for i in range(len(w)):
-        fall = variance = expected = size = gain = slack = variation = 0.0
+        fall = foreseen = seen = variance = expected = size = gain = slack = variation = 0.0
         for a in range(w.shape[1]):
             x = w[i, a]
             square = x * x
             # C: the farthest that z can fall below zero, short of what is charged for.
             fall = max(fall, x * below[a], -x * above[a])
+            # No fall is longer than the root of the sum of all squares.
+            foreseen = max(foreseen, abs(x) * likely[a])
+            seen = max(seen, square * second[a])
             variance += square * spread[a]
             expected += x * weights[a] * guess[a]
             size += abs(x) * weights[a]
@@ -96,19 +101,19 @@ def settle(
             variation += square * second[a]
         offset = expected + margin - tail * size
         gain += pulls * offset - slack
-        unit = fall / math.sqrt(variance)
+        deviation, foreseen = math.sqrt(variance), min(fall, foreseen)
+        seen = min(fall, math.sqrt(seen))
         for s in range(len(grid)):
-            x = min(grid[s] * unit, largest)  # λC
-            stake, cost = x / fall, _cost(x) / (fall * fall)
+            # The best stake if the signal is grid[s] deviations and no fall exceeds the foreseen.
+            stake = min(grid[s] / (deviation + grid[s] * foreseen), largest / fall)
             stakes[i, s] = stake
-            growth[i, s] = stake * gain - cost * variation
+            growth[i, s] = stake * gain
+            if seen > 0:
+                growth[i, s] -= _cost(stake * seen) / (seen * seen) * variation
             if missing > 0:
                 for a in range(w.shape[1]):
-                    least, most = w[i, a] * (low - guess[a]), w[i, a] * (high - guess[a])
-                    worst = min(
-                        stake * least - cost * least * least, stake * most - cost * most * most
-                    )
-                    growth[i, s] += lost[a] * (worst + stake * offset)
+                    z = min(w[i, a] * (low - guess[a]), w[i, a] * (high - guess[a]))
+                    growth[i, s] += lost[a] * (math.log1p(stake * z) + stake * offset)
 
 
 @_compiled
