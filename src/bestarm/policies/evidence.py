@@ -11,8 +11,8 @@ they bound it from below: for every F with z ≥ −F
 
     1 + λz ≥ exp(λz − ψz²),     ψ = (−log(1 − λF) − λF) / F²                  (Fan et al. 2015)
 
-whose logarithm is linear in the batch's counts, sums and sums of squares. F need not be known before
-the draw: it is C, or the farthest fall that the sums of squares leave possible.
+whose logarithm is linear in the batch's counts, sums and sums of squares. F need not be known
+before the draw: it is C, or the farthest fall that the sums of squares leave possible.
 """
 
 from __future__ import annotations
