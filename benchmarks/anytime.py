@@ -1,7 +1,7 @@
 """What the anytime rule needs, what each of its ingredients is worth, and what it costs to compute.
 
     python -m benchmarks.anytime [--runs 300] [--seed 0]
-        [--only baselines ingredients deltas uniform jester errors speed]
+        [--only baselines level ingredients deltas uniform jester errors speed]
         [--picture docs/anytime.png] [--data ratings.npz]
 
 Ingredients are taken out one at a time, by setting a module's constant; none of that touches the
@@ -41,7 +41,7 @@ from bestarm.policies import (
     guesses,
 )
 from bestarm.policies.policy import Method
-from bestarm.simulation import Results
+from bestarm.simulation import Results, run_once
 from bestarm.simulation.results import wilson
 
 RULE = partial(AnytimeBAI, mean_bound=2.0)
@@ -92,6 +92,17 @@ def compare_baselines(runs: int) -> None:
     )
     for name in ("none", "level 5"):
         _row(name, simulate(SHARP, _instance(worlds[name], 5.0), runs=runs))
+
+
+def compare_levels(runs: int, seed: int) -> None:
+    """A level as large as what is declared, beside none with the same declaration."""
+    print("\nA level of R with |ν| ≤ R declared (ratio to none with the same R)")
+    for reach in (5.0, 10.0, 20.0, 50.0, 100.0):
+        reference: float | None = None
+        for name, level in (("none", 0.0), ("at R", reach)):
+            results = simulate(RULE, _instance(level, reach), runs=runs, seed=seed)
+            mean = _row(f"R = {reach:g}, {name}", results, reference)
+            reference = reference or mean
 
 
 def compare_ingredients(runs: int) -> None:
@@ -322,26 +333,48 @@ def measure_speed() -> None:
     """Seconds a run, and a batch at ten thousand targets, once compiled and cached."""
     world = small_gap(declared_baseline=2.0)
     simulate(RULE, world, runs=2)
-    start = time.process_time()
-    results = simulate(RULE, world, runs=20)
-    seconds = (time.process_time() - start) / 20
-    print(f"\nSmall gap: {seconds:.3f} s a run, {results.plans.mean():.0f} batches")
+    times: list[float] = []
+    for run in range(40):
+        start = time.process_time()
+        run_once(RULE, world, run=run)
+        times.append(time.process_time() - start)
+    batches = simulate(RULE, world, runs=40).plans.mean()
+    print(
+        f"\nSmall gap: {np.median(times):.3f} s a run (median of 40), {np.mean(times):.3f} on "
+        f"average, {batches:.0f} batches"
+    )
+    print("10 000 targets, 200 arms, 20 features: seconds a batch, median and most")
+    for name, options in (
+        ("the best", {}),
+        ("the best, tolerance 0.1", {"tolerance": 0.1}),
+        ("the 20 best", {"top": 20}),
+        ("the 20 best, none far behind", {"top": 20, "size": 0.01}),
+    ):
+        _measure_large(name, **options)
+
+
+def _measure_large(name: str, *, size: float = 1.0, **options: float) -> None:
     rng = np.random.default_rng(0)
     source, target = rng.normal(size=(200, 20)), rng.normal(size=(10_000, 20))
-    big = Semiparametric(source, rng.normal(size=20), target=target, baseline=1.0)
-    problem: Problem = big.problem(0.1)
-    policy, stream = AnytimeBAI(problem, mean_bound=20.0), big.begin(rng)
+    world = Semiparametric(source, size * rng.normal(size=20), target=target, baseline=1.0)
+    problem: Problem = world.problem(0.1)
+    policy = AnytimeBAI(problem, mean_bound=20.0, **options)  # type: ignore[arg-type]
+    stream = world.begin(rng)
     times: list[float] = []
-    while (plan := policy.plan()) is not None and len(times) < 60:
+    plan = policy.plan()
+    while plan is not None and len(times) < 60:
+        summary = stream.pull(plan)
         start = time.process_time()
-        policy.update(stream.pull(plan))
-        policy.plan()
+        policy.update(summary)
+        plan = policy.plan()
+        policy.recommend()
         times.append(time.process_time() - start)
     start = time.process_time()
     policy.intervals()
     print(
-        f"10 000 targets, 200 arms, 20 features: {np.median(times):.3f} s a batch (median), "
-        f"{max(times):.3f} at most; intervals {time.process_time() - start:.2f} s"
+        f"{name:44s}{np.median(times):8.3f} {max(times):8.3f}   ({len(times)} batches)   "
+        f"intervals {time.process_time() - start:.2f}",
+        flush=True,
     )
 
 
@@ -351,11 +384,22 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--picture", type=Path, help="where to draw the part on deltas")
     parser.add_argument("--data", help="ratings for the part on Jester; made-up ones by default")
-    parts = ("baselines", "ingredients", "deltas", "uniform", "jester", "errors", "speed")
+    parts = (
+        "baselines",
+        "level",
+        "ingredients",
+        "deltas",
+        "uniform",
+        "jester",
+        "errors",
+        "speed",
+    )
     parser.add_argument("--only", nargs="+", choices=parts, default=parts)
     options = parser.parse_args()
     if "baselines" in options.only:
         compare_baselines(options.runs)
+    if "level" in options.only:
+        compare_levels(options.runs, options.seed)
     if "ingredients" in options.only:
         compare_ingredients(options.runs)
     if "deltas" in options.only:

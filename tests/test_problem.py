@@ -84,6 +84,36 @@ def test_identical_targets_are_named(zero: float) -> None:
     assert not isinstance(error, UnidentifiableError)
 
 
+@pytest.mark.parametrize("offset", [0.0, 1.0, 1e8])
+@pytest.mark.parametrize("unit", [1e-6, 1.0, 1e6])
+def test_targets_alike_but_for_rounding_are_named(offset: float, unit: float) -> None:
+    rng = np.random.default_rng(0)
+    source, target = rng.normal(size=(6, 3)), rng.normal(size=(2000, 3))
+    target[1700] = target[40]
+    source, target = unit * (source + offset), unit * (target + offset)
+    target[1700] = np.nextafter(target[40], np.inf)
+    error = refusal(source, target)
+    assert error.value == ("40", "1700")
+    assert "but for rounding" in str(error)
+    target[1700] += 1e-4 * unit
+    assert Problem(source, target).targets == 2000
+
+
+def test_what_pulls_cannot_see_is_rounding_too() -> None:
+    """A feature that is constant in the source, and a difference far below the others' size."""
+    constant = np.column_stack([SQUARE, np.ones(4)])
+    twins = [[0.5, 0.5, 1.0], [1.0, 0.0, 1.0], [0.5, 0.5, 1 + 1e-15]]
+    assert refusal(constant, twins).value == ("0", "2")
+    large = [[1e12, 1.0], [1e12 + 1e-4, 1.0], [0.0, 0.0]]
+    assert refusal([[0.0, 0.0], [1e12, 0.0], [0.0, 1.0]], large).value == ("0", "1")
+
+
+def test_targets_on_a_lattice_are_told_apart() -> None:
+    """Many equal coordinates, and along many a line many neighbours: still no twins."""
+    grid = np.stack(np.meshgrid(*[np.arange(10.0)] * 4), axis=-1).reshape(-1, 4)
+    assert Problem(np.eye(5)[:, :4], grid).targets == 10_000
+
+
 def test_an_arm_given_twice_is_two_identical_targets_unless_targets_are_given() -> None:
     twice = [*SQUARE, SQUARE[0]]
     assert refusal(twice).value == ("0", "4")

@@ -11,6 +11,7 @@ from bestarm.errors import InvalidInputError
 
 __all__ = [
     "choice",
+    "computable",
     "finite",
     "interval",
     "not_negative",
@@ -113,7 +114,21 @@ def interval(value: object, field: str) -> tuple[float, float]:
             value=value,
             remedy="For ratings from 1 to 5: (1, 5).",
         )
+    computable(max(abs(low), abs(high)), field)
+    computable(high - low, field)
     return low, high
+
+
+def computable(size: float, field: str) -> None:
+    """A size whose square is still a number: from 1e-100 to 1e100."""
+    if not 1e-100 <= size <= 1e100:
+        raise InvalidInputError(
+            f"`{field}` speaks of rewards of size {size:g}, too large or too small to compute "
+            "with.",
+            field=field,
+            value=size,
+            remedy="Change the unit of the rewards.",
+        )
 
 
 def vector(values: object, field: str, *, first: int = 0) -> NDArray[np.float64]:

@@ -16,6 +16,7 @@ from bestarm.geometry import Array, Span, affine_span
 
 __all__ = ["Problem", "as_features", "as_problem", "as_weights", "check_identifiable"]
 
+_ROUNDING = 16 * float(np.finfo(float).eps)  # relative to a feature's size
 _UNITS = "It is a scale in units of the reward."
 
 
@@ -80,6 +81,8 @@ class Problem:
         self._check_shapes()
         self._span = affine_span(self._source)
         check_identifiable(self._span, self._target, self._target_labels)
+        twins = _rounding_twins(self._span, self._target)
+        self._refuse_twins(twins, but_for=" but for rounding")
 
     def _check_shapes(self) -> None:
         if self._source.shape[1] != self._target.shape[1]:
@@ -97,16 +100,19 @@ class Problem:
                 value=len(self._target),
                 remedy="Give at least two to choose among.",
             )
-        twin = _identical_rows(self._target)
-        if twin is not None:
-            first, second = (self._target_labels[i] for i in twin)
-            raise InvalidInputError(
-                f"Targets {first!r} and {second!r} have identical features, so neither can ever "
-                "be shown to be better.",
-                field="target",
-                value=(first, second),
-                remedy="Remove one of them.",
-            )
+        self._refuse_twins(_identical_rows(self._target))
+
+    def _refuse_twins(self, twins: tuple[int, int] | None, *, but_for: str = "") -> None:
+        if twins is None:
+            return
+        first, second = (self._target_labels[i] for i in twins)
+        raise InvalidInputError(
+            f"Targets {first!r} and {second!r} have identical features{but_for}, so neither can "
+            "ever be shown to be better.",
+            field="target",
+            value=(first, second),
+            remedy="Remove one of them.",
+        )
 
     @property
     def source(self) -> Array:
@@ -282,6 +288,30 @@ def _identical_rows(table: Array) -> tuple[int, int] | None:
         return None
     first, second = sorted((int(order[equal[0]]), int(order[equal[0] + 1])))
     return first, second
+
+
+def _rounding_twins(span: Span, target: Array) -> tuple[int, int] | None:
+    """Two rows whose difference is no more than rounding, in every feature; or None."""
+    shifted = target - target[0]
+    size = np.maximum(np.max(np.abs(target), axis=0), np.max(np.abs(shifted), axis=0))
+    limit = np.maximum(span.scale * np.where(span.constant, 1.0, span.rounding), _ROUNDING * size)
+    units = shifted / limit
+    # Twins are neighbours along any line. Along a random one, hardly anybody else is.
+    line = np.random.default_rng(0).uniform(0.5, 1.0, units.shape[1])
+    places = units @ line
+    order = np.argsort(places, kind="stable")
+    places, units = places[order], units[order]
+    near = line.sum() + _ROUNDING * len(line) * float(np.max(np.abs(units) @ line))
+    for step in range(1, len(units)):
+        close = np.flatnonzero(places[step:] - places[:-step] <= near)
+        if not close.size:
+            return None
+        alike = (np.abs(units[close + step] - units[close]) <= 1).all(axis=1)
+        if alike.any():
+            found = close[int(np.argmax(alike))]
+            first, second = sorted((int(order[found]), int(order[found + step])))
+            return first, second
+    return None
 
 
 def _labels(

@@ -83,8 +83,21 @@ class Plan:
         """The number of source arms the plan is over."""
         return sum(len(part) for part in (self.weights, self.counts) if part is not None)
 
-    def check(self, summary: Summary) -> None:
-        """Raise unless the summary can be the outcome of exactly this plan."""
+    def check(self, summary: Summary, *, beyond: bool = False) -> None:
+        """Raise unless the summary can be the outcome of exactly this plan.
+
+        Args:
+            summary: the totals.
+            beyond: that they are of further pulls under an open plan, of which there may be any
+                number.
+        """
+        if not isinstance(summary, Summary):
+            raise InvalidInputError(
+                f"`summary` must be a Summary; got {type(summary).__name__}.",
+                field="summary",
+                value=summary,
+                remedy="Total up single pulls: Summary.from_pulls(arms, rewards, size=...).",
+            )
         if len(summary.counts) != self.arms:
             raise ProtocolError(
                 f"The summary covers {len(summary.counts)} arms; the plan has {self.arms}.",
@@ -93,7 +106,7 @@ class Plan:
             )
         drawn = summary.counts + summary.missing
         total = int(drawn.sum() if self.open else summary.counts.sum())
-        if total < self.pulls or (total > self.pulls and not self.open):
+        if not beyond and (total < self.pulls or (total > self.pulls and not self.open)):
             raise ProtocolError(
                 f"The summary holds {total} pulls; the plan of phase {self.phase} asks for "
                 f"{self.pulls}{' or more' if self.open else ''}.",

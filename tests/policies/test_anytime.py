@@ -9,12 +9,15 @@ from typing import Any, Literal
 import numpy as np
 import pytest
 
+import bestarm.policies.allocation as allocation_module
+import bestarm.policies.contests as contests_module
 import bestarm.policies.evidence as evidence_module
 from bestarm import AnytimeBAI, Plan, Problem, Summary, simulate
 from bestarm.environments import Ratings, Semiparametric, baselines, small_gap
 from bestarm.errors import InvalidInputError, ProtocolError
 from bestarm.geometry import Array
 from bestarm.policies import Method
+from bestarm.policies.contests import TopOf
 from bestarm.testing import check_policy
 
 Pull = Callable[[Plan], Summary]
@@ -102,6 +105,10 @@ def test_the_cap_is_kept_to_the_pull() -> None:
     [
         ({"bounds": (1, 0)}, "bounds"),
         ({"bounds": 5}, "bounds"),
+        ({"bounds": (0, float("nan"))}, "bounds"),
+        ({"bounds": (-1e200, 1e200)}, "bounds"),
+        ({"bounds": (0, 1e-200)}, "bounds"),
+        ({"mean_bound": 1e200}, "mean_bound"),
         ({"bounds": (0, 1), "mean_bound": 1.0}, "mean_bound"),
         ({"mean_bound": -1.0}, "mean_bound"),
         ({"top": 0}, "top"),
@@ -133,6 +140,35 @@ def test_rewards_outside_their_bounds_are_refused_and_change_nothing() -> None:
             policy.update(Summary(half, sums, squares))
     assert policy.plan() is plan
     policy.update(Summary(half, half * 0.5, half * 0.5))  # all at the bounds: the most there can be
+
+
+def test_bounds_far_from_zero_are_checked_as_closely_as_rounding_allows() -> None:
+    """From 1e8 to 1e8 + 1: a hundredth of the range outside is seen, and rounding is let pass."""
+    low = 1e8
+    policy = AnytimeBAI(Problem(np.eye(2)), bounds=(low, low + 1))
+    plan = policy.plan()
+    assert plan is not None
+    half = np.array([plan.pulls // 2, plan.pulls - plan.pulls // 2])
+    for mean in (low - 0.01, low + 1.01):
+        with pytest.raises(InvalidInputError, match="cannot all lie between"):
+            policy.update(Summary(half, half * mean, half * mean**2))
+    arms = np.repeat([0, 1], half)
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        plan = policy.plan()
+        assert plan is not None
+        arms = rng.integers(0, 2, 10 * plan.pulls)
+        at_the_end = rng.choice([low, low + 1], len(arms), p=[0.01, 0.99])
+        policy.update(Summary.from_pulls(arms, at_the_end, size=2))
+
+
+@pytest.mark.parametrize("bounds", [(0.0, 0.1), (-0.3, 0.7), (1e3, 1e3 + 0.1)])
+def test_rewards_at_their_bounds_are_taken_however_they_round(bounds: tuple[float, float]) -> None:
+    for end in bounds:
+        for pulls in (24, 1000, 100_000):
+            policy = AnytimeBAI(Problem(np.eye(2)), bounds=bounds)
+            arms = np.arange(pulls) % 2
+            policy.update(Summary.from_pulls(arms, np.full(pulls, end), size=2))
 
 
 def test_means_beyond_what_was_declared_end_the_claim() -> None:
@@ -234,6 +270,32 @@ def test_pulls_beyond_the_plan_count_whenever_they_come() -> None:
     assert later.plan() is second  # it is out already
     np.testing.assert_allclose(later.evidence(), at_once.evidence())
     assert later.recommend().pulls == at_once.recommend().pulls == plan.pulls + 9
+
+
+def test_late_pulls_must_be_of_the_plan_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(allocation_module, "_LEAST_WEIGHT", 0.05)  # none is left for the middle arm
+    policy = AnytimeBAI(Problem([[0.0], [0.1], [1.0]], [[0.0], [1.0]]), bounds=(0, 1))
+    for _ in range(2):
+        plan = policy.plan()
+        assert plan is not None
+        assert plan.weights is not None
+        assert plan.weights[1] == 0
+        counts = np.array([plan.pulls - 5, 0, 5])
+        policy.update(Summary(counts, 0.5 * counts, 0.4 * counts))
+
+    def zeros(*counts: int, lost: tuple[int, ...] = ()) -> Summary:
+        none = np.zeros(len(counts))
+        return Summary(np.array(counts), none, none, np.array(lost, dtype=np.int64))
+
+    with pytest.raises(ProtocolError, match="covers 2 arms"):
+        policy.update(zeros(1, 1), late=True)
+    for drawn in (zeros(0, 1, 0), zeros(0, 0, 0, lost=(0, 1, 0))):
+        with pytest.raises(ProtocolError, match="not what the plan"):
+            policy.update(drawn, late=True)
+    before = policy.recommend().pulls
+    policy.update(zeros(0, 0, 0), late=True)
+    policy.update(zeros(1, 0, 2), late=True)
+    assert policy.recommend().pulls == before + 3
 
 
 # --- right, as claimed -----------------------------------------------------------------------
@@ -361,8 +423,18 @@ def test_a_tolerance_settles_near_ties_and_excludes_the_rest() -> None:
         assert answer.final
         assert answer.pulls < 50_000
         chosen.append(answer.target)
-        assert "within 0.1 of the best" in answer.statement
+        assert "is at most 0.1 worse than the best of 3 targets." in answer.statement
     assert set(chosen) <= {0, 1}
+
+
+def test_a_set_with_a_tolerance_claims_what_is_proven() -> None:
+    """No more than this: a far better target may be left out if two are as good as the second."""
+    policy = AnytimeBAI(Problem(np.eye(5)), bounds=(0, 1), top=2, tolerance=0.1)
+    rates = (0.8, 0.2, 0.75, 0.25, 0.2)
+    answer = play(policy, clicks(rates, np.random.default_rng(0))).recommend()
+    assert answer.statement.startswith(
+        "Each of '0', '2' is at most 0.1 worse than the 2nd best of 5 targets."
+    )
 
 
 def test_sets_that_are_tied_are_seldom_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -412,3 +484,34 @@ def test_skewed_ratings_are_found() -> None:
     results = simulate(partial(AnytimeBAI, bounds=(0, 1)), Ratings(matrix), runs=15)
     assert results.final.all()
     assert results.error_rate == 0
+
+
+def test_a_long_past_of_many_pairs_is_taken_in_bit_by_bit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However little is taken in at once: in the end the same wealth, and never more before."""
+    problem = Problem(np.eye(5))
+    quick, slow = (AnytimeBAI(problem, bounds=(0, 1), top=2) for _ in range(2))
+    rng = np.random.default_rng(11)
+    play(quick, clicks((0.5, 0.5, 0.5, 0.48, 0.48), rng), plans=30)
+    contest = slow._contest
+    assert isinstance(contest, TopOf)
+    monkeypatch.setattr(contests_module, "_REPLAYED", 0)
+    scores = quick._targets @ quick._guesses.slope
+    behind = 0
+    for _ in range(20):  # thirty batches at two a time
+        contest.rank(scores, quick._past)
+        behind += contest._seen[int(contest.chosen[0])] < 30
+        assert (contest.log_evidence() <= quick._contest.log_evidence() + 1e-9).all()
+    assert behind > 10
+    np.testing.assert_allclose(contest.log_evidence(), quick._contest.log_evidence())
+
+
+def test_a_pair_that_is_decided_bets_no_more() -> None:
+    policy = AnytimeBAI(Problem(np.eye(4)), bounds=(0, 1), top=1, tolerance=0.01)
+    contest = policy._contest
+    assert isinstance(contest, TopOf)
+    play(policy, clicks((0.6, 0.58, 0.1, 0.1), np.random.default_rng(12)), plans=25)
+    assert not contest.decided
+    leader = int(contest.chosen[0])
+    assert contest._open[leader].tolist() == [1 - leader]
+    assert (policy.evidence()[2:] >= 3 / 0.1).all()
+    assert set(contest.active.tolist()) == {0, 1}

@@ -8,8 +8,17 @@ import numpy as np
 import pytest
 
 from bestarm.geometry import Array
-from bestarm.policies.evidence import LOG_PRIOR, STAKES, Batch, Bets, Frame, Scale, log_value
-from bestarm.records import Summary
+from bestarm.policies.evidence import (
+    LOG_PRIOR,
+    STAKES,
+    Batch,
+    Bets,
+    Frame,
+    Sampling,
+    Scale,
+    log_value,
+)
+from bestarm.records import Counts, Summary
 
 
 def frame_of(
@@ -17,14 +26,10 @@ def frame_of(
 ) -> tuple[Frame, Array]:
     """A frame with nothing special about it, and its arms' coordinates."""
     coordinates = rng.normal(size=(arms, rank))
-    frame = Frame(
-        coordinates,
-        rng.dirichlet(np.ones(arms)),
-        guess=rng.uniform(scale.low, scale.high, arms),
-        spread=rng.uniform(0.2, 2.0, arms),
-        scale=scale,
-        pulls=pulls,
-    )
+    weights, guess = rng.dirichlet(np.ones(arms)), rng.uniform(scale.low, scale.high, arms)
+    spread = rng.uniform(0.2, 2.0, arms)
+    sampling = Sampling(coordinates, weights, spread)
+    frame = Frame(sampling, guess=guess, spread=spread, scale=scale, size=50, pulls=pulls)
     return frame, coordinates
 
 
@@ -56,7 +61,7 @@ def test_wealth_does_not_grow_on_average_under_any_baseline_with_bounded_rewards
     bets = frame.bets(contrasts)
     for level in np.linspace(-1.0 - means.min(), 3.0 - means.max(), 5):
         expectation = np.zeros((6, len(STAKES)))
-        for arm, weight in zip(frame.arms, frame.weights, strict=True):
+        for arm, weight in zip(frame.sampling.arms, frame.sampling.weights, strict=True):
             high = (means[arm] + level + 1.0) / 4.0
             for reward, chance in ((-1.0, 1 - high), (3.0, high)):
                 expectation += weight * chance * factor(bets, int(arm), reward, 5)
@@ -76,33 +81,74 @@ def test_wealth_does_not_grow_on_average_under_gaussian_noise(level: float, nois
     scale = Scale(-3.0, 3.0, noise)
     for pulls in (0, 10_000):
         frame = Frame(
-            coordinates,
-            np.array([0.4, 0.3, 0.2, 0.1]),
+            Sampling(coordinates, np.array([0.4, 0.3, 0.2, 0.1]), np.full(4, 1.0)),
             guess=np.full(4, -3.0 * np.sign(level)),
             spread=np.full(4, 1.0),
             scale=scale,
+            size=50,
             pulls=pulls,
         )
         bets = frame.bets(np.array([[0.5, -1.0], [-0.5, 1.0]]))  # both have y·θ = 0
         expectation = np.zeros((2, len(STAKES)))
-        for arm, weight in zip(frame.arms, frame.weights, strict=True):
+        for arm, weight in zip(frame.sampling.arms, frame.sampling.weights, strict=True):
             for node, chance in zip(nodes, chances, strict=True):
                 reward = float(coordinates[arm] @ theta) + level + noise * node
                 expectation += weight * chance * factor(bets, int(arm), reward, 4)
         assert (expectation <= 1 + 1e-9).all()
 
 
-def test_totals_are_enough() -> None:
-    """Wealth after a batch is the product over its single pulls."""
+def exact_growth(bets: Bets, arms: Counts, rewards: Array, stakes: Array) -> Array:
+    """Σ log(1 + λz) + λ(Σ p w c + margin − κ), pull by pull."""
+    frame = bets.frame
+    weights = frame.sampling.weights
+    z = bets.w[:, arms] * (rewards - frame.guess[arms])
+    size = np.abs(bets.w) @ weights
+    offset = bets.w @ (weights * frame.guess) + bets.margin - frame.tail * size
+    logs = np.log1p(stakes[:, :, None] * z[:, None, :]).sum(axis=2)
+    return np.asarray(logs + len(arms) * stakes * offset[:, None])
+
+
+@pytest.mark.parametrize(
+    ("scale", "spread"),
+    [(Scale(0.0, 1.0), 0.4), (Scale(-50.0, 50.0), 0.5), (Scale(-50.0, 50.0), 40.0)],
+    ids=["bounds within reach", "bounds far out", "bounds far out, and rewards there"],
+)
+def test_totals_never_say_more_than_the_pulls_do(scale: Scale, spread: float) -> None:
+    """Whatever the rewards, far falls included: what totals show is a lower bound on the wealth."""
     rng = np.random.default_rng(2)
-    frame, _ = frame_of(rng, Scale(0.0, 1.0))
-    bets = frame.bets(rng.normal(size=(3, 2)))
-    arms, rewards = rng.integers(0, 5, 50), rng.uniform(size=50)
-    whole = bets.log_growth(Batch(frame, Summary.from_pulls(arms, rewards, size=5)))
-    single = sum(
-        np.log(factor(bets, int(a), float(r), 5)) for a, r in zip(arms, rewards, strict=True)
+    for _ in range(50):
+        frame, _ = frame_of(rng, scale)
+        bets = frame.bets(rng.normal(size=(3, 2)))
+        arms = rng.integers(0, 5, 50)
+        noise = rng.uniform(-spread, spread, 50)
+        rewards = np.clip(frame.guess[arms] + noise, scale.low, scale.high)
+        summary = Summary.from_pulls(arms, rewards, size=5)
+        stakes, growth = bets.settle(Batch(frame, summary))
+        exact = exact_growth(bets, arms, rewards, stakes)
+        assert (growth <= exact + 1e-9).all()
+        np.testing.assert_allclose(growth[:, 11:], exact[:, 11:], atol=0.02)  # and hardly less
+
+
+def test_falls_that_totals_rule_out_cost_nothing() -> None:
+    """Bounds far wider than the rewards: the largest stake pays for the squares that were seen."""
+    rng = np.random.default_rng(3)
+    even, unit = np.full(2, 0.5), np.full(2, 1.0)
+    frame = Frame(
+        Sampling(np.array([[-0.5], [0.5]]), even, unit),
+        guess=np.zeros(2),
+        spread=unit,
+        scale=Scale(-300.0, 300.0),
+        size=50,
+        pulls=0,
     )
-    np.testing.assert_allclose(whole, single, rtol=1e-9, atol=1e-9)
+    arms, rewards = rng.integers(0, 2, 50), rng.normal(size=50)
+    bets = frame.bets(np.array([[1.0]]))
+    stakes, growth = bets.settle(Batch(frame, Summary.from_pulls(arms, rewards, size=2)))
+    z = bets.w[0, arms] * rewards
+    largest = stakes[0, 0]
+    assert largest * 600 == pytest.approx(0.9)  # λC
+    cost = largest * z.sum() - growth[0, 0]
+    assert 1 <= cost / (largest**2 * (z @ z) / 2) < 1.02
 
 
 def test_a_margin_is_that_much_of_a_head_start() -> None:
@@ -111,8 +157,9 @@ def test_a_margin_is_that_much_of_a_head_start() -> None:
     contrasts = rng.normal(size=(3, 2))
     summary = Summary.from_pulls(rng.integers(0, 5, 50), rng.uniform(size=50), size=5)
     plain, ahead = frame.bets(contrasts), frame.bets(contrasts, margin=0.2)
-    difference = ahead.log_growth(Batch(frame, summary)) - plain.log_growth(Batch(frame, summary))
-    np.testing.assert_allclose(difference, 50 * 0.2 * plain.stakes)
+    batch = Batch(frame, summary)
+    difference = ahead.log_growth(batch) - plain.log_growth(batch)
+    np.testing.assert_allclose(difference, 50 * 0.2 * plain.settle(batch).stakes)
 
 
 def test_a_missing_outcome_in_the_worst_case_is_no_better_than_any_it_could_have_had() -> None:
@@ -136,11 +183,11 @@ def test_digits_lost_to_a_huge_level_are_not_evidence() -> None:
     """A level whose square swallows the noise: rounding alone must not make anybody rich."""
     level = 1e9
     frame = Frame(
-        np.array([[-1.0], [1.0]]),
-        np.array([0.5, 0.5]),
+        Sampling(np.array([[-1.0], [1.0]]), np.array([0.5, 0.5]), np.full(2, 1e-12)),
         guess=np.full(2, level),
         spread=np.full(2, 1e-12),
         scale=Scale(0.0, 2 * level),
+        size=50,
         pulls=0,
     )
     bets = frame.bets(np.array([[1.0], [-1.0]]))
@@ -169,11 +216,11 @@ Growth = Callable[[Bets, Summary], Array]
 
 def two_arms(weights: Array) -> Frame:
     return Frame(
-        np.array([[-0.5], [0.5]]),
-        weights,
+        Sampling(np.array([[-0.5], [0.5]]), weights, np.full(2, 0.25)),
         guess=np.zeros(2),
         spread=np.full(2, 0.25),
         scale=Scale(-1.5, 1.5),
+        size=50,
         pulls=0,
     )
 

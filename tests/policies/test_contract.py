@@ -99,3 +99,16 @@ def test_every_policy_obeys_the_contract(name: str, problem: Problem) -> None:
             METHODS[name](problem, seed=0)
     else:
         check_policy(METHODS[name], problem)
+
+
+@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("summary", [None, [1, 2, 3, 4], {"counts": [1, 2, 3, 4]}])
+def test_what_is_no_summary_is_refused_and_changes_nothing(name: str, summary: object) -> None:
+    policy = METHODS[name](PROBLEMS["one-hot"], seed=0)
+    before = policy.plan()
+    assert before is not None
+    with pytest.raises(InvalidInputError, match="must be a Summary"):
+        policy.update(summary)  # type: ignore[arg-type]
+    after = policy.plan()
+    assert after is not None
+    assert (after.phase, after.pulls) == (before.phase, before.pulls)

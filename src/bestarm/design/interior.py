@@ -56,7 +56,7 @@ def _factor(features: Array, contrasts: Array, q: Array) -> _State | None:
 
 def _longest(x: Array, dx: Array) -> float:
     """The longest step in (0, 1] that keeps x well inside the positive numbers."""
-    ratio = float(np.max(-dx / x))
+    ratio = float((-dx / x).max())
     return 1.0 if ratio <= _BOUNDARY else _BOUNDARY / ratio
 
 
@@ -65,34 +65,34 @@ class _Newton:
     """The linearised optimality conditions at one iterate, factored.
 
     1 − ∇h·mu − dual = 0,   h − slack = 1,   q∘dual = target,   mu∘slack = target
+
+    What is primal, (q, slack), is one array, and what is dual, (dual, mu), another: their products
+    are the targets.
     """
 
     factor: Array
     jacobian: Array
-    q: Array
-    mu: Array
-    slack: Array
+    arms: int
+    primal: Array
     dual: Array
     gradient_residual: Array
     slack_residual: Array
 
-    def towards(self, target_q: Array | float, target_c: Array | float) -> _Step:
-        ratio = self.mu / self.slack
-        push_c = target_c / self.slack - self.mu - ratio * self.slack_residual
-        push_q = target_q / self.q - self.dual
-        rhs = self.jacobian @ push_c + push_q - self.gradient_residual
+    def towards(self, target: Array | float) -> _Step:
+        n = self.arms
+        push = target / self.primal - self.dual
+        ratio = self.dual / self.primal
+        push[n:] -= ratio[n:] * self.slack_residual
+        rhs = self.jacobian @ push[n:] + push[:n] - self.gradient_residual
         dq, _ = dpotrs(self.factor, rhs, lower=1)
-        dh = dq @ self.jacobian
-        return _Step(
-            dq, push_c - ratio * dh, dh + self.slack_residual, push_q - self.dual / self.q * dq
-        )
+        moved = np.concatenate([dq, dq @ self.jacobian])
+        dual = push - ratio * moved
+        moved[n:] += self.slack_residual
+        return _Step(moved, dual)
 
     def lengths(self, step: _Step) -> tuple[float, float]:
         """Primal and dual step lengths."""
-        return (
-            min(_longest(self.q, step.q), _longest(self.slack, step.slack)),
-            min(_longest(self.mu, step.mu), _longest(self.dual, step.dual)),
-        )
+        return _longest(self.primal, step.primal), _longest(self.dual, step.dual)
 
     def centered_lengths(self, step: _Step) -> tuple[float, float]:
         """Step lengths after which no product has fallen far behind the others.
@@ -102,12 +102,7 @@ class _Newton:
         """
         primal, dual = self.lengths(step)
         for _ in range(_MOST_CUTS):
-            products = np.concatenate(
-                [
-                    (self.q + primal * step.q) * (self.dual + dual * step.dual),
-                    (self.mu + dual * step.mu) * (self.slack + primal * step.slack),
-                ]
-            )
+            products = (self.primal + primal * step.primal) * (self.dual + dual * step.dual)
             if products.min() >= _CENTRAL * products.mean():
                 break
             primal, dual = 0.8 * primal, 0.8 * dual
@@ -119,24 +114,18 @@ class _Newton:
         Products are aimed no lower than `enough`, and not lower at all while the gradient condition
         is off: its curvature is in the masses that go to zero, and must be followed, not outrun.
         """
-        count = len(self.q) + len(self.mu)
-        aim = self.towards(0.0, 0.0)
+        aim = self.towards(0.0)
         primal, dual = self.lengths(aim)
-        now = float(self.q @ self.dual + self.mu @ self.slack) / count
-        after = float(
-            (self.q + primal * aim.q) @ (self.dual + dual * aim.dual)
-            + (self.mu + dual * aim.mu) @ (self.slack + primal * aim.slack)
-        )
+        now = float(self.primal @ self.dual)
+        after = float((self.primal + primal * aim.primal) @ (self.dual + dual * aim.dual))
         infeasible = min(1.0, float(np.abs(self.gradient_residual).max()))
-        center = max(now * max((after / count / now) ** 3, infeasible), enough)
-        return self.towards(center - aim.q * aim.dual, center - aim.mu * aim.slack)
+        center = max(now / len(self.dual) * max((after / now) ** 3, infeasible), enough)
+        return self.towards(center - aim.primal * aim.dual)
 
 
 @dataclass(frozen=True, eq=False)
 class _Step:
-    q: Array
-    mu: Array
-    slack: Array
+    primal: Array
     dual: Array
 
 
@@ -158,10 +147,12 @@ def interior_point(features: Array, contrasts: Array, start: Point, tol: float) 
     q = q * scale
     state = _State(state.a / np.sqrt(scale), state.s / scale, state.g / scale)
     mu = mu * (0.9 / float((np.square(state.s / state.g) @ mu).max()))
-    slack = 1 / state.g - 1
-    dual = 1 - np.square(state.s / state.g) @ mu
+    arms = len(q)
+    primal = np.concatenate([q, 1 / state.g - 1])
+    dual = np.concatenate([1 - np.square(state.s / state.g) @ mu, mu])
     steps = 0
     while steps < _MOST_STEPS:
+        q, slack, reduced, mu = primal[:arms], primal[arms:], dual[:arms], dual[arms:]
         w = np.square(state.s)  # w_iy = (φ_iᵀM⁻¹y)² = −∂g_y/∂q_i
         h = 1 / state.g
         value = float(q.sum() * state.g.max())
@@ -176,20 +167,20 @@ def interior_point(features: Array, contrasts: Array, start: Point, tol: float) 
         hessian = (2 * (state.a.T @ state.a)) * (root @ root.T)
         root = w * np.sqrt(np.maximum(mu / slack * h**4 - 2 * mu * h**3, 0.0))
         hessian += root @ root.T
-        hessian.flat[:: len(q) + 1] += dual / q
+        hessian.flat[:: arms + 1] += reduced / q
         factor, failed = dpotrf(hessian, lower=1)
         if failed:
             break
         newton = _Newton(
-            factor, jacobian, q, mu, slack, dual, 1 - jacobian @ mu - dual, h - slack - 1
+            factor, jacobian, arms, primal, dual, 1 - jacobian @ mu - reduced, h - slack - 1
         )
-        step = newton.predicted(0.3 * tol * value / (len(q) + len(mu)))
+        step = newton.predicted(0.3 * tol * value / len(dual))
         primal_length, dual_length = newton.centered_lengths(step)
-        moved = _factor(features, contrasts, q + primal_length * step.q)
+        moved = _factor(features, contrasts, q + primal_length * step.primal[:arms])
         if moved is None:
             break
         state = moved
-        q, slack = q + primal_length * step.q, slack + primal_length * step.slack
-        mu, dual = mu + dual_length * step.mu, dual + dual_length * step.dual
+        primal = primal + primal_length * step.primal
+        dual = dual + dual_length * step.dual
         steps += 1
-    return Point(q, mu, steps)
+    return Point(primal[:arms], dual[arms:], steps)

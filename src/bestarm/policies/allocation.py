@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 
 import numpy as np
@@ -10,6 +11,8 @@ from bestarm.design import centered_g
 from bestarm.design.contrasts import Listed
 from bestarm.design.solver import minimise
 from bestarm.geometry import Array, lift
+from bestarm.policies.contests import Contrasts
+from bestarm.policies.evidence import Sampling
 from bestarm.policies.guesses import Guesses
 from bestarm.problem import Problem
 
@@ -17,7 +20,7 @@ __all__ = ["Allocation"]
 
 _SHARE = 0.05  # of the G-design: it keeps every contrast, and the bound C, within reach
 _SURE = 2.0  # standard errors: gaps are not believed to be smaller than this
-_AGAIN = 1.4  # pulls, relative to those at the last design, after which to design anew, …
+_AGAIN = 2.0  # pulls, relative to those at the last design, after which to design anew, …
 _SOON = 1.2  # … and if other contrasts are open than then
 _TOL = 0.05  # how far from its optimum a design may be: estimates are farther from the truth
 _LEAST_WEIGHT = 1e-6
@@ -36,42 +39,40 @@ class Allocation:
     """
 
     def __init__(self, problem: Problem, coordinates: Array) -> None:
-        self._problem = problem
-        self._arms = lift(coordinates)
-        self._weights = spread_out(problem)
+        self._coordinates, self._lifted = coordinates, lift(coordinates)
+        self._spread_out = spread_out(problem)
+        self._sampling: Sampling | None = None
         self._made: tuple[object, int] | None = None
 
-    def weights(
-        self, guesses: Guesses, *, contrasts: Array, margin: float, needs: Array, key: object
-    ) -> Array:
-        """The distribution to draw the next batch from.
+    def sampling(
+        self, guesses: Guesses, *, wanted: Callable[[], Contrasts], margin: float, key: object
+    ) -> Sampling:
+        """How to draw the next batch.
 
         Args:
             guesses: what is known so far.
-            contrasts: the open contrasts (rows, in coordinates), each believed to be positive.
+            wanted: gives the open contrasts, each believed to be positive; asked where they matter.
             margin: what is added to each one's estimate.
-            needs: the evidence each still wants.
             key: changes when other contrasts are open than before.
         """
-        if not guesses.pulls:
-            return self._weights
         before, at = self._made or (None, 0)
-        if guesses.pulls >= (_AGAIN if before == key else _SOON) * at:
+        if self._sampling is None or guesses.pulls >= (_AGAIN if before == key else _SOON) * at:
             self._made = key, guesses.pulls
-            self._weights = self._design(guesses, contrasts, margin, needs)
-        return self._weights
+            weights = self._design(guesses, wanted(), margin) if guesses.pulls else self._spread_out
+            self._sampling = Sampling(self._coordinates, weights, guesses.spread)
+        return self._sampling
 
-    def _design(self, guesses: Guesses, contrasts: Array, margin: float, needs: Array) -> Array:
-        spread = guesses.spread()
+    def _design(self, guesses: Guesses, wanted: Contrasts, margin: float) -> Array:
+        spread = guesses.spread
         typical = float(spread.mean())
         lower = np.linalg.cholesky(guesses.information)
-        whitened = np.linalg.solve(lower, contrasts.T)
+        whitened = np.linalg.solve(lower, wanted.rows.T)
         errors = np.sqrt(typical * np.einsum("ij,ij->j", whitened, whitened))
-        gaps = np.maximum(contrasts @ guesses.slope + margin, _SURE * errors)
-        rows = contrasts * (np.sqrt(needs) / gaps)[:, None]
-        features = self._arms * np.sqrt(typical / spread)[:, None]
+        gaps = np.maximum(wanted.rows @ guesses.slope + margin, _SURE * errors)
+        rows = wanted.rows * (np.sqrt(wanted.needs) / gaps)[:, None]
+        features = self._lifted * np.sqrt(typical / spread)[:, None]
         found = minimise(features, Listed(lift(rows / np.abs(rows).max(), 0.0)), _TOL)
-        weights = (1 - _SHARE) * found.weights + _SHARE * spread_out(self._problem)
+        weights = (1 - _SHARE) * found.weights + _SHARE * self._spread_out
         weights = np.where(weights < _LEAST_WEIGHT, 0.0, weights)
         return np.asarray(weights / weights.sum())
 

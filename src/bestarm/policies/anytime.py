@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from bestarm import bounds as thresholds
-from bestarm.checks import choice, finite, not_negative, whole
+from bestarm.checks import choice, computable, interval, not_negative, whole
 from bestarm.errors import InvalidInputError, ProtocolError
 from bestarm.geometry import Array
 from bestarm.policies.allocation import Allocation
@@ -24,7 +24,7 @@ __all__ = ["AnytimeBAI"]
 _LEAST = 8  # pulls a dimension in a batch: there is little to learn from fewer
 _GROWTH = 0.05  # a batch, relative to the pulls before it; less where the baseline moves fast
 _UNLIKELY = 30.0  # nats: what happens so rarely by chance contradicts what was declared
-_ROUNDING = 1e-9
+_EPSILON = float(np.finfo(float).eps)
 
 
 class _Open(NamedTuple):
@@ -87,7 +87,7 @@ class AnytimeBAI:
         self._top = whole(top, "top", least=1, below=problem.targets)
         self._tolerance = not_negative(tolerance, "tolerance")
         self._max_pulls = None if max_pulls is None else whole(max_pulls, "max_pulls", least=1)
-        self._bounds = _checked_bounds(bounds, mean_bound)
+        self._bounds = None if bounds is None else interval(bounds, "bounds")
         self._scale, self._assumptions = _scale(problem, self._bounds, mean_bound)
         choice(missing, ("ignorable", "worst-case"), "missing")
         if missing == "worst-case" and self._bounds is None:
@@ -137,21 +137,22 @@ class AnytimeBAI:
             return None
         if self._open is None:
             size = self._next_size()
-            rows, needs = self._contest.wanted()
             key = tuple(self._contest.chosen.tolist()), len(self._contest.active)
-            weights = self._allocation.weights(
-                self._guesses, contrasts=rows, margin=self._tolerance, needs=needs, key=key
+            sampling = self._allocation.sampling(
+                self._guesses, wanted=self._contest.wanted, margin=self._tolerance, key=key
             )
             frame = Frame(
-                self._arms,
-                weights,
+                sampling,
                 guess=self._guesses.rewards(size),
-                spread=self._guesses.spread(),
+                spread=self._guesses.spread,
                 scale=self._scale,
+                size=size,
                 pulls=self._pulls,
             )
             most = None if self._max_pulls is None else self._max_pulls - self._pulls
-            plan = Plan.randomised(weights, size, phase=self._plans + 1, open=True, most=most)
+            plan = Plan.randomised(
+                sampling.probabilities, size, phase=self._plans + 1, open=True, most=most
+            )
             self._open = _Open(plan, frame, self._contest.stake(frame))
         return self._open.plan
 
@@ -177,12 +178,11 @@ class AnytimeBAI:
         drawn = self._before if late else self._open
         if drawn is None:
             raise ProtocolError("There is no plan before the first.", field="late", value=late)
-        if not late:
-            drawn.plan.check(summary)
+        drawn.plan.check(summary, beyond=late)
         self._check_rewards(summary)
         batch = Batch(drawn.frame, summary, self._worst_case)
         self._contest.settle(drawn.stakes, batch)
-        self._guesses.learn(drawn.frame, summary)
+        self._guesses.learn(batch)
         self._past.append(batch)
         self._contest.rank(self._targets @ self._guesses.slope, self._past)
         self._pulls += int(summary.counts.sum() + summary.missing.sum())
@@ -195,18 +195,25 @@ class AnytimeBAI:
             self._stopped = "max_pulls"
 
     def _check_rewards(self, summary: Summary) -> None:
-        """Raise, or withdraw the claim, if no rewards within the scale have these totals."""
-        counts, sums, squares = summary.counts, summary.sums, summary.squares
-        low, high = self._scale.low, self._scale.high
-        slack = self._scale.noise * np.sqrt(2 * _UNLIKELY * counts)
-        slack += _ROUNDING * counts * max(abs(low), abs(high))
-        wrong = (sums < low * counts - slack) | (sums > high * counts + slack)
+        """Raise, or withdraw the claim, if no rewards within the scale have these totals.
+
+        Rewards at most h from the middle m have |Σ(r − m)| ≤ nh and Σ(r − m)² ≤ nh². Adding up n
+        of them may lose nε of the sum of their sizes, so that much is let pass: where bounds are
+        many times farther from zero than from each other, squares say little, sums still much.
+        """
+        counts, scale = summary.counts, self._scale
+        middle, half = scale.middle, (scale.high - scale.low) / 2
+        size = max(abs(scale.low), abs(scale.high))
+        lost = _EPSILON * (counts + 8.0) * counts * size
+        first = summary.sums - middle * counts
+        likely = scale.noise * np.sqrt(2 * _UNLIKELY * counts)
+        wrong = np.abs(first) > half * counts + likely + lost
         if self._bounds is not None:
-            # (r − lo)(hi − r) ≥ 0 for every reward between its bounds.
-            inside = (low + high) * sums - low * high * counts - squares
-            wrong |= inside < -_ROUNDING * (counts * max(abs(low), abs(high)) ** 2)
+            second = summary.squares - middle * (summary.sums + first)
+            wrong |= second > half * half * counts + 4 * size * lost
             if wrong.any():
                 arm = self._problem.source_labels[int(np.argmax(wrong))]
+                low, high = self._bounds
                 raise InvalidInputError(
                     f"The rewards of arm {arm!r} cannot all lie between {low:g} and {high:g}.",
                     field="summary",
@@ -262,47 +269,27 @@ class AnytimeBAI:
                 "proven. Declare a larger `noise`, `baseline` or `mean_bound`."
             )
         labels = [repr(self._problem.target_labels[i]) for i in self._contest.chosen]
-        many, delta = self._top > 1, self._problem.delta
-        names = f"{', '.join(labels)} {'are' if many else 'is'}"
-        best = f"the {self._top} best" if many else "the best"
-        if self._tolerance:
-            best = f"within {self._tolerance:g} of {best}"
-        of = f"{best} of {self._problem.targets} targets"
+        names, many, targets = ", ".join(labels), self._top > 1, self._problem.targets
         if not final:
             return (
-                f"Not decided after {self._pulls} pulls: {', '.join(labels)} "
-                f"{'lead' if many else 'leads'}, {len(self._contest.active)} of "
-                f"{self._problem.targets} targets are left."
+                f"Not decided after {self._pulls} pulls: {names} {'lead' if many else 'leads'}, "
+                f"{len(self._contest.active)} of {targets} targets are left."
             )
+        claim = f"{names} are the {self._top} best" if many else f"{names} is the best"
+        if self._tolerance:
+            who, whom = (
+                (f"Each of {names}", f"{_ordinal(self._top)} best") if many else (names, "best")
+            )
+            claim = f"{who} is at most {self._tolerance:g} worse than the {whom}"
         return (
-            f"{names} {of}. The probability that this rule ever says so wrongly, at any of its "
-            f"looks, is at most {delta:g}."
+            f"{claim} of {targets} targets. The probability that this rule ever says so wrongly, "
+            f"at any of its looks, is at most {self._problem.delta:g}."
         )
 
 
-def _checked_bounds(bounds: object, mean_bound: float | None) -> tuple[float, float] | None:
-    if bounds is None:
-        return None
-    try:
-        low, high = bounds  # type: ignore[misc]
-    except (TypeError, ValueError):
-        low = high = math.nan
-    low, high = finite(low, "bounds"), finite(high, "bounds")
-    if not low < high:
-        raise InvalidInputError(
-            f"`bounds` must be the lowest and the highest reward there can be; got {bounds!r}.",
-            field="bounds",
-            value=bounds,
-            remedy="For yes or no: bounds=(0, 1).",
-        )
-    if mean_bound is not None:
-        raise InvalidInputError(
-            "`mean_bound` has no part where rewards are bounded.",
-            field="mean_bound",
-            value=mean_bound,
-            remedy="Give `bounds` or `mean_bound`, not both.",
-        )
-    return low, high
+def _ordinal(number: int) -> str:
+    teen = number % 100 in (11, 12, 13)
+    return f"{number}{'th' if teen else {1: 'st', 2: 'nd', 3: 'rd'}.get(number % 10, 'th')}"
 
 
 def _scale(
@@ -314,10 +301,18 @@ def _scale(
         "x·θ plus a baseline common to all arms; the arm is drawn with the plan's probabilities."
     )
     if bounds is not None:
+        if mean_bound is not None:
+            raise InvalidInputError(
+                "`mean_bound` has no part where rewards are bounded.",
+                field="mean_bound",
+                value=mean_bound,
+                remedy="Give `bounds` or `mean_bound`, not both.",
+            )
         low, high = bounds
         return Scale(low, high), (drawn, f"Every reward lies between {low:g} and {high:g}.")
     means = problem.scale if mean_bound is None else not_negative(mean_bound, "mean_bound")
     size = means + problem.baseline
+    computable(size + problem.noise, "mean_bound")
     return Scale(-size, size, problem.noise), (
         drawn,
         f"The noise has mean 0 and is sub-Gaussian with scale {problem.noise:g}.",

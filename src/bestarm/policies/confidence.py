@@ -47,9 +47,9 @@ def lower_ends(contrasts: Array, past: Sequence[Batch], *, level: float) -> Arra
     """
     wealth, exposure = np.zeros((2, len(contrasts), len(STAKES)))
     for batch in past:
-        bets = batch.frame.bets(contrasts)
-        wealth += bets.log_growth(batch)
-        exposure += batch.pulls * bets.stakes
+        stakes, growth = batch.frame.bets(contrasts).settle(batch)
+        wealth += growth
+        exposure += batch.pulls * stakes
     if not past:
         return np.full(len(contrasts), -np.inf)
     # One stake alone reaches the level at `low`; at `high` not even all together do.

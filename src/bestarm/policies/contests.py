@@ -17,6 +17,7 @@ Indices = NDArray[np.int64]
 Stakes = list[tuple[Indices, Bets]]  # bets, and whose they are
 
 _ALL_PAIRS = 4096  # up to this many contrasts between chosen and others a design sees all of them
+_REPLAYED = 50_000  # contrasts of past batches to take in at once, beyond two batches a target
 _KEPT = 32  # targets chosen before, besides four times those chosen: they may come back
 _LEAST_NEED = 0.5  # nats: a contrast that lacks little may still lack it for a while
 
@@ -138,7 +139,9 @@ class TopOf:
     change here, because a target that is truly among the best may truly have better opponents.
     The bets on any contrast were fixed, batch by batch, by what was known then. So the wealth of a
     pair is one and the same function of all batches whenever it is asked for: pairs that are needed
-    are brought up to date from the past, those that are not wait.
+    are brought up to date from the past, those that are not wait. (A long past of many pairs is
+    taken in bit by bit: the wealth of any prefix is evidence.) A pair that has reached the level is
+    decided for good and bets no more, so that of many pairs few are left before long.
 
     Args:
         targets: in coordinates of the affine span.
@@ -150,8 +153,9 @@ class TopOf:
     def __init__(self, targets: Array, *, level: float, top: int, tolerance: float) -> None:
         self._targets, self._level = targets, level
         self._top, self._tolerance = top, tolerance
-        self._wealth: dict[int, Array] = {}  # of each chosen target against all
-        self._most: dict[int, Array] = {}  # the largest log e-value so far
+        self._open: dict[int, Indices] = {}  # those that each chosen target is not decided against
+        self._wealth: dict[int, Array] = {}  # of each chosen target against these
+        self._most: dict[int, Array] = {}  # the largest log e-value so far, against all
         self._seen: dict[int, int] = {}  # how many batches are in it; the last chosen come last
         self._order: Indices = np.arange(len(targets))
         self._bring_up_to_date([])
@@ -195,16 +199,19 @@ class TopOf:
         return []
 
     def _bets(self, frame: Frame, target: int) -> Bets:
-        others = np.delete(self._targets, target, axis=0)
-        return frame.bets(self._targets[target] - others, margin=self._tolerance)
+        contrasts = self._targets[target] - self._targets[self._open[target]]
+        return frame.bets(contrasts, margin=self._tolerance)
 
     def settle(self, stakes: Stakes, batch: Batch) -> None:
         """Nothing yet: `rank` takes the batch in with the rest of the past."""
 
-    def _add(self, target: int, growth: Array) -> None:
-        self._wealth[target] = self._wealth[target] + growth
-        value = np.insert(log_value(self._wealth[target]), target, -np.inf)
-        self._most[target] = np.maximum(self._most[target], value)
+    def _add(self, target: int, batch: Batch) -> None:
+        rivals = self._open[target]
+        wealth = self._wealth[target] + self._bets(batch.frame, target).log_growth(batch)
+        most = np.maximum(self._most[target][rivals], log_value(wealth))
+        self._most[target][rivals] = most
+        left = most < self._level
+        self._open[target], self._wealth[target] = rivals[left], wealth[left]
 
     def rank(self, scores: Array, past: Sequence[Batch]) -> None:
         """Order the targets by their estimates, and take in what the chosen ones have not seen."""
@@ -212,15 +219,22 @@ class TopOf:
         self._bring_up_to_date(past)
 
     def _bring_up_to_date(self, past: Sequence[Batch]) -> None:
+        everybody = np.arange(len(self._targets))
+        room = _REPLAYED
         for target in self.chosen.tolist():
             if target not in self._seen:
-                self._wealth[target] = np.zeros((len(self._targets) - 1, len(STAKES)))
-                self._most[target] = np.zeros(len(self._targets))
-            for batch in past[self._seen.pop(target, 0) :]:
-                self._add(target, self._bets(batch.frame, target).log_growth(batch))
-            self._seen[target] = len(past)
+                self._open[target] = np.delete(everybody, target)
+                self._wealth[target] = np.zeros((len(everybody) - 1, len(STAKES)))
+                self._most[target] = np.zeros(len(everybody))
+            seen = self._seen.pop(target, 0)
+            soon = min(seen + 2, len(past))  # one more than comes in: everybody catches up
+            while seen < soon or (seen < len(past) and room > 0):
+                room -= len(self._open[target]) * (seen >= soon)
+                self._add(target, past[seen])
+                seen += 1
+            self._seen[target] = seen
         for old in list(self._seen)[: -(_KEPT + 4 * self._top)]:
-            del self._wealth[old], self._most[old], self._seen[old]
+            del self._open[old], self._wealth[old], self._most[old], self._seen[old]
 
     def log_evidence(self) -> Array:
         """For each target, the least log e-value among the pairs that must put it in or out."""

@@ -5,11 +5,12 @@ The anytime rule is valid whatever they are; good ones save pulls.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from bestarm.geometry import Array
-from bestarm.policies.evidence import Frame, Scale
-from bestarm.records import Summary
+from bestarm.policies.evidence import Batch, Scale
 
 __all__ = ["Guesses"]
 
@@ -29,6 +30,7 @@ class Guesses:
         pulls: the number of pulls learned from.
         slope: θ̂ in coordinates of the affine span.
         information: Σ n Σ_cov over the batches.
+        spread: the expected (r − c(a))² of every source arm, shrunk towards that of all together.
 
     Args:
         coordinates: the source arms, in coordinates of the affine span.
@@ -46,74 +48,75 @@ class Guesses:
         self._centers: list[float] = []  # of the last two batches: when their middle pull was, …
         self._means: list[tuple[float, Array]] = []  # … their mean reward and mean arm
         self._total = 0.0, np.zeros(rank)  # sum of all rewards, of all arms pulled
-        self._misses: Array = np.zeros(3)  # of the three ways to foresee a level
+        self._misses = [0.0] * 3  # of the three ways to foresee a level
         self._moves = 0.0, 0.0  # Σ n (dν/dt)² and Σ n, recent batches counting most
         self._second: Array = np.zeros(arms)  # (r − c)² an arm, recent batches counting most
         self._counts: Array = np.zeros(arms)
         half = (scale.high - scale.low) / 2
-        self._at_first = half**2 + scale.noise**2
         self._least = scale.noise**2 or half**2
+        self.spread: Array = np.full(arms, half**2 + scale.noise**2)
 
     def rewards(self, size: int) -> Array:
         """c(a): what every source arm may be expected to pay in the next batch of `size` pulls."""
-        level = self._levels(self.pulls + size / 2)[int(np.argmin(self._misses))]
-        expected = level + self._arms @ self.slope
-        return np.asarray(np.clip(expected, self._scale.low, self._scale.high))
+        levels = self._levels(self.pulls + size / 2)
+        expected = levels[self._misses.index(min(self._misses))] + self._arms @ self.slope
+        return np.minimum(np.maximum(expected, self._scale.low), self._scale.high)
 
     def longest(self) -> float:
         """The longest batch within which the level should stay put, if it moves as it did."""
         moved, pulls = self._moves
         if not moved:
-            return np.inf
-        return float(_DRIFT * np.sqrt(self.spread().mean() * pulls / moved))
+            return math.inf
+        return _DRIFT * math.sqrt(float(self.spread.mean()) * pulls / moved)
 
-    def spread(self) -> Array:
-        """The expected (r − c(a))² of every source arm, shrunk towards that of all together."""
-        if not self.pulls:
-            return np.full(len(self._arms), self._at_first)
+    def _spread(self) -> Array:
         # Rewards that did not vary at all say no more than that they vary less than once in n.
         pooled = max(self._second.sum() / self._counts.sum(), self._least / self.pulls)
         return np.asarray((self._second + _SHRINKAGE * pooled) / (self._counts + _SHRINKAGE))
 
-    def _levels(self, when: float) -> Array:
+    def _levels(self, when: float) -> tuple[float, float, float]:
         """Rewards less x·θ̂ around some pull, foreseen by: the mean so far, the last, the trend."""
         if not self._means:
-            return np.full(3, self._scale.middle)
+            return (self._scale.middle,) * 3
         rewards, arms = self._total
-        average = (rewards - arms @ self.slope) / self.pulls
-        *before, last = (reward - arm @ self.slope for reward, arm in self._means)
+        average = (rewards - float(arms @ self.slope)) / self.pulls
+        *before, last = (reward - float(arm @ self.slope) for reward, arm in self._means)
         if not before:
-            return np.array([average, last, last])
+            return average, last, last
         trend = (last - before[0]) / (self._centers[1] - self._centers[0])
-        return np.array([average, last, last + trend * (when - self._centers[1])])
+        return average, last, last + trend * (when - self._centers[1])
 
-    def learn(self, frame: Frame, summary: Summary) -> None:
+    def learn(self, batch: Batch) -> None:
         """Take in a batch's outcome."""
+        summary, arms = batch.summary, batch.frame.sampling.arms
         pulls = summary.pulls
         if not pulls:
             return
         reward, arm = float(summary.sums.sum()) / pulls, summary.counts @ self._arms / pulls
         when = self.pulls + pulls / 2
-        counts, first, second = frame.totals(summary)
+        first, second = batch.first, batch.second
         if self.pulls:
-            missed = np.square(self._levels(when) - (reward - arm @ self.slope))
-            self._misses = _FORGETTING * self._misses + pulls * missed
+            seen = reward - float(arm @ self.slope)
+            self._misses = [
+                _FORGETTING * before + pulls * (level - seen) ** 2
+                for before, level in zip(self._misses, self._levels(when), strict=True)
+            ]
+            self._regress(batch, first)
         else:
             # Nothing was foreseen of the first batch; its own level does as well.
-            first = first + (frame.guess - reward) * counts
-            self._gram = _RIDGE * frame.covariance
-        self._regress(frame, counts, first)
-        if not self.pulls:
-            fit = reward + (self._arms[frame.arms] - arm) @ self.slope
-            sums, squares = summary.sums[frame.arms], summary.squares[frame.arms]
-            second = squares - fit * (2 * sums - fit * counts)
+            self._gram = _RIDGE * batch.frame.sampling.covariance
+            self._regress(batch, first + (batch.frame.guess - reward) * batch.counts)
+            fit = reward + (self._arms[arms] - arm) @ self.slope
+            second = batch.squares - fit * (2 * summary.sums[arms] - fit * batch.counts)
+        self.pulls += pulls
         self._second, self._counts = _MEMORY * self._second, _MEMORY * self._counts
-        self._second[frame.arms] += np.maximum(second, 0.0)
-        self._counts[frame.arms] += counts
+        self._second[arms] += np.maximum(second, 0.0)
+        self._counts[arms] += batch.counts
+        self.spread = self._spread()
         if self._means:
             before, gap = self._means[-1], when - self._centers[-1]
             moved = reward - before[0] - float((arm - before[1]) @ self.slope)
-            error = float(self.spread().mean()) * (1 / pulls + 1 / max(2 * gap - pulls, 1.0))
+            error = float(self.spread.mean()) * (1 / pulls + 1 / max(2 * gap - pulls, 1.0))
             rate = moved / gap if moved * moved > _CLEAR**2 * error else 0.0
             self._moves = (
                 _INERTIA * self._moves[0] + pulls * rate * rate,
@@ -121,12 +124,12 @@ class Guesses:
             )
         self._total = self._total[0] + pulls * reward, self._total[1] + pulls * arm
         self._centers, self._means = [*self._centers, when][-2:], [*self._means, (reward, arm)][-2:]
-        self.pulls += pulls
 
-    def _regress(self, frame: Frame, counts: Array, first: Array) -> None:
+    def _regress(self, batch: Batch, first: Array) -> None:
         """Orthogonalized regression on all batches, each less the level foreseen for it."""
-        x = frame.centered
-        self.information = self.information + counts.sum() * frame.covariance
+        sampling, counts = batch.frame.sampling, batch.counts
+        x = sampling.centered
+        self.information = self.information + counts.sum() * sampling.covariance
         gram = x.T @ (counts[:, None] * x)
         self._moment = self._moment + x.T @ first + gram @ self.slope
         self._gram = self._gram + gram

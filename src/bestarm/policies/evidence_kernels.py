@@ -1,0 +1,129 @@
+"""What a batch makes of many bets, compiled: one pass over the weights, nothing kept in between.
+
+Imported only when the first batch is in: compiling costs a second once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar, cast
+
+import numba
+
+from bestarm.geometry import Array
+
+__all__ = ["average", "settle"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def _compiled(function: Callable[P, T]) -> Callable[P, T]:
+    try:
+        compiled = numba.njit(cache=True, nogil=True, error_model="numpy")(function)
+    except RuntimeError:  # no directory for the cache can be written: compile in every process
+        compiled = numba.njit(nogil=True, error_model="numpy")(function)
+    return cast(Callable[P, T], compiled)
+
+
+@_compiled
+def _cost(x: float) -> float:
+    """−log(1 − x) − x, by its series where that would cancel."""
+    if x < 1e-3:
+        return x * x * (1 / 2 + x * (1 / 3 + x * (1 / 4 + x / 5)))
+    return -math.log1p(-x) - x
+
+
+@_compiled
+def settle(
+    w: Array,
+    weights: Array,
+    guess: Array,
+    spread: Array,
+    below: Array,
+    above: Array,
+    likely: Array,
+    first: Array,
+    second: Array,
+    rounding: Array,
+    counts: Array,
+    lost: Array,
+    low: float,
+    high: float,
+    margin: float,
+    tail: float,
+    grid: Array,
+    largest: float,
+    stakes: Array,
+    growth: Array,
+) -> None:
+    """λ of every contrast (row of `w`) and stake, and by how much its log wealth grows.
+
+    Args:
+        w: w(a), one row a contrast, one column an arm.
+        weights: p.
+        guess: c(a).
+        spread: p times the expected (r − c)².
+        below: how far an arm's reward may fall below its guess.
+        above: how far it may exceed it.
+        likely: √Σ(r − c)² of each arm, as foreseen.
+        first: Σ(r − c) of each arm.
+        second: Σ(r − c)², at least.
+        rounding: what the rounding of an arm's totals may have added to Σ(r − c).
+        counts: pulls of each arm with an outcome.
+        lost: pulls without one, to be entered at `low` or `high`, whichever is worse.
+        low: the least reward there can be.
+        high: the largest.
+        margin: what is added to the contrast.
+        tail: what is charged, in units of Σ p|w|.
+        grid: stakes, in units of signal to noise.
+        largest: the most that λC may be; less than 1.
+        stakes: λ, filled in.
+        growth: filled in.
+    """
+    pulls, missing = counts.sum(), lost.sum()
+    for i in range(len(w)):
+        fall = foreseen = seen = variance = expected = size = gain = slack = variation = 0.0
+        for a in range(w.shape[1]):
+            x = w[i, a]
+            square = x * x
+            # C: the farthest that z can fall below zero, short of what is charged for.
+            fall = max(fall, x * below[a], -x * above[a])
+            # No fall is longer than the root of the sum of all squares.
+            foreseen = max(foreseen, abs(x) * likely[a])
+            seen = max(seen, square * second[a])
+            variance += square * spread[a]
+            expected += x * weights[a] * guess[a]
+            size += abs(x) * weights[a]
+            gain += x * first[a]
+            slack += abs(x) * rounding[a]
+            variation += square * second[a]
+        offset = expected + margin - tail * size
+        gain += pulls * offset - slack
+        deviation, foreseen = math.sqrt(variance), min(fall, foreseen)
+        seen = min(fall, math.sqrt(seen))
+        for s in range(len(grid)):
+            # The best stake if the signal is grid[s] deviations and no fall exceeds the foreseen.
+            stake = min(grid[s] / (deviation + grid[s] * foreseen), largest / fall)
+            stakes[i, s] = stake
+            growth[i, s] = stake * gain
+            if seen > 0:
+                growth[i, s] -= _cost(stake * seen) / (seen * seen) * variation
+            if missing > 0:
+                for a in range(w.shape[1]):
+                    z = min(w[i, a] * (low - guess[a]), w[i, a] * (high - guess[a]))
+                    growth[i, s] += lost[a] * (math.log1p(stake * z) + stake * offset)
+
+
+@_compiled
+def average(log_wealth: Array, log_shares: Array, values: Array) -> None:
+    """log Σ exp of each row plus the shares, filled into `values`."""
+    for i in range(len(log_wealth)):
+        top = -math.inf
+        for s in range(len(log_shares)):
+            top = max(top, log_wealth[i, s] + log_shares[s])
+        total = 0.0
+        for s in range(len(log_shares)):
+            total += math.exp(log_wealth[i, s] + log_shares[s] - top)
+        values[i] = top + math.log(total)
