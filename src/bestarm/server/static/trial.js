@@ -150,7 +150,7 @@
         x: each.x, y: each.y, name: plain(brief(each.label)),
         mode: marks.some(Boolean) ? "lines+markers" : "lines",
         line: { color: colour(each), width: each.colour === 0 ? 2.6 : each.colour > 0 ? 2 : 1.2, dash: each.dashed ? "dash" : "solid" },
-        marker: { color: colour(each), size: marks, line: { width: 0 }, opacity: marks.map((size) => (size ? 1 : 0)), symbol: marks.map((_, i) => (each.cross && i === at ? "x" : "circle")) },
+        marker: { color: colour(each), size: marks, line: { color: colour(each), width: marks.map((_, i) => (each.cross && i === at ? 2.2 : 0)) }, opacity: marks.map((size) => (size ? 1 : 0)), symbol: marks.map((_, i) => (each.cross && i === at ? "x-thin" : "circle")) },
         hoverinfo: "text",
         text: each.y.map((y, i) => (y === null ? "" : `<b>${plain(brief(each.label))}</b><br>${digits.format(y)}${
           each.colour >= 0 && each.low.length && each.low[i] !== null && each.high[i] !== null ? ` (${digits.format(each.low[i])} to ${digits.format(each.high[i])})` : ""
