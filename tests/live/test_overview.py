@@ -121,6 +121,26 @@ def test_following_shows_what_a_first_look_shows(trial: Experiment, sqlite_url: 
         assert plain(replace(overview(other), health=())) == plain(replace(seen, health=()))
 
 
+def test_answers_that_come_after_their_plan_was_closed(trial: Experiment) -> None:
+    rng = np.random.default_rng(5)
+    waiting: list[tuple[int, float]] = []
+    for _ in range(6):
+        given = trial.ask(100)  # more than the plan asks for
+        told = rewards(given.arms, np.array(given.ids), rng).tolist()
+        waiting += zip(given.ids, told, strict=True)
+        trial.tell_many(waiting[:70])
+        overview(trial)
+        trial.tell_many(waiting[70:])
+        waiting = []
+    assert sum(event.kind == "answered" for event in trial.events()) >= 5
+    seen = overview(trial)
+    known = trial.inspect(lambda policy, _: policy.intervals())  # type: ignore[attr-defined]
+    assert seen.progress.used == trial.recommendation().pulls == 600
+    for each in seen.leaderboard:
+        assert each.low == pytest.approx(known.low[each.target])
+    assert sum(row.planned for row in seen.allocation) == pytest.approx(600)
+
+
 def test_it_follows_to_the_winner(trial: Experiment) -> None:
     while not trial.finished:
         drive(trial, 400)
