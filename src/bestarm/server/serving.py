@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import multiprocessing
+import signal
 import socket
+from contextlib import suppress
 from dataclasses import dataclass, field
 from http import HTTPStatus
+from logging.config import dictConfig
+from multiprocessing.context import SpawnProcess
+from threading import Event, Thread
 from typing import Any
 
 import h11
 import uvicorn
 from fastapi import FastAPI
 from uvicorn.protocols.http.h11_impl import H11Protocol
-from uvicorn.supervisors import Multiprocess
 
 from bestarm.server.app import create_app
 from bestarm.server.errors import error_response
@@ -21,6 +27,7 @@ from bestarm.server.limits import Limits
 
 __all__ = ["Protocol", "Serving", "configured", "listen", "serve"]
 
+_log = logging.getLogger("bestarm.server")
 _STOPPING = 10  # seconds that requests are given to end once the server stops
 _HEAD = 32_768  # bytes of a request's first line and headers together
 
@@ -129,9 +136,7 @@ def listen(host: str, port: int) -> socket.socket:
     return socket.create_server((host, port), family=family, backlog=256)
 
 
-def configured(
-    serving: Serving, *, workers: int = 1, log: dict[str, Any] | None = None
-) -> uvicorn.Config:
+def configured(serving: Serving, *, log: dict[str, Any] | None = None) -> uvicorn.Config:
     """How the application is served."""
     return uvicorn.Config(
         serving,
@@ -144,7 +149,6 @@ def configured(
         server_header=False,
         h11_max_incomplete_event_size=_HEAD,
         timeout_graceful_shutdown=_STOPPING,
-        workers=workers,
     )
 
 
@@ -152,11 +156,52 @@ def serve(
     serving: Serving, listener: socket.socket, *, workers: int = 1, quiet: bool = False
 ) -> None:
     """Serve until stopped by Ctrl-C or SIGTERM, and log requests to stderr unless to be quiet."""
-    config = configured(serving, workers=workers, log=_logging(quiet))
     if workers > 1:
-        Multiprocess(config, sockets=[listener]).run()
+        _serve_together(serving, listener, workers=workers, quiet=quiet)
     else:
-        uvicorn.Server(config).run(sockets=[listener])
+        uvicorn.Server(configured(serving, log=_logging(quiet))).run(sockets=[listener])
+
+
+def _serve_together(
+    serving: Serving, listener: socket.socket, *, workers: int, quiet: bool
+) -> None:
+    """Processes on one socket: one that ends is started again, and all end together."""
+    dictConfig(_logging(quiet))
+    new = multiprocessing.get_context("spawn").Process
+
+    def start() -> SpawnProcess:
+        process = new(target=_serve_beside, args=(serving, listener, quiet))
+        process.start()
+        return process
+
+    stop = Event()
+    for each in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(each, lambda *_: stop.set())
+    processes = [start() for _ in range(workers)]
+    while not stop.wait(1):
+        for place, process in enumerate(processes):
+            if not process.is_alive():
+                _log.error("A process ended with %s; another is started.", process.exitcode)
+                processes[place] = start()
+    for process in processes:
+        process.terminate()
+    for process in processes:
+        process.join(2 * _STOPPING)
+        process.kill()
+
+
+def _serve_beside(serving: Serving, listener: socket.socket, quiet: bool) -> None:
+    """One process of several: it ends, too, when the one that started it does, however."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+
+    def end_with_parent() -> None:
+        parent.join()
+        signal.raise_signal(signal.SIGTERM)
+
+    Thread(target=end_with_parent, daemon=True).start()
+    with suppress(KeyboardInterrupt):
+        serve(serving, listener, quiet=quiet)
 
 
 def _logging(quiet: bool) -> dict[str, Any]:

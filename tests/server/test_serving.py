@@ -1,0 +1,223 @@
+"""`bestarm serve`: where it listens, how it stops, and that what was acknowledged is kept."""
+
+from __future__ import annotations
+
+import re
+import signal
+import socket
+import subprocess
+import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+from threading import Event
+
+import httpx
+import pytest
+from served import ARMS, Served, bestarm, in_process
+
+from bestarm.live import Experiment
+from bestarm.live.sql import Store
+from bestarm.server.tokens import Role, create_token
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port: int = listener.getsockname()[1]
+        return port
+
+
+def test_it_listens_nowhere_else_without_a_token(sqlite_url: str) -> None:
+    refused = bestarm("serve", "--store", sqlite_url, "--host", "0.0.0.0", "--port", "0")
+    assert refused.returncode == 1
+    assert refused.stdout == ""
+    assert refused.stderr.startswith("bestarm: Listening on 0.0.0.0 lets other machines in")
+    assert f"bestarm token create NAME --role manage --store {sqlite_url}" in refused.stderr
+    assert refused.stderr.count("\n") == 1
+
+    create_token(Store(sqlite_url), "me", Role.VIEW)
+    with in_process(sqlite_url, "--host", "0.0.0.0") as served:
+        assert httpx.get(f"{served.base}/api/v1/experiments").status_code == 401
+        with served.client(Role.VIEW) as client:
+            assert client.get("/experiments").status_code == 200
+
+
+def test_a_token_that_was_revoked_is_none(sqlite_url: str) -> None:
+    create_token(Store(sqlite_url), "me", Role.VIEW)
+    assert bestarm("token", "revoke", "1", "--store", sqlite_url).returncode == 0
+    refused = bestarm("serve", "--store", sqlite_url, "--host", "::", "--port", "0")
+    assert refused.returncode == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["--workers", "2"], 1, "A SQLite file is served by one process"),
+        (["--host", "no such host"], 1, "There is no address for 'no such host'."),
+        (["--port", "70000"], 2, "`--port` must be from 0 to 65535; got 70000."),
+        (["--workers", "0"], 2, "`--workers` must be from 1 to 64; got 0."),
+        (["--rate", "-1"], 2, "`--rate` must be positive; got -1.0."),
+        (["--store", "mysql://x/y"], 2, "`url` must name a SQLite file or a PostgreSQL database"),
+        (["--store", "sqlite:////nowhere/x.db"], 2, "unable to open database file"),
+    ],
+    ids=lambda value: value[0] if isinstance(value, list) else None,
+)
+def test_mistakes_are_one_line(sqlite_url: str, arguments: list[str], code: int, said: str) -> None:
+    result = bestarm("serve", "--store", sqlite_url, *arguments)
+    assert (result.returncode, result.stdout) == (code, "")
+    assert said in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+def test_a_port_that_is_taken(sqlite_url: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        result = bestarm("serve", "--store", sqlite_url, "--port", port)
+    assert result.returncode == 1
+    assert re.fullmatch(rf"bestarm: Cannot listen on 127.0.0.1 port {port}: .*\n", result.stderr)
+
+
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+def test_it_stops_in_order_with_streams_open_and_logs_no_token(
+    sqlite_url: str, tmp_path: Path, sent: signal.Signals
+) -> None:
+    log = (tmp_path / "log").open("w+")
+    with ExitStack() as stack:
+        served = stack.enter_context(in_process(sqlite_url, stderr=log))
+        process = served.process
+        assert process is not None
+        client = stack.enter_context(served.client())
+        client.post("/experiments", json={"name": "trial", **ARMS})
+        stream = stack.enter_context(client.stream("GET", "/experiments/trial/stream"))
+        lines = stream.iter_lines()
+        assert any(line.startswith("data: ") for line in lines)
+        process.send_signal(sent)
+        list(lines)  # ends, and not by an error
+        assert process.wait(20) in {0, -sent}
+        assert sent != signal.SIGINT or process.returncode == 0
+    log.seek(0)
+    said = log.read()
+    log.close()
+    assert "Traceback" not in said
+    assert "/api/v1/experiments 201" in said
+    assert served.token(Role.MANAGE).split("-", 2)[2] not in said
+
+
+def test_it_says_where_it_is_and_how_to_make_a_token(sqlite_url: str) -> None:
+    port = free_port()
+    with in_process(sqlite_url, "--quiet", port=port, stderr=subprocess.PIPE) as served:
+        process = served.process
+        assert process is not None
+        assert served.port == port
+        process.send_signal(signal.SIGINT)
+        said, logged = process.communicate(timeout=20)
+    assert "Looking needs no token from this machine" in said
+    assert f"bestarm token create NAME --role manage --store {sqlite_url}" in said
+    assert logged == "Stopped.\n"
+
+
+def ask_and_tell(served: Served, acknowledged: Counter[int], down: Event, worker: int) -> None:
+    """Ask and tell until nobody answers, and count what was acknowledged."""
+    number = 0
+    with served.client(Role.TELL) as client:
+        while not down.is_set():
+            try:
+                key = {"Idempotency-Key": f"{worker}-{number}-{served.port}"}
+                given = client.post("/experiments/trial/ask", json={"count": 4}, headers=key)
+                number += 1
+                for each in given.json()["assignments"]:
+                    body = {"outcomes": [{"id": each["id"], "reward": each["id"] % 2}]}
+                    told = client.post("/experiments/trial/tell", json=body)
+                    assert told.status_code == 200, told.text
+                    acknowledged[each["id"]] += 1
+            except httpx.TransportError:
+                return
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+def test_what_was_acknowledged_is_there_once_after_a_kill(
+    request: pytest.FixtureRequest, kind: str
+) -> None:
+    url = request.getfixturevalue(f"{kind}_url")
+    acknowledged: Counter[int] = Counter()
+    for _ in range(3):
+        with in_process(url, "--rate", "100000") as served, ThreadPoolExecutor(6) as threads:
+            with served.client() as client:
+                client.post("/experiments", json={"name": "trial", **ARMS, "options": {}})
+            served.token(Role.TELL)
+            before, down = sum(acknowledged.values()), Event()
+            working = [
+                threads.submit(ask_and_tell, served, acknowledged, down, worker)
+                for worker in range(6)
+            ]
+            latest = time.monotonic() + 30
+            while sum(acknowledged.values()) < before + 40:
+                assert time.monotonic() < latest
+                time.sleep(0.01)
+            assert served.process is not None
+            served.process.kill()
+            down.set()
+            for each in working:
+                each.result()
+    assert set(acknowledged.values()) == {1}  # no assignment was given twice
+    with Experiment.open(url, "trial") as kept:
+        frame = kept.outcomes()
+    assert frame["id"].is_unique
+    rewards = dict(zip(frame["id"], frame["reward"], strict=True))
+    assert acknowledged.keys() <= rewards.keys()
+    assert all(rewards[id_] == id_ % 2 for id_ in acknowledged)
+
+
+def test_several_processes_on_one_database_never_give_an_assignment_twice(
+    postgres_url: str,
+) -> None:
+    """Two servers, one of them of two processes."""
+    given: Counter[int] = Counter()
+    with ExitStack() as stack:
+        one = stack.enter_context(in_process(postgres_url, "--rate", "100000"))
+        two = stack.enter_context(in_process(postgres_url, "--rate", "100000", "--workers", "2"))
+        with one.client() as client:
+            client.post("/experiments", json={"name": "trial", **ARMS})
+        two.tokens[Role.TELL] = one.token(Role.TELL)
+
+        def work(worker: int) -> list[int]:
+            ids: list[int] = []
+            with (one, two)[worker % 2].client(Role.TELL) as client:
+                for number in range(25):
+                    key = {"Idempotency-Key": f"{worker}-{number}"}
+                    send = {"json": {"count": 3}, "headers": key}
+                    asked = [client.post("/experiments/trial/ask", **send) for _ in range(2)]  # type: ignore[arg-type]
+                    first, again = (each.json()["assignments"] for each in asked)
+                    assert first == again  # an answer that got lost is given again
+                    ids += [each["id"] for each in first]
+                    if number % 2:
+                        outcomes = [{"id": each["id"], "reward": 1} for each in first]
+                        client.post("/experiments/trial/tell", json={"outcomes": outcomes})
+            return ids
+
+        with ThreadPoolExecutor(8) as threads:
+            for ids in threads.map(work, range(8)):
+                given.update(ids)
+        with two.client() as client:
+            status = client.get("/experiments/trial").json()
+    assert set(given.values()) == {1}
+    assert sorted(given) == list(range(status["pulls"]))
+    assert len(given) > 100
+
+
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGKILL])
+def test_the_processes_of_a_server_stop_together(postgres_url: str, sent: signal.Signals) -> None:
+    with in_process(postgres_url, "--workers", "2") as served:
+        process = served.process
+        assert process is not None
+        process.send_signal(sent)
+        assert process.wait(30) == (0 if sent == signal.SIGINT else -sent)
+        latest = time.monotonic() + 30
+        while True:
+            try:
+                httpx.get(f"{served.base}/api/v1/experiments")
+            except httpx.TransportError:
+                break
+            assert time.monotonic() < latest
+            time.sleep(0.1)
