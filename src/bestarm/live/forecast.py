@@ -65,7 +65,7 @@ def from_evidence(pulls: int, evidence: float, level: float) -> Forecast:
         None if middle is None else math.ceil(middle),
         0 if low is None else math.ceil(low),
         None if high is None else math.ceil(high),
-        "From how the evidence against the closest competitor has grown. Rough: three in four of "
+        "From how the evidence against the closest competitor has grown. Rough: four in five of "
         "the trials this was tried on ended within their range.",
     )
 
