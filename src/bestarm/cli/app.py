@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from bestarm.cli.experiment import DEFAULT_STORE, experiment
 from bestarm.cli.reporting import reported
 
 __all__ = ["Criterion", "app"]
@@ -19,6 +20,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+app.add_typer(experiment)
 
 
 class Criterion(StrEnum):
@@ -259,3 +261,22 @@ def reproduce(
         data=data,
         as_json=json,
     )
+
+
+@app.command()
+@reported
+def doctor(
+    url: Annotated[
+        str,
+        typer.Argument(
+            metavar="[URL]",
+            envvar="BESTARM_STORE",
+            help="The database: sqlite:///trial.db for a file, postgresql://user@host/name.",
+        ),
+    ] = DEFAULT_STORE,
+    json: AsJson = False,
+) -> None:
+    """Say whether a database is safe to keep a trial in: exit code 1 on an alarm."""
+    from bestarm.cli.doctor import run_doctor  # noqa: PLC0415
+
+    run_doctor(url, as_json=json)
