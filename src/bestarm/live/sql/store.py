@@ -91,18 +91,20 @@ class Store:
         try:
             yield
         except exc.DBAPIError as error:
-            raise self._error(error) from error
+            raise self._error(error.orig, isinstance(error, _UNAVAILABLE)) from error
+        except sqlite3.Error as error:  # as rows are fetched
+            raise self._error(error, isinstance(error, sqlite3.OperationalError)) from error
         except exc.TimeoutError as error:
             raise StoreUnavailableError(
                 f"No connection to {self.place} became free.", field="url", value=self.place
             ) from error
 
-    def _error(self, error: exc.DBAPIError) -> StoreError:
-        said = " ".join(str(error.orig).split()).rstrip(".")
+    def _error(self, error: BaseException | None, unavailable: bool) -> StoreError:
+        said = " ".join(str(error).split()).rstrip(".")
         known = [what for words, what in _REMEDIES.items() if words in said]
         kind: type[StoreError] = StoreError
         wrong = f"The store {self.place} refused: {said}."
-        if isinstance(error, (exc.OperationalError, exc.InterfaceError, exc.InternalError)):
+        if unavailable:
             kind = StoreUnavailableError
             wrong = f"The store {self.place} cannot be used now: {said}."
             known.append("Nothing acknowledged is lost, and the same call can be made again.")
@@ -151,6 +153,7 @@ class Store:
             command.upgrade(config, "head")
 
 
+_UNAVAILABLE = (exc.OperationalError, exc.InterfaceError, exc.InternalError)
 _REMEDIES = {
     "disk is full": "Free some space on its disk.",
     "disk I/O error": "Check its disk.",
