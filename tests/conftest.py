@@ -6,13 +6,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from postgres import Server, server
+from needed import need_found
+from postgres import Server, find_programs, server
 
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[Server]:
     """A PostgreSQL server of our own, one for each process that runs tests."""
-    with server() as running:
+    programs = need_found(find_programs(), "PostgreSQL's server", package="postgresql")
+    with server(programs) as running:
         yield running
 
 

@@ -17,9 +17,8 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
-from needed import need_found
 
-__all__ = ["Server", "server"]
+__all__ = ["Server", "find_programs", "server"]
 
 _PATIENCE = 60  # seconds until it must have started, or stopped
 _numbers = count()
@@ -116,9 +115,8 @@ class Server:
 
 
 @contextmanager
-def server() -> Iterator[Server]:
-    """A running server. The test is skipped where there is none to run, see `need`."""
-    programs = need_found(_programs(), "PostgreSQL's server", package="postgresql")
+def server(programs: Path) -> Iterator[Server]:
+    """A running server, from where PostgreSQL's own programs are."""
     folder = Path(tempfile.mkdtemp(prefix="bestarm-"))
     try:
         account = _account()
@@ -135,8 +133,8 @@ def server() -> Iterator[Server]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _programs() -> Path | None:
-    # Debian keeps them off the PATH, one folder a version.
+def find_programs() -> Path | None:
+    """Where PostgreSQL's own programs are: Debian keeps them off the PATH, a folder a version."""
     known = sorted(glob("/usr/lib/postgresql/*/bin"), key=lambda path: int(path.split("/")[-2]))
     found = shutil.which("postgres")
     places = [*([Path(found).resolve().parent] if found else []), *map(Path, reversed(known))]

@@ -10,7 +10,9 @@ import pkgutil
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
@@ -123,15 +125,30 @@ def test_every_public_name_is_documented_with_its_parameters(module: str) -> Non
             assert re.findall(r"\w+", given) == parameters, name
 
 
+def commands(group: typer.core.TyperGroup, before: str) -> Iterator[tuple[str, Any]]:
+    """Every command by its full name, those of groups within included."""
+    for name, command in group.commands.items():
+        if isinstance(command, typer.core.TyperGroup):
+            yield from commands(command, f"{before} {name}")
+        else:
+            yield f"{before} {name}", command
+
+
+def options_under(heading: str) -> list[str]:
+    return re.findall(r"^- `(--[\w-]+)`", section(f"`{heading}`"), re.M)
+
+
 def test_every_option_is_documented() -> None:
     group = typer.main.get_command(app)
     assert isinstance(group, typer.core.TyperGroup)
-    assert group.commands
+    assert len(group.commands) > 5
     assert "`bestarm --version`" in section("Command line")
-    for name, command in group.commands.items():
-        heading = re.search(rf"^### `(bestarm {name}.*)`$", REFERENCE, re.M)
-        assert heading is not None, f"docs/reference.md has no heading for bestarm {name}"
-        documented = re.findall(r"^- `(--[\w-]+)`", section(f"`{heading[1]}`"), re.M)
+    for name, command in commands(group, "bestarm"):
+        heading = re.search(rf"^### `({name}(?: .*)?)`$", REFERENCE, re.M)
+        assert heading is not None, f"docs/reference.md has no heading for {name}"
+        documented = options_under(heading[1])
+        if name.startswith("bestarm experiment "):
+            documented += options_under("bestarm experiment")  # what all of them take
         options = [o for p in command.params for o in p.opts if o.startswith("--")]
         assert sorted(documented) == sorted(options), name
 

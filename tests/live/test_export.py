@@ -73,7 +73,8 @@ def test_all_that_is_on_record_reads_back(
     path = tmp_path / f"out{suffix}"
     assert experiment.export(path) == 35
     rows = read(path)
-    given, told = experiment.assignments(), experiment.outcomes().set_index("id")
+    given = experiment.assignments()
+    told: dict[Any, Any] = experiment.outcomes().set_index("id").to_dict("index")
     assert len(rows) == len(given) == 35
     for row, (_, known) in zip(rows, given.iterrows(), strict=True):
         number = int(row["id"])
@@ -86,10 +87,10 @@ def test_all_that_is_on_record_reads_back(
         assert float(row["probability"]) == known["probability"]
         assert row["state"] == known["state"]
         assert pd.Timestamp(row["asked"]) == known["asked"].round("us")
-        if number in told.index:
-            outcome = told.loc[number]
+        if number in told:
+            outcome = told[number]
             assert float(row["outcome"]) == outcome["reward"]
-            assert pd.Timestamp(row["told"]) == pd.Timestamp(outcome["told"]).round("us")
+            assert pd.Timestamp(row["told"]) == outcome["told"].round("us")
             assert bool(int(row["late"])) == outcome["late"]
         else:
             assert row["outcome"] in ("", None)

@@ -17,7 +17,7 @@ from functools import partial
 from itertools import count
 from pathlib import Path
 from random import Random
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import psycopg
 import pytest
@@ -300,26 +300,42 @@ def test_who_finds_the_file_locked_waits(tmp_path: Path) -> None:
 
 
 def test_who_has_waited_long_enough_says_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    store_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = tmp_path / "trial.db"
     monkeypatch.setattr(store, "_PATIENCE", 0.1)
-    with begin(f"sqlite:///{path}") as experiment:
+    with begin(store_url) as experiment:
         ids = experiment.ask(3).ids
-        other = sqlite3.connect(path, isolation_level=None)
-        other.execute("BEGIN IMMEDIATE")
-        with pytest.raises(StoreUnavailableError, match="locked") as caught:
+        other: Any
+        if store_url.startswith("sqlite"):
+            other = sqlite3.connect(store_url.removeprefix("sqlite:///"), isolation_level=None)
+            other.execute("BEGIN IMMEDIATE")
+        else:
+            other = psycopg.connect(store_url)
+            other.execute("SELECT id FROM bestarm_experiments FOR UPDATE")
+        with pytest.raises(StoreUnavailableError, match="lock") as caught:
             experiment.tell(ids[0], 1.0)
         assert one_sentence(caught.value)
+        assert "Another program" in caught.value.remedy
         other.close()
         assert experiment.tell(ids[0], 1.0).recorded
+
+
+def test_a_server_waits_for_nobody_for_good(postgres_url: str) -> None:
+    kept = store.Store(postgres_url)
+    with kept.reading() as connection:
+        for name, value in {
+            "lock_timeout": "1min",
+            "idle_in_transaction_session_timeout": "10min",
+        }.items():
+            assert connection.exec_driver_sql(f"SHOW {name}").scalar_one() == value
+    kept.close()
 
 
 def test_eight_processes_begin_ask_and_tell_at_once(store_url: str, tmp_path: Path) -> None:
     start = processes.Barrier(8)
     running = [
         processes.Process(
-            target=workers_faults.together, args=(store_url, tmp_path, number, start, 25)
+            target=workers_faults.together, args=(store_url, tmp_path, number, start, 15)
         )
         for number in range(8)
     ]

@@ -14,7 +14,7 @@ import pytest
 
 from bestarm import LUCB, RAGE, SPBAI, AnytimeBAI, Experiment, Problem
 from bestarm.errors import InvalidInputError
-from bestarm.live.health import LEVELS, Check, worst
+from bestarm.live.check import LEVELS, Check, worst
 from bestarm.live.ratios import RatioTest
 from bestarm.live.scales import Scales
 from bestarm.policies import Policy

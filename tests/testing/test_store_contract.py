@@ -315,7 +315,7 @@ class LosesARowBetweenPieces(MemoryLedger):
             yield rows[50_001:]
 
 
-@breaks("a large batch is counted", words="60000 outcomes are counted as 27232")
+@breaks("a large batch is counted", words="50100 outcomes are counted as 17332")
 class CountsInSixteenBits(MemoryLedger):
     def tell(self, ids: Ids, rewards: Array, *, at: float, late: NDArray[np.bool_]) -> int:
         return super().tell(ids, rewards, at=at, late=late) % 2**15

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from bestarm.cli.experiment import DEFAULT_STORE, AsJson, StoreUrl, experiment
 from bestarm.cli.reporting import reported
 from bestarm.errors import MissingDependencyError
 
@@ -20,6 +21,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+app.add_typer(experiment)
 
 
 class Criterion(StrEnum):
@@ -55,16 +57,6 @@ Dask = Annotated[
     str | None,
     typer.Option(metavar="ADDRESS", help="A Dask scheduler whose workers share the runs."),
 ]
-StoreUrl = Annotated[
-    str,
-    typer.Option(
-        "--store",
-        metavar="URL",
-        envvar="BESTARM_STORE",
-        help="The database: sqlite:///FILE or postgresql://USER@HOST/NAME.",
-    ),
-]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of words.")]
 
 
 def _need_server() -> None:
@@ -403,7 +395,7 @@ def reproduce(
 @app.command()
 @reported
 def serve(
-    store: StoreUrl = "sqlite:///bestarm.db",
+    store: StoreUrl = DEFAULT_STORE,
     host: Annotated[
         str, typer.Option(help="The address to listen on; other machines need a token.")
     ] = "127.0.0.1",
@@ -452,7 +444,7 @@ def create_token(
             metavar="view|tell|manage", help="What it allows; each allows what is before."
         ),
     ],
-    store: StoreUrl = "sqlite:///bestarm.db",
+    store: StoreUrl = DEFAULT_STORE,
     json: AsJson = False,
 ) -> None:
     """Make a token and print it: this once, as only its digest is kept."""
@@ -464,7 +456,7 @@ def create_token(
 
 @tokens.command("list")
 @reported
-def list_tokens(store: StoreUrl = "sqlite:///bestarm.db", json: AsJson = False) -> None:
+def list_tokens(store: StoreUrl = DEFAULT_STORE, json: AsJson = False) -> None:
     """Show all tokens ever made, without their secrets."""
     _need_server()
     from bestarm.cli.token import run_list  # noqa: PLC0415
@@ -476,7 +468,7 @@ def list_tokens(store: StoreUrl = "sqlite:///bestarm.db", json: AsJson = False) 
 @reported
 def revoke_token(
     number: Annotated[int, typer.Argument(metavar="ID", help="Its number, as listed.")],
-    store: StoreUrl = "sqlite:///bestarm.db",
+    store: StoreUrl = DEFAULT_STORE,
     json: AsJson = False,
 ) -> None:
     """End a token: from the next request on it allows nothing."""
@@ -484,3 +476,22 @@ def revoke_token(
     from bestarm.cli.token import run_revoke  # noqa: PLC0415
 
     run_revoke(number, store=store, as_json=json)
+
+
+@app.command()
+@reported
+def doctor(
+    url: Annotated[
+        str,
+        typer.Argument(
+            metavar="[URL]",
+            envvar="BESTARM_STORE",
+            help="The database: sqlite:///trial.db for a file, postgresql://user@host/name.",
+        ),
+    ] = DEFAULT_STORE,
+    json: AsJson = False,
+) -> None:
+    """Say whether a database is safe to keep a trial in: exit code 1 on an alarm."""
+    from bestarm.cli.doctor import run_doctor  # noqa: PLC0415
+
+    run_doctor(url, as_json=json)

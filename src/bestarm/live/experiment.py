@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from bestarm.live.audit import Audit
+    from bestarm.live.check import Check
     from bestarm.live.document import Document
-    from bestarm.live.health import Check
     from bestarm.live.sql import SqlLedger, Store
 
 __all__ = ["Experiment"]

@@ -3,52 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bestarm.geometry import Array
 from bestarm.live.batches import plural
+from bestarm.live.check import Check
 from bestarm.live.ledger import ROW, Entry, Head, Opened, Reading, Rows
 from bestarm.live.ratios import RatioTest
 from bestarm.live.scales import Scales
 from bestarm.problem import Problem
 from bestarm.records import Counts, Plan
 
-__all__ = ["ALARM", "LEVELS", "WARNING", "Check", "examine", "worst"]
+__all__ = ["examine"]
 
-LEVELS = ("ok", "warning", "alarm")
-WARNING, ALARM = 1e-3, 1e-6  # what a trial in order shows with less probability
+_WARNING, _ALARM = 1e-3, 1e-6  # what a trial in order shows with less probability
 _TAIL = 200_000  # assignments looked at one by one, of those that no summary covers
 _WINDOW = 10_000  # settled ones before them, for how long outcomes take
 _FEW = 20  # fewer outcomes than that say nothing about it
 _SLOW = 10  # times as long as nearly all outcomes take
-
-
-@dataclass(frozen=True)
-class Check:
-    """One question about a trial or a database, answered.
-
-    Attributes:
-        name: the question, in a word.
-        level: `"ok"`, `"warning"` or `"alarm"`.
-        finding: the answer, in a sentence.
-        action: what to do about it; empty if nothing.
-    """
-
-    name: str
-    level: str
-    finding: str
-    action: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.level}: {self.name}: {self.finding} {self.action}".rstrip()
-
-
-def worst(checks: Sequence[Check]) -> str:
-    """The highest level among checks."""
-    return max((check.level for check in checks), key=LEVELS.index, default="ok")
 
 
 def examine(
@@ -92,7 +66,7 @@ def examine(
     return (
         _ratio("assignments", arms.given, labels, "assignments"),
         _ratio("outcomes", arms.told, labels, "outcomes of settled assignments"),
-        _missing(arms, labels),
+        _missing(arms, labels, head.lost),
         _overdue(head, tail, now),
         _late(head),
         _range(head, bounds, scales),
@@ -191,7 +165,7 @@ def _by_chance(chance: float) -> str:
 
 
 def _level(chance: float) -> str:
-    return "alarm" if chance < ALARM else "warning" if chance < WARNING else "ok"
+    return "alarm" if chance < _ALARM else "warning" if chance < _WARNING else "ok"
 
 
 def _ratio(name: str, test: RatioTest, labels: Sequence[str], what: str) -> Check:
@@ -212,11 +186,13 @@ def _ratio(name: str, test: RatioTest, labels: Sequence[str], what: str) -> Chec
     )
 
 
-def _missing(arms: _Arms, labels: Sequence[str]) -> Check:
+def _missing(arms: _Arms, labels: Sequence[str], lost_yet: int) -> Check:
     lost, settled = arms.lost.observed, arms.settled
     level, total = _level(arms.lost.chance), int(lost.sum())
     if not total:
-        return Check("missing", "ok", "No outcome is missing.")
+        early = "; it is too early to compare arms" if lost_yet else ""
+        known = f"{plural(lost_yet, 'outcome')} lost" if lost_yet else "No outcome is missing"
+        return Check("missing", "ok", f"{known}{early}.")
     share = f"{total} of {int(settled.sum())}"
     if level == "ok":
         return Check("missing", "ok", f"{share} outcomes are missing, of all arms alike.")

@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from typing import Any, TypeVar
 
 import numpy as np
@@ -34,7 +35,7 @@ T = TypeVar("T")
 
 _PIECE = 50_000  # rows read at a time
 _PAGE = 5_000  # plans, summaries or events read at a time
-_FIRST_PIECE = 256  # at first, where one row may be all that is looked for
+_FEW = 256  # ids: so many are read, more are counted where one is looked for
 _FAR = 1000  # ids farther apart than this are looked up apart
 _UNSET = {"lowest": math.inf, "highest": -math.inf, "oldest": math.inf, "at": -math.inf}
 
@@ -153,6 +154,9 @@ class _Reading:
     def _run(self, statement: sql.Prepared, **values: Any) -> CursorResult[Any]:
         return statement(self._connection, experiment=self._number, **values)
 
+    def _fetch(self, statement: sql.Prepared, **values: Any) -> list[Any]:
+        return statement.fetch(self._connection, experiment=self._number, **values)
+
     def opened(self, phase: int) -> Opened:
         """A phase's plan."""
         row = self._run(sql.PHASE, phase=phase).one_or_none()
@@ -170,7 +174,7 @@ class _Reading:
         """Assignments with what became of them, in order of id, in pieces."""
         for start in range(first, end, _PIECE):
             piece = {"start": start, "end": min(end, start + _PIECE)}
-            found = self._run(sql.ASSIGNMENTS, **piece).all()
+            found = self._fetch(sql.ASSIGNMENTS, **piece)
             rows = np.empty(len(found), dtype=ROW)
             _fill(rows, found, "id", "phase", "arm", "probability", "asked")
             rows["reward"] = rows["told"] = rows["lost"] = np.nan
@@ -181,7 +185,7 @@ class _Reading:
                 (sql.OUTCOMES, ("reward", "told", "late")),
                 (sql.LOSSES, ("lost",)),
             ):
-                found = self._run(statement, **piece).all()
+                found = self._fetch(statement, **piece)
                 found = [row for row in found if row[0] in numbers] if gaps else found
                 if found:
                     at = np.searchsorted(rows["id"], [row[0] for row in found])
@@ -193,16 +197,15 @@ class _Reading:
         """Arms and rewards of assignments that are settled, in order of id, in pieces."""
         for start in range(first, end, _PIECE):
             piece = {"start": start, "end": min(end, start + _PIECE)}
-            arms = np.array(self._run(sql.ARMS, **piece).scalars().all(), dtype=np.int64)
+            arms = _column(self._fetch(sql.ARMS, **piece), np.int64)
             if len(arms) != piece["end"] - start:
                 raise _damaged(f"assignments {start} to {piece['end'] - 1}", "some are missing")
-            rewards = np.full(len(arms), np.nan)
-            told = self._run(sql.REWARDS, **piece).all()
-            if told:
-                numbers, values = zip(*told, strict=True)
-                rewards[np.array(numbers) - start] = values
-            lost = self._run(sql.LOST_NUMBERS, **piece).scalars().all()
-            rewards[np.array(lost, dtype=np.int64) - start] = np.nan
+            rewards = _column(self._fetch(sql.VALUES, **piece), float)
+            if len(rewards) < len(arms):
+                told = self._fetch(sql.REWARDS, **piece)
+                rewards = np.full(len(arms), np.nan)
+                rewards[[number - start for number, _ in told]] = [value for _, value in told]
+            rewards[_column(self._fetch(sql.LOST_NUMBERS, **piece), np.int64) - start] = np.nan
             yield arms, rewards
 
     def rewards(self, ids: Ids) -> dict[int, float]:
@@ -219,7 +222,7 @@ class _Reading:
             return
         ordered, wanted = np.sort(ids), set(ids.tolist())
         for run in np.split(ordered, np.flatnonzero(np.diff(ordered) > _FAR) + 1):
-            for row in self._run(statement, start=int(run[0]), end=int(run[-1]) + 1):
+            for row in self._fetch(statement, start=int(run[0]), end=int(run[-1]) + 1):
                 if row[0] in wanted:
                     yield row
 
@@ -232,23 +235,43 @@ class _Reading:
 
     def unsettled(self, start: int, end: int, *, asked_by: float | None = None) -> Ids:
         """The ids in a range that are neither told nor lost, or the first of them alone."""
+        if asked_by is None:
+            return self._first_unsettled(start, end)
         found: list[Ids] = []
-        size = _FIRST_PIECE if asked_by is None else _PIECE
-        while start < end:
-            piece = {"start": start, "end": min(end, start + size)}
-            free = np.ones(piece["end"] - start, dtype=bool)
-            for statement in (sql.TOLD_NUMBERS, sql.LOST_NUMBERS):
-                known = self._run(statement, **piece).scalars().all()
-                free[np.array(known, dtype=np.int64) - start] = False
-            ids = start + np.flatnonzero(free)
-            if asked_by is None and ids.size:
-                return ids[:1]
-            if asked_by is not None and ids.size:
+        for begin in range(start, end, _PIECE):
+            ids = self._free(begin, min(end, begin + _PIECE))
+            if ids.size:
                 times = {row[0]: row[1] for row in self._among(sql.ASKED_NUMBERS, ids)}
                 asked = np.array([times[number] for number in ids.tolist()])
                 found.append(ids[asked <= asked_by])
-            start, size = piece["end"], _PIECE
         return np.concatenate(found) if found else np.empty(0, dtype=np.int64)
+
+    def _first_unsettled(self, start: int, end: int) -> Ids:
+        """Long ranges are only counted, ever longer ones, and halved where one is not settled."""
+        size = _FEW
+        while start < end:
+            stop = min(end, start + size)
+            if stop - start <= _FEW:
+                free = self._free(start, stop)
+                if free.size:
+                    return free[:1]
+                start, size = stop, 4 * size
+            elif self._settled(start, stop) == stop - start:
+                start, size = stop, 4 * size
+            else:
+                end, size = stop, max(_FEW, (stop - start) // 2)
+        return np.empty(0, dtype=np.int64)
+
+    def _free(self, start: int, end: int) -> Ids:
+        free = np.ones(end - start, dtype=bool)
+        for statement in (sql.TOLD_NUMBERS, sql.LOST_NUMBERS):
+            known = self._fetch(statement, start=start, end=end)
+            free[_column(known, np.int64) - start] = False
+        return start + np.flatnonzero(free)
+
+    def _settled(self, start: int, end: int) -> int:
+        counted = (sql.TOLD_COUNT, sql.LOST_UNTOLD_COUNT)
+        return sum(self._fetch(each, start=start, end=end)[0][0] for each in counted)
 
     def asked(self, number: int) -> float:
         """When an assignment was given out."""
@@ -276,7 +299,7 @@ class _Reading:
 
     def _from(self, statement: sql.Prepared, start: int) -> Iterator[Any]:
         """Rows from a number on, which is their first column."""
-        while found := self._run(statement, start=start, size=_PAGE).all():
+        while found := self._fetch(statement, start=start, size=_PAGE):
             yield from found
             start = found[-1][0] + 1
 
@@ -360,6 +383,11 @@ class _Writing(_Reading):
     def add_event(self, event: Event) -> None:
         """Add to the log."""
         self._run(sql.ADD_EVENT, **{**vars(event), "data": canonical(event.data)})
+
+
+def _column(found: Sequence[Any], kind: type) -> NDArray[Any]:
+    """The only column of rows."""
+    return np.fromiter(chain.from_iterable(found), dtype=kind, count=len(found))
 
 
 def _fill(rows: Rows, found: Sequence[Any], *names: str) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 from sqlalchemy import (
     ARRAY,
     BigInteger,
+    ColumnElement,
     Connection,
     CursorResult,
     Float,
@@ -21,6 +22,7 @@ from sqlalchemy import (
     Update,
     bindparam,
     column,
+    exists,
     func,
     insert,
     literal_column,
@@ -52,6 +54,14 @@ class Prepared:
         text, order = self.written(connection)
         ordered = values if order is None else tuple(values[name] for name in order)
         return connection.exec_driver_sql(text, ordered)
+
+    def fetch(self, connection: Connection, **values: Any) -> list[Any]:
+        """Run it, and give plain tuples: many rows of SQLAlchemy's own take long to make."""
+        result = self(connection, **values)
+        assert result.cursor is not None
+        rows = list(result.cursor.fetchall())
+        result.close()
+        return rows
 
     def written(self, connection: Connection) -> tuple[str, list[str] | None]:
         """Its text, and the order of its values where they have no names in it."""
@@ -117,6 +127,16 @@ def _between(table: Table, *names: str) -> Prepared:
     )
 
 
+def _counted(table: Table, *conditions: ColumnElement[bool]) -> Prepared:
+    number = table.c.number
+    return Prepared(
+        select(func.count())
+        .select_from(table)
+        .where(table.c.experiment == bindparam("experiment"))
+        .where(number >= bindparam("start"), number < bindparam("end"), *conditions)
+    )
+
+
 def _from(table: Table, key: str, *names: str) -> Prepared:
     place = table.c[key]
     found = _found(table, *names).where(place >= bindparam("start")).order_by(place)
@@ -153,6 +173,7 @@ OUTCOMES = _between(s.outcomes, "number", "reward", "told", "late")
 LOSSES = _between(s.losses, "number", "at")
 ARMS = _between(s.assignments, "arm")
 REWARDS = _between(s.outcomes, "number", "reward")
+VALUES = _between(s.outcomes, "reward")
 TOLD_NUMBERS = _between(s.outcomes, "number")
 LOST_NUMBERS = _between(s.losses, "number")
 ASKED_NUMBERS = _between(s.assignments, "number", "asked", "phase", "arm")
@@ -163,6 +184,13 @@ LOST_IN_ORDER = Prepared(
     .where(_lost.phase == bindparam("phase"))
     .where(_lost.place >= bindparam("start"), _lost.place < bindparam("end"))
     .order_by(_lost.place)
+)
+TOLD_COUNT = _counted(s.outcomes)
+LOST_UNTOLD_COUNT = _counted(
+    s.losses,
+    ~exists().where(
+        s.outcomes.c.experiment == _lost.experiment, s.outcomes.c.number == _lost.number
+    ),
 )
 LOST_OF_PHASE = Prepared(
     select(func.count())

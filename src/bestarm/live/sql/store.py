@@ -47,8 +47,8 @@ class Store:
         self.sqlite = self.url.get_backend_name() == "sqlite"
         self._engine: Engine = create_engine(self.url, **_options(self.sqlite))
         self._process = os.getpid()
+        event.listen(self._engine, "connect", _set_up_file if self.sqlite else _set_up_session)
         if self.sqlite:
-            event.listen(self._engine, "connect", _set_up)
             event.listen(self._engine, "begin", _begin)
 
     @property
@@ -91,18 +91,20 @@ class Store:
         try:
             yield
         except exc.DBAPIError as error:
-            raise self._error(error) from error
+            raise self._error(error.orig, isinstance(error, _UNAVAILABLE)) from error
+        except sqlite3.Error as error:  # as rows are fetched
+            raise self._error(error, isinstance(error, sqlite3.OperationalError)) from error
         except exc.TimeoutError as error:
             raise StoreUnavailableError(
                 f"No connection to {self.place} became free.", field="url", value=self.place
             ) from error
 
-    def _error(self, error: exc.DBAPIError) -> StoreError:
-        said = " ".join(str(error.orig).split()).rstrip(".")
+    def _error(self, error: BaseException | None, unavailable: bool) -> StoreError:
+        said = " ".join(str(error).split()).rstrip(".")
         known = [what for words, what in _REMEDIES.items() if words in said]
         kind: type[StoreError] = StoreError
         wrong = f"The store {self.place} refused: {said}."
-        if isinstance(error, (exc.OperationalError, exc.InterfaceError, exc.InternalError)):
+        if unavailable:
             kind = StoreUnavailableError
             wrong = f"The store {self.place} cannot be used now: {said}."
             known.append("Nothing acknowledged is lost, and the same call can be made again.")
@@ -151,12 +153,14 @@ class Store:
             command.upgrade(config, "head")
 
 
+_UNAVAILABLE = (exc.OperationalError, exc.InterfaceError, exc.InternalError)
 _REMEDIES = {
     "disk is full": "Free some space on its disk.",
     "disk I/O error": "Check its disk.",
     "readonly database": "Make the file and its folder writable.",
     "unable to open database file": "Check that the folder exists and can be written to.",
     "database is locked": "Another program holds the file open for writing.",
+    "lock timeout": "Another program keeps the experiment to itself.",
     "not a database": "The file is no SQLite database, or is damaged.",
     "malformed": "The file is damaged: restore it from a backup.",
     "read-only transaction": "This server takes no writes now; is it a standby?",
@@ -199,7 +203,8 @@ def _checked(url: object) -> URL:
 def _options(sqlite: bool) -> dict[str, Any]:
     if sqlite:
         return {"connect_args": {"timeout": _PATIENCE, "check_same_thread": False}}
-    return {"pool_pre_ping": True, "connect_args": {"connect_timeout": 10}}
+    alive = {"keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3}
+    return {"pool_pre_ping": True, "connect_args": {"connect_timeout": 10, **alive}}
 
 
 def _begin(connection: Connection) -> None:
@@ -219,7 +224,7 @@ def _take_turn(connection: Connection) -> None:
     raw.execute(f"PRAGMA busy_timeout={_NAP}")
     # IMMEDIATE waits for the write lock at once: half-way it could not be waited for.
     _patiently(lambda: connection.exec_driver_sql("BEGIN IMMEDIATE"))
-    raw.execute(f"PRAGMA busy_timeout={1000 * _PATIENCE}")
+    raw.execute(f"PRAGMA busy_timeout={1000 * _PATIENCE:.0f}")
 
 
 def _patiently(attempt: Callable[[], object]) -> None:
@@ -237,7 +242,21 @@ def _patiently(attempt: Callable[[], object]) -> None:
             return
 
 
-def _set_up(connection: Any, _: object) -> None:
+def _set_up_session(connection: Any, _: object) -> None:
+    # Whose machine or network is gone, or who hangs, must not keep all others waiting for good.
+    settings = {
+        "lock_timeout": f"{1000 * _PATIENCE:.0f}ms",
+        "idle_in_transaction_session_timeout": "10min",  # a plan may take its time
+        "tcp_keepalives_idle": 30,
+        "tcp_keepalives_interval": 10,
+        "tcp_keepalives_count": 3,
+    }
+    connection.autocommit = True
+    connection.execute("; ".join(f"SET {name} = '{value}'" for name, value in settings.items()))
+    connection.autocommit = False
+
+
+def _set_up_file(connection: Any, _: object) -> None:
     assert isinstance(connection, sqlite3.Connection)
     connection.isolation_level = None  # transactions begin where we say, see `_begin`
     # Of several who do this at once to a new file, some are sent away without a wait.

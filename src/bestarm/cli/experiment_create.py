@@ -1,0 +1,177 @@
+"""`bestarm experiment create`: a trial from a TOML file, or from CSV files and options."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import sys
+import tomllib
+from collections.abc import Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from bestarm.cli.files import read_table
+from bestarm.cli.reporting import print_json
+from bestarm.errors import InvalidInputError
+from bestarm.live import Experiment
+from bestarm.problem import Problem
+
+__all__ = ["read_lease", "run_create"]
+
+_KEYS = (
+    *("source", "target", "delta", "noise", "baseline", "bounds", "policy", "options", "seed"),
+    *("lease", "description"),
+)
+_SECONDS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
+Features = tuple[object, list[str] | None]
+
+
+def run_create(
+    name: str, file: Path | None, given: Mapping[str, Any], *, store: str, as_json: bool
+) -> None:
+    """Begin a trial, and print what it is."""
+    said = {key: value for key, value in given.items() if value is not None}
+    if file is not None:
+        if said:
+            raise InvalidInputError(
+                f"With --problem all is read from the file; {', '.join(said)} cannot be given.",
+                field="problem",
+                value=sorted(said),
+                remedy="Write it into the file.",
+            )
+        said = _from_toml(file)
+        folder = file.parent
+    else:
+        folder = Path()
+        said["options"] = _read_options(said.get("options", []))
+    if "source" not in said:
+        raise InvalidInputError(
+            "There are no arms.",
+            field="source",
+            remedy="Name a CSV file of features, or a TOML file with --problem.",
+        )
+    experiment = _create(store, name, said, folder)
+    with experiment:
+        problem, seed, lease = experiment.problem, experiment.seed, experiment.lease
+        status = experiment.status()
+    policy = said.get("policy", "anytime")
+    if as_json:
+        print_json(
+            {
+                "experiment": name,
+                "state": status.state,
+                "policy": policy,
+                "arms": list(problem.source_labels),
+                "targets": list(problem.target_labels),
+                "delta": problem.delta,
+                "seed": seed,
+                "lease": lease,
+            }
+        )
+    else:
+        typer.echo(
+            f"{name} has begun: {problem.arms} arms, {problem.targets} targets, δ {problem.delta:g}"
+            f", policy {policy}, seed {seed}."
+        )
+
+
+def _create(store: str, name: str, said: Mapping[str, Any], folder: Path) -> Experiment:
+    arms, labels = _features(said["source"], folder, "source")
+    target, target_labels = None, None
+    if "target" in said:
+        target, target_labels = _features(said["target"], folder, "target")
+    scales = {key: said[key] for key in ("delta", "noise", "baseline") if key in said}
+    problem = Problem(arms, target, source_labels=labels, target_labels=target_labels, **scales)
+    options = dict(said.get("options", {}))
+    if "bounds" in said:
+        options["bounds"] = said["bounds"]
+    further = {key: said[key] for key in ("policy", "seed", "description") if key in said}
+    if "lease" in said:
+        further["lease"] = read_lease(said["lease"])
+    here = os.getcwd()
+    sys.path.insert(0, here)  # one's own policy may be there
+    try:
+        return Experiment.create(store, name, problem, options=options, **further)
+    finally:
+        sys.path.remove(here)
+
+
+def _features(value: object, folder: Path, field: str) -> Features:
+    """Features with labels: from a file, or as they stand in the TOML file."""
+    if isinstance(value, (str, Path)):
+        table = read_table(folder / value)
+        return table.features, table.labels
+    if isinstance(value, Mapping):
+        return list(value.values()), list(value)
+    if isinstance(value, list):
+        return value, None
+    raise InvalidInputError(
+        f"`{field}` must be a file, or labels with features; got {value!r}.",
+        field=field,
+        value=value,
+        remedy='For example source = "arms.csv", or a table of rows like tea = [1, 0].',
+    )
+
+
+def _from_toml(path: Path) -> dict[str, Any]:
+    try:
+        with path.open("rb") as file:
+            read = tomllib.load(file)
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InvalidInputError(
+            f"{str(path)!r} is no TOML file ({str(error).rstrip('.')}).",
+            field="problem",
+            value=str(path),
+        ) from None
+    for key in read:
+        if key not in _KEYS:
+            near = get_close_matches(key, _KEYS, n=1)
+            raise InvalidInputError(
+                f"{str(path)!r} has {key!r}, which is not known; known are {', '.join(_KEYS)}.",
+                field="problem",
+                value=key,
+                remedy=f"Did you mean {near[0]}?" if near else "",
+            )
+    for key, kind, word in (("options", dict, "a table"), ("description", str, "a text")):
+        if key in read and not isinstance(read[key], kind):
+            raise InvalidInputError(
+                f"`{key}` must be {word}; got {read[key]!r}.", field=key, value=read[key]
+            )
+    return read
+
+
+def _read_options(pairs: list[str]) -> dict[str, Any]:
+    """Options of the policy: values as Python has them, and words without quotes."""
+    options: dict[str, Any] = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals or not key.strip().isidentifier() or key.strip() in options:
+            raise InvalidInputError(
+                f"`option` must be key=value, each key once; got {pair!r}.",
+                field="option",
+                value=pair,
+                remedy="For example --option max_pulls=5000.",
+            )
+        try:
+            options[key.strip()] = ast.literal_eval(value.strip())
+        except (ValueError, SyntaxError, MemoryError, RecursionError):
+            options[key.strip()] = value.strip()
+    return options
+
+
+def read_lease(value: object) -> float:
+    """Seconds: a number, or a text like 90s, 30m, 12h, 2d, 1w."""
+    if isinstance(value, str):
+        found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([smhdw]?)\s*", value)
+        if found is None or not float(found[1]):
+            raise InvalidInputError(
+                f"`lease` must be a time like 90s, 30m, 12h or 2d; got {value!r}.",
+                field="lease",
+                value=value,
+            )
+        return float(found[1]) * _SECONDS[found[2]]
+    return value  # type: ignore[return-value]  # `create` says if it is no number

@@ -1,0 +1,103 @@
+"""Outcomes as they are written on the command line and in CSV files."""
+
+from __future__ import annotations
+
+import csv
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+from bestarm.errors import InvalidInputError
+
+__all__ = ["number_of", "read_outcomes", "reward_of"]
+
+
+def number_of(text: str, field: str, where: str = "") -> int:
+    """A whole number, of its plain digits."""
+    try:
+        if not text.strip().lstrip("+-").isdecimal():
+            raise ValueError  # noqa: TRY301
+        return int(text)
+    except ValueError:
+        raise InvalidInputError(
+            f"`{field}` must be a whole number; got {text!r}{where}.", field=field, value=text
+        ) from None
+
+
+def reward_of(text: str, field: str, where: str = "") -> float:
+    """A number; the experiment says whether it can be a reward."""
+    try:
+        return float(text)
+    except ValueError:
+        raise InvalidInputError(
+            f"`{field}` must be a number; got {text!r}{where}.", field=field, value=text
+        ) from None
+
+
+def read_outcomes(path: Path) -> tuple[list[tuple[int, float]], int]:
+    """Ids and rewards of a CSV file, and how many rows have no reward yet.
+
+    A header names the columns `id` and `reward` (or `outcome`), among others; without one there are
+    these two. Empty lines are skipped. The file `-` is standard input.
+
+    Raises:
+        InvalidInputError: the file does not hold outcomes.
+        OSError: the file cannot be read.
+    """
+    try:
+        if str(path) == "-":
+            return _read(sys.stdin, "standard input")
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            return _read(file, repr(str(path)))
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise InvalidInputError(
+            f"{str(path)!r} is not a CSV file in UTF-8 ({error}).",
+            field="from",
+            value=str(path),
+            remedy="Save it as text, with fields between commas.",
+        ) from None
+
+
+def _read(lines: Iterable[str], name: str) -> tuple[list[tuple[int, float]], int]:
+    reader = csv.reader(lines)
+    outcomes: list[tuple[int, float]] = []
+    skipped, columns = 0, None
+    for row in reader:
+        fields = [
+            field.strip().removeprefix("\ufeff") for field in row
+        ]  # a mark some programs make
+        if not any(fields):
+            continue
+        where = f" in line {reader.line_num} of {name}"
+        if columns is None:
+            columns = _columns(fields, where)
+            if columns is not None:
+                continue
+            columns = (0, 1)
+            if len(fields) != 2:
+                raise _wrong(f"There are {len(fields)} fields{where}, and no header.")
+        if len(fields) <= max(columns):
+            raise _wrong(f"A field is missing{where}.")
+        number, reward = fields[columns[0]], fields[columns[1]]
+        if not reward:
+            skipped += 1
+            continue
+        outcomes.append((number_of(number, "id", where), reward_of(reward, "reward", where)))
+    return outcomes, skipped
+
+
+def _columns(fields: list[str], where: str) -> tuple[int, int] | None:
+    """Where ids and rewards are, if these are names; None if they are values."""
+    names = [field.lower() for field in fields]
+    if all(not name or name.lstrip("+-")[:1].isdecimal() for name in names):
+        return None
+    found = [name for name in ("reward", "outcome") if name in names]
+    if "id" not in names or not found:
+        raise _wrong(f"The columns 'id' and 'reward' are not{where}: it has {', '.join(fields)}.")
+    return names.index("id"), names.index(found[0])
+
+
+def _wrong(what: str) -> InvalidInputError:
+    return InvalidInputError(
+        what, field="from", remedy="Give a table with the columns id and reward."
+    )

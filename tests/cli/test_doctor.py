@@ -1,0 +1,248 @@
+"""`bestarm doctor`: unsafe builds, disks, settings and servers are told apart from safe ones."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sqlite3
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from typer.testing import CliRunner
+
+from bestarm import Experiment, Problem
+from bestarm.cli.app import app
+from bestarm.errors import InvalidInputError
+from bestarm.live import Check, doctor
+from bestarm.live.doctor import diagnose
+
+ASSET = Path(__file__).parent.parent / "live" / "assets" / "store_0001.db"
+MOUNTS = """\
+/dev/sda1 / ext4 rw 0 0
+tmpfs /tmp tmpfs rw 0 0
+server:/home /home nfs4 rw 0 0
+/dev/sdb1 /home/ann/local xfs rw 0 0
+//host/share /mnt/the\\040share cifs rw 0 0
+me@host:/ /mnt/ssh fuse.sshfs rw 0 0
+gocryptfs /mnt/vault fuse.gocryptfs rw 0 0
+share /media/sf vboxsf rw 0 0
+overlay /app overlay rw 0 0
+/dev/sdc1 /app ext4 rw 0 0
+overlay /srv overlay rw 0 0
+broken
+"""
+
+
+def by_name(url: str) -> dict[str, Check]:
+    return {check.name: check for check in diagnose(url)}
+
+
+def run(*arguments: str, code: int = 0) -> str:
+    result = CliRunner().invoke(app, ["doctor", *arguments])
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    assert result.exit_code == code, result.output
+    return result.stdout
+
+
+def test_a_local_file_is_safe_and_nothing_is_left_behind(tmp_path: Path, sqlite_url: str) -> None:
+    found = by_name(sqlite_url)
+    assert list(found) == [
+        *("build", "threads", "file-system", "writable", "space", "journal", "locks", "tables")
+    ]
+    for name in ("threads", "writable", "journal", "locks", "tables"):
+        assert found[name].level == "ok"
+    assert not list(tmp_path.iterdir())
+    Experiment.create(sqlite_url, "drinks", Problem([[1.0], [2.0]])).close()
+    before = sorted(path.name for path in tmp_path.iterdir())
+    found = by_name(sqlite_url)
+    assert "the present one" in found["tables"].finding
+    assert sorted(path.name for path in tmp_path.iterdir()) == before
+
+
+@pytest.mark.parametrize(
+    ("version", "level"),
+    [
+        ((3, 7, 17), "alarm"),
+        ((3, 40, 1), "warning"),
+        ((3, 44, 5), "warning"),
+        ((3, 44, 6), "ok"),
+        ((3, 45, 0), "warning"),
+        ((3, 50, 6), "warning"),
+        ((3, 50, 7), "ok"),
+        ((3, 51, 0), "warning"),
+        ((3, 51, 2), "warning"),
+        ((3, 51, 3), "ok"),
+        ((3, 53, 0), "ok"),
+        ((4, 0, 0), "ok"),
+    ],
+)
+def test_builds_with_known_bugs(version: tuple[int, ...], level: str) -> None:
+    assert doctor._build(version).level == level
+
+
+def test_a_build_for_one_thread_is_an_alarm() -> None:
+    assert [doctor._threads(safety).level for safety in (0, 1, 3)] == ["alarm", "ok", "ok"]
+
+
+@pytest.mark.parametrize(
+    ("path", "kind", "level"),
+    [
+        ("/var/trial.db", "ext4", "ok"),
+        ("/tmp/trial.db", "tmpfs", "warning"),
+        ("/home/ann/trial.db", "nfs4", "alarm"),
+        ("/home/ann/local/trial.db", "xfs", "ok"),
+        ("/mnt/the share/trial.db", "cifs", "alarm"),
+        ("/mnt/ssh/trial.db", "fuse.sshfs", "alarm"),
+        ("/mnt/vault/trial.db", "fuse.gocryptfs", "warning"),
+        ("/media/sf/trial.db", "vboxsf", "warning"),
+        ("/app/trial.db", "ext4", "ok"),
+        ("/srv/trial.db", "overlay", "warning"),
+        ("/tmpx/trial.db", "ext4", "ok"),
+    ],
+)
+def test_file_systems(path: str, kind: str, level: str) -> None:
+    check = doctor._file_system(Path(path), MOUNTS)
+    assert check.level == level
+    assert kind in check.finding
+
+
+def test_where_mounts_are_not_known_nothing_is_claimed() -> None:
+    check = doctor._file_system(Path("/x"), "")
+    assert check.level == "ok"
+    assert "not known" in check.finding
+
+
+@pytest.mark.parametrize(("free", "level"), [(5e10, "ok"), (5e8, "warning"), (1e6, "alarm")])
+def test_space(free: float, level: str) -> None:
+    assert doctor._space(int(free)).level == level
+
+
+@pytest.mark.parametrize(
+    ("mode", "synchronous", "level"),
+    [("wal", 2, "ok"), ("wal", 3, "ok"), ("wal", 1, "alarm"), ("delete", 2, "alarm")],
+)
+def test_journals(mode: str, synchronous: int, level: str) -> None:
+    assert doctor._journal(mode, synchronous).level == level
+
+
+def test_locks_that_do_not_hold_are_seen(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def allowed(*_: Any, **__: Any) -> subprocess.CompletedProcess[bytes]:
+        return subprocess.CompletedProcess([], 0)
+
+    assert by_name(sqlite_url)["locks"].level == "ok"
+    monkeypatch.setattr(subprocess, "run", allowed)
+    assert by_name(sqlite_url)["locks"].level == "alarm"
+
+
+def test_files_that_cannot_be_used(tmp_path: Path) -> None:
+    (tmp_path / "text.db").write_text("no database")
+    (tmp_path / "folder.db").mkdir()
+    for name in ("text.db", "folder.db", "no/such.db"):
+        found = by_name(f"sqlite:///{tmp_path}/{name}")
+        assert found["writable"].level == "alarm"
+        assert "tables" not in found
+
+
+def test_files_that_may_not_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    url = f"sqlite:///{tmp_path}/trial.db"
+    whole = os.access
+    monkeypatch.setattr(os, "access", lambda path, mode: path != tmp_path and whole(path, mode))
+    assert "folder" in by_name(url)["writable"].finding
+    (tmp_path / "trial.db").touch()
+    monkeypatch.setattr(os, "access", lambda path, mode: path == tmp_path and whole(path, mode))
+    assert "read and written" in by_name(url)["writable"].finding
+
+
+def test_tables_of_other_versions(tmp_path: Path) -> None:
+    path = Path(shutil.copy(ASSET, tmp_path / "old.db"))
+    check = by_name(f"sqlite:///{path}")["tables"]
+    assert check.level == "ok"
+    assert "0001" in check.finding
+    connection = sqlite3.connect(path)
+    connection.execute("UPDATE bestarm_version SET version_num = '9999'")
+    connection.commit()
+    connection.close()
+    assert by_name(f"sqlite:///{path}")["tables"].level == "alarm"
+
+
+def test_a_damaged_file_is_an_alarm(sqlite_url: str, tmp_path: Path) -> None:
+    Experiment.create(sqlite_url, "drinks", Problem([[1.0], [2.0]])).close()
+    content = bytearray((tmp_path / "trial.db").read_bytes())
+    content[100:4096] = b"\xff" * (4096 - 100)
+    (tmp_path / "trial.db").write_bytes(content)
+    assert by_name(sqlite_url)["tables"].level == "alarm"
+
+
+def test_a_server_is_looked_at(postgres_url: str) -> None:
+    found = by_name(postgres_url)
+    assert list(found) == ["server", "durability", "writable", "clock", "tables"]
+    assert {check.level for check in found.values()} == {"ok"}
+    assert "PostgreSQL" in found["server"].finding
+
+
+def test_settings_of_a_server_that_lose_outcomes(postgres_url: str) -> None:
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        name = connection.info.dbname
+        for setting in ("synchronous_commit = off", "default_transaction_read_only = on"):
+            connection.execute(f"ALTER DATABASE {name} SET {setting}".encode())
+    found = by_name(postgres_url)
+    assert found["durability"].level == "alarm"
+    assert "synchronous_commit is off" in found["durability"].finding
+    assert found["writable"].level == "alarm"
+    assert run(postgres_url, code=1).count("ALARM") == 2
+
+
+@pytest.mark.parametrize("name", ["fsync", "full_page_writes", "synchronous_commit"])
+def test_durability(name: str) -> None:
+    on = {"fsync": "on", "full_page_writes": "on", "synchronous_commit": "on"}
+    assert doctor._durability(on).level == "ok"
+    assert name in doctor._durability(on | {name: "off"}).finding
+
+
+def test_servers_that_are_old_or_lack_letters() -> None:
+    new = {"server_version": "15.1", "server_version_num": "150001", "server_encoding": "UTF8"}
+    assert doctor._server(new).level == "ok"
+    assert doctor._server(new | {"server_version_num": "90600"}).level == "warning"
+    assert doctor._server(new | {"server_encoding": "LATIN1"}).level == "warning"
+
+
+@pytest.mark.parametrize(
+    ("ahead", "trip", "level"),
+    [(0.2, 0.01, "ok"), (-5, 0.01, "warning"), (5, 6, "ok"), (90, 0.1, "alarm")],
+)
+def test_clocks(ahead: float, trip: float, level: str) -> None:
+    assert doctor._clocks(ahead, round_trip=trip).level == level
+
+
+def test_rights_to_create() -> None:
+    assert doctor._may_write(read_only=False, create=False).level == "warning"
+
+
+def test_a_server_that_is_not_there_is_an_alarm() -> None:
+    (check,) = diagnose("postgresql://nobody@127.0.0.1:1/none")
+    assert (check.name, check.level) == ("server", "alarm")
+    assert "127.0.0.1" in check.finding
+
+
+def test_nonsense_is_refused() -> None:
+    with pytest.raises(InvalidInputError):
+        diagnose("nonsense")
+    result = CliRunner().invoke(app, ["doctor", "nonsense"])
+    assert result.exit_code == 2
+    assert result.stderr.startswith("bestarm: `url`")
+
+
+def test_the_command(tmp_path: Path, sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    report = json.loads(run(sqlite_url, "--json"))
+    assert report["level"] in {"ok", "warning"}
+    assert [check["name"] for check in report["checks"]][-1] == "tables"
+    assert "journal" in run(sqlite_url)
+    report = json.loads(run(f"sqlite:///{tmp_path}/no/x.db", "--json", code=1))
+    assert report["level"] == "alarm"
+    monkeypatch.setenv("BESTARM_STORE", f"sqlite:///{tmp_path}/no/x.db")
+    run(code=1)

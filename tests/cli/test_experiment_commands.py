@@ -1,0 +1,382 @@
+"""`bestarm experiment`: what every command prints, in words and as JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from bestarm import Experiment
+from bestarm.cli.app import app
+
+ARMS = "name,f1,f2\ntea,1,0\ncoffee,0,1\nwater,0.6,0.8\n"
+TOML = """
+description = "What to drink"
+delta = 0.05
+seed = 7
+lease = "2d"
+policy = "anytime"
+
+[source]
+tea = [1, 0]
+coffee = [0, 1]
+
+[options]
+bounds = [0, 1]
+max_pulls = 500
+"""
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("BESTARM_STORE", raising=False)
+    (tmp_path / "arms.csv").write_text(ARMS, encoding="utf-8")
+    (tmp_path / "trial.toml").write_text(TOML, encoding="utf-8")
+    return tmp_path
+
+
+def run(*arguments: str, code: int = 0, stdin: str | None = None) -> tuple[str, str]:
+    result = CliRunner().invoke(app, ["experiment", *arguments], input=stdin)
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    assert result.exit_code == code, result.output
+    return result.stdout, result.stderr
+
+
+def data(*arguments: str, code: int = 0, stdin: str | None = None) -> Any:
+    return json.loads(run(*arguments, "--json", code=code, stdin=stdin)[0])
+
+
+def open_one(name: str = "drinks") -> Experiment:
+    return Experiment.open("sqlite:///bestarm.db", name)
+
+
+@pytest.fixture
+def drinks() -> str:
+    run("create", "drinks", "arms.csv", "--bounds", "-1", "1", "--seed", "3")
+    return "drinks"
+
+
+def test_a_trial_from_csv_files(folder: Path) -> None:
+    (folder / "t.csv").write_text("name,f1,f2\nmild,1,0.5\nstrong,0.2,1\n", encoding="utf-8")
+    report = data(
+        *("create", "drinks", "arms.csv", "--target", "t.csv", "--delta", "0.02"),
+        *("--policy", "anytime", "--bounds", "-1", "2", "--option", "missing=worst-case"),
+        *("--option", "max_pulls=900", "--seed", "11", "--lease", "90m", "--noise", "0.5"),
+        *("--baseline", "3", "--description", "hot or not"),
+    )
+    assert report == {
+        "experiment": "drinks",
+        "state": "running",
+        "policy": "anytime",
+        "arms": ["tea", "coffee", "water"],
+        "targets": ["mild", "strong"],
+        "delta": 0.02,
+        "seed": 11,
+        "lease": 5400.0,
+    }
+    with open_one() as experiment:
+        problem = experiment.problem
+        assert (problem.delta, problem.noise, problem.baseline) == (0.02, 0.5, 3.0)
+        assert experiment.description == "hot or not"
+        document = experiment._document
+        assert document is not None
+        assert document.options == {"bounds": [-1, 2], "max_pulls": 900, "missing": "worst-case"}
+
+
+def test_a_trial_from_a_toml_file(folder: Path) -> None:
+    assert "2 arms, 2 targets, δ 0.05" in run("create", "drinks", "--problem", "trial.toml")[0]
+    with open_one() as experiment:
+        assert experiment.description == "What to drink"
+        assert (experiment.seed, experiment.lease) == (7, 172_800.0)
+        assert experiment.problem.source_labels == ("tea", "coffee")
+
+
+def test_files_named_in_a_toml_file_lie_beside_it(folder: Path) -> None:
+    (folder / "sub").mkdir()
+    (folder / "sub" / "a.csv").write_text(ARMS, encoding="utf-8")
+    (folder / "sub" / "t.toml").write_text(
+        'source = "a.csv"\ntarget = [[1, 0], [0, 1]]\nbounds = [0, 1]\n', encoding="utf-8"
+    )
+    report = data("create", "drinks", "--problem", "sub/t.toml")
+    assert report["arms"] == ["tea", "coffee", "water"]
+    assert report["targets"] == ["0", "1"]
+
+
+def test_asking_and_telling(drinks: str) -> None:
+    assert run("ask", drinks)[0].split() == ["0", "tea"]
+    report = data("ask", drinks, "3", "--request-id", "a")
+    assert [each["id"] for each in report["assignments"]] == [1, 2, 3]
+    assert report == data("ask", drinks, "3", "--request-id", "a")
+    assert set(report) == {"experiment", "state", "phase", "waiting", "assignments"}
+    assert set(report["assignments"][0]) == {"id", "arm", "label", "probability", "phase"}
+    assert run("tell", drinks, "0", "-0.5")[0] == "1 outcome recorded.\n"
+    assert data("tell", drinks, "0", "-0.5") == {
+        "experiment": "drinks",
+        "state": "running",
+        "recorded": 0,
+        "repeated": 1,
+        "late": 0,
+        "skipped": 0,
+    }
+    assert data("tell", drinks, "1", "-1e-3")["recorded"] == 1
+    assert "2 will not come" in run("fail", drinks, "2", "--reason", "gone home")[0]
+    assert data("fail", drinks, "2", "3")["failed"] == [2, 3]
+    out, err = run("tell", drinks, "2", "1")
+    assert "too late" in out
+    assert "flagged, but not used" in err
+    report = data("status", drinks)
+    assert (report["pulls"], report["lost"], report["late"], report["state"]) == (
+        4,
+        2,
+        1,
+        "running",
+    )
+    assert "4 pulls" in run("status", drinks)[0]
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        "id,reward\n0,0.5\n1,-0.25\n",
+        "0,0.5\n1,-0.25\n",
+        "label,Reward,ID\ntea,0.5,0\n\n,-0.25,1\n",
+        "\ufeffid,outcome\r\n0,.5\r\n1,-.25\r\n2,\r\n",
+    ],
+)
+@pytest.mark.parametrize("stdin", [True, False])
+def test_telling_a_table(drinks: str, folder: Path, table: str, stdin: bool) -> None:
+    run("ask", drinks, "3")
+    if stdin:
+        report = data("tell", drinks, "--from", "-", stdin=table)
+    else:
+        (folder / "o.csv").write_text(table, encoding="utf-8")
+        report = data("tell", drinks, "--from", "o.csv")
+    assert report["recorded"] == 2
+    assert report["skipped"] == table.count("2,\r")
+    with open_one() as experiment:
+        assert experiment.outcomes()["reward"].tolist() == [0.5, -0.25]
+
+
+def test_nothing_is_given_out_while_paused_or_after_the_end(drinks: str) -> None:
+    run("ask", drinks, "2")
+    assert run("pause", drinks)[0] == "drinks is paused.\n"
+    out, err = run("ask", drinks)
+    assert (out, err) == ("", "bestarm: Nothing was given out: the experiment is paused.\n")
+    assert data("ask", drinks)["state"] == "paused"
+    assert data("resume", drinks) == {"experiment": "drinks", "state": "running"}
+    assert run("stop", drinks, "--reason", "enough")[0] == "drinks is stopped.\n"
+    out, err = run("ask", drinks)
+    assert (out, err) == ("", "bestarm: Nothing was given out: the experiment is stopped.\n")
+    report = data("ask", drinks, "5")
+    assert (report["state"], report["assignments"]) == ("stopped", [])
+    out, err = run("tell", drinks, "0", "0.5")
+    assert err == "bestarm: 1 kept and flagged, but not used: the experiment is stopped.\n"
+    with open_one() as experiment:
+        assert experiment.outcomes()["late"].tolist() == [True]
+        assert experiment.events()[-1].data["reason"] == "enough"
+
+
+def test_a_closed_plan_says_what_is_awaited() -> None:
+    run("create", "turns", "arms.csv", "--policy", "ae")
+    run("ask", "turns", "2")
+    out, err = run("ask", "turns", "9")
+    assert len(out.splitlines()) == 1
+    assert "1 of 9 given out: 3 outcomes of phase 1 are awaited first." in err
+    assert data("ask", "turns")["waiting"] == 3
+
+
+def finish(name: str) -> None:
+    with open_one(name) as experiment:
+        while not experiment.finished:
+            batch = experiment.ask(200)
+            experiment.tell_many((a.id, float(a.label == "tea")) for a in batch)
+
+
+def test_the_recommendation_says_what_it_rests_on(drinks: str) -> None:
+    assert "not identified" in run("recommend", drinks)[0]
+    assert data("recommend", drinks)["final"] is False
+    finish(drinks)
+    report = data("recommend", drinks)
+    assert (report["label"], report["final"], report["reason"]) == ("tea", True, "identified")
+    assert report["error_bound"] == 0.1
+    assert report["active"] == ["tea"]
+    assert "tea" in report["statement"]
+    assert report["assumptions"]
+    words = run("recommend", drinks)[0]
+    assert report["statement"] in words
+    assert all(each in words for each in report["assumptions"])
+    assert "the experiment is finished" in run("ask", drinks)[1]
+
+
+def test_the_log_is_shown(drinks: str) -> None:
+    finish(drinks)
+    events = data("log", drinks)["events"]
+    assert [event["number"] for event in events] == list(range(len(events)))
+    assert events[0]["kind"] == "created"
+    assert events[-1]["kind"] == "finished"
+    assert len(events[0]["hash"]) == 64
+    assert data("log", drinks, "--start", "2", "--last", "1")["events"] == events[-1:]
+    assert data("log", drinks, "--start", "2")["events"] == events[2:]
+    words = run("log", drinks)[0].splitlines()
+    assert len(words) == len(events)
+    assert "created" in words[0]
+
+
+def test_health_is_told_and_an_alarm_is_exit_code_1(drinks: str) -> None:
+    report = data("health", drinks)
+    assert report["level"] == "ok"
+    assert set(report["checks"][0]) == {"name", "level", "finding", "action"}
+    run("ask", drinks, "20")
+    for number in range(5):
+        run("tell", drinks, str(number), "99", code=2)
+    report = data("health", drinks, code=1)
+    assert report["level"] == "alarm"
+    out, _ = run("health", drinks, code=1)
+    assert "ALARM   range" in out
+
+
+@pytest.mark.parametrize("layout", ["assignments", "mrt"])
+def test_exporting(drinks: str, folder: Path, layout: str) -> None:
+    run("ask", drinks, "4")
+    out = run("export", drinks, "out.csv", "--layout", layout, "--probabilities")[0]
+    assert out == "4 assignments written to out.csv.\n"
+    header, *rows = (folder / "out.csv").read_text(encoding="utf-8").splitlines()
+    assert len(rows) == 4
+    assert header.endswith("probability_tea,probability_coffee,probability_water")
+    assert data("export", drinks, "o.parquet", "--layout", layout) == {
+        "experiment": "drinks",
+        "path": "o.parquet",
+        "layout": layout,
+        "rows": 4,
+    }
+
+
+def test_verifying_and_replaying(drinks: str) -> None:
+    finish(drinks)
+    report = data("verify", drinks)
+    assert report["sound"] is True
+    assert report["findings"] == []
+    assert report["assignments"] == report["outcomes"] > 0
+    assert run("verify", drinks)[0].startswith("drinks: sound: ")
+    report = data("replay", drinks)
+    assert report.pop("agrees") is True
+    assert report == data("recommend", drinks)
+    assert "agrees with the log" in run("replay", drinks)[0]
+
+
+def test_listing(drinks: str) -> None:
+    run("create", "second", "--problem", "trial.toml")
+    report = data("list")
+    assert [each["name"] for each in report["experiments"]] == ["drinks", "second"]
+    assert report["experiments"][1]["description"] == "What to drink"
+    assert report["experiments"][0]["status"]["state"] == "running"
+    words = run("list")[0].splitlines()
+    assert words[0].startswith("drinks: phase 1")
+    assert words[1].startswith("second (What to drink): ")
+
+
+def test_an_empty_store_is_no_error_and_is_not_made(folder: Path) -> None:
+    out, err = run("list")
+    assert (out, err) == ("", "bestarm: There is no experiment in it yet.\n")
+    assert data("list") == {"experiments": []}
+    assert not (folder / "bestarm.db").exists()
+
+
+def test_the_store_is_an_option_or_in_the_environment(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BESTARM_STORE", "sqlite:///other.db")
+    run("create", "drinks", "arms.csv")
+    assert (folder / "other.db").exists()
+    assert "drinks" in run("list")[0]
+    assert run("list", "--store", "sqlite:///third.db")[0] == ""
+    monkeypatch.delenv("BESTARM_STORE")
+    assert run("status", "drinks", "--store", "sqlite:///other.db")[0].startswith("drinks: ")
+
+
+def test_a_policy_of_ones_own_comes_from_the_folder(folder: Path) -> None:
+    (folder / "mine_here.py").write_text(
+        "from bestarm import SPBAI\nclass Mine(SPBAI):\n    pass\n", encoding="utf-8"
+    )
+    before = list(sys.path)
+    run("create", "drinks", "arms.csv", "--policy", "mine_here:Mine", "--option", "r1=0.01")
+    assert len(run("ask", "drinks", "2")[0].splitlines()) == 2
+    assert data("replay", "drinks")["agrees"]
+    assert sys.path == before
+    sys.modules.pop("mine_here")
+
+
+def test_postgresql(postgres_url: str, drinks: str) -> None:
+    """The same words on a server, from the creation to the end."""
+    store = ("--store", postgres_url)
+    run("create", "drinks", "arms.csv", "--bounds", "-1", "1", "--seed", "3", *store)
+    assert data("ask", drinks, "5", *store) == data("ask", drinks, "5")
+    assert data("tell", drinks, "0", "0.5", *store) == data("tell", drinks, "0", "0.5")
+    assert data("verify", drinks, *store)["sound"]
+    assert data("replay", drinks, *store) == data("replay", drinks)
+    assert data("health", drinks, *store)["level"] == "ok"
+    run("export", drinks, "out.csv", *store)
+
+
+Script = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def script(folder: Path) -> Script:
+    def started(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-c", "from bestarm.cli import main; main()", *arguments],
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+            encoding="utf-8",
+            cwd=folder,
+            env=os.environ | {"PYTHONIOENCODING": "utf-8"},
+        )
+
+    return started
+
+
+def test_processes_share_a_trial(script: Script, drinks: str) -> None:
+    first, second = (
+        json.loads(script("experiment", "ask", drinks, "4", "--json").stdout) for _ in "ab"
+    )
+    assert [each["id"] for each in first["assignments"]] == [0, 1, 2, 3]
+    assert [each["id"] for each in second["assignments"]] == [4, 5, 6, 7]
+    result = script("experiment", "tell", drinks, "5", "-0.5")
+    assert (result.returncode, result.stdout, result.stderr) == (0, "1 outcome recorded.\n", "")
+    result = script("experiment", "tell", drinks, "5", "0.5")
+    assert result.returncode == 2
+    assert result.stdout == ""
+    assert result.stderr.startswith("bestarm: Assignment 5 was already told")
+    assert result.stderr.count("\n") == 1
+
+
+def test_asking_loads_nothing_it_does_not_need(folder: Path, drinks: str) -> None:
+    code = (
+        "import sys\nfrom bestarm.cli import main\n"
+        "sys.argv = ['bestarm', 'experiment', 'ask', 'drinks']\n"
+        "try:\n    main()\nexcept SystemExit:\n    pass\n"
+        "heavy = {'scipy', 'numba', 'pandas', 'matplotlib', 'alembic'} & set(sys.modules)\n"
+        "assert not heavy, heavy"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", code],
+        check=False,
+        timeout=60,
+        capture_output=True,
+        text=True,
+        cwd=folder,
+    )
+    assert (result.returncode, result.stderr) == (0, "")
+    assert result.stdout.split() == ["0", "tea"]

@@ -1,0 +1,83 @@
+"""A trial with many outcomes is opened, looked at and gone on with as one with few is."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from sqlalchemy import Engine, event
+
+from bestarm import Problem
+from bestarm.live import Experiment
+
+PROBLEM = Problem(np.eye(3), delta=0.05)
+
+
+class Work:
+    """What a database was asked to do: statements, and rows or SQLite's own steps."""
+
+    def __init__(self) -> None:
+        self.statements = self.steps = 0
+
+    def connected(self, connection: Any, _: object) -> None:
+        if isinstance(connection, sqlite3.Connection):
+            connection.set_progress_handler(self._step, 1)
+
+    def _step(self) -> None:
+        self.steps += 1
+
+    def ran(self, connection: Any, cursor: Any, *_: object) -> None:
+        self.statements += 1
+        if not isinstance(cursor, sqlite3.Cursor):
+            self.steps += max(0, cursor.rowcount)
+
+
+@contextmanager
+def counted() -> Iterator[Work]:
+    work = Work()
+    listeners: dict[str, Callable[..., Any]] = {
+        "connect": work.connected,
+        "after_cursor_execute": work.ran,
+    }
+    for name, listener in listeners.items():
+        event.listen(Engine, name, listener)
+    try:
+        yield work
+    finally:
+        for name, listener in listeners.items():
+            event.remove(Engine, name, listener)
+
+
+CALLS: dict[str, Callable[[Experiment], object]] = {
+    "status": lambda experiment: experiment.status(),
+    "recommendation": lambda experiment: experiment.recommendation(),
+    "ask": lambda experiment: experiment.ask(1),
+    "tell": lambda experiment: experiment.tell(0, 0.5),
+}
+
+
+def build(url: str, outcomes: int) -> int:
+    """A trial of so many outcomes; gives how many summaries its policy was told."""
+    with Experiment.create(url, f"{outcomes}", PROBLEM, options={"bounds": [0, 1]}) as experiment:
+        for _ in range(10):
+            ids = experiment.ask(outcomes // 10).ids
+            experiment.tell_many(dict.fromkeys(ids, 0.5))
+        assert experiment.status().pulls == outcomes
+        return sum(each.kind == "closed" for each in experiment.events())
+
+
+def test_the_work_to_go_on_does_not_grow_with_the_outcomes(store_url: str) -> None:
+    few, many = 1_000, 50_000
+    more = build(store_url, many) - build(store_url, few)
+    for name, call in CALLS.items():
+        done: list[Work] = []
+        for outcomes in (few, many):
+            with counted() as work, Experiment.open(store_url, f"{outcomes}") as experiment:
+                call(experiment)
+            done.append(work)
+        summaries = max(0, more) if name == "recommendation" else 0  # these are replayed
+        assert done[1].statements <= done[0].statements + summaries
+        assert done[1].steps <= 1.1 * done[0].steps + 20 + 100 * summaries
