@@ -108,6 +108,10 @@ class _Newton:
             primal, dual = 0.8 * primal, 0.8 * dual
         return primal, dual
 
+    def _mean_product(self, primal: Array, dual: Array) -> float:
+        n = self.arms
+        return float(primal[:n] @ dual[:n] + dual[n:] @ primal[n:]) / len(dual)
+
     def predicted(self, enough: float) -> _Step:
         """Mehrotra's step: aim at the boundary, see how far one gets, correct for the curvature.
 
@@ -116,10 +120,10 @@ class _Newton:
         """
         aim = self.towards(0.0)
         primal, dual = self.lengths(aim)
-        now = float(self.primal @ self.dual)
-        after = float((self.primal + primal * aim.primal) @ (self.dual + dual * aim.dual))
+        now = self._mean_product(self.primal, self.dual)
+        after = self._mean_product(self.primal + primal * aim.primal, self.dual + dual * aim.dual)
         infeasible = min(1.0, float(np.abs(self.gradient_residual).max()))
-        center = max(now / len(self.dual) * max((after / now) ** 3, infeasible), enough)
+        center = max(now * max((after / now) ** 3, infeasible), enough)
         return self.towards(center - aim.primal * aim.dual)
 
 
