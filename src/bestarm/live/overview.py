@@ -15,10 +15,10 @@ import numpy as np
 
 from bestarm import bounds as thresholds
 from bestarm.live import verdicts
+from bestarm.live.check import Check
 from bestarm.live.experiment import Experiment
 from bestarm.live.following import Follower, Look, Slice, State
 from bestarm.live.forecast import Forecast, from_evidence, from_phases
-from bestarm.live.check import Check
 from bestarm.live.snippets import Snippets, snippets
 from bestarm.problem import Problem
 from bestarm.records import Phase
