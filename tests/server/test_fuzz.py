@@ -57,7 +57,7 @@ def test_the_api_keeps_what_its_description_promises(
             suppress_health_check=list(HealthCheck),
         )
         @given(case=operation.as_strategy(generation_mode=mode))
-        def call(case: schemathesis.Case) -> None:
+        def call(case: schemathesis.Case[Any]) -> None:
             if "name" in (case.path_parameters or {}) and next(turn) % 3:
                 case.path_parameters["name"] = "checkout"  # which is there
             # A name that nobody has is a good name, and 404 is the right answer to it. What is
