@@ -87,6 +87,32 @@ def test_a_trial_over_http_is_the_trial_of_the_library(
     assert late["state"] == "finished"
 
 
+def test_health_and_export_are_those_of_the_library(
+    api: httpx.Client, served: Served, tmp_path: Path
+) -> None:
+    labels = ['a,"b"', "=1+1", "<b>"]
+    body = {"name": "export", "source": [[1, 0, 0], [0, 1, 0], [0, 0, 1]], "source_labels": labels}
+    assert api.post("/experiments", json=body).status_code == 201
+    given = api.post("/experiments/export/ask", json={"count": 9}).json()["assignments"]
+    outcomes = [{"id": each["id"], "reward": 0.1 * each["id"]} for each in given[:7]]
+    api.post("/experiments/export/tell", json={"outcomes": outcomes})
+    with Experiment.open(served.url, "export") as beside:
+        checks = api.get("/experiments/export/health").json()["checks"]
+        expected = beside.health()
+        assert [each["name"] for each in checks] == [each.name for each in expected]
+        assert [each["level"] for each in checks] == [each.level for each in expected]
+        for layout in ("assignments", "mrt"):
+            beside.export(tmp_path / "here.csv", layout=layout)
+            sent = api.get("/experiments/export/export", params={"layout": layout})
+            assert sent.content == (tmp_path / "here.csv").read_bytes()
+            assert sent.headers["content-type"].startswith("text/csv")
+            named = f'attachment; filename="{layout}.csv"'
+            assert sent.headers["content-disposition"] == named
+    for layout in ("../../etc/passwd", "", "x'; DROP TABLE bestarm_outcomes; --"):
+        refused = api.get("/experiments/export/export", params={"layout": layout})
+        wrong(refused, 422, "invalid_input")
+
+
 def test_pause_resume_stop_and_their_repetition(api: httpx.Client, trial: str) -> None:
     for _ in range(2):
         assert api.post(f"{trial}/pause").json()["state"] == "paused"
@@ -160,7 +186,8 @@ def test_the_log_is_read_in_parts(api: httpx.Client, trial: str) -> None:
         api.post(f"{trial}/pause")
         api.post(f"{trial}/resume")
     whole = api.get(f"{trial}/events").json()["events"]
-    read, after = [], 0
+    read: list[dict[str, Any]] = []
+    after = 0
     while True:
         part = api.get(f"{trial}/events", params={"after": after, "limit": 3}).json()
         assert part["next"] == after + len(part["events"])
@@ -377,7 +404,7 @@ def test_a_trial_that_makes_no_sense_is_refused_and_leaves_nothing(
 
 
 NONSENSE = ["x", "", True, -1, 0, 2.5, 10**30, 10**400, 1e308, 5e-324, [], [1, 0], [[0, 1]]]
-NONSENSE += [["a", "b"], [-1e308, 1e308], [None, None], {}, {"a": {"b": [{}]}}, [0] * 1000]  # type: ignore[list-item]
+NONSENSE += [["a", "b"], [-1e308, 1e308], [None, None], {}, {"a": {"b": [{}]}}, [0] * 1000]
 OPTIONS = {
     "anytime": ["bounds", "mean_bound", "top", "tolerance", "max_pulls", "missing"],
     "sp-bai": ["constants", "max_pulls"],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from threading import Thread
@@ -75,14 +75,12 @@ def test_all_who_follow_see_every_change_and_the_trial_is_looked_at_once(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks = 0
-    revision = Experiment.revision.fget
-    assert revision is not None
+    revision: Callable[[Experiment], str] = vars(Experiment)["revision"].fget
 
     def counted(self: Experiment) -> str:
         nonlocal looks
         looks += 1
-        said: str = revision(self)
-        return said
+        return revision(self)
 
     with ExitStack() as stack:
         followers = [follow(stack, served) for _ in range(3)]

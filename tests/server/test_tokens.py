@@ -12,14 +12,12 @@ from pathlib import Path
 
 import httpx
 import pytest
-from click.testing import Result
 from served import ARMS, in_thread
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from bestarm.cli.app import app
 from bestarm.errors import InvalidInputError
 from bestarm.live.sql import Store
-from bestarm.server import tokens
 from bestarm.server.tokens import (
     Role,
     create_token,
@@ -108,7 +106,7 @@ def test_digests_are_compared_in_constant_time_also_where_there_is_no_such_token
         compared.append((len(one), len(other)))
         return same(one, other)
 
-    monkeypatch.setattr(tokens.hmac, "compare_digest", compare)
+    monkeypatch.setattr(hmac, "compare_digest", compare)
     find_role(store, text)
     find_role(store, f"{text}x")
     find_role(store, "bestarm-77-x")

@@ -244,7 +244,15 @@ _pages = APIRouter(route_class=PageRoute, include_in_schema=False)
     summary="Plan a trial",
     response_class=Response,
     responses={
-        200: {"content": {"text/event-stream": {}}, "description": "Server-sent events."},
+        200: {
+            "content": {
+                "text/event-stream": {
+                    "schema": {"type": "string"},
+                    "example": 'event: progress\ndata: {"done": 20, "total": 400}\n\n',
+                }
+            },
+            "description": "Server-sent events.",
+        },
     },
 )
 async def plan(body: PlanBody, request: Request) -> Response:

@@ -14,11 +14,12 @@ import time
 from dataclasses import dataclass
 from enum import IntEnum
 
-from sqlalchemy import insert, select, update
+from sqlalchemy import bindparam, insert, select, update
 
 from bestarm.errors import InvalidInputError, StoreError
 from bestarm.live.sql import Store
 from bestarm.live.sql.schema import tokens
+from bestarm.live.sql.statements import Prepared
 
 __all__ = [
     "Role",
@@ -31,6 +32,11 @@ __all__ = [
 ]
 
 _PREFIX = "bestarm"
+_FIND = Prepared(
+    select(tokens.c.role, tokens.c.digest).where(
+        tokens.c.id == bindparam("id"), tokens.c.revoked.is_(None)
+    )
+)
 _LIKE_A_TOKEN = re.compile(rf"({_PREFIX}-\d+-)[\w-]+")
 
 
@@ -128,11 +134,9 @@ def find_role(store: Store, text: str) -> Role | None:
     number, _, secret = rest.partition("-")
     if prefix != _PREFIX or not number.isascii() or not number.isdigit() or len(number) > 9:
         return None
-    table = tokens.c
-    wanted = select(table.role, table.digest).where(table.id == int(number))
     try:
         with store.reading() as connection:
-            row = connection.execute(wanted.where(table.revoked.is_(None))).one_or_none()
+            row = _FIND(connection, id=int(number)).one_or_none()
     except StoreError:
         if store.version() is not None:
             raise

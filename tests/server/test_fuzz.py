@@ -1,0 +1,78 @@
+"""Every route, called with whatever its description allows and does not: never a failure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import count
+from typing import Any
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis.errors import Unsatisfiable
+from schemathesis import GenerationMode
+from schemathesis.checks import negative_data_rejection, positive_data_acceptance
+from served import ARMS, Served, in_thread
+
+from bestarm.server import create_app
+from bestarm.server.tokens import Role
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    url = f"sqlite:///{tmp_path_factory.mktemp('fuzz') / 'trial.db'}"
+    with in_thread(url, local=False) as running:  # where nothing is allowed without a token
+        with running.client() as client:
+            client.post("/experiments", json={"name": "checkout", **ARMS})
+            client.post("/experiments/checkout/ask", json={"count": 10})
+        yield running
+
+
+@pytest.fixture(scope="module")
+def described(served: Served) -> Any:
+    """The API, as it describes itself to programs. What never ends is left out."""
+    schema = schemathesis.openapi.from_dict(create_app(served.url).openapi())
+    schema.config.update(base_url=served.base)
+    return schema.include(path_regex="^/api/").exclude(path_regex="/stream$")
+
+
+@pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE])
+def test_the_api_keeps_what_its_description_promises(
+    described: Any, served: Served, mode: GenerationMode
+) -> None:
+    """No failure, no status and no content that is not described, and nothing let in that is not
+    allowed for; Schemathesis lists what it checks."""
+    tried: set[str] = set()
+    turn = count()
+    headers = {"Authorization": f"Bearer {served.token(Role.MANAGE)}"}
+    for found in described.get_all_operations():
+        operation = found.ok()
+
+        @settings(
+            max_examples=2 if operation.path.endswith("/plan") else 25,  # a plan takes seconds
+            deadline=None,
+            derandomize=True,
+            database=None,
+            phases=[Phase.explicit, Phase.generate],
+            suppress_health_check=list(HealthCheck),
+        )
+        @given(case=operation.as_strategy(generation_mode=mode))
+        def call(case: schemathesis.Case[Any]) -> None:
+            if "name" in (case.path_parameters or {}) and next(turn) % 3:
+                case.path_parameters["name"] = "checkout"  # which is there
+            # A name that nobody has is a good name, and 404 is the right answer to it. What is
+            # added to a query and not known is passed over.
+            left_out = [positive_data_acceptance]
+            if case.method == "GET":
+                left_out.append(negative_data_rejection)
+            response = case.call_and_validate(headers=headers, excluded_checks=left_out)
+            if response.status_code >= 400:
+                error = response.json()["error"]
+                assert set(error) == {"kind", "message", "field", "value", "remedy"}
+            tried.add(case.operation.label)
+
+        try:
+            call()
+        except Unsatisfiable:  # there is nothing wrong that could be sent
+            assert mode is GenerationMode.NEGATIVE
+    assert len(tried) >= (12 if mode is GenerationMode.POSITIVE else 8), tried
