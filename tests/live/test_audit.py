@@ -384,5 +384,5 @@ def test_memory_stays_flat(tmp_path: Path) -> None:
         return size
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sql_ledger, "_PIECE", 1000)
-        assert peak(40_000) < 2 * peak(4_000)
+        patch.setattr(sql_ledger, "_PIECE", 500)
+        assert peak(20_000) < 2 * peak(2_000)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import resource
 import shutil
@@ -26,16 +25,13 @@ from kept import told
 from postgres import Server
 from sqlalchemy import Connection, Engine, event
 from workers_faults import begin
+from workers_started import PATIENCE, processes
 
 from bestarm.errors import BestArmError, StoreError, StoreUnavailableError, UnknownExperimentError
 from bestarm.live import Experiment
 from bestarm.live.sql import store
 
 T = TypeVar("T")
-PATIENCE = 120  # seconds after which a process that should be done is thought to hang
-
-processes = multiprocessing.get_context("forkserver")
-processes.set_forkserver_preload(["workers_faults", "bestarm.live.sql", "alembic.command"])
 
 
 def one_sentence(error: BestArmError) -> bool:
@@ -425,7 +421,7 @@ def test_a_server_that_fails_while_outcomes_are_told(postgres: Server, postgres_
     worker.start()
     random = Random(2)
     try:
-        for _ in range(4):
+        for _ in range(3):
             over.wait(random.uniform(0.1, 0.4))
             postgres.stop(at_once=True)
             over.wait(0.05)

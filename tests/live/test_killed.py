@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-import multiprocessing
 import time
 from collections import Counter
 from dataclasses import asdict
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -20,6 +20,7 @@ import pytest
 import workers_killed
 from sqlalchemy import Connection, create_engine, make_url, select
 from workers_killed import LEASE, LEAST, PROBLEM, read, reward, settings
+from workers_started import PATIENCE, processes
 
 from bestarm.live import Experiment, draw
 from bestarm.live.sql import schema as s
@@ -28,10 +29,6 @@ from bestarm.records import Recommendation, Summary, round_robin
 
 WORKERS = 4
 KILLS = {"sqlite": 60, "postgresql": 30}
-PATIENCE = 120  # seconds after which a worker that should be done is thought to hang
-
-processes = multiprocessing.get_context("forkserver")  # new ones share nothing but modules
-processes.set_forkserver_preload(["workers_killed", "bestarm.live.sql", "alembic.command"])
 
 
 def test_nothing_is_lost_or_given_twice_when_workers_are_killed(
@@ -40,7 +37,7 @@ def test_nothing_is_lost_or_given_twice_when_workers_are_killed(
     random, kills = Random(5), KILLS[make_url(store_url).get_backend_name()]
     seeds = iter(range(10**6))
 
-    def start(worker: int) -> multiprocessing.process.BaseProcess:
+    def start(worker: int) -> BaseProcess:
         arguments = (store_url, tmp_path, f"worker {worker}", next(seeds))
         process = processes.Process(target=workers_killed.work, args=arguments)
         process.start()

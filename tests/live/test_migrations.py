@@ -6,7 +6,6 @@ another version.
 
 from __future__ import annotations
 
-import multiprocessing
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +20,7 @@ from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, Engine, MetaData, create_engine, inspect, text
+from workers_started import PATIENCE, processes
 
 from bestarm import Problem
 from bestarm.errors import StoreVersionError
@@ -29,11 +29,7 @@ from bestarm.live.sql import schema
 from bestarm.live.sql.store import VERSION, VERSIONS
 
 OLD = Path(__file__).parent / "assets" / "store_0001.db"
-PATIENCE = 120  # seconds after which a process that should be done is thought to hang
 Tables = dict[str, list[dict[str, Any]]]
-
-processes = multiprocessing.get_context("forkserver")
-processes.set_forkserver_preload(["workers_migrations", "bestarm.live.sql", "alembic.command"])
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
