@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import socket
 import subprocess
+import sys
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
@@ -15,6 +17,7 @@ from threading import Event
 
 import httpx
 import pytest
+from needed import need
 from served import ARMS, Served, bestarm, in_process
 
 from bestarm.live import Experiment
@@ -221,3 +224,36 @@ def test_the_processes_of_a_server_stop_together(postgres_url: str, sent: signal
                 break
             assert time.monotonic() < latest
             time.sleep(0.1)
+
+
+def test_the_documentation_runs(tmp_path: Path) -> None:
+    """The session with curl, then the one with Python, as they stand there."""
+    need("curl", package="curl")
+    text = (Path(__file__).parents[2] / "docs" / "http.md").read_text(encoding="utf-8")
+    shell = re.search(r"^```sh\n# session\n(.*?)^```$", text, re.M | re.S)
+    python = re.search(r"^```py\n(.*?)^```$", text, re.M | re.S)
+    assert shell is not None
+    assert python is not None
+    (tmp_path / "session.py").write_text(python[1], encoding="utf-8")
+    command = tmp_path / "bestarm"
+    command.write_text(
+        f'#!/bin/sh\nexec {sys.executable} -c "from bestarm.cli import main; main()" "$@"\n'
+    )
+    command.chmod(0o755)
+    url = f"sqlite:///{tmp_path / 'trials.db'}"
+    with in_process(url) as served:
+        commands = shell[1].replace("127.0.0.1:8000", f"127.0.0.1:{served.port}")
+        ran = subprocess.run(
+            ["bash", "-eu", "-c", f"{commands}\n{sys.executable} session.py"],
+            cwd=tmp_path,
+            env=os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}"},
+            capture_output=True,
+            text=True,
+            timeout=100,
+            check=False,
+        )
+    assert ran.returncode == 0, ran.stderr
+    assert '"error"' not in ran.stdout
+    assert '{"recorded":2,"repeated":0,"late":0}' in ran.stdout
+    assert "'new'" in ran.stdout.splitlines()[-1]
+    assert len((tmp_path / "checkout.csv").read_text().splitlines()) == 3
