@@ -267,15 +267,16 @@ def replay(name: Name, store: StoreUrl = DEFAULT_STORE, json: AsJson = False) ->
 @reported
 def report(
     name: Name,
-    out: Annotated[Path, typer.Option(metavar="REPORT.html", help="Where to write it.")] = Path(
+    out: Annotated[Path, typer.Option(metavar="FILE", help="Where to write it.")] = Path(
         "report.html"
     ),
     store: StoreUrl = DEFAULT_STORE,
+    json: AsJson = False,
 ) -> None:
     """Write a trial as one page to print or keep."""
     from bestarm.cli.report_trial import run_report  # noqa: PLC0415
 
-    run_report(name, store=store, out=out)
+    run_report(name, store=store, out=out, as_json=json)
 
 
 @experiment.command()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import typer
@@ -12,7 +13,7 @@ from bestarm.live import Experiment
 __all__ = ["run_report"]
 
 
-def run_report(name: str, *, store: str, out: Path) -> None:
+def run_report(name: str, *, store: str, out: Path, as_json: bool = False) -> None:
     """Write a trial's report, and say where it is."""
     try:
         from bestarm.server.report import write_report  # noqa: PLC0415 - optional
@@ -25,4 +26,7 @@ def run_report(name: str, *, store: str, out: Path) -> None:
         ) from None
     with Experiment.open(store, name) as experiment:
         written = write_report(experiment, out)
-    typer.echo(f"Wrote {written}.")
+    if as_json:
+        typer.echo(json.dumps({"experiment": name, "file": str(written)}))
+    else:
+        typer.echo(f"Wrote {written}.")

@@ -111,7 +111,8 @@ class Receipt:
         if self.repeated:
             said += f", {self.repeated} known before"
         if self.late:
-            said += f"; {self.late} came too late to be used and are flagged"
+            kept = "is" if self.late == 1 else "are"
+            said += f"; {self.late} came too late to be used and {kept} flagged"
         return said
 
 
