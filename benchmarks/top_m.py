@@ -119,10 +119,10 @@ def _set_at_once(make: Callable[..., Any], top: int, run: int, seed: int) -> tup
 def _uniformly(top: int, run: int, seed: int) -> tuple[int, bool]:
     """The same evidence, from options shown equally often."""
 
-    def equal(self: Allocation, *_: object, **__: object) -> Array:  # noqa: ARG001
+    def equal(*_: object) -> Array:
         return np.full(OPTIONS, 1 / OPTIONS)
 
-    with mock.patch.object(Allocation, "weights", equal):
+    with mock.patch.object(Allocation, "_design", equal):
         return _set_at_once(RULE, top, run, seed)
 
 
