@@ -338,6 +338,13 @@ def _labels(
             value=len(names),
             remedy="Give one label a row.",
         )
+    for name in names:
+        if not name.isascii() and name.encode("utf-8", "ignore").decode() != name:
+            raise InvalidInputError(
+                f"`{field}_labels` holds {name!r}, which is no text that can be written.",
+                field=f"{field}_labels",
+                value=name,
+            )
     seen: set[str] = set()
     for name in names:
         if name in seen:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 
 __all__ = ["main"]
@@ -9,6 +10,9 @@ __all__ = ["main"]
 
 def main() -> None:
     """Run `bestarm` with the arguments of the process."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # δ where a console has no Greek
     try:
         from bestarm.cli.app import app  # noqa: PLC0415 - optional
     except ModuleNotFoundError as error:

@@ -84,7 +84,9 @@ def create(
         list[str] | None,
         typer.Option(metavar="KEY=VALUE", help="An option of the policy. Repeat it for more."),
     ] = None,
-    seed: Annotated[int | None, typer.Option(help="Fixes the draws; 0 if left out.")] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="Fixes the draws; a random one if left out.")
+    ] = None,
     lease: Annotated[
         str | None,
         typer.Option(

@@ -98,4 +98,4 @@ def _say(listener: socket.socket, place: str, *, local: bool, tokens: int, make:
 
 def _refuse(sentence: str) -> NoReturn:
     typer.echo(f"bestarm: {sentence}", err=True)
-    raise typer.Exit(1)
+    raise typer.Exit(2)

@@ -49,6 +49,7 @@ __all__ = ["Experiment"]
 
 T = TypeVar("T")
 
+_MOST = 10_000_000  # assignments at a time: more would keep others waiting for minutes
 _FEW = 32  # outcomes: up to so many are looked up first, more are told in the hope that all are new
 
 
@@ -303,7 +304,7 @@ class Experiment:
             request_id: a name for this request: asking again under it, after an answer that got
                 lost on its way, gives the same assignments and no others.
         """
-        count = whole(count, "count", least=1)
+        count = whole(count, "count", least=1, below=_MOST + 1)
         name = None if request_id is None else _text(request_id, "request_id")
         while True:
             with self._ledger.writing() as tx:
@@ -346,7 +347,13 @@ class Experiment:
         arms, probabilities = rows["arm"].copy(), rows["probability"].copy()
         arms.flags.writeable = probabilities.flags.writeable = False
         head = replace(books.head, phase=asked.phase)
-        return self._batch(head, asked.first, arms, probabilities, asked.waiting)
+        return self._batch(
+            head,
+            asked.first,
+            arms,
+            probabilities,
+            asked.waiting if asked.phase == books.head.phase else 0,
+        )
 
     def _batch(
         self, head: Head, start: int, arms: Ids, probabilities: Array, waiting: int
@@ -486,7 +493,7 @@ class Experiment:
                     value=number,
                     remedy="Outcomes cannot be changed: the plans after them rest on them.",
                 )
-            if not tx.head.over:
+            if fresh.size:
                 trial.lose(tx, fresh.tolist(), reason=said, at=now)
             due = tx.head.due
         self._advance(due)
@@ -567,7 +574,7 @@ class Experiment:
 
     def events(self, start: int = 0) -> Sequence[Event]:
         """The log: every change of the experiment's state, from a number on."""
-        whole(start, "start", least=0)
+        whole(start, "start", least=0, below=2**62)
         with self._ledger.reading() as books:
             return list(books.events(start))
 

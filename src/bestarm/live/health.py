@@ -22,6 +22,7 @@ _WARNING, _ALARM = 1e-3, 1e-6  # what a trial in order shows with less probabili
 _TAIL = 200_000  # assignments looked at one by one, of those that no summary covers
 _WINDOW = 10_000  # settled ones before them, for how long outcomes take
 _FEW = 20  # fewer outcomes than that say nothing about it
+_LEAST_PATIENCE = 60.0  # seconds
 _SLOW = 10  # times as long as nearly all outcomes take
 
 
@@ -139,7 +140,7 @@ class _Tail:
         lease = self._books.head.lease
         if lease is not None:
             return lease
-        return np.inf if self.usual is None else max(1.0, _SLOW * self.usual)
+        return np.inf if self.usual is None else max(_LEAST_PATIENCE, _SLOW * self.usual)
 
     def gone(self, rows: Rows) -> NDArray[np.bool_]:
         """Which of them are lost, or as good as that.
@@ -186,6 +187,9 @@ def _ratio(name: str, test: RatioTest, labels: Sequence[str], what: str) -> Chec
     )
 
 
+_MANY_LOST, _MOST_LOST = 0.5, 0.9  # of all outcomes; most trials lose far fewer
+
+
 def _missing(arms: _Arms, labels: Sequence[str], lost_yet: int) -> Check:
     lost, settled = arms.lost.observed, arms.settled
     level, total = _level(arms.lost.chance), int(lost.sum())
@@ -194,6 +198,14 @@ def _missing(arms: _Arms, labels: Sequence[str], lost_yet: int) -> Check:
         known = f"{plural(lost_yet, 'outcome')} lost" if lost_yet else "No outcome is missing"
         return Check("missing", "ok", f"{known}{early}.")
     share = f"{total} of {int(settled.sum())}"
+    part = total / max(1, int(settled.sum()))
+    if level == "ok" and total >= 20 and part > _MANY_LOST:
+        return Check(
+            "missing",
+            "alarm" if part > _MOST_LOST else "warning",
+            f"{share} outcomes are missing, of all arms alike.",
+            "See whether outcomes are reported at all; what is lost takes as many more pulls.",
+        )
     if level == "ok":
         return Check("missing", "ok", f"{share} outcomes are missing, of all arms alike.")
     arm = arms.lost.oddest

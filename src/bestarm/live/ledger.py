@@ -124,7 +124,9 @@ class Head:
     @property
     def remaining(self) -> int:
         """How many are still to be given out."""
-        return max(0, self.needed - (self.given - self.first)) if self.planned else 0
+        if not self.planned or self.over:
+            return 0
+        return max(0, self.needed - (self.given - self.first))
 
     @property
     def outstanding(self) -> int:

@@ -272,7 +272,10 @@ async def get_events(
     after: Annotated[int, Query(ge=0, lt=2**62, description="`next` of the part before.")] = 0,
     limit: Annotated[int, Query(ge=1, le=1000, description="How many at most.")] = 100,
 ) -> io.EventsOut:
-    """Every change of the trial's state, hash-chained."""
+    """Every change of the trial's state, hash-chained.
+
+    The seed is left out: whoever knows it can foresee the draws.
+    """
     events = (await trials.look(name, lambda each: each.events(after)))[:limit]
     return io.EventsOut(
         events=[io.EventOut.of(event) for event in events],

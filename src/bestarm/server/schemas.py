@@ -355,8 +355,9 @@ class EventOut(BaseModel):
 
     @classmethod
     def of(cls, event: Event) -> EventOut:
-        """From the library's."""
-        return cls(**vars(event))
+        """From the library's, without the seed of the draws."""
+        data = {name: value for name, value in event.data.items() if name != "seed"}
+        return cls(**{**vars(event), "data": data})
 
 
 class EventsOut(BaseModel):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
@@ -167,20 +168,33 @@ _REMEDIES = {
 }
 
 
+_BACKENDS = {
+    "sqlite": "sqlite",
+    "sqlite+pysqlite": "sqlite",
+    "postgres": "postgresql",
+    "postgresql": "postgresql",
+    "postgresql+psycopg": "postgresql",
+}
+
+
 def _checked(url: object) -> URL:
     try:
-        read = make_url(str(url)) if isinstance(url, (str, URL)) else None
-        backend = None if read is None else read.get_backend_name()
-    except exc.ArgumentError:
-        read = backend = None
-    if read is None or backend not in {"sqlite", "postgresql"}:
+        read = make_url(url) if isinstance(url, (str, URL)) else None
+    except (exc.ArgumentError, ValueError):
+        read = None
+    backend = None if read is None else _BACKENDS.get(read.drivername)
+    if read is None or backend is None:
+        shown = re.sub(r"(://[^:/@]*):[^@]*@", r"\1:***@", str(url))
         raise InvalidInputError(
-            f"`url` must name a SQLite file or a PostgreSQL database; got {url!r}.",
+            f"`url` must name a SQLite file or a PostgreSQL database; got {shown!r}.",
             field="url",
-            value=url,
+            value=shown,
             remedy="For example sqlite:///trial.db, or postgresql://user@host/name.",
         )
-    if backend == "sqlite" and read.database in {None, "", ":memory:"}:
+    kept = read.database not in {None, "", ":memory:"} and "memory" not in read.query.get(
+        "mode", ""
+    )
+    if backend == "sqlite" and not kept:
         raise InvalidInputError(
             "`url` names a database in memory, which would be lost.",
             field="url",

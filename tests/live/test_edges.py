@@ -1,0 +1,92 @@
+"""What a fresh pair of eyes found: ends, odd places and odd names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bestarm import Problem
+from bestarm.errors import InvalidInputError
+from bestarm.live import Experiment
+from bestarm.policies import SPBAI, AnytimeBAI
+
+PROBLEM = Problem(np.eye(3), delta=0.2)
+
+
+def test_an_outcome_given_up_after_the_end_is_on_record(store_url: str) -> None:
+    with Experiment.create(store_url, "t", PROBLEM, options={"bounds": [0, 1]}) as trial:
+        trial.ask(3)
+        trial.stop("enough")
+        trial.fail(1, "moved away")
+        assert trial.status().lost == 1
+        assert trial.assignments()["state"].tolist() == ["outstanding", "lost", "outstanding"]
+        assert trial.verify().sound
+
+
+def test_nothing_remains_to_be_given_out_of_a_trial_that_is_over() -> None:
+    trial = Experiment(SPBAI(PROBLEM))
+    trial.ask(5)
+    assert trial.status().remaining > 0
+    trial.stop()
+    assert trial.status().remaining == 0
+
+
+def test_a_request_repeated_after_its_phase_waits_for_nothing() -> None:
+    trial = Experiment(SPBAI(PROBLEM))
+    size = trial.status().remaining
+    batch = trial.ask(size + 5, request_id="a")
+    assert batch.waiting == size
+    assert trial.ask(size + 5, request_id="a").waiting == size
+    trial.tell_many({each.id: float(each.arm) for each in batch})
+    again = trial.ask(size + 5, request_id="a")
+    assert (again.ids, again.waiting) == (batch.ids, 0)
+
+
+@pytest.mark.parametrize("count", [10_000_001, 10**20])
+def test_nobody_takes_more_than_others_can_wait_for(count: int) -> None:
+    trial = Experiment(AnytimeBAI(PROBLEM, bounds=(0, 1)))
+    with pytest.raises(InvalidInputError, match="`count` must be a whole number"):
+        trial.ask(count)
+    assert trial.status().pulls == 0
+
+
+def test_events_are_asked_for_by_numbers_there_can_be() -> None:
+    with pytest.raises(InvalidInputError, match="`start`"):
+        Experiment(AnytimeBAI(PROBLEM, bounds=(0, 1))).events(2**70)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://u@h:abc/x",
+        "sqlite+foo:///x.db",
+        "sqlite+aiosqlite:///x.db",
+        "sqlite:///file:zz?mode=memory&cache=shared&uri=true",
+        "mysql://u:geheim@h/x",
+        7,
+    ],
+)
+def test_a_place_that_is_none_is_one_sentence_without_its_password(url: Any) -> None:
+    with pytest.raises(InvalidInputError, match="`url`") as caught:
+        Experiment.list(url)
+    assert "geheim" not in str(caught.value)
+
+
+def test_the_short_name_of_postgresql_is_understood(postgres_url: str) -> None:
+    short = postgres_url.replace("postgresql", "postgres", 1)
+    Experiment.create(short, "t", PROBLEM, options={"bounds": [0, 1]}).close()
+    assert [each.name for each in Experiment.list(postgres_url)] == ["t"]
+
+
+def test_labels_that_no_file_can_hold_are_refused() -> None:
+    with pytest.raises(InvalidInputError, match="no text that can be written"):
+        Problem(np.eye(2), source_labels=["a", "\ud800"])
+
+
+def test_a_trial_that_loses_nearly_everything_says_so() -> None:
+    trial = Experiment(AnytimeBAI(PROBLEM, bounds=(0, 1)))
+    trial.fail_many(trial.ask(200).ids)
+    levels = {check.name: check.level for check in trial.health()}
+    assert levels["missing"] == "alarm"
