@@ -21,7 +21,7 @@ from bestarm.server.limits import Limits
 from bestarm.server.serving import Serving, configured, listen
 from bestarm.server.tokens import Role, create_token
 
-__all__ = ["ARMS", "MANY", "Served", "bestarm", "in_process", "in_thread"]
+__all__ = ["ARMS", "MANY", "Served", "in_process", "in_thread"]
 
 ARMS: dict[str, Any] = {"source": [[1, 0], [0, 1]], "options": {"bounds": [0, 1]}, "seed": 1}
 MANY = Limits(rate=1e6, burst=1_000_000)  # tests are one caller that asks a lot
@@ -87,18 +87,6 @@ def in_thread(url: str, **settings: Any) -> Iterator[Served]:
         server.should_exit = True
         thread.join(_PATIENCE)
         assert not thread.is_alive(), "the server did not stop"
-
-
-def bestarm(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
-    """Run a command to its end."""
-    return subprocess.run(
-        [*_BESTARM, *arguments],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-        **options,
-    )
 
 
 @contextmanager

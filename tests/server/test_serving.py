@@ -18,8 +18,10 @@ from threading import Event
 import httpx
 import pytest
 from needed import need
-from served import ARMS, Served, bestarm, in_process
+from served import ARMS, Served, in_process
+from typer.testing import CliRunner, Result
 
+from bestarm.cli.app import app
 from bestarm.live import Experiment
 from bestarm.live.sql import Store
 from bestarm.server.tokens import Role, create_token
@@ -31,9 +33,14 @@ def free_port() -> int:
         return port
 
 
+def command(*arguments: str) -> Result:
+    """Run a command that comes to its end, in this process."""
+    return CliRunner().invoke(app, arguments)
+
+
 def test_it_listens_nowhere_else_without_a_token(sqlite_url: str) -> None:
-    refused = bestarm("serve", "--store", sqlite_url, "--host", "0.0.0.0", "--port", "0")
-    assert refused.returncode == 1
+    refused = command("serve", "--store", sqlite_url, "--host", "0.0.0.0", "--port", "0")
+    assert refused.exit_code == 1
     assert refused.stdout == ""
     assert refused.stderr.startswith("bestarm: Listening on 0.0.0.0 lets other machines in")
     assert f"bestarm token create NAME --role manage --store {sqlite_url}" in refused.stderr
@@ -48,9 +55,9 @@ def test_it_listens_nowhere_else_without_a_token(sqlite_url: str) -> None:
 
 def test_a_token_that_was_revoked_is_none(sqlite_url: str) -> None:
     create_token(Store(sqlite_url), "me", Role.VIEW)
-    assert bestarm("token", "revoke", "1", "--store", sqlite_url).returncode == 0
-    refused = bestarm("serve", "--store", sqlite_url, "--host", "::", "--port", "0")
-    assert refused.returncode == 1
+    assert command("token", "revoke", "1", "--store", sqlite_url).exit_code == 0
+    refused = command("serve", "--store", sqlite_url, "--host", "::", "--port", "0")
+    assert refused.exit_code == 1
 
 
 @pytest.mark.parametrize(
@@ -67,8 +74,8 @@ def test_a_token_that_was_revoked_is_none(sqlite_url: str) -> None:
     ids=lambda value: value[0] if isinstance(value, list) else None,
 )
 def test_mistakes_are_one_line(sqlite_url: str, arguments: list[str], code: int, said: str) -> None:
-    result = bestarm("serve", "--store", sqlite_url, *arguments)
-    assert (result.returncode, result.stdout) == (code, "")
+    result = command("serve", "--store", sqlite_url, *arguments)
+    assert (result.exit_code, result.stdout) == (code, "")
     assert said in result.stderr
     assert result.stderr.count("\n") == 1
 
@@ -76,8 +83,8 @@ def test_mistakes_are_one_line(sqlite_url: str, arguments: list[str], code: int,
 def test_a_port_that_is_taken(sqlite_url: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
-        result = bestarm("serve", "--store", sqlite_url, "--port", port)
-    assert result.returncode == 1
+        result = command("serve", "--store", sqlite_url, "--port", port)
+    assert result.exit_code == 1
     assert re.fullmatch(rf"bestarm: Cannot listen on 127.0.0.1 port {port}: .*\n", result.stderr)
 
 
@@ -235,11 +242,11 @@ def test_the_documentation_runs(tmp_path: Path) -> None:
     assert shell is not None
     assert python is not None
     (tmp_path / "session.py").write_text(python[1], encoding="utf-8")
-    command = tmp_path / "bestarm"
-    command.write_text(
+    script = tmp_path / "bestarm"
+    script.write_text(
         f'#!/bin/sh\nexec {sys.executable} -c "from bestarm.cli import main; main()" "$@"\n'
     )
-    command.chmod(0o755)
+    script.chmod(0o755)
     url = f"sqlite:///{tmp_path / 'trials.db'}"
     with in_process(url) as served:
         commands = shell[1].replace("127.0.0.1:8000", f"127.0.0.1:{served.port}")

@@ -247,7 +247,6 @@ _pages = APIRouter(route_class=PageRoute, include_in_schema=False)
         200: {
             "content": {
                 "text/event-stream": {
-                    "schema": {"type": "string"},
                     "example": 'event: progress\ndata: {"done": 20, "total": 400}\n\n',
                 }
             },

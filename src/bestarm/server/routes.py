@@ -355,7 +355,6 @@ async def stop(name: Name, trials: _Trials, body: io.StopBody | None = None) -> 
         200: {
             "content": {
                 "text/event-stream": {
-                    "schema": {"type": "string"},
                     "example": 'event: status\nid: 240-238-0-0-0-9\ndata: {"state": "running"}\n\n',
                 }
             },
