@@ -352,7 +352,7 @@ class Experiment:
             asked.first,
             arms,
             probabilities,
-            asked.waiting if asked.phase == books.head.phase else 0,
+            asked.waiting if books.head.phase == asked.phase and not books.head.over else 0,
         )
 
     def _batch(
