@@ -33,17 +33,6 @@ def test_nothing_remains_to_be_given_out_of_a_trial_that_is_over() -> None:
     assert trial.status().remaining == 0
 
 
-def test_a_request_repeated_after_its_phase_waits_for_nothing() -> None:
-    trial = Experiment(SPBAI(PROBLEM))
-    size = trial.status().remaining
-    batch = trial.ask(size + 5, request_id="a")
-    assert batch.waiting == size
-    assert trial.ask(size + 5, request_id="a").waiting == size
-    trial.tell_many({each.id: float(each.arm) for each in batch})
-    again = trial.ask(size + 5, request_id="a")
-    assert (again.ids, again.waiting) == (batch.ids, 0)
-
-
 @pytest.mark.parametrize("count", [10_000_001, 10**20])
 def test_nobody_takes_more_than_others_can_wait_for(count: int) -> None:
     trial = Experiment(AnytimeBAI(PROBLEM, bounds=(0, 1)))

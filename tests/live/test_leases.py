@@ -210,7 +210,7 @@ def test_leases_go_on_while_paused_and_end_with_the_trial(make: Make, clock: Clo
     assert experiment.status().lost == 3
     assert experiment.tell(3, 1.0) == Receipt(recorded=1, repeated=0, late=1)
     experiment.fail(4)
-    assert experiment.status().lost == 3
+    assert experiment.status().lost == 4
     assert experiment.ask().finished
     assert experiment.recommendation().reason == "stopped"
     for change in (experiment.pause, experiment.resume):

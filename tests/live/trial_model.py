@@ -192,7 +192,7 @@ class Model:
                 raise ConflictingOutcomeError("it was told", field="id")
         self.expire(now)
         for number in numbers:
-            if self.rows[number].lost is None and not self.over:
+            if self.rows[number].lost is None:
                 self._lose(number, now)
 
     def _check_known(self, ids: Iterable[int]) -> None:
@@ -297,7 +297,7 @@ class Model:
     def status(self) -> Status:
         mine = self.rows[self.first :]
         remaining = 0
-        if self.planned:
+        if not self.over and self.planned:
             wanted = self.plan.pulls + (0 if self.plan.open else self._lost_of_phase())
             remaining = max(0, wanted - len(mine))
         return Status(

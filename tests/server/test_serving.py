@@ -40,7 +40,7 @@ def command(*arguments: str) -> Result:
 
 def test_it_listens_nowhere_else_without_a_token(sqlite_url: str) -> None:
     refused = command("serve", "--store", sqlite_url, "--host", "0.0.0.0", "--port", "0")
-    assert refused.exit_code == 1
+    assert refused.exit_code == 2
     assert refused.stdout == ""
     assert refused.stderr.startswith("bestarm: Listening on 0.0.0.0 lets other machines in")
     assert f"bestarm token create NAME --role manage --store {sqlite_url}" in refused.stderr
@@ -57,14 +57,14 @@ def test_a_token_that_was_revoked_is_none(sqlite_url: str) -> None:
     create_token(Store(sqlite_url), "me", Role.VIEW)
     assert command("token", "revoke", "1", "--store", sqlite_url).exit_code == 0
     refused = command("serve", "--store", sqlite_url, "--host", "::", "--port", "0")
-    assert refused.exit_code == 1
+    assert refused.exit_code == 2
 
 
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (["--workers", "2"], 1, "A SQLite file is served by one process"),
-        (["--host", "no such host"], 1, "There is no address for 'no such host'."),
+        (["--workers", "2"], 2, "A SQLite file is served by one process"),
+        (["--host", "no such host"], 2, "There is no address for 'no such host'."),
         (["--port", "70000"], 2, "`--port` must be from 0 to 65535; got 70000."),
         (["--workers", "0"], 2, "`--workers` must be from 1 to 64; got 0."),
         (["--rate", "-1"], 2, "`--rate` must be positive; got -1.0."),
@@ -84,7 +84,7 @@ def test_a_port_that_is_taken(sqlite_url: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         result = command("serve", "--store", sqlite_url, "--port", port)
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert re.fullmatch(rf"bestarm: Cannot listen on 127.0.0.1 port {port}: .*\n", result.stderr)
 
 
@@ -121,7 +121,11 @@ def test_it_says_where_it_is_and_how_to_make_a_token(sqlite_url: str) -> None:
         assert process is not None
         assert served.port == port
         process.send_signal(signal.SIGINT)
-        said, logged = process.communicate(timeout=20)
+        process.wait(timeout=20)
+        assert process.stdout is not None
+        assert process.stderr is not None
+        # Read as the lines before were: `communicate` would miss what was read ahead with them.
+        said, logged = process.stdout.read(), process.stderr.read()
     assert "Looking needs no token from this machine" in said
     assert f"bestarm token create NAME --role manage --store {sqlite_url}" in said
     assert logged == "Stopped.\n"

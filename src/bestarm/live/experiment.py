@@ -352,7 +352,7 @@ class Experiment:
             asked.first,
             arms,
             probabilities,
-            asked.waiting if books.head.phase == asked.phase and not books.head.over else 0,
+            asked.waiting,
         )
 
     def _batch(
