@@ -259,3 +259,14 @@ def test_reasons_are_any_text(make: Make, reason: str) -> None:
     experiment.fail(0, reason)
     experiment.stop(reason)
     assert experiment.status().lost == 1
+
+
+def test_telling_or_failing_nothing_still_gives_up_what_is_overdue(
+    make: Make, clock: Clock
+) -> None:
+    for nothing in ("tell_many", "fail_many"):
+        experiment = make(sizes=(4,))
+        experiment.ask(3)
+        clock.now += 11.0
+        assert getattr(experiment, nothing)([]) in {None, Receipt(0, 0, 0)}
+        assert experiment.status().lost == 3

@@ -391,8 +391,6 @@ class Experiment:
         """
         ids, rewards = read_outcomes(outcomes)
         self._check_bounds(rewards)
-        if not len(ids):
-            return Receipt(0, 0, 0)
         try:
             receipt, due = self._record(ids, rewards, hopeful=len(ids) > _FEW)
         except _NotAllNewError:
