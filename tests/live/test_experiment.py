@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 import random
+import sqlite3
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from fractions import Fraction
 from itertools import groupby
+from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
@@ -412,3 +414,26 @@ def test_a_table_of_ids_and_rewards_is_a_way_to_tell() -> None:
     assert told(experiment) == {0: 0.5, 1: 1.5, 2: 2.5}
     with pytest.raises(InvalidInputError, match="`id` must be a whole number"):
         experiment.tell_many(np.array([[0.5, 1.0]]))
+
+
+def test_others_need_not_wait_while_a_plan_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make, made = Chained._make, []
+
+    def slowly(policy: Chained) -> Plan:
+        """Somebody else writes to the same file meanwhile, and has no patience."""
+        other = sqlite3.connect(tmp_path / "trial.db", timeout=0, isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        other.execute("ROLLBACK")
+        other.close()
+        made.append(policy.phase)
+        return make(policy)
+
+    monkeypatch.setattr(Chained, "_make", slowly)
+    url, policy = f"sqlite:///{tmp_path / 'trial.db'}", "chained_policies:Chained"
+    with Experiment.create(url, "t", PROBLEM, policy=policy) as experiment:
+        while batch := experiment.ask(3).ids:
+            experiment.tell_many([(number, 1.0) for number in batch])
+        assert experiment.status().state == "finished"
+    assert set(made) == set(range(1, len(SIZES) + 1))

@@ -672,8 +672,11 @@ class Experiment:
         while due:
             with self._lock:
                 try:
+                    # Replayed and made to plan before others have to wait for it.
                     with self._ledger.reading() as books:
-                        self._player.policy(books)  # replayed before others have to wait for it
+                        policy, head = self._player.policy(books), books.head
+                    if not head.planned and not head.over:
+                        policy.plan()
                     with self._ledger.writing() as tx:
                         if tx.head.due:
                             trial.step(tx, self._player, trial.stamp(tx.head, self._clock()))
