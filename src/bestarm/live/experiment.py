@@ -674,9 +674,10 @@ class Experiment:
                 try:
                     # Replayed and made to plan before others have to wait for it.
                     with self._ledger.reading() as books:
-                        policy, head = self._player.policy(books), books.head
+                        self._player.policy(books)
+                        head = books.head
                     if not head.planned and not head.over:
-                        policy.plan()
+                        self._player.plan()
                     with self._ledger.writing() as tx:
                         if tx.head.due:
                             trial.step(tx, self._player, trial.stamp(tx.head, self._clock()))

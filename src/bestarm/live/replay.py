@@ -29,6 +29,7 @@ class Player:
         self._make = None if isinstance(make, Policy) else make
         self._policy = make if isinstance(make, Policy) else None
         self._told = 0
+        self._asked: tuple[int, Plan | None] | None = None
 
     def policy(self, books: Reading) -> Policy:
         """The policy as it stands by the books.
@@ -55,12 +56,20 @@ class Player:
                 raise
         return policy
 
+    def plan(self) -> Plan | None:
+        """What the policy plans next, for which it is asked once."""
+        assert self._policy is not None
+        if self._asked is None or self._asked[0] != self._told:
+            self._asked = self._told, self._policy.plan()
+        return self._asked[1]
+
     def told(self, number: int) -> None:
         """Note how many summaries the policy has been told, the one going on record included."""
         self._told = number
 
     def forget(self) -> None:
         """Start over from the first summary the next time, if the policy can be made again."""
+        self._asked = None
         if self._make is not None:
             self._policy = None
 

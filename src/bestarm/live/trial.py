@@ -127,7 +127,7 @@ def step(tx: Writing, player: Player, at: float) -> None:
     head = tx.head
     policy = player.policy(tx)
     if not head.planned:
-        _open(tx, policy, at)
+        _open(tx, policy, player.plan(), at)
     elif head.handed < head.first:
         # Drawn under the plan before, beyond what it asked for, and all settled by now.
         _hand_over(tx, player, policy, head.first, at=at, late=True)
@@ -138,9 +138,8 @@ def step(tx: Writing, player: Player, at: float) -> None:
         head.planned = False
 
 
-def _open(tx: Writing, policy: Policy, at: float) -> None:
+def _open(tx: Writing, policy: Policy, plan: Plan | None, at: float) -> None:
     head = tx.head
-    plan = policy.plan()
     if plan is None:
         finish(tx, policy, at)
         return
