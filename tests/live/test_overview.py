@@ -7,7 +7,9 @@ import json
 import math
 import shlex
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from threading import Event
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -23,7 +25,7 @@ from bestarm.live.ledger import Entry
 from bestarm.live.overview import Overview, headline, overview
 from bestarm.live.snippets import snippets
 from bestarm.live.sql.ledger import SqlLedger
-from bestarm.records import Summary
+from bestarm.records import Plan, Summary
 
 LABELS = ["tea", "coffee", "<script>alert(1)</script>", "a \"b\" 'c' \\ü🙂"]
 MEANS = np.array([0.2, 0.5, 0.3, 0.35])
@@ -397,3 +399,28 @@ def test_many_options_are_all_on_the_board(sqlite_url: str) -> None:
         assert len(seen.timeline.lines) < 50
         assert sorted(each.target for each in seen.leaderboard) == list(range(300))
         assert replace(seen, name="x").name == "x"
+
+
+def test_a_glance_does_not_wait_for_a_policy(
+    trial: Experiment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drive(trial, 800)
+    expected = headline(trial)
+    thinking, enough = Event(), Event()
+    plan = AnytimeBAI.plan
+
+    def slowly(policy: AnytimeBAI) -> Plan | None:
+        thinking.set()
+        assert enough.wait(60)
+        return plan(policy)
+
+    monkeypatch.setattr(AnytimeBAI, "plan", slowly)
+    with ThreadPoolExecutor(2) as pool:
+        seen = pool.submit(overview, trial)
+        try:
+            assert thinking.wait(60)
+            assert pool.submit(headline, trial).result(timeout=30) == expected
+            assert not seen.done()
+        finally:
+            enough.set()
+        assert seen.result(timeout=60).state == "running"

@@ -218,6 +218,8 @@ class Follower:
     def __init__(self, problem: Problem) -> None:
         self._problem = problem
         self._lock = Lock()
+        self._glancing = Lock()  # of its own: a glance does not wait for a policy
+        self._glanced = _Log()
         self._start()
 
     def _start(self) -> None:
@@ -234,11 +236,12 @@ class Follower:
 
     def glance(self, experiment: Experiment) -> Glance:
         """What counters and events say, without the policy."""
-        with self._lock, experiment._ledger.reading() as books:
-            self._log.read(books)
-            last = self._log.notable[-1] if self._log.notable else None
+        with self._glancing, experiment._ledger.reading() as books:
+            log = self._glanced
+            log.read(books)
+            last = log.notable[-1] if log.notable else None
             ended = last.data if last is not None and last.kind == "finished" else None
-            return Glance(replace(books.head), dict(self._log.eliminated), ended)
+            return Glance(replace(books.head), dict(log.eliminated), ended)
 
     def state(self, experiment: Experiment) -> State:
         """Where the experiment stands now."""

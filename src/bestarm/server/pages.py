@@ -166,7 +166,7 @@ def _listed(rows: list[_Row]) -> Markup:
 @_pages.get("/", dependencies=[_looking])
 async def show_trials(request: Request) -> Response:
     """All trials, and a form to begin another."""
-    rows = await run_in_threadpool(_rows, _trials(request))
+    rows = await _trials(request).browse(_rows)
     policies = [(name, _WORDS.get(name, name)) for name in POLICIES]
     return _page(request, "trials.html", rows=_listed(rows), empty=not rows, policies=policies)
 
@@ -174,7 +174,7 @@ async def show_trials(request: Request) -> Response:
 @_parts.get("/list", dependencies=[_looking])
 async def list_trials(request: Request) -> Response:
     """The list alone, for the page to bring itself up to date."""
-    rows = await run_in_threadpool(_rows, _trials(request))
+    rows = await _trials(request).browse(_rows)
     return _packed(request, json.dumps({"html": _listed(rows)}), "application/json")
 
 

@@ -31,6 +31,7 @@ _MOST_OPEN = 200
 _WRITING = 8
 _WRITING_ONE = 3
 _THINKING = 4
+_BROWSING = 2
 
 T = TypeVar("T")
 
@@ -51,6 +52,7 @@ class Trials:
         self._file = self._identity()
         self._writing: CapacityLimiter | None = None
         self._thinking: CapacityLimiter | None = None
+        self._browsing: CapacityLimiter | None = None
         self._writers: dict[str, tuple[CapacityLimiter, int]] = {}
 
     def open(self, name: str) -> Experiment:
@@ -101,6 +103,12 @@ class Trials:
     def listed(self) -> Sequence[Listed]:
         """All of the store."""
         return Experiment.list(self.store)
+
+    async def browse(self, do: Callable[[Trials], T]) -> T:
+        """Go through many experiments, without their policies."""
+        if self._browsing is None:
+            self._browsing = CapacityLimiter(_BROWSING)
+        return await anyio.to_thread.run_sync(do, self, limiter=self._browsing)
 
     async def look(self, name: str, do: Callable[[Experiment], T]) -> T:
         """Do something quick with an experiment, in a thread: read its counters or its log."""
