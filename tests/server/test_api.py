@@ -267,7 +267,7 @@ def test_what_is_not_there_is_said_in_the_one_shape(api: httpx.Client, path: str
     assert len(response.content) < 3000
 
 
-@pytest.mark.parametrize("method", ["PUT", "PATCH", "DELETE", "HEAD", "OPTIONS", "TRACE", "FOO"])
+@pytest.mark.parametrize("method", ["PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "FOO"])
 def test_other_methods_are_refused_and_no_other_site_is_let_in(
     api: httpx.Client, trial: str, method: str
 ) -> None:
@@ -275,8 +275,26 @@ def test_other_methods_are_refused_and_no_other_site_is_let_in(
     assert response.status_code == 405
     assert response.headers["allow"] == "GET"
     assert not any(name.startswith("access-control") for name in response.headers)
-    if method != "HEAD":
-        wrong(response, 405, "method_not_allowed")
+    wrong(response, 405, "method_not_allowed")
+
+
+def test_the_head_of_an_answer_is_that_of_the_answer(api: httpx.Client, trial: str) -> None:
+    root = str(api.base_url).removesuffix("/api/v1/")
+    for path in (trial, "/experiments", f"{trial}/events", f"{root}/", "/experiments/nobody"):
+        head, whole = api.head(path), api.get(path)
+        assert head.content == b""
+        assert whole.content
+        assert head.status_code == whole.status_code
+        changing = {"date"}
+        assert {k: v for k, v in head.headers.items() if k not in changing} == {
+            k: v for k, v in whole.headers.items() if k not in changing
+        }
+    # A stream has a head as well, and does not go on; what takes no GET has none.
+    head = api.head(f"{trial}/stream")
+    assert (head.status_code, head.content) == (200, b"")
+    assert head.headers["content-type"].startswith("text/event-stream")
+    assert api.head(f"{trial}/ask").status_code == 405
+    assert api.head(trial, headers={"Host": "evil.example"}).status_code == 421
 
 
 def deep(text: str, depth: int) -> bytes:

@@ -78,11 +78,14 @@ class Guard:
             await refusal.response()(scope, receive, send)
             return
         token = _digest(headers)
+        answered = scope
+        if scope["method"] == "HEAD":
+            scope, send = {**scope, "method": "GET"}, _without_body(send)
         try:
             await self._app(scope, self._limited(receive), send)
         except Exception as error:
             _failures.error("Unforeseen error", exc_info=error)
-            if scope.get(_ANSWERED):
+            if answered.get(_ANSWERED):
                 raise  # too late to say anything
             await _unforeseen()(scope, receive, send)
         if token and scope.get(KNOWN):
@@ -216,6 +219,21 @@ def _check_origin(headers: dict[bytes, bytes]) -> None:
             "A page of another site made this request.",
             field="Sec-Fetch-Site",
         )
+
+
+def _without_body(send: Send) -> Send:
+    """The head of an answer alone; what follows it is over at once, be it a stream."""
+    over = False
+
+    async def head(message: Message) -> None:
+        nonlocal over
+        if message["type"] == "http.response.start":
+            await send(message)
+        elif not over:
+            over = True
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    return head
 
 
 def _watched(scope: Scope, send: Send) -> Send:
