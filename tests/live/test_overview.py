@@ -22,7 +22,8 @@ from bestarm.live import Experiment
 from bestarm.live.following import Slice
 from bestarm.live.forecast import from_evidence
 from bestarm.live.ledger import Entry
-from bestarm.live.overview import Overview, headline, overview
+from bestarm.live.overview import headline, overview
+from bestarm.live.seen import Overview
 from bestarm.live.snippets import snippets
 from bestarm.live.sql.ledger import SqlLedger
 from bestarm.records import Plan, Summary

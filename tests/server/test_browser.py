@@ -25,7 +25,8 @@ from playwright.sync_api import (
 from served import Served, in_process, in_thread
 
 from bestarm.live import Experiment
-from bestarm.live.overview import Overview, overview
+from bestarm.live.overview import overview
+from bestarm.live.seen import Overview
 from bestarm.server.charts import charts, number
 from bestarm.server.tokens import Role
 

@@ -129,6 +129,7 @@ class State:
         head: the counters.
         said: what the policy recommends.
         watched: whether the policy can be looked at: `looks` has moments then, the last one now.
+        blind: whether the policy takes no account of the baseline.
         looks: what it knew over time.
         counts: outcomes an arm that the policy was told.
         sums: their sum.
@@ -145,6 +146,7 @@ class State:
     head: Head
     said: Recommendation
     watched: bool
+    blind: bool
     looks: tuple[Look, ...]
     counts: Array
     sums: Array
@@ -336,6 +338,7 @@ class Follower:
             head=head,
             said=said,
             watched=isinstance(policy, _Watchable),
+            blind=bool(getattr(policy, "blind", False)),
             looks=tuple(_thinned(looks)),
             counts=self._counts.copy(),
             sums=self._sums.copy(),

@@ -11,7 +11,7 @@ from bestarm.live.ledger import Event, Head
 from bestarm.problem import Problem
 from bestarm.records import Recommendation
 
-__all__ = ["constants", "contradicted", "from_log", "happened", "percent", "verdict"]
+__all__ = ["constants", "contradicted", "from_log", "happened", "percent", "standing", "verdict"]
 
 _ENDED = {
     "max_pulls": "Ended at its limit of pulls",
@@ -36,13 +36,26 @@ def contradicted(said: Recommendation) -> bool:
     return bool(said.assumptions) and _OPENING in said.statement
 
 
-def constants(said: Recommendation, delta: float) -> str:
-    """How far the error probability can be relied on."""
+def constants(said: Recommendation, delta: float, *, blind: bool) -> str:
+    """How far the error probability can be relied on.
+
+    Args:
+        said: by the policy.
+        delta: the error probability allowed.
+        blind: that the policy takes no account of the baseline.
+    """
     if contradicted(said):
         return "Outcomes contradict what was declared of them, so nothing is proven any more."
     if said.assumptions:
+        still = ", as long as nothing drifts" if blind else ""
         return (
-            f"A wrong winner is named with probability {delta:g} at most, however often one looks."
+            f"A wrong winner is named with probability {delta:g} at most{still}, however often one "
+            "looks."
+        )
+    if blind:
+        return (
+            "This policy does not take the baseline out. Where the baseline moves, it can name a "
+            "wrong winner however many pulls there are; no error probability is proven."
         )
     return (
         f"The constants are tuned so that errors stay below {delta:g} in practice; no error "
@@ -62,6 +75,20 @@ def verdict(head: Head, said: Recommendation, problem: Problem, options: Mapping
             "what was declared of them: nothing is proven."
         )
     return _decided(names, problem, options, proven=said.error_bound is not None, pulls=said.pulls)
+
+
+def standing(said: Recommendation, options: Mapping[str, Any], *, proven: bool) -> str:
+    """What one of those that are named is."""
+    if not proven:
+        return "named"
+    count = max(1, len(said.chosen))
+    among = "" if count == 1 or options.get("tolerance") else "among "
+    return f"{among}{_best(count, options)}"
+
+
+def _best(count: int, options: Mapping[str, Any]) -> str:
+    best = "the best" if count == 1 else f"the {count} best"
+    return f"within {options['tolerance']:g} of {best}" if options.get("tolerance") else best
 
 
 def from_log(glance: Glance, problem: Problem, options: Mapping[str, Any]) -> str:
@@ -87,9 +114,7 @@ def _decided(
     proven: bool,
     pulls: int,
 ) -> str:
-    best = "the best" if len(names) == 1 else f"the {len(names)} best"
-    if options.get("tolerance"):
-        best = f"within {options['tolerance']:g} of {best}"
+    best = _best(len(names), options)
     verb = "is" if len(names) == 1 else "are"
     after = f"after {plural_many(pulls, 'pull')}"
     if proven:
@@ -128,8 +153,8 @@ def plural_many(count: int, noun: str) -> str:
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
-def happened(event: Event) -> str:
-    """An event in words."""
+def happened(event: Event, problem: Problem) -> str:
+    """An event of a trial on this problem, in words."""
     data = event.data
     phase = data.get("phase")
     if event.kind == "planned":
@@ -141,8 +166,10 @@ def happened(event: Event) -> str:
     if event.kind == "eliminated":
         return f"{_listed(data['labels'])} dropped in phase {phase}."
     if event.kind == "finished":
-        ends = "is named" if data["final"] else "led at the end"
-        return f"Finished: ‘{data['label']}’ {ends} ({data['reason'].replace('_', ' ')})."
+        names = [problem.target_labels[each] for each in data["chosen"]] or [data["label"]]
+        named = "is named" if len(names) == 1 else "are named"
+        ends = named if data["final"] else "led at the end"
+        return f"Finished: {_listed(names)} {ends} ({data['reason'].replace('_', ' ')})."
     if event.kind == "changed":
         lease = "any time" if data["lease"] is None else plural(round(data["lease"]), "second")
         return f"Outcomes may now take {lease}."

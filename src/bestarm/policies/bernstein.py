@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,6 +52,8 @@ class BernsteinElimination:
 
     Reference: Howard, Ramdas, McAuliffe and Sekhon (2021), Theorem 4.
     """
+
+    blind: ClassVar[bool] = True
 
     def __init__(
         self,

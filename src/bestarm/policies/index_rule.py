@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,6 +38,8 @@ class IndexRule(ABC):
         seed: accepted like every policy's; nothing is drawn.
         max_pulls: stop at this many pulls; such a stop is never final.
     """
+
+    blind: ClassVar[bool] = True
 
     def __init__(
         self,

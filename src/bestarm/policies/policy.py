@@ -30,7 +30,8 @@ class Policy(Protocol):
     One whose plans are open has `update(summary, late=True)` as well, for pulls that were drawn
     under the plan before the current one, beyond those told with it. One that refuses rewards
     outside some interval may say so in an attribute `bounds`, so that a live experiment can refuse
-    a single reward before it is part of a summary.
+    a single reward before it is part of a summary. One that takes no account of the baseline says
+    so in an attribute `blind`, so that nobody is told that it cannot be misled.
     """
 
     @property

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from bestarm.live.overview import Baseline, Line, Numbers, Overview, Timeline
+from bestarm.live.seen import Baseline, Line, Numbers, Overview, Timeline
 
 __all__ = ["COLOURS", "Chart", "Series", "charts", "number"]
 

@@ -18,7 +18,8 @@ from starlette.concurrency import run_in_threadpool
 
 from bestarm.errors import BestArmError, UnknownExperimentError
 from bestarm.live import Experiment, Listed
-from bestarm.live.overview import Overview, headline, overview
+from bestarm.live.overview import headline, overview
+from bestarm.live.seen import Overview
 from bestarm.policies import POLICIES
 from bestarm.server.access import COOKIE, UnauthorizedError, check_role, needs
 from bestarm.server.charts import charts

@@ -17,7 +17,7 @@ from urllib.parse import quote
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from bestarm.live.overview import Allocated, Option, Overview
+from bestarm.live.seen import Allocated, Option, Overview
 from bestarm.server.charts import COLOURS, Chart, charts, number
 from bestarm.server.drawing import draw
 
@@ -105,7 +105,7 @@ def _environment() -> Environment:
         count=_count,
         clock=_clock,
         iso=_iso,
-        hours=_hours,
+        lasting=_lasting,
         part=_part,
         plain=_plain,
         tied=_tied,
@@ -163,6 +163,14 @@ def _hours(value: float | None) -> str:
     return "less than a minute"
 
 
+def _lasting(hours: tuple[float | None, float | None, float | None]) -> str:
+    """How long it may take, from the middle, the low and the high end."""
+    middle, low, high = hours
+    words = _hours(low if middle is None else middle)
+    text = f"{words} at least" if middle is None else f"about {words}".replace("about less", "less")
+    return text if high is None or _hours(high) == words else f"{text}, up to {_hours(high)}"
+
+
 def _legend(chart: Chart) -> list[tuple[str, str]]:
     """Colours and whose they are: the leader first."""
     named = {series.colour: series.label for series in chart.series if series.colour >= 0}
@@ -170,7 +178,7 @@ def _legend(chart: Chart) -> list[tuple[str, str]]:
     for colour, name in ((-1, "quiet"), (-2, "ink")):
         there = [series.label for series in chart.series if series.colour == colour]
         if there:
-            text = there[0] if len(there) == 1 else f"{len(there)} others"
+            text = there[0] if len(there) == 1 else f"{len(there)} {'others' if named else 'arms'}"
             shown.append((name, text))
     return shown
 

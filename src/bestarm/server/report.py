@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from bestarm.live import Experiment
-from bestarm.live.overview import Overview, overview
+from bestarm.live.overview import overview
+from bestarm.live.seen import Overview
 from bestarm.server.panels import panels, render
 
 __all__ = ["report", "write_report"]

@@ -1,0 +1,124 @@
+"""No panel promises more than the policy of the trial at hand can keep."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bestarm import Problem
+from bestarm.live import Experiment
+from bestarm.live.overview import overview
+from bestarm.server.panels import _lasting, panels
+from bestarm.server.report import report
+
+MEANS = np.array([0.1, 0.9, 0.85, 0.2])
+
+
+@contextmanager
+def trial(url: str, policy: str, pulls: int = 0, **options: Any) -> Iterator[Experiment]:
+    problem = Problem(np.eye(4), delta=0.05, source_labels=["a", "b", "c", "d"])
+    with Experiment.create(url, f"t {policy}", problem, policy=policy, options=options) as made:
+        rng = np.random.default_rng(0)
+        while made.status().pulls < pulls and not made.finished:
+            given = made.ask(50)
+            rewards = rng.random(len(given)) < MEANS[given.arms]
+            made.tell_many(zip(given.ids, rewards.astype(float).tolist(), strict=True))
+        yield made
+
+
+@pytest.mark.parametrize("policy", ["lucb", "ae", "rage"])
+def test_a_policy_that_the_baseline_misleads_is_shown_as_one(sqlite_url: str, policy: str) -> None:
+    with trial(sqlite_url, policy, 200, max_pulls=5000) as made:
+        seen = overview(made)
+    said = panels(seen)
+    assert seen.guarantee.blind
+    assert "Not protected" in said["guarantee"]
+    assert "can name a wrong winner" in said["guarantee"]
+    assert "not used" not in said["leaderboard"]
+    assert "this policy decides by them" in said["leaderboard"]
+    page = report(seen)
+    assert "which can mislead this policy" in page
+    assert "why it does not mislead" not in page
+
+
+def test_one_that_is_proven_without_a_drift_says_so(sqlite_url: str) -> None:
+    with trial(sqlite_url, "lucb", 200, radius="certified", max_pulls=5000) as made:
+        said = panels(overview(made))
+    assert "as long as nothing drifts" in said["guarantee"]
+
+
+@pytest.mark.parametrize("policy", ["anytime", "sp-bai", "sbe"])
+def test_one_that_it_cannot_mislead_is_not(sqlite_url: str, policy: str) -> None:
+    options = {"bounds": [0, 1]} if policy == "anytime" else {}
+    with trial(sqlite_url, policy, 60, **options) as made:
+        seen = overview(made)
+    assert not seen.guarantee.blind
+    assert "Not protected" not in panels(seen)["guarantee"]
+    assert "why it does not mislead" in report(seen)
+
+
+def test_what_is_within_a_tolerance_is_not_called_the_best(sqlite_url: str) -> None:
+    with trial(sqlite_url, "anytime", 9000, bounds=[0, 1], tolerance=0.3) as made:
+        seen, said = overview(made), panels(overview(made))
+    assert seen.state == "finished"
+    assert "within 0.3 of the best" in said["leaderboard"]
+    assert ">the best<" not in said["leaderboard"]
+    assert "<dt>Named</dt>" in said["verdict"]
+
+
+def test_all_that_are_named_are_named_everywhere(sqlite_url: str) -> None:
+    with trial(sqlite_url, "anytime", 9000, bounds=[0, 1], top=2) as made:
+        seen, said = overview(made), panels(overview(made))
+    assert seen.state == "finished"
+    assert set(seen.leaders) == {"b", "c"}
+    assert f'<dt>Named</dt><dd class="name">{", ".join(seen.leaders)}</dd>' in said["verdict"]
+    assert said["leaderboard"].count("among the 2 best") == 2
+    assert "are named" in seen.events[0].words
+    # The closest one is not the other of the two.
+    assert seen.baseline.gap == min(o.behind for o in seen.leaderboard[2:] if o.behind is not None)
+    assert seen.baseline.gap > 0.3
+
+
+def test_one_stretch_says_nothing_of_how_the_level_moved(sqlite_url: str) -> None:
+    with trial(sqlite_url, "anytime", 60, bounds=[0, 1]) as made:
+        seen = overview(made)
+    assert len(seen.baseline.level.x) == 1
+    assert seen.baseline.swing is None
+    assert "went up and down" not in panels(seen)["baseline"]
+
+
+def test_pulls_that_no_phase_has_closed_over_are_not_denied(sqlite_url: str) -> None:
+    with trial(sqlite_url, "sp-bai", 100) as made:
+        seen, said = overview(made), panels(overview(made))
+    assert (seen.progress.given, seen.progress.used) == (100, 0)
+    assert "No pulls yet" not in said["allocation"]
+    assert "once phase 1 closes" in said["allocation"]
+    assert "once phase 1 closes" in said["leaderboard"]
+
+
+@pytest.mark.parametrize(
+    ("hours", "words"),
+    [
+        ((0.001, 0.0001, 0.01), "less than a minute"),
+        ((0.001, 0.0001, 5.0), "less than a minute, up to 5 hours"),
+        ((3.0, 1.0, 50.0), "about 3 hours, up to 2.1 days"),
+        ((3.0, 1.0, None), "about 3 hours"),
+        ((None, 1.0, None), "1 hour at least"),
+        ((None, 1.0, 30.0), "1 hour at least, up to 1.2 days"),
+    ],
+)
+def test_how_long_it_takes_in_words(
+    hours: tuple[float | None, float, float | None], words: str
+) -> None:
+    assert _lasting(hours) == words
+
+
+def test_what_is_paused_has_no_pace(sqlite_url: str) -> None:
+    with trial(sqlite_url, "anytime", 200, bounds=[0, 1]) as made:
+        assert overview(made).progress.hours is not None
+        made.pause()
+        assert overview(made).progress.hours is None
