@@ -141,7 +141,8 @@ def test_asking_again_under_a_key_gives_the_same_and_another_body_is_a_conflict(
     api.post(f"{trial}/ask", json={"count": 2})
     assert api.post(f"{trial}/ask", json={"count": 3}, headers=key).json() == first
     again = api.post(f"{trial}/ask", json={"count": 4}, headers=key)
-    assert wrong(again, 409, "conflicting_request")["value"] == "worker-7/1"
+    error = wrong(again, 409, "conflicting_request")
+    assert (error["field"], error["value"]) == ("Idempotency-Key", "worker-7/1")
     assert api.get(trial).json()["pulls"] == 5
     for bad in ("x" * 201, ""):
         refused = api.post(f"{trial}/ask", json={}, headers={"Idempotency-Key": bad})

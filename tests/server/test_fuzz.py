@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis.errors import Unsatisfiable
 from schemathesis import GenerationMode
 from schemathesis.checks import negative_data_rejection, positive_data_acceptance
+from schemathesis.core.parameters import ParameterLocation
 from served import ARMS, Served, in_thread
 
 from bestarm.server import create_app
@@ -34,6 +35,13 @@ def described(served: Served) -> Any:
     schema = schemathesis.openapi.from_dict(create_app(served.url).openapi())
     schema.config.update(base_url=served.base)
     return schema.include(path_regex="^/api/").exclude(path_regex="/stream$")
+
+
+def wrong_body(case: schemathesis.Case[Any]) -> bool:
+    """Whether the body breaks its description. What else does may be put right before sending."""
+    assert case.meta is not None
+    body = case.meta.components.get(ParameterLocation.BODY)
+    return body is not None and body.mode.is_negative
 
 
 @pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE])
@@ -63,7 +71,7 @@ def test_the_api_keeps_what_its_description_promises(
             # A name that nobody has is a good name, and 404 is the right answer to it. What is
             # added to a query and not known is passed over.
             left_out = [positive_data_acceptance]
-            if case.method == "GET":
+            if case.method == "GET" or not wrong_body(case):
                 left_out.append(negative_data_rejection)
             response = case.call_and_validate(headers=headers, excluded_checks=left_out)
             if response.status_code >= 400:

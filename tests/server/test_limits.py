@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import socket
 import time
@@ -337,3 +338,14 @@ def test_every_answer_carries_what_protects_a_browser(served: Served) -> None:
         assert each.headers["x-content-type-options"] == "nosniff"
         assert each.headers["x-frame-options"] == "DENY"
         assert "server" not in each.headers
+
+
+def test_a_compressed_body_is_refused_as_one(served: Served) -> None:
+    with served.client() as client:
+        response = client.post(
+            "/experiments/trial/ask",
+            content=gzip.compress(b'{"count": 1}'),
+            headers={"Content-Type": "application/json", "Content-Encoding": "gzip"},
+        )
+    assert response.status_code == 415
+    assert response.json()["error"]["field"] == "Content-Encoding"

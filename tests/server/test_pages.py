@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import re
+import shutil
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
@@ -311,3 +312,34 @@ def test_charts_hold_what_the_overview_says(url: str) -> None:
         [vars(series) for chart in drawn.values() for series in chart.series], allow_nan=False
     )
     assert report(seen).count("<svg") == 4
+
+
+def test_a_page_that_is_not_there_is_said_on_a_page_to_browsers_alone(served: Served) -> None:
+    browser = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
+    for path in ("/nothing", f"{PLACE}/", "/static/../x", "/experiments/"):
+        shown = get(served, path, headers=browser)
+        assert shown.status_code == 404
+        assert "There is no such page" in Reader(shown.text).text
+        assert get(served, path).json()["error"]["kind"] == "not_found"
+    assert get(served, "/api/v1/nothing", headers=browser).json()["error"]["kind"] == "not_found"
+
+
+def test_only_those_on_this_machine_are_told_where_the_database_is(
+    served: Served, outside: Served, tmp_path: Path
+) -> None:
+    assert "trial.db" in get(served, PLACE).text
+    shown = {"Authorization": f"Bearer {outside.token(Role.VIEW)}"}
+    for path in (PLACE, f"{PLACE}/report", f"{PLACE}/panels", "/"):
+        answer = get(outside, path, headers=shown)
+        assert answer.status_code == 200
+        assert "trial.db" not in answer.text
+        assert "sqlite" not in answer.text
+    # Nor where it is gone.
+    fill(f"sqlite:///{tmp_path / 'secret.db'}")
+    with in_thread(f"sqlite:///{tmp_path / 'secret.db'}") as running:
+        shutil.rmtree(tmp_path)
+        for path in ("/", PLACE):
+            answer = get(running, path)
+            assert answer.status_code == 503
+            assert "secret" not in answer.text
+            assert "The database cannot be used now" in Reader(answer.text).text

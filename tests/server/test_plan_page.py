@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -20,7 +21,7 @@ from needed import need
 from bestarm import Problem
 from bestarm.live.sql import Store
 from bestarm.planning import plan_trial
-from bestarm.server import Limits
+from bestarm.server import Limits, plan_page
 from bestarm.server.serving import Serving, configured, listen
 from bestarm.server.tokens import Role, create_token
 
@@ -182,6 +183,30 @@ def test_a_reader_that_goes_away_ends_the_simulation(client: httpx.Client) -> No
         assert len(workers()) == 1
     assert settled()
     assert planned(client, LONG | {"gap": 0.9, "runs": 1})[-1][0] == "plan"  # it is free again
+
+
+def test_one_who_goes_before_anything_was_simulated_ends_it_too(
+    client: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    silent = ("-c", "import time; time.sleep(100)  # bestarm.planning.worker")
+    monkeypatch.setattr(plan_page, "_WORKER", silent)
+    body = json.dumps(LONG)
+    head = [
+        "POST /api/v1/plan HTTP/1.1",
+        f"Host: {client.base_url.host}:{client.base_url.port}",
+        f"Authorization: {client.headers['Authorization']}",
+        "Content-Type: application/json",
+        f"Content-Length: {len(body)}",
+    ]
+    with socket.create_connection((client.base_url.host, client.base_url.port or 0)) as connection:
+        connection.sendall("\r\n".join([*head, "", body]).encode())
+        latest = time.monotonic() + 30
+        while not workers():
+            assert time.monotonic() < latest
+            time.sleep(0.02)
+    assert settled()  # left to itself it would go on for longer than that
+    monkeypatch.undo()
+    assert planned(client, LONG | {"gap": 0.9, "runs": 1})[-1][0] == "plan"
 
 
 def test_the_page_has_the_form_and_no_script_of_its_own(client: httpx.Client) -> None:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from threading import Thread
+from threading import Event, Thread
 
 import httpx
 import pytest
@@ -160,6 +160,35 @@ def test_a_revoked_token_follows_no_longer(served: Served, monkeypatch: pytest.M
         revoke_token(store, int(served.token(Role.VIEW).split("-")[1]))
         store.close()
         assert follower.ends()
+
+
+def test_a_revoked_token_does_not_follow_a_busy_trial_either(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """News that never stop leave no silence in which to look."""
+    monkeypatch.setattr(feeds, "_SILENCE", 1.0)
+    monkeypatch.setattr(feeds, "_PULSE", 0.02)
+    over, until = Event(), time.monotonic() + 20
+
+    def keep_busy() -> None:
+        with served.client(Role.TELL) as client:
+            while not over.is_set() and time.monotonic() < until:
+                client.post("/experiments/trial/ask", json={"count": 1})
+
+    busy = Thread(target=keep_busy)
+    busy.start()
+    try:
+        with ExitStack() as stack:
+            follower = follow(stack, served)
+            follower.status()
+            store = Store(served.url)
+            revoke_token(store, int(served.token(Role.VIEW).split("-")[1]))
+            store.close()
+            assert follower.ends()
+            assert busy.is_alive()
+    finally:
+        over.set()
+        busy.join()
 
 
 def test_streams_end_when_the_server_does(sqlite_url: str) -> None:

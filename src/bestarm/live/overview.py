@@ -22,7 +22,7 @@ from bestarm.live.seen import Allocated, Guarantee, Happening, Overview, Progres
 from bestarm.live.snippets import snippets
 from bestarm.problem import Problem
 
-__all__ = ["headline", "overview"]
+__all__ = ["headline", "lights", "overview"]
 
 _DECLARED = {"range", "scale"}  # checks of what was declared of rewards
 _RARELY = 10  # times as long as health checks take they are not made again
@@ -54,7 +54,14 @@ def headline(experiment: Experiment) -> str:
     return verdicts.from_log(glance, experiment.problem, options)
 
 
-def overview(experiment: Experiment, *, address: str = "http://127.0.0.1:8000") -> Overview:
+def lights(experiment: Experiment) -> tuple[Check, ...]:
+    """The health checks, as `overview` has them: not made again at every look."""
+    return _health(experiment, _of(experiment), over=False)
+
+
+def overview(
+    experiment: Experiment, *, address: str = "http://127.0.0.1:8000", inside: bool = True
+) -> Overview:
     """All there is to see of a trial.
 
     What it takes is kept for the next time, so following a trial costs what has happened since.
@@ -62,6 +69,7 @@ def overview(experiment: Experiment, *, address: str = "http://127.0.0.1:8000") 
     Args:
         experiment: the trial.
         address: where its server is, for the lines to paste.
+        inside: whether it is for somebody who may know where the database is.
     """
     watched = _of(experiment)
     revision = experiment.revision  # read first: what is shown may be newer, never older
@@ -99,7 +107,7 @@ def overview(experiment: Experiment, *, address: str = "http://127.0.0.1:8000") 
         snippets=snippets(
             experiment.name,
             address=address.rstrip("/"),
-            store=None if store is None else store.place,
+            store=store.place if store is not None and inside else None,
         ),
     )
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from importlib.metadata import version
 from typing import Any
 
@@ -15,6 +16,7 @@ from bestarm.server.access import ForbiddenError, UnauthorizedError
 from bestarm.server.errors import add_handlers, error_response
 from bestarm.server.feeds import FEEDS
 from bestarm.server.guard import Guard
+from bestarm.server.keeping import Keeper
 from bestarm.server.limits import Limits
 from bestarm.server.pages import mount
 from bestarm.server.plan_page import Planner
@@ -64,6 +66,7 @@ def create_app(
     )
     app.state.store, app.state.local, app.state.limits = store, local, limits
     app.state.trials = Trials(store, streams=limits.streams)
+    app.state.keeper = Keeper(app.state.trials)
     add_handlers(app)
     app.add_exception_handler(UnauthorizedError, _unauthorized)
     app.add_exception_handler(ForbiddenError, _forbidden)
@@ -77,8 +80,12 @@ def create_app(
 
 @asynccontextmanager
 async def _living(app: FastAPI) -> AsyncIterator[dict[str, Any]]:
+    upkeep = asyncio.create_task(app.state.keeper.run())
     yield {FEEDS: app.state.trials.feeds}
+    upkeep.cancel()
     app.state.trials.feeds.stop()
+    with suppress(asyncio.CancelledError):
+        await upkeep
     app.state.store.close()
 
 

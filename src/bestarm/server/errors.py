@@ -18,7 +18,7 @@ from starlette.exceptions import HTTPException
 from bestarm import errors
 from bestarm.server.tokens import hide_tokens
 
-__all__ = ["ErrorBody", "Refusal", "add_handlers", "error_response"]
+__all__ = ["ErrorBody", "Refusal", "add_handlers", "answer_http", "error_response"]
 
 _STATUS: tuple[tuple[type[errors.BestArmError], int], ...] = (
     (errors.UnknownExperimentError, 404),
@@ -107,7 +107,7 @@ def add_handlers(app: FastAPI) -> None:
     """Answer every error that is foreseen in the one shape; the guard answers the others."""
     app.add_exception_handler(errors.BestArmError, _ours)
     app.add_exception_handler(RequestValidationError, _invalid)
-    app.add_exception_handler(HTTPException, _http)
+    app.add_exception_handler(HTTPException, answer_http)
 
 
 def _ours(_: Request, error: Exception) -> JSONResponse:
@@ -160,7 +160,8 @@ def _invalid(_: Request, error: Exception) -> JSONResponse:
     )
 
 
-def _http(_: Request, error: Exception) -> JSONResponse:
+def answer_http(_: Request, error: Exception) -> JSONResponse:
+    """What the framework refuses."""
     assert isinstance(error, HTTPException)
     if isinstance(error, Refusal):
         return error.response()

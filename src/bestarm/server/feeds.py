@@ -93,7 +93,12 @@ class Feeds:
             still_allowed: raises where the follower may not follow any more.
         """
         yield "retry: 2000\n\n"
+        loop = asyncio.get_running_loop()
+        checked = loop.time()
         while not self._stopping:
+            if loop.time() - checked >= _SILENCE:
+                await still_allowed()
+                checked = loop.time()
             changed = feed.changed
             if feed.revision not in {"", seen}:
                 seen = feed.revision
@@ -103,7 +108,6 @@ class Feeds:
                 async with asyncio.timeout(_SILENCE):
                     await changed.wait()
             except TimeoutError:
-                await still_allowed()
                 yield ": still here\n\n"
 
     async def _look(self, name: str, feed: _Feed) -> None:

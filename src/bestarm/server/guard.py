@@ -132,6 +132,14 @@ class Guard:
             raise self._too_large()
         if not size and b"transfer-encoding" not in headers:
             return
+        if headers.get(b"content-encoding", b"identity") != b"identity":
+            raise Refusal(
+                415,
+                "unsupported_media_type",
+                "The body must not be compressed.",
+                field="Content-Encoding",
+                remedy="Send it as it is.",
+            )
         kind = headers.get(b"content-type", b"").decode("latin-1").split(";")[0].strip().lower()
         form = kind == "application/x-www-form-urlencoded" and path in _FORMS
         if kind != "application/json" and not form:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import gzip
 import json
+import logging
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import asdict, dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Annotated, Any
 from urllib.parse import parse_qs, quote
 
@@ -15,15 +16,17 @@ from fastapi.responses import JSONResponse, RedirectResponse
 from fastapi.routing import APIRoute
 from markupsafe import Markup
 from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
 
-from bestarm.errors import BestArmError, UnknownExperimentError
+from bestarm.errors import BestArmError, StoreError, UnknownExperimentError
 from bestarm.live import Experiment, Listed
+from bestarm.live.check import Check
 from bestarm.live.overview import headline, overview
 from bestarm.live.seen import Overview
 from bestarm.policies import POLICIES
 from bestarm.server.access import COOKIE, UnauthorizedError, check_role, needs
 from bestarm.server.charts import charts
-from bestarm.server.errors import Refusal
+from bestarm.server.errors import Refusal, answer_http
 from bestarm.server.panels import asset, panels, render
 from bestarm.server.report import report
 from bestarm.server.tokens import Role, find_role
@@ -54,6 +57,9 @@ _WORDS = {
     "ae": "ae (blind to the baseline)",
 }
 _MOST_FORM = 10_000  # bytes
+_NOT_NOW = "This cannot be shown now"
+_LOG = "The server's log says more."
+_log = logging.getLogger("bestarm.server")
 
 
 class PageRoute(APIRoute):
@@ -70,9 +76,13 @@ class PageRoute(APIRoute):
                 goal = quote(quote(request.scope["path"]), safe="")
                 return RedirectResponse(f"/login?next={goal}", status_code=303)
             except UnknownExperimentError as error:
-                return _sorry(request, 404, "There is no such trial", error)
+                return _sorry(request, 404, "There is no such trial", error.message, error.remedy)
+            except StoreError as error:
+                # Where the database is, and what it said, is not for everyone.
+                _log.error("A page cannot be shown", exc_info=error)
+                return _sorry(request, 503, _NOT_NOW, "The database cannot be used now.", _LOG)
             except BestArmError as error:
-                return _sorry(request, 503, "This cannot be shown now", error)
+                return _sorry(request, 503, _NOT_NOW, error.message, error.remedy)
 
         return shown
 
@@ -86,6 +96,16 @@ def mount(app: FastAPI) -> None:
     """Add the pages to an application."""
     app.include_router(_pages)
     app.include_router(_parts)
+    app.add_exception_handler(HTTPException, _not_there)
+
+
+def _not_there(request: Request, error: Exception) -> Response:
+    """Say that there is no such page to somebody who looks for one; programs get the one shape."""
+    assert isinstance(error, HTTPException)
+    browser = "text/html" in request.headers.get("accept", "")
+    if error.status_code != 404 or not browser or request.scope["path"].startswith("/api/"):
+        return answer_http(request, error)
+    return _sorry(request, 404, "There is no such page", "Was the address typed by hand?")
 
 
 def _trials(request: Request) -> Trials:
@@ -118,15 +138,9 @@ def _page(request: Request, template: str, *, status: int = 200, **values: objec
     return response
 
 
-def _sorry(request: Request, status: int, title: str, error: BestArmError) -> Response:
-    return _page(
-        request,
-        "error.html",
-        status=status,
-        title=title,
-        message=error.message,
-        remedy=error.remedy,
-    )
+def _sorry(request: Request, status: int, title: str, message: str, remedy: str = "") -> Response:
+    values = {"title": title, "message": message, "remedy": remedy}
+    return _page(request, "error.html", status=status, **values)
 
 
 @dataclass(frozen=True)
@@ -137,27 +151,39 @@ class _Row:
     verdict: str
     pulls: int
     created: float
+    worst: Check | None
 
 
-def _rows(trials: Trials) -> list[_Row]:
+def _rows(trials: Trials, worst: Mapping[str, Check | None]) -> list[_Row]:
     """All trials, those that run first, then the newest first."""
     order = {"running": 0, "paused": 1}
     found = sorted(
         trials.listed(), key=lambda each: (order.get(each.status.state, 2), -each.created)
     )
-    return [_row(trials, each, at < _GLANCES) for at, each in enumerate(found)]
+    return [
+        _row(trials, each, worst.get(each.name), glance=at < _GLANCES)
+        for at, each in enumerate(found)
+    ]
 
 
-def _row(trials: Trials, each: Listed, glance: bool) -> _Row:
+def _row(trials: Trials, each: Listed, worst: Check | None, *, glance: bool) -> _Row:
     verdict = f"{each.status}.".capitalize()
     if glance:
         try:
             verdict = headline(trials.open(each.name))
+        except StoreError:
+            verdict = "What is kept of it cannot be read; the server's log says more."
         except BestArmError as error:
             verdict = error.message
+    status = each.status
     return _Row(
-        each.name, each.description, each.status.state, verdict, each.status.pulls, each.created
+        each.name, each.description, status.state, verdict, status.pulls, each.created, worst
     )
+
+
+async def _browsed(request: Request) -> list[_Row]:
+    worst = request.app.state.keeper.worst
+    return await _trials(request).browse(lambda trials: _rows(trials, worst))
 
 
 def _listed(rows: list[_Row]) -> Markup:
@@ -167,7 +193,7 @@ def _listed(rows: list[_Row]) -> Markup:
 @_pages.get("/", dependencies=[_looking])
 async def show_trials(request: Request) -> Response:
     """All trials, and a form to begin another."""
-    rows = await _trials(request).browse(_rows)
+    rows = await _browsed(request)
     policies = [(name, _WORDS.get(name, name)) for name in POLICIES]
     return _page(request, "trials.html", rows=_listed(rows), empty=not rows, policies=policies)
 
@@ -175,17 +201,17 @@ async def show_trials(request: Request) -> Response:
 @_parts.get("/list", dependencies=[_looking])
 async def list_trials(request: Request) -> Response:
     """The list alone, for the page to bring itself up to date."""
-    rows = await _trials(request).browse(_rows)
+    rows = await _browsed(request)
     return _packed(request, json.dumps({"html": _listed(rows)}), "application/json")
 
 
 @_pages.get("/experiments/{name}", dependencies=[_looking])
 async def show_trial(name: str, request: Request) -> Response:
     """A trial."""
-    here = _here(request)
+    here, inside = _here(request), request.app.state.local
 
     def make(experiment: Experiment) -> Mapping[str, Any]:
-        seen = overview(experiment, address=here)
+        seen = overview(experiment, address=here, inside=inside)
         return {"seen": seen, "panels": panels(seen)}
 
     made = await _trials(request).think(name, make)
@@ -199,11 +225,13 @@ async def show_panels(
     if_none_match: Annotated[str | None, Header(max_length=500)] = None,
 ) -> Response:
     """What is new of a trial: panels as HTML, charts as numbers."""
-    here = _here(request)
+    here, inside = _here(request), request.app.state.local
 
     def make(experiment: Experiment) -> tuple[str, Overview | None]:
         tag = f'W/"{experiment.revision}"'
-        return tag, None if tag == if_none_match else overview(experiment, address=here)
+        if tag == if_none_match:
+            return tag, None
+        return tag, overview(experiment, address=here, inside=inside)
 
     trials = _trials(request)
     tag, seen = await trials.think(name, make)
@@ -228,8 +256,8 @@ def _news(seen: Overview) -> str:
 @_pages.get("/experiments/{name}/report", dependencies=[_looking])
 async def show_report(name: str, request: Request) -> Response:
     """The report, to be printed or kept."""
-    here = _here(request)
-    text = await _trials(request).think(name, lambda each: report(overview(each, address=here)))
+    look = partial(overview, address=_here(request), inside=request.app.state.local)
+    text = await _trials(request).think(name, lambda each: report(look(each)))
     return _packed(request, text, "text/html")
 
 

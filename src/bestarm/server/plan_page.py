@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Coroutine
 from contextlib import suppress
 from typing import Annotated, Any, Literal
 
@@ -26,6 +26,7 @@ __all__ = ["PlanBody", "Planner", "router"]
 
 _GRACE = 5.0  # seconds beyond its time after which a simulation is ended from outside
 _LONGEST_LINE = 2**24
+_WORKER = ("-m", "bestarm.planning.worker")
 
 Number = Annotated[float, Field(allow_inf_nan=False)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -131,8 +132,7 @@ class Planner:
         try:
             process = await asyncio.create_subprocess_exec(
                 sys.executable,
-                "-m",
-                "bestarm.planning.worker",
+                *_WORKER,
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 limit=_LONGEST_LINE,
@@ -264,11 +264,29 @@ async def plan(body: PlanBody, request: Request) -> Response:
     planner: Planner = request.app.state.planner
     lines = planner.lines(body.model_dump())
     try:
-        first = await _begun(lines)
+        first = await _unless_gone(_begun(lines), request.receive)
     except BaseException:
         await lines.aclose()
         raise
     return _Planned(first, lines)
+
+
+async def _unless_gone(
+    doing: Coroutine[Any, Any, dict[str, Any]], receive: Receive
+) -> dict[str, Any]:
+    """Await something, as long as the client does."""
+    done, leaving = asyncio.ensure_future(doing), asyncio.ensure_future(_gone(receive))
+    try:
+        await asyncio.wait({done, leaving}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        leaving.cancel()
+        if not done.done():
+            done.cancel()
+            with suppress(asyncio.CancelledError):
+                await done
+    if done.cancelled():
+        raise Refusal(499, "gone", "The client has gone.", field="request")
+    return done.result()
 
 
 async def _begun(lines: Lines) -> dict[str, Any]:

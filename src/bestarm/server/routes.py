@@ -13,7 +13,7 @@ from fastapi import Path as InPath
 from fastapi.responses import FileResponse, JSONResponse, StreamingResponse
 from starlette.background import BackgroundTask
 
-from bestarm.errors import InvalidInputError
+from bestarm.errors import ConflictingRequestError, InvalidInputError
 from bestarm.live import Experiment
 from bestarm.problem import Problem
 from bestarm.server import schemas as io
@@ -201,7 +201,16 @@ async def ask(
 
 
 def _ask(experiment: Experiment, *, count: int, key: str | None) -> Response:
-    return JSONResponse(io.AssignmentsOut.plain(experiment.ask(count, request_id=key)))
+    try:
+        given = experiment.ask(count, request_id=key)
+    except ConflictingRequestError as error:
+        raise ConflictingRequestError(
+            error.message,
+            field="Idempotency-Key",
+            value=key,
+            remedy="Use a new key for every new request.",
+        ) from None
+    return JSONResponse(io.AssignmentsOut.plain(given))
 
 
 @router.post(

@@ -131,7 +131,7 @@ class TellBody(_In):
 class FailBody(_In):
     """Assignments whose outcome will never come."""
 
-    model_config = ConfigDict(json_schema_extra=_like(ids=[7], reason="left the page"))
+    model_config = ConfigDict(json_schema_extra=_like(ids=[1], reason="left the page"))
 
     ids: Annotated[list[Id], Field(fail_fast=True)]
     reason: Annotated[str, Field(max_length=1000)] = "failed"

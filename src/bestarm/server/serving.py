@@ -29,6 +29,7 @@ __all__ = ["Protocol", "Serving", "configured", "listen", "serve"]
 
 _log = logging.getLogger("bestarm.server")
 _STOPPING = 10  # seconds that requests are given to end once the server stops
+_IDLE = 65  # seconds: longer than clients and proxies keep a connection that they may use again
 _HEAD = 32_768  # bytes of a request's first line and headers together
 
 
@@ -152,6 +153,7 @@ def configured(serving: Serving, *, log: dict[str, Any] | None = None) -> uvicor
         server_header=False,
         h11_max_incomplete_event_size=_HEAD,
         timeout_graceful_shutdown=_STOPPING,
+        timeout_keep_alive=_IDLE,
     )
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from threading import Lock
 from typing import TypeVar
 
@@ -27,13 +28,40 @@ _MOST_OPEN = 200
 
 # Threads at a time. Those that write to one trial wait for each other, and those that use its
 # policy for as long as a phase takes to close. They must not be all the threads there are, nor
-# hold all connections: looking at counters stays quick whatever the others do.
+# hold all connections: looking at counters stays quick whatever the others do, and one trial that
+# is slow does not keep others from being looked at.
 _WRITING = 8
 _WRITING_ONE = 3
 _THINKING = 4
+_THINKING_ONE = 2
 _BROWSING = 2
 
 T = TypeVar("T")
+
+
+class _ByName:
+    """A limit for each name that is in use.
+
+    Args:
+        most: how many may use one name at a time.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._limits: dict[str, tuple[CapacityLimiter, int]] = {}
+
+    @asynccontextmanager
+    async def turn(self, name: str) -> AsyncIterator[None]:
+        """Wait for one's turn."""
+        limiter, users = self._limits.get(name) or (CapacityLimiter(self._most), 0)
+        self._limits[name] = limiter, users + 1
+        try:
+            async with limiter:
+                yield
+        finally:
+            limiter, users = self._limits.pop(name)
+            if users > 1:
+                self._limits[name] = limiter, users - 1
 
 
 class Trials:
@@ -53,7 +81,8 @@ class Trials:
         self._writing: CapacityLimiter | None = None
         self._thinking: CapacityLimiter | None = None
         self._browsing: CapacityLimiter | None = None
-        self._writers: dict[str, tuple[CapacityLimiter, int]] = {}
+        self._writers = _ByName(_WRITING_ONE)
+        self._thinkers = _ByName(_THINKING_ONE)
 
     def open(self, name: str) -> Experiment:
         """An experiment of the store."""
@@ -118,19 +147,15 @@ class Trials:
         """Do something that needs the policy or reads a lot."""
         if self._thinking is None:
             self._thinking = CapacityLimiter(_THINKING)
-        return await anyio.to_thread.run_sync(lambda: do(self.open(name)), limiter=self._thinking)
+        async with self._thinkers.turn(name):
+            return await anyio.to_thread.run_sync(
+                lambda: do(self.open(name)), limiter=self._thinking
+            )
 
     async def write(self, name: str, do: Callable[[Experiment], T]) -> T:
         """Do something that writes to an experiment."""
-        limiter, users = self._writers.get(name) or (CapacityLimiter(_WRITING_ONE), 0)
-        self._writers[name] = limiter, users + 1
-        try:
-            async with limiter:
-                return await self.change(lambda: do(self.open(name)))
-        finally:
-            limiter, users = self._writers.pop(name)
-            if users > 1:
-                self._writers[name] = limiter, users - 1
+        async with self._writers.turn(name):
+            return await self.change(lambda: do(self.open(name)))
 
     async def change(self, do: Callable[[], T]) -> T:
         """Do something that writes to the store."""

@@ -1,0 +1,86 @@
+"""What is due is done although nobody asks, and one trial that is broken stops nothing."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from contextlib import closing
+from pathlib import Path
+
+import httpx
+import numpy as np
+import pytest
+from served import ARMS, in_thread
+
+from bestarm import Problem
+from bestarm.live import Experiment
+from bestarm.live.sql import Store
+from bestarm.server import keeping
+from bestarm.server.keeping import Keeper
+from bestarm.server.trials import Trials
+
+
+def create(url: str, name: str, **options: float) -> Experiment:
+    problem = Problem(np.eye(2), delta=0.05)
+    return Experiment.create(url, name, problem, options={"bounds": [0, 1]}, **options)  # type: ignore[arg-type]
+
+
+def test_leases_run_out_while_nobody_asks(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keeping, "_EVERY", 0.05)
+    with in_thread(sqlite_url) as served, served.client() as client:
+        client.post("/experiments", json={"name": "short", **ARMS, "lease": 0.2})
+        client.post("/experiments", json={"name": "long", **ARMS, "lease": 1000})
+        for name in ("short", "long"):
+            client.post(f"/experiments/{name}/ask", json={"count": 3})
+        latest = time.monotonic() + 30
+        while client.get("/experiments/short").json()["lost"] < 3:
+            assert time.monotonic() < latest
+            time.sleep(0.05)
+        assert client.get("/experiments/long").json()["lost"] == 0
+
+
+def test_the_list_says_what_is_wrong_with_a_trial(
+    sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keeping, "_EVERY", 0.05)
+    with create(sqlite_url, "sound") as sound, create(sqlite_url, "losing") as losing:
+        sound.tell_many([(each.id, 1.0) for each in sound.ask(200)])
+        losing.fail_many(losing.ask(200).ids)
+    with in_thread(sqlite_url) as served:
+        latest = time.monotonic() + 30
+        while 'class="check alarm"' not in (page := httpx.get(served.base).text):
+            assert time.monotonic() < latest
+            time.sleep(0.05)
+        head, tail = page.split('href="/experiments/losing"')
+        assert "200 of 200 outcomes" in tail.split("</li>")[0]
+        assert page.count('class="check') == 1
+        assert "<li" in head
+
+
+def test_nothing_is_written_where_nothing_is_due(sqlite_url: str) -> None:
+    with create(sqlite_url, "a", lease=1000) as running, create(sqlite_url, "b") as ended:
+        running.ask(5)
+        ended.stop()
+        trials = Trials(Store(sqlite_url), streams=1)
+        keeper = Keeper(trials)
+        before = running.revision, ended.revision
+        for _ in range(3):
+            keeper.go_round()
+        assert (running.revision, ended.revision) == before
+        assert set(keeper.worst) == {"a", "b"}
+        trials.store.close()
+
+
+def test_a_trial_that_cannot_be_read_keeps_no_other_from_being_seen_to(tmp_path: Path) -> None:
+    url, now = f"sqlite:///{tmp_path / 'trial.db'}", time.time()
+    for name in ("broken", "sound"):
+        options = {"lease": 5.0, "clock": lambda: now - 100}
+        with create(url, name, **options) as made:  # type: ignore[arg-type]
+            made.ask(4)
+    with closing(sqlite3.connect(tmp_path / "trial.db")) as connection, connection:
+        change = "UPDATE bestarm_experiments SET document = 'x' WHERE name = 'broken'"
+        assert connection.execute(change).rowcount == 1
+    trials = Trials(Store(url), streams=1)
+    Keeper(trials).go_round()
+    assert trials.open("sound").status().lost == 4
+    trials.store.close()
