@@ -390,3 +390,47 @@ def test_where_a_token_is_needed_one_signs_in_and_follows(browser: Browser, url:
             expect(page.locator("#verdict")).to_contain_text("Paused")
         page.get_by_role("button", name="Sign out").click()
         expect(page.locator("h1")).to_have_text("Sign in to look")
+
+
+def test_a_wrong_entry_is_named_in_a_sentence(browser: Browser, served: Served) -> None:
+    """Nothing typed is turned into something else, and what is wrong is said with its field."""
+    token = served.token(Role.MANAGE)
+    table = 'name,size,hue\n"small, red",1,0.5\nlarge,2,0.1\nblue,0,3'
+    with tab(browser) as page:
+        page.goto(f"{served.base}/")
+        if page.locator("#create").get_attribute("open") is None:
+            page.locator("#create > summary").click()
+        page.locator("#create .more > summary").click()
+        good = {"name": "typed", "manage": token, "source": table, "seed": "", "options": ""}
+        for field, text, said in (
+            ("delta", "0,05", "Error probability δ: “0,05” is not a number; write 2000"),
+            ("delta", "1.5", "delta"),
+            ("delta", "0x1", "is not a number."),
+            ("seed", "12345678901234567890", "Seed of the draws"),
+            ("options", "3", "must be names with values"),
+            ("options", "null", "must be names with values"),
+            ("options", "[1]", "must be names with values"),
+            ("options", "{", "are not JSON"),
+            ("low", "", "both bounds"),
+            ("source", "a,1\nb,1,2", "Line 2 of options has 3 values, the first has 2."),
+        ):
+            for name, value in {"low": "0", "delta": "0.05", **good, field: text}.items():
+                page.locator(f"#{name}").fill(value)
+            page.locator("#create-go").click()
+            expect(page.locator("#create-error")).to_contain_text(said)
+        page.locator("#source").fill(table)
+        page.locator("#create-go").click()
+        expect(page.locator("#verdict")).to_contain_text("no winner")
+        page.goto(f"{served.base}/plan")
+        page.locator("#source").fill(table)
+        page.locator("#gap").fill("0.4")
+        page.locator("#per-day").fill("2,000")
+        page.locator("#plan-go").click()
+        expect(page.locator("#plan-error")).to_contain_text("Outcomes a day: “2,000” is not")
+        page.locator("#per-day").fill("2000")
+        page.locator(".more > summary").click()
+        page.locator("#runs").fill("3")
+        page.locator("#token").fill(token)
+        page.locator("#plan-go").click()
+        expect(page.locator("#plan-words")).to_contain_text("leads the next one by")
+        assert "small, red" in page.locator("#plan-words").inner_text()

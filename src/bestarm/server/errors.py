@@ -155,8 +155,13 @@ def _invalid(_: Request, error: Exception) -> JSONResponse:
         return error_response(
             400, "bad_request", "The body is not JSON that can be read.", field="body"
         )
+    name = where.removeprefix("body.")
     return error_response(
-        422, "invalid_input", f"{first.get('msg')}.", field=where, value=first.get("input")
+        422,
+        "invalid_input",
+        f"`{name}`: {first.get('msg')}.",
+        field=where,
+        value=first.get("input"),
     )
 
 

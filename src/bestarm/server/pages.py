@@ -39,6 +39,7 @@ PUBLIC = frozenset({"/login", "/logout", "/static/{file}"})
 
 _KINDS = {
     "style.css": "text/css",
+    "forms.js": "text/javascript",
     "plan.js": "text/javascript",
     "theme.js": "text/javascript",
     "trial.js": "text/javascript",

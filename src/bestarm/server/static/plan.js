@@ -1,6 +1,7 @@
 // The planning form: sends it, shows how far the simulation has come, and what came of it.
 "use strict";
 (() => {
+  const { Said, table: lines, number, bounds } = bestarmForms;
   const form = document.getElementById("plan-form");
   const part = (name) => document.getElementById(`plan-${name}`);
   let stopping = null;
@@ -8,47 +9,27 @@
   const token = form.elements.token;
   token.value = bestarmToken.read();
 
-  // Numbers as people write them; null where there is none.
-  const number = (name) => {
-    const text = form.elements[name].value.trim().replace(",", ".");
-    if (!text) return null;
-    const value = Number(text);
-    if (!Number.isFinite(value)) throw new Error(`“${form.elements[name].value}” is no number.`);
-    return value;
-  };
   const ticked = (name) =>
     [...form.querySelectorAll(`[name=${name}]:checked`)].map((box) => box.value);
 
   const options = (text) => {
-    const rows = text.split("\n").map((line) => line.trim()).filter(Boolean)
-      .map((line) => line.split(",").map((field) => field.trim()));
-    if (rows.length < 2) throw new Error("Give at least two options, one a line.");
-    if (rows.every((row) => row.length === 1)) {
-      return {
-        source: rows.map((_, i) => rows.map((__, j) => (i === j ? 1 : 0))),
-        source_labels: rows.map((row) => row[0]),
-      };
-    }
-    const source = rows.map((row) => row.slice(1).map(Number));
-    if (source.some((row) => !row.length || !row.every(Number.isFinite))) {
-      throw new Error("After its name, each line needs the same number of features.");
-    }
-    return { source, source_labels: rows.map((row) => row[0]) };
+    const { labels, features } = lines(text, "options");
+    if (features.length < 2) throw new Said("Give at least two options, one a line.");
+    return labels ? { source: features, source_labels: labels } : { source: features };
   };
 
   const asked = () => {
     const body = options(form.elements.source.value);
     for (const name of ["gap", "delta", "level", "noise", "baseline", "per_day", "runs", "seed"]) {
-      const value = number(name);
+      const value = number(form.elements[name], { whole: name === "runs" || name === "seed" });
       if (value !== null) body[name] = value;
     }
-    const ends = [number("low"), number("high")];
-    if (ends[0] !== null && ends[1] !== null) body.bounds = ends;
-    else if (ends[0] !== null || ends[1] !== null) throw new Error("Give both bounds, or none.");
+    const ends = bounds(form);
+    if (ends !== null) body.bounds = ends;
     body.drift = ticked("drift");
     body.policies = ticked("policies");
-    if (!body.drift.length) throw new Error("Tick at least one way the baseline may move.");
-    if (!body.policies.length) throw new Error("Tick at least one policy.");
+    if (!body.drift.length) throw new Said("Tick at least one way the baseline may move.");
+    if (!body.policies.length) throw new Said("Tick at least one policy.");
     return body;
   };
 

@@ -1,6 +1,7 @@
 // The list of trials keeps itself up to date, and a form makes new ones.
 "use strict";
 (function () {
+  const { Said, table, number, bounds } = bestarmForms;
   const list = document.getElementById("list");
   async function refresh() {
     if (document.hidden) return;
@@ -23,50 +24,17 @@
   const go = document.getElementById("create-go");
   form.elements.token.value = bestarmToken.read();
 
-  class Said extends Error {}
-
-  // A line of comma-separated values; quotes hold commas.
-  function cells(line) {
-    const found = [];
-    let cell = "", quoted = false, was = false;
-    for (let i = 0; i < line.length; i++) {
-      const c = line[i];
-      if (quoted && c === '"' && line[i + 1] === '"') { cell += '"'; i++; }
-      else if (c === '"' && (quoted || !cell.trim())) { quoted = !quoted; was = true; if (quoted) cell = ""; }
-      else if (c === "," && !quoted) { found.push(was ? cell : cell.trim()); cell = ""; was = false; }
-      else if (!(was && !quoted)) cell += c;
+  function further(text) {
+    let read = {};
+    try {
+      if (text) read = JSON.parse(text);
+    } catch {
+      throw new Said("The further options are not JSON.");
     }
-    found.push(was ? cell : cell.trim());
-    return found;
-  }
-  const numeric = (text) => text !== "" && Number.isFinite(Number(text));
-
-  // Names alone, or names with features; a first line that is not numbers is a header.
-  function table(text, what) {
-    let rows = text.split(/\r?\n/).filter((line) => line.trim()).map(cells);
-    if (!rows.length) throw new Said(`Give ${what}, one a line.`);
-    if (rows.every((row) => row.length === 1) && !rows.every((row) => numeric(row[0]))) {
-      const labels = rows.map((row) => row[0]);
-      return { labels, features: labels.map((_, i) => labels.map((_, j) => (i === j ? 1 : 0))) };
+    if (read === null || typeof read !== "object" || Array.isArray(read)) {
+      throw new Said('The further options must be names with values, like {"max_pulls": 100000}.');
     }
-    if (rows.length > 1 && rows[0].length > 1 && !rows[0].slice(1).some(numeric)) rows = rows.slice(1);
-    const named = rows.some((row) => !numeric(row[0]));
-    const width = rows[0].length;
-    const features = rows.map((row, at) => {
-      if (row.length !== width) throw new Said(`Line ${at + 1} of ${what} has ${row.length} values, the first has ${width}.`);
-      return (named ? row.slice(1) : row).map((cell) => {
-        if (!numeric(cell)) throw new Said(`“${cell}” in line ${at + 1} of ${what} is not a number.`);
-        return Number(cell);
-      });
-    });
-    return { labels: named ? rows.map((row) => row[0]) : null, features };
-  }
-
-  function value(name, words) {
-    const text = form.elements[name].value.trim();
-    if (!text) return null;
-    if (!numeric(text)) throw new Said(`${words} must be a number; got “${text}”.`);
-    return Number(text);
+    return read;
   }
 
   function body() {
@@ -81,22 +49,18 @@
     }
     const about = form.elements.description.value.trim();
     if (about) made.description = about;
-    for (const [name, words] of [["delta", "δ"], ["noise", "The noise"], ["baseline", "The baseline"], ["seed", "The seed"]]) {
-      const found = value(name, words);
+    for (const name of ["delta", "noise", "baseline"]) {
+      const found = number(form.elements[name]);
       if (found !== null) made[name] = found;
     }
-    const lease = value("lease", "The time an outcome may take");
+    const seed = number(form.elements.seed, { whole: true });
+    if (seed !== null) made.seed = seed;
+    const lease = number(form.elements.lease);
     if (lease !== null) made.lease = lease * 3600;
-    const options = form.elements.options.value.trim();
-    try {
-      made.options = options ? JSON.parse(options) : {};
-    } catch {
-      throw new Said("The further options are not JSON.");
-    }
-    const low = value("low", "The lowest outcome"), high = value("high", "The highest outcome");
-    if ((low === null) !== (high === null)) throw new Said("Give both bounds of outcomes, or none.");
+    made.options = further(form.elements.options.value.trim());
+    const ends = bounds(form);
     // Only the anytime policy rests on bounds; others go by the scales.
-    if (low !== null && made.policy === "anytime") made.options.bounds = [low, high];
+    if (ends !== null && made.policy === "anytime") made.options.bounds = ends;
     return made;
   }
 

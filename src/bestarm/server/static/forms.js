@@ -1,0 +1,68 @@
+// What forms have in common: options typed as lines, and numbers, read the same way everywhere.
+"use strict";
+(function () {
+  // What is wrong with an entry, in words for whoever made it.
+  class Said extends Error {}
+
+  // A line of comma-separated values; quotes hold commas.
+  function cells(line) {
+    const found = [];
+    let cell = "", quoted = false, was = false;
+    for (let i = 0; i < line.length; i++) {
+      const c = line[i];
+      if (quoted && c === '"' && line[i + 1] === '"') { cell += '"'; i++; }
+      else if (c === '"' && (quoted || !cell.trim())) { quoted = !quoted; was = true; if (quoted) cell = ""; }
+      else if (c === "," && !quoted) { found.push(was ? cell : cell.trim()); cell = ""; was = false; }
+      else if (!(was && !quoted)) cell += c;
+    }
+    found.push(was ? cell : cell.trim());
+    return found;
+  }
+  const numeric = (text) => /^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i.test(text) && Number.isFinite(Number(text));
+
+  // Names alone, or names with features; a first line that is not numbers is a header.
+  function table(text, what) {
+    let rows = text.split(/\r?\n/).filter((line) => line.trim()).map(cells);
+    if (!rows.length) throw new Said(`Give ${what}, one a line.`);
+    if (rows.every((row) => row.length === 1) && !rows.every((row) => numeric(row[0]))) {
+      const labels = rows.map((row) => row[0]);
+      return { labels, features: labels.map((_, i) => labels.map((_, j) => (i === j ? 1 : 0))) };
+    }
+    if (rows.length > 1 && rows[0].length > 1 && !rows[0].slice(1).some(numeric)) rows = rows.slice(1);
+    const named = rows.some((row) => !numeric(row[0]));
+    const width = rows[0].length;
+    const features = rows.map((row, at) => {
+      if (row.length !== width) throw new Said(`Line ${at + 1} of ${what} has ${row.length} values, the first has ${width}.`);
+      return (named ? row.slice(1) : row).map((cell) => {
+        if (!numeric(cell)) throw new Said(`“${cell}” in line ${at + 1} of ${what} is not a number.`);
+        return Number(cell);
+      });
+    });
+    return { labels: named ? rows.map((row) => row[0]) : null, features };
+  }
+
+  // The number in a field, or null where there is none; the field's own label says which it is.
+  function number(field, { whole = false } = {}) {
+    const text = field.value.trim();
+    if (!text) return null;
+    const words = field.labels[0].firstChild.textContent.trim();
+    if (!numeric(text)) {
+      throw new Said(`${words}: “${text}” is not a number` +
+        (text.includes(",") ? "; write 2000, and 0.5 with a point." : "."));
+    }
+    const value = Number(text);
+    if (whole && !Number.isSafeInteger(value)) {
+      throw new Said(`${words}: “${text}” must be a whole number, of 15 digits at most.`);
+    }
+    return value;
+  }
+
+  // Both bounds, or null where there are none.
+  function bounds(form) {
+    const ends = [number(form.elements.low), number(form.elements.high)];
+    if ((ends[0] === null) !== (ends[1] === null)) throw new Said("Give both bounds of outcomes, or none.");
+    return ends[0] === null ? null : ends;
+  }
+
+  window.bestarmForms = { Said, table, number, bounds };
+})();
