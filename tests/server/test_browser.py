@@ -434,3 +434,24 @@ def test_a_wrong_entry_is_named_in_a_sentence(browser: Browser, served: Served) 
         page.locator("#plan-go").click()
         expect(page.locator("#plan-words")).to_contain_text("leads the next one by")
         assert "small, red" in page.locator("#plan-words").inner_text()
+
+
+def test_the_keyboard_stays_where_it_was_when_the_buttons_change(
+    browser: Browser, served: Served
+) -> None:
+    with served.client() as client:
+        body = {"name": "keys", "source": [[1, 0], [0, 1]], "options": {"bounds": [0, 1]}}
+        client.post("/experiments", json=body).raise_for_status()
+    with tab(browser) as page:
+        page.goto(f"{served.base}/experiments/keys")
+        page.get_by_role("button", name="Manage…").press("Enter")
+        page.get_by_label("Manage token").fill(served.token(Role.MANAGE))
+        page.keyboard.press("Enter")
+        for now, then in (("Pause", "Resume"), ("Resume", "Pause")):
+            expect(page.get_by_role("button", name=now)).to_be_focused()
+            page.keyboard.press("Enter")
+            expect(page.get_by_role("button", name=then)).to_be_focused()
+    with tab(browser, java_script_enabled=False) as page:
+        page.goto(f"{served.base}/experiments/keys")
+        for dead in ("#theme", "#manage-show", ".copy >> nth=0"):
+            expect(page.locator(dead)).to_be_hidden()

@@ -197,6 +197,12 @@ def test_a_token_once_entered_allows_looking_and_nothing_else(outside: Served, r
         assert f"{COOKIE}=" in cookie
         assert "httponly" in cookie
         assert "samesite=strict" in cookie
+        # A program on another port of this machine would see the cookie: it is not the token.
+        kept = browser.cookies[COOKIE]
+        assert token.split("-", 2)[2] not in kept
+        for text in (kept, f"bestarm-{kept}"):
+            bearer = {"Authorization": f"Bearer {text}"}
+            assert get(outside, "/role", headers=bearer).status_code == 401
         page = browser.get(PLACE)
         assert page.status_code == 200
         assert token not in page.text

@@ -20,10 +20,14 @@ from bestarm.errors import InvalidInputError
 from bestarm.live.sql import Store
 from bestarm.server.tokens import (
     Role,
+    _digest,
+    _for_looking,
     create_token,
     find_role,
     hide_tokens,
     list_tokens,
+    make_pass,
+    pass_holds,
     revoke_token,
 )
 
@@ -74,6 +78,36 @@ def test_what_is_no_token_is_nobody(store: Store) -> None:
         "x" * 100_000,
     ):
         assert find_role(store, wrong) is None
+
+
+def test_a_pass_holds_until_its_token_is_revoked_and_cannot_be_made_without_it(
+    store: Store,
+) -> None:
+    token, other = (create_token(store, "me", Role.MANAGE) for _ in range(2))
+    kept, another = make_pass(store, token), make_pass(store, other)
+    assert kept is not None
+    assert another is not None
+    assert pass_holds(store, kept)
+    number, proof = kept.split("-")
+    for wrong in (
+        "",
+        "-",
+        token,
+        proof,
+        f"{number}-",
+        f"{number}-{proof[:-1]}",
+        f"{number}-{another.split('-')[1]}",
+        f"99-{proof}",
+        f"{number}-ü\udc80",
+        f"99-{_for_looking(_digest(''))}",  # what is compared with where there is no such token
+    ):
+        assert not pass_holds(store, wrong)
+    assert make_pass(store, token[:-1]) is None
+    assert make_pass(store, kept) is None
+    revoke_token(store, int(number))
+    assert not pass_holds(store, kept)
+    assert make_pass(store, token) is None
+    assert pass_holds(store, another)
 
 
 def test_nobody_is_found_where_nothing_is_yet(sqlite_url: str) -> None:

@@ -11,7 +11,7 @@ from starlette.concurrency import run_in_threadpool
 
 from bestarm.errors import BestArmError
 from bestarm.server.guard import KNOWN
-from bestarm.server.tokens import Role, find_role
+from bestarm.server.tokens import Role, find_role, pass_holds
 from bestarm.server.trials import Trials
 
 __all__ = ["COOKIE", "ForbiddenError", "UnauthorizedError", "check_role", "needs", "role_of"]
@@ -45,7 +45,7 @@ def role_of(request: Request, credentials: HTTPAuthorizationCredentials | None) 
     if credentials is not None:
         return find_role(trials.store, credentials.credentials)
     cookie = request.cookies.get(COOKIE)
-    if cookie is not None and find_role(trials.store, cookie) is not None:
+    if cookie is not None and pass_holds(trials.store, cookie):
         return Role.VIEW
     alone = request.app.state.local and not any(name in request.headers for name in _PASSED_ON)
     return Role.VIEW if alone else None

@@ -18,7 +18,7 @@ from markupsafe import Markup
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
-from bestarm.errors import BestArmError, StoreError, UnknownExperimentError
+from bestarm.errors import BestArmError, InvalidInputError, StoreError
 from bestarm.live import Experiment, Listed
 from bestarm.live.check import Check
 from bestarm.live.overview import headline, overview
@@ -29,7 +29,7 @@ from bestarm.server.charts import charts
 from bestarm.server.errors import Refusal, answer_http
 from bestarm.server.panels import asset, panels, render
 from bestarm.server.report import report
-from bestarm.server.tokens import Role, find_role
+from bestarm.server.tokens import Role, make_pass
 from bestarm.server.trials import Trials
 
 __all__ = ["PUBLIC", "PageRoute", "mount"]
@@ -76,7 +76,7 @@ class PageRoute(APIRoute):
             except UnauthorizedError:
                 goal = quote(quote(request.scope["path"]), safe="")
                 return RedirectResponse(f"/login?next={goal}", status_code=303)
-            except UnknownExperimentError as error:
+            except InvalidInputError as error:
                 return _sorry(request, 404, "There is no such trial", error.message, error.remedy)
             except StoreError as error:
                 # Where the database is, and what it said, is not for everyone.
@@ -276,17 +276,18 @@ async def ask_token(request: Request, next: str = "/") -> Response:  # noqa: A00
 
 @_pages.post("/login")
 async def take_token(request: Request) -> Response:
-    """Keep a token that is valid, for looking alone."""
+    """Take a token that is valid, and have the browser keep a pass that allows looking alone."""
     body = await request.body()
     if len(body) > _MOST_FORM:
         raise Refusal(413, "too_large", "A token is not that long.", field="body")
     form = parse_qs(body.decode("utf-8", "replace"))
     token, goal = form.get("token", [""])[0].strip(), _inside(form.get("next", ["/"])[0])
-    if await run_in_threadpool(find_role, _trials(request).store, token) is None:
+    kept = await run_in_threadpool(make_pass, _trials(request).store, token)
+    if kept is None:
         return _page(request, "login.html", status=401, next=goal, wrong=True)
     response = RedirectResponse(goal, status_code=303)
     response.set_cookie(
-        COOKIE, token, httponly=True, samesite="strict", secure=request.url.scheme == "https"
+        COOKIE, kept, httponly=True, samesite="strict", secure=request.url.scheme == "https"
     )
     return response
 

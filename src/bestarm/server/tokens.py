@@ -28,6 +28,8 @@ __all__ = [
     "find_role",
     "hide_tokens",
     "list_tokens",
+    "make_pass",
+    "pass_holds",
     "revoke_token",
 ]
 
@@ -132,19 +134,49 @@ def find_role(store: Store, text: str) -> Role | None:
     """What a token allows, or None if it is not one, or not one any more."""
     prefix, _, rest = text.partition("-")
     number, _, secret = rest.partition("-")
-    if prefix != _PREFIX or not number.isascii() or not number.isdigit() or len(number) > 9:
+    role, known = _known(store, number if prefix == _PREFIX else "")
+    return role if hmac.compare_digest(known, _digest(secret)) else None
+
+
+def make_pass(store: Store, token: str) -> str | None:
+    """A text that stands for a valid token where one only looks, or None if it is not valid.
+
+    It is what a browser keeps: the token cannot be found from it, and it ends with the token.
+    """
+    if find_role(store, token) is None:
         return None
+    number = token.split("-")[1]
+    return f"{number}-{_for_looking(_known(store, number)[1])}"
+
+
+def pass_holds(store: Store, text: str) -> bool:
+    """Whether a pass was made for a token that is still valid."""
+    number, _, proof = text.partition("-")
+    role, known = _known(store, number)
+    same = hmac.compare_digest(_for_looking(known).encode(), proof.encode("utf-8", "replace"))
+    return role is not None and same
+
+
+def _known(store: Store, number: str) -> tuple[Role | None, str]:
+    """Role and digest of a token that was not revoked; where there is none, a digest of nothing.
+
+    So that comparing takes the same time then.
+    """
+    nobody = None, _digest("")
+    if not number.isascii() or not number.isdigit() or len(number) > 9:
+        return nobody
     try:
         with store.reading() as connection:
             row = _FIND(connection, id=int(number)).one_or_none()
     except StoreError:
         if store.version() is not None:
             raise
-        return None  # nothing is there yet
-    # Compared in constant time, and also where there is no such token.
-    known = _digest("") if row is None else row.digest
-    same = hmac.compare_digest(known, _digest(secret))
-    return Role(row.role) if row is not None and same else None
+        return nobody  # nothing is there yet
+    return nobody if row is None else (Role(row.role), row.digest)
+
+
+def _for_looking(digest: str) -> str:
+    return hmac.new(digest.encode(), b"bestarm pass for looking", hashlib.sha256).hexdigest()
 
 
 def hide_tokens(text: str) -> str:

@@ -2,6 +2,7 @@
 "use strict";
 (function () {
   const root = document.documentElement;
+  root.dataset.scripted = ""; // what only scripts bring to life is shown
   const kept = () => { try { return localStorage.getItem("bestarm-theme"); } catch { return null; } };
   const known = kept();
   if (known === "light" || known === "dark") root.dataset.theme = known;

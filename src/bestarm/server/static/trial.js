@@ -261,8 +261,10 @@
       resume: () => button("Resume", "main", () => change("resume")),
       stop: () => button("Stop…", "danger", ask),
     };
+    const within = row.contains(document.activeElement);
     row.replaceChildren(...wanted.map((name) => made[name]()), button("Lock", "quiet", lock));
     row.hidden = false;
+    if (within) row.querySelector("button").focus();
   }
 
   function lock() {
