@@ -13,18 +13,35 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
-from bestarm.live.events import log, plan_data, summary_data
-from bestarm.live.ledger import Entry, Head, Ledger, Opened, Reading, Request, Writing
+from bestarm.live.events import log
+from bestarm.live.ledger import Entry, Head, Ledger, Opened, Request
 from bestarm.records import Plan, Summary
+from bestarm.testing.store_samples import (
+    FLOATS,
+    STEPS,
+    TEXTS,
+    entry_data,
+    give_some,
+    ids_of,
+    open_phase,
+    opened_data,
+    picture,
+    read_answers,
+    read_rewards,
+    read_rows,
+    require,
+    require_dense,
+    require_same,
+    tell_some,
+    write_some,
+)
 
 __all__ = ["check_store"]
 
@@ -60,7 +77,7 @@ class _Case:
         ledger = self.make()
         for phase in range(1, phases + 1):
             with ledger.writing() as tx:
-                _open(tx, Plan.randomised([0.25, 0.75, 0.0], 8, phase=phase, open=True))
+                open_phase(tx, Plan.randomised([0.25, 0.75, 0.0], 8, phase=phase, open=True))
         return ledger
 
     def views(self, ledger: Ledger) -> Iterator[tuple[str, Ledger]]:
@@ -78,24 +95,24 @@ class _Case:
 def _what_is_written_is_there(case: _Case) -> None:
     ledger = case.make()
     with ledger.writing() as tx:
-        expected = _write_some(tx)
-        _require_same(_picture(tx), expected, "within the transaction that wrote them")
+        expected = write_some(tx)
+        require_same(picture(tx), expected, "within the transaction that wrote them")
     for how, view in case.views(ledger):
         with view.reading() as books:
-            _require_same(_picture(books), expected, f"afterwards{how}")
+            require_same(picture(books), expected, f"afterwards{how}")
     with ledger.writing() as tx:
-        _require_same(_picture(tx), expected, "in the next transaction")
+        require_same(picture(tx), expected, "in the next transaction")
 
 
 def _an_exception_leaves_nothing(case: _Case) -> None:
     ledger = case.books()
     with ledger.writing() as tx:
-        _give(tx, [0, 1, 1, 0, 1, 0, 0, 1], request="kept")
+        give_some(tx, [0, 1, 1, 0, 1, 0, 0, 1], request="kept")
         tx.lose([2, 5], reason="gone", at=3.0)
-        _tell(tx, [0, 1, 2], [1.0, 2.0, 3.0], late=[False, False, True])
+        tell_some(tx, [0, 1, 2], [1.0, 2.0, 3.0], late=[False, False, True])
     with ledger.reading() as books:
-        before = _picture(books)
-    for name, step in _STEPS.items():
+        before = picture(books)
+    for name, step in STEPS.items():
         for error in (RuntimeError, KeyboardInterrupt):
             with suppress(RuntimeError, KeyboardInterrupt), ledger.writing() as tx:
                 tx.head.state, tx.head.tip, tx.head.at = "stopped", "f" * 64, 1e9
@@ -104,40 +121,40 @@ def _an_exception_leaves_nothing(case: _Case) -> None:
             for how, view in case.views(ledger):
                 with view.reading() as books:
                     where = f"after {name} and {error.__name__} in one transaction{how}"
-                    _require_same(_picture(books), before, where)
+                    require_same(picture(books), before, where)
     # What failed can be done again, all of it.
     with ledger.writing() as tx:
-        for step in _STEPS.values():
+        for step in STEPS.values():
             step(tx)
     with ledger.reading() as books:
-        _require(
-            books.rewards(_ids([3])) == {3: 4.0}, "an outcome told twice, once in vain, is lost"
+        require(
+            books.rewards(ids_of([3])) == {3: 4.0}, "an outcome told twice, once in vain, is lost"
         )
-        _require(books.request("more") is not None, "a request made twice, once in vain, is lost")
+        require(books.request("more") is not None, "a request made twice, once in vain, is lost")
 
 
 def _a_reading_sees_one_state(case: _Case) -> None:
     ledger = case.books()
     with ledger.writing() as tx:
-        _give(tx, [0, 1, 0])
+        give_some(tx, [0, 1, 0])
 
     def write() -> None:
         with ledger.writing() as tx:
-            _give(tx, [1, 1], request="meanwhile")
-            _tell(tx, [0, 3], [1.0, 2.0])
+            give_some(tx, [1, 1], request="meanwhile")
+            tell_some(tx, [0, 3], [1.0, 2.0])
             tx.lose([1], reason="", at=5.0)
             log(tx, "meanwhile", 5.0)
 
     with ThreadPoolExecutor(1) as pool:
         with ledger.reading() as books:
-            before = _picture(books, names=["meanwhile"])
+            before = picture(books, names=["meanwhile"])
             writer = pool.submit(write)
             _wait(writer)
-            after = _picture(books, names=["meanwhile"])
-            _require_same(after, before, "while somebody else writes, within one reading")
+            after = picture(books, names=["meanwhile"])
+            require_same(after, before, "while somebody else writes, within one reading")
         writer.result()
     with ledger.reading() as books:
-        _require(books.head.given == 5, "a reading does not see what was written before it")
+        require(books.head.given == 5, "a reading does not see what was written before it")
 
 
 def _one_writes_at_a_time(case: _Case) -> None:
@@ -150,8 +167,8 @@ def _one_writes_at_a_time(case: _Case) -> None:
             with suppress(_OwnError), views[worker % len(views)].writing() as tx:
                 number, told = tx.head.given, tx.head.told
                 time.sleep(0.001 * (worker == turn % _THREADS))
-                _give(tx, [worker % 2], request=f"{worker} {turn}")
-                _tell(tx, [number], [float(worker)])
+                give_some(tx, [worker % 2], request=f"{worker} {turn}")
+                tell_some(tx, [number], [float(worker)])
                 tx.head.told = told + 1
                 log(tx, "told", 1.0, number=number)
                 if turn % 4 == 3:
@@ -167,13 +184,11 @@ def _one_writes_at_a_time(case: _Case) -> None:
             f"The ledger breaks its contract: threads that wrote at once met {error!r}."
         ) from error
     kept = _THREADS * (turns - turns // 4)
-    _require(sorted(ids) == list(range(kept)), "threads that wrote at once got the same id")
+    require(sorted(ids) == list(range(kept)), "threads that wrote at once got the same id")
     with ledger.reading() as books:
-        counted = (books.head.given, books.head.told, len(_rewards(books)))
-        _require(
-            counted == (kept,) * 3, f"{kept} were written by threads and {counted} are counted"
-        )
-        _require_dense([event.number for event in books.events()], "events")
+        counted = (books.head.given, books.head.told, len(read_rewards(books)))
+        require(counted == (kept,) * 3, f"{kept} were written by threads and {counted} are counted")
+        require_dense([event.number for event in books.events()], "events")
     for view in views[1:]:
         view.close()
 
@@ -182,35 +197,33 @@ def _rows_are_only_added(case: _Case) -> None:
     """An outcome that is known is passed over, and the count says so."""
     ledger = case.books()
     with ledger.writing() as tx:
-        _give(tx, [0, 1, 0, 1, 0, 1])
-        _require(_tell(tx, [4, 0], [1.0, 2.0]) == 2, "two new outcomes are not counted as two")
+        give_some(tx, [0, 1, 0, 1, 0, 1])
+        require(tell_some(tx, [4, 0], [1.0, 2.0]) == 2, "two new outcomes are not counted as two")
     with ledger.writing() as tx:
-        added = _tell(tx, [0, 5, 4, 1], [9.0, 3.0, 9.0, 4.0], late=[True] * 4, at=99.0)
-        _require(added == 2, f"of four outcomes two are new, and {added} are counted")
-        _require(_tell(tx, [5, 1], [7.0, 7.0]) == 0, "known outcomes are counted as new")
+        added = tell_some(tx, [0, 5, 4, 1], [9.0, 3.0, 9.0, 4.0], late=[True] * 4, at=99.0)
+        require(added == 2, f"of four outcomes two are new, and {added} are counted")
+        require(tell_some(tx, [5, 1], [7.0, 7.0]) == 0, "known outcomes are counted as new")
     with ledger.reading() as books:
-        _require(
-            _rewards(books) == {0: 2.0, 1: 4.0, 4: 1.0, 5: 3.0},
+        require(
+            read_rewards(books) == {0: 2.0, 1: 4.0, 4: 1.0, 5: 3.0},
             "an outcome that was told has changed",
         )
-        rows = _rows(books, 0, 6)
+        rows = read_rows(books, 0, 6)
         late, told = rows["late"].tolist(), rows["told"].tolist()
-    _require(
-        late == [False, True, False, False, False, True], "whether an outcome was late changed"
-    )
-    _require(told[0] == told[4] == 2.0, "the time at which an outcome was told has changed")
+    require(late == [False, True, False, False, False, True], "whether an outcome was late changed")
+    require(told[0] == told[4] == 2.0, "the time at which an outcome was told has changed")
 
 
 def _losses_keep_their_order(case: _Case) -> None:
     ledger = case.books()
     arms = [0, 1, 2, 0, 1, 2, 2, 1]
     with ledger.writing() as tx:
-        _give(tx, arms)
+        give_some(tx, arms)
         tx.lose([6, 1], reason="first", at=9.0)
         tx.lose([4], reason="second", at=3.0)  # the clock may go back; the order may not
     with ledger.writing() as tx:
-        _open(tx, Plan.randomised([1.0, 0.0, 0.0], 4, phase=2))
-        _give(tx, [0, 0, 0])
+        open_phase(tx, Plan.randomised([1.0, 0.0, 0.0], 4, phase=2))
+        give_some(tx, [0, 0, 0])
         tx.lose([9, 0, 8, 3], reason="third", at=5.0)
     expected = {1: [6, 1, 4, 0, 3], 2: [9, 8], 3: []}
     every = [*arms, 0, 0, 0]
@@ -221,71 +234,73 @@ def _losses_keep_their_order(case: _Case) -> None:
                     for count in range(len(ids) + 2):
                         wanted = [every[number] for number in ids[start : start + count]]
                         found = books.lost_arms(phase, start, count).tolist()
-                        _require(
+                        require(
                             found == wanted,
                             f"the arms lost in phase {phase} from number {start} on are "
                             f"{found[:count]}, not {wanted}{how}",
                         )
-            _require(books.lost(_ids(range(11))) == {0, 1, 3, 4, 6, 8, 9}, "the lost are others")
+            require(books.lost(ids_of(range(11))) == {0, 1, 3, 4, 6, 8, 9}, "the lost are others")
 
 
 def _ranges_end_where_they_should(case: _Case) -> None:
     ledger, size = case.books(), 12
     with ledger.writing() as tx:
-        _give(tx, [0, 1] * 3, at=10.0)
-        _give(tx, [1, 0] * 3, at=20.0)
+        give_some(tx, [0, 1] * 3, at=10.0)
+        give_some(tx, [1, 0] * 3, at=20.0)
         tx.lose([2, 9], reason="", at=30.0)
-        _tell(tx, [0, 1, 2, 4, 7, 11], [0.0, 1.0, 2.0, 4.0, 7.0, 11.0], late=np.arange(6) == 2)
+        tell_some(tx, [0, 1, 2, 4, 7, 11], [0.0, 1.0, 2.0, 4.0, 7.0, 11.0], late=np.arange(6) == 2)
     free = [3, 5, 6, 8, 10]
     with ledger.reading() as books:
-        every = _rows(books, 0, size)
+        every = read_rows(books, 0, size)
         for first in range(size + 1):
             for end in range(first, size + 1):
                 ids = every["id"][(every["id"] >= first) & (every["id"] < end)].tolist()
-                found = _rows(books, first, end)["id"].tolist()
+                found = read_rows(books, first, end)["id"].tolist()
                 where = f"from {first} up to {end}"
-                _require(found == ids == list(range(first, end)), f"the rows {where} are {found}")
+                require(found == ids == list(range(first, end)), f"the rows {where} are {found}")
                 wanted = [number for number in free if first <= number < end]
                 one = books.unsettled(first, end).tolist()
-                _require(one == wanted[:1], f"the first unsettled {where} is {one}")
+                require(one == wanted[:1], f"the first unsettled {where} is {one}")
                 for by, last in ((9.9, 0), (10.0, 6), (19.9, 6), (20.0, size)):
                     some = books.unsettled(first, end, asked_by=by).tolist()
                     known = [number for number in wanted if number < last]
-                    _require(some == known, f"the unsettled {where} asked for by {by:g} are {some}")
-        _require(_rows(books, 0, size + 9)["id"].tolist() == list(range(size)), "rows never given")
-        _require(books.asked(5) == 10.0 and books.asked(6) == 20.0, "times of asking have moved")
-        arms, rewards = _answers(books, 0, 3)
-        _require(arms == [0, 1, 0], "the arms of what is settled are others")
-        _require(
+                    require(some == known, f"the unsettled {where} asked for by {by:g} are {some}")
+        require(
+            read_rows(books, 0, size + 9)["id"].tolist() == list(range(size)), "rows never given"
+        )
+        require(books.asked(5) == 10.0 and books.asked(6) == 20.0, "times of asking have moved")
+        arms, rewards = read_answers(books, 0, 3)
+        require(arms == [0, 1, 0], "the arms of what is settled are others")
+        require(
             rewards[:2] == [0.0, 1.0] and math.isnan(rewards[2]),
             "the reward of what was lost is taken, though it came late",
         )
-        _require(_answers(books, 7, 8) == ([0], [7.0]), "a single answer is another")
-        _require(books.rewards(_ids([11, 3, 0])) == {11: 11.0, 0: 0.0}, "rewards are not by id")
-        _require(books.rewards(_ids([2])) == {2: 2.0}, "a reward told late is not on record")
-        nothing = (books.rewards(_ids([])), books.lost(_ids([])), books.lost(_ids([3, 11])))
-        _require(nothing == ({}, set(), set()), "something is found where nothing is looked for")
+        require(read_answers(books, 7, 8) == ([0], [7.0]), "a single answer is another")
+        require(books.rewards(ids_of([11, 3, 0])) == {11: 11.0, 0: 0.0}, "rewards are not by id")
+        require(books.rewards(ids_of([2])) == {2: 2.0}, "a reward told late is not on record")
+        nothing = (books.rewards(ids_of([])), books.lost(ids_of([])), books.lost(ids_of([3, 11])))
+        require(nothing == ({}, set(), set()), "something is found where nothing is looked for")
 
 
 def _numbers_are_kept_to_the_bit(case: _Case) -> None:
-    ledger, size = case.books(), len(_FLOATS)
+    ledger, size = case.books(), len(FLOATS)
     weights = np.array([1 / 3, 2 / 3 - 1e-17, 5e-17])
     plan = Plan.randomised(weights / weights.sum(), 2**52 + 1, phase=2, open=True, most=2**53 - 1)
     counts = np.arange(1, size + 1)
     entry = Entry(
-        0, 1, 0, 2**61, True, Summary(counts, np.array(_FLOATS), np.abs(_FLOATS), counts), "a" * 64
+        0, 1, 0, 2**61, True, Summary(counts, np.array(FLOATS), np.abs(FLOATS), counts), "a" * 64
     )
     request = Request("large", 2**62 + 1, 0, size, 2**61 + 1, 2**60 + 1)
     at = 1_767_225_600.123_456_7
     with ledger.writing() as tx:
-        chances = np.abs(_FLOATS) / np.abs(_FLOATS).max()
+        chances = np.abs(FLOATS) / np.abs(FLOATS).max()
         tx.give(np.zeros(size, dtype=np.int64), chances, at=at, request=request)
         tx.head.given += size
-        tx.tell(_ids(range(size)), np.array(_FLOATS), at=at, late=np.zeros(size, dtype=bool))
+        tx.tell(ids_of(range(size)), np.array(FLOATS), at=at, late=np.zeros(size, dtype=bool))
         tx.add_entry(entry)
         tx.head.summaries += 1
         tx.open_phase(Opened(plan, 2**60 + 1))
-        log(tx, "numbers", at, floats=_FLOATS, whole=2**62 + 1)
+        log(tx, "numbers", at, floats=FLOATS, whole=2**62 + 1)
         for name in ("lease", "lowest", "highest", "oldest", "at", "setback"):
             setattr(tx.head, name, at + 0.1)
         for name in ("told", "lost", "late", "refused", "pulls", "most", "first", "handed"):
@@ -293,24 +308,24 @@ def _numbers_are_kept_to_the_bit(case: _Case) -> None:
         head = replace(tx.head)
     for how, view in case.views(ledger):
         with view.reading() as books:
-            rows = _rows(books, 0, size)
-            for name, wanted in (("reward", _FLOATS), ("probability", chances.tolist())):
+            rows = read_rows(books, 0, size)
+            for name, wanted in (("reward", FLOATS), ("probability", chances.tolist())):
                 for one, other in zip(rows[name].tolist(), wanted, strict=True):
                     same = math.copysign(1, one) == math.copysign(1, other) and one == other
-                    _require(same, f"a {name} of {other!r} is read back as {one!r}{how}")
-            _require(set(rows["asked"].tolist()) == {at}, f"a time is read back another{how}")
-            _require(_answers(books, 0, size)[1] == _FLOATS, f"answers are rounded{how}")
-            _require(list(_rewards(books).values()) == _FLOATS, f"rewards are rounded{how}")
+                    require(same, f"a {name} of {other!r} is read back as {one!r}{how}")
+            require(set(rows["asked"].tolist()) == {at}, f"a time is read back another{how}")
+            require(read_answers(books, 0, size)[1] == FLOATS, f"answers are rounded{how}")
+            require(list(read_rewards(books).values()) == FLOATS, f"rewards are rounded{how}")
             (found,) = books.entries()
-            _require(_entry(found) == _entry(entry), f"a summary is read back another{how}")
-            same = _opened_data(books.opened(2)) == _opened_data(Opened(plan, 2**60 + 1))
-            _require(same, f"a plan is read back another{how}")
-            _require(books.request("large") == request, f"a request is read back another{how}")
+            require(entry_data(found) == entry_data(entry), f"a summary is read back another{how}")
+            same = opened_data(books.opened(2)) == opened_data(Opened(plan, 2**60 + 1))
+            require(same, f"a plan is read back another{how}")
+            require(books.request("large") == request, f"a request is read back another{how}")
             last = list(books.events())[-1]
-            _require(
-                last.at == at and last.data == {"floats": _FLOATS, "whole": 2**62 + 1}, "an event"
+            require(
+                last.at == at and last.data == {"floats": FLOATS, "whole": 2**62 + 1}, "an event"
             )
-            _require(books.head == head, f"the counters are read back as {books.head}{how}")
+            require(books.head == head, f"the counters are read back as {books.head}{how}")
     for unset in (
         Head(),
         Head(lease=0.1, most=7, oldest=-1e-300, at=0.0, lowest=-0.5, highest=0.5),
@@ -319,29 +334,29 @@ def _numbers_are_kept_to_the_bit(case: _Case) -> None:
             for name, value in vars(unset).items():
                 setattr(tx.head, name, value)
         with ledger.reading() as books:
-            _require(books.head == unset, f"the counters {unset} are read back as {books.head}")
+            require(books.head == unset, f"the counters {unset} are read back as {books.head}")
 
 
 def _texts_are_kept(case: _Case) -> None:
     ledger = case.books()
     with ledger.writing() as tx:
-        for number, text in enumerate(_TEXTS):
-            _give(tx, [0], request=text)
+        for number, text in enumerate(TEXTS):
+            give_some(tx, [0], request=text)
             tx.lose([number], reason=text, at=1.0)
             log(tx, "said", 1.0, text=text, **{f"key {text}": [text]})
     for how, view in case.views(ledger):
         with view.reading() as books:
-            for number, text in enumerate(_TEXTS):
+            for number, text in enumerate(TEXTS):
                 found = books.request(text)
                 right = found is not None and (found.name, found.first) == (text, number)
-                _require(right, f"the request {text!r} is found as {found}{how}")
-            for unknown in ("A", "a%", "_", "", "e", *(text + " " for text in _TEXTS)):
-                found = None if unknown in _TEXTS else books.request(unknown)
-                _require(found is None, f"the request {unknown!r} is found as {found}{how}")
+                require(right, f"the request {text!r} is found as {found}{how}")
+            for unknown in ("A", "a%", "_", "", "e", *(text + " " for text in TEXTS)):
+                found = None if unknown in TEXTS else books.request(unknown)
+                require(found is None, f"the request {unknown!r} is found as {found}{how}")
             said = [event.data for event in books.events() if event.kind == "said"]
-            for text, data in zip(_TEXTS, said, strict=True):
+            for text, data in zip(TEXTS, said, strict=True):
                 right = data == {"text": text, f"key {text}": [text]}
-                _require(right, f"an event of {text!r} is read back as {data}{how}")
+                require(right, f"an event of {text!r} is read back as {data}{how}")
 
 
 def _many_at_once(case: _Case) -> None:
@@ -355,59 +370,59 @@ def _many_at_once(case: _Case) -> None:
         tx.give(arms, (arms + 1) / 3, at=1.0, request=None)
         tx.head.given += size
         free = tx.unsettled(0, size, asked_by=1.0)
-        _require(np.array_equal(free, ids), f"of {size} new assignments {len(free)} are unsettled")
+        require(np.array_equal(free, ids), f"of {size} new assignments {len(free)} are unsettled")
         told = order[order != last]
         added = tx.tell(told, rewards[told], at=2.0, late=late[told])
-        _require(added == size - 1, f"{size - 1} outcomes are counted as {added}")
+        require(added == size - 1, f"{size - 1} outcomes are counted as {added}")
         found = tx.unsettled(0, size).tolist()
-        _require(found == [last], f"the last of {size} awaited is {found}")
+        require(found == [last], f"the last of {size} awaited is {found}")
         added = tx.tell(order, -rewards[order], at=3.0, late=late)
-        _require(added == 1, f"one new outcome among {size} is counted as {added}")
-        _require(not tx.unsettled(0, size).size, f"all of {size} are told and one is awaited")
+        require(added == 1, f"one new outcome among {size} is counted as {added}")
+        require(not tx.unsettled(0, size).size, f"all of {size} are told and one is awaited")
     rewards[last] *= -1
     with ledger.reading() as books:
-        rows = _rows(books, 0, size)
+        rows = read_rows(books, 0, size)
         right = np.array_equal(rows["id"], ids) and np.array_equal(rows["arm"], arms)
-        _require(right and np.array_equal(rows["reward"], rewards), f"rows of {size} are others")
-        some = _rows(books, 7, size - 7)
-        _require(np.array_equal(some["id"], ids[7:-7]), f"rows 7 to {size - 7} are others")
-        drawn, answers = _answers(books, 3, size)
+        require(right and np.array_equal(rows["reward"], rewards), f"rows of {size} are others")
+        some = read_rows(books, 7, size - 7)
+        require(np.array_equal(some["id"], ids[7:-7]), f"rows 7 to {size - 7} are others")
+        drawn, answers = read_answers(books, 3, size)
         right = np.array_equal(drawn, arms[3:]) and np.array_equal(answers, rewards[3:])
-        _require(right, f"answers of {size} are others")
-        wanted = _ids([last, 0, size // 2, 1])
+        require(right, f"answers of {size} are others")
+        wanted = ids_of([last, 0, size // 2, 1])
         known = {number: float(rewards[number]) for number in wanted.tolist()}
-        _require(books.rewards(wanted) == known, "rewards of ids far apart are others")
-        _require(len(books.rewards(ids)) == size, f"rewards of {size} ids are fewer")
+        require(books.rewards(wanted) == known, "rewards of ids far apart are others")
+        require(len(books.rewards(ids)) == size, f"rewards of {size} ids are fewer")
     few = size // 10
     with ledger.writing() as tx:
         for number in range(few):
             log(tx, "counted", 1.0, number=number)
     with ledger.reading() as books:
         counted = [event.data["number"] for event in books.events() if event.kind == "counted"]
-        _require(counted == list(range(few)), f"of {few} events {len(counted)} are read")
+        require(counted == list(range(few)), f"of {few} events {len(counted)} are read")
         last_event = books.head.events - 1
         found = [event.number for event in books.events(last_event)]
-        _require(found == [last_event], f"the events from {last_event} on are {found}")
+        require(found == [last_event], f"the events from {last_event} on are {found}")
     with ledger.writing() as tx:
         tx.give(arms, (arms + 1) / 3, at=1.0, request=None)
         tx.head.given += size
         tx.lose((size + order).tolist(), reason="all", at=4.0)
     with ledger.reading() as books:
         lost = books.lost_arms(1, 0, size)
-        _require(np.array_equal(lost, arms[order]), f"the arms of {size} lost are in another order")
-        _require(len(books.lost(np.arange(2 * size))) == size, f"{size} lost are fewer")
+        require(np.array_equal(lost, arms[order]), f"the arms of {size} lost are in another order")
+        require(len(books.lost(np.arange(2 * size))) == size, f"{size} lost are fewer")
 
 
 def _books_are_apart(case: _Case) -> None:
     one, other = case.make(), case.make()
     with other.reading() as books:
-        before = _picture(books, names=["a"])
+        before = picture(books, names=["a"])
     with one.writing() as tx:
-        _write_some(tx)
+        write_some(tx)
     with other.reading() as books:
-        _require_same(_picture(books, names=["a"]), before, "after somebody else's were written")
+        require_same(picture(books, names=["a"]), before, "after somebody else's were written")
     with other.writing() as tx:
-        _write_some(tx)
+        write_some(tx)
 
 
 _LAWS = (
@@ -424,208 +439,9 @@ _LAWS = (
     _many_at_once,
 )
 
-# The least and the largest there are, digits to the last, and sums that are not what they seem.
-_FLOATS = [
-    5e-324,
-    -5e-324,
-    2.225073858507201e-308,
-    2.2250738585072014e-308,
-    1e100,
-    -1e100,
-    1 / 3,
-    0.1 + 0.2,
-    math.pi * 1e-17,
-    1.0 - 2**-53,
-    1.0 + 2**-52,
-    123456789.12345679,
-    9007199254740993.0,
-    1e22,
-    0.0,
-    -1.0,
-]
-
-_TEXTS = [
-    "a",
-    "A ",
-    "é",
-    "e\u0301",
-    "ß",
-    "日本語",
-    "🙂",
-    "it's",
-    '"quoted"',
-    "100%",
-    "%s %(name)s %%",
-    ":name ::text",
-    "$1 ? @x",
-    "a\\b\\",
-    "x'; DROP TABLE bestarm_events; --",
-    "a,b;c\td",
-    "null",
-    "{}",
-    "x" * 200,
-]
-
-
-# --- writing -----------------------------------------------------------------------------------
-
 
 class _OwnError(Exception):
     """Raised by a law, to be told from a ledger's own."""
-
-
-def _ids(numbers: Any) -> NDArray[np.int64]:
-    return np.array(list(numbers), dtype=np.int64)
-
-
-def _open(tx: Writing, plan: Plan) -> None:
-    tx.head.phase, tx.head.first, tx.head.planned = plan.phase, tx.head.given, True
-    tx.open_phase(Opened(plan, tx.head.given))
-
-
-def _give(tx: Writing, arms: list[int], *, at: float = 1.0, request: str | None = None) -> None:
-    first, size = tx.head.given, len(arms)
-    asked = None
-    if request is not None:
-        asked = Request(request, size + 1, first, size, tx.head.phase, 3)
-    tx.give(_ids(arms), np.full(size, 0.25), at=at, request=asked)
-    tx.head.given += size
-
-
-def _tell(
-    tx: Writing, ids: list[int], rewards: list[float], *, late: Any = None, at: float = 2.0
-) -> int:
-    flags = np.zeros(len(ids), dtype=bool) if late is None else np.array(late)
-    return tx.tell(_ids(ids), np.array(rewards), at=at, late=flags)
-
-
-def _entry_of(tx: Writing) -> Entry:
-    summary = Summary(
-        counts=np.array([1, 0, 2]),
-        sums=np.array([0.1, 0.0, -3.0]),
-        squares=np.array([0.01, 0.0, 4.5]),
-        missing=np.array([0, 1, 0]),
-    )
-    return Entry(tx.head.summaries, tx.head.phase, 0, 4, False, summary, "d" * 64)
-
-
-def _add_entry(tx: Writing) -> None:
-    tx.add_entry(_entry_of(tx))
-    tx.head.summaries += 1
-
-
-_STEPS: dict[str, Callable[[Writing], Any]] = {
-    "asking": lambda tx: _give(tx, [1, 1, 0], request="more"),
-    "telling": lambda tx: _tell(tx, [3, 4], [4.0, 5.0], late=[True, False], at=50.0),
-    "losing": lambda tx: tx.lose([7, 6], reason="gone too", at=60.0),
-    "summing up": _add_entry,
-    "planning": lambda tx: _open(tx, Plan.fixed([2, 0, 1], phase=2)),
-    "logging": lambda tx: log(tx, "happened", 70.0, what="something"),
-}
-
-
-def _write_some(tx: Writing) -> dict[str, object]:
-    """Something of everything, and what must be read back."""
-    events = [_plain(event) for event in tx.events()]
-    plans = [Plan.randomised([0.5, 0.25, 0.25], 6, phase=1, open=True, most=9)]
-    plans.append(Plan.fixed([1, 2, 0], phase=2))
-    _open(tx, plans[0])
-    _give(tx, [0, 2, 1], at=1.0, request="a")
-    _give(tx, [1], at=2.5)
-    _tell(tx, [3, 0], [0.5, -0.5], at=3.0)
-    tx.lose([2], reason="no answer", at=4.0)
-    _tell(tx, [2], [7.0], late=[True], at=5.0)
-    entry = _entry_of(tx)
-    _add_entry(tx)
-    _open(tx, plans[1])
-    _give(tx, [0, 1], at=6.0, request="b")
-    log(tx, "happened", 6.5, what={"list": [1, 2.5, None, True, "x"]})
-    log(tx, "finished", 6.5)
-    tx.head.state, tx.head.lease = "paused", 60.0
-    added = list(tx.events())[len(events) :]
-    _require_dense([event.number for event in tx.events()], "events")
-    _require([event.kind for event in added] == ["happened", "finished"], "events are others")
-    nan = "nan"
-    rows = [
-        (0, 1, 0, 0.25, 1.0, -0.5, 3.0, False, nan),
-        (1, 1, 2, 0.25, 1.0, nan, nan, False, nan),
-        (2, 1, 1, 0.25, 1.0, 7.0, 5.0, True, 4.0),
-        (3, 1, 1, 0.25, 2.5, 0.5, 3.0, False, nan),
-        (4, 2, 0, 0.25, 6.0, nan, nan, False, nan),
-        (5, 2, 1, 0.25, 6.0, nan, nan, False, nan),
-    ]
-    return {
-        "head": asdict(tx.head),
-        "rows": rows,
-        "phases": [_opened_data(Opened(plans[0], 0)), _opened_data(Opened(plans[1], 4))],
-        "entries": [_entry(entry)],
-        "events": [*events, *(_plain(event) for event in added)],
-        "lost": [2],
-        "lost arms": {1: [1], 2: []},
-        "rewards": {0: -0.5, 2: 7.0, 3: 0.5},
-        "requests": {"a": Request("a", 4, 0, 3, 1, 3), "b": Request("b", 3, 4, 2, 2, 3)},
-    }
-
-
-# --- reading -----------------------------------------------------------------------------------
-
-
-def _picture(
-    books: Reading, *, names: Sequence[str] = ("a", "b", "kept", "more")
-) -> dict[str, Any]:
-    """All that can be read, in plain values that are equal when the books are."""
-    given = books.head.given
-    phases = list(books.phases())
-    requests = {name: books.request(name) for name in names}
-    rows = _rows(books, 0, given).tolist()
-    return {
-        "head": asdict(books.head),
-        "rows": [tuple(_comparable(part) for part in row) for row in rows],
-        "phases": [_opened_data(opened) for opened in phases],
-        "entries": [_entry(entry) for entry in books.entries()],
-        "events": [_plain(event) for event in books.events()],
-        "lost": sorted(books.lost(np.arange(given))),
-        "lost arms": {
-            opened.plan.phase: books.lost_arms(opened.plan.phase, 0, 100).tolist()
-            for opened in phases
-        },
-        "rewards": _rewards(books),
-        "requests": {name: found for name, found in requests.items() if found is not None},
-    }
-
-
-def _comparable(part: object) -> object:
-    return "nan" if isinstance(part, float) and math.isnan(part) else part
-
-
-def _rows(books: Reading, first: int, end: int) -> NDArray[Any]:
-    pieces = list(books.rows(first, end))
-    return np.concatenate(pieces) if pieces else np.empty(0, dtype=[("id", np.int64)])
-
-
-def _answers(books: Reading, first: int, end: int) -> tuple[list[int], list[float]]:
-    arms: list[int] = []
-    rewards: list[float] = []
-    for drawn, told in books.answers(first, end):
-        arms.extend(drawn.tolist())
-        rewards.extend(told.tolist())
-    return arms, rewards
-
-
-def _rewards(books: Reading) -> dict[int, float]:
-    return dict(sorted(books.rewards(np.arange(books.head.given)).items()))
-
-
-def _opened_data(opened: Opened) -> tuple[object, int]:
-    return plan_data(opened.plan), opened.first
-
-
-def _entry(entry: Entry) -> dict[str, object]:
-    return {**vars(entry), "summary": summary_data(entry.summary)}
-
-
-def _plain(event: object) -> dict[str, Any]:
-    return dict(vars(event))
 
 
 def _opened(case: _Case, ledger: Ledger) -> Iterator[Ledger]:
@@ -638,22 +454,3 @@ def _wait(writer: Future[None]) -> None:
     """Give a writer the chance to finish; whether it does or is held back, both are right."""
     with suppress(TimeoutError):
         writer.result(timeout=_PATIENCE)
-
-
-# --- saying what is wrong ----------------------------------------------------------------------
-
-
-def _require(condition: bool, otherwise: str) -> None:
-    # Not a bare assert: the contract must hold under `python -O` too.
-    if not condition:
-        raise AssertionError(f"The ledger breaks its contract: {otherwise}.")
-
-
-def _require_same(found: dict[str, Any], wanted: dict[str, Any], where: str) -> None:
-    for name, value in wanted.items():
-        there = found[name]
-        _require(there == value, f"its {name} read {there}, not {value}, {where}")
-
-
-def _require_dense(numbers: list[int], what: str) -> None:
-    _require(numbers == list(range(len(numbers))), f"{what} are numbered {numbers}")

@@ -1,0 +1,48 @@
+"""How an experiment begins, and how the place where it is kept is reached."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.metadata import version
+from typing import TYPE_CHECKING
+
+from bestarm.checks import positive
+from bestarm.errors import MissingDependencyError
+from bestarm.live.events import record
+from bestarm.live.ledger import Event, Head
+
+if TYPE_CHECKING:
+    from bestarm.live.sql import SqlLedger, Store
+
+__all__ = ["begun", "closed_on_error", "reached"]
+
+
+def begun(at: float, *, lease: float | None, **data: object) -> tuple[Head, Event]:
+    """The counters of an experiment that begins now, and the first entry of its log."""
+    head = Head(lease=None if lease is None else positive(lease, "lease"), at=at)
+    return head, record(head, "created", at, lease=head.lease, version=version("bestarm"), **data)
+
+
+def reached(url: str | Store) -> tuple[Store, type[SqlLedger]]:
+    """A database by its URL, and what keeps books in it."""
+    try:
+        from bestarm.live.sql import SqlLedger, Store  # noqa: PLC0415
+    except ImportError as error:
+        raise MissingDependencyError(
+            f"Keeping experiments in a database needs {error.name}.",
+            field="url",
+            value=url,
+            remedy="Run: pip install 'bestarm[live]'.",
+        ) from None
+    return url if isinstance(url, Store) else Store(url), SqlLedger
+
+
+@contextmanager
+def closed_on_error(store: Store) -> Iterator[None]:
+    """Let go of a database if what is tried there fails."""
+    try:
+        yield
+    except BaseException:
+        store.close()
+        raise

@@ -1,0 +1,241 @@
+"""What is on record of an experiment: everything that can be read of it without changing it."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from threading import RLock
+from typing import TYPE_CHECKING, TypeVar
+
+from bestarm.checks import whole
+from bestarm.errors import InvalidInputError
+from bestarm.live.batches import Status
+from bestarm.live.ledger import Event, Head, Ledger, Reading
+from bestarm.live.replay import Player
+from bestarm.policies.policy import Policy
+from bestarm.problem import Problem
+from bestarm.records import Recommendation
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pandas as pd
+
+    from bestarm.live.audit import Audit
+    from bestarm.live.check import Check
+    from bestarm.live.document import Document
+
+__all__ = ["Record", "status_of"]
+
+T = TypeVar("T")
+
+
+class Record:
+    """The books of an experiment and its policy, to be looked at.
+
+    Args:
+        ledger: the books.
+        player: brings the policy to where they are.
+        problem: what is to be found out.
+        seed: of the draws.
+        bounds: between what rewards must lie, or None.
+        clock: what tells the time, in seconds.
+    """
+
+    _document: Document | None = None  # what a stored one is made of
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        player: Player,
+        problem: Problem,
+        *,
+        seed: int,
+        bounds: tuple[float, float] | None,
+        clock: Callable[[], float],
+    ) -> None:
+        self._ledger = ledger
+        self._player = player
+        self._problem = problem
+        self._seed = seed
+        self._bounds = bounds
+        self._clock = clock
+        self._name = self._description = ""
+        self._lock = RLock()  # held by whoever uses the policy
+
+    @property
+    def name(self) -> str:
+        """Its name in the database; empty in memory."""
+        return self._name
+
+    @property
+    def description(self) -> str:
+        """What it is about, in words."""
+        return self._description
+
+    @property
+    def problem(self) -> Problem:
+        """The problem the policy was made for."""
+        return self._problem
+
+    @property
+    def seed(self) -> int:
+        """The seed of the draws."""
+        return self._seed
+
+    @property
+    def phase(self) -> int:
+        """The open phase, or the last one when finished."""
+        return self._head().phase
+
+    @property
+    def state(self) -> str:
+        """`"running"`, `"paused"`, `"stopped"` by its owner or `"finished"` by the policy."""
+        return self._head().state
+
+    @property
+    def revision(self) -> str:
+        """A text that changes whenever anything is recorded."""
+        head = self._head()
+        counts = (head.given, head.told, head.lost, head.late, head.refused, head.events)
+        return "-".join(map(str, counts))
+
+    @property
+    def finished(self) -> bool:
+        """Whether it is over: nothing more will be given out."""
+        return self._head().over
+
+    @property
+    def lease(self) -> float | None:
+        """Seconds after which an assignment without an outcome is lost, or None."""
+        return self._head().lease
+
+    def recommendation(self) -> Recommendation:
+        """The target the policy would name now, from the phases closed so far."""
+        with self._lock, self._ledger.reading() as books:
+            return _as_it_ended(self._player.policy(books).recommend(), books.head)
+
+    def inspect(self, function: Callable[[Policy, Reading], T]) -> T:
+        """What a function reads off the policy and the books, while nobody else uses the policy.
+
+        It must change neither, and belongs to programs that watch an experiment.
+        """
+        with self._lock, self._ledger.reading() as books:
+            return function(self._player.policy(books), books)
+
+    def status(self) -> Status:
+        """Where the experiment stands."""
+        return status_of(self._head())
+
+    def assignments(self) -> pd.DataFrame:
+        """Every assignment given out, by id, with what became of it."""
+        from bestarm.live.frames import assignments_frame  # noqa: PLC0415
+
+        with self._ledger.reading() as books:
+            return assignments_frame(books, self._problem)
+
+    def outcomes(self) -> pd.DataFrame:
+        """Every outcome told, by id; `tell_many` takes it as it is."""
+        from bestarm.live.frames import outcomes_frame  # noqa: PLC0415
+
+        with self._ledger.reading() as books:
+            return outcomes_frame(books)
+
+    def events(self, start: int = 0) -> Sequence[Event]:
+        """The log: every change of the experiment's state, from a number on."""
+        whole(start, "start", least=0, below=2**62)
+        with self._ledger.reading() as books:
+            return list(books.events(start))
+
+    def verify(self) -> Audit:
+        """Check all that is on record against the rest, and make every draw once more.
+
+        Reads everything once, in one moment's state, with as much memory for many as for few.
+        """
+        from bestarm.live.audit import audit  # noqa: PLC0415
+
+        created: dict[str, object] = {"seed": self._seed}
+        if self._document is not None:
+            made_of = hashlib.sha256(self._document.to_json().encode()).hexdigest()
+            created |= {"name": self._name, "document": made_of}
+        with self._ledger.reading() as books:
+            return audit(books, arms=self._problem.arms, seed=self._seed, created=created)
+
+    def replay(self) -> Recommendation:
+        """Make the policy anew, tell it all it was told, and compare what it does with the log.
+
+        Raises:
+            ReplayError: it plans, drops or recommends otherwise than is on record.
+            InvalidInputError: the experiment is in memory, and its policy cannot be made again.
+        """
+        from bestarm.live.replayed import replay  # noqa: PLC0415
+
+        if self._document is None:
+            raise InvalidInputError(
+                "An experiment in memory cannot be replayed: its policy cannot be made again.",
+                field="experiment",
+                remedy="Keep it in a database: see `Experiment.create`.",
+            )
+        with self._ledger.reading() as books:
+            return _as_it_ended(replay(books, self._document.make()), books.head)
+
+    def health(self) -> tuple[Check, ...]:
+        """Whether all is well, question by question: see `bestarm.live.Check`.
+
+        Quick for any number of outcomes: it reads the counters, the summaries and what no summary
+        covers yet.
+        """
+        from bestarm.live.health import examine  # noqa: PLC0415
+
+        # What a policy in memory was made with is not known: nothing is held against its means.
+        options = {"mean_bound": math.inf} if self._document is None else self._document.options
+        with self._ledger.reading() as books:
+            return examine(
+                books,
+                problem=self._problem,
+                bounds=self._bounds,
+                mean_bound=options.get("mean_bound"),
+                now=self._clock(),
+            )
+
+    def export(
+        self, path: str | Path, *, layout: str = "assignments", probabilities: bool = False
+    ) -> int:
+        """Write all assignments with what became of them to a file, and give their number.
+
+        Args:
+            path: the file, `.csv` or `.parquet`; it is there whole or not at all.
+            layout: `"assignments"` with all that is on record, or `"mrt"`, one row a decision point
+                as analysts of micro-randomised trials have it, without outcomes that are not used.
+            probabilities: add the probability of every arm, not only of the one that was drawn.
+        """
+        from bestarm.live.export import export  # noqa: PLC0415
+
+        with self._ledger.reading() as books:
+            return export(books, self._problem, path, layout=layout, probabilities=probabilities)
+
+    def _head(self) -> Head:
+        with self._ledger.reading() as books:
+            return replace(books.head)
+
+
+def status_of(head: Head) -> Status:
+    """Where an experiment stands, by its counters."""
+    return Status(
+        phase=head.phase,
+        given=head.given - head.first,
+        answered=head.phase_told + head.phase_lost,
+        outstanding=head.outstanding,
+        remaining=head.remaining,
+        pulls=head.given,
+        state=head.state,
+        lost=head.lost,
+        late=head.late,
+    )
+
+
+def _as_it_ended(said: Recommendation, head: Head) -> Recommendation:
+    stopped = head.state == "stopped" and said.reason == "running"
+    return replace(said, reason="stopped") if stopped else said
