@@ -235,7 +235,8 @@ def test_any_printable_name_is_a_name(api: httpx.Client, served: Served, name: s
 
 
 @pytest.mark.parametrize(
-    "name", ["", ".", "..", "a/b", "/", "../../etc/passwd", "a\nb", "a\0b", "y" * 201]
+    "name",
+    ["", ".", "..", "a/b", "/", "../../etc/passwd", "a\nb", "a\0b", " ", " a", "a ", "y" * 201],
 )
 def test_a_name_that_no_path_could_carry_is_refused(api: httpx.Client, name: str) -> None:
     wrong(api.post("/experiments", json={"name": name, **ARMS}), 422, "invalid_input")

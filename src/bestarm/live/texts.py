@@ -22,6 +22,10 @@ def title(value: object) -> str:
             value=name,
             remedy="Try a dash.",
         )
+    if name != name.strip():
+        raise InvalidInputError(
+            f"`name` must not begin or end with a space; got {name!r}.", field="name", value=name
+        )
     return name
 
 
