@@ -207,7 +207,7 @@ def test_the_recommendation_says_what_it_rests_on(drinks: str) -> None:
     finish(drinks)
     report = data("recommend", drinks)
     assert (report["label"], report["final"], report["reason"]) == ("tea", True, "identified")
-    assert report["error_bound"] == 0.1
+    assert report["error_bound"] == 0.05
     assert report["active"] == ["tea"]
     assert "tea" in report["statement"]
     assert report["assumptions"]

@@ -225,6 +225,20 @@ def test_a_missing_outcome_counts_as_drawn() -> None:
         assert policy.recommend().pulls == plan.pulls
 
 
+def test_where_all_is_lost_nothing_is_known() -> None:
+    for missing in HOW:
+        policy = AnytimeBAI(Problem(np.eye(2)), bounds=(0, 1), missing=missing)
+        plan = policy.plan()
+        assert plan is not None
+        nothing = np.zeros(2)
+        lost = np.array([plan.pulls - 3, 3])
+        policy.update(Summary(nothing.astype(int), nothing, nothing, lost))
+        found = policy.intervals()
+        other = 1 - found.leader
+        assert found.low[other] <= 0 <= found.high[other]
+        assert policy.evidence().max() <= 1
+
+
 def test_losses_at_worst_cost_evidence() -> None:
     """The same trial, one outcome in ten lost: 'worst-case' knows less than 'ignorable'."""
     log_values = {}

@@ -421,6 +421,17 @@ def test_a_wrong_entry_is_named_in_a_sentence(browser: Browser, served: Served) 
         page.locator("#source").fill(table)
         page.locator("#create-go").click()
         expect(page.locator("#verdict")).to_contain_text("no winner")
+        # Bounds say how wide the noise is where a policy does not go by them.
+        page.goto(f"{served.base}/")
+        page.get_by_role("link", name="New trial").click()
+        entries = {"name": "scaled", "source": table, "low": "-3", "high": "1"}
+        for name, value in entries.items():
+            page.locator(f"#{name}").fill(value)
+        page.locator("#policy").select_option("sp-bai")
+        page.locator("#create-go").click()
+        expect(page.locator("#panel-guarantee .pairs dd")).to_have_text(
+            ["0.05", "sp-bai", "2", "±3"]
+        )
         page.goto(f"{served.base}/plan")
         page.locator("#source").fill(table)
         page.locator("#gap").fill("0.4")

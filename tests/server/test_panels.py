@@ -122,3 +122,55 @@ def test_what_is_paused_has_no_pace(sqlite_url: str) -> None:
         assert overview(made).progress.hours is not None
         made.pause()
         assert overview(made).progress.hours is None
+
+
+def test_a_trial_that_has_come_to_a_halt_has_no_pace_of_its_past(sqlite_url: str) -> None:
+    clock = Clock()
+    problem = Problem(np.eye(2), delta=0.05)
+    options = {"bounds": [0, 1]}
+    with Experiment.create(sqlite_url, "t", problem, options=options, clock=clock) as made:
+        for _ in range(40):
+            clock.now += 60.0
+            made.tell_many([(number, 1.0) for number in made.ask(10).ids])
+        busy = overview(made).progress.pace
+        assert busy is not None
+        assert busy == pytest.approx(600, rel=0.2)
+        clock.now += 40 * 3600.0
+        halted = overview(made).progress.pace
+    assert halted is not None
+    assert halted < busy / 20
+
+
+class Clock:
+    now = 1e9
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_a_budget_claims_no_error_probability_and_no_radius(sqlite_url: str) -> None:
+    halving = "bestarm.policies.halving:SequentialHalving"
+    with trial(sqlite_url, halving, 1000, budget=400) as made:
+        seen, said = overview(made), panels(overview(made))
+    assert seen.state == "finished"
+    assert "no error probability is claimed" in said["guarantee"]
+    assert "tuned" not in seen.guarantee.constants
+    assert all(option.radius is None and option.low is None for option in seen.leaderboard)
+    assert any(option.behind is not None for option in seen.leaderboard)
+
+
+def test_nobody_leads_before_there_is_an_outcome(sqlite_url: str) -> None:
+    with trial(sqlite_url, "anytime", bounds=[0, 1]) as made:
+        for _ in range(2):
+            seen = overview(made)
+            assert {option.status for option in seen.leaderboard} == {"in"}
+            assert '<dt>Leader</dt><dd class="name">–</dd>' in panels(seen)["verdict"]
+            made.fail_many(made.ask(100).ids)
+        assert seen.progress.given == 100
+
+
+def test_a_plan_that_is_open_is_called_that(sqlite_url: str) -> None:
+    with trial(sqlite_url, "anytime", bounds=[0, 1]) as made:
+        assert overview(made).events[0].words.endswith("pulls or more.")
+    with trial(sqlite_url, "sp-bai") as made:
+        assert overview(made).events[0].words.endswith("pulls.")

@@ -121,7 +121,7 @@ def demo(
         bool, typer.Option("--open", help="Of --live: open the page in a browser.")
     ] = False,
 ) -> None:
-    """Compare three methods under a moving baseline and draw one run, or watch a trial live."""
+    """Compare four methods under a moving baseline and draw one run, or watch a trial live."""
     if live:
         _need_server()
         from bestarm.cli.live_demo import run_live  # noqa: PLC0415

@@ -27,6 +27,7 @@ _KEYS = (
     *("source", "target", "delta", "noise", "baseline", "bounds", "policy", "options", "seed"),
     *("lease", "description"),
 )
+_DELTA = 0.05  # as over HTTP, in forms and for plans
 _SECONDS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
 Features = tuple[object, list[str] | None]
 
@@ -85,8 +86,15 @@ def _create(store: str, name: str, said: Mapping[str, Any], folder: Path) -> Exp
     target, target_labels = None, None
     if "target" in said:
         target, target_labels = _features(said["target"], folder, "target")
-    scales = {key: said[key] for key in ("delta", "noise", "baseline") if key in said}
-    problem = Problem(arms, target, source_labels=labels, target_labels=target_labels, **scales)
+    scales = {key: said[key] for key in ("noise", "baseline") if key in said}
+    problem = Problem(
+        arms,
+        target,
+        delta=said.get("delta", _DELTA),
+        source_labels=labels,
+        target_labels=target_labels,
+        **scales,
+    )
     options = dict(said.get("options", {}))
     if "bounds" in said:
         options["bounds"] = said["bounds"]

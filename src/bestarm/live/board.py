@@ -48,7 +48,7 @@ class _Known:
     evidence: float | None = None
 
 
-def _known(state: State, problem: Problem, level: float) -> list[_Known]:
+def _known(state: State, problem: Problem, level: float, *, radii: bool) -> list[_Known]:
     known = [_Known()] * problem.targets
     if state.looks:
         look = state.looks[-1]
@@ -68,23 +68,26 @@ def _known(state: State, problem: Problem, level: float) -> list[_Known]:
             phase.active, phase.contrasts, phase.radii, strict=True
         ):
             about = None if phase is trace[-1] else phase.phase
-            size = finite(radius)
+            size = finite(radius) if radii else None
             low, high = (None, None) if size is None else (contrast - size, contrast + size)
             known[target] = _Known(finite(contrast), size, low, high, about)
     return known
 
 
-def leaderboard(state: State, problem: Problem, level: float) -> tuple[Option, ...]:
+def leaderboard(
+    state: State, problem: Problem, level: float, *, radii: bool = True
+) -> tuple[Option, ...]:
     """All options, those that lead first, then by how far they are behind.
 
     Args:
         state: the trial.
         problem: its problem.
         level: the evidence that drops an option.
+        radii: whether the radii of phases say how sure an estimate is.
     """
     said, arms = state.said, _own_arms(problem)
     leading = said.chosen or (said.target,)
-    active, known = set(said.active), _known(state, problem, level)
+    active, known = set(said.active), _known(state, problem, level, radii=radii)
 
     def place(target: int) -> tuple[int, int, int, float]:
         if target in leading:
@@ -99,7 +102,7 @@ def leaderboard(state: State, problem: Problem, level: float) -> tuple[Option, .
     for target in sorted(range(problem.targets), key=place):
         found, arm = known[target], arms[target]
         status = "in" if target in active else "out"
-        if target in leading and said.pulls:
+        if target in leading and state.counts.any():
             status = "best" if said.final else "leads"
         count = 0.0 if arm is None else state.counts[arm]
         board.append(

@@ -104,6 +104,7 @@ def from_phases(trace: Sequence[Phase], plan: Plan | None, *, left: int) -> Fore
         math.ceil(total),
         left,
         math.ceil(total + plan.pulls * growth ** (wanted + 1)),
-        f"{basis} If the closest competitor is as close as it looks, {wanted} more may follow; "
-        "the range allows for one more than that.",
+        f"{basis} If the closest competitor is as close as it looks, "
+        f"{f'{wanted} more may follow' if wanted else 'it is'}; the range allows for one more than "
+        "that.",
     )

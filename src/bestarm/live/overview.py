@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from threading import Lock
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -79,7 +80,7 @@ def overview(
     options = {} if document is None else document.options
     health = _health(experiment, watched, head.over)
     level = evidence_needed(state, problem, options)
-    board = leaderboard(state, problem, level)
+    board = leaderboard(state, problem, level, radii="budget" not in options)
     guarantee = _guarantee(experiment, state, health)
     store = getattr(experiment._ledger, "_store", None)
     return Overview(
@@ -99,9 +100,14 @@ def overview(
         timeline=timeline(state, board, level),
         baseline=baseline_lines(state, problem, board),
         allocation=_allocation(state, problem),
-        progress=_progress(state, problem, options, level),
+        progress=_progress(state, problem, options, level, experiment._clock()),
         events=tuple(
-            Happening(event.number, event.at, event.kind, verdicts.happened(event, problem))
+            Happening(
+                event.number,
+                event.at,
+                event.kind,
+                verdicts.happened(event, problem, open_plans=head.open),
+            )
             for event in reversed(state.events)
         ),
         snippets=snippets(
@@ -124,16 +130,19 @@ def _health(experiment: Experiment, watched: _Watched, over: bool) -> tuple[Chec
 
 def _guarantee(experiment: Experiment, state: State, health: Sequence[Check]) -> Guarantee:
     problem, said, document = experiment.problem, state.said, experiment._document
+    options = {} if document is None else document.options
     against = [said.statement] if verdicts.contradicted(said) else []
     against += [each.finding for each in health if each.name in _DECLARED and each.level != "ok"]
     return Guarantee(
         delta=problem.delta,
         confidence=verdicts.percent(problem.delta),
         policy="" if document is None else document.policy,
-        options={} if document is None else document.options,
+        options=options,
         proven=bool(said.assumptions) and not verdicts.contradicted(said),
         blind=state.blind,
-        constants=verdicts.constants(said, problem.delta, blind=state.blind),
+        constants=verdicts.constants(
+            said, problem.delta, blind=state.blind, budget="budget" in options
+        ),
         bounds=experiment._bounds,
         noise=problem.noise,
         baseline=problem.baseline,
@@ -152,9 +161,11 @@ def _allocation(state: State, problem: Problem) -> tuple[Allocated, ...]:
     )
 
 
-def _progress(state: State, problem: Problem, options: Mapping[str, Any], level: float) -> Progress:
+def _progress(
+    state: State, problem: Problem, options: Mapping[str, Any], level: float, now: float
+) -> Progress:
     head, said = state.head, state.said
-    pace = _pace(state.closings)
+    pace = _pace(state.closings, now)
     forecast, decided = _forecast(state, level, options)
     hours = None
     if forecast is not None and pace and head.state == "running":
@@ -207,9 +218,15 @@ def _capped(forecast: Forecast, most: int) -> Forecast:
     return Forecast(expected, min(forecast.low, most), most, basis)
 
 
-def _pace(closings: Sequence[tuple[float, int]]) -> float | None:
-    """Outcomes an hour, from when the last summaries were closed."""
+def _pace(closings: Sequence[tuple[float, int]], now: float) -> float | None:
+    """Outcomes an hour, from when the last summaries were closed.
+
+    The time since the last of them counts once it is longer than that between any two: a trial
+    that has come to a halt slows down.
+    """
     if len(closings) < 2:
         return None
     (since, before), (until, after) = closings[0], closings[-1]
+    if now - until > max(later[0] - earlier[0] for earlier, later in pairwise(closings)):
+        until = now
     return 3600 * (after - before) / (until - since) if until > since and after > before else None

@@ -36,13 +36,14 @@ def contradicted(said: Recommendation) -> bool:
     return bool(said.assumptions) and _OPENING in said.statement
 
 
-def constants(said: Recommendation, delta: float, *, blind: bool) -> str:
+def constants(said: Recommendation, delta: float, *, blind: bool, budget: bool = False) -> str:
     """How far the error probability can be relied on.
 
     Args:
         said: by the policy.
         delta: the error probability allowed.
         blind: that the policy takes no account of the baseline.
+        budget: that it goes by a number of pulls, and not by δ.
     """
     if contradicted(said):
         return "Outcomes contradict what was declared of them, so nothing is proven any more."
@@ -57,6 +58,8 @@ def constants(said: Recommendation, delta: float, *, blind: bool) -> str:
             "This policy does not take the baseline out. Where the baseline moves, it can name a "
             "wrong winner however many pulls there are; no error probability is proven."
         )
+    if budget:
+        return "It names what leads once its pulls are spent; no error probability is claimed."
     return (
         f"The constants are tuned so that errors stay below {delta:g} in practice; no error "
         "probability is proven."
@@ -153,12 +156,19 @@ def plural_many(count: int, noun: str) -> str:
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
-def happened(event: Event, problem: Problem) -> str:
-    """An event of a trial on this problem, in words."""
+def happened(event: Event, problem: Problem, *, open_plans: bool) -> str:
+    """An event of a trial on this problem, in words.
+
+    Args:
+        event: what happened.
+        problem: the trial's.
+        open_plans: whether more may be drawn under a plan than it asks for.
+    """
     data = event.data
     phase = data.get("phase")
     if event.kind == "planned":
-        return f"Phase {phase} planned: {plural_many(data['pulls'], 'pull')}."
+        more = " or more" if open_plans else ""
+        return f"Phase {phase} planned: {plural_many(data['pulls'], 'pull')}{more}."
     if event.kind in {"closed", "answered"}:
         many = plural_many(data["end"] - data["first"], "pull")
         late = " that came after it was closed" if event.kind == "answered" else ""

@@ -50,7 +50,7 @@ def lower_ends(contrasts: Array, past: Sequence[Batch], *, level: float) -> Arra
         stakes, growth = batch.frame.bets(contrasts).settle(batch)
         wealth += growth
         exposure += batch.pulls * stakes
-    if not past:
+    if not exposure.any():
         return np.full(len(contrasts), -np.inf)
     # One stake alone reaches the level at `low`; at `high` not even all together do.
     alone = (wealth + LOG_PRIOR - level) / exposure

@@ -19,6 +19,11 @@
   }
   setInterval(refresh, 4000);
 
+  document.querySelector('a[href="#create"]')?.addEventListener("click", () => {
+    document.getElementById("create").open = true;
+    document.getElementById("name").focus();
+  });
+
   const form = document.getElementById("create-form");
   const wrong = document.getElementById("create-error");
   const go = document.getElementById("create-go");
@@ -59,8 +64,12 @@
     if (lease !== null) made.lease = lease * 3600;
     made.options = further(form.elements.options.value.trim());
     const ends = bounds(form);
-    // Only the anytime policy rests on bounds; others go by the scales.
     if (ends !== null && made.policy === "anytime") made.options.bounds = ends;
+    else if (ends !== null) {
+      // Other policies go by the scales, which the bounds imply where they are not given.
+      made.noise ??= (ends[1] - ends[0]) / 2;
+      made.baseline ??= Math.max(Math.abs(ends[0]), Math.abs(ends[1]));
+    }
     return made;
   }
 
