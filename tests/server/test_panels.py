@@ -12,6 +12,7 @@ import pytest
 from bestarm import Problem
 from bestarm.live import Experiment
 from bestarm.live.overview import overview
+from bestarm.server.charts import charts
 from bestarm.server.panels import _lasting, panels
 from bestarm.server.report import report
 
@@ -78,6 +79,10 @@ def test_all_that_are_named_are_named_everywhere(sqlite_url: str) -> None:
     assert f'<dt>Named</dt><dd class="name">{", ".join(seen.leaders)}</dd>' in said["verdict"]
     assert said["leaderboard"].count("among the 2 best") == 2
     assert "are named" in seen.events[0].words
+    # Nothing is held against either of them, and the band is that of the closest of the others.
+    drawn = charts(seen)
+    assert {each.label for each in drawn["evidence"].series} == {"a", "d"}
+    assert [each.label for each in drawn["gaps"].series if each.low] == [seen.leaderboard[2].label]
     # The closest one is not the other of the two.
     assert seen.baseline.gap == min(o.behind for o in seen.leaderboard[2:] if o.behind is not None)
     assert seen.baseline.gap > 0.3

@@ -77,7 +77,7 @@ def number(value: float | None, digits: int = 3) -> str:
 
 def charts(seen: Overview) -> dict[str, Chart]:
     """The charts of a trial by name; one that would be empty is left out."""
-    drawn = [*_gaps(seen.timeline), *_evidence(seen), *_baseline(seen.baseline)]
+    drawn = [*_gaps(seen.timeline, leaders=len(seen.leaders)), *_evidence(seen), *_baseline(seen.baseline)]
     return {chart.key: chart for chart in drawn}
 
 
@@ -99,7 +99,7 @@ def _padded(low: float, high: float, share: float = 0.06) -> tuple[float, float]
     return low - room, high + room
 
 
-def _gaps(timeline: Timeline) -> list[Chart]:
+def _gaps(timeline: Timeline, *, leaders: int) -> list[Chart]:
     if not timeline.phases:
         return []
     phased = timeline.kind == "phases"
@@ -109,7 +109,8 @@ def _gaps(timeline: Timeline) -> list[Chart]:
     def series_of(line: Line) -> Series:
         start = 0 if phased else sum(x < _BEGUN * last for x in line.x[:-1])
         x = tuple(place[x] for x in line.x) if phased else line.x[start:]
-        low, high = _band(line, start) if not phased and 0 < line.rank <= _BANDED else ((), ())
+        banded = not phased and leaders <= line.rank < leaders + _BANDED
+        low, high = _band(line, start) if banded else ((), ())
         dots = phased and line.rank < COLOURS
         return Series(line.label, _colour(line), x, line.y[start:], low, high, line.out, dots)
 
@@ -165,11 +166,11 @@ def _evidence(seen: Overview) -> list[Chart]:
     lines = seen.timeline.evidence
     if not lines:
         return []
-    last = lines[0].x[-1]
+    last, leaders = lines[0].x[-1], len(seen.leaders)
     series = [
         Series(line.label, _colour(line), line.x[start:], line.y[start:], cross=line.out)
         for line, start in ((line, sum(x < _BEGUN * last for x in line.x[:-1])) for line in lines)
-        if line.rank or len(lines) == 1
+        if line.rank >= leaders or len(lines) <= leaders
     ]
     values = _values(line.y for line in series)
     low = max(-0.6, min([0.0, *values]))
