@@ -77,7 +77,11 @@ def number(value: float | None, digits: int = 3) -> str:
 
 def charts(seen: Overview) -> dict[str, Chart]:
     """The charts of a trial by name; one that would be empty is left out."""
-    drawn = [*_gaps(seen.timeline, leaders=len(seen.leaders)), *_evidence(seen), *_baseline(seen.baseline)]
+    drawn = [
+        *_gaps(seen.timeline, leaders=len(seen.leaders)),
+        *_evidence(seen),
+        *_baseline(seen.baseline),
+    ]
     return {chart.key: chart for chart in drawn}
 
 
