@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 
@@ -69,6 +69,8 @@ class AnytimeBAI:
     Reference: Waudby-Smith and Ramdas (2024) and Howard et al. (2021) for betting and its empirical
     Bernstein form; the theorem and its proof are in the documentation.
     """
+
+    version: ClassVar[int] = 1
 
     def __init__(
         self,

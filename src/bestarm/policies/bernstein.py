@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,6 +52,8 @@ class BernsteinElimination:
 
     Reference: Howard, Ramdas, McAuliffe and Sekhon (2021), Theorem 4.
     """
+
+    version: ClassVar[int] = 1
 
     def __init__(
         self,
@@ -148,20 +151,23 @@ class BernsteinElimination:
         # What cancels to less than the rounding of its parts is not known to be smaller than that.
         return np.maximum(exact, _ROUNDING * (summary.squares + guess**2 * summary.counts))
 
-    def _beaten(self) -> NDArray[np.bool_]:
-        """Which active arms the leader is shown to exceed."""
+    def _evidence(self) -> Array:
+        """The log of the evidence, against each active arm, that the leader's mean exceeds its."""
         sums, variation = self._sums[self._active], self._variation[self._active]
         leader = int(np.argmax(sums))
         reach = self._high - self._low
-        evidence = levels.bernstein_evidence(
+        return levels.bernstein_evidence(
             sums[leader] - sums,
             variation[leader] + variation,
             reach=reach,
             reference=_REFERENCE * reach**2,
         )
+
+    def _beaten(self) -> NDArray[np.bool_]:
+        """Which active arms the leader is shown to exceed."""
         share = levels.contrast_delta(self._problem.delta, active=self._problem.arms)
-        beaten = evidence >= math.log(1 / share)
-        beaten[leader] = False
+        beaten = self._evidence() >= math.log(1 / share)
+        beaten[np.argmax(self._sums[self._active])] = False
         return np.asarray(beaten)
 
     def recommend(self) -> Recommendation:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -66,6 +66,8 @@ class SequentialHalving:
 
     Reference: Karnin, Koren and Somekh (2013); Katz-Samuels, Jain, Karnin and Jamieson (2020).
     """
+
+    version: ClassVar[int] = 1
 
     def __init__(
         self,

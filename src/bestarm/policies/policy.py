@@ -31,6 +31,10 @@ class Policy(Protocol):
     under the plan before the current one, beyond those told with it. One that refuses rewards
     outside some interval may say so in an attribute `bounds`, so that a live experiment can refuse
     a single reward before it is part of a summary.
+
+    One that is kept in stores names the `version` of its arithmetic, a whole number that is raised
+    with every change after which it would plan or decide otherwise. A trial notes it when it is
+    created, and goes on with that version alone.
     """
 
     @property

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from functools import lru_cache
+from typing import ClassVar
 
 import numpy as np
 
@@ -47,6 +48,8 @@ class RAGE(Elimination):
 
     Reference: Fiez, Jain, Jamieson and Ratliff (2019).
     """
+
+    version: ClassVar[int] = 1
 
     def __init__(
         self,

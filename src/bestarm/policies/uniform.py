@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 
 from bestarm.checks import whole
@@ -32,6 +34,8 @@ class Uniform(OneShot):
         >>> Uniform(Problem([[1, 0], [0, 1], [1, 1]]), budget=7).plan().counts.tolist()
         [3, 2, 2]
     """
+
+    version: ClassVar[int] = 1
 
     def __init__(self, problem: Problem, *, budget: int, seed: int = 0) -> None:  # noqa: ARG002
         require_pullable_targets(problem, "Uniform")
