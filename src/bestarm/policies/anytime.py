@@ -16,6 +16,7 @@ from bestarm.policies.confidence import Intervals, lower_ends
 from bestarm.policies.contests import BestOf, Contest, Stakes, TopOf
 from bestarm.policies.evidence import Batch, Frame, Scale
 from bestarm.policies.guesses import Guesses
+from bestarm.policies.policy import has_stopped
 from bestarm.problem import Problem, as_problem
 from bestarm.records import Plan, Recommendation, Summary
 
@@ -172,11 +173,7 @@ class AnytimeBAI:
                 change what is known, but not the current plan, which may be out already.
         """
         if self.plan() is None or self._open is None:
-            raise ProtocolError(
-                "The policy has stopped and takes no more outcomes.",
-                field="summary",
-                remedy="Read `recommend()`.",
-            )
+            raise has_stopped()
         drawn = self._before if late else self._open
         if drawn is None:
             raise ProtocolError("There is no plan before the first.", field="late", value=late)

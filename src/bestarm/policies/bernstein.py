@@ -10,10 +10,11 @@ from numpy.typing import NDArray
 
 from bestarm import bounds as levels
 from bestarm.checks import interval, positive, whole
-from bestarm.errors import InvalidInputError, ProtocolError
+from bestarm.errors import InvalidInputError
 from bestarm.geometry import Array
 from bestarm.policies.index_rule import NO_DRIFT
 from bestarm.policies.oneshot import require_pullable_targets
+from bestarm.policies.policy import has_stopped
 from bestarm.problem import Problem
 from bestarm.records import Plan, Recommendation, Summary
 
@@ -106,11 +107,7 @@ class BernsteinElimination:
         """Take the outcome of the batch, and drop the arms that are shown not to be the best."""
         plan = self.plan()
         if plan is None:
-            raise ProtocolError(
-                "The policy has stopped and takes no more outcomes.",
-                field="summary",
-                remedy="Read `recommend()`.",
-            )
+            raise has_stopped()
         plan.check(summary)
         self._check_bounds(summary)
         self._variation = self._variation + self._distances(summary)

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from bestarm.checks import whole
 from bestarm.design import Design, centered_xy, check_tolerance
-from bestarm.errors import ProtocolError
 from bestarm.geometry import Array, covariance
+from bestarm.policies.policy import has_stopped
 from bestarm.problem import Problem, as_problem
 from bestarm.records import Phase, Plan, Recommendation, Summary
 
@@ -118,11 +118,7 @@ class SequentialHalving:
     def update(self, summary: Summary) -> None:
         """Take the outcome of the plan: estimate, and at a round's end keep the better part."""
         if self.plan() is None or self._open is None:
-            raise ProtocolError(
-                "The policy has stopped and takes no more outcomes.",
-                field="summary",
-                remedy="Read `recommend()`.",
-            )
+            raise has_stopped()
         design, plan = self._open
         plan.check(summary)
         keep = self._steps[len(self._trace)].keep

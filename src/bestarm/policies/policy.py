@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from typing import Protocol, runtime_checkable
 
+from bestarm.errors import ProtocolError
 from bestarm.problem import Problem
 from bestarm.records import Plan, Recommendation, Summary
 
-__all__ = ["Method", "Policy"]
+__all__ = ["Method", "Policy", "has_stopped"]
 
 
 @runtime_checkable
@@ -64,3 +65,12 @@ class Method(Protocol):
     def __call__(self, problem: Problem, *, seed: int) -> Policy:
         """Make a policy."""
         ...
+
+
+def has_stopped() -> ProtocolError:
+    """What a policy raises when it is told an outcome after its last plan."""
+    return ProtocolError(
+        "The policy has stopped and takes no more outcomes.",
+        field="summary",
+        remedy="Read `recommend()`.",
+    )
