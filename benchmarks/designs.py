@@ -1,4 +1,5 @@
 """Certified designs: beside a conic solver, beside a plain loop, and how their cost grows.
+Last, what it costs to check a problem with as many features as arms.
 
     python -m benchmarks.designs            # about two minutes
     python -m benchmarks.designs --quick    # seconds
@@ -20,14 +21,17 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
+from unittest import mock
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from bestarm import Problem, geometry
 from bestarm.design import centered_xy
 from bestarm.geometry import Array, centered_diameter, farthest
 
 TOL = 1e-3
+ONE_HOT = (500, 1000, 2000)
 CONIC = (30, 30, 5)
 LARGE = ((100, 100, 10), (1000, 1000, 20), (10_000, 1000, 50), (1000, 10_000, 20))
 # One size grows at a time; the others stay as in the middle.
@@ -55,6 +59,7 @@ def _tables(*, quick: bool) -> None:
     _large_table(LARGE[:1] if quick else LARGE)
     _conic_table((12, 12, 3) if quick else CONIC, repeats=3)
     _growth_table({name: sizes[:3] for name, sizes in GROWTH.items()} if quick else GROWTH)
+    _problem_table(ONE_HOT[:1] if quick else ONE_HOT)
 
 
 def _points(arms: int, targets: int, dimension: int, seed: int = 0) -> tuple[Array, Array]:
@@ -254,6 +259,17 @@ def _growth_table(growth: dict[str, list[tuple[int, int, int]]]) -> None:
             name, ", ".join(f"{size[place]:,}" for size in sizes), held,
             ", ".join(_seconds(float(t)) for t in times), f"{slope:.2f}",
         )  # fmt: skip
+
+
+def _problem_table(sizes: tuple[int, ...]) -> None:
+    """Checking a problem with a feature an arm, beside the same by singular values."""
+    _header("Problem(np.eye(K)): beside singular values", "K", "time", "singular values", "ratio")
+    for size in sizes:
+        features = np.eye(size)
+        ours = _best_of(1, lambda: Problem(features))  # noqa: B023 - called at once
+        with mock.patch.object(geometry, "_MANY", 10**9):
+            theirs = _best_of(1, lambda: Problem(features))  # noqa: B023
+        _row(f"{size:,}", _seconds(ours), _seconds(theirs), f"{theirs / ours:.1f}×")
 
 
 def _solve(size: tuple[int, int, int], seed: int) -> Callable[[], object]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -20,6 +21,7 @@ from exact_instances import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bestarm import geometry
 from bestarm.geometry import (
     Array,
     affine_span,
@@ -50,23 +52,36 @@ def brute_distances(points: Array) -> Array:
 # --- spans ---------------------------------------------------------------------------------------
 
 
+# From how many features on singular values are avoided: at the size that it is made for, exact
+# answers are not to be had, so it is tried on every size.
+both_ways = pytest.mark.parametrize("many", [geometry._MANY, 1])
+
+
+@both_ways
 @often
-@given(instances())
-def test_the_rank_of_a_span_is_the_exact_one(instance: Instance) -> None:
+@given(instance=instances())
+def test_the_rank_of_a_span_is_the_exact_one(instance: Instance, many: int) -> None:
     source = instance.source
-    assert affine_span(source).rank == exact_rank(source[1:] - source[0]) == instance.rank
+    with patch.object(geometry, "_MANY", many):
+        rank = affine_span(source).rank
+    assert rank == exact_rank(source[1:] - source[0]) == instance.rank
 
 
+@both_ways
 @often
-@given(instances(offsets=False))
-def test_the_rank_of_a_linear_span_is_the_exact_one(instance: Instance) -> None:
-    assert linear_span(instance.source).rank == exact_rank(instance.source)
+@given(instance=instances(offsets=False))
+def test_the_rank_of_a_linear_span_is_the_exact_one(instance: Instance, many: int) -> None:
+    with patch.object(geometry, "_MANY", many):
+        rank = linear_span(instance.source).rank
+    assert rank == exact_rank(instance.source)
 
 
+@both_ways
 @often
-@given(instances())
-def test_span_coordinates_are_whitened_and_lose_nothing(instance: Instance) -> None:
-    span = affine_span(instance.source)
+@given(instance=instances())
+def test_span_coordinates_are_whitened_and_lose_nothing(instance: Instance, many: int) -> None:
+    with patch.object(geometry, "_MANY", many):
+        span = affine_span(instance.source)
     coordinates = span.coordinates(instance.source)
     moment = coordinates.T @ coordinates / len(coordinates)
     np.testing.assert_allclose(moment, np.eye(span.rank), atol=1e-6)
@@ -75,16 +90,69 @@ def test_span_coordinates_are_whitened_and_lose_nothing(instance: Instance) -> N
     assert (np.abs(back - instance.source) / span.scale <= 1e-12 + span.rounding).all()
 
 
+@both_ways
 @often
-@given(instances())
-def test_a_span_contains_its_contrasts_and_nothing_else(instance: Instance) -> None:
-    span = affine_span(instance.source)
+@given(instance=instances())
+def test_a_span_contains_its_contrasts_and_nothing_else(instance: Instance, many: int) -> None:
+    with patch.object(geometry, "_MANY", many):
+        span = affine_span(instance.source)
     contrasts = contrasts_of(instance.target)
     assert span.contains(contrasts).all()
-    # Off the span by a thousandth of its own length, in units of the features.
-    outside = contrasts + 1e-3 * span.scale * instance.rng.normal(size=contrasts.shape)
+    # Off the span by a thousandth of its own length, or by much more than rounding where that is
+    # more; the unit of a constant feature is what rounding can do to it.
+    length = np.abs(contrasts / span.scale)[:, ~span.constant].max(axis=1, initial=1.0)
+    step = 1e-3 * length + 1e3 * span.rounding
+    step = np.where(span.constant, 1e6, step[:, None]) * span.scale
+    outside = contrasts + step * instance.rng.normal(size=contrasts.shape)
     expected = instance.source.shape[1] == instance.rank
     assert (span.contains(outside) == expected).all()
+
+
+def no_singular_values(*_: object, **__: object) -> None:
+    raise AssertionError("singular values of a large table")
+
+
+@pytest.mark.parametrize("kind", ["one-hot", "shifted", "tall", "deficient"])
+def test_a_large_table_needs_no_singular_values(kind: str) -> None:
+    """They would take half a minute for two thousand one-hot features on a busy machine."""
+    rng = np.random.default_rng(4)
+    size = geometry._MANY + 20
+    table = {
+        "one-hot": np.eye(size),
+        "shifted": 1e3 * rng.uniform(1, 2, size) + np.eye(size) * rng.uniform(1e-3, 1e3, size),
+        "tall": rng.normal(size=(2 * size, size)),
+        "deficient": rng.normal(size=(2 * size, 30)) @ rng.normal(size=(30, size)),
+    }[kind]
+    with patch.object(np.linalg, "svd", no_singular_values):
+        quick = affine_span(table)
+    with patch.object(geometry, "_MANY", 10**9):
+        exact = affine_span(table)
+    assert quick.rank == exact.rank == {"tall": size, "deficient": 30}.get(kind, size - 1)
+    np.testing.assert_allclose(quick.basis.T @ quick.dual, np.eye(quick.rank), atol=1e-9)
+    # Coordinates may be rotated; the projection and the lengths may not.
+    unit = exact.scale
+    one, other = ((s.dual @ s.basis.T) * unit[:, None] / unit for s in (quick, exact))
+    np.testing.assert_allclose(one, other, atol=1e-8)
+    differences = table[1:] - table[:-1]
+    one, other = (s.contrast_coordinates(differences) for s in (quick, exact))
+    np.testing.assert_allclose(np.square(one).sum(axis=1), np.square(other).sum(axis=1), rtol=1e-8)
+    off = differences + 1e-6 * unit * rng.normal(size=differences.shape)
+    assert quick.contains(differences).all()
+    assert quick.contains(off).all() == (kind == "tall")
+
+
+@pytest.mark.parametrize("off", [1e-4, 1e-7, 1e-10, 1e-13])
+def test_where_a_large_table_is_nearly_flat_singular_values_decide(off: float) -> None:
+    rng = np.random.default_rng(5)
+    size = geometry._MANY
+    table = rng.normal(size=(2 * size, size))
+    table[:, 7] = table[:, :5].sum(axis=1) + off * rng.normal(size=len(table))
+    with patch.object(geometry, "_MANY", 10**9):
+        exact = affine_span(table)
+    quick = affine_span(table)
+    assert quick.rank == exact.rank == (size if off > 1e-12 else size - 1)
+    differences = table[1:] - table[:-1]
+    assert quick.contains(differences).all()
 
 
 # --- centering is an intercept -------------------------------------------------------------------

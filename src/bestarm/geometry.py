@@ -35,6 +35,9 @@ Array = NDArray[np.float64]
 _RANK_SAFETY = 16.0  # multiples of the rounding level below which a singular value counts as zero
 _SMALLEST = 1e-200  # the unit of a feature that is zero throughout
 _OFF_SPAN = 1e-9  # relative residual above which a vector counts as outside the span
+_MANY = 256  # features from which on singular values are costly
+_WELL = 1e6  # ‖R‖ ‖R⁻¹‖ up to which squaring the features loses nothing that matters
+_NEGLIGIBLE = 1e-9  # a pivot, relative to the largest: more than squaring can have left of a zero
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,15 +96,63 @@ def _span(points: Array, origin: Array) -> Span:
     scale = np.where(constant, np.maximum(epsilon * size, _SMALLEST), extent)
     # Subtracting the origin leaves an error in proportion to what was subtracted.
     rounding = epsilon * float(np.max(np.where(constant, 1.0, size / scale), initial=1.0))
-    _, values, rows = np.linalg.svd(np.where(constant, 0.0, shifted / scale), full_matrices=False)
-    tolerance = max(points.shape) * max(float(values[0]) * epsilon, rounding)
-    rank = int(np.count_nonzero(values > tolerance))
+    level = max(points.shape) * epsilon, max(points.shape) * rounding
+    table = np.where(constant, 0.0, shifted / scale)
+    quick = _pivoted_axes(table, *level) if len(table) >= table.shape[1] >= _MANY else None
+    axes, readings = quick or _singular_axes(table, *level)
     unit = np.sqrt(len(points))
-    basis = (rows[:rank].T * (values[:rank] / unit)) * scale[:, None]
-    dual = (rows[:rank].T * (unit / values[:rank])) / scale[:, None]
+    basis = axes / unit * scale[:, None]
+    dual = readings * unit / scale[:, None]
     # A constant feature has loading zero up to rounding; in its tiny unit that must be exact.
     basis[constant] = dual[constant] = 0.0
-    return Span(origin, basis, dual, scale, constant, max(points.shape) * rounding)
+    return Span(origin, basis, dual, scale, constant, level[1])
+
+
+def _singular_axes(table: Array, relative: float, absolute: float) -> tuple[Array, Array]:
+    """B and D with table = (table·D) Bᵀ, BᵀD = I and table·D orthonormal, by singular values.
+
+    Values count as zero up to `relative` times the largest, and up to `absolute`.
+    """
+    _, values, rows = np.linalg.svd(table, full_matrices=False)
+    rank = int(np.count_nonzero(values > max(float(values[0]) * relative, absolute)))
+    axes = rows[:rank].T
+    return axes * values[:rank], axes / values[:rank]
+
+
+def _pivoted_axes(table: Array, relative: float, absolute: float) -> tuple[Array, Array] | None:
+    """What `_singular_axes` gives, but for a rotation, in matrix products alone; or None.
+
+    With X the table, pivots J and X_JᵀX_J = RᵀR, the other features are X_J W + E. The singular
+    values of X up to the |J|-th are at least 1/‖R⁻¹‖, those beyond at most ‖E‖ (both Frobenius).
+    None where these leave open which of them count as zero, or where R is badly conditioned.
+    """
+    from scipy.linalg.lapack import dpstrf, dtrtri  # noqa: PLC0415 - heavy
+
+    squares = np.einsum("ij,ij->j", table, table)
+    least, most = float(np.sqrt(squares.max())), float(np.sqrt(squares.sum()))  # ≤ ‖X‖ ≤
+    if least <= absolute:
+        return None
+    factor, order, rank, _ = dpstrf(table.T @ table, tol=_NEGLIGIBLE * squares.max())
+    order = order - 1
+    upper = np.triu(factor[:rank, :rank])
+    inverse, _ = dtrtri(upper)
+    size = float(np.linalg.norm(inverse))
+    if most * size > _WELL or 1 / size <= 2 * max(most * relative, absolute):
+        return None
+    chosen, others = table[:, order[:rank]], table[:, order[rank:]]
+    mixture, left = np.zeros((rank, others.shape[1])), others
+    for _ in range(2):  # once, and once more for the digits lost by squaring
+        mixture = mixture + inverse @ (inverse.T @ (chosen.T @ left))
+        left = others - chosen @ mixture
+    if np.linalg.norm(left) > max(least * relative, absolute):
+        return None
+    # Rows are (x_J, Wᵀx_J); D reads x_J off the nearest such row, with (I + WWᵀ)⁻¹ by Woodbury.
+    inner = np.eye(others.shape[1]) + mixture.T @ mixture
+    reading = inverse - mixture @ np.linalg.solve(inner, mixture.T @ inverse)
+    axes, readings = np.empty((2, len(order), rank))
+    axes[order] = np.vstack([upper.T, (upper @ mixture).T])
+    readings[order] = np.vstack([reading, mixture.T @ reading])
+    return axes, readings
 
 
 def affine_span(points: Array) -> Span:

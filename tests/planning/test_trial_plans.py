@@ -13,7 +13,7 @@ import pytest
 
 from bestarm import SPBAI, AnytimeBAI, Problem, environments, simulate
 from bestarm.errors import InvalidInputError
-from bestarm.planning import Drift, Scenario, TrialPlan, plan_trial
+from bestarm.planning import Drift, Scenario, TrialPlan, plan_trial, trial
 from bestarm.planning.assumptions import as_scenario
 from bestarm.simulation.results import wilson
 
@@ -99,6 +99,38 @@ def test_capped_trials_are_counted_and_named() -> None:
     (found,) = short.forecasts
     assert (found.capped, found.wrong, found.median) == (5, 0, 300)
     assert any("had no winner in 5 of 5" in sentence for sentence in short.warnings)
+
+
+@pytest.mark.parametrize("gap", [1e-4, 1e-12, 1e-160])
+def test_a_gap_that_no_simulation_can_reach_is_refused_before_any(
+    monkeypatch: pytest.MonkeyPatch, gap: float
+) -> None:
+    """And what is cut is not: the pulls to come are known beforehand then."""
+
+    def simulated(*_: object, **__: object) -> None:
+        raise AssertionError("simulated")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(trial, "simulate", simulated)
+        with pytest.raises(InvalidInputError, match=r"outcomes or more, by any rule") as caught:
+            plan_trial(PROBLEM, gap=gap)
+        assert caught.value.field == "gap"
+        assert "`max_pulls`" in caught.value.remedy
+        with pytest.raises(InvalidInputError, match="too many"):
+            plan_trial(PROBLEM, gap=gap, max_pulls=10**10)
+    plan = plan_trial(PROBLEM, gap=gap, max_pulls=200, runs=2, policies=["anytime"])
+    assert plan.forecasts[0].capped == 2
+
+
+def test_fewer_trials_of_fewer_policies_are_fewer_pulls(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The limit is on all of them together: that of 30 trials here."""
+    known = plan_trial(PROBLEM, gap=0.5, runs=1, policies=["sbe"], max_pulls=1)
+    bound = known.scenarios[0].lower_bound
+    monkeypatch.setattr(trial, "_MOST", 30.5 * bound)
+    for runs, policies in ((30, ["sbe"]), (15, ["sbe", "rage"])):
+        plan_trial(PROBLEM, gap=0.5, runs=runs, policies=policies)
+        with pytest.raises(InvalidInputError, match="too many"):
+            plan_trial(PROBLEM, gap=0.5, runs=runs + 1, policies=policies)
 
 
 def test_a_policy_that_is_told_too_little_is_reported_wrong() -> None:

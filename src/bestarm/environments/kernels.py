@@ -6,14 +6,11 @@ need not travel through memory: the words are, bit for bit, those of `SFC64.rand
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import ParamSpec, TypeVar, cast
-
-import numba
 import numpy as np
 from numba import uint64
 from numpy.typing import NDArray
 
+from bestarm.compiling import compiled
 from bestarm.geometry import Array
 
 __all__ = ["BANKS", "LANE", "accumulate", "deal", "draw", "fill_guide", "rate", "react", "reflect"]
@@ -27,19 +24,8 @@ Words = NDArray[np.uint64]
 BANKS = 4  # accumulators an arm: consecutive pulls of one arm need not wait for each other's store
 LANE = 16  # bits of a word spent on a pull; a word serves BANKS pulls
 
-P = ParamSpec("P")
-T = TypeVar("T")
 
-
-def _compiled(function: Callable[P, T]) -> Callable[P, T]:
-    try:
-        compiled = numba.njit(cache=True, nogil=True)(function)
-    except RuntimeError:  # no directory for the cache can be written: compile in every process
-        compiled = numba.njit(nogil=True)(function)
-    return cast(Callable[P, T], compiled)
-
-
-@_compiled
+@compiled
 def _next(a: Word, b: Word, c: Word, w: Word) -> tuple[Word, Word, Word, Word, Word]:
     """One step of SFC64: the word, then the new state."""
     word = a + b + w
@@ -47,7 +33,7 @@ def _next(a: Word, b: Word, c: Word, w: Word) -> tuple[Word, Word, Word, Word, W
     return word, b ^ (b >> uint64(11)), c + (c << uint64(3)), rotated + word, w + uint64(1)
 
 
-@_compiled
+@compiled
 def fill_guide(bounds: Words, bits: int, guide: Guide) -> None:
     """Index a cumulative distribution: entry j is for uniforms whose first `bits` bits are j.
 
@@ -64,7 +50,7 @@ def fill_guide(bounds: Words, bits: int, guide: Guide) -> None:
         guide[j] = k if k == last or bounds[k] > low + rest else -1 - k
 
 
-@_compiled
+@compiled
 def draw(state: Words, bounds: Words, guide: Guide, bits: int, support: Arms, arms: Arms) -> None:
     """Fill `arms` with independent draws: inversion of a 64-bit uniform, through the guide.
 
@@ -91,7 +77,7 @@ def draw(state: Words, bounds: Words, guide: Guide, bits: int, support: Arms, ar
     state[0], state[1], state[2], state[3] = a, b, c, w
 
 
-@_compiled
+@compiled
 def _regroup(active: Arms, left: Integers, size: int) -> tuple[int, int]:
     """Pack the arms with pulls left to the front; book the rounds until one of them runs out."""
     kept, rounds = 0, np.iinfo(np.int64).max
@@ -106,7 +92,7 @@ def _regroup(active: Arms, left: Integers, size: int) -> tuple[int, int]:
     return kept, rounds
 
 
-@_compiled
+@compiled
 def deal(active: Arms, left: Integers, cursor: Integers, arms: Arms) -> None:
     """Fill `arms` with the next pulls of a round-robin: arms in order, once a round while any left.
 
@@ -125,7 +111,7 @@ def deal(active: Arms, left: Integers, cursor: Integers, arms: Arms) -> None:
     cursor[0], cursor[1], cursor[2] = place, size, rounds
 
 
-@_compiled
+@compiled
 def accumulate(arms: Arms, values: Array, shift: float, counts: Integers, moments: Array) -> None:
     """Add count, Σ(ν − shift) and Σ(ν − shift)² per arm, in BANKS separate rows."""
     whole = len(arms) - len(arms) % BANKS
@@ -144,7 +130,7 @@ def accumulate(arms: Arms, values: Array, shift: float, counts: Integers, moment
         moments[0, arm, 1] += value * value
 
 
-@_compiled
+@compiled
 def rate(
     state: Words,
     counts: Integers,
@@ -181,7 +167,7 @@ def rate(
             left -= len(block)
 
 
-@_compiled
+@compiled
 def react(
     arms: Arms,
     noise: Array,
@@ -226,7 +212,7 @@ def react(
     return last
 
 
-@_compiled
+@compiled
 def reflect(steps: Array, start: float, bound: float) -> None:
     """Turn steps, in place, into a walk from `start` reflected at ±bound."""
     now = start

@@ -6,9 +6,10 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
+from importlib.metadata import version as installed
 from typing import Any
 
-from bestarm.errors import BestArmError, DamagedStoreError, InvalidInputError
+from bestarm.errors import BestArmError, DamagedStoreError, InvalidInputError, ReplayError
 from bestarm.live.events import canonical
 from bestarm.policies.policy import Method, Policy
 from bestarm.problem import Problem, as_problem
@@ -31,6 +32,8 @@ class Document:
         options: what it is made with, besides the problem and the seed.
         seed: of the draws, and of the policy.
         bounds: between what rewards must lie, or None.
+        version: of the policy's arithmetic at the start; None where it names none.
+        bestarm: the version of bestarm it was created with; None where that was not noted yet.
     """
 
     problem: Problem
@@ -38,15 +41,35 @@ class Document:
     options: dict[str, Any]
     seed: int
     bounds: tuple[float, float] | None
+    version: int | None = None
+    bestarm: str | None = None
 
     def make(self) -> Policy:
-        """The policy as it is at the start."""
-        return _make(self.problem, self.policy, self.options, self.seed)
+        """The policy as it is at the start.
+
+        Raises:
+            ReplayError: its arithmetic is of another version than the one that began the trial.
+        """
+        policy = _make(self.problem, self.policy, self.options, self.seed)
+        began, now = self._began(), _version(policy)
+        if began is not None and now is not None and began != now:
+            raise _other_version(self, began, now)
+        return policy
+
+    @property
+    def ours(self) -> bool:
+        """Whether the policy comes with bestarm."""
+        return ":" not in self.policy or self.policy.startswith("bestarm.")
+
+    def _began(self) -> int | None:
+        # Before versions were noted, all of ours were at their first.
+        return 1 if self.bestarm is None and self.ours else self.version
 
     def to_json(self) -> str:
         """As text that reads back to the same bits."""
         problem = self.problem
         same = problem.target is problem.source and problem.target_labels == problem.source_labels
+        noted = {"policy_version": self.version, "bestarm": self.bestarm}
         return canonical(
             {
                 "source": problem.source.tolist(),
@@ -60,6 +83,7 @@ class Document:
                 "options": self.options,
                 "seed": self.seed,
                 "bounds": self.bounds,
+                **({} if self.bestarm is None else noted),
             }
         )
 
@@ -78,7 +102,15 @@ class Document:
                 target_labels=data["target_labels"],
             )
             bounds = None if data["bounds"] is None else (data["bounds"][0], data["bounds"][1])
-            return cls(problem, data["policy"], data["options"], data["seed"], bounds)
+            return cls(
+                problem,
+                data["policy"],
+                data["options"],
+                data["seed"],
+                bounds,
+                data.get("policy_version"),
+                data.get("bestarm"),
+            )
         except (ValueError, TypeError, LookupError) as error:
             raise DamagedStoreError(
                 f"What the experiment is made of cannot be read ({str(error).rstrip('.')}).",
@@ -103,7 +135,15 @@ def make_document(
     made = _make(problem, policy, plain, seed)
     _check_plan(made, policy, plain)
     bounds = getattr(made, "bounds", None)
-    return Document(problem, policy, plain, seed, None if bounds is None else tuple(bounds))
+    return Document(
+        problem,
+        policy,
+        plain,
+        seed,
+        None if bounds is None else tuple(bounds),
+        _version(made),
+        installed("bestarm"),
+    )
 
 
 def _plain(options: Mapping[str, object] | None) -> dict[str, Any]:
@@ -152,6 +192,28 @@ def _make(problem: Problem, name: str, options: dict[str, Any], seed: int) -> Po
     if not isinstance(policy, Policy):
         raise InvalidInputError(f"{name!r} makes no policy.", field="policy", value=name)
     return policy
+
+
+def _version(policy: Policy) -> int | None:
+    """The version of its arithmetic that a policy names, if it names one."""
+    version = getattr(policy, "version", None)
+    return version if isinstance(version, int) and not isinstance(version, bool) else None
+
+
+def _other_version(document: Document, began: int, now: int) -> ReplayError:
+    name, origin = document.policy, document.bestarm
+    created = f"bestarm {origin}" if origin else "an earlier bestarm"
+    needed = created if document.ours else f"the {name.partition(':')[0]!r} of then"
+    if document.ours and not origin:
+        needed = "the bestarm of then (the first event of the log may name it)"
+    return ReplayError(
+        f"The trial was begun with version {began} of the policy {name!r}, under {created}, and "
+        f"here it has version {now}, which would plan and decide otherwise.",
+        field="version",
+        value=began,
+        remedy=f"Install {needed} to go on with it; what is on record can be looked at, exported "
+        "and verified with any.",
+    )
 
 
 def _check_plan(policy: Policy, name: str, options: dict[str, Any]) -> None:

@@ -39,6 +39,7 @@ PLANNABLE: dict[str, Method] = {
 _PERIOD = 1000.0  # outcomes, where nothing is said of a day
 _CAP = 100  # times the lower bound
 _LEAST_CAP = 1_000_000
+_MOST = 10**11  # pulls of all simulated trials together: about an hour on a core
 
 
 def plan_trial(
@@ -74,13 +75,15 @@ def plan_trial(
         runs: simulated trials of each policy in each scenario.
         seed: results depend on it and on the rest, on nothing else.
         max_pulls: where a simulated trial is cut; 100 times the lower bound by default, and a
-            million at least.
+            million at least. Without it, a plan whose lower bounds add up to more than 10¹¹ pulls
+            is refused.
         executor: any `concurrent.futures` executor; without one the runs are made here, in order.
         progress: True shows a bar; a function is called with (runs done, runs in all). If it raises
             KeyboardInterrupt, or Ctrl-C is pressed, what has been finished is returned.
 
     Raises:
-        InvalidInputError: an argument is not what it must be, or means would leave the bounds.
+        InvalidInputError: an argument is not what it must be, means would leave the bounds, or
+            there would be too many pulls to simulate.
 
     Example:
         >>> import numpy as np
@@ -98,6 +101,7 @@ def plan_trial(
     methods = _methods(policies)
     wanted = _scenarios(gap, scenarios, drift, level)
     worlds = [_world(problem, each, bounds=limits, per_day=daily) for each in wanted]
+    _check_effort([world.assumed for world in worlds], runs, len(methods), cap)
     jobs = [
         _Job(name, _bound(method, limits, cap or world.cap), world)
         for world in worlds
@@ -183,6 +187,23 @@ class _Job:
     name: str
     method: Method
     world: _World
+
+
+def _check_effort(worlds: Sequence[Assumed], runs: int, policies: int, cap: int | None) -> None:
+    """Refuse what would not end: no rule takes fewer pulls than the lower bound."""
+    most = math.inf if cap is None else cap
+    least = runs * policies * sum(min(each.lower_bound, most) for each in worlds)
+    if least <= _MOST:
+        return
+    assumed = max(worlds, key=lambda each: each.lower_bound)
+    raise InvalidInputError(
+        f"A lead of {assumed.gap:.3g} takes {assumed.lower_bound:.2g} outcomes or more, by any "
+        f"rule (scenario {assumed.scenario!r}). Simulating {runs:,} trials of each policy would "
+        f"take {least:.2g} pulls at least, and more than {_MOST:.0g} are too many.",
+        field="gap",
+        value=assumed.gap,
+        remedy="Plan for a larger gap or with fewer runs, or cut the trials with `max_pulls`.",
+    )
 
 
 def _methods(policies: Sequence[str] | Mapping[str, Method]) -> Mapping[str, Method]:

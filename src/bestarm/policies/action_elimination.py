@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import ClassVar
 
 import numpy as np
 
@@ -42,6 +43,8 @@ class ActionElimination(IndexRule):
 
     Reference: Even-Dar, Mannor and Mansour (2006); Jamieson and Nowak (2014).
     """
+
+    version: ClassVar[int] = 1
 
     @property
     def _caution(self) -> float:

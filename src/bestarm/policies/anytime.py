@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from bestarm.policies.confidence import Intervals, lower_ends
 from bestarm.policies.contests import BestOf, Contest, Stakes, TopOf
 from bestarm.policies.evidence import Batch, Frame, Scale
 from bestarm.policies.guesses import Guesses
+from bestarm.policies.policy import has_stopped
 from bestarm.problem import Problem, as_problem
 from bestarm.records import Plan, Recommendation, Summary
 
@@ -69,6 +70,8 @@ class AnytimeBAI:
     Reference: Waudby-Smith and Ramdas (2024) and Howard et al. (2021) for betting and its empirical
     Bernstein form; the theorem and its proof are in the documentation.
     """
+
+    version: ClassVar[int] = 1
 
     def __init__(
         self,
@@ -170,11 +173,7 @@ class AnytimeBAI:
                 change what is known, but not the current plan, which may be out already.
         """
         if self.plan() is None or self._open is None:
-            raise ProtocolError(
-                "The policy has stopped and takes no more outcomes.",
-                field="summary",
-                remedy="Read `recommend()`.",
-            )
+            raise has_stopped()
         drawn = self._before if late else self._open
         if drawn is None:
             raise ProtocolError("There is no plan before the first.", field="late", value=late)

@@ -10,10 +10,11 @@ from numpy.typing import NDArray
 
 from bestarm import bounds as levels
 from bestarm.checks import interval, positive, whole
-from bestarm.errors import InvalidInputError, ProtocolError
+from bestarm.errors import InvalidInputError
 from bestarm.geometry import Array
 from bestarm.policies.index_rule import NO_DRIFT
 from bestarm.policies.oneshot import require_pullable_targets
+from bestarm.policies.policy import has_stopped
 from bestarm.problem import Problem
 from bestarm.records import Plan, Recommendation, Summary
 
@@ -54,6 +55,7 @@ class BernsteinElimination:
     """
 
     blind: ClassVar[bool] = True
+    version: ClassVar[int] = 1
 
     def __init__(
         self,
@@ -106,11 +108,7 @@ class BernsteinElimination:
         """Take the outcome of the batch, and drop the arms that are shown not to be the best."""
         plan = self.plan()
         if plan is None:
-            raise ProtocolError(
-                "The policy has stopped and takes no more outcomes.",
-                field="summary",
-                remedy="Read `recommend()`.",
-            )
+            raise has_stopped()
         plan.check(summary)
         self._check_bounds(summary)
         self._variation = self._variation + self._distances(summary)
@@ -151,20 +149,23 @@ class BernsteinElimination:
         # What cancels to less than the rounding of its parts is not known to be smaller than that.
         return np.maximum(exact, _ROUNDING * (summary.squares + guess**2 * summary.counts))
 
-    def _beaten(self) -> NDArray[np.bool_]:
-        """Which active arms the leader is shown to exceed."""
+    def _evidence(self) -> Array:
+        """The log of the evidence, against each active arm, that the leader's mean exceeds its."""
         sums, variation = self._sums[self._active], self._variation[self._active]
         leader = int(np.argmax(sums))
         reach = self._high - self._low
-        evidence = levels.bernstein_evidence(
+        return levels.bernstein_evidence(
             sums[leader] - sums,
             variation[leader] + variation,
             reach=reach,
             reference=_REFERENCE * reach**2,
         )
+
+    def _beaten(self) -> NDArray[np.bool_]:
+        """Which active arms the leader is shown to exceed."""
         share = levels.contrast_delta(self._problem.delta, active=self._problem.arms)
-        beaten = evidence >= math.log(1 / share)
-        beaten[leader] = False
+        beaten = self._evidence() >= math.log(1 / share)
+        beaten[np.argmax(self._sums[self._active])] = False
         return np.asarray(beaten)
 
     def recommend(self) -> Recommendation:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -42,6 +42,8 @@ class DEO(OneShot):
 
     Reference: Kim, Kim and Oh (2025); the paper's ranking of jokes.
     """
+
+    version: ClassVar[int] = 1
 
     def __init__(
         self,

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bestarm.checks import whole
-from bestarm.errors import ProtocolError
 from bestarm.geometry import Array
+from bestarm.policies.policy import has_stopped
 from bestarm.problem import Problem, as_problem
 from bestarm.records import Phase, Plan, Recommendation, Summary
 
@@ -105,11 +105,7 @@ class Elimination(ABC):
     def update(self, summary: Summary) -> None:
         """Take the outcome of the current phase: estimate, eliminate, decide whether to go on."""
         if self.plan() is None or self._open is None:
-            raise ProtocolError(
-                "The policy has stopped and takes no more outcomes.",
-                field="summary",
-                remedy="Read `recommend()`.",
-            )
+            raise has_stopped()
         design, plan = self._open
         plan.check(summary)
         theta = self._estimate(design, plan, summary)

@@ -6,28 +6,14 @@ Imported only when the first batch is in: compiling costs a second once.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import ParamSpec, TypeVar, cast
 
-import numba
-
+from bestarm.compiling import compiled
 from bestarm.geometry import Array
 
 __all__ = ["average", "settle"]
 
-P = ParamSpec("P")
-T = TypeVar("T")
 
-
-def _compiled(function: Callable[P, T]) -> Callable[P, T]:
-    try:
-        compiled = numba.njit(cache=True, nogil=True, error_model="numpy")(function)
-    except RuntimeError:  # no directory for the cache can be written: compile in every process
-        compiled = numba.njit(nogil=True, error_model="numpy")(function)
-    return cast(Callable[P, T], compiled)
-
-
-@_compiled
+@compiled
 def _cost(x: float) -> float:
     """−log(1 − x) − x, by its series where that would cancel."""
     if x < 1e-3:
@@ -35,7 +21,7 @@ def _cost(x: float) -> float:
     return -math.log1p(-x) - x
 
 
-@_compiled
+@compiled
 def settle(
     w: Array,
     weights: Array,
@@ -116,7 +102,7 @@ def settle(
                     growth[i, s] += lost[a] * (math.log1p(stake * z) + stake * offset)
 
 
-@_compiled
+@compiled
 def average(log_wealth: Array, log_shares: Array, values: Array) -> None:
     """log Σ exp of each row plus the shares, filled into `values`."""
     for i in range(len(log_wealth)):

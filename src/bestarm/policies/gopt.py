@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from bestarm import bounds
 from bestarm.checks import positive, whole
 from bestarm.design import check_tolerance
@@ -39,6 +41,8 @@ class GOpt(OneShot):
 
     Reference: Kim, Kim and Oh (2025), one-shot budget.
     """
+
+    version: ClassVar[int] = 1
 
     def __init__(
         self,

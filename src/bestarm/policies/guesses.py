@@ -78,11 +78,11 @@ class Guesses:
         """Rewards less x·θ̂ around some pull, foreseen by: the mean so far, the last, the trend."""
         if not self._means:
             return (self._scale.middle,) * 3
-        rewards, arms = self._total
-        average = (rewards - float(arms @ self.slope)) / self.pulls
         *before, last = (reward - float(arm @ self.slope) for reward, arm in self._means)
         if not before:
-            return average, last, last
+            return last, last, last  # to the bit: rounding must not choose among them
+        rewards, arms = self._total
+        average = (rewards - float(arms @ self.slope)) / self.pulls
         trend = (last - before[0]) / (self._centers[1] - self._centers[0])
         return average, last, last + trend * (when - self._centers[1])
 

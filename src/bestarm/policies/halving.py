@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bestarm.checks import whole
 from bestarm.design import Design, centered_xy, check_tolerance
-from bestarm.errors import ProtocolError
 from bestarm.geometry import Array, covariance
+from bestarm.policies.policy import has_stopped
 from bestarm.problem import Problem, as_problem
 from bestarm.records import Phase, Plan, Recommendation, Summary
 
@@ -67,6 +67,8 @@ class SequentialHalving:
     Reference: Karnin, Koren and Somekh (2013); Katz-Samuels, Jain, Karnin and Jamieson (2020).
     """
 
+    version: ClassVar[int] = 1
+
     def __init__(
         self,
         problem: Problem,
@@ -116,11 +118,7 @@ class SequentialHalving:
     def update(self, summary: Summary) -> None:
         """Take the outcome of the plan: estimate, and at a round's end keep the better part."""
         if self.plan() is None or self._open is None:
-            raise ProtocolError(
-                "The policy has stopped and takes no more outcomes.",
-                field="summary",
-                remedy="Read `recommend()`.",
-            )
+            raise has_stopped()
         design, plan = self._open
         plan.check(summary)
         keep = self._steps[len(self._trace)].keep

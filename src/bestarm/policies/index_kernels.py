@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import math
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from bestarm.compiling import compiled
 from bestarm.geometry import Array
 
 __all__ = ["eliminate", "separate"]
@@ -19,7 +19,7 @@ __all__ = ["eliminate", "separate"]
 Integers = NDArray[np.int64]
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def _radius(n: int, scale: float, level: float, turn: float) -> float:
     """The radius of one arm after n pulls.
 
@@ -31,7 +31,7 @@ def _radius(n: int, scale: float, level: float, turn: float) -> float:
     return scale * math.sqrt((1 + turn / n) * (level + math.log1p(n / turn)) / n)
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def separate(
     table: Array,
     rows: Integers,
@@ -80,7 +80,7 @@ def separate(
     return used, rounds, False
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def eliminate(
     table: Array,
     rows: Integers,

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from bestarm import bounds
 from bestarm.checks import choice, positive, whole
-from bestarm.errors import ProtocolError
 from bestarm.geometry import Array
 from bestarm.policies.oneshot import require_pullable_targets
+from bestarm.policies.policy import has_stopped
 from bestarm.problem import Problem
 from bestarm.records import Plan, Recommendation, Summary
 
@@ -104,11 +104,7 @@ class IndexRule(ABC):
         """Take the outcome of the round, and decide."""
         plan = self.plan()
         if plan is None:
-            raise ProtocolError(
-                "The policy has stopped and takes no more outcomes.",
-                field="summary",
-                remedy="Read `recommend()`.",
-            )
+            raise has_stopped()
         plan.check(summary)
         whole_round = plan.pulls == len(self._due)
         self._counts = self._counts + summary.counts

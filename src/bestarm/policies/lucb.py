@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 
 from bestarm.geometry import Array
@@ -35,6 +37,8 @@ class LUCB(IndexRule):
 
     Reference: Kalyanakrishnan et al. (2012); Jamieson and Nowak (2014), with its lil radius.
     """
+
+    version: ClassVar[int] = 1
 
     def _next(self) -> Integers:
         means, radii = self._means, self._radii()

@@ -6,8 +6,9 @@ from abc import ABC, abstractmethod
 
 import numpy as np
 
-from bestarm.errors import InvalidInputError, ProtocolError
+from bestarm.errors import InvalidInputError
 from bestarm.geometry import Array
+from bestarm.policies.policy import has_stopped
 from bestarm.problem import Problem, as_problem
 from bestarm.records import Plan, Recommendation, Summary
 
@@ -42,11 +43,7 @@ class OneShot(ABC):
     def update(self, summary: Summary) -> None:
         """Take the outcome of the plan and score the targets."""
         if self._ranking is not None:
-            raise ProtocolError(
-                "The policy has stopped and takes no more outcomes.",
-                field="summary",
-                remedy="Read `recommend()`.",
-            )
+            raise has_stopped()
         self._plan.check(summary)
         self._ranking = self._scores(self._plan, summary)
 

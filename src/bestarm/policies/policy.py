@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from typing import Protocol, runtime_checkable
 
+from bestarm.errors import ProtocolError
 from bestarm.problem import Problem
 from bestarm.records import Plan, Recommendation, Summary
 
-__all__ = ["Method", "Policy"]
+__all__ = ["Method", "Policy", "has_stopped"]
 
 
 @runtime_checkable
@@ -32,6 +33,10 @@ class Policy(Protocol):
     outside some interval may say so in an attribute `bounds`, so that a live experiment can refuse
     a single reward before it is part of a summary. One that takes no account of the baseline says
     so in an attribute `blind`, so that nobody is told that it cannot be misled.
+
+    One that is kept in stores names the `version` of its arithmetic, a whole number that is raised
+    with every change after which it would plan or decide otherwise. A trial notes it when it is
+    created, and goes on with that version alone.
     """
 
     @property
@@ -61,3 +66,12 @@ class Method(Protocol):
     def __call__(self, problem: Problem, *, seed: int) -> Policy:
         """Make a policy."""
         ...
+
+
+def has_stopped() -> ProtocolError:
+    """What a policy raises when it is told an outcome after its last plan."""
+    return ProtocolError(
+        "The policy has stopped and takes no more outcomes.",
+        field="summary",
+        remedy="Read `recommend()`.",
+    )

@@ -50,6 +50,7 @@ class RAGE(Elimination):
     """
 
     blind: ClassVar[bool] = True
+    version: ClassVar[int] = 1
 
     def __init__(
         self,

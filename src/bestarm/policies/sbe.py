@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
+from typing import ClassVar
 
 import numpy as np
 
@@ -46,6 +47,8 @@ class SBE(Elimination):
 
     Reference: Kim, Kim and Oh (2025).
     """
+
+    version: ClassVar[int] = 1
 
     def __init__(
         self,

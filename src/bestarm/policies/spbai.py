@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from scipy.linalg import cholesky, eigh, solve_triangular
@@ -99,6 +99,8 @@ class SPBAI(Elimination):
 
     Reference: "Nearly Optimal Best Arm Identification for Semiparametric Bandits", Algorithm 2.
     """
+
+    version: ClassVar[int] = 1
 
     def __init__(
         self,

@@ -36,6 +36,7 @@ class Uniform(OneShot):
     """
 
     blind: ClassVar[bool] = True
+    version: ClassVar[int] = 1
 
     def __init__(self, problem: Problem, *, budget: int, seed: int = 0) -> None:  # noqa: ARG002
         require_pullable_targets(problem, "Uniform")

@@ -1,0 +1,112 @@
+"""Every policy does what it did: a stored trial is made again from what its policy was told."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from types import ModuleType
+from typing import Any
+
+import golden
+import numpy as np
+import pytest
+from golden import CASES, KEPT
+
+from bestarm import AnytimeBAI, Problem, Summary, policies
+from bestarm.policies import (
+    allocation,
+    anytime,
+    bernstein,
+    contests,
+    evidence,
+    guesses,
+    halving,
+    index_rule,
+)
+
+RUNS: dict[str, golden.Run] = json.loads(KEPT.read_text(encoding="utf-8"))
+CLASSES = {
+    name: each
+    for name in policies.__all__
+    if inspect.isclass(each := getattr(policies, name)) and name not in {"Method", "Policy"}
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_policy_does_what_it_did(name: str) -> None:
+    case, run = CASES[name], RUNS[name]
+    found = golden.differences(case, run)
+    assert not found, golden.advice(name, found)
+    assert run["version"] == case.policy.version, golden.advice(name, ["its version is another"])
+
+
+def test_the_runs_kept_are_those_of_the_cases() -> None:
+    assert RUNS.keys() == CASES.keys(), "Record again: python tests/policies/golden.py"
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_every_policy_names_a_version_of_its_own_and_has_all_its_options_kept(name: str) -> None:
+    policy = CLASSES[name]
+    assert isinstance(vars(policy)["version"], int)
+    options = inspect.signature(policy).parameters.keys() - {"problem", "seed"}
+    kept = {option for case in CASES.values() if case.policy is policy for option in case.options}
+    assert options <= kept
+
+
+@pytest.mark.parametrize(
+    ("name", "module", "constant", "value"),
+    [
+        ("anytime", anytime, "_GROWTH", 0.051),
+        ("anytime", anytime, "_LEAST", 9),
+        ("anytime", allocation, "_SHARE", 0.0505),
+        ("anytime", guesses, "_SHRINKAGE", 30.1),
+        ("anytime", evidence, "_LARGEST", 0.89),
+        ("anytime, bounds", evidence, "LOG_PRIOR", evidence.LOG_PRIOR[::-1].copy()),
+        ("anytime, top", contests, "_LEAST_NEED", 1e6),
+        ("lucb, certified", index_rule, "_TURN", 301),
+        ("ae, certified", index_rule, "_TURN", 301),
+        ("bernstein", bernstein, "_REFERENCE", 30.1),
+        ("halving", halving, "_PILOT", 19),
+    ],
+)
+def test_a_small_change_of_arithmetic_shows(
+    monkeypatch: pytest.MonkeyPatch, name: str, module: ModuleType, constant: str, value: Any
+) -> None:
+    monkeypatch.setattr(module, constant, value)
+    assert golden.differences(CASES[name], RUNS[name])
+
+
+def test_what_changed_is_recorded_only_under_a_new_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    case = CASES["anytime"]
+    monkeypatch.setattr(golden, "CASES", {"anytime": case})
+    kept = {"anytime": RUNS["anytime"]}
+    assert golden.record(kept) == (kept, [])
+    monkeypatch.setattr(anytime, "_GROWTH", 0.06)
+    runs, refused = golden.record(kept)
+    assert not runs
+    assert "AnytimeBAI.version = 2 and record again: python tests/policies/golden.py" in refused[0]
+    assert "plan 2, plan, pulls: 48 before, 57 now" in refused[0]
+    monkeypatch.setattr(AnytimeBAI, "version", 2)
+    runs, refused = golden.record(kept)
+    assert not refused
+    assert runs["anytime"]["version"] == 2
+    assert not golden.differences(case, runs["anytime"])
+
+
+def test_rounding_has_no_say_in_how_the_anytime_rule_foresees() -> None:
+    """After one batch, the mean so far and the last mean are the same, and so to the last bit.
+
+    When they were not, the third batch was foreseen by one or by the other as the processor would
+    have it, and a trial could not go on elsewhere.
+    """
+    rng = np.random.default_rng(0)
+    problem = Problem(rng.normal(size=(6, 3)))
+    for _ in range(20):
+        policy = AnytimeBAI(problem)
+        plan = policy.plan()
+        assert plan is not None
+        assert plan.weights is not None
+        counts = rng.multinomial(37, plan.weights)
+        sums = counts * rng.normal(size=6)
+        policy.update(Summary(counts, sums, sums**2 + counts))
+        assert len(set(policy._guesses._levels(50.0))) == 1
