@@ -281,10 +281,13 @@ def test_refused_rewards_are_seen() -> None:
     experiment.tell_many((n, 0.5) for n in experiment.ask(200).ids)
     left = experiment.ask(9).ids
     for number in left:
-        with pytest.raises(InvalidInputError):
-            experiment.tell(number, 7.0)
+        for again in range(5):  # whoever tries again has still one reward that does not fit
+            with pytest.raises(InvalidInputError):
+                experiment.tell_many([(number, 7.0 + again), (0, 0.5)])
         level = "warning" if number < left[2] else "alarm"
-        assert only(experiment, "range", level).finding.startswith(f"{number - left[0] + 1} reward")
+        finding = only(experiment, "range", level).finding
+        assert f"refused for {number - left[0] + 1} assignment" in finding
+    assert experiment.verify().sound
 
 
 def test_declared_scales_that_do_not_fit_are_seen(tmp_path: Path) -> None:

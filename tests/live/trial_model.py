@@ -122,7 +122,9 @@ class Model:
             asked, given = self.requests[request]
             if asked != count:
                 raise InvalidInputError("another count", field="request_id")
-            return replace(given, state=self.state)
+            short = len(given.ids) < count and given.phase == self.plan.phase
+            still = short and self.planned and self.state == "running" and self._room(1) < 1
+            return replace(given, state=self.state, waiting=len(self.unsettled) if still else 0)
         self.expire(now)
         self.advance()
         size = min(count, self._room(count)) if self.planned and self.state == "running" else 0
@@ -176,6 +178,8 @@ class Model:
                 raise ConflictingOutcomeError("another reward", field="reward")
         self.expire(now)
         late = 0
+        if any(self.over or self.rows[number].lost is not None for number in fresh):
+            self.kinds.append("late")
         for number, reward in fresh.items():
             row = self.rows[number]
             row.reward, row.told = reward, now
@@ -191,9 +195,11 @@ class Model:
             if row.reward is not None and row.lost is None:
                 raise ConflictingOutcomeError("it was told", field="id")
         self.expire(now)
-        for number in numbers:
-            if self.rows[number].lost is None:
-                self._lose(number, now)
+        fresh = [number for number in numbers if self.rows[number].lost is None]
+        for number in fresh:
+            self._lose(number, now)
+        if fresh and self.over:
+            self.kinds.append("failed")
 
     def _check_known(self, ids: Iterable[int]) -> None:
         if any(not 0 <= number < len(self.rows) for number in ids):
@@ -223,8 +229,11 @@ class Model:
         self.kinds.append(kind)
 
     def change_lease(self, lease: float | None) -> None:
-        self.lease = lease
-        self.kinds.append("changed")
+        if self.over:
+            raise InvalidInputError("it is over", field="state")
+        if lease != self.lease:
+            self.lease = lease
+            self.kinds.append("changed")
 
     # --- what follows --------------------------------------------------------------------------
 

@@ -269,8 +269,8 @@ def _range(head: Head, bounds: tuple[float, float] | None, scales: Scales) -> Ch
         return Check(
             "range",
             "alarm" if often else "warning",
-            f"{plural(head.refused, 'reward')} outside {low:g} to {high:g} refused, beside {told} "
-            "taken.",
+            f"Rewards outside {low:g} to {high:g} were refused for "
+            f"{plural(head.refused, 'assignment')}, beside {told} taken.",
             "Correct their unit; if such rewards do occur, a new trial needs wider bounds.",
         )
     if not told:

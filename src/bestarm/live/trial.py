@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bestarm.geometry import Array
+from bestarm.live import digests
 from bestarm.live.draws import choose, uniforms
 from bestarm.live.events import digest, log, plan_data, summary_data
 from bestarm.live.ledger import Entry, Head, Opened, Reading, Writing
@@ -24,6 +25,7 @@ from bestarm.records import Plan, Recommendation, Summary, round_robin
 
 __all__ = [
     "draw_arms",
+    "ending",
     "expire",
     "finish",
     "finished_data",
@@ -156,7 +158,12 @@ def _open(tx: Writing, policy: Policy, at: float) -> None:
 def finish(tx: Writing, policy: Policy, at: float) -> None:
     """The policy has stopped."""
     tx.head.state, tx.head.planned = "finished", False
-    log(tx, "finished", at, **finished_data(policy.recommend()))
+    log(tx, "finished", at, **finished_data(policy.recommend()), **ending(tx))
+
+
+def ending(books: Reading) -> dict[str, Any]:
+    """What the log says, at the end, of all that no earlier event covers."""
+    return {**digests.rest(books), "requests": books.head.requests}
 
 
 def finished_data(said: Recommendation) -> dict[str, Any]:
@@ -195,6 +202,8 @@ def _hand_over(
         end=end,
         summary=digest(summary_data(summary)),
         rows=rows,
+        times=digests.times(tx, entry.first, end),
+        requests=head.requests,
     )
     gone = sorted(set(active) - set(policy.recommend().active))
     if gone:
