@@ -221,7 +221,8 @@ def _missing(arms: _Arms, labels: Sequence[str], lost_yet: int) -> Check:
 
 def _overdue(head: Head, tail: _Tail, now: float) -> Check:
     patience = tail.patience
-    overdue = tail.ages[tail.ages > patience]
+    late = tail.ages >= patience if head.lease is not None else tail.ages > patience
+    overdue = tail.ages[late]
     if head.over or not len(overdue):
         usual = "" if tail.usual is None else f"; nearly all came within {_time(tail.usual)}"
         waiting = plural(len(tail.ages), "outcome")
