@@ -94,6 +94,7 @@ class Model:
     handed: list[HandedOver] = field(default_factory=list)
     plans: list[tuple[Plan, int]] = field(default_factory=list)  # with their first ids
     planned: bool = False
+    out: int = 0  # drawn under the plan before, and not handed over when the last one was made
     kinds: list[str] = field(default_factory=lambda: ["created"])
 
     def __post_init__(self) -> None:
@@ -150,7 +151,12 @@ class Model:
         given = len(self.rows) - self.first
         if not self.plan.open:
             return self.plan.pulls + self._lost_of_phase() - given
-        return count if self.plan.most is None else self.plan.most - given
+        if self.plan.most is None:
+            return count
+        limit = max(0, self.plan.most - self.out)
+        if (self.handed[-1].end if self.handed else 0) >= self.first:
+            limit = max(limit, self.plan.pulls)
+        return max(0, limit - given)
 
     def _lost_of_phase(self) -> int:
         return sum(row.lost is not None for row in self.rows[self.first :])
@@ -249,6 +255,7 @@ class Model:
                 self._finish()
             else:
                 self.plans.append((plan, len(self.rows)))
+                self.out = len(self.rows) - (self.handed[-1].end if self.handed else 0)
                 self.planned = True
                 self.kinds.append("planned")
             return True

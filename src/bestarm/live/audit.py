@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from bestarm.live import trial
 from bestarm.live.batches import plural
 from bestarm.live.events import chained, digest, plan_data, summary_data
 from bestarm.live.ledger import Entry, Event, Head, Opened, Reading, Sizes
@@ -105,6 +106,7 @@ class _Log:
         self.closed: int | None = None  # the last phase that was
         self.planned: int | None = None
         self.end = 0  # of the last summary
+        self.out = 0  # drawn under the plan before, and not summed up when the last one was made
         self.format = 1
         self.times: dict[int, str] = {}  # of what each summary covers
         self.ended: Ended | None = None
@@ -205,6 +207,7 @@ class _Log:
 
     def _check_plan(self, event: Event, data: dict[str, Any], opened: Opened | None) -> None:
         self.planned = data.get("phase")
+        self.out = 0 if opened is None else opened.first - self.end
         if opened is None:
             self._notes.add(
                 "plan", f"Event {event.number} opens phase {self.planned}, whose plan is gone."
@@ -298,7 +301,10 @@ def _check_head(head: Head, notes: Notes, log: _Log, rows: Recount) -> None:
     }
     if rows.phase is not None:
         plan = rows.phase.plan
-        counted |= {"pulls": plan.pulls, "open": plan.open, "most": plan.most}
+        counted |= {"pulls": plan.pulls, "open": plan.open}
+        # Older ones did not mind what was out under the plan before.
+        whole = log.format < 2 and head.most == plan.most
+        counted["most"] = plan.most if whole else trial.extent(plan, log.out)
         counted["first"] = rows.phase.first
     for name, value in counted.items():
         said = getattr(head, name)

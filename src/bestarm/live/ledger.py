@@ -73,7 +73,8 @@ class Head:
         planned: whether a plan is open.
         open: whether that plan may be extended.
         pulls: how many pulls it asks for.
-        most: how many it may be extended to, or None.
+        most: how many it may be extended to, or None; less what was out under the plan before
+            when it was made.
         first: the id of the phase's first assignment.
         phase_told: outcomes told in time of the phase's assignments.
         phase_lost: those of its assignments that were given up.
@@ -145,7 +146,11 @@ class Head:
             return 0
         if not self.open:
             return min(count, self.remaining)
-        return count if self.most is None else min(count, self.most - (self.given - self.first))
+        if self.most is None:
+            return count
+        # Whether the plan's own share is needed at all shows once what was out before is answered.
+        limit = self.most if self.handed < self.first else max(self.most, self.pulls)
+        return min(count, max(0, limit - (self.given - self.first)))
 
     @property
     def due(self) -> bool:

@@ -27,6 +27,7 @@ __all__ = [
     "draw_arms",
     "ending",
     "expire",
+    "extent",
     "finish",
     "finished_data",
     "look",
@@ -148,11 +149,17 @@ def _open(tx: Writing, policy: Policy, at: float) -> None:
         return
     head.behind = head.given - head.first - head.phase_told - head.phase_lost
     head.phase, head.first, head.planned = plan.phase, head.given, True
-    head.open, head.pulls, head.most = plan.open, plan.pulls, plan.most
+    head.open, head.pulls = plan.open, plan.pulls
+    head.most = extent(plan, head.first - head.handed)
     head.phase_told = head.phase_lost = 0
     tx.open_phase(Opened(plan, head.first))
     data = plan_data(plan)
     log(tx, "planned", at, phase=plan.phase, pulls=plan.pulls, first=head.first, plan=digest(data))
+
+
+def extent(plan: Plan, out: int) -> int | None:
+    """How many pulls a plan may be extended to, where others are out that it does not know of."""
+    return None if plan.most is None else max(0, plan.most - out)
 
 
 def finish(tx: Writing, policy: Policy, at: float) -> None:
