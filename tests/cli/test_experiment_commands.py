@@ -182,7 +182,8 @@ def test_nothing_is_given_out_while_paused_or_after_the_end(drinks: str) -> None
     assert err == "bestarm: 1 kept and flagged, but not used: the experiment is stopped.\n"
     with open_one() as experiment:
         assert experiment.outcomes()["late"].tolist() == [True]
-        assert experiment.events()[-1].data["reason"] == "enough"
+        (stopped,) = (each for each in experiment.events() if each.kind == "stopped")
+        assert stopped.data["reason"] == "enough"
 
 
 def test_a_closed_plan_says_what_is_awaited() -> None:

@@ -256,6 +256,37 @@ def test_without_a_lease_age_is_measured_by_the_others(waited: float, level: str
         assert "1 outcome outstanding" in only(experiment, "overdue", level).finding
 
 
+@pytest.mark.parametrize(("waited", "level"), [(59.9, "ok"), (60.1, "warning"), (600.1, "alarm")])
+def test_a_minute_is_never_odd(waited: float, level: str) -> None:
+    """Where nearly all outcomes come at once, ten times that would be no time at all."""
+    clock = Clock()
+    experiment = Experiment(anytime(), clock=clock)
+    given = experiment.ask(200)
+    clock.now += 0.01
+    experiment.tell_many((n, 0.5) for n in given.ids[1:])
+    clock.now += waited - 0.01
+    assert levels(experiment)["overdue"] == level
+
+
+def test_what_the_next_call_would_give_up_is_overdue_now(tmp_path: Path) -> None:
+    """To the moment, and for whoever only looks."""
+    clock = Clock()
+    url = f"sqlite:///{tmp_path}/trial.db"
+    with Experiment.create(
+        url, "trial", ARMS, options={"bounds": [0, 1]}, lease=10.0, clock=clock
+    ) as experiment:
+        experiment.ask(2)
+        clock.now += 5
+        experiment.ask(4)
+        clock.now += 5
+        with Experiment.open(url, "trial", clock=clock) as looking:
+            assert "2 outcomes overdue" in only(looking, "overdue", "warning").finding
+            assert looking.status().lost == 0
+        experiment.expire()
+        assert experiment.status().lost == 2
+        assert levels(experiment)["overdue"] == "ok"
+
+
 def test_a_trial_that_is_over_waits_for_nothing() -> None:
     clock = Clock()
     experiment = Experiment(anytime(), clock=clock, lease=100)
@@ -281,10 +312,13 @@ def test_refused_rewards_are_seen() -> None:
     experiment.tell_many((n, 0.5) for n in experiment.ask(200).ids)
     left = experiment.ask(9).ids
     for number in left:
-        with pytest.raises(InvalidInputError):
-            experiment.tell(number, 7.0)
+        for again in range(5):  # whoever tries again has still one reward that does not fit
+            with pytest.raises(InvalidInputError):
+                experiment.tell_many([(number, 7.0 + again), (0, 0.5)])
         level = "warning" if number < left[2] else "alarm"
-        assert only(experiment, "range", level).finding.startswith(f"{number - left[0] + 1} reward")
+        finding = only(experiment, "range", level).finding
+        assert f"refused for {number - left[0] + 1} assignment" in finding
+    assert experiment.verify().sound
 
 
 def test_declared_scales_that_do_not_fit_are_seen(tmp_path: Path) -> None:

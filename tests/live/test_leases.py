@@ -218,7 +218,9 @@ def test_leases_go_on_while_paused_and_end_with_the_trial(make: Make, clock: Clo
             change()
     experiment.stop("again")
     kinds = [event.kind for event in experiment.events()]
-    assert kinds == ["created", "planned", "paused", "resumed", "stopped"]
+    assert kinds == [
+        *("created", "planned", "paused", "late", "resumed", "stopped", "late", "failed"),
+    ]
 
 
 def test_a_request_gives_the_same_assignments_whatever_became_of_them(

@@ -201,3 +201,41 @@ def test_sets_are_judged_by_one_wealth_a_pair_however_late_answers_come() -> Non
                 np.testing.assert_allclose(contest._wealth[target], wealth, atol=1e-9)
     assert looks > 500
     assert changes > 5
+
+
+def test_what_is_out_under_the_plan_before_counts_towards_the_limit() -> None:
+    experiment = Experiment(AnytimeBAI(PROBLEM, bounds=(0, 1), max_pulls=1000))
+    first = experiment.ask(900)
+    assert len(first) == 900
+    experiment.tell_many(dict.fromkeys(first.ids[:30], 0.5))  # a phase closes, 870 are out
+    assert experiment.phase > 1
+    assert len(experiment.ask(5000)) == 100
+    empty = experiment.ask(5000)
+    assert (len(empty), empty.waiting, empty.state) == (0, 970, "running")
+    experiment.tell_many(dict.fromkeys(range(30, 1000), 0.5))
+    assert experiment.state == "finished"
+    assert experiment.recommendation().pulls == experiment.status().pulls == 1000
+    assert experiment.recommendation().reason == "max_pulls"
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_limit_is_exceeded_by_less_than_the_last_plan(seed: int) -> None:
+    """However much is kept out: asked for in floods, told in any order, some of it never."""
+    chance = random.Random(seed)
+    limit = chance.choice([30, 200, 1000])
+    experiment = Experiment(AnytimeBAI(PROBLEM, bounds=(0, 1), max_pulls=limit), seed=seed)
+    out: list[int] = []
+    for _ in range(3000):
+        out += experiment.ask(chance.choice([1, 7, 10**6])).ids
+        chance.shuffle(out)
+        keep = chance.randint(0, len(out) - 1)
+        done, out = out[keep:], out[:keep]
+        experiment.fail_many(n for n in done if n % 11 == 0)
+        experiment.tell_many({n: float(chance.random() < 0.5) for n in done if n % 11})
+        if experiment.finished:
+            break
+    assert experiment.finished
+    with experiment._ledger.reading() as books:
+        last = books.opened(books.head.phase).plan.pulls
+        assert books.head.given < limit + last
+    assert experiment.verify().findings == ()

@@ -284,8 +284,12 @@ class Trial(RuleBasedStateMachine):
 
     @rule(who=who, lease=st.sampled_from([None, 2.0, 20.0]))
     def change_lease(self, who: int, lease: float | None) -> None:
-        self.do(who, "change_lease", lease)
-        self.model.change_lease(lease)
+        try:
+            self.model.change_lease(lease)
+        except InvalidInputError:
+            self.refused(who, InvalidInputError, "change_lease", lease)
+        else:
+            self.do(who, "change_lease", lease)
 
     # --- what happens to them ------------------------------------------------------------------
 
@@ -429,6 +433,7 @@ class Trial(RuleBasedStateMachine):
                 self.tells(1, [(n, reward_of(n)) for n in reversed(self.model.unsettled)])
             self.the_books_are_those_of_the_model()
         assert self.model.over
+        assert self.open[0].verify().findings == ()
         clock = Clock()
         again = self.begin(None, clock)
         for now, (name, arguments) in self.history:

@@ -94,6 +94,7 @@ class Model:
     handed: list[HandedOver] = field(default_factory=list)
     plans: list[tuple[Plan, int]] = field(default_factory=list)  # with their first ids
     planned: bool = False
+    out: int = 0  # drawn under the plan before, and not handed over when the last one was made
     kinds: list[str] = field(default_factory=lambda: ["created"])
 
     def __post_init__(self) -> None:
@@ -122,7 +123,9 @@ class Model:
             asked, given = self.requests[request]
             if asked != count:
                 raise InvalidInputError("another count", field="request_id")
-            return replace(given, state=self.state)
+            short = len(given.ids) < count and given.phase == self.plan.phase
+            still = short and self.planned and self.state == "running" and self._room(1) < 1
+            return replace(given, state=self.state, waiting=len(self.unsettled) if still else 0)
         self.expire(now)
         self.advance()
         size = min(count, self._room(count)) if self.planned and self.state == "running" else 0
@@ -148,7 +151,12 @@ class Model:
         given = len(self.rows) - self.first
         if not self.plan.open:
             return self.plan.pulls + self._lost_of_phase() - given
-        return count if self.plan.most is None else self.plan.most - given
+        if self.plan.most is None:
+            return count
+        limit = max(0, self.plan.most - self.out)
+        if (self.handed[-1].end if self.handed else 0) >= self.first:
+            limit = max(limit, self.plan.pulls)
+        return max(0, limit - given)
 
     def _lost_of_phase(self) -> int:
         return sum(row.lost is not None for row in self.rows[self.first :])
@@ -176,6 +184,8 @@ class Model:
                 raise ConflictingOutcomeError("another reward", field="reward")
         self.expire(now)
         late = 0
+        if any(self.over or self.rows[number].lost is not None for number in fresh):
+            self.kinds.append("late")
         for number, reward in fresh.items():
             row = self.rows[number]
             row.reward, row.told = reward, now
@@ -191,9 +201,11 @@ class Model:
             if row.reward is not None and row.lost is None:
                 raise ConflictingOutcomeError("it was told", field="id")
         self.expire(now)
-        for number in numbers:
-            if self.rows[number].lost is None:
-                self._lose(number, now)
+        fresh = [number for number in numbers if self.rows[number].lost is None]
+        for number in fresh:
+            self._lose(number, now)
+        if fresh and self.over:
+            self.kinds.append("failed")
 
     def _check_known(self, ids: Iterable[int]) -> None:
         if any(not 0 <= number < len(self.rows) for number in ids):
@@ -223,8 +235,11 @@ class Model:
         self.kinds.append(kind)
 
     def change_lease(self, lease: float | None) -> None:
-        self.lease = lease
-        self.kinds.append("changed")
+        if self.over:
+            raise InvalidInputError("it is over", field="state")
+        if lease != self.lease:
+            self.lease = lease
+            self.kinds.append("changed")
 
     # --- what follows --------------------------------------------------------------------------
 
@@ -240,6 +255,7 @@ class Model:
                 self._finish()
             else:
                 self.plans.append((plan, len(self.rows)))
+                self.out = len(self.rows) - (self.handed[-1].end if self.handed else 0)
                 self.planned = True
                 self.kinds.append("planned")
             return True

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Event
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 import httpx
 import pytest
@@ -127,6 +127,44 @@ def test_pause_resume_stop_and_their_repetition(api: httpx.Client, trial: str) -
     wrong(api.post(f"{trial}/resume"), 422, "invalid_input")
     kinds = [event["kind"] for event in api.get(f"{trial}/events").json()["events"]]
     assert kinds == ["created", "planned", "paused", "resumed", "stopped"]
+
+
+def test_a_lease_can_be_changed_until_the_end(
+    api: httpx.Client, served: Served, trial: str
+) -> None:
+    with Experiment.open(served.url, unquote(trial.rpartition("/")[2])) as beside:
+        for lease in (60, 60, 0.5, None):
+            assert api.post(f"{trial}/lease", json={"lease": lease}).json()["state"] == "running"
+            assert beside.lease == lease
+        for body in ({}, {"lease": 0}, {"lease": -1}, {"lease": "60"}, {"lease": 1, "x": 1}):
+            wrong(api.post(f"{trial}/lease", json=body), 422, "invalid_input")
+        wrong(api.post(f"{trial}/lease"), 422, "invalid_input")
+        api.post(f"{trial}/stop")
+        refused = wrong(api.post(f"{trial}/lease", json={"lease": 60}), 422, "invalid_input")
+        assert "stopped cannot be changed" in refused["message"]
+        changes = [each.data["lease"] for each in beside.events() if each.kind == "changed"]
+        assert changes == [60, 0.5, None]
+
+
+def test_nobody_learns_the_seed(api: httpx.Client, served: Served) -> None:
+    """Neither one that was given nor one that was drawn: whoever knows it foresees the draws."""
+    seed = 918273645546372819
+    for name, given in (("sown", {"seed": seed}), ("drawn", {})):
+        body = {"name": name, **{key: ARMS[key] for key in ("source", "options")}, **given}
+        said = [api.post("/experiments", json=body).text]
+        with Experiment.open(served.url, name) as beside:
+            known = str(beside.seed)
+            assert (beside.seed == seed) == bool(given)
+        api.post(f"/experiments/{name}/ask", json={"count": 3})
+        for path in ("", "/recommendation", "/health", "/events", "/export"):
+            said += [api.get(f"/experiments/{name}{path}").text]
+        address = str(api.base_url).split("/api/")[0]
+        for page in (f"/experiments/{name}", f"/experiments/{name}/report", "/"):
+            said += [api.get(f"{address}{page}").text]
+        assert not any(known in text for text in said)
+        (created, *_) = api.get(f"/experiments/{name}/events").json()["events"]
+        assert "seed" not in created["data"]
+        assert len(known) > 9
 
 
 def test_a_trial_of_its_owner_only_needs_no_body_to_stop(api: httpx.Client, trial: str) -> None:

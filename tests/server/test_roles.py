@@ -25,6 +25,7 @@ BODIES: dict[str, dict[str, Any]] = {
     "/api/v1/experiments/{name}/ask": {"count": 1},
     "/api/v1/experiments/{name}/tell": {"outcomes": []},
     "/api/v1/experiments/{name}/fail": {"ids": []},
+    "/api/v1/experiments/{name}/lease": {"lease": 60},
     "/api/v1/experiments/{name}/stop": {"reason": "enough"},
     "/api/v1/plan": {"source": [[1, 0]]},  # refused, once it may be asked
 }
@@ -95,7 +96,7 @@ def test_the_table_of_roles(routes: list[tuple[str, str, Role]]) -> None:
     api = {(m, p.removeprefix("/api/v1")): role for m, p, role in routes if p.startswith("/api/")}
     trial = "/experiments/{name}"
     telling = {("POST", f"{trial}/{what}") for what in ("ask", "tell", "fail")}
-    managing = {("POST", f"{trial}/{what}") for what in ("pause", "resume", "stop")}
+    managing = {("POST", f"{trial}/{what}") for what in ("pause", "resume", "lease", "stop")}
     managing.add(("POST", "/experiments"))
     for route, role in api.items():
         if route in managing:

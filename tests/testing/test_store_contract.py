@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from bestarm.geometry import Array
 from bestarm.live.events import record
-from bestarm.live.ledger import Entry, Event, Head, Ids, Ledger, Opened, Request, Rows
+from bestarm.live.ledger import Entry, Event, Head, Ids, Ledger, Opened, Request, Rows, Sizes
 from bestarm.live.memory import MemoryLedger
 from bestarm.live.sql import SqlLedger, Store
 from bestarm.testing import check_store
@@ -234,6 +234,47 @@ class UsesLateOutcomes(MemoryLedger):
     def answers(self, first: int, end: int) -> Iterator[tuple[Ids, Array]]:
         rows = self._rows[first:end]
         yield rows["arm"], rows["reward"]
+
+
+@breaks("what was lost was never told", words="its times read")
+class TellsWhenTheLostCame(MemoryLedger):
+    def times(self, first: int, end: int) -> Iterator[Rows]:
+        (made,) = super().times(first, end)
+        made["told"] = self._rows["told"][first:end]
+        yield made
+
+
+@breaks("requests are in order", words="its asked read")
+class SortsRequestsBackwards(MemoryLedger):
+    def requests(self) -> Iterator[Request]:
+        yield from reversed(list(super().requests()))
+
+
+@breaks("every row is counted", words="its sizes read")
+class CountsNoLosses(MemoryLedger):
+    def sizes(self) -> Sizes:
+        return replace(super().sizes(), losses=0)
+
+
+@breaks("a refusal counts once", words="and 3 are counted")
+class CountsEveryAttempt(MemoryLedger):
+    def refuse(self, ids: Ids, rewards: Array, *, at: float) -> int:
+        super().refuse(ids, rewards, at=at)
+        return len(ids)
+
+
+@breaks("an exception leaves no refusal", words="after refusing and RuntimeError")
+class RemembersRefusals(MemoryLedger):
+    def refuse(self, ids: Ids, rewards: Array, *, at: float) -> int:
+        added = super().refuse(ids, rewards, at=at)
+        self._refused.clear()
+        return added
+
+
+@breaks("events end at the limit", words="1 events from 0 on are")
+class KnowsNoLimit(MemoryLedger):
+    def events(self, start: int = 0, *, limit: int | None = None) -> Iterator[Event]:
+        return super().events(start)
 
 
 @breaks("what was lost is not awaited", words="the unsettled from")

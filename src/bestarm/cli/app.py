@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from bestarm.cli.experiment import DEFAULT_STORE, AsJson, StoreUrl, experiment
+from bestarm.cli.numbers import decimal, whole
 from bestarm.cli.reporting import reported
 from bestarm.errors import MissingDependencyError
 
@@ -51,7 +52,8 @@ Target = Annotated[
     ),
 ]
 Workers = Annotated[
-    int | None, typer.Option(metavar="N", help="Processes that share the runs; 1 if left out.")
+    int | None,
+    typer.Option(parser=whole, metavar="N", help="Processes that share the runs; 1 if left out."),
 ]
 Dask = Annotated[
     str | None,
@@ -92,18 +94,23 @@ def _bestarm(
 @app.command()
 @reported
 def demo(
-    runs: Annotated[int, typer.Option(help="Runs of each method.")] = 200,
-    seed: Annotated[int, typer.Option(help="Results depend on it and on nothing else.")] = 0,
-    delta: Annotated[float, typer.Option(help="The error probability asked for.")] = 0.1,
+    runs: Annotated[int, typer.Option(parser=whole, help="Runs of each method.")] = 200,
+    seed: Annotated[
+        int, typer.Option(parser=whole, help="Results depend on it and on nothing else.")
+    ] = 0,
+    delta: Annotated[
+        float, typer.Option(parser=decimal, help="The error probability asked for.")
+    ] = 0.1,
     out: Annotated[Path, typer.Option(help="The folder the picture goes to.")] = Path("demo"),
-    workers: Annotated[int, typer.Option(help="Processes that share the runs.")] = 1,
+    workers: Annotated[int, typer.Option(parser=whole, help="Processes that share the runs.")] = 1,
     json: AsJson = False,
     live: Annotated[
         bool,
         typer.Option("--live", help="Serve a trial on simulated people instead, to be watched."),
     ] = False,
     port: Annotated[
-        int | None, typer.Option(help="Of --live: 8000, or any that is free, if left out.")
+        int | None,
+        typer.Option(parser=whole, help="Of --live: 8000, or any that is free, if left out."),
     ] = None,
     store: Annotated[
         str | None,
@@ -112,10 +119,12 @@ def demo(
         ),
     ] = None,
     speed: Annotated[
-        float, typer.Option(help="Of --live: at 1 a winner takes two or three minutes.")
+        float,
+        typer.Option(parser=decimal, help="Of --live: at 1 a winner takes two or three minutes."),
     ] = 1.0,
     seconds: Annotated[
-        float | None, typer.Option(help="Of --live: when to stop; with Ctrl-C if left out.")
+        float | None,
+        typer.Option(parser=decimal, help="Of --live: when to stop; with Ctrl-C if left out."),
     ] = None,
     open_page: Annotated[
         bool, typer.Option("--open", help="Of --live: open the page in a browser.")
@@ -162,13 +171,18 @@ def compare(
         Path | None,
         typer.Option(metavar="FILE", help="A Jester file; synthetic ratings when left out."),
     ] = None,
-    runs: Annotated[int, typer.Option(help="Runs of each method.")] = 200,
-    seed: Annotated[int, typer.Option(help="Results depend on it and on nothing else.")] = 0,
-    delta: Annotated[float, typer.Option(help="The error probability asked for.")] = 0.1,
+    runs: Annotated[int, typer.Option(parser=whole, help="Runs of each method.")] = 200,
+    seed: Annotated[
+        int, typer.Option(parser=whole, help="Results depend on it and on nothing else.")
+    ] = 0,
+    delta: Annotated[
+        float, typer.Option(parser=decimal, help="The error probability asked for.")
+    ] = 0.1,
     max_pulls: Annotated[
         int | None,
         typer.Option(
-            help="Where a run is cut, for methods that can be; 5 million on uniform, else none."
+            parser=whole,
+            help="Where a run is cut, for methods that can be; 5 million on uniform, else none.",
         ),
     ] = None,
     workers: Workers = None,
@@ -213,7 +227,7 @@ def design(
         str | None,
         typer.Option(help="Label or index of the anchor, for deo and xor; the first arm if none."),
     ] = None,
-    tol: Annotated[float, typer.Option(help="The relative gap to certify.")] = 1e-3,
+    tol: Annotated[float, typer.Option(parser=decimal, help="The relative gap to certify.")] = 1e-3,
     json: AsJson = False,
     out: Annotated[
         Path | None, typer.Option(metavar="WEIGHTS.csv", help="Write all weights to this file.")
@@ -232,9 +246,13 @@ def design(
 def check(
     source: Source,
     target: Target = None,
-    delta: Annotated[float, typer.Option(help="The error probability allowed.")] = 0.1,
-    noise: Annotated[float, typer.Option(help="The scale of the noise.")] = 1.0,
-    baseline: Annotated[float, typer.Option(help="A bound on the baseline's size.")] = 1.0,
+    delta: Annotated[
+        float, typer.Option(parser=decimal, help="The error probability allowed.")
+    ] = 0.1,
+    noise: Annotated[float, typer.Option(parser=decimal, help="The scale of the noise.")] = 1.0,
+    baseline: Annotated[
+        float, typer.Option(parser=decimal, help="A bound on the baseline's size.")
+    ] = 1.0,
     theta: Annotated[
         Path | None,
         typer.Option(
@@ -266,32 +284,44 @@ def plan(
     gap: Annotated[
         float | None,
         typer.Option(
+            parser=decimal,
             help="The smallest lead worth finding, in units of the reward. All others are assumed "
-            "to trail the best by as little as the features allow: the hardest case."
+            "to trail the best by as little as the features allow: the hardest case.",
         ),
     ] = None,
     scenario: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Assumptions in detail, as TOML, instead of a gap."),
     ] = None,
-    delta: Annotated[float, typer.Option(help="The error probability allowed.")] = 0.05,
+    delta: Annotated[
+        float, typer.Option(parser=decimal, help="The error probability allowed.")
+    ] = 0.05,
     noise: Annotated[
         float | None,
-        typer.Option(help="The scale of the noise; 1, or what the bounds imply, if left out."),
+        typer.Option(
+            parser=decimal,
+            help="The scale of the noise; 1, or what the bounds imply, if left out.",
+        ),
     ] = None,
     baseline: Annotated[
         float | None,
-        typer.Option(help="A bound on the baseline's size; 1, or what the bounds imply."),
+        typer.Option(
+            parser=decimal, help="A bound on the baseline's size; 1, or what the bounds imply."
+        ),
     ] = None,
     bounds: Annotated[
         tuple[float, float] | None,
         typer.Option(
-            metavar="LO HI", help="The lowest and the highest reward: 0 1 for no and yes."
+            parser=decimal,
+            metavar="LO HI",
+            help="The lowest and the highest reward: 0 1 for no and yes.",
         ),
     ] = None,
     level: Annotated[
         float | None,
-        typer.Option(help="The mean reward; 0, or the middle of the bounds, if left out."),
+        typer.Option(
+            parser=decimal, help="The mean reward; 0, or the middle of the bounds, if left out."
+        ),
     ] = None,
     drift: Annotated[
         list[str] | None,
@@ -310,13 +340,19 @@ def plan(
         ),
     ] = None,
     per_day: Annotated[
-        float | None, typer.Option(metavar="N", help="Outcomes a day: says how long it takes.")
+        float | None,
+        typer.Option(parser=decimal, metavar="N", help="Outcomes a day: says how long it takes."),
     ] = None,
-    runs: Annotated[int, typer.Option(help="Simulated trials of each policy.")] = 200,
-    seed: Annotated[int, typer.Option(help="Results depend on it and on nothing else.")] = 0,
+    runs: Annotated[int, typer.Option(parser=whole, help="Simulated trials of each policy.")] = 200,
+    seed: Annotated[
+        int, typer.Option(parser=whole, help="Results depend on it and on nothing else.")
+    ] = 0,
     max_pulls: Annotated[
         int | None,
-        typer.Option(help="Where a simulated trial is cut; 100 times the lower bound if left out."),
+        typer.Option(
+            parser=whole,
+            help="Where a simulated trial is cut; 100 times the lower bound if left out.",
+        ),
     ] = None,
     workers: Workers = None,
     json: AsJson = False,
@@ -355,10 +391,17 @@ def reproduce(
             help="small-gap, uniform, uniform-fresh, jester-ranking, jester; all when left out.",
         ),
     ] = None,
-    runs: Annotated[int, typer.Option(help="Runs of each row; the paper made 100.")] = 100,
-    seed: Annotated[int, typer.Option(help="Results depend on it and on nothing else.")] = 0,
+    runs: Annotated[
+        int, typer.Option(parser=whole, help="Runs of each row; the paper made 100.")
+    ] = 100,
+    seed: Annotated[
+        int, typer.Option(parser=whole, help="Results depend on it and on nothing else.")
+    ] = 0,
     workers: Annotated[
-        int | None, typer.Option(help="Processes that share the runs; one a core if none is given.")
+        int | None,
+        typer.Option(
+            parser=whole, help="Processes that share the runs; one a core if none is given."
+        ),
     ] = None,
     dask: Annotated[
         str | None,
@@ -399,7 +442,9 @@ def serve(
     host: Annotated[
         str, typer.Option(help="The address to listen on; other machines need a token.")
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="The port; 0 for any that is free.")] = 8000,
+    port: Annotated[
+        int, typer.Option(parser=whole, help="The port; 0 for any that is free.")
+    ] = 8000,
     allow_host: Annotated[
         list[str] | None,
         typer.Option(
@@ -408,10 +453,13 @@ def serve(
             "token too. Repeat it for more.",
         ),
     ] = None,
-    workers: Annotated[int, typer.Option(help="Processes; PostgreSQL only.")] = 1,
+    workers: Annotated[int, typer.Option(parser=whole, help="Processes; PostgreSQL only.")] = 1,
     rate: Annotated[
         float | None,
-        typer.Option(help="Requests a second from one caller, in each process; 1000 if left out."),
+        typer.Option(
+            parser=decimal,
+            help="Requests a second from one caller, in each process; 1000 if left out.",
+        ),
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Do not log requests.")] = False,
 ) -> None:
@@ -467,7 +515,9 @@ def list_tokens(store: StoreUrl = DEFAULT_STORE, json: AsJson = False) -> None:
 @tokens.command("revoke")
 @reported
 def revoke_token(
-    number: Annotated[int, typer.Argument(metavar="ID", help="Its number, as listed.")],
+    number: Annotated[
+        int, typer.Argument(parser=whole, metavar="ID", help="Its number, as listed.")
+    ],
     store: StoreUrl = DEFAULT_STORE,
     json: AsJson = False,
 ) -> None:

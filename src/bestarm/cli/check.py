@@ -7,7 +7,7 @@ from pathlib import Path
 
 from bestarm import Problem, bounds
 from bestarm.cli.files import read_table
-from bestarm.cli.reporting import console, number, print_json
+from bestarm.cli.reporting import console, number, print_json, printable
 from bestarm.design import Design, centered_xy
 from bestarm.errors import InvalidInputError
 
@@ -116,7 +116,7 @@ def _print_words(problem: Problem, design: Design, complexities: dict[str, Desig
         lines += [
             f"  τ*_cov             {_enclosed(complexities['centered'])}  whatever the baseline",
             f"  τ*_lin(Z : X − x₁) {_enclosed(complexities['shifted'])}  the paper's lower bound, "
-            f"shifted by {problem.source_labels[0]}",
+            f"shifted by {printable(problem.source_labels[0])}",
             f"  τ*_lin(Z : X)      {_enclosed(complexities['linear'])}  without a baseline",
         ]
     screen = console()

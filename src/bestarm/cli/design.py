@@ -7,7 +7,7 @@ from pathlib import Path
 
 from bestarm import design
 from bestarm.cli.files import read_table, write_table
-from bestarm.cli.reporting import console, print_json
+from bestarm.cli.reporting import console, print_json, printable
 from bestarm.design import AnchoredDesign, Design
 from bestarm.errors import InvalidInputError
 
@@ -127,7 +127,7 @@ def _print_words(
     table.add_column("weight", justify="right")
     heavy = sorted((row for row in weights if row[1] >= _DUST), key=lambda row: -row[1])
     for label, weight in heavy:
-        table.add_row(label, f"{weight:.4f}")
+        table.add_row(printable(label), f"{weight:.4f}")
     dust = [weight for _, weight in weights if weight < _DUST]
     if dust:
         kind = "arm" if len(dust) == 1 else "arms"

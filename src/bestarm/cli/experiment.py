@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from bestarm.cli.numbers import decimal, whole
 from bestarm.cli.reporting import reported
 
 __all__ = ["DEFAULT_STORE", "AsJson", "Layout", "StoreUrl", "experiment"]
@@ -64,17 +65,24 @@ def create(
         ),
     ] = None,
     delta: Annotated[
-        float | None, typer.Option(help="The error probability allowed; 0.1 if left out.")
+        float | None,
+        typer.Option(parser=decimal, help="The error probability allowed; 0.1 if left out."),
     ] = None,
     noise: Annotated[
-        float | None, typer.Option(help="The scale of the noise; 1 if left out.")
+        float | None,
+        typer.Option(parser=decimal, help="The scale of the noise; 1 if left out."),
     ] = None,
     baseline: Annotated[
-        float | None, typer.Option(help="A bound on the baseline's size; 1 if left out.")
+        float | None,
+        typer.Option(parser=decimal, help="A bound on the baseline's size; 1 if left out."),
     ] = None,
     bounds: Annotated[
         tuple[float, float] | None,
-        typer.Option(metavar="LOW HIGH", help="Between what rewards lie, for policies that ask."),
+        typer.Option(
+            parser=decimal,
+            metavar="LOW HIGH",
+            help="Between what rewards lie, for policies that ask.",
+        ),
     ] = None,
     policy: Annotated[
         str | None,
@@ -85,7 +93,8 @@ def create(
         typer.Option(metavar="KEY=VALUE", help="An option of the policy. Repeat it for more."),
     ] = None,
     seed: Annotated[
-        int | None, typer.Option(help="Fixes the draws; a random one if left out.")
+        int | None,
+        typer.Option(parser=whole, help="Fixes the draws; a random one if left out."),
     ] = None,
     lease: Annotated[
         str | None,
@@ -124,7 +133,9 @@ def create(
 @reported
 def ask(
     name: Name,
-    count: Annotated[int, typer.Argument(metavar="[COUNT]", help="How many are wanted.")] = 1,
+    count: Annotated[
+        int, typer.Argument(parser=whole, metavar="[COUNT]", help="How many are wanted.")
+    ] = 1,
     request_id: Annotated[
         str | None,
         typer.Option(
@@ -213,9 +224,12 @@ def health(name: Name, store: StoreUrl = DEFAULT_STORE, json: AsJson = False) ->
 @reported
 def log(
     name: Name,
-    start: Annotated[int, typer.Option(metavar="N", help="The first event to show.")] = 0,
+    start: Annotated[
+        int, typer.Option(parser=whole, metavar="N", help="The first event to show.")
+    ] = 0,
     last: Annotated[
-        int | None, typer.Option(metavar="N", help="Show no more than the last so many.")
+        int | None,
+        typer.Option(parser=whole, metavar="N", help="Show no more than the last so many."),
     ] = None,
     store: StoreUrl = DEFAULT_STORE,
     json: AsJson = False,
@@ -297,6 +311,23 @@ def resume(name: Name, store: StoreUrl = DEFAULT_STORE, json: AsJson = False) ->
     from bestarm.cli.experiment_run import run_change  # noqa: PLC0415
 
     run_change(store, name, "resume", as_json=json)
+
+
+@experiment.command()
+@reported
+def lease(
+    name: Name,
+    length: Annotated[
+        str,
+        typer.Argument(metavar="TIME", help="90s, 30m, 12h or 2d; none to wait for ever."),
+    ],
+    store: StoreUrl = DEFAULT_STORE,
+    json: AsJson = False,
+) -> None:
+    """Change how long outcomes may take from now on; what is lost stays lost."""
+    from bestarm.cli.experiment_run import run_lease  # noqa: PLC0415
+
+    run_lease(store, name, length, as_json=json)
 
 
 @experiment.command()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import os
-import re
 import secrets
 import sys
 import tomllib
@@ -16,19 +15,19 @@ from typing import Any
 import typer
 
 from bestarm.cli.files import read_table
+from bestarm.cli.leases import read_lease
 from bestarm.cli.reporting import print_json
 from bestarm.errors import InvalidInputError
 from bestarm.live import Experiment
 from bestarm.problem import Problem
 
-__all__ = ["read_lease", "run_create"]
+__all__ = ["run_create"]
 
 _KEYS = (
     *("source", "target", "delta", "noise", "baseline", "bounds", "policy", "options", "seed"),
     *("lease", "description"),
 )
 _DELTA = 0.05  # as over HTTP, in forms and for plans
-_SECONDS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
 Features = tuple[object, list[str] | None]
 
 
@@ -172,17 +171,3 @@ def _read_options(pairs: list[str]) -> dict[str, Any]:
         except (ValueError, SyntaxError, MemoryError, RecursionError):
             options[key.strip()] = value.strip()
     return options
-
-
-def read_lease(value: object) -> float:
-    """Seconds: a number, or a text like 90s, 30m, 12h, 2d, 1w."""
-    if isinstance(value, str):
-        found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([smhdw]?)\s*", value)
-        if found is None or not float(found[1]):
-            raise InvalidInputError(
-                f"`lease` must be a time like 90s, 30m, 12h or 2d; got {value!r}.",
-                field="lease",
-                value=value,
-            )
-        return float(found[1]) * _SECONDS[found[2]]
-    return value  # type: ignore[return-value]  # `create` says if it is no number

@@ -11,7 +11,7 @@ import typer
 
 from bestarm.checks import whole
 from bestarm.cli.experiment_run import opened, recommendation_data, recommendation_words, say
-from bestarm.cli.reporting import print_json
+from bestarm.cli.reporting import print_json, printable
 from bestarm.errors import ReplayError
 from bestarm.live import Experiment
 from bestarm.live.check import Check, worst
@@ -26,6 +26,7 @@ __all__ = [
     "run_verify",
 ]
 
+_LONGEST = 300  # characters of a value in the log
 _MARKS = {"ok": "ok     ", "warning": "WARNING", "alarm": "ALARM  "}
 
 
@@ -45,7 +46,7 @@ def print_checks(about: dict[str, object], checks: Sequence[Check], *, as_json: 
         width = max((len(check.name) for check in checks), default=0)
         for check in checks:
             said = f"{check.finding} {check.action}".strip()
-            typer.echo(f"{_MARKS[check.level]} {check.name:<{width}}  {said}")
+            typer.echo(f"{_MARKS[check.level]} {check.name:<{width}}  {printable(said)}")
     if level == "alarm":
         raise typer.Exit(1)
 
@@ -66,7 +67,7 @@ def run_log(store: str, name: str, *, start: int, last: int | None, as_json: boo
         data = ", ".join(f"{key} {_short(value)}" for key, value in event.data.items())
         typer.echo(
             f"{event.number:>{width}}  {_time(event.at)}  {event.kind:<10}  "
-            f"{event.hash[:12]}  {data}"
+            f"{event.hash[:12]}  {printable(data)}"
         )
 
 
@@ -76,7 +77,9 @@ def _time(seconds: float) -> str:
 
 def _short(value: object) -> str:
     text = "none" if value is None else str(value)
-    return f"{text[:12]}…" if len(text) == 64 and text.isalnum() else text
+    if len(text) == 64 and text.isalnum():
+        return f"{text[:12]}…"
+    return f"{text[:_LONGEST]}…" if len(text) > _LONGEST else text
 
 
 def run_export(
@@ -88,7 +91,7 @@ def run_export(
     if as_json:
         print_json({"experiment": name, "path": str(path), "layout": layout, "rows": rows})
     else:
-        typer.echo(f"{rows} assignments written to {path}.")
+        typer.echo(printable(f"{rows} assignments written to {path}."))
 
 
 def run_verify(store: str, name: str, *, as_json: bool) -> None:
@@ -99,7 +102,8 @@ def run_verify(store: str, name: str, *, as_json: bool) -> None:
         counts = asdict(report)
         print_json({"experiment": name, "sound": report.sound, **counts})
     else:
-        typer.echo(f"{name}: {report}")
+        for line in f"{name}: {report}".split("\n"):
+            typer.echo(printable(line))
     if not report.sound:
         raise typer.Exit(1)
 
@@ -130,6 +134,6 @@ def run_list(store: str, *, as_json: bool) -> None:
         return
     for each in listed:
         about = f" ({each.description})" if each.description else ""
-        typer.echo(f"{each.name}{about}: {each.status}.")
+        typer.echo(printable(f"{each.name}{about}: {each.status}."))
     if not listed:
         say("There is no experiment in it yet.")

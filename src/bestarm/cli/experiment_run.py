@@ -12,8 +12,9 @@ from typing import Any
 
 import typer
 
+from bestarm.cli.leases import read_lease
 from bestarm.cli.outcomes import number_of, read_outcomes, reward_of
-from bestarm.cli.reporting import print_json
+from bestarm.cli.reporting import OutputError, print_json, printable
 from bestarm.errors import BestArmError, InvalidInputError
 from bestarm.live import Batch, Experiment
 from bestarm.records import Recommendation
@@ -25,6 +26,7 @@ __all__ = [
     "run_ask",
     "run_change",
     "run_fail",
+    "run_lease",
     "run_recommend",
     "run_status",
     "run_tell",
@@ -60,13 +62,31 @@ def opened(store: str, name: str) -> Iterator[Experiment]:
 
 def say(sentence: str) -> None:
     """Something to know that is not the answer: on stderr, in one line."""
-    typer.echo(f"bestarm: {' '.join(sentence.split())}", err=True)
+    typer.echo(f"bestarm: {printable(' '.join(sentence.split()))}", err=True)
 
 
 def run_ask(store: str, name: str, count: int, *, request_id: str | None, as_json: bool) -> None:
     """Print assignments, or why there are none."""
     with opened(store, name) as experiment:
         batch = experiment.ask(count, request_id=request_id)
+    try:
+        _print_batch(name, batch, count, as_json=as_json)
+        sys.stdout.flush()
+    except OSError as error:
+        if not batch:
+            raise
+        raise OutputError(
+            f"{batch.ids[0]} to {batch.ids[-1]} were given out but could not be printed "
+            f"({error.strerror}). "
+            + (
+                f"bestarm experiment export {name} FILE.csv shows them."
+                if request_id is None
+                else f"Ask for {count} again with --request-id {request_id!r} to see them."
+            )
+        ) from error
+
+
+def _print_batch(name: str, batch: Batch, count: int, *, as_json: bool) -> None:
     if as_json:
         print_json(
             {
@@ -80,7 +100,7 @@ def run_ask(store: str, name: str, count: int, *, request_id: str | None, as_jso
         return
     width = max((len(str(number)) for number in batch.ids[-1:]), default=1)
     for assignment in batch:
-        typer.echo(f"{assignment.id:>{width}}  {assignment.label}")
+        typer.echo(f"{assignment.id:>{width}}  {printable(assignment.label)}")
     for sentence in _why(batch, count):
         say(sentence)
 
@@ -162,8 +182,8 @@ def run_status(store: str, name: str, *, as_json: bool) -> None:
             }
         )
         return
-    if about:
-        typer.echo(about)
+    for line in about.splitlines():
+        typer.echo(printable(line))
     typer.echo(f"{name}: {status}.")
 
 
@@ -200,7 +220,20 @@ def recommendation_words(said: Recommendation) -> str:
         lines.append(said.statement)
     if said.assumptions:
         lines += ["This rests on:", *(f"- {each}" for each in said.assumptions)]
-    return "\n".join(lines)
+    return "\n".join(map(printable, lines))
+
+
+def run_lease(store: str, name: str, length: str, *, as_json: bool) -> None:
+    """Set how long outcomes may take from now on."""
+    lease = None if length == "none" else read_lease(length)
+    with opened(store, name) as experiment:
+        experiment.change_lease(lease)
+        state = experiment.state
+    if as_json:
+        print_json({"experiment": name, "state": state, "lease": lease})
+    else:
+        takes = "any time" if lease is None else f"{lease:g} seconds"
+        typer.echo(f"Outcomes of {name} may take {takes} from now on.")
 
 
 def run_change(store: str, name: str, verb: str, *, reason: str = "", as_json: bool) -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
+from bestarm.cli.numbers import read_number
 from bestarm.errors import InvalidInputError
 
 __all__ = ["Table", "read_table", "ready_for_writing", "write_table"]
@@ -53,7 +54,7 @@ def read_table(path: Path) -> Table:
     if not body:
         raise _wrong(path, "holds a header and no rows.", "Give one row an arm.")
     labelled = len(body[0][1]) > 1 and (
-        unnamed or any(_number(fields[0]) is None for _, fields in body)
+        unnamed or any(read_number(fields[0]) is None for _, fields in body)
     )
     first = 1 if labelled else 0
     features = [
@@ -95,11 +96,11 @@ def _is_header(fields: Sequence[str]) -> bool:
         columns = list(fields[1:])
         if columns == [str(i) for i in range(len(columns))]:
             return True  # nor have its columns
-    return all(_number(field) is None for field in fields)
+    return all(read_number(field) is None for field in fields)
 
 
 def _feature(path: Path, line: int, column: int, field: str) -> float:
-    value = _number(field)
+    value = read_number(field)
     if value is None:
         raise _wrong(
             path,
@@ -107,13 +108,6 @@ def _feature(path: Path, line: int, column: int, field: str) -> float:
             "Only the first column may hold labels.",
         )
     return value
-
-
-def _number(field: str) -> float | None:
-    try:
-        return float(field)
-    except ValueError:
-        return None
 
 
 def _wrong(path: Path, what: str, remedy: str) -> InvalidInputError:

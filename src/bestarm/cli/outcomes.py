@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
+from bestarm.cli.numbers import read_number
 from bestarm.errors import InvalidInputError
 
 __all__ = ["number_of", "read_outcomes", "reward_of"]
@@ -26,12 +27,12 @@ def number_of(text: str, field: str, where: str = "") -> int:
 
 def reward_of(text: str, field: str, where: str = "") -> float:
     """A number; the experiment says whether it can be a reward."""
-    try:
-        return float(text)
-    except ValueError:
+    value = read_number(text)
+    if value is None:
         raise InvalidInputError(
             f"`{field}` must be a number; got {text!r}{where}.", field=field, value=text
-        ) from None
+        )
+    return value
 
 
 def read_outcomes(path: Path) -> tuple[list[tuple[int, float]], int]:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import math
+import os
+import sys
+import unicodedata
 from collections.abc import Callable
 from functools import wraps
 from typing import TYPE_CHECKING, ParamSpec
@@ -15,9 +19,13 @@ from bestarm.errors import BestArmError
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["console", "number", "print_json", "reported"]
+__all__ = ["OutputError", "console", "number", "print_json", "printable", "reported"]
 
 P = ParamSpec("P")
+
+
+class OutputError(Exception):
+    """What was found or done could not be printed; the sentence says what then."""
 
 
 def reported(command: Callable[P, None]) -> Callable[P, None]:
@@ -29,20 +37,61 @@ def reported(command: Callable[P, None]) -> Callable[P, None]:
             command(*args, **kwargs)
         except BestArmError as error:
             _fail(str(error))
+        except OutputError as error:
+            _let_go_of_output()
+            _fail(str(error))
         except BrokenPipeError:
             raise  # the reader of our output has gone; Typer leaves quietly
         except OSError as error:
+            if error.filename is None and error.errno in _FULL:
+                _let_go_of_output()
+                _fail(f"Writing failed: {_cause(error)}. What was done by then is done.")
             if error.filename is None or error.strerror is None:
                 raise  # not about a file that was named to us
-            cause = error.strerror[0].lower() + error.strerror[1:]
-            _fail(f"{str(error.filename)!r} cannot be read or written: {cause}.")
+            _fail(f"{str(error.filename)!r} cannot be read or written: {_cause(error)}.")
 
     return run
 
 
+def _cause(error: OSError) -> str:
+    said = error.strerror or ""
+    return said[:1].lower() + said[1:]
+
+
+# Not connections that were refused, and the like.
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF}
+
+
+def _let_go_of_output() -> None:
+    """Drop what standard output did not take, so that Python does not try again as it ends."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+
+
 def _fail(sentence: str) -> None:
-    typer.echo(f"bestarm: {' '.join(sentence.split())}", err=True)
+    typer.echo(f"bestarm: {printable(' '.join(sentence.split()))}", err=True)
     raise typer.Exit(2)
+
+
+_JOINERS = "\u200c\u200d"  # between letters of some scripts, and within some pictures
+
+
+def printable(text: str) -> str:
+    """A text in one line, in which nothing can move the cursor or reorder what is read.
+
+    >>> printable("tea\\n\\x1b[2J")
+    'tea\\\\n\\\\x1b[2J'
+    """
+    return "".join(
+        each
+        if each.isprintable() or each in _JOINERS or unicodedata.category(each) == "Zs"
+        else each.encode("unicode_escape").decode()
+        for each in text
+    )
 
 
 def console() -> Console:

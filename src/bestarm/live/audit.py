@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
+from bestarm.live import trial
 from bestarm.live.batches import plural
 from bestarm.live.events import chained, digest, plan_data, summary_data
-from bestarm.live.ledger import Entry, Event, Head, Opened, Reading
-from bestarm.live.recount import Notes, Recount
+from bestarm.live.ledger import Entry, Event, Head, Opened, Reading, Sizes
+from bestarm.live.loose import Requests, check_failed, check_late
+from bestarm.live.recount import Ended, Notes, Recount
 
 __all__ = ["Audit", "audit"]
+
+T = TypeVar("T")
 
 _STATES = {"paused": "paused", "resumed": "running", "stopped": "stopped", "finished": "finished"}
 
@@ -64,9 +69,19 @@ def audit(books: Reading, *, arms: int, seed: int, created: dict[str, Any]) -> A
     notes = Notes()
     log = _Log(books, notes, created)
     log.read()
-    rows = Recount(books, notes, arms=arms, seed=seed, last_closed=log.closed)
+    rows = Recount(
+        books,
+        notes,
+        arms=arms,
+        seed=seed,
+        last_closed=log.closed,
+        times=log.times,
+        ended=log.ended,
+    )
     rows.read()
     _check_head(books.head, notes, log, rows)
+    if not notes.cut_short:
+        _check_sizes(books.sizes(), books.head, notes, log, rows)
     return Audit(
         notes.sentences(),
         events=log.events,
@@ -91,23 +106,32 @@ class _Log:
         self.closed: int | None = None  # the last phase that was
         self.planned: int | None = None
         self.end = 0  # of the last summary
+        self.out = 0  # drawn under the plan before, and not summed up when the last one was made
+        self.format = 1
+        self.times: dict[int, str] = {}  # of what each summary covers
+        self.ended: Ended | None = None
+        self.late = 0
+        self.read_of: dict[str, int] = {}
+        self._requests = Requests(books, notes)
 
     def read(self) -> None:
         notes, books = self._notes, self._books
-        phases = notes.readable(books.phases())
-        entries = notes.readable(books.entries())
-        for event in notes.readable(books.events()):
+        phases = self._counted("plans", books.phases())
+        entries = self._counted("summaries", books.entries())
+        for event in self._counted("events", books.events()):
             self._chain(event)
             data = event.data if isinstance(event.data, dict) else {}
-            if event.kind == "created":
-                self._check_created(event, data)
-            elif event.kind == "planned":
+            if event.kind == "planned":
                 self._check_plan(event, data, next(phases, None))
             elif event.kind in {"closed", "answered"}:
                 self._check_entry(event, data, next(entries, None))
-            elif event.kind == "changed":
-                self.lease = data.get("lease", self.lease)
+            else:
+                self._note(event, data)
             self.state = _STATES.get(event.kind, self.state)
+            if self.format >= 2 and "requests" in data:
+                self._requests.check(event.number, data["requests"])
+        if self.format >= 2:
+            self._requests.end(books.head)
         for opened in phases:
             notes.add("plan", f"The log does not know of the plan of phase {opened.plan.phase}.")
         for entry in entries:
@@ -124,6 +148,30 @@ class _Log:
             "The hash of the last event is not the one kept with the counters: the log was "
             "written again, or cut short.",
         )
+
+    def _note(self, event: Event, data: dict[str, Any]) -> None:
+        """What an event says that is neither a plan nor a summary."""
+        books, notes = self._books, self._notes
+        if event.kind == "created":
+            self._check_created(event, data)
+        elif event.kind == "changed":
+            self.lease = data.get("lease", self.lease)
+        elif event.kind == "late":
+            self.late += check_late(books, notes, event, data)
+        elif event.kind == "failed":
+            failed = check_failed(books, notes, event, data)
+            if self.ended is not None:
+                self.ended.failed.append(failed)
+        elif event.kind in {"stopped", "finished"}:
+            first, end = data.get("first"), data.get("end")
+            if isinstance(first, int) and isinstance(end, int):
+                self.ended = Ended(first, end, str(data.get("rest")))
+
+    def _counted(self, what: str, items: Iterator[T]) -> Iterator[T]:
+        self.read_of[what] = 0
+        for item in self._notes.readable(items):
+            self.read_of[what] += 1
+            yield item
 
     def _chain(self, event: Event) -> None:
         notes = self._notes
@@ -146,7 +194,10 @@ class _Log:
 
     def _check_created(self, event: Event, data: dict[str, Any]) -> None:
         self.lease = data.get("lease")
+        self.format = 2 if data.get("format") == 2 else 1
         for name, value in self._created.items():
+            if name == "description" and self.format < 2:
+                continue
             what = "the problem, the policy or its options" if name == "document" else f"its {name}"
             self._notes.unless(
                 data.get(name) == value,
@@ -156,6 +207,7 @@ class _Log:
 
     def _check_plan(self, event: Event, data: dict[str, Any], opened: Opened | None) -> None:
         self.planned = data.get("phase")
+        self.out = 0 if opened is None else opened.first - self.end
         if opened is None:
             self._notes.add(
                 "plan", f"Event {event.number} opens phase {self.planned}, whose plan is gone."
@@ -189,6 +241,8 @@ class _Log:
             f"{self.end}.",
         )
         self.summaries, self.end = number + 1, entry.end
+        if "times" in data:
+            self.times[number] = data["times"]
         said: dict[str, object] = {"phase": entry.phase, "first": entry.first, "end": entry.end}
         said |= {"summary": digest(summary_data(entry.summary)), "rows": entry.digest}
         notes.unless(
@@ -196,6 +250,34 @@ class _Log:
             and entry.late == (event.kind == "answered"),
             "summary",
             f"Summary {number} is not the one of event {event.number}: it was changed.",
+        )
+
+
+def _check_sizes(sizes: Sizes, head: Head, notes: Notes, log: _Log, rows: Recount) -> None:
+    """Nothing may be in the books that belongs to nothing."""
+    for what, there, belong in (
+        ("assignments", sizes.assignments, rows.given),
+        ("outcomes", sizes.outcomes, rows.outcomes),
+        ("losses", sizes.losses, rows.lost),
+        ("plans", sizes.phases, log.read_of["plans"]),
+        ("summaries", sizes.summaries, log.read_of["summaries"]),
+        ("events", sizes.events, log.read_of["events"]),
+    ):
+        notes.unless(
+            there == belong,
+            "stray",
+            f"There are {there} {what} on record; {there - belong} of them belong to nothing.",
+        )
+    if log.format >= 2:
+        notes.unless(
+            sizes.refusals == head.refused,
+            "counter",
+            f"The counter `refused` says {head.refused}; counted again it is {sizes.refusals}.",
+        )
+        notes.unless(
+            log.late == rows.late,
+            "late",
+            f"{plural(rows.late, 'outcome')} flagged as late, where the log tells of {log.late}.",
         )
 
 
@@ -219,7 +301,10 @@ def _check_head(head: Head, notes: Notes, log: _Log, rows: Recount) -> None:
     }
     if rows.phase is not None:
         plan = rows.phase.plan
-        counted |= {"pulls": plan.pulls, "open": plan.open, "most": plan.most}
+        counted |= {"pulls": plan.pulls, "open": plan.open}
+        # Older ones did not mind what was out under the plan before.
+        whole = log.format < 2 and head.most == plan.most
+        counted["most"] = plan.most if whole else trial.extent(plan, log.out)
         counted["first"] = rows.phase.first
     for name, value in counted.items():
         said = getattr(head, name)

@@ -44,7 +44,8 @@ class Batch(Sequence[Assignment]):
         labels: the name of each source arm of the problem, to be indexed by `arms`.
         phase: the phase that was open.
         waiting: when the batch is shorter than asked for because the phase is fully given out,
-            the number of its outcomes still to come; 0 otherwise.
+            the number of its outcomes still to come; 0 otherwise. Asked again under the same name,
+            it is what is still to come by now.
         state: what the experiment was then: `"running"`, `"paused"`, `"stopped"` or `"finished"`.
     """
 

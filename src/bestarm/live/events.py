@@ -14,14 +14,21 @@ from bestarm.live.ledger import Event, Head, Writing
 from bestarm.records import Plan, Summary
 
 __all__ = [
+    "FORMAT",
     "canonical",
     "chained",
     "digest",
     "log",
     "plan_data",
     "record",
+    "sha256",
     "summary_data",
 ]
+
+
+# What the log tells of. Since 2 also of late outcomes and of failures after the end, each time; of
+# times and requests with every summary; and, at the end, of what no summary covers.
+FORMAT = 2
 
 
 def canonical(data: object) -> str:
@@ -31,7 +38,12 @@ def canonical(data: object) -> str:
 
 def digest(data: object) -> str:
     """The SHA-256 of a value's canonical form."""
-    return hashlib.sha256(canonical(data).encode()).hexdigest()
+    return sha256(canonical(data))
+
+
+def sha256(text: str) -> str:
+    """The SHA-256 of a text."""
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def chained(number: int, at: float, kind: str, data: dict[str, Any], before: str) -> str:

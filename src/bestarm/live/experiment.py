@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -14,7 +13,7 @@ from bestarm.errors import InvalidInputError
 from bestarm.geometry import Array
 from bestarm.live import trial
 from bestarm.live.batches import Batch, Listed, Receipt
-from bestarm.live.events import log
+from bestarm.live.events import log, sha256
 from bestarm.live.giving import Giver
 from bestarm.live.ledger import Ids, Ledger
 from bestarm.live.memory import MemoryLedger
@@ -22,7 +21,7 @@ from bestarm.live.opening import begun, closed_on_error, reached
 from bestarm.live.outcomes import read_ids, read_outcomes
 from bestarm.live.record import Record, status_of
 from bestarm.live.replay import Player
-from bestarm.live.telling import NotAllNewError, fail, outside, record
+from bestarm.live.telling import NotAllNewError, fail, outside, record, refuse
 from bestarm.live.texts import text, title, words
 from bestarm.policies.policy import Policy
 from bestarm.problem import Problem
@@ -145,13 +144,18 @@ class Experiment(Record):
         called = title(name)
         document = make_document(problem, policy, options, whole(seed, "seed", least=0))
         written = document.to_json()
-        digest = hashlib.sha256(written.encode()).hexdigest()
+        digest = sha256(written)
+        about = words(description)
         head, created = begun(
-            clock(), lease=lease, seed=document.seed, name=called, document=digest
+            clock(),
+            lease=lease,
+            seed=document.seed,
+            name=called,
+            document=digest,
+            description=sha256(about),
         )
         store, ledger_type = reached(url)
         experiment = cls.__new__(cls)
-        about = words(description)
         with closed_on_error(store):
             ledger = ledger_type.create(
                 store, called, document=written, description=about, head=head, created=created
@@ -269,7 +273,7 @@ class Experiment(Record):
                 `id` and `reward`.
         """
         ids, rewards = read_outcomes(outcomes)
-        self._check_bounds(rewards)
+        self._check_bounds(ids, rewards)
         try:
             return self._record(ids, rewards, hopeful=len(ids) > _FEW)
         except NotAllNewError:
@@ -283,16 +287,16 @@ class Experiment(Record):
         self._advance(due)
         return receipt
 
-    def _check_bounds(self, rewards: Array) -> None:
+    def _check_bounds(self, ids: Ids, rewards: Array) -> None:
         if self._bounds is None:
             return
         low, high = self._bounds
-        wrong = rewards[~((low <= rewards) & (rewards <= high))]
-        if not wrong.size:
+        wrong = ~((low <= rewards) & (rewards <= high))
+        if not wrong.any():
             return
         with self._ledger.writing() as tx:
-            tx.head.refused += len(wrong)
-        raise outside(float(wrong[0]), self._bounds)
+            refuse(tx, ids[wrong], rewards[wrong], now=trial.stamp(tx.head, self._clock()))
+        raise outside(float(rewards[wrong][0]), self._bounds)
 
     def fail(self, id: int, reason: str = "failed") -> None:  # noqa: A002  (the field's name)
         """Record that the outcome of an assignment will never come. Saying it again is harmless.
@@ -351,16 +355,30 @@ class Experiment(Record):
                     value=head.state,
                 )
             head.state = becomes
+            if kind == "stopped":
+                data |= trial.ending(tx)
             log(tx, kind, trial.stamp(head, self._clock()), **data)
         self._advance()
 
     def change_lease(self, lease: float | None) -> None:
-        """Set how long outcomes may take from now on; what is lost already stays lost."""
+        """Set how long outcomes may take from now on; what is lost already stays lost.
+
+        Raises:
+            InvalidInputError: this is no length of time, or the experiment is over.
+        """
         length = None if lease is None else positive(lease, "lease")
         with self._ledger.writing() as tx:
-            now = trial.stamp(tx.head, self._clock())
-            log(tx, "changed", now, lease=length, before=tx.head.lease)
-            tx.head.lease = length
+            head = tx.head
+            if head.over:
+                raise InvalidInputError(
+                    f"The lease of an experiment that is {head.state} cannot be changed.",
+                    field="state",
+                    value=head.state,
+                )
+            if length != head.lease:
+                now = trial.stamp(head, self._clock())
+                log(tx, "changed", now, lease=length, before=head.lease)
+                head.lease = length
 
     def close(self) -> None:
         """Let go of the database, if there is one."""

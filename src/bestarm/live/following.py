@@ -28,7 +28,7 @@ __all__ = ["Follower", "Glance", "Look", "Slice", "State"]
 _APART = 1.15  # pulls from one look to the next, as a ratio
 _MOST_LOOKS = 60
 _SLICES = 48
-_ROUTINE = {"planned", "closed", "answered"}
+_ROUTINE = {"planned", "closed", "answered", "late", "failed"}
 _KEPT_ROUTINE = 12
 _KEPT_NOTABLE = 60
 
@@ -185,6 +185,7 @@ class _Log:
     routine: list[Event] = field(default_factory=list)
     eliminated: dict[int, int] = field(default_factory=dict)
     closings: list[tuple[float, int]] = field(default_factory=list)
+    ended: dict[str, Any] | None = None
 
     def read(self, books: Reading) -> None:
         for event in books.events(self.seen):
@@ -194,6 +195,8 @@ class _Log:
             if event.kind == "eliminated":
                 for target in event.data["targets"]:
                     self.eliminated[target] = event.data["phase"]
+            if event.kind == "finished":
+                self.ended = event.data
             if event.kind in {"closed", "answered"}:
                 self.closings.append((event.at, event.data["end"]))
             kept = self.routine if event.kind in _ROUTINE else self.notable
@@ -241,9 +244,7 @@ class Follower:
         with self._glancing, experiment._ledger.reading() as books:
             log = self._glanced
             log.read(books)
-            last = log.notable[-1] if log.notable else None
-            ended = last.data if last is not None and last.kind == "finished" else None
-            return Glance(replace(books.head), dict(log.eliminated), ended)
+            return Glance(replace(books.head), dict(log.eliminated), log.ended)
 
     def state(self, experiment: Experiment) -> State:
         """Where the experiment stands now."""

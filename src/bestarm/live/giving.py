@@ -11,6 +11,7 @@ from bestarm.errors import ConflictingRequestError
 from bestarm.geometry import Array
 from bestarm.live import trial
 from bestarm.live.batches import Batch
+from bestarm.live.digests import requested
 from bestarm.live.ledger import Head, Ids, Opened, Reading, Request, Writing
 
 __all__ = ["Giver"]
@@ -43,6 +44,7 @@ class Giver:
             asked = None
             if name is not None:
                 asked = Request(name, count, start, size, head.phase, waiting)
+                head.requests = requested(head.requests, asked)
             tx.give(arms, probabilities, at=now, request=asked)
             head.given += size
             head.oldest = min(head.oldest, now)
@@ -64,14 +66,12 @@ class Giver:
         rows = np.concatenate(list(books.rows(asked.first, asked.first + asked.size)))
         arms, probabilities = rows["arm"].copy(), rows["probability"].copy()
         arms.flags.writeable = probabilities.flags.writeable = False
-        head = replace(books.head, phase=asked.phase)
-        return self._batch(
-            head,
-            asked.first,
-            arms,
-            probabilities,
-            asked.waiting,
-        )
+        head, waiting = books.head, 0
+        short = asked.size < asked.count and asked.phase == head.phase
+        if short and head.planned and head.state == "running" and not head.available(1):
+            waiting = head.outstanding  # as it is now, whatever it was then
+        head = replace(head, phase=asked.phase)
+        return self._batch(head, asked.first, arms, probabilities, waiting)
 
     def _batch(
         self, head: Head, start: int, arms: Ids, probabilities: Array, waiting: int

@@ -221,7 +221,8 @@ def _missing(arms: _Arms, labels: Sequence[str], lost_yet: int) -> Check:
 
 def _overdue(head: Head, tail: _Tail, now: float) -> Check:
     patience = tail.patience
-    overdue = tail.ages[tail.ages > patience]
+    late = tail.ages >= patience if head.lease is not None else tail.ages > patience
+    overdue = tail.ages[late]
     if head.over or not len(overdue):
         usual = "" if tail.usual is None else f"; nearly all came within {_time(tail.usual)}"
         waiting = plural(len(tail.ages), "outcome")
@@ -269,8 +270,8 @@ def _range(head: Head, bounds: tuple[float, float] | None, scales: Scales) -> Ch
         return Check(
             "range",
             "alarm" if often else "warning",
-            f"{plural(head.refused, 'reward')} outside {low:g} to {high:g} refused, beside {told} "
-            "taken.",
+            f"Rewards outside {low:g} to {high:g} were refused for "
+            f"{plural(head.refused, 'assignment')}, beside {told} taken.",
             "Correct their unit; if such rewards do occur, a new trial needs wider bounds.",
         )
     if not told:

@@ -21,6 +21,7 @@ from bestarm.records import Plan, Summary
 
 __all__ = [
     "ROW",
+    "TIMES",
     "Entry",
     "Event",
     "Head",
@@ -29,6 +30,7 @@ __all__ = [
     "Reading",
     "Request",
     "Rows",
+    "Sizes",
     "Writing",
 ]
 
@@ -47,6 +49,8 @@ ROW = np.dtype(
         ("lost", float),
     ]
 )
+# When one that is settled was given out, told or lost: one of the last two is NaN.
+TIMES = np.dtype([("asked", "<f8"), ("told", "<f8"), ("lost", "<f8")])
 Rows = NDArray[Any]
 Ids = NDArray[np.int64]
 
@@ -62,14 +66,15 @@ class Head:
         told: outcomes told in time.
         lost: assignments given up.
         late: outcomes told too late.
-        refused: rewards refused for being outside the bounds.
+        refused: assignments for which a reward outside the bounds was refused.
         lowest: the least reward told.
         highest: the largest.
         phase: the open phase, or the last one.
         planned: whether a plan is open.
         open: whether that plan may be extended.
         pulls: how many pulls it asks for.
-        most: how many it may be extended to, or None.
+        most: how many it may be extended to, or None; less what was out under the plan before
+            when it was made.
         first: the id of the phase's first assignment.
         phase_told: outcomes told in time of the phase's assignments.
         phase_lost: those of its assignments that were given up.
@@ -80,6 +85,7 @@ class Head:
         summaries: the number of summaries the policy has been told.
         events: the number of events logged.
         tip: the hash of the last.
+        requests: the hash of the last request that has a name, and of all before it.
         at: the latest time at which anything was written.
         setback: by how many seconds the clock was ever seen to be behind that.
     """
@@ -108,6 +114,7 @@ class Head:
     summaries: int = 0
     events: int = 0
     tip: str = ""
+    requests: str = ""
     at: float = -math.inf
     setback: float = 0.0
 
@@ -139,7 +146,11 @@ class Head:
             return 0
         if not self.open:
             return min(count, self.remaining)
-        return count if self.most is None else min(count, self.most - (self.given - self.first))
+        if self.most is None:
+            return count
+        # Whether the plan's own share is needed at all shows once what was out before is answered.
+        limit = self.most if self.handed < self.first else max(self.most, self.pulls)
+        return min(count, max(0, limit - (self.given - self.first)))
 
     @property
     def due(self) -> bool:
@@ -209,6 +220,19 @@ class Request:
     waiting: int
 
 
+@dataclass(frozen=True)
+class Sizes:
+    """How many rows of each kind there are in the books, whether they belong there or not."""
+
+    assignments: int
+    outcomes: int
+    losses: int
+    refusals: int
+    phases: int
+    summaries: int
+    events: int
+
+
 class Reading(Protocol):
     """What can be read in a transaction.
 
@@ -234,6 +258,13 @@ class Reading(Protocol):
         """Arms and rewards of assignments that are settled, in order of id, in pieces.
 
         The reward is NaN where the assignment was lost, even if an outcome came later.
+        """
+        ...
+
+    def times(self, first: int, end: int) -> Iterator[Rows]:
+        """When assignments that are settled were given out, told or lost, in pieces as TIMES.
+
+        The time of telling is NaN where the assignment was lost, even if an outcome came later.
         """
         ...
 
@@ -271,8 +302,16 @@ class Reading(Protocol):
         """The plans that were opened, from a phase on."""
         ...
 
-    def events(self, start: int = 0) -> Iterator[Event]:
-        """The log, from a number on."""
+    def events(self, start: int = 0, *, limit: int | None = None) -> Iterator[Event]:
+        """The log, from a number on, up to a limit."""
+        ...
+
+    def requests(self) -> Iterator[Request]:
+        """The named asks, in the order made."""
+        ...
+
+    def sizes(self) -> Sizes:
+        """How many rows there are."""
         ...
 
 
@@ -291,6 +330,10 @@ class Writing(Reading, Protocol):
 
     def lose(self, ids: Sequence[int], *, reason: str, at: float) -> None:
         """Record that outcomes will not come, in the order given."""
+        ...
+
+    def refuse(self, ids: Ids, rewards: Array, *, at: float) -> int:
+        """Record that rewards were refused, except where one was before; gives how many are new."""
         ...
 
     def add_entry(self, entry: Entry) -> None:

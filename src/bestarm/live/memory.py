@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bestarm.geometry import Array
-from bestarm.live.ledger import ROW, Entry, Event, Head, Ids, Opened, Request, Rows
+from bestarm.live.ledger import ROW, TIMES, Entry, Event, Head, Ids, Opened, Request, Rows, Sizes
 
 __all__ = ["MemoryLedger"]
 
@@ -26,6 +26,7 @@ class MemoryLedger:
         self._used = 0
         self._losses: dict[int, list[int]] = {}
         self._requests: dict[str, Request] = {}
+        self._refusals: dict[int, float] = {}
         self._entries: list[Entry] = []
         self._phases: list[Opened] = []
         self._events: list[Event] = []
@@ -46,6 +47,7 @@ class MemoryLedger:
             self._told: list[Ids] = []
             self._lost: list[int] = []
             self._named: list[str] = []
+            self._refused: list[int] = []
             try:
                 yield self
             except BaseException:
@@ -60,6 +62,8 @@ class MemoryLedger:
                     self._losses[int(self._rows["phase"][number])].pop()
                 for name in self._named:
                     del self._requests[name]
+                for number in self._refused:
+                    del self._refusals[number]
                 raise
 
     def close(self) -> None:
@@ -81,6 +85,14 @@ class MemoryLedger:
         """Arms and rewards of assignments that are settled, in order of id."""
         rows = self._rows[first:end]
         yield rows["arm"], np.where(np.isnan(rows["lost"]), rows["reward"], np.nan)
+
+    def times(self, first: int, end: int) -> Iterator[Rows]:
+        """When assignments that are settled were given out, told or lost."""
+        rows = self._rows[first:end]
+        made = np.empty(len(rows), dtype=TIMES)
+        made["asked"], made["lost"] = rows["asked"], rows["lost"]
+        made["told"] = np.where(np.isnan(rows["lost"]), rows["told"], np.nan)
+        yield made
 
     def rewards(self, ids: Ids) -> dict[int, float]:
         """The rewards on record of these assignments."""
@@ -122,9 +134,26 @@ class MemoryLedger:
         """The plans that were opened, from a phase on."""
         yield from (opened for opened in self._phases if opened.plan.phase >= start)
 
-    def events(self, start: int = 0) -> Iterator[Event]:
-        """The log, from a number on."""
-        yield from self._events[start:]
+    def events(self, start: int = 0, *, limit: int | None = None) -> Iterator[Event]:
+        """The log, from a number on, up to a limit."""
+        yield from self._events[start : None if limit is None else start + limit]
+
+    def requests(self) -> Iterator[Request]:
+        """The named asks, in the order made."""
+        yield from self._requests.values()
+
+    def sizes(self) -> Sizes:
+        """How many rows there are."""
+        rows = self._rows[: self._used]
+        return Sizes(
+            assignments=len(rows),
+            outcomes=int((~np.isnan(rows["reward"])).sum()),
+            losses=int((~np.isnan(rows["lost"])).sum()),
+            refusals=len(self._refusals),
+            phases=len(self._phases),
+            summaries=len(self._entries),
+            events=len(self._events),
+        )
 
     def give(
         self, arms: NDArray[np.int64], probabilities: Array, *, at: float, request: Request | None
@@ -161,6 +190,17 @@ class MemoryLedger:
             self._rows["lost"][number] = at
             self._losses.setdefault(int(self._rows["phase"][number]), []).append(number)
             self._lost.append(number)
+
+    def refuse(self, ids: Ids, rewards: Array, *, at: float) -> int:  # noqa: ARG002
+        """Record that rewards were refused, except where one was before; gives how many are new."""
+        news = {
+            number: reward
+            for number, reward in zip(ids.tolist(), rewards.tolist(), strict=True)
+            if number not in self._refusals
+        }
+        self._refusals |= news
+        self._refused += news
+        return len(news)
 
     def add_entry(self, entry: Entry) -> None:
         """Add a summary."""

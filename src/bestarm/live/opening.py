@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from bestarm.checks import positive
 from bestarm.errors import MissingDependencyError
-from bestarm.live.events import record
+from bestarm.live.events import FORMAT, record
 from bestarm.live.ledger import Event, Head
 
 if TYPE_CHECKING:
@@ -21,7 +21,8 @@ __all__ = ["begun", "closed_on_error", "reached"]
 def begun(at: float, *, lease: float | None, **data: object) -> tuple[Head, Event]:
     """The counters of an experiment that begins now, and the first entry of its log."""
     head = Head(lease=None if lease is None else positive(lease, "lease"), at=at)
-    return head, record(head, "created", at, lease=head.lease, version=version("bestarm"), **data)
+    made_by = {"version": version("bestarm"), "format": FORMAT}
+    return head, record(head, "created", at, lease=head.lease, **made_by, **data)
 
 
 def reached(url: str | Store) -> tuple[Store, type[SqlLedger]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 from bestarm.checks import whole
 from bestarm.errors import InvalidInputError
 from bestarm.live.batches import Status
+from bestarm.live.events import sha256
 from bestarm.live.ledger import Event, Head, Ledger, Reading
 from bestarm.live.replay import Player
 from bestarm.policies.policy import Policy
@@ -143,11 +143,18 @@ class Record:
         with self._ledger.reading() as books:
             return outcomes_frame(books)
 
-    def events(self, start: int = 0) -> Sequence[Event]:
-        """The log: every change of the experiment's state, from a number on."""
+    def events(self, start: int = 0, *, limit: int | None = None) -> Sequence[Event]:
+        """The log: every change of the experiment's state.
+
+        Args:
+            start: the number of the first event.
+            limit: how many at most; None for all.
+        """
         whole(start, "start", least=0, below=2**62)
+        if limit is not None:
+            whole(limit, "limit", least=1, below=2**62)
         with self._ledger.reading() as books:
-            return list(books.events(start))
+            return list(books.events(start, limit=limit))
 
     def verify(self) -> Audit:
         """Check all that is on record against the rest, and make every draw once more.
@@ -158,8 +165,8 @@ class Record:
 
         created: dict[str, object] = {"seed": self._seed}
         if self._document is not None:
-            made_of = hashlib.sha256(self._document.to_json().encode()).hexdigest()
-            created |= {"name": self._name, "document": made_of}
+            created |= {"name": self._name, "document": sha256(self._document.to_json())}
+            created["description"] = sha256(self._description)
         with self._ledger.reading() as books:
             return audit(books, arms=self._problem.arms, seed=self._seed, created=created)
 

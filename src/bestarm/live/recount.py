@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 import numpy as np
@@ -11,13 +13,13 @@ from numpy.typing import NDArray
 
 from bestarm.errors import DamagedStoreError
 from bestarm.geometry import Array
-from bestarm.live import trial
+from bestarm.live import digests, trial
 from bestarm.live.batches import plural
 from bestarm.live.draws import choose, uniforms
 from bestarm.live.events import summary_data
 from bestarm.live.ledger import Entry, Ids, Opened, Reading, Rows
 
-__all__ = ["SHOWN", "Notes", "Recount"]
+__all__ = ["SHOWN", "Ended", "Notes", "Recount"]
 
 T = TypeVar("T")
 
@@ -53,6 +55,11 @@ class Notes:
                 every.append(f"The same is the case {self._more[kind]} times more ({kind}).")
         return tuple(every)
 
+    @property
+    def cut_short(self) -> bool:
+        """Whether something could not be read, and what follows it was not."""
+        return "unreadable" in self._said
+
     def readable(self, items: Iterator[T]) -> Iterator[T]:
         """What can be read of them."""
         try:
@@ -61,17 +68,45 @@ class Notes:
             self.add("unreadable", f"{error.message} What follows it was not checked.")
 
 
+@dataclass
+class Ended:
+    """What the log says, at the end, of what no summary covers.
+
+    Attributes:
+        first: the id of the first assignment.
+        end: the id after the last.
+        digest: of them as they were then.
+        failed: the ids of those given up afterwards.
+    """
+
+    first: int
+    end: int
+    digest: str
+    failed: list[Ids] = field(default_factory=list)
+
+
 class Recount:
     """The assignments in order of id: their draws, their phases, and what they add up to."""
 
     def __init__(
-        self, books: Reading, notes: Notes, *, arms: int, seed: int, last_closed: int | None
+        self,
+        books: Reading,
+        notes: Notes,
+        *,
+        arms: int,
+        seed: int,
+        last_closed: int | None,
+        times: Mapping[int, str],
+        ended: Ended | None,
     ) -> None:
         self._books = books
         self._notes = notes
         self._arms = arms
         self._seed = seed
         self._last_closed = last_closed
+        self._times = times
+        self._ended = ended
+        self._seen = hashlib.sha256()  # times of what is added up
         self._pieces = books.rows(0, books.head.given + 1)  # one that is not counted is seen
         self._rows: Rows | None = None
         self._phases = notes.readable(books.phases())
@@ -89,6 +124,8 @@ class Recount:
         """Read every assignment once, and compare."""
         for entry in self._notes.readable(self._books.entries()):
             self._add_up(entry)
+        if self._ended is not None:
+            self._check_rest(self._ended)
         while self._load():
             pass
         while self._turn():
@@ -104,16 +141,31 @@ class Recount:
 
     def answers(self, first: int, end: int) -> Iterator[tuple[Ids, Array]]:
         """As of a ledger, for ranges that follow each other."""
+        for here in self._between(first, end):
+            self._seen.update(digests.times_of(here).tobytes())
+            arms = np.where((here["arm"] >= 0) & (here["arm"] < self._arms), here["arm"], 0)
+            yield arms, np.where(np.isnan(here["lost"]), here["reward"], np.nan)
+
+    def _between(self, first: int, end: int) -> Iterator[Rows]:
         while first < end:
             rows = self._rows
             if rows is None or not len(rows) or rows["id"][-1] < first:
                 if not self._load():
                     return
                 continue
-            here = rows[slice(*np.searchsorted(rows["id"], [first, end]))]
-            arms = np.where((here["arm"] >= 0) & (here["arm"] < self._arms), here["arm"], 0)
-            yield arms, np.where(np.isnan(here["lost"]), here["reward"], np.nan)
+            yield rows[slice(*np.searchsorted(rows["id"], [first, end]))]
             first = int(rows["id"][-1]) + 1
+
+    def _check_rest(self, ended: Ended) -> None:
+        failed = np.concatenate([np.empty(0, dtype=np.int64), *ended.failed])
+        rows = self._between(ended.first, ended.end)
+        found = digests.digest_of(digests.as_they_ended(each, failed) for each in rows)
+        self._notes.unless(
+            found == ended.digest and ended.end == self._books.head.given,
+            "rest",
+            f"Assignments {ended.first} to {ended.end - 1} are not as they were at the end: an "
+            "outcome, a loss or a time was changed since.",
+        )
 
     def _add_up(self, entry: Entry) -> None:
         notes = self._notes
@@ -125,6 +177,7 @@ class Recount:
         if len(entry.summary.counts) != self._arms:
             notes.add("summary", f"Summary {entry.number} is not of {self._arms} arms.")
             return
+        self._seen = hashlib.sha256()
         summary, rows = trial.total(self, entry.first, entry.end, plan=plan, arms=self._arms)  # type: ignore[arg-type]
         notes.unless(
             rows == entry.digest,
@@ -137,6 +190,13 @@ class Recount:
             "totals",
             f"Summary {entry.number} is not what assignments {entry.first} to {entry.end - 1} add "
             "up to.",
+        )
+
+        notes.unless(
+            self._times.get(entry.number) in (None, self._seen.hexdigest()),
+            "times",
+            f"The times of assignments {entry.first} to {entry.end - 1} are not those of summary "
+            f"{entry.number}.",
         )
 
     def _load(self) -> bool:

@@ -7,12 +7,13 @@ from numpy.typing import NDArray
 
 from bestarm.errors import ConflictingOutcomeError, InvalidInputError, UnknownAssignmentError
 from bestarm.geometry import Array
-from bestarm.live import trial
+from bestarm.live import digests, trial
 from bestarm.live.batches import Receipt
+from bestarm.live.events import log
 from bestarm.live.ledger import Head, Ids, Writing
 from bestarm.live.outcomes import conflict
 
-__all__ = ["NotAllNewError", "fail", "outside", "record"]
+__all__ = ["NotAllNewError", "fail", "outside", "record", "refuse"]
 
 
 class NotAllNewError(Exception):
@@ -53,6 +54,8 @@ def _write(tx: Writing, ids: Ids, rewards: Array, now: float) -> int:
     late = np.ones(len(ids), dtype=bool) if head.over else lost
     if tx.tell(ids, rewards, at=now, late=late) < len(ids):
         raise NotAllNewError
+    if late.any():
+        log(tx, "late", now, **digests.late(ids[late], rewards[late]))
     settled = ids[~lost]
     behind = int((settled < head.first).sum())
     head.behind -= behind
@@ -81,6 +84,14 @@ def fail(tx: Writing, ids: Ids, *, reason: str, now: float) -> None:
         )
     if fresh.size:
         trial.lose(tx, fresh.tolist(), reason=reason, at=now)
+        if tx.head.over:
+            log(tx, "failed", now, ids=digests.runs(fresh), reason=reason)
+
+
+def refuse(tx: Writing, ids: Ids, rewards: Array, *, now: float) -> None:
+    """Note that rewards outside the bounds were told: each assignment counts once."""
+    _check_known(ids, tx.head)
+    tx.head.refused += tx.refuse(ids, rewards, at=now)
 
 
 def outside(reward: float, bounds: tuple[float, float]) -> InvalidInputError:

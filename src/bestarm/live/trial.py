@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bestarm.geometry import Array
+from bestarm.live import digests
 from bestarm.live.draws import choose, uniforms
 from bestarm.live.events import digest, log, plan_data, summary_data
 from bestarm.live.ledger import Entry, Head, Opened, Reading, Writing
@@ -24,7 +25,9 @@ from bestarm.records import Plan, Recommendation, Summary, round_robin
 
 __all__ = [
     "draw_arms",
+    "ending",
     "expire",
+    "extent",
     "finish",
     "finished_data",
     "look",
@@ -145,17 +148,28 @@ def _open(tx: Writing, policy: Policy, plan: Plan | None, at: float) -> None:
         return
     head.behind = head.given - head.first - head.phase_told - head.phase_lost
     head.phase, head.first, head.planned = plan.phase, head.given, True
-    head.open, head.pulls, head.most = plan.open, plan.pulls, plan.most
+    head.open, head.pulls = plan.open, plan.pulls
+    head.most = extent(plan, head.first - head.handed)
     head.phase_told = head.phase_lost = 0
     tx.open_phase(Opened(plan, head.first))
     data = plan_data(plan)
     log(tx, "planned", at, phase=plan.phase, pulls=plan.pulls, first=head.first, plan=digest(data))
 
 
+def extent(plan: Plan, out: int) -> int | None:
+    """How many pulls a plan may be extended to, where others are out that it does not know of."""
+    return None if plan.most is None else max(0, plan.most - out)
+
+
 def finish(tx: Writing, policy: Policy, at: float) -> None:
     """The policy has stopped."""
     tx.head.state, tx.head.planned = "finished", False
-    log(tx, "finished", at, **finished_data(policy.recommend()))
+    log(tx, "finished", at, **finished_data(policy.recommend()), **ending(tx))
+
+
+def ending(books: Reading) -> dict[str, Any]:
+    """What the log says, at the end, of all that no earlier event covers."""
+    return {**digests.rest(books), "requests": books.head.requests}
 
 
 def finished_data(said: Recommendation) -> dict[str, Any]:
@@ -194,6 +208,8 @@ def _hand_over(
         end=end,
         summary=digest(summary_data(summary)),
         rows=rows,
+        times=digests.times(tx, entry.first, end),
+        requests=head.requests,
     )
     gone = sorted(set(active) - set(policy.recommend().active))
     if gone:

@@ -189,5 +189,12 @@ def happened(event: Event, problem: Problem, *, open_plans: bool) -> str:
         "resumed": "Resumed.",
         "stopped": "Stopped by its owner.",
     }.get(event.kind, f"{event.kind.capitalize()}.")
+    if event.kind in {"late", "failed"}:
+        words = _too_late(event)
     reason = data.get("reason")
     return f"{words[:-1]}: {reason}" if event.kind == "stopped" and reason else words
+
+
+def _too_late(event: Event) -> str:
+    many = plural_many(sum(end - first for first, end in event.data["ids"]), "outcome")
+    return f"{many} {'came too late to be used' if event.kind == 'late' else 'given up'}."

@@ -285,7 +285,7 @@ async def get_events(
 
     The seed is left out: whoever knows it can foresee the draws.
     """
-    events = (await trials.look(name, lambda each: each.events(after)))[:limit]
+    events = await trials.look(name, lambda each: each.events(after, limit=limit))
     return io.EventsOut(
         events=[io.EventOut.of(event) for event in events],
         next=events[-1].number + 1 if events else after,
@@ -342,6 +342,17 @@ async def pause(name: Name, trials: _Trials) -> io.StatusOut:
 async def resume(name: Name, trials: _Trials) -> io.StatusOut:
     """Go on after a pause. Doing it again is harmless."""
     return await trials.write(name, _then_status("resume"))
+
+
+@router.post(
+    "/experiments/{name}/lease",
+    dependencies=[_manage],
+    summary="Change how long outcomes may take",
+    responses=_errors(*_WITH_BODY, 404),
+)
+async def change_lease(name: Name, body: io.LeaseBody, trials: _Trials) -> io.StatusOut:
+    """Set it from now on; what is lost stays lost. Doing it again is harmless."""
+    return await trials.write(name, _then_status("change_lease", body.lease))
 
 
 @router.post(

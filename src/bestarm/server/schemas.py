@@ -21,6 +21,7 @@ __all__ = [
     "ExperimentOut",
     "FailBody",
     "HealthOut",
+    "LeaseBody",
     "ListOut",
     "ReceiptOut",
     "RecommendationOut",
@@ -135,6 +136,16 @@ class FailBody(_In):
 
     ids: Annotated[list[Id], Field(fail_fast=True)]
     reason: Annotated[str, Field(max_length=1000)] = "failed"
+
+
+class LeaseBody(_In):
+    """How long outcomes may take."""
+
+    model_config = ConfigDict(json_schema_extra=_like(lease=86400))
+
+    lease: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = Field(
+        description="Seconds; null for any time."
+    )
 
 
 class StopBody(_In):

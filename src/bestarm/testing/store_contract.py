@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from bestarm.live.events import log
-from bestarm.live.ledger import Entry, Head, Ledger, Opened, Request
+from bestarm.live.ledger import Entry, Head, Ledger, Opened, Reading, Request
 from bestarm.records import Plan, Summary
 from bestarm.testing.store_samples import (
     FLOATS,
@@ -214,6 +214,21 @@ def _rows_are_only_added(case: _Case) -> None:
     require(told[0] == told[4] == 2.0, "the time at which an outcome was told has changed")
 
 
+def _refusals_count_once(case: _Case) -> None:
+    ledger = case.books()
+    with ledger.writing() as tx:
+        give_some(tx, [0, 1, 0, 1])
+        added = tx.refuse(ids_of([2, 0]), np.array([7.0, 8.0]), at=2.0)
+        require(added == 2, f"two rewards that are refused are counted as {added}")
+    with ledger.writing() as tx:
+        added = tx.refuse(ids_of([0, 1, 2]), np.array([9.0, 9.0, 9.0]), at=3.0)
+        require(added == 1, f"of three refused rewards one is new, and {added} are counted")
+    for how, view in case.views(ledger):
+        with view.reading() as books:
+            there = books.sizes().refusals
+            require(there == 3, f"of three refusals {there} are on record{how}")
+
+
 def _losses_keep_their_order(case: _Case) -> None:
     ledger = case.books()
     arms = [0, 1, 2, 0, 1, 2, 2, 1]
@@ -400,9 +415,7 @@ def _many_at_once(case: _Case) -> None:
     with ledger.reading() as books:
         counted = [event.data["number"] for event in books.events() if event.kind == "counted"]
         require(counted == list(range(few)), f"of {few} events {len(counted)} are read")
-        last_event = books.head.events - 1
-        found = [event.number for event in books.events(last_event)]
-        require(found == [last_event], f"the events from {last_event} on are {found}")
+        _require_parts(books, few)
     with ledger.writing() as tx:
         tx.give(arms, (arms + 1) / 3, at=1.0, request=None)
         tx.head.given += size
@@ -411,6 +424,17 @@ def _many_at_once(case: _Case) -> None:
         lost = books.lost_arms(1, 0, size)
         require(np.array_equal(lost, arms[order]), f"the arms of {size} lost are in another order")
         require(len(books.lost(np.arange(2 * size))) == size, f"{size} lost are fewer")
+
+
+def _require_parts(books: Reading, few: int) -> None:
+    """The log can be read in parts."""
+    for start, limit in ((0, 1), (1, 7), (few // 2, 5_001)):
+        found = [event.number for event in books.events(start, limit=limit)]
+        wanted = list(range(start, min(start + limit, books.head.events)))
+        require(found == wanted, f"{limit} events from {start} on are {len(found)}")
+    last = books.head.events - 1
+    found = [event.number for event in books.events(last)]
+    require(found == [last], f"the events from {last} on are {found}")
 
 
 def _books_are_apart(case: _Case) -> None:
@@ -429,6 +453,7 @@ _LAWS = (
     _what_is_written_is_there,
     _an_exception_leaves_nothing,
     _rows_are_only_added,
+    _refusals_count_once,
     _losses_keep_their_order,
     _ranges_end_where_they_should,
     _numbers_are_kept_to_the_bit,

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bestarm.live.events import log, plan_data, summary_data
-from bestarm.live.ledger import Entry, Opened, Reading, Request, Writing
+from bestarm.live.ledger import Entry, Opened, Reading, Request, Sizes, Writing
 from bestarm.records import Plan, Summary
 
 __all__ = [
@@ -130,6 +130,7 @@ STEPS: dict[str, Callable[[Writing], Any]] = {
     "losing": lambda tx: tx.lose([7, 6], reason="gone too", at=60.0),
     "summing up": add_some_entry,
     "planning": lambda tx: open_phase(tx, Plan.fixed([2, 0, 1], phase=2)),
+    "refusing": lambda tx: tx.refuse(ids_of([5, 6]), np.array([8.0, 9.0]), at=65.0),
     "logging": lambda tx: log(tx, "happened", 70.0, what="something"),
 }
 
@@ -164,16 +165,23 @@ def write_some(tx: Writing) -> dict[str, object]:
         (4, 2, 0, 0.25, 6.0, nan, nan, False, nan),
         (5, 2, 1, 0.25, 6.0, nan, nan, False, nan),
     ]
+    requests = [Request("a", 4, 0, 3, 1, 3), Request("b", 3, 4, 2, 2, 3)]
     return {
         "head": asdict(tx.head),
         "rows": rows,
+        "times": [
+            *((1.0, 3.0, nan), (1.0, nan, nan), (1.0, nan, 4.0)),
+            *((2.5, 3.0, nan), (6.0, nan, nan), (6.0, nan, nan)),
+        ],
+        "asked": requests,
         "phases": [opened_data(Opened(plans[0], 0)), opened_data(Opened(plans[1], 4))],
         "entries": [entry_data(entry)],
         "events": [*events, *(event_data(event) for event in added)],
         "lost": [2],
         "lost arms": {1: [1], 2: []},
         "rewards": {0: -0.5, 2: 7.0, 3: 0.5},
-        "requests": {"a": Request("a", 4, 0, 3, 1, 3), "b": Request("b", 3, 4, 2, 2, 3)},
+        "requests": {request.name: request for request in requests},
+        "sizes": Sizes(6, 3, 1, 0, 2, 1, len(events) + 2),
     }
 
 
@@ -189,6 +197,13 @@ def picture(books: Reading, *, names: Sequence[str] = ("a", "b", "kept", "more")
     return {
         "head": asdict(books.head),
         "rows": [tuple(comparable(part) for part in row) for row in rows],
+        "times": [
+            tuple(comparable(part) for part in row)
+            for piece in books.times(0, given)
+            for row in piece.tolist()
+        ],
+        "sizes": books.sizes(),
+        "asked": list(books.requests()),
         "phases": [opened_data(opened) for opened in phases],
         "entries": [entry_data(entry) for entry in books.entries()],
         "events": [event_data(event) for event in books.events()],

@@ -23,7 +23,7 @@ from bestarm.errors import (
 )
 from bestarm.geometry import Array
 from bestarm.live.events import canonical, plan_data, summary_data
-from bestarm.live.ledger import ROW, Entry, Event, Head, Ids, Opened, Request, Rows
+from bestarm.live.ledger import ROW, TIMES, Entry, Event, Head, Ids, Opened, Request, Rows, Sizes
 from bestarm.live.sql import schema as s
 from bestarm.live.sql import statements as sql
 from bestarm.live.sql.store import Store
@@ -208,6 +208,21 @@ class _Reading:
             rewards[_column(self._fetch(sql.LOST_NUMBERS, **piece), np.int64) - start] = np.nan
             yield arms, rewards
 
+    def times(self, first: int, end: int) -> Iterator[Rows]:
+        """When assignments that are settled were given out, told or lost, in pieces."""
+        for start in range(first, end, _PIECE):
+            piece = {"start": start, "end": min(end, start + _PIECE)}
+            asked = self._fetch(sql.ASKED_TIMES, **piece)
+            rows = np.full(len(asked), np.nan, dtype=TIMES)
+            rows["asked"] = _column(asked, float)
+            for statement, name in ((sql.TOLD_TIMES, "told"), (sql.LOSSES, "lost")):
+                found = self._fetch(statement, **piece)
+                if found:
+                    numbers, values = zip(*found, strict=True)
+                    rows[name][np.array(numbers) - start] = values
+            rows["told"][~np.isnan(rows["lost"])] = np.nan
+            yield rows
+
     def rewards(self, ids: Ids) -> dict[int, float]:
         """The rewards on record of these assignments."""
         return {row[0]: row[1] for row in self._among(sql.REWARDS, ids)}
@@ -291,17 +306,27 @@ class _Reading:
             phase, plan, first = tuple(row)
             yield Opened(_read(_plan, plan, f"the plan of phase {phase}"), first)
 
-    def events(self, start: int = 0) -> Iterator[Event]:
-        """The log, from a number on."""
-        for row in self._from(sql.EVENTS, start):
+    def events(self, start: int = 0, *, limit: int | None = None) -> Iterator[Event]:
+        """The log, from a number on, up to a limit."""
+        for row in self._from(sql.EVENTS, start, limit):
             number, at, kind, data, tip = tuple(row)
             yield Event(number, at, kind, _read(json.loads, data, f"event {number}"), tip)
 
-    def _from(self, statement: sql.Prepared, start: int) -> Iterator[Any]:
-        """Rows from a number on, which is their first column."""
-        while found := self._fetch(statement, start=start, size=_PAGE):
+    def requests(self) -> Iterator[Request]:
+        """The named asks, in the order made."""
+        for row in sql.REQUESTS.stream(self._connection, _PAGE, experiment=self._number):
+            yield Request(*tuple(row))
+
+    def sizes(self) -> Sizes:
+        """How many rows there are."""
+        return Sizes(*(int(self._fetch(each)[0][0]) for each in sql.SIZES))
+
+    def _from(self, statement: sql.Prepared, start: int, limit: int | None = None) -> Iterator[Any]:
+        """Rows from a number on, which is their first column, up to a limit."""
+        left = 2**62 if limit is None else limit
+        while left and (found := self._fetch(statement, start=start, size=min(left, _PAGE))):
             yield from found
-            start = found[-1][0] + 1
+            start, left = found[-1][0] + 1, left - len(found)
 
 
 class _Writing(_Reading):
@@ -359,6 +384,12 @@ class _Writing(_Reading):
                 place=np.arange(before, before + len(lost)),
             )
             self._all_new(added, len(lost), "losses")
+
+    def refuse(self, ids: Ids, rewards: Array, *, at: float) -> int:
+        """Record that rewards were refused, except where one was before; gives how many are new."""
+        return sql.REFUSE(
+            self._connection, experiment=self._number, at=at, number=ids, reward=rewards
+        )
 
     @staticmethod
     def _all_new(added: int, size: int, rows: str) -> None:

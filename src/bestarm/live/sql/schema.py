@@ -30,6 +30,7 @@ __all__ = [
     "metadata",
     "outcomes",
     "phases",
+    "refusals",
     "requests",
     "tokens",
 ]
@@ -75,6 +76,7 @@ experiments = Table(
     Column("summaries", BigInteger, nullable=False),
     Column("events", BigInteger, nullable=False),
     Column("tip", String(64), nullable=False),
+    Column("requests", String(64), nullable=False),
     Column("at", Float(53)),
     Column("setback", Float(53), nullable=False),
 )
@@ -112,6 +114,16 @@ losses = Table(
     Column("reason", Text, nullable=False),
     Column("at", Float(53), nullable=False),
     UniqueConstraint("experiment", "phase", "place", name="bestarm_losses_in_order"),
+    sqlite_with_rowid=False,
+)
+
+refusals = Table(
+    "bestarm_refusals",
+    metadata,
+    _experiment(),
+    Column("number", BigInteger, primary_key=True, autoincrement=False),
+    Column("reward", Float(53), nullable=False),
+    Column("at", Float(53), nullable=False),
     sqlite_with_rowid=False,
 )
 

@@ -6,6 +6,7 @@ and look up a statement anew for every call took several times as long as SQLite
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from sqlalchemy import (
@@ -62,6 +63,14 @@ class Prepared:
         rows = list(result.cursor.fetchall())
         result.close()
         return rows
+
+    def stream(self, connection: Connection, size: int, **values: Any) -> Iterator[Any]:
+        """Run it once, and give its rows as they are read, so many at a time."""
+        text, order = self.written(connection)
+        ordered = values if order is None else tuple(values[name] for name in order)
+        options = {"stream_results": True, "yield_per": size}
+        with connection.exec_driver_sql(text, ordered, execution_options=options) as result:
+            yield from result
 
     def written(self, connection: Connection) -> tuple[str, list[str] | None]:
         """Its text, and the order of its values where they have no names in it."""
@@ -167,6 +176,7 @@ LOSE = Adding(
     same=["experiment", "phase", "reason", "at"],
     columns=["number", "place"],
 )
+REFUSE = Adding(s.refusals, same=["experiment", "at"], columns=["number", "reward"])
 
 ASSIGNMENTS = _between(s.assignments, "number", "phase", "arm", "probability", "asked")
 OUTCOMES = _between(s.outcomes, "number", "reward", "told", "late")
@@ -174,6 +184,8 @@ LOSSES = _between(s.losses, "number", "at")
 ARMS = _between(s.assignments, "arm")
 REWARDS = _between(s.outcomes, "number", "reward")
 VALUES = _between(s.outcomes, "reward")
+ASKED_TIMES = _between(s.assignments, "asked")
+TOLD_TIMES = _between(s.outcomes, "number", "told")
 TOLD_NUMBERS = _between(s.outcomes, "number")
 LOST_NUMBERS = _between(s.losses, "number")
 ASKED_NUMBERS = _between(s.assignments, "number", "asked", "phase", "arm")
@@ -207,6 +219,17 @@ REQUEST = Prepared(
         s.requests.c.name == bindparam("name")
     )
 )
+
+_asked = s.requests.c
+REQUESTS = Prepared(
+    _found(s.requests, "name", "count", "first", "size", "phase", "waiting").order_by(_asked.first)
+)
+SIZES = [
+    Prepared(
+        select(func.count()).select_from(table).where(table.c.experiment == bindparam("experiment"))
+    )
+    for table in (s.assignments, s.outcomes, s.losses, s.refusals, s.phases, s.entries, s.events)
+]
 
 ADD_PHASE = _new(s.phases)
 ADD_ENTRY = _new(s.entries)

@@ -26,7 +26,7 @@ from bestarm.live.sql.schema import VERSION_TABLE
 __all__ = ["VERSION", "VERSIONS", "Store"]
 
 # Every version of the tables there was, the newest last; a migration leads from each to the next.
-VERSIONS = ("0001", "0002", "0003")
+VERSIONS = ("0001", "0002", "0003", "0004")
 VERSION = VERSIONS[-1]
 
 _PATIENCE = 60  # seconds that one waits for others to finish writing
@@ -236,6 +236,11 @@ def _take_turn(connection: Connection) -> None:
     """
     raw: Any = connection.connection.dbapi_connection
     raw.execute(f"PRAGMA busy_timeout={_NAP}")
+    if not connection.info.get("bestarm_wal"):
+        # Only now: whoever looks at a file must not change it. Of several who do this at once to
+        # a new one, some are sent away without a wait.
+        _patiently(lambda: raw.execute("PRAGMA journal_mode=WAL"))
+        connection.info["bestarm_wal"] = True
     # IMMEDIATE waits for the write lock at once: half-way it could not be waited for.
     _patiently(lambda: connection.exec_driver_sql("BEGIN IMMEDIATE"))
     raw.execute(f"PRAGMA busy_timeout={1000 * _PATIENCE:.0f}")
@@ -273,7 +278,5 @@ def _set_up_session(connection: Any, _: object) -> None:
 def _set_up_file(connection: Any, _: object) -> None:
     assert isinstance(connection, sqlite3.Connection)
     connection.isolation_level = None  # transactions begin where we say, see `_begin`
-    # Of several who do this at once to a new file, some are sent away without a wait.
-    _patiently(lambda: connection.execute("PRAGMA journal_mode=WAL"))
     for pragma in ("synchronous=FULL", "foreign_keys=ON"):
         connection.execute(f"PRAGMA {pragma}")

@@ -1,0 +1,229 @@
+"""What the commands print, where printing is not as it should be: full, odd, or of another code."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from bestarm import Experiment, Problem
+from bestarm.cli.app import app
+from bestarm.cli.reporting import printable
+
+ODD = "tea\x1b[2J\nnow\u202eback"
+SHOWN = "tea\\x1b[2J\\nnow\\u202eback"
+URL = "sqlite:///bestarm.db"
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("BESTARM_STORE", raising=False)
+    return tmp_path
+
+
+def make(label: str = "tea", **given: Any) -> None:
+    problem = Problem([[1, 0], [0, 1]], source_labels=[label, "δ-coffee"])
+    options = {"bounds": [0, 1], "max_pulls": 40}
+    Experiment.create(URL, "drinks", problem, options=options, **given).close()
+
+
+def run(*arguments: str, code: int = 0) -> tuple[str, str]:
+    result = CliRunner().invoke(app, list(arguments))
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    assert result.exit_code == code, result.output
+    return result.stdout, result.stderr
+
+
+def started(*arguments: str, stdout: Any = subprocess.PIPE, **env: str) -> tuple[int, bytes, str]:
+    done = subprocess.run(
+        [sys.executable, "-c", "from bestarm.cli import main; main()", *arguments],
+        stdout=stdout,
+        stderr=subprocess.PIPE,
+        timeout=120,
+        check=False,
+        env=os.environ | env,
+    )
+    return done.returncode, done.stdout or b"", done.stderr.decode("utf-8", "replace")
+
+
+def into_nowhere(*arguments: str) -> str:
+    """What is said of a command whose output is a disk that is full."""
+    with open("/dev/full", "w", encoding="utf-8") as full:
+        code, _, said = started(*arguments, stdout=full)
+    assert code == 2
+    assert said.startswith("bestarm: ")
+    assert said.count("\n") == 1, said
+    assert "no space left" in said.lower()
+    return said
+
+
+needs_full = pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no full")
+
+
+@needs_full
+@pytest.mark.parametrize("json_too", [[], ["--json"]])
+def test_what_was_given_out_and_could_not_be_printed_can_be_found(json_too: list[str]) -> None:
+    make()
+    said = into_nowhere("experiment", "ask", "drinks", "3", *json_too)
+    assert "0 to 2 were given out" in said
+    assert "experiment export drinks" in said
+    run("experiment", "export", "drinks", "all.csv")
+    assert len(Path("all.csv").read_text(encoding="utf-8").splitlines()) == 4
+    named = ("experiment", "ask", "drinks", "2", "--request-id", "a visit", *json_too)
+    assert "--request-id 'a visit'" in into_nowhere(*named)
+    shown, _ = run(*named)
+    assert "3" in shown
+    with Experiment.open(URL, "drinks") as trial:
+        assert trial.status().pulls == 5
+
+
+@needs_full
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["experiment", "tell", "drinks", "0", "1"],
+        ["experiment", "status", "drinks"],
+        ["doctor", URL],
+        ["design", "arms.csv"],
+    ],
+    ids=lambda command: " ".join(command[:2]),
+)
+def test_a_full_disk_is_one_sentence(command: list[str]) -> None:
+    make()
+    Path("arms.csv").write_text("tea,1,0\ncoffee,0,1\nwater,0.5,0.5\n", encoding="utf-8")
+    with Experiment.open(URL, "drinks") as trial:
+        trial.ask()
+        into_nowhere(*command)
+        assert len(trial.outcomes()) == (command[1] == "tell")
+
+
+def test_whoever_reads_no_further_is_told_what_was_given_out() -> None:
+    make()
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        code, _, said = started("experiment", "ask", "drinks", stdout=writing)
+    finally:
+        os.close(writing)
+    assert code == 2
+    assert "given out but could not be printed" in said
+    assert "Traceback" not in said
+
+
+def test_labels_cannot_move_the_cursor() -> None:
+    make(ODD, description="a\x1b]0;owned\x07\nb")
+    out = [run("experiment", "ask", "drinks", "20")[0]]
+    with Experiment.open(URL, "drinks") as trial:
+        trial.tell_many({n: float(n % 2) for n in range(20)})
+        leader = trial.recommendation().label
+        trial.stop("no\x1b[31mmore\nof it")
+    looks = ("status", "recommend", "health", "log", "verify", "replay")
+    out += [run("experiment", command, "drinks")[0] for command in looks]
+    out += run("experiment", "list")
+    whole = "".join(out)
+    assert all(each.isprintable() or each == "\n" for each in whole)
+    assert SHOWN in whole
+    assert "no\\x1b[31mmore\\nof it" in whole
+    assert leader in {ODD, "δ-coffee"}
+    asked = json.loads(run("experiment", "ask", "drinks", "--json")[0])
+    assert asked["assignments"] == []
+    assert ODD in json.loads(run("experiment", "status", "drinks", "--json")[0])["arms"]
+
+
+def test_labels_of_files_cannot_either() -> None:
+    rows = '"tea\x1b[2J\nnow",1,0\ncoffee,0,1\nwater,0.5,0.5\n'
+    Path("arms.csv").write_text(rows, encoding="utf-8")
+    Path("theta.csv").write_text("0.5,0.25\n", encoding="utf-8")
+    out, _ = run("design", "arms.csv")
+    out += run("check", "arms.csv", "--theta", "theta.csv")[0]
+    assert "\x1b" not in out
+    assert out.count("tea\\x1b[2J\\nnow") == 2
+
+
+def test_what_people_write_is_left_as_it_is() -> None:
+    for text in ("naïve 日本語 🙂", "👩\u200d🔬", "deux\u00a0mots", "a\\b"):
+        assert printable(text) == text
+    assert printable("a\tb\r\x00\x9b\u2028\ud800") == "a\\tb\\r\\x00\\x9b\\u2028\\ud800"
+
+
+def test_a_console_without_japanese() -> None:
+    Path("arms.csv").write_text("δ-tea,1,0\n日本,0,1\n", encoding="utf-8")
+    made = ("experiment", "create", "drinks", "arms.csv", "--bounds", "0", "1")
+    for command in (
+        made,
+        ("experiment", "ask", "drinks", "9"),
+        ("experiment", "status", "drinks", "--json"),
+    ):
+        status, out, said = started(*command, PYTHONIOENCODING="cp1252", PYTHONUTF8="0")
+        assert (status, said) == (0, ""), command
+        assert out.decode("cp1252")
+        assert b"\\u65e5" in out or command is made, out
+
+
+def test_a_seed_that_nobody_named_is_another_each_time() -> None:
+    Path("arms.csv").write_text("tea,1,0\ncoffee,0,1\n", encoding="utf-8")
+    seeds = set()
+    for name in ("one", "two", "three"):
+        made = run("experiment", "create", name, "arms.csv", "--bounds", "0", "1", "--json")[0]
+        seeds.add(json.loads(made)["seed"])
+        with Experiment.open(URL, name) as trial:
+            assert trial.seed in seeds
+    assert len(seeds) == 3
+    assert max(seeds) > 2**40  # three below that have a chance of 2⁻⁶⁶
+
+
+def test_a_lease_can_be_changed_until_the_end() -> None:
+    make()
+    with Experiment.open(URL, "drinks") as trial:
+        for text, seconds in (("90m", 5400.0), ("12h", 43200.0), ("2.5", 2.5), ("none", None)):
+            shown, _ = run("experiment", "lease", "drinks", text)
+            assert trial.lease == seconds
+            assert ("any time" if seconds is None else f"{seconds:g} seconds") in shown
+            again = json.loads(run("experiment", "lease", "drinks", text, "--json")[0])
+            assert again == {"experiment": "drinks", "state": "running", "lease": seconds}
+        changes = [event for event in trial.events() if event.kind == "changed"]
+        assert [event.data["lease"] for event in changes] == [5400.0, 43200.0, 2.5, None]
+        for wrong in ("0", "-3", "soon", "1_0s", ""):
+            assert "`lease` must" in run("experiment", "lease", "drinks", "--", wrong, code=2)[1]
+        trial.stop()
+        before = len(trial.events())
+        said = run("experiment", "lease", "drinks", "1h", code=2)[1]
+        assert "that is stopped cannot be changed" in said
+        assert (trial.lease, len(trial.events())) == (None, before)
+
+
+@pytest.mark.parametrize("number", ["0_1", "1_0", "_1", "1e1_0"])
+def test_an_underscore_is_no_part_of_a_number(number: str) -> None:
+    make()
+    with Experiment.open(URL, "drinks") as trial:
+        trial.ask(12)
+        for outcome in (("0", number), (number, "1")):
+            assert "must be a" in run("experiment", "tell", "drinks", *outcome, code=2)[1]
+        Path("outcomes.csv").write_text(f"id,reward\n0,{number}\n", encoding="utf-8")
+        run("experiment", "tell", "drinks", "--from", "outcomes.csv", code=2)
+        run("experiment", "fail", "drinks", number, code=2)
+        run("experiment", "ask", "drinks", number, code=2)
+        assert trial.status().answered == 0
+        assert trial.status().pulls == 12
+    Path("arms.csv").write_text(f"tea,1,{number}\ncoffee,0,1\n", encoding="utf-8")
+    assert number in run("check", "arms.csv", code=2)[1]
+    Path("arms.csv").write_text("tea,1,0\ncoffee,0,1\n", encoding="utf-8")
+    for command in (
+        ("check", "arms.csv", "--noise", number),
+        ("plan", "arms.csv", "--gap", number),
+        ("plan", "arms.csv", "--gap", "1", "--bounds", "0", number),
+        ("experiment", "create", "new", "arms.csv", "--bounds", "0", number),
+        ("experiment", "create", "new", "arms.csv", "--seed", number),
+        ("experiment", "create", "new", "arms.csv", "--baseline", number),
+        ("experiment", "log", "drinks", "--last", number),
+    ):
+        assert repr(number) in run(*command, code=2)[1].replace("│", "")
+    assert len(Experiment.list(URL)) == 1

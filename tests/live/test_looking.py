@@ -1,0 +1,95 @@
+"""Looking changes nothing: neither a file of somebody else's, nor one of ours."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from bestarm import Experiment, Problem
+from bestarm.cli.app import app
+from bestarm.errors import UnknownExperimentError
+from bestarm.live.doctor import diagnose
+from bestarm.live.sql import Store
+
+
+def unknown(url: str) -> None:
+    with pytest.raises(UnknownExperimentError):
+        Experiment.open(url, "trial")
+
+
+def version(url: str) -> None:
+    store = Store(url)
+    assert store.version() is None
+    store.close()
+
+
+def command(*arguments: str) -> Callable[[str], None]:
+    def run(url: str) -> None:
+        result = CliRunner().invoke(app, [*arguments, *([url] if "doctor" in arguments else [])])
+        assert result.exception is None or isinstance(result.exception, SystemExit)
+
+    return run
+
+
+LOOKS: dict[str, Callable[[str], object]] = {
+    "opening": unknown,
+    "listing": Experiment.list,
+    "the doctor": diagnose,
+    "its version": version,
+    "the doctor's command": command("doctor"),
+}
+
+
+def bytes_of(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+@pytest.mark.parametrize("mode", ["delete", "wal", "truncate"])
+@pytest.mark.parametrize("look", LOOKS)
+def test_a_file_of_somebody_elses_stays_as_it_is(tmp_path: Path, look: str, mode: str) -> None:
+    path = tmp_path / "photos.db"
+    connection = sqlite3.connect(path)
+    connection.execute(f"PRAGMA journal_mode={mode}")
+    connection.execute("CREATE TABLE photos (name TEXT)")
+    connection.execute("INSERT INTO photos VALUES ('beach')")
+    connection.commit()
+    connection.close()
+    before = bytes_of(tmp_path)
+    LOOKS[look](f"sqlite:///{path}")
+    assert bytes_of(tmp_path) == before
+
+
+@pytest.mark.parametrize("look", ["opening", "listing", "the doctor"])
+def test_no_file_is_made_by_looking(tmp_path: Path, look: str) -> None:
+    LOOKS[look](f"sqlite:///{tmp_path}/none.db")
+    assert bytes_of(tmp_path) == {}
+
+
+@pytest.mark.parametrize("mode", ["wal", "delete"])
+def test_a_trial_that_is_only_read_stays_as_it_is(tmp_path: Path, mode: str) -> None:
+    """Also one restored from a copy that keeps no write-ahead log, until it is written to."""
+    path = tmp_path / "trial.db"
+    url = f"sqlite:///{path}"
+    with Experiment.create(url, "trial", Problem(np.eye(3)), options={"bounds": [0, 1]}) as trial:
+        trial.tell_many(dict.fromkeys(trial.ask(20).ids, 0.5))
+    connection = sqlite3.connect(path)
+    connection.execute(f"PRAGMA journal_mode={mode}")
+    connection.close()
+    before = bytes_of(tmp_path)
+    Experiment.list(url)
+    diagnose(url)
+    with Experiment.open(url, "trial") as trial:
+        assert trial.verify().sound
+        trial.status(), trial.health(), trial.recommendation(), trial.events(), trial.replay()
+        trial.outcomes()
+    assert bytes_of(tmp_path) == before
+    with Experiment.open(url, "trial") as trial:
+        trial.ask()
+    with sqlite3.connect(path) as connection:
+        assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    connection.close()
