@@ -192,7 +192,7 @@ def test_the_recommendation_speaks() -> None:
     problem = Problem(np.eye(3), delta=0.05, source_labels=["tea", "coffee", "water"])
     policy = AnytimeBAI(problem, bounds=(0, 1))
     before = policy.recommend()
-    assert before.statement.startswith("Not decided after 0 pulls")
+    assert before.statement.startswith("Not decided: nothing was told")
     play(policy, clicks((0.9, 0.1, 0.1), np.random.default_rng(2)))
     answer = policy.recommend()
     assert answer.final
@@ -221,8 +221,15 @@ def test_a_missing_outcome_counts_as_drawn() -> None:
         assert plan is not None
         counts = np.array([plan.pulls - pulls - 5, 5])
         lost = np.array([0, pulls])
+        before = policy.recommend()
+        assert "leads" not in before.statement
         policy.update(Summary(counts, 0.5 * counts, 0.4 * counts, lost))
-        assert policy.recommend().pulls == plan.pulls
+        said = policy.recommend()
+        assert said.pulls == plan.pulls
+        # What is taken at its worst rests on nothing more; what is passed over does.
+        more = [each for each in said.assumptions if each not in before.assumptions]
+        assert len(more) == (policy._worst_case is False)
+        assert all("never came (10 so far)" in each for each in more)
 
 
 def test_where_all_is_lost_nothing_is_known() -> None:

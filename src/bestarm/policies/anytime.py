@@ -101,6 +101,7 @@ class AnytimeBAI:
                 remedy="Give `bounds`, or missing='ignorable'.",
             )
         self._worst_case = missing == "worst-case"
+        self._missing = 0
         span = problem.span
         self._arms = span.coordinates(problem.source)
         self._targets = span.contrast_coordinates(problem.target - problem.target[0])
@@ -184,7 +185,9 @@ class AnytimeBAI:
         self._guesses.learn(batch)
         self._past.append(batch)
         self._contest.rank(self._targets @ self._guesses.slope, self._past)
-        self._pulls += int(summary.counts.sum() + summary.missing.sum())
+        lost = int(summary.missing.sum())
+        self._pulls += int(summary.counts.sum()) + lost
+        self._missing += lost
         if not late:
             self._plans += 1
             self._before, self._open = self._open, None
@@ -257,8 +260,16 @@ class AnytimeBAI:
             error_bound=self._problem.delta if final and not self._contradicted else None,
             active=chosen if final else tuple(self._contest.active.tolist()),
             chosen=chosen,
-            assumptions=self._assumptions,
+            assumptions=(*self._assumptions, *self._of_losses()),
             statement=self._statement(final),
+        )
+
+    def _of_losses(self) -> tuple[str, ...]:
+        if self._worst_case or not self._missing:
+            return ()
+        return (
+            f"Which outcomes never came ({self._missing:,} so far) hung neither on the arm drawn "
+            "nor on the reward.",
         )
 
     def _statement(self, final: bool) -> str:
@@ -269,6 +280,8 @@ class AnytimeBAI:
             )
         labels = [repr(self._problem.target_labels[i]) for i in self._contest.chosen]
         names, many, targets = ", ".join(labels), self._top > 1, self._problem.targets
+        if not self._pulls:
+            return f"Not decided: nothing was told yet of {targets} targets."
         if not final:
             return (
                 f"Not decided after {self._pulls} pulls: {names} {'lead' if many else 'leads'}, "
