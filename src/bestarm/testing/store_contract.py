@@ -399,6 +399,7 @@ def _many_at_once(case: _Case) -> None:
         rows = read_rows(books, 0, size)
         right = np.array_equal(rows["id"], ids) and np.array_equal(rows["arm"], arms)
         require(right and np.array_equal(rows["reward"], rewards), f"rows of {size} are others")
+        _require_times(books, size)
         some = read_rows(books, 7, size - 7)
         require(np.array_equal(some["id"], ids[7:-7]), f"rows 7 to {size - 7} are others")
         drawn, answers = read_answers(books, 3, size)
@@ -424,6 +425,15 @@ def _many_at_once(case: _Case) -> None:
         lost = books.lost_arms(1, 0, size)
         require(np.array_equal(lost, arms[order]), f"the arms of {size} lost are in another order")
         require(len(books.lost(np.arange(2 * size))) == size, f"{size} lost are fewer")
+
+
+def _require_times(books: Reading, size: int) -> None:
+    """All were told at once, but the last."""
+    for end in (size - 1, size):
+        times = np.concatenate(list(books.times(0, end)))
+        told = np.where(np.arange(end) == size - 1, 3.0, 2.0)
+        right = np.array_equal(times["told"], told) and bool((times["asked"] == 1.0).all())
+        require(right and bool(np.isnan(times["lost"]).all()), f"the times of {end} are others")
 
 
 def _require_parts(books: Reading, few: int) -> None:

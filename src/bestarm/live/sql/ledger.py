@@ -212,16 +212,30 @@ class _Reading:
         """When assignments that are settled were given out, told or lost, in pieces."""
         for start in range(first, end, _PIECE):
             piece = {"start": start, "end": min(end, start + _PIECE)}
-            asked = self._fetch(sql.ASKED_TIMES, **piece)
-            rows = np.full(len(asked), np.nan, dtype=TIMES)
-            rows["asked"] = _column(asked, float)
-            for statement, name in ((sql.TOLD_TIMES, "told"), (sql.LOSSES, "lost")):
-                found = self._fetch(statement, **piece)
-                if found:
-                    numbers, values = zip(*found, strict=True)
-                    rows[name][np.array(numbers) - start] = values
-            rows["told"][~np.isnan(rows["lost"])] = np.nan
+            size = piece["end"] - start
+            rows = np.empty(size, dtype=TIMES)
+            rows["asked"] = self._times(sql.ASKED_SPAN, sql.ASKED_TIMES, size, piece)
+            told = self._times(sql.TOLD_SPAN, sql.TOLD_TIMES, size, piece)
+            if len(told) == size:
+                rows["told"] = told
+            else:
+                numbers = _column(self._fetch(sql.TOLD_NUMBERS, **piece), np.int64)
+                rows["told"] = np.nan
+                rows["told"][numbers - start] = told
+            rows["lost"] = np.nan
+            for number, lost in self._fetch(sql.LOSSES, **piece):
+                rows["told"][number - start], rows["lost"][number - start] = np.nan, lost
             yield rows
+
+    def _times(
+        self, span: sql.Prepared, every: sql.Prepared, size: int, piece: dict[str, int]
+    ) -> Array:
+        """Times in order of id. That many are one and the same is seen without reading them."""
+        if size > _FEW:
+            count, first, last = self._fetch(span, **piece)[0]
+            if count == size and first == last:
+                return np.full(size, first)
+        return _column(self._fetch(every, **piece), float)
 
     def rewards(self, ids: Ids) -> dict[int, float]:
         """The rewards on record of these assignments."""

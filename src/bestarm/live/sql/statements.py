@@ -146,6 +146,14 @@ def _counted(table: Table, *conditions: ColumnElement[bool]) -> Prepared:
     )
 
 
+def _span(table: Table, name: str) -> Prepared:
+    """How many values there are in a range, the least and the largest."""
+    number, value = table.c.number, table.c[name]
+    wanted = select(*[func.count(), func.min(value), func.max(value)])
+    wanted = wanted.where(table.c.experiment == bindparam("experiment"))
+    return Prepared(wanted.where(number >= bindparam("start"), number < bindparam("end")))
+
+
 def _from(table: Table, key: str, *names: str) -> Prepared:
     place = table.c[key]
     found = _found(table, *names).where(place >= bindparam("start")).order_by(place)
@@ -185,7 +193,9 @@ ARMS = _between(s.assignments, "arm")
 REWARDS = _between(s.outcomes, "number", "reward")
 VALUES = _between(s.outcomes, "reward")
 ASKED_TIMES = _between(s.assignments, "asked")
-TOLD_TIMES = _between(s.outcomes, "number", "told")
+TOLD_TIMES = _between(s.outcomes, "told")
+ASKED_SPAN = _span(s.assignments, "asked")
+TOLD_SPAN = _span(s.outcomes, "told")
 TOLD_NUMBERS = _between(s.outcomes, "number")
 LOST_NUMBERS = _between(s.losses, "number")
 ASKED_NUMBERS = _between(s.assignments, "number", "asked", "phase", "arm")
