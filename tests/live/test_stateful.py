@@ -35,7 +35,7 @@ from bestarm.errors import (
     InvalidInputError,
     UnknownAssignmentError,
 )
-from bestarm.live import Batch, Experiment
+from bestarm.live import Batch, Experiment, Receipt
 from bestarm.live import experiment as experiment_module
 from bestarm.live.events import plan_data, summary_data
 from bestarm.live.ledger import Ledger
@@ -237,6 +237,22 @@ class Trial(RuleBasedStateMachine):
         ):
             fresh = [(n, 1.0) for n in self.model.unsettled]
             self.refused(who, error, "tell_many", [*fresh, wrong])
+
+    @precondition(lambda self: self.model.rows)
+    @rule(who=who, data=st.data())
+    def several_tell(self, who: int, data: st.DataObject) -> None:
+        """At once, each a few, some of them something wrong, some the same or the contrary."""
+        ids = st.integers(-1, len(self.model.rows))
+        pair = st.tuples(ids, st.booleans()).map(
+            lambda drawn: (drawn[0], reward_of(drawn[0]) + drawn[1])
+        )
+        several = data.draw(
+            st.lists(st.lists(pair, max_size=4, unique_by=lambda each: each[0]), max_size=4)
+        )
+        found = self.do(who, "tell_each", several)
+        expected = self.model.tell_each(several, self.clock.now) if several else []
+        assert [each if isinstance(each, Receipt) else type(each) for each in found] == expected
+        self.model.advance()
 
     def tells(self, who: int, outcomes: list[tuple[int, float]]) -> None:
         receipt = self.do(who, "tell_many", outcomes)

@@ -193,6 +193,18 @@ class Model:
             late += row.late
         return Receipt(len(fresh), len(news) - len(fresh), late)
 
+    def tell_each(
+        self, several: Iterable[Iterable[tuple[int, float]]], now: float
+    ) -> list[Receipt | type[InvalidInputError]]:
+        self.expire(now)
+        answers: list[Receipt | type[InvalidInputError]] = []
+        for outcomes in several:
+            try:
+                answers.append(self.tell_many(outcomes, now))
+            except InvalidInputError as error:
+                answers.append(type(error))
+        return answers
+
     def fail_many(self, ids: Iterable[int], now: float) -> None:
         numbers = list(dict.fromkeys(ids))
         self._check_known(numbers)

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 
-from bestarm.errors import ConflictingOutcomeError, InvalidInputError, UnknownAssignmentError
+from bestarm.errors import (
+    BestArmError,
+    ConflictingOutcomeError,
+    InvalidInputError,
+    UnknownAssignmentError,
+)
 from bestarm.geometry import Array
 from bestarm.live import digests, trial
 from bestarm.live.batches import Receipt
@@ -13,7 +21,9 @@ from bestarm.live.events import log
 from bestarm.live.ledger import Head, Ids, Writing
 from bestarm.live.outcomes import conflict
 
-__all__ = ["NotAllNewError", "fail", "outside", "record", "refuse"]
+__all__ = ["NotAllNewError", "beyond", "fail", "outside", "record", "record_each", "refuse"]
+
+Told = tuple[Ids, Array]
 
 
 class NotAllNewError(Exception):
@@ -40,12 +50,59 @@ def record(tx: Writing, ids: Ids, rewards: Array, *, now: float, hopeful: bool) 
             fresh = _not_known(ids, rewards, known)
             repeated = len(ids) - int(fresh.sum())
             ids, rewards = ids[fresh], rewards[fresh]
-    late = _write(tx, ids, rewards, now) if len(ids) else 0
+    late = int(_write(tx, ids, rewards, now).sum())
     return Receipt(len(ids), repeated, late)
 
 
-def _write(tx: Writing, ids: Ids, rewards: Array, now: float) -> int:
+def record_each(
+    tx: Writing, several: Sequence[Told], *, now: float, bounds: tuple[float, float] | None
+) -> list[Receipt | BestArmError]:
+    """Write down what several have told, each all or none: a receipt, or why not.
+
+    One after the other: who comes later is told what is wrong beside those before.
+
+    Args:
+        tx: the books.
+        several: ids and rewards.
+        now: the time.
+        bounds: between what rewards must lie, or None.
+    """
+    trial.expire(tx, now)
+    every = np.unique(np.concatenate([ids for ids, _ in several]))
+    known = tx.rewards(every[(every >= 0) & (every < tx.head.given)])
+    fresh: list[Told] = []
+    answers: list[Receipt | BestArmError] = []
+    for ids, rewards in several:
+        try:
+            _check_known(ids, tx.head)
+            wrong = beyond(rewards, bounds)
+            if bounds is not None and wrong.any():
+                refuse(tx, ids[wrong], rewards[wrong], now=now)
+                raise outside(float(rewards[wrong][0]), bounds)
+            new = _not_known(ids, rewards, known)
+        except BestArmError as error:
+            answers.append(error)
+            continue
+        fresh.append((ids[new], rewards[new]))
+        known.update(zip(ids[new].tolist(), rewards[new].tolist(), strict=True))
+        answers.append(Receipt(int(new.sum()), int((~new).sum()), 0))
+    if not fresh:
+        return answers
+    new_ids, new_rewards = (np.concatenate(part) for part in zip(*fresh, strict=True))
+    late = _write(tx, new_ids, new_rewards, now)
+    ends = np.cumsum([len(ids) for ids, _ in fresh])
+    counts = iter([int(part.sum()) for part in np.split(late, ends[:-1])])
+    return [
+        each if isinstance(each, BestArmError) else replace(each, late=next(counts))
+        for each in answers
+    ]
+
+
+def _write(tx: Writing, ids: Ids, rewards: Array, now: float) -> NDArray[np.bool_]:
+    """Add outcomes that are new, and say which of them came too late."""
     head = tx.head
+    if not len(ids):
+        return np.zeros(0, dtype=bool)
     lost = np.zeros(len(ids), dtype=bool)
     if head.lost:
         gone = tx.lost(ids)
@@ -66,7 +123,7 @@ def _write(tx: Writing, ids: Ids, rewards: Array, now: float) -> int:
     head.highest = max(head.highest, float(rewards.max()))
     if head.open and not head.behind and head.phase_told + head.phase_lost >= head.pulls:
         trial.look(tx)
-    return int(late.sum())
+    return late
 
 
 def fail(tx: Writing, ids: Ids, *, reason: str, now: float) -> None:
@@ -92,6 +149,13 @@ def refuse(tx: Writing, ids: Ids, rewards: Array, *, now: float) -> None:
     """Note that rewards outside the bounds were told: each assignment counts once."""
     _check_known(ids, tx.head)
     tx.head.refused += tx.refuse(ids, rewards, at=now)
+
+
+def beyond(rewards: Array, bounds: tuple[float, float] | None) -> NDArray[np.bool_]:
+    """Which rewards do not lie between the bounds."""
+    if bounds is None:
+        return np.zeros(len(rewards), dtype=bool)
+    return ~((bounds[0] <= rewards) & (rewards <= bounds[1]))
 
 
 def outside(reward: float, bounds: tuple[float, float]) -> InvalidInputError:

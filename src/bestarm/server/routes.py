@@ -223,7 +223,7 @@ async def tell(name: Name, body: io.TellBody, trials: _Trials, request: Request)
     """Record outcomes: all or none. Telling the same again is harmless."""
     _limited(len(body.outcomes), request, "outcomes")
     pairs = [(each.id, each.reward) for each in body.outcomes]
-    return io.ReceiptOut.of(await trials.write(name, lambda each: each.tell_many(pairs)))
+    return io.ReceiptOut.of(await trials.tell(name, pairs))
 
 
 @router.post(

@@ -17,10 +17,11 @@ from bestarm.errors import (
     StoreUnavailableError,
     UnknownExperimentError,
 )
-from bestarm.live import Experiment, Listed
+from bestarm.live import Experiment, Listed, Receipt
 from bestarm.live.sql import Store
 from bestarm.problem import Problem
 from bestarm.server.feeds import Feeds
+from bestarm.server.telling import Tellers
 
 __all__ = ["Trials"]
 
@@ -35,6 +36,7 @@ _WRITING_ONE = 3
 _THINKING = 4
 _THINKING_ONE = 2
 _BROWSING = 2
+_FEW = 100  # outcomes
 
 T = TypeVar("T")
 
@@ -83,6 +85,9 @@ class Trials:
         self._browsing: CapacityLimiter | None = None
         self._writers = _ByName(_WRITING_ONE)
         self._thinkers = _ByName(_THINKING_ONE)
+        self._tellers = Tellers(
+            lambda name, several: self.write(name, lambda each: each.tell_each(several))
+        )
 
     def open(self, name: str) -> Experiment:
         """An experiment of the store."""
@@ -156,6 +161,12 @@ class Trials:
         """Do something that writes to an experiment."""
         async with self._writers.turn(name):
             return await self.change(lambda: do(self.open(name)))
+
+    async def tell(self, name: str, outcomes: Sequence[tuple[int, float]]) -> Receipt:
+        """Record outcomes; a few together with those that others tell at the same time."""
+        if len(outcomes) > _FEW:
+            return await self.write(name, lambda each: each.tell_many(outcomes))
+        return await self._tellers.tell(name, outcomes)
 
     async def change(self, do: Callable[[], T]) -> T:
         """Do something that writes to the store."""
