@@ -10,6 +10,7 @@ import pytest
 from bestarm import Problem
 from bestarm.errors import InvalidInputError
 from bestarm.live import Experiment
+from bestarm.live.verdicts import happened
 from bestarm.policies import SPBAI, AnytimeBAI
 
 PROBLEM = Problem(np.eye(3), delta=0.2)
@@ -79,3 +80,34 @@ def test_a_trial_that_loses_nearly_everything_says_so() -> None:
     trial.fail_many(trial.ask(200).ids)
     levels = {check.name: check.level for check in trial.health()}
     assert levels["missing"] == "alarm"
+
+
+@pytest.mark.parametrize("now", [float("nan"), float("inf"), None, "noon", True])
+def test_a_clock_that_does_not_tell_the_time_is_an_error_and_nothing_is_lost(now: Any) -> None:
+    times: list[Any] = [1.0]
+    trial = Experiment(AnytimeBAI(PROBLEM, bounds=(0, 1)), clock=lambda: times[-1])
+    trial.ask(3)
+    times.append(now)
+    for call in (trial.ask, lambda: trial.tell(0, 0.5), lambda: trial.fail(1), trial.stop):
+        with pytest.raises(InvalidInputError, match="clock"):
+            call()
+    times.append(2.0)
+    assert trial.tell(0, 0.5).recorded == 1
+    assert trial.status().pulls == 3
+    assert trial.verify().sound
+    with pytest.raises(InvalidInputError, match="clock"):
+        Experiment(AnytimeBAI(PROBLEM, bounds=(0, 1)), clock=lambda: now)
+
+
+def test_late_calls_are_told_in_words() -> None:
+    trial = Experiment(AnytimeBAI(PROBLEM, bounds=(0, 1)))
+    trial.ask(6)
+    trial.stop("enough")
+    trial.tell_many({0: 0.5, 4: 0.5})
+    trial.fail(1)
+    words = [happened(event) for event in trial.events()[-3:]]
+    assert words == [
+        "Stopped by its owner: enough",
+        "2 outcomes came too late to be used.",
+        "1 outcome given up.",
+    ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
@@ -62,6 +63,24 @@ def test_a_file_of_somebody_elses_stays_as_it_is(tmp_path: Path, look: str, mode
     before = bytes_of(tmp_path)
     LOOKS[look](f"sqlite:///{path}")
     assert bytes_of(tmp_path) == before
+
+
+@pytest.mark.parametrize("look", ["opening", "listing", "the doctor"])
+def test_a_log_that_another_program_left_is_left_to_it(tmp_path: Path, look: str) -> None:
+    path, copy = tmp_path / "photos.db", tmp_path / "copy"
+    connection = sqlite3.connect(path)
+    connection.execute("PRAGMA journal_mode=wal")
+    connection.execute("CREATE TABLE photos (name TEXT)")
+    connection.commit()
+    copy.mkdir()
+    for end in ("", "-wal"):  # as if its process had been killed
+        shutil.copy(f"{path}{end}", f"{copy}/photos.db{end}")
+    connection.close()
+    before = bytes_of(copy)
+    LOOKS[look](f"sqlite:///{copy}/photos.db")
+    after = bytes_of(copy)
+    after.pop("photos.db-shm", None)  # an index of the log, made anew by whoever reads it
+    assert after == before
 
 
 @pytest.mark.parametrize("look", ["opening", "listing", "the doctor"])

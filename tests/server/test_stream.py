@@ -15,6 +15,7 @@ from served import ARMS, Served, in_thread
 
 from bestarm.errors import StoreUnavailableError
 from bestarm.live import Experiment
+from bestarm.live.record import Record
 from bestarm.live.sql import Store
 from bestarm.server import feeds
 from bestarm.server.limits import Limits
@@ -75,7 +76,7 @@ def test_all_who_follow_see_every_change_and_the_trial_is_looked_at_once(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks = 0
-    revision: Callable[[Experiment], str] = vars(Experiment)["revision"].fget
+    revision: Callable[[Experiment], str] = vars(Record)["revision"].fget
 
     def counted(self: Experiment) -> str:
         nonlocal looks

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bestarm.checks import finite
 from bestarm.geometry import Array
 from bestarm.live import digests
 from bestarm.live.draws import choose, uniforms
@@ -41,6 +42,7 @@ __all__ = [
 
 def stamp(head: Head, now: float) -> float:
     """Note the time of a transaction, and by how much the clock has gone back since the last."""
+    now = finite(now, "clock")
     if now < head.at:
         head.setback = max(head.setback, head.at - now)
     head.at = max(head.at, now)

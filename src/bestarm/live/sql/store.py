@@ -7,7 +7,8 @@ import re
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Connection, Engine, create_engine, event, exc, inspect, select, text
@@ -118,8 +119,8 @@ class Store:
         Raises:
             StoreVersionError: they are of a version that is not known here.
         """
-        if self.sqlite and not self._file_exists():
-            return None  # to look must not make it
+        if self.sqlite and (not self._file_exists() or self._of_somebody_else()):
+            return None  # to look must neither make nor change it
         with self.reading() as connection:
             if not inspect(connection).has_table(VERSION_TABLE):
                 return None
@@ -136,6 +137,22 @@ class Store:
     def _file_exists(self) -> bool:
         path = str(self.url.database)
         return path.startswith("file:") or os.path.exists(path)
+
+    def _of_somebody_else(self) -> bool:
+        """Whether a file with a log beside it holds no experiments.
+
+        Whoever opens such a file to write, and is the last to close it, moves the log into it.
+        """
+        path = Path(str(self.url.database)).absolute()
+        log = Path(f"{path}-wal")
+        try:
+            if not log.exists() or not log.stat().st_size:
+                return False
+            with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as connection:
+                tables = connection.execute("SELECT name FROM sqlite_master").fetchall()
+        except (OSError, sqlite3.Error):
+            return False  # that is said where it is opened
+        return (VERSION_TABLE,) not in tables
 
     def prepare(self) -> None:
         """Make the tables, or bring those of an older version up to date. Safe to call at once
