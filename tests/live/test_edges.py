@@ -105,7 +105,7 @@ def test_late_calls_are_told_in_words() -> None:
     trial.stop("enough")
     trial.tell_many({0: 0.5, 4: 0.5})
     trial.fail(1)
-    words = [happened(event) for event in trial.events()[-3:]]
+    words = [happened(each, PROBLEM, open_plans=True) for each in trial.events()[-3:]]
     assert words == [
         "Stopped by its owner: enough",
         "2 outcomes came too late to be used.",
