@@ -4,9 +4,11 @@
         [--postgres postgresql://user@host/name]
 
 Needs wrk (on Debian: apt-get install wrk), which calls the server over loopback on connections
-that stay open, while somebody follows the trial. Tells are of assignments given out before, and
-every request is answered after its outcomes are on disk. The trial's policy is the anytime rule,
-whose phases close as outcomes come in. PostgreSQL is the one that tests run, with
+that stay open, while a page of the trial is open that follows it. Tells are of assignments given
+out before, and every request is answered after its outcomes are on disk. The trial's policy is the
+anytime rule, whose phases close as outcomes come in. The last column compares single tells with a
+plain loop that puts one row after another into the same kind of database, each on disk before the
+next, measured in the same run. PostgreSQL is the one that tests run, with
 PYTHONPATH=tests, or the database named.
 """
 
@@ -21,12 +23,13 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
 from threading import Thread
 
 import httpx
+from sqlalchemy import create_engine
 
 from bestarm.live.sql import Store
 from bestarm.server.tokens import Role, create_token
@@ -36,11 +39,13 @@ TRIAL = {"source": [[1, 0, 0], [0, 1, 0], [0, 0, 1]], "options": {"bounds": [0, 
 CASES = (  # what is sent, how many in each request, over how many connections
     ("tell", 1, 1),
     ("tell", 1, 16),
+    ("tell", 1, 64),
     ("tell", 100, 4),
     ("tell", 1000, 4),
     ("ask", 1, 16),
     ("ask", 100, 4),
 )
+PAUSE = 1.0  # seconds that a page leaves between two looks
 PER_SECOND = {1: 4000, 100: 60_000, 1000: 120_000}  # more outcomes than can be told
 
 # Each thread of wrk tells its own part of the assignments, none twice.
@@ -98,17 +103,45 @@ def serving(url: str, *options: str) -> Iterator[tuple[str, float]]:
         process.wait(30)
 
 
-def follow(address: str) -> None:
-    """Read all news of a trial until the server stops."""
-    try:
-        with httpx.stream("GET", address, timeout=None) as news:
-            for _ in news.iter_raw():
-                pass
-    except httpx.TransportError:
-        pass
+def follow(base: str, name: str) -> None:
+    """What an open page does until the server stops: with news it brings its panels up to date."""
+    seen = {"If-None-Match": ""}
+    with (
+        suppress(httpx.TransportError),
+        httpx.Client(base_url=base, timeout=None) as page,
+        page.stream("GET", f"/api/v1/experiments/{name}/stream") as news,
+    ):
+        for line in news.iter_lines():
+            if line.startswith("event: status"):
+                panels = page.get(f"/experiments/{name}/panels", headers=seen)
+                seen["If-None-Match"] = panels.headers["ETag"]
+                time.sleep(PAUSE)
 
 
-def load(base: str, token: str, what: str, size: int, connections: int, seconds: int) -> None:
+def plain(url: str) -> float:
+    """Rows a second of a loop that knows nothing but its table."""
+    engine = create_engine(Store(url).url)
+    number, until = 0, time.perf_counter() + 3
+    with engine.connect() as connection:
+        driver = connection.connection.dbapi_connection
+        assert driver is not None
+        cursor = driver.cursor()
+        if engine.dialect.name == "sqlite":
+            cursor.execute("PRAGMA journal_mode=WAL")
+            cursor.execute("PRAGMA synchronous=FULL")
+        cursor.execute("CREATE TABLE plain (id INTEGER PRIMARY KEY, reward REAL)")
+        driver.commit()
+        while time.perf_counter() < until:
+            cursor.execute(f"INSERT INTO plain VALUES ({number}, 0.5)")
+            driver.commit()
+            number += 1
+    engine.dispose()
+    return number / 3
+
+
+def load(
+    base: str, token: str, what: str, size: int, connections: int, seconds: int, loop: float
+) -> None:
     """Send one kind of request for a while, to a trial of its own, and print how that went."""
     name = f"{what}-{size}-{connections}-{time.time_ns()}"
     threads = min(connections, 2)
@@ -118,7 +151,7 @@ def load(base: str, token: str, what: str, size: int, connections: int, seconds:
         part = PER_SECOND[size] * seconds // threads
         for _ in range(part * threads // 50_000 + 1 if what == "tell" else 0):
             client.post(f"/experiments/{name}/ask", json={"count": 50_000}).raise_for_status()
-    Thread(target=follow, args=(f"{base}/api/v1/experiments/{name}/stream",), daemon=True).start()
+    Thread(target=follow, args=(base, name), daemon=True).start()
     with tempfile.NamedTemporaryFile("w", suffix=".lua") as script:
         script.write(SCRIPT % {"what": what, "size": size, "token": token, "part": part})
         script.flush()
@@ -135,21 +168,24 @@ def load(base: str, token: str, what: str, size: int, connections: int, seconds:
     rate = found["requests"] / found["seconds"]
     print(
         f"{what:5} {size:5} {connections:12} {rate:11.0f} {rate * size:10.0f} {found['p50']:8.1f} "
-        f"{found['p99']:8.1f} {found['max']:8.1f} {found['failed'] + found['errors']:7}",
+        f"{found['p99']:8.1f} {found['max']:8.1f} {found['failed'] + found['errors']:7}"
+        + (f" {rate / loop:8.2f}" if (what, size) == ("tell", 1) else ""),
         flush=True,
     )
 
 
 def measure(title: str, url: str, seconds: int, *options: str) -> None:
     """All kinds of requests to one server."""
-    print(f"\n{title}\nwhat   size  connections  requests/s  a second ", end="")
-    print("  p50 ms   p99 ms   max ms  failed")
+    loop = plain(url)
+    print(f"\n{title}; a plain loop has {loop:.0f} rows/s")
+    print("what   size  connections  requests/s  a second ", end="")
+    print("  p50 ms   p99 ms   max ms  failed    ÷ loop")
     with serving(url, *options) as (base, _):
         store = Store(url)
         token = create_token(store, "benchmark", Role.MANAGE)
         store.close()
         for what, size, connections in CASES:
-            load(base, token, what, size, connections, seconds)
+            load(base, token, what, size, connections, seconds, loop)
 
 
 def main() -> None:
