@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -28,6 +29,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+COMMAND = [sys.executable, "-c", "from bestarm.cli import main; main()"]
+
+
 def make(label: str = "tea", **given: Any) -> None:
     problem = Problem([[1, 0], [0, 1]], source_labels=[label, "δ-coffee"])
     options = {"bounds": [0, 1], "max_pulls": 40}
@@ -44,7 +48,7 @@ def run(*arguments: str, code: int = 0) -> tuple[str, str]:
 
 def started(*arguments: str, stdout: Any = subprocess.PIPE, **env: str) -> tuple[int, bytes, str]:
     done = subprocess.run(
-        [sys.executable, "-c", "from bestarm.cli import main; main()", *arguments],
+        [*COMMAND, *arguments],
         stdout=stdout,
         stderr=subprocess.PIPE,
         timeout=120,
@@ -83,6 +87,16 @@ def test_what_was_given_out_and_could_not_be_printed_can_be_found(json_too: list
     assert "3" in shown
     with Experiment.open(URL, "drinks") as trial:
         assert trial.status().pulls == 5
+
+
+def test_nothing_is_given_out_where_output_is_closed() -> None:
+    make()
+    line = f"exec {shlex.join(COMMAND)} experiment ask drinks 3 >&-"
+    ran = subprocess.run(["sh", "-c", line], stderr=subprocess.PIPE, text=True, check=False)
+    assert (ran.returncode, ran.stderr.count("\n")) == (2, 1), ran.stderr
+    assert ran.stderr.startswith("bestarm: Nothing was asked for")
+    with Experiment.open(URL, "drinks") as trial:
+        assert trial.status().pulls == 0
 
 
 @needs_full

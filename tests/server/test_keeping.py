@@ -71,6 +71,46 @@ def test_nothing_is_written_where_nothing_is_due(sqlite_url: str) -> None:
         trials.store.close()
 
 
+def test_an_error_of_somebody_elses_policy_stops_nothing(
+    sqlite_url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    now = time.time()
+    for name in ("failing", "sound"):
+        with create(sqlite_url, name, lease=5.0, clock=lambda: now - 100) as made:  # type: ignore[arg-type]
+            made.ask(4)
+    trials = Trials(Store(sqlite_url), streams=1)
+    failing = trials.open("failing")
+
+    def fail() -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(failing, "expire", fail)
+    Keeper(trials).go_round()
+    assert trials.open("sound").status().lost == 4
+    assert "Upkeep leaves a trial out" in caplog.text
+    trials.store.close()
+
+
+def test_every_trial_has_its_turn_and_those_that_run_come_first(
+    sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keeping, "_MOST", 3)
+    for number in range(7):
+        with create(sqlite_url, f"over {number}") as made:
+            made.stop()
+    for number in range(5):
+        create(sqlite_url, f"running {number}").close()
+    trials = Trials(Store(sqlite_url), streams=1)
+    keeper, seen = Keeper(trials), []
+    monkeypatch.setattr(keeper, "_see_to", lambda each: seen.append(each.name))
+    keeper.go_round()
+    assert [name.split()[0] for name in seen] == ["running"] * 3 + ["over"] * 3
+    for _ in range(4):
+        keeper.go_round()
+    assert len(set(seen)) == 12
+    trials.store.close()
+
+
 def test_a_trial_that_cannot_be_read_keeps_no_other_from_being_seen_to(tmp_path: Path) -> None:
     url, now = f"sqlite:///{tmp_path / 'trial.db'}", time.time()
     for name in ("broken", "sound"):

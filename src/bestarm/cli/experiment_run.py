@@ -67,6 +67,8 @@ def say(sentence: str) -> None:
 
 def run_ask(store: str, name: str, count: int, *, request_id: str | None, as_json: bool) -> None:
     """Print assignments, or why there are none."""
+    if sys.stdout is None:
+        raise OutputError("Nothing was asked for: output is closed, so it could not be printed.")
     with opened(store, name) as experiment:
         batch = experiment.ask(count, request_id=request_id)
     try:

@@ -64,6 +64,8 @@ _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF}
 
 def _let_go_of_output() -> None:
     """Drop what standard output did not take, so that Python does not try again as it ends."""
+    if sys.stdout is None:
+        return  # closed from the start
     try:
         sys.stdout.flush()
     except OSError:

@@ -380,7 +380,8 @@ class Experiment(Record):
             if kind == "stopped":
                 data |= trial.ending(tx)
             log(tx, kind, trial.stamp(head, self._clock()), **data)
-        self._advance()
+            due = head.due
+        self._advance(due)
 
     def change_lease(self, lease: float | None) -> None:
         """Set how long outcomes may take from now on; what is lost already stays lost.

@@ -74,11 +74,11 @@ def record_each(
     answers: list[Receipt | BestArmError] = []
     for ids, rewards in several:
         try:
-            _check_known(ids, tx.head)
             wrong = beyond(rewards, bounds)
             if bounds is not None and wrong.any():
                 refuse(tx, ids[wrong], rewards[wrong], now=now)
                 raise outside(float(rewards[wrong][0]), bounds)
+            _check_known(ids, tx.head)
             new = _not_known(ids, rewards, known)
         except BestArmError as error:
             answers.append(error)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 
 import anyio.to_thread
 from anyio import CapacityLimiter
@@ -20,7 +19,8 @@ from bestarm.server.trials import Trials
 __all__ = ["Keeper"]
 
 _EVERY = 5.0  # seconds between two rounds
-_MOST = 100  # trials of a round, those that run first
+_MOST = 100  # trials of a round that run, and as many that are over
+_OVER = {"finished", "stopped"}
 _WORSE = {"ok": 0, "warning": 1, "alarm": 2}
 _log = logging.getLogger("bestarm.server")
 
@@ -36,6 +36,7 @@ class Keeper:
         self._trials = trials
         self._worst: dict[str, Check | None] = {}
         self._seen: dict[str, str] = {}  # revisions of trials that are over
+        self._rounds = 0
 
     @property
     def worst(self) -> Mapping[str, Check | None]:
@@ -50,21 +51,38 @@ class Keeper:
                 await anyio.to_thread.run_sync(self.go_round, limiter=alone)
             except BestArmError as error:
                 _log.warning("Upkeep is put off: %s", error)
+            except Exception as error:
+                _log.error("Upkeep is put off", exc_info=error)
             await asyncio.sleep(_EVERY)
 
     def go_round(self) -> None:
         """See to every trial once."""
-        listed = sorted(self._trials.listed(), key=lambda each: each.status.state == "finished")
-        for each in listed[:_MOST]:
-            with suppress(BestArmError):  # one that cannot be opened says so in the list
+        listed = self._trials.listed()
+        running = [each for each in listed if each.status.state not in _OVER]
+        others = [each for each in listed if each.status.state in _OVER]
+        for each in [*self._some(running), *self._some(others)]:
+            try:
                 self._see_to(each)
+            except BestArmError:
+                pass  # what is wrong with it is said in the list
+            except Exception as error:  # of somebody else's policy
+                _log.error("Upkeep leaves a trial out", exc_info=error)
         names = {each.name for each in listed}
-        for gone in self._worst.keys() - names:
-            del self._worst[gone]
+        for known in (self._worst, self._seen):
+            for gone in known.keys() - names:
+                del known[gone]
+        self._rounds += 1
+
+    def _some(self, listed: Sequence[Listed]) -> list[Listed]:
+        """As many as a round has time for; others the next time."""
+        if len(listed) <= _MOST:
+            return list(listed)
+        first = self._rounds * _MOST % len(listed)
+        return [*listed[first:], *listed[:first]][:_MOST]
 
     def _see_to(self, each: Listed) -> None:
         experiment = self._trials.open(each.name)
-        over = each.status.state in {"finished", "stopped"}
+        over = each.status.state in _OVER
         if not over:
             keep_up(experiment)
         elif self._seen.get(each.name) == (revision := experiment.revision):
