@@ -76,6 +76,23 @@ def test_another_version_does_not_go_on_and_says_which_one_does(
         assert experiment.verify().sound
 
 
+def test_what_needs_no_policy_is_done_by_any_version(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = begin(tmp_path / "trial.db")
+    monkeypatch.setattr(AnytimeBAI, "version", AnytimeBAI.version + 1)
+    with Experiment.open(url, "drinks") as experiment:
+        experiment.pause()
+        experiment.resume()
+        experiment.stop("for another version")
+        assert experiment.state == "stopped"
+        assert [event.kind for event in experiment.events()[-3:]] == [
+            "paused",
+            "resumed",
+            "stopped",
+        ]
+
+
 def ended(experiment: Experiment) -> Any:
     """Answer all that the open phase still asks for."""
     while experiment.phase == 2:
