@@ -100,23 +100,23 @@ def _span(points: Array, origin: Array) -> Span:
     table = np.where(constant, 0.0, shifted / scale)
     quick = _pivoted_axes(table, *level) if len(table) >= table.shape[1] >= _MANY else None
     axes, readings = quick or _singular_axes(table, *level)
-    unit = np.sqrt(len(points))
-    basis = axes / unit * scale[:, None]
-    dual = readings * unit / scale[:, None]
+    basis, dual = axes * scale[:, None], readings / scale[:, None]
     # A constant feature has loading zero up to rounding; in its tiny unit that must be exact.
     basis[constant] = dual[constant] = 0.0
     return Span(origin, basis, dual, scale, constant, level[1])
 
 
 def _singular_axes(table: Array, relative: float, absolute: float) -> tuple[Array, Array]:
-    """B and D with table = (table·D) Bᵀ, BᵀD = I and table·D orthonormal, by singular values.
+    """B and D with table = (table·D) Bᵀ and BᵀD = I, by singular values.
 
-    Values count as zero up to `relative` times the largest, and up to `absolute`.
+    The n rows of table·D have unit second moments: (table·D)ᵀ(table·D) = nI. Values count as zero
+    up to `relative` times the largest, and up to `absolute`. Trials in progress hang on the last
+    digit of the result: another order of these products is another version of every policy.
     """
     _, values, rows = np.linalg.svd(table, full_matrices=False)
     rank = int(np.count_nonzero(values > max(float(values[0]) * relative, absolute)))
-    axes = rows[:rank].T
-    return axes * values[:rank], axes / values[:rank]
+    axes, values, unit = rows[:rank].T, values[:rank], np.sqrt(len(table))
+    return axes * (values / unit), axes * (unit / values)
 
 
 def _pivoted_axes(table: Array, relative: float, absolute: float) -> tuple[Array, Array] | None:
@@ -152,7 +152,8 @@ def _pivoted_axes(table: Array, relative: float, absolute: float) -> tuple[Array
     axes, readings = np.empty((2, len(order), rank))
     axes[order] = np.vstack([upper.T, (upper @ mixture).T])
     readings[order] = np.vstack([reading, mixture.T @ reading])
-    return axes, readings
+    unit = np.sqrt(len(table))
+    return axes / unit, readings * unit
 
 
 def affine_span(points: Array) -> Span:
