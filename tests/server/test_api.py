@@ -627,3 +627,19 @@ def test_the_description_is_for_those_who_may_look(served: Served) -> None:
         described = client.get("/openapi.json").json()
     assert described["openapi"].startswith("3.")
     assert "/api/v1/experiments/{name}/tell" in described["paths"]
+
+
+def test_a_trial_of_another_version_keeps_what_is_told_and_says_why_it_does_not_go_on(
+    served: Served, api: httpx.Client, trial: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = api.post(f"{trial}/ask", json={"count": 100}).json()["assignments"]
+    monkeypatch.setattr(AnytimeBAI, "version", 7)
+    with in_thread(served.url) as other, other.client() as elsewhere:
+        outcomes = [{"id": each["id"], "reward": 1} for each in given]
+        told = elsewhere.post(f"{trial}/tell", json={"outcomes": outcomes})
+        error = wrong(told, 503, "replay")
+        assert "version 7" in error["message"]
+        assert error["remedy"].startswith("Outcomes that were told are kept.")
+        assert elsewhere.get(trial).json()["outstanding"] == 0
+    monkeypatch.undo()
+    assert api.post(f"{trial}/ask", json={"count": 1}).json()["phase"] > 1

@@ -84,8 +84,8 @@ def check_plan(planned: Plan | None, recorded: Plan) -> None:
         "is on record, or draws arms with other probabilities.",
         field="phase",
         value=recorded.phase,
-        remedy="Go on with the version of bestarm that began the trial, and run "
-        "`bestarm experiment verify` to see whether the record was changed.",
+        remedy="Go on with the version of bestarm, or of your own policy, that began the trial; "
+        "`bestarm experiment verify` says whether the record was changed.",
     )
 
 

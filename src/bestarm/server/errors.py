@@ -28,6 +28,7 @@ _STATUS: tuple[tuple[type[errors.BestArmError], int], ...] = (
     (errors.ConflictingRequestError, 409),
     (errors.InvalidInputError, 422),
     (errors.StoreUnavailableError, 503),
+    (errors.ReplayError, 503),  # somewhere else it may go on
 )
 _KINDS = {400: "bad_request", 404: "not_found", 405: "method_not_allowed"}
 _log = logging.getLogger("bestarm.server")
@@ -118,13 +119,15 @@ def _ours(_: Request, error: Exception) -> JSONResponse:
         _log.error("%s: %s", kind, hide_tokens(str(error)), exc_info=error)
     if isinstance(error, errors.StoreError):
         return _store_failed(status, kind)
+    # A replay comes up when a phase closes: after what was told is on record.
+    kept = "Outcomes that were told are kept. " if isinstance(error, errors.ReplayError) else ""
     return error_response(
         status,
         kind,
         error.message,
         field=error.field,
         value=error.value,
-        remedy=error.remedy,
+        remedy=f"{kept}{error.remedy}",
     )
 
 

@@ -39,7 +39,7 @@ _WORDS = {
     422: "Something in it is not as it must be.",
     429: "Too many requests.",
     500: "The server, or the database behind it, is in a state it should not be in.",
-    503: "The database cannot be used now, or too many are served already.",
+    503: "The database, or the trial, cannot be gone on with here now, or too many are served.",
 }
 _MOST_NUMBERS = 100_000  # features of a trial: designs for more take minutes
 _ANYWHERE = (400, 401, 403, 421, 422, 429, 500, 503)
