@@ -118,7 +118,8 @@ def leaderboard(
                 low=found.low,
                 high=found.high,
                 known_in=found.phase,
-                evidence=found.evidence,
+                # What was dropped stays dropped, though the evidence may ebb away later.
+                evidence=1.0 if status == "out" and found.evidence is not None else found.evidence,
                 raw_mean=float(state.sums[arm] / count) if arm is not None and count else None,
             )
         )

@@ -77,7 +77,8 @@ class Option:
         low: the lower end of what `behind` may be; None if it has none.
         high: the upper end.
         known_in: the phase from which this is, where not from the last.
-        evidence: how much of the evidence needed to drop it there is, from 0 to 1, or None.
+        evidence: how much of the evidence needed to drop it there is, from 0 to 1, or None; 1 for
+            one that was dropped.
         raw_mean: the mean of its outcomes. The baseline is in it: no decision rests on it, unless
             the policy is blind to the baseline.
     """
