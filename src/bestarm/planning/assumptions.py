@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from bestarm.bounds import sub_gaussian_scale
-from bestarm.checks import choice, finite, positive, vector
+from bestarm.checks import choice, computable, finite, positive, vector
 from bestarm.environments.paths import Constant, Moving, RandomWalk, Sinusoid, Switches
 from bestarm.errors import InvalidInputError
 from bestarm.geometry import Array
@@ -134,10 +134,16 @@ class Scenario:
                 object.__setattr__(self, field, check(value, field))
 
 
+def _size(value: object, field: str) -> float:
+    size = positive(value, field)
+    computable(size, field)
+    return size
+
+
 _CHECKS: dict[str, Callable[[object, str], float]] = {
-    "gap": positive,
+    "gap": _size,
     "level": finite,
-    "noise": positive,
+    "noise": _size,
 }
 
 
