@@ -67,13 +67,15 @@ def audit(books: Reading, *, arms: int, seed: int, created: dict[str, Any]) -> A
         created: what the first event must say.
     """
     notes = Notes()
-    log = _Log(books, notes, created)
+    sizes = books.sizes()
+    log = _Log(books, notes, created, sizes.assignments)
     log.read()
     rows = Recount(
         books,
         notes,
         arms=arms,
         seed=seed,
+        there=sizes.assignments,
         last_closed=log.closed,
         times=log.times,
         ended=log.ended,
@@ -81,7 +83,7 @@ def audit(books: Reading, *, arms: int, seed: int, created: dict[str, Any]) -> A
     rows.read()
     _check_head(books.head, notes, log, rows)
     if not notes.cut_short:
-        _check_sizes(books.sizes(), books.head, notes, log, rows)
+        _check_sizes(sizes, books.head, notes, log, rows)
     return Audit(
         notes.sentences(),
         events=log.events,
@@ -95,7 +97,7 @@ def audit(books: Reading, *, arms: int, seed: int, created: dict[str, Any]) -> A
 class _Log:
     """The events, one hash after the other, and what they say of plans and summaries."""
 
-    def __init__(self, books: Reading, notes: Notes, created: dict[str, Any]) -> None:
+    def __init__(self, books: Reading, notes: Notes, created: dict[str, Any], there: int) -> None:
         self._books = books
         self._notes = notes
         self._created = created
@@ -113,6 +115,7 @@ class _Log:
         self.late = 0
         self.read_of: dict[str, int] = {}
         self._requests = Requests(books, notes)
+        self._there = there
 
     def read(self) -> None:
         notes, books = self._notes, self._books
@@ -157,9 +160,9 @@ class _Log:
         elif event.kind == "changed":
             self.lease = data.get("lease", self.lease)
         elif event.kind == "late":
-            self.late += check_late(books, notes, event, data)
+            self.late += check_late(books, notes, event, data, self._there)
         elif event.kind == "failed":
-            failed = check_failed(books, notes, event, data)
+            failed = check_failed(books, notes, event, data, self._there)
             if self.ended is not None:
                 self.ended.failed.append(failed)
         elif event.kind in {"stopped", "finished"}:

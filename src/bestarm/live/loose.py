@@ -15,9 +15,9 @@ __all__ = ["Requests", "check_failed", "check_late"]
 _FAR = 1000  # ids farther apart than this are read apart
 
 
-def check_late(books: Reading, notes: Notes, event: Event, data: dict[str, Any]) -> int:
+def check_late(books: Reading, notes: Notes, event: Event, data: dict[str, Any], there: int) -> int:
     """Hold outcomes that came too late against the event that tells of them; gives how many."""
-    ids = _ids(data, books.head.given)
+    ids = _ids(data, books.head.given, there)
     rows = _rows(books, ids)
     known = len(rows) == len(ids) and bool((rows["late"] & (rows["told"] == event.at)).all())
     notes.unless(
@@ -29,9 +29,11 @@ def check_late(books: Reading, notes: Notes, event: Event, data: dict[str, Any])
     return len(ids)
 
 
-def check_failed(books: Reading, notes: Notes, event: Event, data: dict[str, Any]) -> Ids:
+def check_failed(
+    books: Reading, notes: Notes, event: Event, data: dict[str, Any], there: int
+) -> Ids:
     """Hold what was given up after the end against the event that tells of it; gives the ids."""
-    ids = _ids(data, books.head.given)
+    ids = _ids(data, books.head.given, there)
     rows = _rows(books, ids)
     notes.unless(
         0 < len(rows) == len(ids) and bool((rows["lost"] == event.at).all()),
@@ -41,13 +43,14 @@ def check_failed(books: Reading, notes: Notes, event: Event, data: dict[str, Any
     return ids
 
 
-def _ids(data: dict[str, Any], given: int) -> Ids:
-    """The ids of an event; none where what it says cannot be."""
+def _ids(data: dict[str, Any], given: int, there: int) -> Ids:
+    """The ids of an event; none where what it says cannot be: more, say, than there are."""
     try:
         ranges = [(int(first), int(end)) for first, end in data["ids"]]
     except (KeyError, TypeError, ValueError):
         ranges = []
-    return digests.ids_in(each for each in ranges if 0 <= each[0] <= each[1] <= given)
+    ranges = [each for each in ranges if 0 <= each[0] <= each[1] <= given]
+    return digests.ids_in(ranges if sum(end - first for first, end in ranges) <= there else [])
 
 
 def _rows(books: Reading, ids: Ids) -> Rows:

@@ -18,6 +18,7 @@ from bestarm.live.batches import plural
 from bestarm.live.draws import choose, uniforms
 from bestarm.live.events import summary_data
 from bestarm.live.ledger import Entry, Ids, Opened, Reading, Rows
+from bestarm.records import round_robin
 
 __all__ = ["SHOWN", "Ended", "Notes", "Recount"]
 
@@ -36,6 +37,8 @@ class Notes:
     def add(self, kind: str, sentence: str) -> None:
         """Note a finding."""
         said = self._said.setdefault(kind, [])
+        if sentence in said:
+            return
         if len(said) < SHOWN:
             said.append(sentence)
         else:
@@ -95,6 +98,7 @@ class Recount:
         *,
         arms: int,
         seed: int,
+        there: int,
         last_closed: int | None,
         times: Mapping[int, str],
         ended: Ended | None,
@@ -106,6 +110,7 @@ class Recount:
         self._last_closed = last_closed
         self._times = times
         self._ended = ended
+        self._there = there
         self._seen = hashlib.sha256()  # times of what is added up
         self._pieces = books.rows(0, books.head.given + 1)  # one that is not counted is seen
         self._rows: Rows | None = None
@@ -273,11 +278,15 @@ class Recount:
             return False
         if self.phase is not None:
             self.phase.end(self._notes, closed=True)
-        self.phase, self._next = _Phase(self._next), next(self._phases, None)
+        self.phase, self._next = _Phase(self._next, self._there), next(self._phases, None)
         return True
 
     def _compare(self, rows: Rows, phase: _Phase) -> None:
-        arms, probabilities = phase.draws(self._books, self._seed, rows["id"])
+        try:
+            arms, probabilities = phase.draws(self._books, self._seed, rows["id"])
+        except DamagedStoreError as error:
+            self._notes.add("draw", error.message)
+            return
         phase.given += len(rows)
         phase.lost += int((~np.isnan(rows["lost"])).sum())
         self._each(
@@ -303,11 +312,13 @@ class Recount:
 class _Phase:
     """A plan, and how much of it was given out."""
 
-    def __init__(self, opened: Opened) -> None:
+    def __init__(self, opened: Opened, most: int) -> None:
         self.plan = opened.plan
         self.given = self.lost = 0
         self.first = opened.first
-        self._order = trial.turns(opened.plan)
+        counts = opened.plan.counts
+        # No more turns than there are assignments: a plan that was changed may ask for any number.
+        self._turns = None if counts is None else round_robin(np.minimum(counts, most))[:most]
 
     def draws(self, books: Reading, seed: int, ids: Ids) -> tuple[Ids, Array]:
         """The arms of assignments as they must have been drawn, and their probabilities; −1 where
@@ -317,11 +328,11 @@ class _Phase:
         if weights is not None:
             arms = choose(weights, uniforms(seed, start=start, count=count))[ids - start]
             return arms, weights[arms]
-        assert self._order is not None
+        assert self._turns is not None
         place = start - self.first
-        arms = self._order[place : place + count]
+        arms = self._turns[place : place + count]
         if len(arms) < count:
-            again = max(0, place - len(self._order))
+            again = max(0, place - self.plan.pulls)
             missed = books.lost_arms(self.plan.phase, again, count - len(arms))
             none = np.full(count - len(arms) - len(missed), -1, dtype=np.int64)
             arms = np.concatenate([arms, missed, none])

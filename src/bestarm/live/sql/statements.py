@@ -189,6 +189,7 @@ REFUSE = Adding(s.refusals, same=["experiment", "at"], columns=["number", "rewar
 ASSIGNMENTS = _between(s.assignments, "number", "phase", "arm", "probability", "asked")
 OUTCOMES = _between(s.outcomes, "number", "reward", "told", "late")
 LOSSES = _between(s.losses, "number", "at")
+NEXT_ASSIGNMENT = _from(s.assignments, "number", "number")
 ARMS = _between(s.assignments, "arm")
 REWARDS = _between(s.outcomes, "number", "reward")
 VALUES = _between(s.outcomes, "reward")
