@@ -6,9 +6,10 @@ import shutil
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
-from chained_policies import PROBLEM
+from chained_policies import PROBLEM, Chained
 
 from bestarm import Experiment
 from bestarm.errors import DamagedStoreError
@@ -159,7 +160,7 @@ def test_what_cannot_be_read_is_one_error_that_names_the_audit(
     """Whoever looks either sees something or is told; nobody meets an error of the inside."""
     path = tampered(kind, UNREADABLE[what])
     table = tmp_path / "all.csv"
-    refused = 0
+    said: list[DamagedStoreError] = []
     with opened(path) as trial:
         for look in (
             trial.health,
@@ -171,8 +172,141 @@ def test_what_cannot_be_read_is_one_error_that_names_the_audit(
             try:
                 look()
             except DamagedStoreError as error:
-                refused += 1
-                assert "bestarm experiment verify" in (error.remedy or "")
+                said.append(error)
         report = trial.verify()
-    assert refused or what == "a loss of nobody"  # only fixed plans pull it again
+    assert all("bestarm experiment verify" in (error.remedy or "") for error in said)
+    assert said or what == "a loss of nobody"  # only fixed plans pull it again
     assert not report.sound
+
+
+EVERY = ("randomised", "fixed", "open")
+LOST = "bestarm_losses"
+HEAD = "bestarm_experiments"
+BEYOND = {
+    "the phase of a loss": (
+        (f"UPDATE {LOST} SET phase = 2, place = 9 WHERE number = 5",),
+        "assignment 5 is on record under phase 2, which is not its own",
+    ),
+    "the phase of a loss, to one that is not": (
+        (f"UPDATE {LOST} SET phase = 9 WHERE number = 5",),
+        "assignment 5 is on record under phase 9, which is not its own",
+    ),
+    "the place of a loss": (
+        (f"UPDATE {LOST} SET place = 7 WHERE number = 5",),
+        "has place 7 on record",
+    ),
+    "the places of two losses": (
+        (
+            f"UPDATE {LOST} SET place = -1 WHERE number = 3",
+            f"UPDATE {LOST} SET place = 0 WHERE number = 5",
+            f"UPDATE {LOST} SET place = 1 WHERE number = 3",
+        ),
+        "place after one that was later",
+    ),
+    "the reason of a loss after the end": (
+        (f"UPDATE {LOST} SET reason = 'x' WHERE reason = 'forgotten'",),
+        "another reason than logged",
+    ),
+    "the phase of a plan": (
+        ("UPDATE bestarm_phases SET phase = 7 WHERE phase = 2",),
+        "plan of phase 7",
+    ),
+    "the first id of a plan": (
+        ("UPDATE bestarm_phases SET first = first + 1 WHERE phase = 2",),
+        "The plan of phase 2 is not the one of event",
+    ),
+    "when it was created": ((f"UPDATE {HEAD} SET created = created - 1",), "The trial has another"),
+    "when a request was made": (
+        ("UPDATE bestarm_requests SET at = at + 0.25 WHERE name = 'second'",),
+        "Request 'second' has another time",
+    ),
+    "the clock was not behind": ((f"UPDATE {HEAD} SET setback = -1",), "`setback`"),
+    "the clock was behind for ever": ((f"UPDATE {HEAD} SET setback = 9e999",), "`setback`"),
+    "the last time, earlier": ((f"UPDATE {HEAD} SET at = at - 1",), "`at`"),
+    "the last time, never": ((f"UPDATE {HEAD} SET at = 9e999",), "`at`"),
+    "the oldest, earlier": ((f"UPDATE {HEAD} SET oldest = oldest - 0.125",), "`oldest`"),
+    "the oldest, later": ((f"UPDATE {HEAD} SET oldest = at",), "`oldest`"),
+    "the oldest, none": ((f"UPDATE {HEAD} SET oldest = NULL",), "`oldest`"),
+    "settled, lower": ((f"UPDATE {HEAD} SET settled = settled - 1",), "`settled`"),
+    "settled, higher": ((f"UPDATE {HEAD} SET settled = settled + 1",), "`settled`"),
+}
+
+
+@pytest.mark.parametrize("kind", EVERY)
+@pytest.mark.parametrize("what", BEYOND)
+def test_what_is_in_no_digest_is_held_against_what_is(
+    tampered: Callable[..., Path], what: str, kind: str
+) -> None:
+    statements, finding = BEYOND[what]
+    found = audit(tampered(kind, *statements)).findings
+    assert any(finding in each for each in found), found
+    assert all(each.endswith(".") for each in found)
+
+
+def test_a_first_phase_that_is_open_is_held_against_its_event(tmp_path: Path) -> None:
+    path = tmp_path / "trial.db"
+    options = {"kind": "randomised", "sizes": [12]}
+    with Experiment.create(
+        f"sqlite:///{path}", "trial", PROBLEM, policy="chained_policies:Chained", options=options
+    ) as trial:
+        trial.ask(3)
+        assert trial.verify().findings == ()
+    connection = sqlite3.connect(path)
+    connection.execute("UPDATE bestarm_phases SET phase = 2")
+    connection.commit()
+    connection.close()
+    assert any("it is one of phase 1" in each for each in audit(path).findings)
+
+
+def test_a_clock_that_went_back_is_on_record(tmp_path: Path) -> None:
+    """Times out of order are honest where the counter says by how much; with less they are not."""
+    path, clock = tmp_path / "trial.db", Clock()
+    options = {"kind": "randomised", "sizes": [12]}
+    with Experiment.create(
+        f"sqlite:///{path}",
+        "trial",
+        PROBLEM,
+        policy="chained_policies:Chained",
+        options=options,
+        clock=clock,
+    ) as trial:
+        trial.ask(3)
+        trial.fail(1)
+        clock.now -= 100.0
+        trial.ask(3)
+        trial.fail(0)
+        assert trial.verify().findings == ()
+    connection = sqlite3.connect(path)
+    connection.execute("UPDATE bestarm_experiments SET setback = 90.0")
+    connection.commit()
+    connection.close()
+    (finding,) = audit(path).findings
+    assert finding.startswith("The counter `setback` says 90; times on record go back by 9")
+
+
+def test_memory_has_losses_as_a_file_has(tmp_path: Path) -> None:
+    policy = Chained(PROBLEM, kind="fixed", sizes=(12,))
+    create: dict[str, Any] = {
+        "policy": "chained_policies:Chained",
+        "options": {"kind": "fixed", "sizes": [12]},
+    }
+    read = []
+    for trial in (
+        Experiment(policy, clock=Clock()),
+        Experiment.create(
+            f"sqlite:///{tmp_path / 'trial.db'}", "trial", PROBLEM, clock=Clock(), **create
+        ),
+    ):
+        trial.ask(12)
+        trial.fail_many([7, 2], "gone")
+        trial.fail(4, "gone too")
+        with trial._ledger.reading() as books:
+            read.append([*map(tuple, books.losses())])
+            assert list(books.misdated()) == []
+        trial.close()
+    assert read[0] == read[1]
+    assert [(number, place, why) for number, _, place, why, _ in read[0]] == [
+        (7, 0, "gone"),
+        (2, 1, "gone"),
+        (4, 2, "gone too"),
+    ]

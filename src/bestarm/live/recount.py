@@ -99,6 +99,7 @@ class Recount:
         arms: int,
         seed: int,
         there: int,
+        last_loss: float,
         last_closed: int | None,
         times: Mapping[int, str],
         ended: Ended | None,
@@ -111,6 +112,7 @@ class Recount:
         self._times = times
         self._ended = ended
         self._there = there
+        self._last_loss = last_loss
         self._seen = hashlib.sha256()  # times of what is added up
         self._pieces = books.rows(0, books.head.given + 1)  # one that is not counted is seen
         self._rows: Rows | None = None
@@ -122,7 +124,12 @@ class Recount:
         self.phase_told = self.phase_lost = self.behind = 0
         self.lowest, self.highest = math.inf, -math.inf
         self.settled: int | None = None  # the first id that is not
+        # The first id that was perhaps not settled when the last outcome was given up.
+        self.settled_by_loss: int | None = None if math.isinf(last_loss) else there
         self.oldest = math.inf
+        self.oldest_asked = False  # whether one was given out at the time the counter says
+        self._asked = -math.inf
+        self.setback = 0.0  # by how much times go back
         self.latest = -math.inf
 
     def read(self) -> None:
@@ -240,6 +247,7 @@ class Recount:
             first = np.flatnonzero(~settled)
             self.settled = int(ids[first[0]]) if self.settled is None else self.settled
             self.oldest = min(self.oldest, float(rows["asked"][first].min()))
+        self._look_at_times(rows, told=told, lost=lost)
         times = [rows["asked"], rows["told"][told], rows["lost"][lost]]
         self.latest = max(self.latest, *(float(each.max(initial=-math.inf)) for each in times))
         self._each(
@@ -251,6 +259,19 @@ class Recount:
         self._each(rows, lost & told & ~late, "late", "was lost, but its outcome is not flagged")
         early = late & ~lost & ((ids < head.handed) | (not head.over))
         self._each(rows, early, "late", "was told in time, but its outcome is flagged as late")
+
+    def _look_at_times(
+        self, rows: Rows, *, told: NDArray[np.bool_], lost: NDArray[np.bool_]
+    ) -> None:
+        asked = rows["asked"]
+        self.oldest_asked |= bool((asked == self._books.head.oldest).any())
+        before = np.maximum.accumulate(np.concatenate([[self._asked], asked]))
+        back = [before[:-1] - asked, (asked - rows["told"])[told], (asked - rows["lost"])[lost]]
+        self.setback = max(self.setback, *(float(each.max(initial=0.0)) for each in back))
+        self._asked = float(before[-1])
+        open_ = np.flatnonzero(~lost & ~(told & (rows["told"] < self._last_loss)))
+        if open_.size and self.settled_by_loss is not None:
+            self.settled_by_loss = min(self.settled_by_loss, int(rows["id"][open_[0]]))
 
     def _each(self, rows: Rows, wrong: NDArray[np.bool_], kind: str, what: str) -> None:
         for number in rows["id"][wrong].tolist():

@@ -24,7 +24,19 @@ from bestarm.errors import (
 from bestarm.geometry import Array
 from bestarm.live.damage import damaged
 from bestarm.live.events import canonical, plan_data, summary_data
-from bestarm.live.ledger import ROW, TIMES, Entry, Event, Head, Ids, Opened, Request, Rows, Sizes
+from bestarm.live.ledger import (
+    ROW,
+    TIMES,
+    Entry,
+    Event,
+    Head,
+    Ids,
+    Loss,
+    Opened,
+    Request,
+    Rows,
+    Sizes,
+)
 from bestarm.live.sql import schema as s
 from bestarm.live.sql import statements as sql
 from bestarm.live.sql.store import Store
@@ -338,6 +350,18 @@ class _Reading:
         """The named asks, in the order made."""
         for row in sql.REQUESTS.stream(self._connection, _PAGE, experiment=self._number):
             yield Request(*tuple(row))
+
+    def losses(self) -> Iterator[Loss]:
+        """What was given up, phase by phase, in the order of loss."""
+        for row in sql.LOST.stream(self._connection, _PAGE, experiment=self._number):
+            yield Loss(*tuple(row))
+
+    def misdated(self) -> Iterator[str]:
+        """What has a time on record beside that of the event or assignment it belongs to."""
+        if self._fetch(sql.MISDATED):
+            yield "The trial"
+        for row in sql.MISDATED_REQUESTS.stream(self._connection, _PAGE, experiment=self._number):
+            yield f"Request {row[0]!r}"
 
     def sizes(self) -> Sizes:
         """How many rows there are."""
