@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -9,8 +10,8 @@ from typing import Any, TypeVar
 from bestarm.live import trial
 from bestarm.live.batches import plural
 from bestarm.live.events import chained, digest, plan_data, summary_data
-from bestarm.live.ledger import Entry, Event, Head, Opened, Reading, Sizes
-from bestarm.live.loose import Requests, check_failed, check_late
+from bestarm.live.ledger import Entry, Event, Head, Ids, Opened, Reading, Sizes
+from bestarm.live.loose import Losses, Requests, check_failed, check_late, check_times
 from bestarm.live.recount import Ended, Notes, Recount
 
 __all__ = ["Audit", "audit"]
@@ -67,13 +68,19 @@ def audit(books: Reading, *, arms: int, seed: int, created: dict[str, Any]) -> A
         created: what the first event must say.
     """
     notes = Notes()
-    log = _Log(books, notes, created)
+    sizes = books.sizes()
+    log = _Log(books, notes, created, sizes.assignments)
     log.read()
+    losses = Losses(books, notes)
+    losses.read(log.failed)
+    check_times(books, notes)
     rows = Recount(
         books,
         notes,
         arms=arms,
         seed=seed,
+        there=sizes.assignments,
+        last_loss=losses.last,
         last_closed=log.closed,
         times=log.times,
         ended=log.ended,
@@ -81,7 +88,7 @@ def audit(books: Reading, *, arms: int, seed: int, created: dict[str, Any]) -> A
     rows.read()
     _check_head(books.head, notes, log, rows)
     if not notes.cut_short:
-        _check_sizes(books.sizes(), books.head, notes, log, rows)
+        _check_sizes(sizes, books.head, notes, log, rows)
     return Audit(
         notes.sentences(),
         events=log.events,
@@ -95,7 +102,7 @@ def audit(books: Reading, *, arms: int, seed: int, created: dict[str, Any]) -> A
 class _Log:
     """The events, one hash after the other, and what they say of plans and summaries."""
 
-    def __init__(self, books: Reading, notes: Notes, created: dict[str, Any]) -> None:
+    def __init__(self, books: Reading, notes: Notes, created: dict[str, Any], there: int) -> None:
         self._books = books
         self._notes = notes
         self._created = created
@@ -111,8 +118,14 @@ class _Log:
         self.times: dict[int, str] = {}  # of what each summary covers
         self.ended: Ended | None = None
         self.late = 0
+        self.failed: list[tuple[Ids, str]] = []  # after the end, and why
+        self.latest = -math.inf
+        self.setback = 0.0
+        self.told_open = 0  # all up to here was settled when an open plan closed
         self.read_of: dict[str, int] = {}
         self._requests = Requests(books, notes)
+        self._there = there
+        self._open = False
 
     def read(self) -> None:
         notes, books = self._notes, self._books
@@ -157,11 +170,13 @@ class _Log:
         elif event.kind == "changed":
             self.lease = data.get("lease", self.lease)
         elif event.kind == "late":
-            self.late += check_late(books, notes, event, data)
+            self.late += check_late(books, notes, event, data, self._there)
         elif event.kind == "failed":
-            failed = check_failed(books, notes, event, data)
+            failed = check_failed(books, notes, event, data, self._there)
             if self.ended is not None:
                 self.ended.failed.append(failed)
+            if isinstance(data.get("reason"), str):
+                self.failed.append((failed, data["reason"]))
         elif event.kind in {"stopped", "finished"}:
             first, end = data.get("first"), data.get("end")
             if isinstance(first, int) and isinstance(end, int):
@@ -191,6 +206,8 @@ class _Log:
             "before it, was changed.",
         )
         self.events, self.tip = event.number + 1, event.hash
+        self.setback = max(self.setback, self.latest - event.at)
+        self.latest = max(self.latest, event.at)
 
     def _check_created(self, event: Event, data: dict[str, Any]) -> None:
         self.lease = data.get("lease")
@@ -215,6 +232,7 @@ class _Log:
             return
         plan = opened.plan
         self.phases += 1
+        self._open = plan.open
         said: dict[str, object] = {"phase": plan.phase, "pulls": plan.pulls}
         said["first"] = opened.first
         said["plan"] = digest(plan_data(plan))
@@ -241,6 +259,8 @@ class _Log:
             f"{self.end}.",
         )
         self.summaries, self.end = number + 1, entry.end
+        if event.kind == "closed" and self._open:
+            self.told_open = entry.end
         if "times" in data:
             self.times[number] = data["times"]
         said: dict[str, object] = {"phase": entry.phase, "first": entry.first, "end": entry.end}
@@ -313,6 +333,12 @@ def _check_head(head: Head, notes: Notes, log: _Log, rows: Recount) -> None:
             "counter",
             f"The counter `{name}` says {said}; counted again it is {value}.",
         )
+    _check_bounds(head, notes, log, rows)
+
+
+def _check_bounds(head: Head, notes: Notes, log: _Log, rows: Recount) -> None:
+    """Counters that are brought up to date only when they matter, or by calls that leave nothing
+    else on record: what they can be."""
     first_free = rows.given if rows.settled is None else rows.settled
     notes.unless(
         head.settled <= first_free,
@@ -320,10 +346,35 @@ def _check_head(head: Head, notes: Notes, log: _Log, rows: Recount) -> None:
         f"The counter `settled` says {head.settled}, but assignment {first_free} is not settled.",
     )
     notes.unless(
-        head.oldest <= rows.oldest or head.setback > 0,
+        head.oldest <= rows.oldest or (log.format < 2 and head.setback > 0),
         "counter",
         "The counter `oldest` is later than an assignment that is not settled.",
     )
     notes.unless(
-        head.at >= rows.latest, "counter", "There are times on record later than the last one."
+        max(rows.latest, log.latest) <= head.at < math.inf,
+        "counter",
+        "There are times on record later than the last one, which the counter `at` says.",
+    )
+    back = max(rows.setback, log.setback)
+    notes.unless(
+        back <= head.setback < math.inf,
+        "counter",
+        f"The counter `setback` says {head.setback:g}; times on record go back by {back:g}.",
+    )
+    if log.format < 2:
+        return
+    least = log.told_open
+    if head.open and not head.behind and head.phase_told + head.phase_lost >= head.pulls:
+        least = first_free
+    elif not head.setback and rows.settled_by_loss is not None:
+        least = max(least, rows.settled_by_loss)
+    notes.unless(
+        head.settled >= least,
+        "counter",
+        f"The counter `settled` says {head.settled}; all up to {least} was known to be settled.",
+    )
+    notes.unless(
+        math.isinf(head.oldest) or rows.oldest_asked,
+        "counter",
+        "The counter `oldest` is no time at which an assignment was given out.",
     )

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from bestarm.checks import choice
 from bestarm.errors import InvalidInputError, MissingDependencyError
+from bestarm.live.damage import check_arms, check_plan, check_times
 from bestarm.live.ledger import ROW, Reading, Rows
 from bestarm.problem import Problem
 
@@ -51,6 +52,7 @@ def export(
     every = _Probabilities(books, problem) if probabilities else None
 
     def columns(rows: Rows) -> Columns:
+        check_arms(rows["id"], rows["arm"], problem.arms)
         made = shape(rows, problem)
         return made if every is None else made | every(rows)
 
@@ -114,8 +116,9 @@ class _Probabilities:
         table = np.empty((len(rows), len(self._names)))
         for phase in np.unique(rows["phase"]).tolist():
             here = rows["phase"] == phase
-            weights = self._books.opened(phase).plan.weights
-            if weights is None:  # in turn: what comes is certain
+            plan = self._books.opened(phase).plan
+            check_plan(plan, len(self._names))
+            if (weights := plan.weights) is None:  # in turn: what comes is certain
                 table[here] = np.eye(len(self._names))[rows["arm"][here]]
             else:
                 table[here] = weights
@@ -132,6 +135,7 @@ def _states(*, lost: NDArray[np.bool_], told: NDArray[np.bool_]) -> NDArray[Any]
 
 def _times(seconds: NDArray[Any]) -> NDArray[Any]:
     times = np.full(len(seconds), np.datetime64("NaT"), dtype="datetime64[us]")
+    check_times(seconds)
     known = ~np.isnan(seconds)
     times[known] = np.round(seconds[known] * 1e6).astype(np.int64).astype("datetime64[us]")
     return times

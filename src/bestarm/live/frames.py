@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bestarm.errors import MissingDependencyError
+from bestarm.live.damage import check_arms, check_times
 from bestarm.live.ledger import ROW, Reading, Rows
 from bestarm.problem import Problem
 
@@ -33,6 +34,7 @@ def assignments_frame(books: Reading, problem: Problem) -> pd.DataFrame:
     The state is `"told"`, `"lost"` or `"outstanding"`.
     """
     rows = _all(books)
+    check_arms(rows["id"], rows["arm"], problem.arms)
     labels = np.asarray(problem.source_labels, dtype=object)
     settled = np.where(np.isnan(rows["reward"]), "outstanding", "told").astype(object)
     settled[~np.isnan(rows["lost"])] = "lost"
@@ -64,6 +66,7 @@ def outcomes_frame(books: Reading) -> pd.DataFrame:
 
 
 def _times(seconds: Rows) -> object:
+    check_times(seconds)
     return pandas().to_datetime(seconds, unit="s", utc=True)  # type: ignore[attr-defined]
 
 

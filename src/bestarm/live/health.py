@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from bestarm.geometry import Array
 from bestarm.live.batches import plural
 from bestarm.live.check import Check
+from bestarm.live.damage import check_arms, check_plan, check_summary, damaged
 from bestarm.live.ledger import ROW, Entry, Head, Opened, Reading, Rows
 from bestarm.live.ratios import RatioTest
 from bestarm.live.scales import Scales
@@ -48,13 +49,20 @@ def examine(
     scales = Scales(problem, largest, cells=max(1, head.summaries * problem.arms))
     arms = _Arms(problem.arms)
     for entry, plan in _with_plans(books):
+        check_plan(plan, problem.arms)
+        check_summary(entry.number, entry.summary, problem.arms)
         lost = entry.summary.missing
         if head.lost and not plan.open:  # replaced, and therefore in no summary
-            lost = _counted(books.lost_arms(plan.phase, 0, 2**40), problem.arms)
+            again = books.lost_arms(plan.phase, 0, 2**40)
+            if ((again < 0) | (again >= problem.arms)).any():
+                raise damaged(f"Phase {plan.phase} has losses on record of arms that are not.")
+            lost = _counted(again, problem.arms)
         arms.add(plan, told=entry.summary.counts, lost=lost)
         scales.add(entry.summary)
     tail = _Tail(books, now)
+    check_arms(tail.rows["id"], tail.rows["arm"], problem.arms)
     for plan, rows, told in tail.parts():
+        check_plan(plan, problem.arms)
         kept, gone = rows["arm"][told], rows["arm"][tail.gone(rows)]
         waiting = _counted(rows["arm"], problem.arms) - _counted(kept, problem.arms)
         arms.add(
@@ -85,7 +93,9 @@ def _with_plans(books: Reading) -> Iterator[tuple[Entry, Plan]]:
     opened: Opened | None = None
     for entry in books.entries():
         while opened is None or opened.plan.phase < entry.phase:
-            opened = next(phases)
+            opened = next(phases, None)
+            if opened is None:
+                raise damaged(f"The plan of summary {entry.number} is missing.", entry.number)
         yield entry, opened.plan
 
 

@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,7 @@ __all__ = [
     "Event",
     "Head",
     "Ledger",
+    "Loss",
     "Opened",
     "Reading",
     "Request",
@@ -220,6 +221,16 @@ class Request:
     waiting: int
 
 
+class Loss(NamedTuple):
+    """An assignment that was given up: when, why, and as which of its phase."""
+
+    id: int
+    phase: int
+    place: int
+    reason: str
+    at: float
+
+
 @dataclass(frozen=True)
 class Sizes:
     """How many rows of each kind there are in the books, whether they belong there or not."""
@@ -308,6 +319,14 @@ class Reading(Protocol):
 
     def requests(self) -> Iterator[Request]:
         """The named asks, in the order made."""
+        ...
+
+    def losses(self) -> Iterator[Loss]:
+        """What was given up, phase by phase, in the order of loss."""
+        ...
+
+    def misdated(self) -> Iterator[str]:
+        """What has a time on record beside that of the event or assignment it belongs to."""
         ...
 
     def sizes(self) -> Sizes:

@@ -11,7 +11,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bestarm.geometry import Array
-from bestarm.live.ledger import ROW, TIMES, Entry, Event, Head, Ids, Opened, Request, Rows, Sizes
+from bestarm.live.ledger import (
+    ROW,
+    TIMES,
+    Entry,
+    Event,
+    Head,
+    Ids,
+    Loss,
+    Opened,
+    Request,
+    Rows,
+    Sizes,
+)
 
 __all__ = ["MemoryLedger"]
 
@@ -25,6 +37,7 @@ class MemoryLedger:
         self._rows = np.empty(0, dtype=ROW)
         self._used = 0
         self._losses: dict[int, list[int]] = {}
+        self._reasons: dict[int, str] = {}
         self._requests: dict[str, Request] = {}
         self._refusals: dict[int, float] = {}
         self._entries: list[Entry] = []
@@ -142,6 +155,17 @@ class MemoryLedger:
         """The named asks, in the order made."""
         yield from self._requests.values()
 
+    def losses(self) -> Iterator[Loss]:
+        """What was given up, phase by phase, in the order of loss."""
+        for phase, ids in sorted(self._losses.items()):
+            for place, number in enumerate(ids):
+                at = float(self._rows["lost"][number])
+                yield Loss(number, phase, place, self._reasons[number], at)
+
+    def misdated(self) -> Iterator[str]:
+        """Nothing: here a time is kept once."""
+        return iter(())
+
     def sizes(self) -> Sizes:
         """How many rows there are."""
         rows = self._rows[: self._used]
@@ -184,11 +208,12 @@ class MemoryLedger:
         self._told.append(ids)
         return len(ids)
 
-    def lose(self, ids: Sequence[int], *, reason: str, at: float) -> None:  # noqa: ARG002
+    def lose(self, ids: Sequence[int], *, reason: str, at: float) -> None:
         """Record that outcomes will not come, in the order given."""
         for number in ids:
             self._rows["lost"][number] = at
             self._losses.setdefault(int(self._rows["phase"][number]), []).append(number)
+            self._reasons[number] = reason
             self._lost.append(number)
 
     def refuse(self, ids: Ids, rewards: Array, *, at: float) -> int:  # noqa: ARG002

@@ -18,6 +18,7 @@ from bestarm.live.batches import plural
 from bestarm.live.draws import choose, uniforms
 from bestarm.live.events import summary_data
 from bestarm.live.ledger import Entry, Ids, Opened, Reading, Rows
+from bestarm.records import round_robin
 
 __all__ = ["SHOWN", "Ended", "Notes", "Recount"]
 
@@ -36,6 +37,8 @@ class Notes:
     def add(self, kind: str, sentence: str) -> None:
         """Note a finding."""
         said = self._said.setdefault(kind, [])
+        if sentence in said:
+            return
         if len(said) < SHOWN:
             said.append(sentence)
         else:
@@ -95,6 +98,8 @@ class Recount:
         *,
         arms: int,
         seed: int,
+        there: int,
+        last_loss: float,
         last_closed: int | None,
         times: Mapping[int, str],
         ended: Ended | None,
@@ -106,6 +111,8 @@ class Recount:
         self._last_closed = last_closed
         self._times = times
         self._ended = ended
+        self._there = there
+        self._last_loss = last_loss
         self._seen = hashlib.sha256()  # times of what is added up
         self._pieces = books.rows(0, books.head.given + 1)  # one that is not counted is seen
         self._rows: Rows | None = None
@@ -117,7 +124,12 @@ class Recount:
         self.phase_told = self.phase_lost = self.behind = 0
         self.lowest, self.highest = math.inf, -math.inf
         self.settled: int | None = None  # the first id that is not
+        # The first id that was perhaps not settled when the last outcome was given up.
+        self.settled_by_loss: int | None = None if math.isinf(last_loss) else there
         self.oldest = math.inf
+        self.oldest_asked = False  # whether one was given out at the time the counter says
+        self._asked = -math.inf
+        self.setback = 0.0  # by how much times go back
         self.latest = -math.inf
 
     def read(self) -> None:
@@ -235,6 +247,7 @@ class Recount:
             first = np.flatnonzero(~settled)
             self.settled = int(ids[first[0]]) if self.settled is None else self.settled
             self.oldest = min(self.oldest, float(rows["asked"][first].min()))
+        self._look_at_times(rows, told=told, lost=lost)
         times = [rows["asked"], rows["told"][told], rows["lost"][lost]]
         self.latest = max(self.latest, *(float(each.max(initial=-math.inf)) for each in times))
         self._each(
@@ -246,6 +259,19 @@ class Recount:
         self._each(rows, lost & told & ~late, "late", "was lost, but its outcome is not flagged")
         early = late & ~lost & ((ids < head.handed) | (not head.over))
         self._each(rows, early, "late", "was told in time, but its outcome is flagged as late")
+
+    def _look_at_times(
+        self, rows: Rows, *, told: NDArray[np.bool_], lost: NDArray[np.bool_]
+    ) -> None:
+        asked = rows["asked"]
+        self.oldest_asked |= bool((asked == self._books.head.oldest).any())
+        before = np.maximum.accumulate(np.concatenate([[self._asked], asked]))
+        back = [before[:-1] - asked, (asked - rows["told"])[told], (asked - rows["lost"])[lost]]
+        self.setback = max(self.setback, *(float(each.max(initial=0.0)) for each in back))
+        self._asked = float(before[-1])
+        open_ = np.flatnonzero(~lost & ~(told & (rows["told"] < self._last_loss)))
+        if open_.size and self.settled_by_loss is not None:
+            self.settled_by_loss = min(self.settled_by_loss, int(rows["id"][open_[0]]))
 
     def _each(self, rows: Rows, wrong: NDArray[np.bool_], kind: str, what: str) -> None:
         for number in rows["id"][wrong].tolist():
@@ -273,11 +299,15 @@ class Recount:
             return False
         if self.phase is not None:
             self.phase.end(self._notes, closed=True)
-        self.phase, self._next = _Phase(self._next), next(self._phases, None)
+        self.phase, self._next = _Phase(self._next, self._there), next(self._phases, None)
         return True
 
     def _compare(self, rows: Rows, phase: _Phase) -> None:
-        arms, probabilities = phase.draws(self._books, self._seed, rows["id"])
+        try:
+            arms, probabilities = phase.draws(self._books, self._seed, rows["id"])
+        except DamagedStoreError as error:
+            self._notes.add("draw", error.message)
+            return
         phase.given += len(rows)
         phase.lost += int((~np.isnan(rows["lost"])).sum())
         self._each(
@@ -303,11 +333,13 @@ class Recount:
 class _Phase:
     """A plan, and how much of it was given out."""
 
-    def __init__(self, opened: Opened) -> None:
+    def __init__(self, opened: Opened, most: int) -> None:
         self.plan = opened.plan
         self.given = self.lost = 0
         self.first = opened.first
-        self._order = trial.turns(opened.plan)
+        counts = opened.plan.counts
+        # No more turns than there are assignments: a plan that was changed may ask for any number.
+        self._turns = None if counts is None else round_robin(np.minimum(counts, most))[:most]
 
     def draws(self, books: Reading, seed: int, ids: Ids) -> tuple[Ids, Array]:
         """The arms of assignments as they must have been drawn, and their probabilities; −1 where
@@ -317,11 +349,11 @@ class _Phase:
         if weights is not None:
             arms = choose(weights, uniforms(seed, start=start, count=count))[ids - start]
             return arms, weights[arms]
-        assert self._order is not None
+        assert self._turns is not None
         place = start - self.first
-        arms = self._order[place : place + count]
+        arms = self._turns[place : place + count]
         if len(arms) < count:
-            again = max(0, place - len(self._order))
+            again = max(0, place - self.plan.pulls)
             missed = books.lost_arms(self.plan.phase, again, count - len(arms))
             none = np.full(count - len(arms) - len(missed), -1, dtype=np.int64)
             arms = np.concatenate([arms, missed, none])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain
 from typing import Any, TypeVar
@@ -22,8 +22,21 @@ from bestarm.errors import (
     UnknownExperimentError,
 )
 from bestarm.geometry import Array
+from bestarm.live.damage import damaged
 from bestarm.live.events import canonical, plan_data, summary_data
-from bestarm.live.ledger import ROW, TIMES, Entry, Event, Head, Ids, Opened, Request, Rows, Sizes
+from bestarm.live.ledger import (
+    ROW,
+    TIMES,
+    Entry,
+    Event,
+    Head,
+    Ids,
+    Loss,
+    Opened,
+    Request,
+    Rows,
+    Sizes,
+)
 from bestarm.live.sql import schema as s
 from bestarm.live.sql import statements as sql
 from bestarm.live.sql.store import Store
@@ -162,8 +175,7 @@ class _Reading:
         row = self._run(sql.PHASE, phase=phase).one_or_none()
         if row is None:
             raise _damaged(f"the plan of phase {phase}", "it is missing")
-        plan, first = tuple(row)
-        return Opened(_read(_plan, plan, f"the plan of phase {phase}"), first)
+        return _opened(phase, *tuple(row))
 
     def request(self, name: str) -> Request | None:
         """The named ask, if there was one."""
@@ -172,7 +184,8 @@ class _Reading:
 
     def rows(self, first: int, end: int) -> Iterator[Rows]:
         """Assignments with what became of them, in order of id, in pieces."""
-        for start in range(first, end, _PIECE):
+        start: int | None = first
+        while start is not None and start < end:
             piece = {"start": start, "end": min(end, start + _PIECE)}
             found = self._fetch(sql.ASSIGNMENTS, **piece)
             rows = np.empty(len(found), dtype=ROW)
@@ -192,6 +205,12 @@ class _Reading:
                     for name, values in zip(names, list(zip(*found, strict=True))[1:], strict=True):
                         rows[name][at] = values
             yield rows
+            start = piece["end"] if len(rows) else self._next_after(piece["end"])
+
+    def _next_after(self, start: int) -> int | None:
+        """The first assignment from a number on: counters that are wrong may leave a wide gap."""
+        found = self._fetch(sql.NEXT_ASSIGNMENT, start=start, size=1)
+        return int(found[0][0]) if found else None
 
     def answers(self, first: int, end: int) -> Iterator[tuple[Ids, Array]]:
         """Arms and rewards of assignments that are settled, in order of id, in pieces."""
@@ -260,7 +279,7 @@ class _Reading:
         found = self._run(sql.LOST_IN_ORDER, phase=phase, start=start, end=start + count)
         ids = np.array(found.scalars().all(), dtype=np.int64)
         arms = {row[0]: row[3] for row in self._among(sql.ASKED_NUMBERS, ids)}
-        return np.array([arms[number] for number in ids.tolist()], dtype=np.int64)
+        return np.array(_of_each(arms, ids), dtype=np.int64)
 
     def unsettled(self, start: int, end: int, *, asked_by: float | None = None) -> Ids:
         """The ids in a range that are neither told nor lost, or the first of them alone."""
@@ -271,7 +290,7 @@ class _Reading:
             ids = self._free(begin, min(end, begin + _PIECE))
             if ids.size:
                 times = {row[0]: row[1] for row in self._among(sql.ASKED_NUMBERS, ids)}
-                asked = np.array([times[number] for number in ids.tolist()])
+                asked = np.array(_of_each(times, ids))
                 found.append(ids[asked <= asked_by])
         return np.concatenate(found) if found else np.empty(0, dtype=np.int64)
 
@@ -304,8 +323,10 @@ class _Reading:
 
     def asked(self, number: int) -> float:
         """When an assignment was given out."""
-        row = tuple(self._run(sql.ASKED_NUMBERS, start=number, end=number + 1).one())
-        return float(row[1])
+        found = self._fetch(sql.ASKED_NUMBERS, start=number, end=number + 1)
+        if not found:
+            raise _damaged(f"assignment {number}", "it is missing")
+        return float(found[0][1])
 
     def entries(self, start: int = 0) -> Iterator[Entry]:
         """The summaries told to the policy, from a number on."""
@@ -317,8 +338,7 @@ class _Reading:
     def phases(self, start: int = 1) -> Iterator[Opened]:
         """The plans that were opened, from a phase on."""
         for row in self._from(sql.PHASES, start):
-            phase, plan, first = tuple(row)
-            yield Opened(_read(_plan, plan, f"the plan of phase {phase}"), first)
+            yield _opened(*tuple(row))
 
     def events(self, start: int = 0, *, limit: int | None = None) -> Iterator[Event]:
         """The log, from a number on, up to a limit."""
@@ -330,6 +350,18 @@ class _Reading:
         """The named asks, in the order made."""
         for row in sql.REQUESTS.stream(self._connection, _PAGE, experiment=self._number):
             yield Request(*tuple(row))
+
+    def losses(self) -> Iterator[Loss]:
+        """What was given up, phase by phase, in the order of loss."""
+        for row in sql.LOST.stream(self._connection, _PAGE, experiment=self._number):
+            yield Loss(*tuple(row))
+
+    def misdated(self) -> Iterator[str]:
+        """What has a time on record beside that of the event or assignment it belongs to."""
+        if self._fetch(sql.MISDATED):
+            yield "The trial"
+        for row in sql.MISDATED_REQUESTS.stream(self._connection, _PAGE, experiment=self._number):
+            yield f"Request {row[0]!r}"
 
     def sizes(self) -> Sizes:
         """How many rows there are."""
@@ -384,7 +416,7 @@ class _Writing(_Reading):
         """Record that outcomes will not come, in the order given."""
         numbers = np.asarray(ids, dtype=np.int64)
         phases = {row[0]: row[2] for row in self._among(sql.ASKED_NUMBERS, numbers)}
-        of = np.array([phases[number] for number in numbers.tolist()], dtype=np.int64)
+        of = np.array(_of_each(phases, numbers), dtype=np.int64)
         for phase in np.unique(of).tolist():
             lost = numbers[of == phase]
             before = int(self._run(sql.LOST_OF_PHASE, phase=phase).scalar_one())
@@ -435,6 +467,14 @@ def _column(found: Sequence[Any], kind: type) -> NDArray[Any]:
     return np.fromiter(chain.from_iterable(found), dtype=kind, count=len(found))
 
 
+def _of_each(known: Mapping[int, Any], ids: Ids) -> list[Any]:
+    """What is known of each of these assignments."""
+    try:
+        return [known[number] for number in ids.tolist()]
+    except KeyError as error:
+        raise _damaged(f"assignment {error}", "it is missing") from None
+
+
 def _fill(rows: Rows, found: Sequence[Any], *names: str) -> None:
     if len(found):
         for name, values in zip(names, zip(*found, strict=True), strict=True):
@@ -468,12 +508,14 @@ def _read(parse: Callable[[str], T], text: str, what: str) -> T:
 
 
 def _damaged(what: str, why: str) -> DamagedStoreError:
-    return DamagedStoreError(
-        f"The record of {what} cannot be read ({why.rstrip('.')}).",
-        field="store",
-        value=what,
-        remedy="Was the database edited, or restored in part? Restore the whole of it.",
-    )
+    return damaged(f"The record of {what} cannot be read ({why.rstrip('.')}).", what)
+
+
+def _opened(phase: int, text: str, first: int) -> Opened:
+    plan = _read(_plan, text, what := f"the plan of phase {phase}")
+    if plan.phase != phase:
+        raise _damaged(what, f"it is one of phase {plan.phase}")
+    return Opened(plan, first)
 
 
 def _summary(text: str) -> Summary:

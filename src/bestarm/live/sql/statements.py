@@ -189,6 +189,7 @@ REFUSE = Adding(s.refusals, same=["experiment", "at"], columns=["number", "rewar
 ASSIGNMENTS = _between(s.assignments, "number", "phase", "arm", "probability", "asked")
 OUTCOMES = _between(s.outcomes, "number", "reward", "told", "late")
 LOSSES = _between(s.losses, "number", "at")
+NEXT_ASSIGNMENT = _from(s.assignments, "number", "number")
 ARMS = _between(s.assignments, "arm")
 REWARDS = _between(s.outcomes, "number", "reward")
 VALUES = _between(s.outcomes, "reward")
@@ -206,6 +207,9 @@ LOST_IN_ORDER = Prepared(
     .where(_lost.phase == bindparam("phase"))
     .where(_lost.place >= bindparam("start"), _lost.place < bindparam("end"))
     .order_by(_lost.place)
+)
+LOST = Prepared(
+    _found(s.losses, "number", "phase", "place", "reason", "at").order_by(_lost.phase, _lost.place)
 )
 TOLD_COUNT = _counted(s.outcomes)
 LOST_UNTOLD_COUNT = _counted(
@@ -233,6 +237,18 @@ REQUEST = Prepared(
 _asked = s.requests.c
 REQUESTS = Prepared(
     _found(s.requests, "name", "count", "first", "size", "phase", "waiting").order_by(_asked.first)
+)
+_event, _given = s.events.c, s.assignments.c
+MISDATED = Prepared(
+    _found(s.events, "at")
+    .where(_event.number == literal_column("0"))
+    .where(s.experiments.c.id == _event.experiment, s.experiments.c.created != _event.at)
+)
+MISDATED_REQUESTS = Prepared(
+    _found(s.requests, "name")
+    .where(_given.experiment == _asked.experiment, _given.number == _asked.first)
+    .where(_given.asked != _asked.at)
+    .order_by(_asked.first)
 )
 SIZES = [
     Prepared(
