@@ -223,8 +223,10 @@ def postgres(url: str | None) -> Iterator[Callable[[], str]]:
     if url is not None:
         yield lambda: url
         return
-    kit = import_module("tests.postgres")
-    with kit.server() as server, ExitStack() as stack:
+    kit = import_module("postgres")
+    programs = kit.find_programs()
+    assert programs is not None, "PostgreSQL's server is not installed"
+    with kit.server(programs) as server, ExitStack() as stack:
         yield lambda: stack.enter_context(server.database())
 
 
