@@ -16,7 +16,7 @@ from bestarm.live import Experiment
 from bestarm.server.errors import error_response
 from bestarm.server.schemas import StatusOut
 
-__all__ = ["FEEDS", "Feeds", "Following"]
+__all__ = ["FEEDS", "Feeds", "Following", "gone"]
 
 FEEDS = "bestarm.feeds"  # where a running application's feeds are, for what stops it
 
@@ -157,7 +157,7 @@ class Following(Response):
             return
         with self._feeds.joined(self._name) as feed:
             sending = asyncio.ensure_future(self._send(feed, send))
-            leaving = asyncio.ensure_future(_gone(receive))
+            leaving = asyncio.ensure_future(gone(receive))
             try:
                 await asyncio.wait({sending, leaving}, return_when=asyncio.FIRST_COMPLETED)
             finally:
@@ -176,6 +176,7 @@ class Following(Response):
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
-async def _gone(receive: Receive) -> None:
+async def gone(receive: Receive) -> None:
+    """Wait until the client has gone."""
     while (await receive())["type"] != "http.disconnect":
         pass

@@ -17,6 +17,7 @@ from starlette.types import Message, Receive, Scope, Send
 from bestarm.errors import InvalidInputError
 from bestarm.server.access import COOKIE, needs
 from bestarm.server.errors import ErrorBody, Refusal
+from bestarm.server.feeds import gone
 from bestarm.server.pages import PageRoute
 from bestarm.server.panels import render
 from bestarm.server.reading import CarefulRoute
@@ -170,7 +171,7 @@ class _Planned(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
         """Send what there is until the end, or until the client has gone."""
         sending = asyncio.ensure_future(self._send(send))
-        leaving = asyncio.ensure_future(_gone(receive))
+        leaving = asyncio.ensure_future(gone(receive))
         try:
             await asyncio.wait({sending, leaving}, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -193,11 +194,6 @@ def _event(document: dict[str, Any]) -> Message:
     ((kind, data),) = document.items()
     text = f"event: {kind}\ndata: {json.dumps(data)}\n\n"
     return {"type": "http.response.body", "body": text.encode(), "more_body": True}
-
-
-async def _gone(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
 
 
 _WORDS = {
@@ -275,7 +271,7 @@ async def _unless_gone(
     doing: Coroutine[Any, Any, dict[str, Any]], receive: Receive
 ) -> dict[str, Any]:
     """Await something, as long as the client does."""
-    done, leaving = asyncio.ensure_future(doing), asyncio.ensure_future(_gone(receive))
+    done, leaving = asyncio.ensure_future(doing), asyncio.ensure_future(gone(receive))
     try:
         await asyncio.wait({done, leaving}, return_when=asyncio.FIRST_COMPLETED)
     finally:
