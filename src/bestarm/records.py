@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from math import isfinite
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +27,8 @@ class Plan:
     Make one with `Plan.randomised` (each pull is drawn independently with probabilities
     `weights`) or `Plan.fixed` (arm i is pulled `counts[i]` times, in `round_robin` order). A plan
     is closed, exactly these pulls, or open: then more may be drawn under the same probabilities
-    while its last outcomes are awaited, and outcomes may be missing.
+    while its last outcomes are awaited, and outcomes may be missing. An open plan that is
+    provisional may also close while outcomes are outstanding; they follow as amendments.
 
     Attributes:
         phase: 1 for a policy's first plan, then 2, 3, …
@@ -35,6 +37,9 @@ class Plan:
         counts: pulls an arm, or None for a randomised plan.
         open: whether it may be extended.
         most: the most pulls to extend it to, or None for any number.
+        provisional: whether it may close while outcomes are outstanding.
+        center: what to take off every reward before it is added up, so that sums of rewards far
+            from zero keep their digits.
     """
 
     phase: int
@@ -43,6 +48,8 @@ class Plan:
     counts: Counts | None = None
     open: bool = False
     most: int | None = None
+    provisional: bool = False
+    center: float = 0.0
 
     @classmethod
     def randomised(
@@ -53,6 +60,8 @@ class Plan:
         phase: int,
         open: bool = False,  # noqa: A002 - the field's name
         most: int | None = None,
+        provisional: bool = False,
+        center: float = 0.0,
     ) -> Plan:
         """Draw `pulls` arms independently with probabilities `weights`."""
         array = as_weights(weights, np.size(np.asarray(weights)))
@@ -63,10 +72,18 @@ class Plan:
                 value=pulls,
                 remedy="Gaps this small need a cap: see `max_pulls` and `max_phases`.",
             )
-        return cls(phase, int(pulls), weights=array, open=open, most=most)
+        return cls(
+            phase,
+            int(pulls),
+            weights=array,
+            open=open,
+            most=most,
+            provisional=provisional,
+            center=float(center),
+        )
 
     @classmethod
-    def fixed(cls, counts: object, *, phase: int) -> Plan:
+    def fixed(cls, counts: object, *, phase: int, center: float = 0.0) -> Plan:
         """Pull arm i exactly `counts[i]` times."""
         array = _whole_numbers(counts)
         if array is None or (array < 0).any() or not 1 <= array.sum() < _MOST_PULLS:
@@ -76,7 +93,7 @@ class Plan:
                 value=counts,
             )
         array.flags.writeable = False
-        return cls(phase, int(array.sum()), counts=array)
+        return cls(phase, int(array.sum()), counts=array, center=float(center))
 
     @property
     def arms(self) -> int:
@@ -104,7 +121,21 @@ class Plan:
                 field="summary",
                 value=len(summary.counts),
             )
-        drawn = summary.counts + summary.missing
+        if summary.center not in (0.0, self.center):
+            raise ProtocolError(
+                f"The summary is about {summary.center:g}; the plan asks for totals about "
+                f"{self.center:g}.",
+                field="summary",
+                value=summary.center,
+                remedy="Total up with center=plan.center, or without a center.",
+            )
+        if summary.pending.any() and not self.provisional:
+            raise ProtocolError(
+                f"Outcomes of phase {self.phase} are outstanding; its plan waits for all of them.",
+                field="summary",
+                value=summary.pending,
+            )
+        drawn = summary.counts + summary.missing + summary.pending
         total = int(drawn.sum() if self.open else summary.counts.sum())
         if not beyond and (total < self.pulls or (total > self.pulls and not self.open)):
             raise ProtocolError(
@@ -157,51 +188,72 @@ def round_robin(counts: Counts) -> NDArray[np.int64]:
 class Summary:
     """Per-arm totals over exactly one plan's pulls: all that any policy ever sees.
 
+    Totals may be added up in any order: the rules that are proven allow for the rounding of the
+    worst one, a relative error of n·2⁻⁵³ in the sum of n sizes.
+
     Attributes:
-        counts: pulls an arm.
-        sums: sum of rewards an arm.
-        squares: sum of squared rewards an arm.
-        missing: pulls an arm whose outcome will never come; they are in none of the others.
+        counts: pulls per arm whose outcome is known.
+        sums: sum of rewards per arm, each less `center`.
+        squares: sum of their squares, each less `center` first.
+        missing: pulls per arm whose outcome will never come; they are in none of the others.
+        pending: pulls per arm whose outcome is not known yet; they are in none of the others.
+        center: what was taken off every reward.
     """
 
     counts: Counts
     sums: Array
     squares: Array
     missing: Counts = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    pending: Counts = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    center: float = 0.0
 
     def __post_init__(self) -> None:
-        counts = _whole_numbers(self.counts)
-        missing = _whole_numbers(self.missing)
-        if counts is not None and missing is not None and not missing.size:
-            missing = np.zeros_like(counts)
+        counts, missing, pending = (
+            _whole_numbers(part) for part in (self.counts, self.missing, self.pending)
+        )
+        if counts is not None:
+            missing, pending = (
+                np.zeros_like(counts) if part is not None and not part.size else part
+                for part in (missing, pending)
+            )
         sums = np.array(self.sums, dtype=float)
         squares = np.array(self.squares, dtype=float)
         if (
             counts is None
             or missing is None
-            or not counts.shape == sums.shape == squares.shape == missing.shape
+            or pending is None
+            or not counts.shape == sums.shape == squares.shape == missing.shape == pending.shape
         ):
             raise InvalidInputError(
-                "A summary has one count, one sum and one sum of squares an arm.",
+                "A summary has one count, one sum and one sum of squares per arm.",
                 field="summary",
                 value=(np.shape(self.counts), sums.shape, squares.shape),
             )
-        negative = (counts < 0).any() or (missing < 0).any()
-        if negative or not (np.isfinite(sums).all() and np.isfinite(squares).all()):
+        negative = any((part < 0).any() for part in (counts, missing, pending))
+        finite = np.isfinite(sums).all() and np.isfinite(squares).all() and isfinite(self.center)
+        if negative or not finite:
             raise InvalidInputError(
                 "A summary holds a negative count or a total that is not finite.",
                 field="summary",
                 value=counts,
             )
-        for name, array in zip(
-            ("counts", "sums", "squares", "missing"), (counts, sums, squares, missing), strict=True
-        ):
+        arrays = {"counts": counts, "sums": sums, "squares": squares}
+        for name, array in (arrays | {"missing": missing, "pending": pending}).items():
             array.flags.writeable = False
             object.__setattr__(self, name, array)
 
     @classmethod
-    def from_pulls(cls, arms: object, rewards: object, *, size: int) -> Summary:
-        """Total up single pulls: arm indices and their rewards, for `size` source arms."""
+    def from_pulls(
+        cls, arms: object, rewards: object, *, size: int, center: float = 0.0
+    ) -> Summary:
+        """Total up single pulls: arm indices and their rewards, for `size` source arms.
+
+        Args:
+            arms: the index of each pull's arm.
+            rewards: what each pull paid.
+            size: the number of source arms.
+            center: what to take off every reward first: the plan's `center`.
+        """
         index = _whole_numbers(arms)
         reward = vector(rewards, "rewards")
         if index is None or index.shape != reward.shape or not _inside(index, size):
@@ -210,16 +262,51 @@ class Summary:
                 field="arms",
                 value=arms,
             )
+        reward = reward - center
         return cls(
             np.bincount(index, minlength=size),
             np.bincount(index, weights=reward, minlength=size).astype(float),
             np.bincount(index, weights=reward * reward, minlength=size).astype(float),
+            center=float(center),
         )
 
     @property
     def pulls(self) -> int:
-        """The number of pulls summarised, without missing ones."""
+        """The number of pulls with an outcome."""
         return int(self.counts.sum())
+
+    @property
+    def drawn(self) -> Counts:
+        """Pulls per arm, whatever became of them."""
+        return np.asarray(self.counts + self.missing + self.pending)
+
+    @property
+    def rewards(self) -> Array:
+        """The sum of the rewards themselves per arm, with the center put back."""
+        return np.asarray(self.sums + self.center * self.counts)
+
+    def amended(self, later: Summary) -> Summary:
+        """These totals once pulls that were pending are settled.
+
+        Raises:
+            ProtocolError: more pulls of an arm are settled than were pending.
+        """
+        pending = self.pending - later.counts - later.missing
+        if later.center != self.center or later.pending.any() or (pending < 0).any():
+            raise ProtocolError(
+                "The amendment settles pulls that were not pending.",
+                field="summary",
+                value=later.counts,
+                remedy="Amend a phase with outcomes of its own pending pulls, each once.",
+            )
+        return Summary(
+            self.counts + later.counts,
+            self.sums + later.sums,
+            self.squares + later.squares,
+            self.missing + later.missing,
+            pending,
+            self.center,
+        )
 
 
 @dataclass(frozen=True, eq=False)

@@ -39,13 +39,16 @@ class Recorder:
             self.weights(phase), SIZES[phase - 1], phase=phase, open=True, most=self.most
         )
 
-    def update(self, summary: Summary, *, late: bool = False) -> None:
+    def update(self, summary: Summary) -> None:
         plan = self.plan()
         assert plan is not None
-        if not late:
-            plan.check(summary)
-            self._closed += 1
-        self.told.append((self._closed, late, summary))
+        plan.check(summary)
+        self._closed += 1
+        self.told.append((self._closed, False, summary))
+
+    def amend(self, summary: Summary, *, phase: int) -> None:
+        assert phase == self._closed
+        self.told.append((phase, True, summary))
 
     def recommend(self) -> Recommendation:
         return Recommendation(0, "tea", False, "running", 0, None, (0, 1, 2))
@@ -195,8 +198,8 @@ def test_sets_are_judged_by_one_wealth_a_pair_however_late_answers_come() -> Non
             before = chosen
             for target in chosen:
                 looks += 1
-                wealth = np.zeros((3, len(STAKES)))
-                for batch in policy._past:
+                wealth = np.zeros((len(contest._open[target]), len(STAKES)))
+                for batch in policy._past[: contest._folded]:
                     wealth += contest._bets(batch.frame, target).log_growth(batch)
                 np.testing.assert_allclose(contest._wealth[target], wealth, atol=1e-9)
     assert looks > 500

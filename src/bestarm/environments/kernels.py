@@ -142,10 +142,11 @@ def rate(
     bits: Integers,
     places: Arms,
     drawn: Arms,
+    center: float,
     sums: Array,
     squares: Array,
 ) -> None:
-    """Add Σr and Σr² of `counts[a]` draws from the distribution of each arm a, one after another.
+    """Add Σr and Σr², less `center`, of `counts[a]` draws from each arm a's distribution.
 
     Arm a's values and bounds are those from `starts[a]` on, its guide begins at `cells[a]`.
     `places` counts 0, 1, …, and `drawn` is room for the draws made at a time.
@@ -159,7 +160,7 @@ def rate(
             draw(state, bounds[low : high - 1], here, bits[arm], places, block)
             total, square = 0.0, 0.0
             for i in range(len(block)):
-                value = values[low + block[i]]
+                value = values[low + block[i]] - center
                 total += value
                 square += value * value
             sums[arm] += total
@@ -178,6 +179,7 @@ def react(
     winner: Integers,
     successor: Integers,
     last: int,
+    center: float,
     counts: Integers,
     sums: Array,
     squares: Array,
@@ -194,8 +196,9 @@ def react(
         arm = arms[i]
         reward = means[arm] + level + noise[i]
         counts[arm] += 1
-        sums[arm] += reward
-        squares[arm] += reward * reward
+        value = reward - center
+        sums[arm] += value
+        squares[arm] += value * value
         pulled[arm] += 1
         if pulled[arm] == 1:
             average[arm] = reward  # it was −∞: an arm never pulled does not lead

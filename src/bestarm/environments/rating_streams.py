@@ -141,16 +141,17 @@ class DrawnUsers(BaseStream):
             columns.bits,
             columns.places,
             self._drawn,
+            plan.center,
             sums,
             squares,
         )
         for arm in np.flatnonzero(many):
             own = slice(columns.starts[arm], columns.starts[arm + 1])
-            values = columns.values[own]
+            values = columns.values[own] - plan.center
             times = self._noise_rng.multinomial(counts[arm], columns.masses[own])
             sums[arm] = times @ values
             squares[arm] = times @ (values * values)
-        return Summary(counts, sums, squares)
+        return Summary(counts, sums, squares, center=plan.center)
 
 
 class ShuffledUsers(DealtStream):
@@ -197,6 +198,6 @@ class ShuffledUsers(DealtStream):
             block = users[start : start + BLOCK]
             arms = self._arms[: len(block)]
             deal(arms)
-            kernels.accumulate(arms, self._matrix[block, arms], 0.0, counts, moments)
+            kernels.accumulate(arms, self._matrix[block, arms], plan.center, counts, moments)
         sums, squares = moments.sum(axis=0).T
-        return Summary(counts.sum(axis=0), sums, squares)
+        return Summary(counts.sum(axis=0), sums, squares, center=plan.center)

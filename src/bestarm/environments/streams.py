@@ -44,8 +44,9 @@ def noisy_totals(
     second: Array,
     noise: float,
     rng: np.random.Generator,
+    center: float = 0.0,
 ) -> Summary:
-    """Totals of r = μ + η over each arm's pulls, from the totals of μ, in O(1) an arm.
+    """Totals of r = μ + η, less a center, over each arm's pulls, in O(1) per arm.
 
     An arm was pulled n times with means μ_t = level + v_t, where Σv = `first`, Σv² = `second`.
     Put m = Σμ/n and S = Σ(μ − m)². In an orthonormal basis that begins with the direction of
@@ -62,11 +63,11 @@ def noisy_totals(
     normal = rng.standard_normal((2, len(n)))
     chi_square = 2.0 * rng.standard_gamma(np.maximum(n - 2, 0) / 2.0)
     deviation = np.sqrt(np.maximum(second[pulled] - first[pulled] ** 2 / n, 0.0))
-    total = n * level[pulled] + first[pulled] + noise * np.sqrt(n) * normal[0]
+    total = n * (level[pulled] - center) + first[pulled] + noise * np.sqrt(n) * normal[0]
     within = (deviation + noise * normal[1]) ** 2 + noise * noise * chi_square
     sums[pulled] = total
     squares[pulled] = total * total / n + np.where(n > 1, within, 0.0)
-    return Summary(counts, sums, squares)
+    return Summary(counts, sums, squares, center=center)
 
 
 class BaseStream(ABC):
@@ -134,6 +135,7 @@ class ConstantStream(BaseStream):
             second=nothing,
             noise=self._noise,
             rng=self._noise_rng,
+            center=plan.center,
         )
 
 
@@ -213,6 +215,7 @@ class MovingStream(DealtStream):
             second=second,
             noise=self._noise,
             rng=self._noise_rng,
+            center=plan.center,
         )
 
     def ahead(self, rounds: int) -> Ahead | None:
@@ -275,11 +278,12 @@ class ReactingStream(DealtStream):
                 self._winner,
                 self._successor,
                 self._last,
+                plan.center,
                 counts,
                 sums,
                 squares,
             )
-        return Summary(counts, sums, squares)
+        return Summary(counts, sums, squares, center=plan.center)
 
 
 def counts_of(plan: Plan, rng: np.random.Generator) -> Counts:

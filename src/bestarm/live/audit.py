@@ -122,10 +122,11 @@ class _Log:
         self.latest = -math.inf
         self.setback = 0.0
         self.told_open = 0  # all up to here was settled when an open plan closed
+        self.amended = 0  # assignments that were told later, since the last plan
         self.read_of: dict[str, int] = {}
         self._requests = Requests(books, notes)
         self._there = there
-        self._open = False
+        self._open = self._provisional = False
 
     def read(self) -> None:
         notes, books = self._notes, self._books
@@ -180,7 +181,8 @@ class _Log:
         elif event.kind in {"stopped", "finished"}:
             first, end = data.get("first"), data.get("end")
             if isinstance(first, int) and isinstance(end, int):
-                self.ended = Ended(first, end, str(data.get("rest")))
+                waiting = data.get("waiting")
+                self.ended = Ended(first, end, str(data.get("rest")), waiting=waiting)
 
     def _counted(self, what: str, items: Iterator[T]) -> Iterator[T]:
         self.read_of[what] = 0
@@ -232,7 +234,9 @@ class _Log:
             return
         plan = opened.plan
         self.phases += 1
-        self._open = plan.open
+        self.amended = 0
+        self._provisional = plan.provisional
+        self._open = plan.open and not plan.provisional
         said: dict[str, object] = {"phase": plan.phase, "pulls": plan.pulls}
         said["first"] = opened.first
         said["plan"] = digest(plan_data(plan))
@@ -252,13 +256,19 @@ class _Log:
             )
             return
         notes, number = self._notes, entry.number
+        amends = entry.late and self._provisional
+        follows = entry.end <= self.end if amends else entry.first == self.end
         notes.unless(
-            number == self.summaries and entry.first == self.end,
+            number == self.summaries and follows,
             "summary",
             f"Summary {number} begins at assignment {entry.first}; the one before ends at "
             f"{self.end}.",
         )
-        self.summaries, self.end = number + 1, entry.end
+        self.summaries = number + 1
+        if amends:
+            self.amended += int(entry.summary.drawn.sum())
+        else:
+            self.end = entry.end
         if event.kind == "closed" and self._open:
             self.told_open = entry.end
         if "times" in data:
@@ -280,6 +290,7 @@ def _check_sizes(sizes: Sizes, head: Head, notes: Notes, log: _Log, rows: Recoun
         ("outcomes", sizes.outcomes, rows.outcomes),
         ("losses", sizes.losses, rows.lost),
         ("plans", sizes.phases, log.read_of["plans"]),
+        ("deferrals", sizes.deferred, rows.deferred),
         ("summaries", sizes.summaries, log.read_of["summaries"]),
         ("events", sizes.events, log.read_of["events"]),
     ):
@@ -312,6 +323,8 @@ def _check_head(head: Head, notes: Notes, log: _Log, rows: Recount) -> None:
         "phase_told": rows.phase_told,
         "phase_lost": rows.phase_lost,
         "behind": rows.behind,
+        "fresh": rows.fresh,
+        "amended": log.amended,
         "summaries": log.summaries,
         "handed": log.end,
         "state": log.state,
@@ -321,7 +334,7 @@ def _check_head(head: Head, notes: Notes, log: _Log, rows: Recount) -> None:
     }
     if rows.phase is not None:
         plan = rows.phase.plan
-        counted |= {"pulls": plan.pulls, "open": plan.open}
+        counted |= {"pulls": plan.pulls, "open": plan.open, "provisional": plan.provisional}
         # Older ones did not mind what was out under the plan before.
         whole = log.format < 2 and head.most == plan.most
         counted["most"] = plan.most if whole else trial.extent(plan, log.out)
@@ -364,7 +377,8 @@ def _check_bounds(head: Head, notes: Notes, log: _Log, rows: Recount) -> None:
     if log.format < 2:
         return
     least = log.told_open
-    if head.open and not head.behind and head.phase_told + head.phase_lost >= head.pulls:
+    waits = head.open and not head.provisional
+    if waits and not head.behind and head.phase_told + head.phase_lost >= head.pulls:
         least = first_free
     elif not head.setback and rows.settled_by_loss is not None:
         least = max(least, rows.settled_by_loss)

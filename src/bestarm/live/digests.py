@@ -10,7 +10,7 @@ import numpy as np
 
 from bestarm.geometry import Array
 from bestarm.live.events import digest
-from bestarm.live.ledger import TIMES, Ids, Reading, Request, Rows
+from bestarm.live.ledger import ROW, TIMES, Ids, Reading, Request, Rows
 
 __all__ = [
     "as_they_ended",
@@ -19,10 +19,14 @@ __all__ = [
     "late",
     "requested",
     "rest",
+    "rows_of",
     "runs",
     "times",
     "times_of",
+    "waiting_ids",
 ]
+
+_FAR = 1000  # ids farther apart than this are looked up apart
 
 _OUTCOME = np.dtype([("id", "<i8"), ("reward", "<f8")])
 _ENDED = np.dtype([("arm", "<i8"), ("reward", "<f8"), *TIMES.descr])
@@ -53,7 +57,27 @@ def rest(books: Reading) -> dict[str, Any]:
     """What the log says, at the end, of the assignments that no summary covers."""
     first, end = books.head.handed, books.head.given
     ended = (as_they_ended(rows) for rows in books.rows(first, end))
-    return {"first": first, "end": end, "rest": digest_of(ended)}
+    said: dict[str, Any] = {"first": first, "end": end, "rest": digest_of(ended)}
+    waiting = rows_of(books, waiting_ids(books))
+    if len(waiting):
+        said["waiting"] = digest_of([as_they_ended(waiting)])
+    return said
+
+
+def rows_of(books: Reading, ids: Ids) -> Rows:
+    """The rows of these assignments, in order of id."""
+    found = [np.empty(0, dtype=ROW)]
+    for run in np.split(ids, np.flatnonzero(np.diff(ids) > _FAR) + 1):
+        if run.size:
+            rows = books.rows(int(run[0]), int(run[-1]) + 1)
+            found += [piece[np.isin(piece["id"], run)] for piece in rows]
+    return np.concatenate(found)
+
+
+def waiting_ids(books: Reading) -> Ids:
+    """The assignments that were outstanding when their phase closed, and that no summary has."""
+    parts = [numbers[entries < 0] for numbers, entries in books.deferred()]
+    return np.concatenate([np.empty(0, dtype=np.int64), *parts])
 
 
 def as_they_ended(rows: Rows, failed: Ids | None = None) -> Rows:

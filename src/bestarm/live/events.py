@@ -64,8 +64,9 @@ def log(tx: Writing, kind: str, at: float, **data: Any) -> None:
 
 
 def plan_data(plan: Plan) -> dict[str, Any]:
-    """A plan as plain data."""
-    return {
+    """A plan as plain data. What is rare is left out where it is not so."""
+    rare = {"provisional": plan.provisional, "center": plan.center}
+    return {name: value for name, value in rare.items() if value} | {
         "phase": plan.phase,
         "pulls": plan.pulls,
         "open": plan.open,
@@ -76,8 +77,11 @@ def plan_data(plan: Plan) -> dict[str, Any]:
 
 
 def summary_data(summary: Summary) -> dict[str, Any]:
-    """A summary as plain data."""
-    return {
+    """A summary as plain data. What is rare is left out where it is not so."""
+    rare: dict[str, Any] = {"center": summary.center} if summary.center else {}
+    if summary.pending.any():
+        rare["pending"] = summary.pending.tolist()
+    return rare | {
         "counts": summary.counts.tolist(),
         "sums": summary.sums.tolist(),
         "squares": summary.squares.tolist(),

@@ -17,7 +17,7 @@ import numpy as np
 from bestarm.geometry import Array
 from bestarm.live.experiment import Experiment
 from bestarm.live.ledger import Entry, Event, Head, Opened, Reading
-from bestarm.live.replay import check_plan, tell
+from bestarm.live.replay import after, check_plan, tell
 from bestarm.policies.confidence import Intervals
 from bestarm.policies.policy import Policy
 from bestarm.problem import Problem
@@ -89,17 +89,18 @@ class Slice:
     @classmethod
     def of(cls, entry: Entry, arms: Array) -> Slice:
         """One summary, with the arms in coordinates."""
-        counts, sums = entry.summary.counts.astype(float), entry.summary.sums
+        counts, sums = entry.summary.counts.astype(float), entry.summary.rewards
         total = counts.sum()
         centered = arms - (counts @ arms / total if total else 0.0)
         gram = centered.T @ (counts[:, None] * centered)
-        return cls(entry.first, entry.end, counts, sums.copy(), gram, centered.T @ sums)
+        # About the summary's center, which drops out: far from zero, rewards would lose digits.
+        return cls(entry.first, entry.end, counts, sums, gram, centered.T @ entry.summary.sums)
 
-    def join(self, other: Slice) -> Slice:
-        """This one and the next."""
+    def join(self, other: Slice, *, end: int | None = None) -> Slice:
+        """This one and another, which ends it unless it is said where."""
         return Slice(
             self.first,
-            other.end,
+            other.end if end is None else end,
             self.counts + other.counts,
             self.sums + other.sums,
             self.gram + other.gram,
@@ -231,6 +232,7 @@ class Follower:
         problem = self._problem
         self._policy: Policy | None = None
         self._told = 0
+        self._phase = 1  # of the plan that was open then
         self._log = _Log()
         self._phases: dict[int, Opened] = {}
         self._looks: list[Look] = []
@@ -282,9 +284,9 @@ class Follower:
         return replace(books.head), list(books.entries(self._told))
 
     def _replay(self, policy: Policy, entry: Entry) -> None:
-        # A late one was told while the plan after its own was out.
-        check_plan(policy.plan(), self._phases[entry.phase + entry.late].plan)
-        tell(policy, entry.summary, late=entry.late)
+        check_plan(policy.plan(), self._phases[self._phase].plan)
+        tell(policy, entry.summary, phase=entry.phase, late=entry.late)
+        self._phase = after(self._phase, entry)
         self._told = entry.number + 1
         self._add(entry)
         self._now = None
@@ -315,12 +317,17 @@ class Follower:
 
     def _add(self, entry: Entry) -> None:
         summary, plan = entry.summary, self._phases[entry.phase].plan
-        drawn = summary.counts + summary.missing
         self._counts += summary.counts
-        self._sums += summary.sums
-        self._drawn += drawn
+        self._sums += summary.rewards
+        part = Slice.of(entry, self._coordinates)
+        if plan.provisional and entry.late:
+            # Drawn, and counted as drawn, when their phase closed.
+            place = max(i for i, each in enumerate(self._slices) if each.first <= part.first)
+            self._slices[place] = self._slices[place].join(part, end=self._slices[place].end)
+            return
+        self._drawn += summary.drawn
         self._planned += _expected(plan, summary)
-        self._slices.append(Slice.of(entry, self._coordinates))
+        self._slices.append(part)
         if len(self._slices) > 2 * _SLICES:
             self._slices = _merged(self._slices)
 
@@ -359,7 +366,7 @@ def _expected(plan: Plan, summary: Summary) -> Array:
     if plan.counts is not None:
         return plan.counts.astype(float)
     assert plan.weights is not None
-    return np.asarray(plan.weights * float(summary.counts.sum() + summary.missing.sum()))
+    return np.asarray(plan.weights * float(summary.drawn.sum()))
 
 
 def _merged(slices: list[Slice]) -> list[Slice]:

@@ -35,7 +35,9 @@ __all__ = [
     "Writing",
 ]
 
-# One row an assignment. A reward that is NaN has not been told. `lost` is when its outcome was
+_NEARLY_ALL = 16  # outcomes in for every one that is outstanding
+
+# One row per assignment. A reward that is NaN has not been told. `lost` is when its outcome was
 # given up, NaN if it was not; an outcome that came after that is there as well, and is not used.
 ROW = np.dtype(
     [
@@ -73,6 +75,7 @@ class Head:
         phase: the open phase, or the last one.
         planned: whether a plan is open.
         open: whether that plan may be extended.
+        provisional: whether it may close while outcomes are outstanding.
         pulls: how many pulls it asks for.
         most: how many it may be extended to, or None; less what was out under the plan before
             when it was made.
@@ -80,7 +83,9 @@ class Head:
         phase_told: outcomes told in time of the phase's assignments.
         phase_lost: those of its assignments that were given up.
         behind: assignments before `first` that are not settled.
-        handed: assignments whose outcomes the policy has been told.
+        handed: assignments that the policy has been told of.
+        fresh: of those it was told were outstanding, how many are settled by now and not told yet.
+        amended: how many it was told later, since the open plan was made.
         settled: all ids below this one are settled.
         oldest: no unsettled assignment was given out before this time.
         summaries: the number of summaries the policy has been told.
@@ -103,6 +108,7 @@ class Head:
     phase: int = 0
     planned: bool = False
     open: bool = False
+    provisional: bool = False
     pulls: int = 0
     most: int | None = None
     first: int = 0
@@ -110,6 +116,8 @@ class Head:
     phase_lost: int = 0
     behind: int = 0
     handed: int = 0
+    fresh: int = 0
+    amended: int = 0
     settled: int = 0
     oldest: float = math.inf
     summaries: int = 0
@@ -134,7 +142,7 @@ class Head:
         """How many are still to be given out."""
         if not self.planned or self.over:
             return 0
-        return max(0, self.needed - (self.given - self.first))
+        return self.available(max(0, self.needed - (self.given - self.first)))
 
     @property
     def outstanding(self) -> int:
@@ -146,11 +154,12 @@ class Head:
         if not self.planned or self.state != "running":
             return 0
         if not self.open:
-            return min(count, self.remaining)
+            return min(count, max(0, self.needed - (self.given - self.first)))
         if self.most is None:
             return count
         # Whether the plan's own share is needed at all shows once what was out before is answered.
-        limit = self.most if self.handed < self.first else max(self.most, self.pulls)
+        exact = self.provisional or self.handed < self.first
+        limit = self.most if exact else max(self.most, self.pulls)
         return min(count, max(0, limit - (self.given - self.first)))
 
     @property
@@ -160,11 +169,30 @@ class Head:
             return False
         if not self.planned or (self.handed < self.first and not self.behind):
             return True
+        if self.provisional:
+            return self.amendable or self.closable
         if self.behind:
             return False
         if self.open:
             return self.settled - self.first >= self.pulls
         return self.phase_told >= self.pulls
+
+    @property
+    def amendable(self) -> bool:
+        """Whether enough outcomes that were outstanding are in to tell the policy of them.
+
+        It is told of as many as a plan asks for, or of nearly all that there are.
+        """
+        return self.fresh > 0 and self.fresh >= min(self.pulls, _NEARLY_ALL * self.behind)
+
+    @property
+    def closable(self) -> bool:
+        """Whether a provisional plan is given out, and as many outcomes as it asks for are in.
+
+        Of any phase: where outcomes are slow, those of earlier phases are what there is to learn.
+        """
+        news = self.phase_told + self.phase_lost + self.fresh + self.amended
+        return min(self.given - self.first, news) >= self.pulls
 
 
 @dataclass(frozen=True, eq=False)
@@ -178,6 +206,9 @@ class Opened:
 @dataclass(frozen=True, eq=False)
 class Entry:
     """A summary as the policy was told it.
+
+    One of a provisional plan that is late covers assignments that were outstanding when the plan
+    closed; `first` and `end` are the least and the largest of their ids, and others lie between.
 
     Attributes:
         number: 0, 1, 2, … in the order told.
@@ -240,6 +271,7 @@ class Sizes:
     losses: int
     refusals: int
     phases: int
+    deferred: int
     summaries: int
     events: int
 
@@ -305,6 +337,17 @@ class Reading(Protocol):
         """When an assignment was given out."""
         ...
 
+    def deferred(self) -> Iterator[tuple[Ids, Ids]]:
+        """Assignments that were outstanding when their phase closed, in order of id, in pieces.
+
+        With the number of the summary that has their outcome, −1 while there is none.
+        """
+        ...
+
+    def arrived(self) -> Ids:
+        """Those of them that are told or lost by now, and that no summary has yet."""
+        ...
+
     def entries(self, start: int = 0) -> Iterator[Entry]:
         """The summaries told to the policy, from a number on."""
         ...
@@ -353,6 +396,14 @@ class Writing(Reading, Protocol):
 
     def refuse(self, ids: Ids, rewards: Array, *, at: float) -> int:
         """Record that rewards were refused, except where one was before; gives how many are new."""
+        ...
+
+    def defer(self, ids: Ids) -> None:
+        """Record that assignments were outstanding when their phase closed."""
+        ...
+
+    def amend(self, ids: Ids, *, entry: int) -> None:
+        """Record which summary has the outcomes of assignments that were outstanding."""
         ...
 
     def add_entry(self, entry: Entry) -> None:

@@ -40,6 +40,8 @@ class MemoryLedger:
         self._reasons: dict[int, str] = {}
         self._requests: dict[str, Request] = {}
         self._refusals: dict[int, float] = {}
+        self._deferred: dict[int, int] = {}  # the summary that has their outcome, or −1
+        self._waiting: set[int] = set()  # those that no summary has
         self._entries: list[Entry] = []
         self._phases: list[Opened] = []
         self._events: list[Event] = []
@@ -61,6 +63,7 @@ class MemoryLedger:
             self._lost: list[int] = []
             self._named: list[str] = []
             self._refused: list[int] = []
+            self._before: dict[int, int | None] = {}  # of `_deferred`, where it was changed
             try:
                 yield self
             except BaseException:
@@ -77,6 +80,8 @@ class MemoryLedger:
                     del self._requests[name]
                 for number in self._refused:
                     del self._refusals[number]
+                for number, entry in self._before.items():
+                    self._defer(number, entry)
                 raise
 
     def close(self) -> None:
@@ -139,6 +144,18 @@ class MemoryLedger:
         """When an assignment was given out."""
         return float(self._rows["asked"][number])
 
+    def deferred(self) -> Iterator[tuple[Ids, Ids]]:
+        """Assignments that were outstanding when their phase closed, in order of id."""
+        found = np.array(sorted(self._deferred.items()), dtype=np.int64).reshape(-1, 2)
+        yield found[:, 0], found[:, 1]
+
+    def arrived(self) -> Ids:
+        """Those of them that are told or lost by now, and that no summary has yet."""
+        ids = np.array(sorted(self._waiting), dtype=np.int64)
+        rows = self._rows[ids]
+        settled: NDArray[np.bool_] = ~np.isnan(rows["reward"]) | ~np.isnan(rows["lost"])
+        return ids[settled]
+
     def entries(self, start: int = 0) -> Iterator[Entry]:
         """The summaries told to the policy, from a number on."""
         yield from self._entries[start:]
@@ -175,6 +192,7 @@ class MemoryLedger:
             losses=int((~np.isnan(rows["lost"])).sum()),
             refusals=len(self._refusals),
             phases=len(self._phases),
+            deferred=len(self._deferred),
             summaries=len(self._entries),
             events=len(self._events),
         )
@@ -226,6 +244,26 @@ class MemoryLedger:
         self._refusals |= news
         self._refused += news
         return len(news)
+
+    def defer(self, ids: Ids) -> None:
+        """Record that assignments were outstanding when their phase closed."""
+        self.amend(ids, entry=-1)
+
+    def amend(self, ids: Ids, *, entry: int) -> None:
+        """Record which summary has the outcomes of assignments that were outstanding."""
+        for number in ids.tolist():
+            self._before.setdefault(number, self._deferred.get(number))
+            self._defer(number, entry)
+
+    def _defer(self, number: int, entry: int | None) -> None:
+        if entry is None:
+            del self._deferred[number]
+        else:
+            self._deferred[number] = entry
+        if entry == -1:
+            self._waiting.add(number)
+        else:
+            self._waiting.discard(number)
 
     def add_entry(self, entry: Entry) -> None:
         """Add a summary."""

@@ -17,7 +17,7 @@ from bestarm.live import digests, trial
 from bestarm.live.batches import plural
 from bestarm.live.draws import choose, uniforms
 from bestarm.live.events import summary_data
-from bestarm.live.ledger import Entry, Ids, Opened, Reading, Rows
+from bestarm.live.ledger import ROW, Entry, Ids, Opened, Reading, Rows
 from bestarm.records import round_robin
 
 __all__ = ["SHOWN", "Ended", "Notes", "Recount"]
@@ -80,12 +80,15 @@ class Ended:
         end: the id after the last.
         digest: of them as they were then.
         failed: the ids of those given up afterwards.
+        waiting: the digest of those that were outstanding when their phase closed and then, or
+            None where there were none.
     """
 
     first: int
     end: int
     digest: str
     failed: list[Ids] = field(default_factory=list)
+    waiting: object = None
 
 
 class Recount:
@@ -114,9 +117,13 @@ class Recount:
         self._there = there
         self._last_loss = last_loss
         self._seen = hashlib.sha256()  # times of what is added up
+        self._deferrals = _Deferrals(books, notes)
+        self._later: dict[int, Rows] = {}  # by summary: rows that were outstanding before it
+        self.deferred = self.fresh = 0
         self._pieces = books.rows(0, books.head.given + 1)  # one that is not counted is seen
         self._rows: Rows | None = None
         self._phases = notes.readable(books.phases())
+        self._pending = self._entered = np.empty(0, dtype=np.int64)
         self.phase: _Phase | None = None
         self._next = next(self._phases, None)
         self._expected = 0  # the next id
@@ -136,6 +143,10 @@ class Recount:
         """Read every assignment once, and compare."""
         for entry in self._notes.readable(self._books.entries()):
             self._add_up(entry)
+        for number in sorted(self._later):
+            if number >= 0:
+                self._notes.add("deferral", f"There is no summary {number}, which has outcomes.")
+        self.deferred = self._deferrals.count
         if self._ended is not None:
             self._check_rest(self._ended)
         while self._load():
@@ -154,9 +165,38 @@ class Recount:
     def answers(self, first: int, end: int) -> Iterator[tuple[Ids, Array]]:
         """As of a ledger, for ranges that follow each other."""
         for here in self._between(first, end):
-            self._seen.update(digests.times_of(here).tobytes())
+            self._seen.update(digests.times_of(self._then(here)).tobytes())
             arms = np.where((here["arm"] >= 0) & (here["arm"] < self._arms), here["arm"], 0)
             yield arms, np.where(np.isnan(here["lost"]), here["reward"], np.nan)
+
+    def _then(self, rows: Rows) -> Rows:
+        """Rows as they were when their phase closed; those outstanding are kept for later."""
+        settled = ~np.isnan(rows["reward"]) | ~np.isnan(rows["lost"])
+        pending = np.isin(rows["id"], self._pending)
+        self._each(
+            rows, ~settled & ~pending, "outcomes", "was summed up, but is neither told nor lost"
+        )
+        if not pending.any():
+            self._in_time(rows)
+            return rows
+        self._in_time(rows[~pending])
+        waiting = rows[pending]
+        entered = self._entered[np.searchsorted(self._pending, waiting["id"])]
+        self.fresh += int((settled[pending] & (entered < 0)).sum())
+        self._each(
+            waiting,
+            ~settled[pending] & (entered >= 0),
+            "outcomes",
+            "was summed up, but is neither told nor lost",
+        )
+        self._in_time(waiting[entered >= 0])
+        for number in np.unique(entered).tolist():
+            parts = [self._later.get(number, waiting[:0]), waiting[entered == number]]
+            self._later[number] = np.concatenate(parts)
+        then = rows.copy()
+        for name in ("reward", "told", "lost"):
+            then[name][pending] = np.nan
+        return then
 
     def _between(self, first: int, end: int) -> Iterator[Rows]:
         while first < end:
@@ -178,6 +218,16 @@ class Recount:
             f"Assignments {ended.first} to {ended.end - 1} are not as they were at the end: an "
             "outcome, a loss or a time was changed since.",
         )
+        waiting = self._later.get(-1)
+        digest = None
+        if waiting is not None:
+            digest = digests.digest_of([digests.as_they_ended(waiting, failed)])
+        self._notes.unless(
+            digest == ended.waiting,
+            "rest",
+            "Assignments that were outstanding when their phase closed are not as they were at the "
+            "end: an outcome, a loss or a time was changed since.",
+        )
 
     def _add_up(self, entry: Entry) -> None:
         notes = self._notes
@@ -190,7 +240,27 @@ class Recount:
             notes.add("summary", f"Summary {entry.number} is not of {self._arms} arms.")
             return
         self._seen = hashlib.sha256()
-        summary, rows = trial.total(self, entry.first, entry.end, plan=plan, arms=self._arms)  # type: ignore[arg-type]
+        if plan.provisional and entry.late:
+            part = self._later.pop(entry.number, np.empty(0, dtype=ROW))
+            self._seen.update(digests.times_of(part).tobytes())
+            summary, rows = trial.total_of(part, plan=plan, arms=self._arms)
+            notes.unless(
+                bool((part["phase"] == entry.phase).all()),
+                "deferral",
+                f"Summary {entry.number} has outcomes of other phases than {entry.phase}.",
+            )
+        else:
+            ids, self._entered = self._deferrals.between(entry.first, entry.end)
+            self._pending = ids
+            summary, rows = trial.total(
+                self,  # type: ignore[arg-type]
+                entry.first,
+                entry.end,
+                plan=plan,
+                arms=self._arms,
+                pending=ids,
+            )
+            self._pending = ids[:0]
         notes.unless(
             rows == entry.digest,
             "outcomes",
@@ -250,15 +320,13 @@ class Recount:
         self._look_at_times(rows, told=told, lost=lost)
         times = [rows["asked"], rows["told"][told], rows["lost"][lost]]
         self.latest = max(self.latest, *(float(each.max(initial=-math.inf)) for each in times))
-        self._each(
-            rows,
-            (ids < head.handed) & ~settled,
-            "outcomes",
-            "was summed up, but is neither told nor lost",
-        )
         self._each(rows, lost & told & ~late, "late", "was lost, but its outcome is not flagged")
-        early = late & ~lost & ((ids < head.handed) | (not head.over))
-        self._each(rows, early, "late", "was told in time, but its outcome is flagged as late")
+        if not head.over:
+            self._in_time(rows)
+
+    def _in_time(self, rows: Rows) -> None:
+        flagged = rows["late"] & np.isnan(rows["lost"])
+        self._each(rows, flagged, "late", "was told in time, but its outcome is flagged as late")
 
     def _look_at_times(
         self, rows: Rows, *, told: NDArray[np.bool_], lost: NDArray[np.bool_]
@@ -328,6 +396,29 @@ class Recount:
             "probability",
             "does not have the probability of its plan on record",
         )
+
+
+class _Deferrals:
+    """The assignments that were outstanding when their phase closed, read once, in order of id."""
+
+    def __init__(self, books: Reading, notes: Notes) -> None:
+        self._pieces = notes.readable(books.deferred())
+        self._rest = np.empty((2, 0), dtype=np.int64)
+        self.count = 0  # of those that belong to a summary
+
+    def between(self, first: int, end: int) -> tuple[Ids, Ids]:
+        """The ids in a range that follows the one before, and the summaries that have them."""
+        parts = [self._rest]
+        while not parts[-1].size or parts[-1][0, -1] < end:
+            piece = next(self._pieces, None)
+            if piece is None:
+                break
+            parts.append(np.array(piece, dtype=np.int64).reshape(2, -1))
+        every = np.concatenate(parts, axis=1)
+        self._rest = every[:, every[0] >= end]
+        found = every[:, (every[0] >= first) & (every[0] < end)]
+        self.count += found.shape[1]
+        return found[0], found[1]
 
 
 class _Phase:

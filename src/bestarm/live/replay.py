@@ -7,11 +7,11 @@ from collections.abc import Callable
 import numpy as np
 
 from bestarm.errors import ReplayError
-from bestarm.live.ledger import Reading
+from bestarm.live.ledger import Entry, Reading
 from bestarm.policies.policy import Policy
 from bestarm.records import Plan, Summary
 
-__all__ = ["Player", "check_plan", "tell"]
+__all__ = ["Player", "after", "check_plan", "tell"]
 
 # Plans are computed in floating point: another processor may differ in the last digits.
 _SAME = 1e-6
@@ -29,6 +29,7 @@ class Player:
         self._make = None if isinstance(make, Policy) else make
         self._policy = make if isinstance(make, Policy) else None
         self._told = 0
+        self._phase = 1  # of the plan that was open then
         self._asked: tuple[int, Plan | None] | None = None
 
     def policy(self, books: Reading) -> Policy:
@@ -39,16 +40,15 @@ class Player:
         """
         if self._policy is None:
             assert self._make is not None
-            self._policy, self._told = self._make(), 0
+            self._policy, self._told, self._phase = self._make(), 0, 1
         policy = self._policy
         if self._told < books.head.summaries:
             try:
                 for entry in books.entries(self._told):
-                    # A late one was told while the plan after its own was out: asked for as then,
-                    # for a policy may fix its plan when it is first asked.
-                    check_plan(policy.plan(), books.opened(entry.phase + entry.late).plan)
-                    tell(policy, entry.summary, late=entry.late)
-                    self._told = entry.number + 1
+                    # Asked for its plan as then, for it may fix the plan when it is first asked.
+                    check_plan(policy.plan(), books.opened(self._phase).plan)
+                    tell(policy, entry.summary, phase=entry.phase, late=entry.late)
+                    self.told(entry)
                 if books.head.planned:
                     check_plan(policy.plan(), books.opened(books.head.phase).plan)
             except BaseException:
@@ -63,9 +63,10 @@ class Player:
             self._asked = self._told, self._policy.plan()
         return self._asked[1]
 
-    def told(self, number: int) -> None:
-        """Note how many summaries the policy has been told, the one going on record included."""
-        self._told = number
+    def told(self, entry: Entry) -> None:
+        """Note that the policy has been told a summary."""
+        self._told = entry.number + 1
+        self._phase = after(self._phase, entry)
 
     def forget(self) -> None:
         """Start over from the first summary the next time, if the policy can be made again."""
@@ -89,10 +90,15 @@ def check_plan(planned: Plan | None, recorded: Plan) -> None:
     )
 
 
-def tell(policy: Policy, summary: Summary, *, late: bool) -> None:
-    """Tell a policy a summary; late if its pulls were drawn under the plan before."""
+def after(phase: int, entry: Entry) -> int:
+    """The phase that is open after a summary, if this one was before it."""
+    return phase if entry.late else entry.phase + 1
+
+
+def tell(policy: Policy, summary: Summary, *, phase: int, late: bool) -> None:
+    """Tell a policy a summary of a phase; late if the phase had closed before."""
     if late:
-        policy.update(summary, late=True)  # type: ignore[call-arg]
+        policy.amend(summary, phase=phase)  # type: ignore[attr-defined]
     else:
         policy.update(summary)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bestarm.errors import ProtocolError, ReplayError
 from bestarm.live import trial
 from bestarm.live.ledger import Event, Reading
-from bestarm.live.replay import check_plan, tell
+from bestarm.live.replay import after, check_plan, tell
 from bestarm.policies.policy import Policy
 from bestarm.records import Recommendation
 
@@ -21,18 +21,20 @@ def replay(books: Reading, policy: Policy) -> Recommendation:
     kinds = {"closed", "answered", "eliminated", "finished"}
     events = (event for event in books.events() if event.kind in kinds)
     event = next(events, None)
+    phase = 1
     for entry in books.entries():
         if event is None or event.kind not in {"closed", "answered"}:
             raise _disagree(f"The log does not know of summary {entry.number}")
         event = next(events, None)
         before = set(policy.recommend().active)
         try:
-            check_plan(policy.plan(), books.opened(entry.phase + entry.late).plan)
-            tell(policy, entry.summary, late=entry.late)
+            check_plan(policy.plan(), books.opened(phase).plan)
+            tell(policy, entry.summary, phase=entry.phase, late=entry.late)
         except ProtocolError as error:
             raise _disagree(
                 f"The policy refuses summary {entry.number}: {error.message.rstrip('.')}"
             ) from error
+        phase = after(phase, entry)
         gone = sorted(before - set(policy.recommend().active))
         said: object = []
         if event is not None and event.kind == "eliminated":

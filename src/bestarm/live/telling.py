@@ -116,12 +116,14 @@ def _write(tx: Writing, ids: Ids, rewards: Array, now: float) -> NDArray[np.bool
     settled = ids[~lost]
     behind = int((settled < head.first).sum())
     head.behind -= behind
+    head.fresh += int((settled < head.handed).sum())
     head.phase_told += len(settled) - behind
     head.told += int((~late).sum())
     head.late += int(late.sum())
     head.lowest = min(head.lowest, float(rewards.min()))
     head.highest = max(head.highest, float(rewards.max()))
-    if head.open and not head.behind and head.phase_told + head.phase_lost >= head.pulls:
+    waits = head.open and not head.provisional
+    if waits and not head.behind and head.phase_told + head.phase_lost >= head.pulls:
         trial.look(tx)
     return late
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,7 @@ from bestarm.geometry import Array
 from bestarm.live import digests
 from bestarm.live.draws import choose, uniforms
 from bestarm.live.events import digest, log, plan_data, summary_data
-from bestarm.live.ledger import Entry, Head, Opened, Reading, Writing
+from bestarm.live.ledger import Entry, Head, Ids, Opened, Reading, Rows, Writing
 from bestarm.live.replay import Player, tell
 from bestarm.policies.policy import Policy
 from bestarm.records import Plan, Recommendation, Summary, round_robin
@@ -36,6 +35,7 @@ __all__ = [
     "stamp",
     "step",
     "total",
+    "total_of",
     "turns",
 ]
 
@@ -85,6 +85,7 @@ def lose(tx: Writing, ids: list[int], *, reason: str, at: float) -> None:
     head.lost += len(ids)
     head.phase_lost += len(ids) - behind
     head.behind -= behind
+    head.fresh += sum(number < head.handed for number in ids)
     look(tx)
 
 
@@ -133,6 +134,11 @@ def step(tx: Writing, player: Player, at: float) -> None:
     policy = player.policy(tx)
     if not head.planned:
         _open(tx, policy, player.plan(), at)
+    elif head.provisional:
+        if head.fresh:
+            _amend(tx, player, policy, at)
+        else:
+            _close(tx, player, policy, at)
     elif head.handed < head.first:
         # Drawn under the plan before, beyond what it asked for, and all settled by now.
         _hand_over(tx, player, policy, head.first, at=at, late=True)
@@ -148,11 +154,11 @@ def _open(tx: Writing, policy: Policy, plan: Plan | None, at: float) -> None:
     if plan is None:
         finish(tx, policy, at)
         return
-    head.behind = head.given - head.first - head.phase_told - head.phase_lost
+    head.behind += head.given - head.first - head.phase_told - head.phase_lost
     head.phase, head.first, head.planned = plan.phase, head.given, True
-    head.open, head.pulls = plan.open, plan.pulls
+    head.open, head.provisional, head.pulls = plan.open, plan.provisional, plan.pulls
     head.most = extent(plan, head.first - head.handed)
-    head.phase_told = head.phase_lost = 0
+    head.phase_told = head.phase_lost = head.amended = 0
     tx.open_phase(Opened(plan, head.first))
     data = plan_data(plan)
     log(tx, "planned", at, phase=plan.phase, pulls=plan.pulls, first=head.first, plan=digest(data))
@@ -191,64 +197,164 @@ def _hand_over(
     tx: Writing, player: Player, policy: Policy, end: int, *, at: float, late: bool = False
 ) -> None:
     """Tell the policy the outcomes up to an id; late if they were drawn under the plan before."""
-    head, problem = tx.head, policy.problem
+    head = tx.head
     phase = head.phase - 1 if late else head.phase
     plan = tx.opened(phase).plan
-    summary, rows = total(tx, head.handed, end, plan=plan, arms=problem.arms)
-    active = policy.recommend().active
-    tell(policy, summary, late=late)
+    summary, rows = total(tx, head.handed, end, plan=plan, arms=policy.problem.arms)
     entry = Entry(head.summaries, phase, head.handed, end, late, summary, rows)
+    head.handed = end
+    _tell(tx, player, policy, entry, times=digests.times(tx, entry.first, end), at=at)
+
+
+def _close(tx: Writing, player: Player, policy: Policy, at: float) -> None:
+    """Tell the policy of all that was drawn under its plan; what is outstanding follows later."""
+    head = tx.head
+    first, end = head.handed, head.given
+    pending = tx.unsettled(first, end, asked_by=math.inf)
+    if pending.size:
+        tx.defer(pending)
+    plan, arms = tx.opened(head.phase).plan, policy.problem.arms
+    summary, rows = total(tx, first, end, plan=plan, arms=arms, pending=pending)
+    entry = Entry(head.summaries, head.phase, first, end, False, summary, rows)
+    head.handed, head.planned = end, False
+    _tell(tx, player, policy, entry, times=digests.times(tx, first, end), at=at)
+
+
+def _amend(tx: Writing, player: Player, policy: Policy, at: float) -> None:
+    """Tell the policy the outcomes that were outstanding and are in by now, phase by phase."""
+    head = tx.head
+    ids = tx.arrived()
+    rows = digests.rows_of(tx, ids)
+    head.fresh = 0
+    head.amended += len(rows)
+    for phase in np.unique(rows["phase"]).tolist():
+        part = rows[rows["phase"] == phase]
+        plan = tx.opened(phase).plan
+        summary, digested = total_of(part, plan=plan, arms=policy.problem.arms)
+        first, end = int(part["id"][0]), int(part["id"][-1]) + 1
+        entry = Entry(head.summaries, phase, first, end, True, summary, digested)
+        tx.amend(part["id"], entry=entry.number)
+        times = digests.digest_of([digests.times_of(part)])
+        _tell(tx, player, policy, entry, times=times, at=at)
+        if policy.plan() is None:
+            # The rest is told to nobody: it was decided without it.
+            head.fresh = int((rows["phase"] > phase).sum())
+            head.amended -= head.fresh
+            finish(tx, policy, at)
+            return
+
+
+def _tell(
+    tx: Writing, player: Player, policy: Policy, entry: Entry, *, times: str, at: float
+) -> None:
+    """Tell the policy a summary, and put it on record."""
+    head, problem = tx.head, policy.problem
+    active = policy.recommend().active
+    tell(policy, entry.summary, phase=entry.phase, late=entry.late)
     tx.add_entry(entry)
-    head.handed, head.summaries = end, head.summaries + 1
-    player.told(head.summaries)
+    head.summaries += 1
+    player.told(entry)
     log(
         tx,
-        "answered" if late else "closed",
+        "answered" if entry.late else "closed",
         at,
-        phase=phase,
+        phase=entry.phase,
         first=entry.first,
-        end=end,
-        summary=digest(summary_data(summary)),
-        rows=rows,
-        times=digests.times(tx, entry.first, end),
+        end=entry.end,
+        summary=digest(summary_data(entry.summary)),
+        rows=entry.digest,
+        times=times,
         requests=head.requests,
     )
     gone = sorted(set(active) - set(policy.recommend().active))
     if gone:
         labels = [problem.target_labels[target] for target in gone]
-        log(tx, "eliminated", at, phase=phase, targets=gone, labels=labels)
+        log(tx, "eliminated", at, phase=entry.phase, targets=gone, labels=labels)
 
 
-def total(books: Reading, first: int, end: int, *, plan: Plan, arms: int) -> tuple[Summary, str]:
+def total(
+    books: Reading,
+    first: int,
+    end: int,
+    *,
+    plan: Plan,
+    arms: int,
+    pending: NDArray[np.int64] | None = None,
+) -> tuple[Summary, str]:
     """The totals of the assignments from `first` up to `end`, and a digest of what they are.
 
     In order of id: floating-point sums would otherwise depend on the order of arrival. Under a
     plan that is closed, lost ones are left out, as others were drawn in their place.
+
+    Args:
+        books: what has the outcomes.
+        first: the first id.
+        end: the id after the last.
+        plan: the plan that they were drawn under.
+        arms: the number of source arms.
+        pending: ids that are outstanding, or that were when this was first added up.
     """
-    counts = np.zeros(arms, dtype=np.int64)
-    missing = np.zeros(arms, dtype=np.int64)
-    sums: Array = np.zeros(arms)
-    squares: Array = np.zeros(arms)
-    running = hashlib.sha256()
-    every = np.arange(arms)
+    sums = _Totals(plan, arms)
     for arms_drawn, rewards in books.answers(first, end):
-        # Row by row, so that it does not matter in what pieces they are read.
+        outstanding = np.zeros(len(rewards), dtype=bool)
+        if pending is not None:
+            here = pending[(pending >= first) & (pending < first + len(rewards))]
+            outstanding[here - first] = True
+        sums.add(arms_drawn, rewards, outstanding)
+        first += len(rewards)
+    return sums.summary(), sums.digest()
+
+
+def total_of(rows: Rows, *, plan: Plan, arms: int) -> tuple[Summary, str]:
+    """The same of rows that are all settled."""
+    sums = _Totals(plan, arms)
+    rewards = np.where(np.isnan(rows["lost"]), rows["reward"], np.nan)
+    sums.add(rows["arm"], rewards, np.zeros(len(rows), dtype=bool))
+    return sums.summary(), sums.digest()
+
+
+class _Totals:
+    """Adds assignments up, one row after the other, in whatever pieces they come."""
+
+    def __init__(self, plan: Plan, arms: int) -> None:
+        self._plan, self._arms = plan, arms
+        self._counts, self._missing, self._pending = np.zeros((3, arms), dtype=np.int64)
+        self._sums, self._squares = np.zeros((2, arms))
+        self._running = hashlib.sha256()
+
+    def add(self, arms: Ids, rewards: Array, pending: NDArray[np.bool_]) -> None:
+        """Add assignments; a reward that is NaN was lost, unless it is pending."""
+        rewards = np.where(pending, np.nan, rewards)
         pairs = np.empty(len(rewards), dtype=[("arm", "<i8"), ("reward", "<f8")])
-        pairs["arm"], pairs["reward"] = arms_drawn, rewards
-        running.update(pairs.tobytes())
-        lost = np.isnan(rewards)
-        if lost.any():
-            missing += np.bincount(arms_drawn[lost], minlength=arms)
-        arm, reward = arms_drawn[~lost], rewards[~lost]
-        counts += np.bincount(arm, minlength=arms)
+        pairs["arm"], pairs["reward"] = arms, rewards
+        self._running.update(pairs.tobytes())
+        without = np.isnan(rewards)
+        if without.any():
+            self._missing += np.bincount(arms[without & ~pending], minlength=self._arms)
+            self._pending += np.bincount(arms[pending], minlength=self._arms)
+        arm, reward = arms[~without], rewards[~without] - self._plan.center
+        self._counts += np.bincount(arm, minlength=self._arms)
         # The totals so far go first, so that pieces add up as one row after the other would.
-        arm = np.concatenate([every, arm])
-        sums = np.bincount(arm, np.concatenate([sums, reward])).astype(float)
-        squares = np.bincount(arm, np.concatenate([squares, reward * reward])).astype(float)
-    summary = Summary(counts, sums, squares)
-    if plan.open and missing.any():
-        summary = replace(summary, missing=missing)
-    return summary, running.hexdigest()
+        arm = np.concatenate([np.arange(self._arms), arm])
+        self._sums = np.bincount(arm, np.concatenate([self._sums, reward])).astype(float)
+        squares = np.concatenate([self._squares, reward * reward])
+        self._squares = np.bincount(arm, squares).astype(float)
+
+    def summary(self) -> Summary:
+        """What they add up to."""
+        nothing = np.zeros(0, dtype=np.int64)
+        return Summary(
+            self._counts,
+            self._sums,
+            self._squares,
+            self._missing if self._plan.open else nothing,
+            self._pending,
+            self._plan.center,
+        )
+
+    def digest(self) -> str:
+        """Of what they are."""
+        return self._running.hexdigest()
 
 
 def turns(plan: Plan) -> NDArray[np.int64] | None:

@@ -77,7 +77,7 @@ class _SteadyChances(ConstantStream):
     def _carry_out(self, plan: Plan) -> Summary:
         counts = counts_of(plan, self._arms_rng)
         hits = self._noise_rng.binomial(counts, _chances(self._means, self._bounds))
-        return _totals(counts, hits, self._bounds)
+        return _totals(counts, hits, self._bounds, plan.center)
 
 
 class _MovingChances(MovingStream):
@@ -106,7 +106,7 @@ class _MovingChances(MovingStream):
             won = self._noise_rng.random(len(values)) < chances
             counts += np.bincount(arms, minlength=plan.arms)
             hits += np.bincount(arms[won], minlength=plan.arms)
-        return _totals(counts, hits, self._bounds)
+        return _totals(counts, hits, self._bounds, plan.center)
 
 
 def _chances(means: Array, bounds: tuple[float, float]) -> Array:
@@ -140,7 +140,8 @@ def _outcomes(
     return Ahead(table, rows.astype(np.int64), np.zeros(len(common)))
 
 
-def _totals(counts: Counts, hits: Counts, bounds: tuple[float, float]) -> Summary:
-    low, high = bounds
+def _totals(counts: Counts, hits: Counts, bounds: tuple[float, float], center: float) -> Summary:
+    low, high = (end - center for end in bounds)
     misses = counts - hits
-    return Summary(counts, hits * high + misses * low, hits * high**2 + misses * low**2)
+    sums, squares = hits * high + misses * low, hits * high**2 + misses * low**2
+    return Summary(counts, sums, squares, center=center)

@@ -45,9 +45,10 @@ class AnytimeBAI:
     drawn. Guesses of θ, of the baseline and of the noise only make it quick. Plans are open.
 
     It rests on one of two assumptions about rewards. With `bounds`, all rewards lie between them
-    (a summary that cannot is refused). Without, the noise is sub-Gaussian with scale
-    `problem.noise`, |ν_t| ≤ `problem.baseline` and |x_a·θ| ≤ `mean_bound` for every source arm; a
-    summary that contradicts this is taken, and no error bound is claimed from then on.
+    (a summary that cannot is refused), and plans are provisional: an outcome that is outstanding is
+    entered at the reward that hurts most until it comes. Without, the noise is sub-Gaussian with
+    scale `problem.noise`, |ν_t| ≤ `problem.baseline` and |x_a·θ| ≤ `mean_bound` for every source
+    arm; a summary that contradicts this is taken, and no error bound is claimed from then on.
 
     Args:
         problem: the problem.
@@ -71,7 +72,7 @@ class AnytimeBAI:
     Bernstein form; the theorem and its proof are in the documentation.
     """
 
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
 
     def __init__(
         self,
@@ -110,9 +111,12 @@ class AnytimeBAI:
         self._contest = self._make_contest()
         self._past: list[Batch] = []
         self._plans = 0
-        self._pulls = 0
+        self._pulls = 0  # drawn
+        self._outcomes = 0
+        self._pending = 0
         self._open: _Open | None = None
         self._before: _Open | None = None  # the plan before: pulls under it may still come in
+        self._outstanding: dict[int, _Open] = {}  # plans with pulls that are pending
         self._contradicted = False
         self._stopped: str | None = None
 
@@ -140,7 +144,8 @@ class AnytimeBAI:
         if self._stopped is not None:
             return None
         if self._open is None:
-            size = self._next_size()
+            most = None if self._max_pulls is None else self._max_pulls - self._pulls
+            size = self._next_size(most)
             key = tuple(self._contest.chosen.tolist()), len(self._contest.active)
             sampling = self._allocation.sampling(
                 self._guesses, wanted=self._contest.wanted, margin=self._tolerance, key=key
@@ -153,65 +158,117 @@ class AnytimeBAI:
                 size=size,
                 pulls=self._pulls,
             )
-            most = None if self._max_pulls is None else self._max_pulls - self._pulls
             plan = Plan.randomised(
-                sampling.probabilities, size, phase=self._plans + 1, open=True, most=most
+                sampling.probabilities,
+                size,
+                phase=self._plans + 1,
+                open=True,
+                most=most,
+                provisional=self._bounds is not None,
+                center=self._scale.center,
             )
             self._open = _Open(plan, frame, self._contest.stake(frame))
         return self._open.plan
 
-    def _next_size(self) -> int:
+    def _next_size(self, most: int | None) -> int:
         size = int(min(_GROWTH * self._pulls, self._guesses.longest()))
         size = max(size, _LEAST * (self._problem.rank + 1))
-        return size if self._max_pulls is None else min(size, self._max_pulls - self._pulls)
+        # With nothing left to draw the plan stands for the wait for what is outstanding.
+        return size if most is None else max(1, min(size, most))
 
-    def update(self, summary: Summary, *, late: bool = False) -> None:
+    def update(self, summary: Summary) -> None:
         """Take the outcome of the current plan: bet, drop, decide whether to go on.
 
         Args:
             summary: the totals of the plan's pulls: as many as it asks for, or more.
-            late: that these are further pulls drawn under the plan before the current one. They
-                change what is known, but not the current plan, which may be out already.
         """
         if self.plan() is None or self._open is None:
             raise has_stopped()
-        drawn = self._before if late else self._open
-        if drawn is None:
-            raise ProtocolError("There is no plan before the first.", field="late", value=late)
-        drawn.plan.check(summary, beyond=late)
+        drawn = self._open
+        drawn.plan.check(summary)
         self._check_rewards(summary)
+        self._enter(drawn, summary)
+        self._plans += 1
+        self._before, self._open = drawn, None
+        if summary.pending.any():
+            self._outstanding[drawn.plan.phase] = drawn
+        self._decide()
+
+    def amend(self, summary: Summary, *, phase: int) -> None:
+        """Take further outcomes of pulls that were drawn under the plan of an earlier phase.
+
+        They change what is known, but not the current plan, which may be out already. With `bounds`
+        they are of pulls that were pending; without, of further pulls under the plan before.
+
+        Args:
+            summary: the totals of these outcomes alone.
+            phase: the phase of the plan.
+        """
+        if self.plan() is None:
+            raise has_stopped()
+        drawn = self._before if self._bounds is None else self._outstanding.get(phase)
+        if drawn is None or drawn.plan.phase != phase:
+            raise ProtocolError(
+                f"No outcome of phase {phase} is awaited.",
+                field="phase",
+                value=phase,
+                remedy="Amend only phases whose outcomes are outstanding.",
+            )
+        drawn.plan.check(summary, beyond=True)
+        self._check_rewards(summary)
+        if self._bounds is None:
+            self._enter(drawn, summary)
+        else:
+            place = phase - 1  # one batch per phase
+            before = self._past[place]
+            after = Batch(drawn.frame, before.summary.amended(summary), self._worst_case)
+            self._past[place] = after
+            if not after.pending:
+                del self._outstanding[phase]
+            self._contest.amend(place, before, after)
+            self._guesses.learn(Batch(drawn.frame, summary), late=True)
+            self._count(summary)
+            self._pending -= int(summary.counts.sum() + summary.missing.sum())
+        self._decide()
+
+    def _enter(self, drawn: _Open, summary: Summary) -> None:
         batch = Batch(drawn.frame, summary, self._worst_case)
         self._contest.settle(drawn.stakes, batch)
         self._guesses.learn(batch)
         self._past.append(batch)
+        self._pulls += int(summary.drawn.sum())
+        self._pending += int(summary.pending.sum())
+        self._count(summary)
+
+    def _count(self, summary: Summary) -> None:
+        self._outcomes += summary.pulls
+        self._missing += int(summary.missing.sum())
+
+    def _decide(self) -> None:
+        """Order the targets anew, and stop if there is nothing more to do."""
         self._contest.rank(self._targets @ self._guesses.slope, self._past)
-        lost = int(summary.missing.sum())
-        self._pulls += int(summary.counts.sum()) + lost
-        self._missing += lost
-        if not late:
-            self._plans += 1
-            self._before, self._open = self._open, None
         if self._contest.decided:
             self._stopped = "identified"
-        elif self._max_pulls is not None and self._pulls >= self._max_pulls:
+        elif self._max_pulls is not None and self._pulls >= self._max_pulls and not self._pending:
             self._stopped = "max_pulls"
 
     def _check_rewards(self, summary: Summary) -> None:
         """Raise, or withdraw the claim, if no rewards within the scale have these totals.
 
         Rewards at most h from the middle m have |Σ(r − m)| ≤ nh and Σ(r − m)² ≤ nh². Adding up n
-        of them may lose nε of the sum of their sizes, so that much is let pass: where bounds are
-        many times farther from zero than from each other, squares say little, sums still much.
+        of them may lose nε of the sum of their sizes, so that much is let pass: where totals are
+        about a number many times farther from m than h, squares say little, sums still much.
         """
         counts, scale = summary.counts, self._scale
-        middle, half = scale.middle, (scale.high - scale.low) / 2
-        size = max(abs(scale.low), abs(scale.high))
+        shift = summary.center - scale.center - scale.middle
+        half = (scale.high - scale.low) / 2
+        size = half + abs(shift)
         lost = _EPSILON * (counts + 8.0) * counts * size
-        first = summary.sums - middle * counts
+        first = summary.sums + shift * counts
         likely = scale.noise * np.sqrt(2 * _UNLIKELY * counts)
         wrong = np.abs(first) > half * counts + likely + lost
         if self._bounds is not None:
-            second = summary.squares - middle * (summary.sums + first)
+            second = summary.squares + shift * (summary.sums + first)
             wrong |= second > half * half * counts + 4 * size * lost
             if wrong.any():
                 arm = self._problem.source_labels[int(np.argmax(wrong))]
@@ -280,11 +337,12 @@ class AnytimeBAI:
             )
         labels = [repr(self._problem.target_labels[i]) for i in self._contest.chosen]
         names, many, targets = ", ".join(labels), self._top > 1, self._problem.targets
-        if not self._pulls:
-            return f"Not decided: nothing was told yet of {targets} targets."
+        if not self._outcomes:
+            return f"Not decided: no outcome of the {targets} targets is in yet."
         if not final:
+            leads = "lead" if many else "leads"
             return (
-                f"Not decided after {self._pulls} pulls: {names} {'lead' if many else 'leads'}, "
+                f"Not decided after {self._outcomes} outcomes: {names} {leads}, "
                 f"{len(self._contest.active)} of {targets} targets are left."
             )
         claim = f"{names} are the {self._top} best" if many else f"{names} is the best"
@@ -321,7 +379,9 @@ def _scale(
                 remedy="Give `bounds` or `mean_bound`, not both.",
             )
         low, high = bounds
-        return Scale(low, high), (drawn, f"Every reward lies between {low:g} and {high:g}.")
+        center = low / 2 + high / 2
+        scale = Scale(low - center, high - center, center=center)
+        return scale, (drawn, f"Every reward lies between {low:g} and {high:g}.")
     means = problem.scale if mean_bound is None else not_negative(mean_bound, "mean_bound")
     size = means + problem.baseline
     computable(size + problem.noise, "mean_bound")

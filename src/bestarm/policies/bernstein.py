@@ -21,7 +21,7 @@ from bestarm.records import Plan, Recommendation, Summary
 __all__ = ["BernsteinElimination"]
 
 _REFERENCE = 30.0  # in squares of the range: the evidence is strongest at about ten times as much
-_ROUNDING = 64 * float(np.finfo(float).eps)
+_EPSILON = float(np.finfo(float).eps)
 
 
 class BernsteinElimination:
@@ -55,7 +55,7 @@ class BernsteinElimination:
     """
 
     blind: ClassVar[bool] = True
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
 
     def __init__(
         self,
@@ -69,6 +69,7 @@ class BernsteinElimination:
         require_pullable_targets(problem, type(self).__name__)
         self._problem = problem
         self._low, self._high = interval(bounds, "bounds")
+        self._center = self._low / 2 + self._high / 2
         self._growth = positive(growth, "growth")
         self._max_pulls = None
         if max_pulls is not None:
@@ -78,6 +79,7 @@ class BernsteinElimination:
         self._pulls = 0
         self._sums = np.zeros(problem.arms)
         self._variation = np.zeros(problem.arms)
+        self._rounding = np.zeros(problem.arms)  # how far off the sums may be
         self._batches = 0
         self._stopped: str | None = None
 
@@ -97,7 +99,7 @@ class BernsteinElimination:
             return None
         counts = np.zeros(self._problem.arms, dtype=np.int64)
         counts[self._active] = min(max(1, int(self._growth * self._each)), self._room())
-        return Plan.fixed(counts, phase=self._batches + 1)
+        return Plan.fixed(counts, phase=self._batches + 1, center=self._center)
 
     def _room(self) -> int:
         """How many pulls of every active arm the cap still allows."""
@@ -112,7 +114,8 @@ class BernsteinElimination:
         plan.check(summary)
         self._check_bounds(summary)
         self._variation = self._variation + self._distances(summary)
-        self._sums = self._sums + summary.sums
+        self._sums = self._sums + summary.sums + (summary.center - self._center) * summary.counts
+        self._rounding = self._rounding + self._lost_digits(summary)
         self._each += int(summary.counts[self._active[0]])
         self._pulls += plan.pulls
         self._batches += 1
@@ -125,7 +128,7 @@ class BernsteinElimination:
     def _check_bounds(self, summary: Summary) -> None:
         """Raise where the totals show a reward outside the bounds."""
         counts, sums, squares = summary.counts, summary.sums, summary.squares
-        low, high = self._low, self._high
+        low, high = self._low - summary.center, self._high - summary.center
         # Where all rewards are inside, Σ (r − low)(high − r) is not negative.
         inside = (low + high) * sums - squares - low * high * counts
         slack = 1e-9 * (squares + max(low * low, high * high) * counts)
@@ -133,7 +136,7 @@ class BernsteinElimination:
         if wrong.size:
             label = self._problem.source_labels[wrong[0]]
             raise InvalidInputError(
-                f"Arm {label!r} paid a reward outside the bounds ({low:g}, {high:g}).",
+                f"Arm {label!r} paid a reward outside the bounds ({self._low:g}, {self._high:g}).",
                 field="summary",
                 value=summary,
                 remedy="Give `bounds` that no reward can exceed.",
@@ -141,21 +144,35 @@ class BernsteinElimination:
 
     def _distances(self, summary: Summary) -> Array:
         """Σ (r − guess)² of each arm over the batch; the guess is the arm's mean before it."""
-        middle = (self._low + self._high) / 2
-        guess = np.full(self._problem.arms, middle)
-        if self._each:
-            guess = np.clip(self._sums / self._each, self._low, self._high)
-        exact = summary.squares - 2 * guess * summary.sums + guess**2 * summary.counts
-        # What cancels to less than the rounding of its parts is not known to be smaller than that.
-        return np.maximum(exact, _ROUNDING * (summary.squares + guess**2 * summary.counts))
+        guess = self._guess() - (summary.center - self._center)
+        exact = summary.squares - guess * (2 * summary.sums - guess * summary.counts)
+        parts = summary.squares + guess * guess * summary.counts
+        return np.maximum(exact + (summary.counts + 16) * _EPSILON * parts, 0.0)
+
+    def _guess(self) -> Array:
+        """What each arm is expected to pay, about the center: its mean so far."""
+        if not self._each:
+            return np.zeros(self._problem.arms)
+        return np.clip(self._sums / self._each, self._low - self._center, self._high - self._center)
+
+    def _lost_digits(self, summary: Summary) -> Array:
+        """How far off a batch's sums may be, and adding them to those before.
+
+        As for the batches of the anytime rule, of which the docstring has the argument.
+        """
+        shift = abs(summary.center - self._center)
+        parts = summary.squares + shift * shift * summary.counts
+        here = (summary.counts + 16) * np.sqrt(summary.counts * parts)
+        return np.asarray(_EPSILON * (here + np.abs(self._sums)))
 
     def _evidence(self) -> Array:
         """The log of the evidence, against each active arm, that the leader's mean exceeds its."""
         sums, variation = self._sums[self._active], self._variation[self._active]
+        rounding = self._rounding[self._active]
         leader = int(np.argmax(sums))
         reach = self._high - self._low
         return levels.bernstein_evidence(
-            sums[leader] - sums,
+            sums[leader] - sums - rounding[leader] - rounding,
             variation[leader] + variation,
             reach=reach,
             reference=_REFERENCE * reach**2,

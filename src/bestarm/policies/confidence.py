@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bestarm.geometry import Array
-from bestarm.policies.evidence import LOG_PRIOR, STAKES, Batch, log_value
+from bestarm.policies.evidence import LOG_PRIOR, STAKES, Batch, folded, log_value
 
 __all__ = ["Intervals", "lower_ends"]
 
@@ -46,12 +46,19 @@ def lower_ends(contrasts: Array, past: Sequence[Batch], *, level: float) -> Arra
         level: the log of the threshold.
     """
     wealth, exposure = np.zeros((2, len(contrasts), len(STAKES)))
-    for batch in past:
+    ends: Array = np.full(len(contrasts), -np.inf)
+    prefixes = {folded(past), len(past)}  # both hold: the better one counts
+    for done, batch in enumerate(past, start=1):
         stakes, growth = batch.frame.bets(contrasts).settle(batch)
         wealth += growth
         exposure += batch.pulls * stakes
-    if not exposure.any():
-        return np.full(len(contrasts), -np.inf)
+        if done in prefixes and exposure.any():
+            ends = np.maximum(ends, _inverted(wealth, exposure, level))
+    return ends
+
+
+def _inverted(wealth: Array, exposure: Array, level: float) -> Array:
+    """The largest v at which the wealth less v times the exposure has reached the level."""
     # One stake alone reaches the level at `low`; at `high` not even all together do.
     alone = (wealth + LOG_PRIOR - level) / exposure
     low = alone.max(axis=1)

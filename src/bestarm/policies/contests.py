@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bestarm.geometry import Array
-from bestarm.policies.evidence import STAKES, Batch, Bets, Frame, log_value
+from bestarm.policies.evidence import STAKES, Batch, Bets, Frame, folded, log_value
 
 __all__ = ["BestOf", "Contest", "Contrasts", "Stakes", "TopOf"]
 
@@ -59,6 +59,10 @@ class Contest(Protocol):
         """Take what a batch made of the bets of an earlier `stake`."""
         ...
 
+    def amend(self, place: int, before: Batch, after: Batch) -> None:
+        """Take batch number `place` once more, with outcomes that were outstanding `before`."""
+        ...
+
     def rank(self, scores: Array, past: Sequence[Batch]) -> None:
         """Take new estimates of all targets."""
         ...
@@ -66,6 +70,14 @@ class Contest(Protocol):
     def log_evidence(self) -> Array:
         """The log of every target's e-value."""
         ...
+
+
+class _Loose(NamedTuple):
+    """A batch that is not folded yet, with the bets on it and what it makes of them."""
+
+    stakes: Stakes
+    batch: Batch
+    growth: Array
 
 
 class BestOf:
@@ -76,6 +88,10 @@ class BestOf:
     so its wealth is a supermartingale whoever the opponents were, and Ville's inequality bounds
     the chance that it ever reaches 1/δ by δ. Only that wealth can cause an error.
 
+    That holds over all prefixes of the batches, so whichever has the most to show may be read. A
+    batch with outcomes outstanding counts them at their worst, which is less than its true wealth.
+    Of the last batches, from the first that lacks an outcome on, every prefix is looked at.
+
     Args:
         targets: in coordinates of the affine span.
         level: log(1/δ).
@@ -83,7 +99,10 @@ class BestOf:
 
     def __init__(self, targets: Array, *, level: float) -> None:
         self._targets, self._level = targets, level
-        self._wealth: Array = np.zeros((len(targets), len(STAKES)))  # logs
+        self._wealth: Array = np.zeros((len(targets), len(STAKES)))  # logs; of folded batches
+        self._loose: list[_Loose] = []  # the batches after them
+        self._folded = 0
+        self._amendable: dict[int, Stakes] = {}  # bets on folded batches that lack outcomes
         self._value: Array = np.zeros(len(targets))
         self.active: Indices = np.arange(len(targets))
         self._order: Indices = self.active
@@ -112,12 +131,51 @@ class BestOf:
 
     def settle(self, stakes: Stakes, batch: Batch) -> None:
         """Add the growth to each wealth, and drop targets whose wealth has reached 1/δ."""
-        [(targets, bets)] = stakes
-        self._wealth[targets] += bets.log_growth(batch)
-        self._value[targets] = log_value(self._wealth[targets])
-        reached = self._value[self.active] >= self._level
+        self._loose.append(_Loose(stakes, batch, self._growth(stakes, batch)))
+        self._look()
+
+    def amend(self, place: int, before: Batch, after: Batch) -> None:
+        """Put what a batch makes of the bets now in the place of what it made of them before."""
+        if place >= self._folded:
+            stakes = self._loose[place - self._folded].stakes
+            loose = _Loose(stakes, after, self._growth(stakes, after))
+            self._loose[place - self._folded] = loose
+        else:
+            stakes = self._amendable[place]
+            [(targets, _)] = stakes
+            self._wealth[targets] += self._growth(stakes, after) - self._growth(stakes, before)
+            if not after.pending:
+                del self._amendable[place]
+        self._look()
+
+    @staticmethod
+    def _growth(stakes: Stakes, batch: Batch) -> Array:
+        [(_, bets)] = stakes
+        return bets.log_growth(batch)
+
+    def _fold(self) -> None:
+        count = folded([loose.batch for loose in self._loose])
+        for place, loose in enumerate(self._loose[:count], start=self._folded):
+            [(targets, _)] = loose.stakes
+            self._wealth[targets] += loose.growth
+            if loose.batch.pending:
+                self._amendable[place] = loose.stakes
+        self._folded += count
+        del self._loose[:count]
+
+    def _look(self) -> None:
+        """Drop targets whose wealth has reached 1/δ after some prefix."""
+        self._fold()
+        value = log_value(self._wealth[self.active])
+        wealth = self._wealth.copy() if self._loose else self._wealth
+        for loose in self._loose:
+            [(targets, _)] = loose.stakes
+            wealth[targets] += loose.growth
+            value = np.maximum(value, log_value(wealth[self.active]))
+        self._value[self.active] = value
+        reached = value >= self._level
         if reached.all():  # in error, then; keep the one with the least against it
-            reached[np.argmin(self._value[self.active])] = False
+            reached[np.argmin(value)] = False
         if reached.any():
             self.active = self.active[~reached]
             self._order = self._order[np.isin(self._order, self.active)]
@@ -141,7 +199,8 @@ class TopOf:
     pair is one and the same function of all batches whenever it is asked for: pairs that are needed
     are brought up to date from the past, those that are not wait. (A long past of many pairs is
     taken in bit by bit: the wealth of any prefix is evidence.) A pair that has reached the level is
-    decided for good and bets no more, so that of many pairs few are left before long.
+    decided for good and bets no more, so that of many pairs few are left before long. Batches that
+    lack outcomes count them at their worst: see `BestOf`.
 
     Args:
         targets: in coordinates of the affine span.
@@ -157,6 +216,7 @@ class TopOf:
         self._wealth: dict[int, Array] = {}  # of each chosen target against these
         self._most: dict[int, Array] = {}  # the largest log e-value so far, against all
         self._seen: dict[int, int] = {}  # how many batches are in it; the last chosen come last
+        self._folded = 0  # how many batches may be
         self._order: Indices = np.arange(len(targets))
         self._bring_up_to_date([])
 
@@ -205,13 +265,33 @@ class TopOf:
     def settle(self, stakes: Stakes, batch: Batch) -> None:
         """Nothing yet: `rank` takes the batch in with the rest of the past."""
 
+    def amend(self, place: int, before: Batch, after: Batch) -> None:
+        """Bring up to date what has taken the batch in; `rank` does the others."""
+        for target, seen in self._seen.items():
+            if place < seen:
+                bets = self._bets(after.frame, target)
+                self._wealth[target] += bets.log_growth(after) - bets.log_growth(before)
+
     def _add(self, target: int, batch: Batch) -> None:
+        self._wealth[target] += self._bets(batch.frame, target).log_growth(batch)
+        self._decide(target, log_value(self._wealth[target]))
+
+    def _decide(self, target: int, values: Array) -> None:
+        """Note evidence against the rivals, and let go of those that it suffices for."""
         rivals = self._open[target]
-        wealth = self._wealth[target] + self._bets(batch.frame, target).log_growth(batch)
-        most = np.maximum(self._most[target][rivals], log_value(wealth))
+        most = np.maximum(self._most[target][rivals], values)
         self._most[target][rivals] = most
         left = most < self._level
-        self._open[target], self._wealth[target] = rivals[left], wealth[left]
+        self._open[target], self._wealth[target] = rivals[left], self._wealth[target][left]
+
+    def _look_ahead(self, target: int, loose: Sequence[Batch]) -> None:
+        """Look at every prefix of batches that lack outcomes, without taking them in."""
+        wealth = self._wealth[target].copy()
+        values = log_value(wealth)
+        for batch in loose:
+            wealth += self._bets(batch.frame, target).log_growth(batch)
+            values = np.maximum(values, log_value(wealth))
+        self._decide(target, values)
 
     def rank(self, scores: Array, past: Sequence[Batch]) -> None:
         """Order the targets by their estimates, and take in what the chosen ones have not seen."""
@@ -221,18 +301,21 @@ class TopOf:
     def _bring_up_to_date(self, past: Sequence[Batch]) -> None:
         everybody = np.arange(len(self._targets))
         room = _REPLAYED
+        self._folded = max(self._folded, folded(past))
         for target in self.chosen.tolist():
             if target not in self._seen:
                 self._open[target] = np.delete(everybody, target)
                 self._wealth[target] = np.zeros((len(everybody) - 1, len(STAKES)))
                 self._most[target] = np.zeros(len(everybody))
             seen = self._seen.pop(target, 0)
-            soon = min(seen + 2, len(past))  # one more than comes in: everybody catches up
-            while seen < soon or (seen < len(past) and room > 0):
+            soon = min(seen + 2, self._folded)  # one more than comes in: everybody catches up
+            while seen < soon or (seen < self._folded and room > 0):
                 room -= len(self._open[target]) * (seen >= soon)
                 self._add(target, past[seen])
                 seen += 1
             self._seen[target] = seen
+            if seen == self._folded < len(past):
+                self._look_ahead(target, past[seen:])
         for old in list(self._seen)[: -(_KEPT + 4 * self._top)]:
             del self._open[old], self._wealth[old], self._most[old], self._seen[old]
 

@@ -18,6 +18,7 @@ before the draw: it is C, or the farthest fall that the sums of squares leave po
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -30,12 +31,14 @@ from bestarm.records import Summary
 __all__ = [
     "LOG_PRIOR",
     "STAKES",
+    "WINDOW",
     "Batch",
     "Bets",
     "Frame",
     "Sampling",
     "Scale",
     "Settled",
+    "folded",
     "log_value",
 ]
 
@@ -46,9 +49,12 @@ STAKES: Array = 0.3 * 0.5 ** np.arange(14.0)
 _SHARES = 1 / (1 + np.square(np.log10(STAKES / 0.02) / 0.6))
 LOG_PRIOR: Array = np.log(_SHARES / _SHARES.sum())
 
+WINDOW = 32  # batches: of so many, with outcomes outstanding, every prefix is looked at
+
 _LARGEST = 0.9  # λC: what the farthest fall may take of a stake's wealth
 _RARE = 2e-3  # over √pulls: how often noise may be farther out than C allows for
-_ROUNDING = 64 * float(np.finfo(float).eps)
+_EPSILON = float(np.finfo(float).eps)
+_STEPS = 16  # roundings of a total besides those of adding it up
 
 
 def log_value(log_wealth: Array) -> Array:
@@ -64,12 +70,15 @@ def log_value(log_wealth: Array) -> Array:
 class Scale:
     """Where rewards lie: means between `low` and `high`, plus `noise`-sub-Gaussian noise.
 
-    Bounded rewards are the case without noise.
+    Bounded rewards are the case without noise. All of this, and all that is computed from it, is
+    about `center`, which is taken off every reward: where rewards are a million times as far from
+    zero as from each other, a sum of squares about zero would have no digit left for them.
     """
 
     low: float
     high: float
     noise: float = 0.0
+    center: float = 0.0
 
     @property
     def middle(self) -> float:
@@ -200,8 +209,6 @@ class Bets:
         from bestarm.policies.evidence_kernels import settle  # noqa: PLC0415 - compiles
 
         frame = self.frame
-        # What cancels to less than the rounding of its parts is not known to be smaller than that.
-        parts = batch.squares + np.square(frame.guess) * batch.counts
         result = Settled(*np.empty((2, len(self.w), len(STAKES))))
         settle(
             self.w,
@@ -212,14 +219,15 @@ class Bets:
             frame.above,
             frame.likely,
             batch.first,
-            batch.second + _ROUNDING * parts,
-            _ROUNDING * np.sqrt(batch.counts * parts),
+            batch.second + batch.second_rounding,
+            batch.first_rounding,
             batch.counts,
             batch.lost,
             frame.scale.low,
             frame.scale.high,
             self.margin,
             frame.tail,
+            (len(frame.guess) + _STEPS) * _EPSILON,
             STAKES,
             _LARGEST,
             *result,
@@ -234,32 +242,61 @@ class Bets:
 class Batch:
     """The outcome of pulls that were drawn under a frame.
 
+    Sums of n rounded terms, added in whatever order, are off by at most (n − 1)u Σ|term| to first
+    order, with u = ε/2 (Higham 2002, section 4.2). Let x be a reward less the summary's center and
+    g the guess about that center. Then, with q = Σx² + n g², Σ(r − c) = Σx − ng is off by no more
+    than (n + 16) ε √(n q), and Σ(r − c)² = Σx² − g (2Σx − ng) by no more than (n + 16) ε q: n for
+    adding up, the rest for taking the center off, squaring, and the few operations here. (In the
+    first Σ|x| ≤ √(n Σx²), in the second 2|g| Σ|x| ≤ q; ε is twice u, which leaves room for terms
+    of second order up to n = 2⁴⁰.)
+
     Attributes:
         frame: what was fixed before.
         summary: what came of it.
         counts: pulls with an outcome, of each arm that can be drawn, as are the others.
-        squares: Σ r².
         first: Σ (r − c).
         second: Σ (r − c)².
+        first_rounding: how far off `first` may be.
+        second_rounding: how far off `second` may be.
         lost: pulls without an outcome that enter at the reward that hurts a bet most.
+        pending: whether outcomes are outstanding: then an amended batch may take this one's place.
 
     Args:
         frame: what was fixed before.
         summary: what came of it.
-        worst_case: whether pulls without an outcome enter. If not, they are passed over.
+        worst_case: whether pulls whose outcome never comes enter. If not, they are passed over.
     """
 
     def __init__(self, frame: Frame, summary: Summary, worst_case: bool = False) -> None:
         self.frame, self.summary = frame, summary
-        arms, c = frame.sampling.arms, frame.guess
+        arms = frame.sampling.arms
+        guess = frame.guess - (summary.center - frame.scale.center)
         self.counts: Array = summary.counts[arms].astype(float)
-        self.squares, sums = summary.squares[arms], summary.sums[arms]
-        shift = c * self.counts
+        squares, sums = summary.squares[arms], summary.sums[arms]
+        shift = guess * self.counts
         self.first = sums - shift
-        self.second = self.squares - c * (2 * sums - shift)
-        self.lost: Array = summary.missing[arms].astype(float) * worst_case
+        self.second = squares - guess * (2 * sums - shift)
+        parts = squares + guess * shift
+        rounding = (self.counts + _STEPS) * _EPSILON
+        self.first_rounding = rounding * np.sqrt(self.counts * parts)
+        self.second_rounding = rounding * parts
+        lost = summary.pending + summary.missing if worst_case else summary.pending
+        self.lost: Array = lost[arms].astype(float)
+        self.pending = bool(summary.pending.any())
 
     @property
     def pulls(self) -> int:
         """The number of pulls that enter."""
         return int(self.counts.sum() + self.lost.sum())
+
+
+def folded(past: Sequence[Batch]) -> int:
+    """How many of the first batches to count in every prefix that is looked at.
+
+    Those before the first with outcomes outstanding; but never more than the last few stay out, so
+    that one outcome that nobody ever tells holds nothing up.
+    """
+    done = max(len(past) - WINDOW, 0)
+    while done < len(past) and not past[done].pending:
+        done += 1
+    return done

@@ -39,6 +39,7 @@ def settle(
     high: float,
     margin: float,
     tail: float,
+    relative: float,
     grid: Array,
     largest: float,
     stakes: Array,
@@ -63,6 +64,7 @@ def settle(
         high: the largest.
         margin: what is added to the contrast.
         tail: what is charged, in units of Σ p|w|.
+        relative: how far off sums over arms may be, relative to the sum of their terms' sizes.
         grid: stakes, in units of signal to noise.
         largest: the most that λC may be; less than 1.
         stakes: λ, filled in.
@@ -71,6 +73,7 @@ def settle(
     pulls, missing = counts.sum(), lost.sum()
     for i in range(len(w)):
         fall = foreseen = seen = variance = expected = size = gain = slack = variation = 0.0
+        guessed = 0.0
         for a in range(w.shape[1]):
             x = w[i, a]
             square = x * x
@@ -81,12 +84,16 @@ def settle(
             seen = max(seen, square * second[a])
             variance += square * spread[a]
             expected += x * weights[a] * guess[a]
+            guessed += abs(x) * weights[a] * abs(guess[a])
             size += abs(x) * weights[a]
             gain += x * first[a]
-            slack += abs(x) * rounding[a]
+            slack += abs(x) * (rounding[a] + relative * abs(first[a]))
             variation += square * second[a]
+        # Rounded the way that hurts: evidence is a lower bound after rounding too.
         offset = expected + margin - tail * size
+        offset -= relative * (guessed + margin + tail * size)
         gain += pulls * offset - slack
+        variation *= 1 + relative
         deviation, foreseen = math.sqrt(variance), min(fall, foreseen)
         seen = min(fall, math.sqrt(seen))
         for s in range(len(grid)):

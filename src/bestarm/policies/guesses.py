@@ -86,33 +86,44 @@ class Guesses:
         trend = (last - before[0]) / (self._centers[1] - self._centers[0])
         return average, last, last + trend * (when - self._centers[1])
 
-    def learn(self, batch: Batch) -> None:
-        """Take in a batch's outcome."""
+    def learn(self, batch: Batch, *, late: bool = False) -> None:
+        """Take in a batch's outcome.
+
+        Args:
+            batch: what came of it.
+            late: that these are outcomes of an earlier batch, which say nothing of levels to come.
+        """
         summary, arms = batch.summary, batch.frame.sampling.arms
         pulls = summary.pulls
         if not pulls:
             return
-        reward, arm = float(summary.sums.sum()) / pulls, summary.counts @ self._arms / pulls
+        guess, first, second = batch.frame.guess, batch.first, batch.second
+        reward = float(first.sum() + guess @ batch.counts) / pulls
+        arm = summary.counts @ self._arms / pulls
         when = self.pulls + pulls / 2
-        first, second = batch.first, batch.second
         if self.pulls:
-            seen = reward - float(arm @ self.slope)
-            self._misses = [
-                _FORGETTING * before + pulls * (level - seen) ** 2
-                for before, level in zip(self._misses, self._levels(when), strict=True)
-            ]
+            if not late:
+                seen = reward - float(arm @ self.slope)
+                self._misses = [
+                    _FORGETTING * before + pulls * (level - seen) ** 2
+                    for before, level in zip(self._misses, self._levels(when), strict=True)
+                ]
             self._regress(batch, first)
         else:
             # Nothing was foreseen of the first batch; its own level does as well.
             self._gram = _RIDGE * batch.frame.sampling.covariance
-            self._regress(batch, first + (batch.frame.guess - reward) * batch.counts)
-            fit = reward + (self._arms[arms] - arm) @ self.slope
-            second = batch.squares - fit * (2 * summary.sums[arms] - fit * batch.counts)
+            self._regress(batch, first + (guess - reward) * batch.counts)
+            beyond = guess - reward - (self._arms[arms] - arm) @ self.slope
+            second = second + beyond * (2 * first + beyond * batch.counts)
         self.pulls += pulls
-        self._second, self._counts = _MEMORY * self._second, _MEMORY * self._counts
+        if not late:
+            self._second, self._counts = _MEMORY * self._second, _MEMORY * self._counts
         self._second[arms] += np.maximum(second, 0.0)
         self._counts[arms] += batch.counts
         self.spread = self._spread()
+        self._total = self._total[0] + pulls * reward, self._total[1] + pulls * arm
+        if late and self._means:
+            return
         if self._means:
             before, gap = self._means[-1], when - self._centers[-1]
             moved = reward - before[0] - float((arm - before[1]) @ self.slope)
@@ -122,7 +133,6 @@ class Guesses:
                 _INERTIA * self._moves[0] + pulls * rate * rate,
                 _INERTIA * self._moves[1] + pulls,
             )
-        self._total = self._total[0] + pulls * reward, self._total[1] + pulls * arm
         self._centers, self._means = [*self._centers, when][-2:], [*self._means, (reward, arm)][-2:]
 
     def _regress(self, batch: Batch, first: Array) -> None:

@@ -18,7 +18,7 @@ from bestarm.records import Summary
 __all__ = ["Ledger", "worth"]
 
 _TIGHTEST = 1 / 40  # the boundary is tightest at this part of the variance after the pilot
-_ROUNDING = 64 * float(np.finfo(float).eps)
+_EPSILON = float(np.finfo(float).eps)
 
 
 def worth(information: Array, per_pull: Array) -> int:
@@ -135,7 +135,7 @@ class Ledger:
         counts, sums, squares = self._totals()
         fit = (self._levels - self._means @ slope)[:, None] + self._arms @ slope
         exact = squares - 2 * fit * sums + fit * fit * counts
-        return exact, _ROUNDING * (squares + fit * fit * counts)
+        return exact, (counts + 64) * _EPSILON * (squares + fit * fit * counts)
 
     def _scatter(self, masses: Array) -> Array:
         """Σ over phases k and arms a of masses[k, a] (x_a − x̄_k)(x_a − x̄_k)ᵀ."""

@@ -291,7 +291,8 @@ def _wrong(plan: Plan, summary: Summary) -> Iterator[tuple[str, Summary]]:
     if not plan.open:
         yield "one pull too many", Summary(counts + one, sums, squares)
     yield "one pull too few", Summary(counts - one, sums, squares)
-    yield "an arm too many", Summary(*(np.append(part, 0) for part in (counts, sums, squares)))
+    counted, summed, squared = (np.append(part, 0) for part in (counts, sums, squares))
+    yield "an arm too many", Summary(counted, summed, squared)
     yield "an arm too few", Summary(counts[1:], sums[1:], squares[1:])
     # Pulls moved to an arm that the plan does not pull, or not that often.
     other = np.arange(plan.arms) == (pulled + 1) % plan.arms

@@ -181,7 +181,7 @@ def write_some(tx: Writing) -> dict[str, object]:
         "lost arms": {1: [1], 2: []},
         "rewards": {0: -0.5, 2: 7.0, 3: 0.5},
         "requests": {request.name: request for request in requests},
-        "sizes": Sizes(6, 3, 1, 0, 2, 1, len(events) + 2),
+        "sizes": Sizes(6, 3, 1, 0, 2, 0, 1, len(events) + 2),
     }
 
 

@@ -328,6 +328,18 @@ class _Reading:
             raise _damaged(f"assignment {number}", "it is missing")
         return float(found[0][1])
 
+    def deferred(self) -> Iterator[tuple[Ids, Ids]]:
+        """Assignments that were outstanding when their phase closed, in order of id, in pieces."""
+        start = 0
+        while found := self._fetch(sql.DEFERRED, start=start, size=_PAGE):
+            numbers, entries = np.array(found, dtype=np.int64).T
+            yield numbers, entries
+            start = int(numbers[-1]) + 1
+
+    def arrived(self) -> Ids:
+        """Those of them that are told or lost by now, and that no summary has yet."""
+        return _column(self._fetch(sql.ARRIVED), np.int64)
+
     def entries(self, start: int = 0) -> Iterator[Entry]:
         """The summaries told to the policy, from a number on."""
         for row in self._from(sql.ENTRIES, start):
@@ -437,6 +449,16 @@ class _Writing(_Reading):
             self._connection, experiment=self._number, at=at, number=ids, reward=rewards
         )
 
+    def defer(self, ids: Ids) -> None:
+        """Record that assignments were outstanding when their phase closed."""
+        added = sql.DEFER(self._connection, experiment=self._number, entry=-1, number=ids)
+        self._all_new(added, len(ids), "deferrals")
+
+    def amend(self, ids: Ids, *, entry: int) -> None:
+        """Record which summary has the outcomes of assignments that were outstanding."""
+        same = {"experiment": self._number, "entry": entry}
+        sql.AMEND.for_each(self._connection, [{**same, "id": number} for number in ids.tolist()])
+
     @staticmethod
     def _all_new(added: int, size: int, rows: str) -> None:
         if added != size:
@@ -496,7 +518,8 @@ def _head(row: Sequence[Any]) -> Head:
     for name, unset in _UNSET.items():
         if values[name] is None:
             values[name] = unset
-    values["planned"], values["open"] = bool(values["planned"]), bool(values["open"])
+    for name in ("planned", "open", "provisional"):
+        values[name] = bool(values[name])
     return Head(**values)
 
 
@@ -526,10 +549,16 @@ def _plan(text: str) -> Plan:
     data = json.loads(text)
     phase = data["phase"]
     if data["counts"] is not None:
-        plan = Plan.fixed(data["counts"], phase=phase)
+        plan = Plan.fixed(data["counts"], phase=phase, center=data.get("center", 0.0))
     else:
         plan = Plan.randomised(
-            data["weights"], data["pulls"], phase=phase, open=data["open"], most=data["most"]
+            data["weights"],
+            data["pulls"],
+            phase=phase,
+            open=data["open"],
+            most=data["most"],
+            provisional=data.get("provisional", False),
+            center=data.get("center", 0.0),
         )
     if plan_data(plan) != data:
         raise ValueError("it contradicts itself")

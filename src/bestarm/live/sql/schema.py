@@ -11,6 +11,7 @@ from sqlalchemy import (
     Column,
     Float,
     ForeignKey,
+    Index,
     Integer,
     MetaData,
     SmallInteger,
@@ -23,6 +24,7 @@ from sqlalchemy import (
 __all__ = [
     "VERSION_TABLE",
     "assignments",
+    "deferrals",
     "entries",
     "events",
     "experiments",
@@ -64,6 +66,7 @@ experiments = Table(
     Column("phase", BigInteger, nullable=False),
     Column("planned", Boolean, nullable=False),
     Column("open", Boolean, nullable=False),
+    Column("provisional", Boolean, nullable=False),
     Column("pulls", BigInteger, nullable=False),
     Column("most", BigInteger),
     Column("first", BigInteger, nullable=False),
@@ -71,6 +74,8 @@ experiments = Table(
     Column("phase_lost", BigInteger, nullable=False),
     Column("behind", BigInteger, nullable=False),
     Column("handed", BigInteger, nullable=False),
+    Column("fresh", BigInteger, nullable=False),
+    Column("amended", BigInteger, nullable=False),
     Column("settled", BigInteger, nullable=False),
     Column("oldest", Float(53)),
     Column("summaries", BigInteger, nullable=False),
@@ -124,6 +129,16 @@ refusals = Table(
     Column("number", BigInteger, primary_key=True, autoincrement=False),
     Column("reward", Float(53), nullable=False),
     Column("at", Float(53), nullable=False),
+    sqlite_with_rowid=False,
+)
+
+deferrals = Table(
+    "bestarm_deferrals",
+    metadata,
+    _experiment(),
+    Column("number", BigInteger, primary_key=True, autoincrement=False),
+    Column("entry", BigInteger, nullable=False),  # −1 while there is none
+    Index("bestarm_deferrals_by_entry", "experiment", "entry"),
     sqlite_with_rowid=False,
 )
 

@@ -27,6 +27,7 @@ from sqlalchemy import (
     func,
     insert,
     literal_column,
+    or_,
     select,
     update,
 )
@@ -55,6 +56,12 @@ class Prepared:
         text, order = self.written(connection)
         ordered = values if order is None else tuple(values[name] for name in order)
         return connection.exec_driver_sql(text, ordered)
+
+    def for_each(self, connection: Connection, many: list[dict[str, Any]]) -> None:
+        """Run it for each of these values."""
+        text, order = self.written(connection)
+        rows = many if order is None else [tuple(one[name] for name in order) for one in many]
+        connection.exec_driver_sql(text, rows)
 
     def fetch(self, connection: Connection, **values: Any) -> list[Any]:
         """Run it, and give plain tuples: many rows of SQLAlchemy's own take long to make."""
@@ -184,6 +191,7 @@ LOSE = Adding(
     same=["experiment", "phase", "reason", "at"],
     columns=["number", "place"],
 )
+DEFER = Adding(s.deferrals, same=["experiment", "entry"], columns=["number"])
 REFUSE = Adding(s.refusals, same=["experiment", "at"], columns=["number", "reward"])
 
 ASSIGNMENTS = _between(s.assignments, "number", "phase", "arm", "probability", "asked")
@@ -224,6 +232,30 @@ LOST_OF_PHASE = Prepared(
     .where(_lost.experiment == bindparam("experiment"), _lost.phase == bindparam("phase"))
 )
 
+_deferred = s.deferrals.c
+DEFERRED = _from(s.deferrals, "number", "number", "entry")
+ARRIVED = Prepared(
+    _found(s.deferrals, "number")
+    .where(_deferred.entry == literal_column("-1"))
+    .where(
+        or_(
+            *(
+                exists().where(
+                    table.c.experiment == _deferred.experiment, table.c.number == _deferred.number
+                )
+                for table in (s.outcomes, s.losses)
+            )
+        )
+    )
+    .order_by(_deferred.number)
+)
+AMEND = Prepared(
+    update(s.deferrals)
+    .where(_deferred.experiment == bindparam("experiment"))
+    .where(_deferred.number == bindparam("id"))
+    .values(entry=bindparam("entry"))
+)
+
 PHASE = Prepared(_found(s.phases, "plan", "first").where(s.phases.c.phase == bindparam("phase")))
 PHASES = _from(s.phases, "phase", "phase", "plan", "first")
 ENTRIES = _from(s.entries, "number", "number", "phase", "first", "end", "late", "summary", "digest")
@@ -254,7 +286,10 @@ SIZES = [
     Prepared(
         select(func.count()).select_from(table).where(table.c.experiment == bindparam("experiment"))
     )
-    for table in (s.assignments, s.outcomes, s.losses, s.refusals, s.phases, s.entries, s.events)
+    for table in (
+        *(s.assignments, s.outcomes, s.losses, s.refusals),
+        *(s.phases, s.deferrals, s.entries, s.events),
+    )
 ]
 
 ADD_PHASE = _new(s.phases)

@@ -27,7 +27,7 @@ from bestarm.live.sql.schema import VERSION_TABLE
 __all__ = ["VERSION", "VERSIONS", "Store"]
 
 # Every version of the tables there was, the newest last; a migration leads from each to the next.
-VERSIONS = ("0001", "0002", "0003", "0004")
+VERSIONS = ("0001", "0002", "0003", "0004", "0005")
 VERSION = VERSIONS[-1]
 
 _PATIENCE = 60  # seconds that one waits for others to finish writing

@@ -1,0 +1,321 @@
+"""Outcomes that are not there yet: nothing waits for them, and they never make evidence."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from kept import given_out, told
+
+from bestarm import AnytimeBAI, Problem
+from bestarm.geometry import Array
+from bestarm.live import Experiment
+from bestarm.policies.contests import BestOf, TopOf
+from bestarm.policies.evidence import STAKES, WINDOW, Batch, log_value
+from bestarm.records import Plan, Recommendation, Summary
+
+PROBLEM = Problem(np.eye(3), source_labels=["tea", "coffee", "water"])
+RATES = (0.3, 0.5, 0.2)
+SIZES = (5, 4, 6, 3)
+
+
+def kept(url: str, *, seed: int = 1, **options: object) -> Experiment:
+    options = {"bounds": [0, 1], **options}
+    return Experiment.create(url, "drinks", PROBLEM, options=options, seed=seed)
+
+
+def in_memory(*, seed: int = 1, **options: object) -> Experiment:
+    return Experiment(AnytimeBAI(PROBLEM, bounds=(0, 1), **options), seed=seed)  # type: ignore[arg-type]
+
+
+def tell_all_but(experiment: Experiment, forgotten: set[int], *, pulls: int, seed: int = 2) -> None:
+    rng = np.random.default_rng(seed)
+    while not experiment.finished and experiment.status().pulls < pulls:
+        batch = experiment.ask(100)
+        rewards = rng.random(len(batch)) < np.array(RATES)[np.asarray(batch.arms)]
+        outcomes = zip(batch.ids, rewards.tolist(), strict=True)
+        experiment.tell_many([(i, float(r)) for i, r in outcomes if i not in forgotten])
+
+
+@pytest.mark.parametrize("where", ["memory", "sqlite", "postgres"])
+def test_one_forgotten_outcome_holds_nothing_up(where: str, request: pytest.FixtureRequest) -> None:
+    """No lease, one outcome of thousands never told: the best is found all the same, as soon."""
+    if where == "memory":
+        experiment, complete = in_memory(), in_memory()
+    else:
+        experiment = kept(request.getfixturevalue(f"{where}_url"))
+        complete = in_memory()
+    with experiment:
+        tell_all_but(experiment, {3}, pulls=10_000)
+        tell_all_but(complete, set(), pulls=10_000)
+        answer = experiment.recommendation()
+        assert (answer.final, answer.label, answer.error_bound) == (True, "coffee", 0.1)
+        assert answer.pulls <= 1.3 * complete.recommendation().pulls
+        assert experiment.status().outstanding >= 1
+        assert experiment.verify().findings == ()
+        if where != "memory":
+            assert experiment.replay().label == "coffee"
+
+
+def test_nothing_leads_and_nothing_is_evidence_before_an_outcome_is_in() -> None:
+    experiment = in_memory()
+    experiment.ask(500)
+    assert "no outcome" in experiment.recommendation().statement
+
+
+def test_an_outcome_that_comes_after_all_takes_the_place_of_its_worst() -> None:
+    """However many batches later: the wealth is then that of all outcomes, as if never missed."""
+    policies: list[AnytimeBAI] = []
+    for top in (1, 2):
+        policy = AnytimeBAI(PROBLEM, bounds=(0, 1), top=top, max_pulls=100_000)
+        experiment = Experiment(policy, seed=5)
+        policies.append(policy)
+        rng = np.random.default_rng(3)
+        forgotten: list[tuple[int, float]] = []
+        while len(policy._past) < WINDOW + 10:
+            batch = experiment.ask(40)
+            outcomes = [(i, float(rng.random() < 0.5)) for i in batch.ids]
+            slow = [each for each in outcomes if each[0] % 97 == 3]
+            forgotten += slow
+            experiment.tell_many([each for each in outcomes if each not in slow])
+        assert not experiment.finished
+        before = policy.evidence()
+        rng.shuffle(forgotten)
+        for number, reward in forgotten:
+            experiment.tell(number, reward)
+        assert experiment.status().outstanding == 0
+        assert not any(batch.pending for batch in policy._past)
+        assert not np.allclose(before, policy.evidence())
+        contest = policy._contest
+        if isinstance(contest, BestOf):
+            assert not contest._amendable
+            wealth = contest._wealth.copy()
+            for loose in contest._loose:
+                [(targets, _)] = loose.stakes
+                wealth[targets] += loose.growth
+        else:
+            assert isinstance(contest, TopOf)
+            for target in contest.chosen.tolist():
+                expected = np.zeros((len(contest._open[target]), len(STAKES)))
+                for batch in policy._past[: contest._seen[target]]:
+                    expected += contest._bets(batch.frame, target).log_growth(batch)
+                np.testing.assert_allclose(contest._wealth[target], expected, atol=1e-9)
+        assert experiment.verify().findings == ()
+
+
+def exact_growth(batch: Batch, w: Array, stakes: Array, arms: list[int], rewards: Array) -> Array:
+    """Σ log(1 + λz) + nλ Σ p w c, pull by pull (the definition, in docs/anytime.md)."""
+    frame = batch.frame
+    weights, guess = frame.sampling.weights, frame.guess
+    z = w[:, arms] * (rewards - frame.scale.center - guess[arms])
+    logs = np.log1p(stakes[:, :, None] * z[:, None, :]).sum(axis=2)
+    return np.asarray(logs + len(arms) * stakes * (w @ (weights * guess))[:, None])
+
+
+def test_what_is_outstanding_counts_for_no_more_than_anything_it_may_turn_out_to_be() -> None:
+    policy = AnytimeBAI(PROBLEM, bounds=(2, 3))
+    rng = np.random.default_rng(6)
+    for _ in range(5):
+        plan = policy.plan()
+        assert plan is not None
+        frame = policy._open.frame  # type: ignore[union-attr]
+        [(_, bets)] = policy._contest.stake(frame)
+        arms = rng.integers(0, 3, plan.pulls)
+        rewards = 2 + rng.random(plan.pulls)
+        seen = rng.random(plan.pulls) < 0.8
+        summary = Summary.from_pulls(arms[seen], rewards[seen], size=3, center=plan.center)
+        pending = np.bincount(arms[~seen], minlength=3)
+        parts = (summary.counts, summary.sums, summary.squares)
+        before = Summary(*parts, pending=pending, center=plan.center)
+        stakes, growth = bets.settle(Batch(frame, before))
+        for ending in (2.0, 2.5, 3.0, rewards[~seen]):
+            rewards[~seen] = ending
+            exact = exact_growth(Batch(frame, before), bets.w, stakes, arms.tolist(), rewards)
+            assert (growth <= exact + 1e-9).all()
+        policy.update(before)
+
+
+# --- every outcome is handed over once ------------------------------------------------------------
+
+
+class Recorder:
+    """Provisional plans of a few pulls with weights of their own; remembers what it is told."""
+
+    def __init__(self) -> None:
+        self.problem = PROBLEM
+        self.told: list[tuple[int, bool, Summary]] = []  # phase, late, what
+        self.totals: dict[int, Summary] = {}
+        self._closed = 0
+
+    def weights(self, phase: int) -> list[float]:
+        return [[0.6, 0.2, 0.2], [0.2, 0.6, 0.2], [0.2, 0.2, 0.6], [0.3, 0.3, 0.4]][phase - 1]
+
+    def plan(self) -> Plan | None:
+        phase = self._closed + 1
+        if phase > len(SIZES):
+            waiting = any(each.pending.any() for each in self.totals.values())
+            if not waiting:
+                return None
+            return Plan.randomised(
+                self.weights(1), 1, phase=phase, open=True, most=0, provisional=True
+            )
+        return Plan.randomised(
+            self.weights(phase), SIZES[phase - 1], phase=phase, open=True, provisional=True
+        )
+
+    def update(self, summary: Summary) -> None:
+        plan = self.plan()
+        assert plan is not None
+        plan.check(summary)
+        self._closed += 1
+        self.totals[self._closed] = summary
+        self.told.append((self._closed, False, summary))
+
+    def amend(self, summary: Summary, *, phase: int) -> None:
+        self.totals[phase] = self.totals[phase].amended(summary)
+        self.told.append((phase, True, summary))
+
+    def recommend(self) -> Recommendation:
+        return Recommendation(0, "tea", False, "running", 0, None, (0, 1, 2))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_every_outcome_is_handed_over_once_under_its_own_plan(seed: int) -> None:
+    """Random asking, telling and giving up, in any order, until nothing is outstanding."""
+    rng = random.Random(seed)
+    policy = Recorder()
+    experiment = Experiment(policy, seed=seed)
+    out: list[int] = []
+    lost: set[int] = set()
+    amendments = 0
+    while not experiment.finished:
+        if rng.random() < 0.3:
+            out += experiment.ask(rng.randint(1, 6)).ids
+        elif out:
+            number = out.pop(rng.randrange(len(out)))
+            if rng.random() < 0.15:
+                experiment.fail(number)
+                lost.add(number)
+            else:
+                experiment.tell(number, float(number))
+        assert experiment.verify().findings == ()
+    amendments += sum(late for _, late, _ in policy.told)
+    outcomes = told(experiment)
+    for phase, total in policy.totals.items():
+        rows = [row for row in given_out(experiment) if row.phase == phase]
+        assert len(rows) == total.drawn.sum() >= SIZES[phase - 1]
+        there = [row for row in rows if row.id not in lost]
+        arms, rewards = [row.arm for row in there], [outcomes[row.id] for row in there]
+        expected = Summary.from_pulls(arms, rewards, size=3)
+        np.testing.assert_array_equal(total.counts, expected.counts)
+        np.testing.assert_array_equal(total.sums, expected.sums)
+        gone = [row.arm for row in rows if row.id in lost]
+        np.testing.assert_array_equal(total.missing, np.bincount(gone, minlength=3))
+        assert not total.pending.any()
+    assert amendments
+
+
+def test_a_phase_closes_with_as_many_outcomes_as_it_asks_for_of_whatever_phase() -> None:
+    policy = Recorder()
+    experiment = Experiment(policy)
+    experiment.ask(12)
+    experiment.tell_many(dict.fromkeys((11, 9, 7, 5), 1.0))
+    assert experiment.phase == 1
+    experiment.tell(3, 1.0)
+    assert experiment.phase == 2  # five are in, out of turn
+    [(_, late, summary)] = policy.told
+    assert (late, summary.pulls, summary.pending.sum()) == (False, 5, 7)
+    experiment.ask(4)
+    experiment.tell_many(dict.fromkeys((0, 1, 2), 1.0))
+    assert experiment.phase == 2
+    experiment.tell(4, 1.0)  # four of the phase before: as many as this one asks for
+    assert experiment.phase == 3
+    assert [(phase, late, s.pulls) for phase, late, s in policy.told[1:]] == [
+        (1, True, 4),
+        (2, False, 0),
+    ]
+
+
+def test_a_limit_of_pulls_is_kept_and_what_is_outstanding_is_waited_for() -> None:
+    experiment = in_memory(max_pulls=400)
+    batch = experiment.ask(1000)
+    assert len(batch) == 400
+    experiment.tell_many(dict.fromkeys(batch.ids[:399], 0.5))
+    assert experiment.state == "running"
+    assert len(experiment.ask(10)) == 0
+    assert experiment.status().outstanding == 1
+    experiment.tell(batch.ids[399], 0.5)
+    answer = experiment.recommendation()
+    assert (experiment.state, answer.reason, answer.pulls) == ("finished", "max_pulls", 400)
+
+
+# --- right, whatever the delays depend on ---------------------------------------------------------
+
+Looked = Callable[[AnytimeBAI], None]
+
+
+def wrong_answers(runs: int, *, broken: bool) -> int:
+    """Two arms, the first better by little; its good news and the other's bad news come late.
+
+    What is in at any moment is all in favour of the wrong arm.
+    """
+    errors = 0
+    for seed in range(runs):
+        rng = np.random.default_rng(seed)
+        policy = AnytimeBAI(Problem(np.eye(2)), bounds=(0, 1), max_pulls=1200)
+        experiment = Experiment(policy, seed=seed)
+        slow: list[tuple[int, int, float]] = []
+        for step in range(60):
+            batch = experiment.ask(20)
+            quick = []
+            for pull in batch:
+                reward = float(rng.random() < (0.52, 0.5)[pull.arm])
+                if (pull.arm == 0) == bool(reward):
+                    slow.append((step + 15, pull.id, reward))
+                else:
+                    quick.append((pull.id, reward))
+            quick += [(i, r) for when, i, r in slow if when <= step]
+            slow = [each for each in slow if each[0] > step]
+            if broken:  # what is late is taken for lost at random
+                experiment.fail_many([i for _, i, _ in slow])
+                slow = []
+            experiment.tell_many(quick)
+            if experiment.finished:
+                break
+        answer = experiment.recommendation()
+        errors += answer.final and answer.target == 1
+    return errors
+
+
+def test_delays_that_favour_the_wrong_arm_make_no_errors() -> None:
+    """At most δ = 0.1 of the runs may err: 8 or more of 20 have probability 4e-4 then (binomial)."""
+    assert wrong_answers(20, broken=False) < 8
+
+
+def test_the_same_delays_mislead_whoever_passes_over_what_is_late() -> None:
+    assert wrong_answers(5, broken=True) == 5
+
+
+def test_shares_of_a_prefix_are_looked_at_one_by_one() -> None:
+    """A tail of outstanding outcomes does not hide what the batches before it have shown."""
+    policy = AnytimeBAI(Problem(np.eye(2)), bounds=(0, 1))
+    contest = policy._contest
+    assert isinstance(contest, BestOf)
+    rng = np.random.default_rng(8)
+    while policy.plan() is not None and contest._value.max() < 1.5:
+        plan = policy.plan()
+        assert plan is not None
+        arms = rng.integers(0, 2, plan.pulls)
+        rewards = (rng.random(plan.pulls) < np.array([0.6, 0.4])[arms]).astype(float)
+        policy.update(Summary.from_pulls(arms, rewards, size=2, center=plan.center))
+    shown = contest._value.copy()
+    plan = policy.plan()
+    assert plan is not None
+    none = np.zeros(2)
+    half = np.array([plan.pulls - plan.pulls // 2, plan.pulls // 2])
+    policy.update(Summary(none.astype(int), none, none, pending=half, center=plan.center))
+    assert (contest._value >= shown - 1e-12).all()
+    wealth = contest._wealth + contest._loose[0].growth
+    assert (log_value(wealth) < shown).all()
