@@ -24,7 +24,7 @@ class Chained:
         seed: accepted like every policy's.
         sizes: how many pulls each plan asks for.
         kind: `"randomised"` or `"fixed"` for plans of one kind, `"mixed"` for both in turn;
-            `"open"`, or `"turning"` for open and closed ones in turn.
+            `"open"`, or `"turning"` for open and closed ones in turn; `"provisional"`.
     """
 
     def __init__(
@@ -51,6 +51,7 @@ class Chained:
         for number, summary in enumerate(self.summaries):
             for part in (summary.counts, summary.sums, summary.squares, summary.missing):
                 digest.update(part.tobytes())
+            digest.update(summary.pending.tobytes())
             digest.update(bytes([number in self._late]))
         return np.random.default_rng(int.from_bytes(digest.digest()[:8], "little"))
 
@@ -77,20 +78,28 @@ class Chained:
         weights = rng.dirichlet(np.ones(arms))
         weights[phase % arms] = 0.0
         weights /= weights.sum()
+        if self.kind == "provisional":
+            most = None if rng.random() < 0.5 else size + 4
+            return Plan.randomised(
+                weights, size, phase=phase, open=True, most=most, provisional=True, center=0.25
+            )
         if self.kind == "open" or (self.kind == "turning" and phase % 2 == 1):
             most = None if rng.random() < 0.5 else size + 4
             return Plan.randomised(weights, size, phase=phase, open=True, most=most)
         return Plan.randomised(weights, size, phase=phase)
 
-    def update(self, summary: Summary, *, late: bool = False) -> None:
+    def update(self, summary: Summary) -> None:
+        plan = self.plan()
+        if plan is None:
+            raise ProtocolError("No plan is open.", field="summary")
+        plan.check(summary)
+        self.summaries.append(summary)
+
+    def amend(self, summary: Summary, *, phase: int) -> None:
         if self._stopped():
             raise ProtocolError("No plan is open.", field="summary")
-        if late:
-            self._late.add(len(self.summaries))
-        else:
-            plan = self.plan()
-            assert plan is not None
-            plan.check(summary)
+        self._planned[phase].check(summary, beyond=True)
+        self._late.add(len(self.summaries))
         self.summaries.append(summary)
 
     def recommend(self) -> Recommendation:
@@ -122,7 +131,7 @@ class Scripted(Chained):
         done = len(self.summaries)
         return self.plans[done] if done < len(self.plans) else None
 
-    def update(self, summary: Summary, *, late: bool = False) -> None:
+    def update(self, summary: Summary) -> None:
         if self.fail_update:
             raise RuntimeError("out of memory")
-        super().update(summary, late=late)
+        super().update(summary)

@@ -23,6 +23,7 @@ from workers_killed import LEASE, LEAST, PROBLEM, read, reward, settings
 from workers_started import PATIENCE, processes
 
 from bestarm.live import Experiment, draw
+from bestarm.live.events import summary_data
 from bestarm.live.sql import schema as s
 from bestarm.policies import POLICIES, Policy
 from bestarm.records import Recommendation, Summary, round_robin
@@ -131,6 +132,7 @@ class Books:
         self.phases = rows(s.phases, "phase")
         self.entries = rows(s.entries, "number")
         self.events = rows(s.events, "number")
+        self.deferred = {row["number"]: row["entry"] for row in rows(s.deferrals, "number")}
         for phase in self.phases:
             phase["plan"] = json.loads(phase["plan"])
         self.lost = {row["number"] for row in self.losses}
@@ -201,30 +203,40 @@ class Books:
                 assert [each["probability"] for each in members] == [weights[arm] for arm in arms]
 
     def _check_entries(self) -> None:
-        ends = [row["end"] for row in self.entries]
-        assert [row["first"] for row in self.entries] == [0, *ends[:-1]]
+        closing = [row for row in self.entries if not self._amends(row)]
+        ends = [row["end"] for row in closing]
+        assert [row["first"] for row in closing] == [0, *ends[:-1]]
         assert self.head["handed"] == ends[-1] <= len(self.assignments)
         for row in self.entries:
-            assert json.loads(row["summary"]) == {
-                name: value.tolist() for name, value in vars(self._summary(row)).items()
-            }
+            assert json.loads(row["summary"]) == summary_data(self._summary(row))
+        numbers = {row["number"] for row in self.entries if self._amends(row)}
+        assert numbers == set(self.deferred.values()) - {-1}
+
+    def _amends(self, entry: dict[str, Any]) -> bool:
+        provisional = self.phases[entry["phase"] - 1]["plan"].get("provisional", False)
+        return bool(entry["late"] and provisional)
 
     def _summary(self, entry: dict[str, Any]) -> Summary:
         """The totals of an entry, counted again one by one in order of id."""
         arms = PROBLEM.arms
-        counts, missing = np.zeros(arms, dtype=np.int64), np.zeros(arms, dtype=np.int64)
+        counts, missing, pending = np.zeros((3, arms), dtype=np.int64)
         sums, squares = np.zeros(arms), np.zeros(arms)
-        is_open = self.phases[entry["phase"] - 1]["plan"]["open"]
+        plan = self.phases[entry["phase"] - 1]["plan"]
+        center = plan.get("center", 0.0)
         for row in self.assignments[entry["first"] : entry["end"]]:
             number, arm = row["number"], row["arm"]
-            if number in self.lost:
-                missing[arm] += is_open
+            if self._amends(entry) and self.deferred.get(number) != entry["number"]:
+                continue
+            if number in self.deferred and not self._amends(entry):
+                pending[arm] += 1
+            elif number in self.lost:
+                missing[arm] += plan["open"]
             else:
-                value = self.outcomes[number]["reward"]
+                value = self.outcomes[number]["reward"] - center
                 counts[arm] += 1
                 sums[arm] += value
                 squares[arm] += value * value
-        return Summary(counts, sums, squares, missing)
+        return Summary(counts, sums, squares, missing, pending, center)
 
     def _check_log(self) -> None:
         tip = ""
@@ -245,7 +257,7 @@ class Books:
         policy = make(made_with)
         for row in self.entries:
             if row["late"]:
-                policy.update(self._summary(row), late=True)  # type: ignore[call-arg]
+                policy.amend(self._summary(row), phase=row["phase"])  # type: ignore[attr-defined]
             else:
                 policy.update(self._summary(row))
         return policy

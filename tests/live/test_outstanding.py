@@ -99,8 +99,8 @@ def test_an_outcome_that_comes_after_all_takes_the_place_of_its_worst() -> None:
             assert isinstance(contest, TopOf)
             for target in contest.chosen.tolist():
                 expected = np.zeros((len(contest._open[target]), len(STAKES)))
-                for batch in policy._past[: contest._seen[target]]:
-                    expected += contest._bets(batch.frame, target).log_growth(batch)
+                for each in policy._past[: contest._seen[target]]:
+                    expected += contest._bets(each.frame, target).log_growth(each)
                 np.testing.assert_allclose(contest._wealth[target], expected, atol=1e-9)
         assert experiment.verify().findings == ()
 
@@ -290,7 +290,7 @@ def wrong_answers(runs: int, *, broken: bool) -> int:
 
 
 def test_delays_that_favour_the_wrong_arm_make_no_errors() -> None:
-    """At most δ = 0.1 of the runs may err: 8 or more of 20 have probability 4e-4 then (binomial)."""
+    """At most δ = 0.1 of the runs may err: 8 or more of 20 have probability 4e-4 then."""
     assert wrong_answers(20, broken=False) < 8
 
 

@@ -40,7 +40,7 @@ from bestarm.live import experiment as experiment_module
 from bestarm.live.events import plan_data, summary_data
 from bestarm.live.ledger import Ledger
 
-KINDS = ("open", "turning", "randomised", "fixed", "mixed")
+KINDS = ("provisional", "open", "turning", "randomised", "fixed", "mixed")
 NUMBERS = count()
 NEVER = 10**9
 

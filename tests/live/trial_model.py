@@ -28,7 +28,8 @@ class _Policy(Protocol):
     problem: Problem
 
     def plan(self) -> Plan | None: ...
-    def update(self, summary: Summary, *, late: bool = False) -> None: ...
+    def update(self, summary: Summary) -> None: ...
+    def amend(self, summary: Summary, *, phase: int) -> None: ...
     def recommend(self) -> Recommendation: ...
 
 
@@ -95,6 +96,8 @@ class Model:
     plans: list[tuple[Plan, int]] = field(default_factory=list)  # with their first ids
     planned: bool = False
     out: int = 0  # drawn under the plan before, and not handed over when the last one was made
+    deferred: dict[int, int | None] = field(default_factory=dict)  # outstanding then: told with
+    amended: int = 0  # of those, told since the plan was made
     kinds: list[str] = field(default_factory=lambda: ["created"])
 
     def __post_init__(self) -> None:
@@ -111,6 +114,10 @@ class Model:
     @property
     def first(self) -> int:
         return self.plans[-1][1] if self.plans else 0
+
+    @property
+    def handed_end(self) -> int:
+        return max((each.end for each in self.handed), default=0)
 
     @property
     def unsettled(self) -> list[int]:
@@ -154,7 +161,7 @@ class Model:
         if self.plan.most is None:
             return count
         limit = max(0, self.plan.most - self.out)
-        if (self.handed[-1].end if self.handed else 0) >= self.first:
+        if self.handed_end >= self.first and not self.plan.provisional:
             limit = max(limit, self.plan.pulls)
         return max(0, limit - given)
 
@@ -269,11 +276,13 @@ class Model:
                 self._finish()
             else:
                 self.plans.append((plan, len(self.rows)))
-                self.out = len(self.rows) - (self.handed[-1].end if self.handed else 0)
-                self.planned = True
+                self.out = len(self.rows) - self.handed_end
+                self.planned, self.amended = True, 0
                 self.kinds.append("planned")
             return True
-        start = self.handed[-1].end if self.handed else 0
+        if self.plan.provisional:
+            return self._provisional_step()
+        start = self.handed_end
         if start < self.first:
             # Drawn under the plan before, after it had closed.
             if not all(row.settled for row in self.rows[start : self.first]):
@@ -296,27 +305,66 @@ class Model:
         self.planned = False
         return True
 
+    def _provisional_step(self) -> bool:
+        """Outcomes of earlier phases first: as many as the plan asks for, or nearly all."""
+        mine = self.rows[self.first :]
+        fresh = [n for n, e in self.deferred.items() if e is None and self.rows[n].settled]
+        behind = [n for n in self.unsettled if n < self.first]
+        news = sum(row.settled for row in mine) + len(fresh) + self.amended
+        closable = len(mine) >= self.plan.pulls and news >= self.plan.pulls
+        if fresh and (closable or len(fresh) >= min(self.plan.pulls, 16 * len(behind))):
+            for phase in sorted({self.rows[n].phase for n in fresh}):
+                part = sorted(n for n in fresh if self.rows[n].phase == phase)
+                self.deferred.update(dict.fromkeys(part, len(self.handed)))
+                self.amended += len(part)
+                rows = [self.rows[n] for n in part]
+                self._tell(phase, part[0], part[-1] + 1, True, self._summary(rows))
+                if self.policy.plan() is None:
+                    self._finish()
+                    break
+            return True
+        if closable:
+            for row in mine:
+                if not row.settled:
+                    self.deferred[row.id] = None
+            self._tell(self.plan.phase, self.first, len(self.rows), False, self._summary(mine))
+            self.planned = False
+        return closable
+
     def _finish(self) -> None:
         self.state, self.planned = "finished", False
         self.kinds.append("finished")
 
     def _hand_over(self, first: int, end: int, *, late: bool) -> None:
         phase = self.plan.phase - late
-        counts, missing = np.zeros((2, self.policy.problem.arms), dtype=np.int64)
+        rows = self.rows[first:end]
+        assert all(row.phase == phase and row.settled for row in rows)
+        self._tell(phase, first, end, late, self._summary(rows))
+
+    def _summary(self, rows: list[Row]) -> Summary:
+        plan = self.plans[rows[0].phase - 1][0]
+        counts, missing, pending = np.zeros((3, self.policy.problem.arms), dtype=np.int64)
         sums, squares = np.zeros((2, self.policy.problem.arms))
-        for row in self.rows[first:end]:
-            assert row.phase == phase
-            if row.lost is not None:
-                missing[row.arm] += self.plans[phase - 1][0].open
-                continue
-            assert row.reward is not None
-            assert not row.late
-            counts[row.arm] += 1
-            sums[row.arm] += row.reward
-            squares[row.arm] += row.reward * row.reward
-        summary = Summary(counts, sums, squares, missing)
+        for row in rows:
+            if not row.settled:
+                pending[row.arm] += 1
+            elif row.lost is not None:
+                missing[row.arm] += plan.open
+            else:
+                assert row.reward is not None
+                assert not row.late
+                reward = row.reward - plan.center
+                counts[row.arm] += 1
+                sums[row.arm] += reward
+                squares[row.arm] += reward * reward
+        return Summary(counts, sums, squares, missing, pending, plan.center)
+
+    def _tell(self, phase: int, first: int, end: int, late: bool, summary: Summary) -> None:
         active = set(self.policy.recommend().active)
-        self.policy.update(summary, late=late)
+        if late:
+            self.policy.amend(summary, phase=phase)
+        else:
+            self.policy.update(summary)
         self.handed.append(HandedOver(phase, first, end, late, summary))
         self.kinds.append("answered" if late else "closed")
         if active - set(self.policy.recommend().active):
@@ -330,6 +378,8 @@ class Model:
         if not self.over and self.planned:
             wanted = self.plan.pulls + (0 if self.plan.open else self._lost_of_phase())
             remaining = max(0, wanted - len(mine))
+            if self.plan.provisional and self.plan.most is not None:
+                remaining = min(remaining, max(0, self.plan.most - len(mine)))
         return Status(
             phase=self.plan.phase if self.plans else 0,
             given=len(mine),

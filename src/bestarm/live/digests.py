@@ -76,7 +76,7 @@ def rows_of(books: Reading, ids: Ids) -> Rows:
 
 def waiting_ids(books: Reading) -> Ids:
     """The assignments that were outstanding when their phase closed, and that no summary has."""
-    parts = [numbers[entries < 0] for numbers, entries in books.deferred()]
+    parts = [numbers for numbers, _ in books.deferred(waiting=True)]
     return np.concatenate([np.empty(0, dtype=np.int64), *parts])
 
 

@@ -7,15 +7,17 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from bestarm.errors import ProtocolError
 from bestarm.geometry import Array
+from bestarm.live import digests
 from bestarm.live.batches import plural
 from bestarm.live.check import Check
 from bestarm.live.damage import check_arms, check_plan, check_summary, damaged
-from bestarm.live.ledger import ROW, Entry, Head, Opened, Reading, Rows
+from bestarm.live.ledger import ROW, Entry, Head, Reading, Rows
 from bestarm.live.ratios import RatioTest
 from bestarm.live.scales import Scales
 from bestarm.problem import Problem
-from bestarm.records import Counts, Plan
+from bestarm.records import Counts, Plan, Summary
 
 __all__ = ["examine"]
 
@@ -48,9 +50,13 @@ def examine(
     largest = problem.scale if mean_bound is None else mean_bound
     scales = Scales(problem, largest, cells=max(1, head.summaries * problem.arms))
     arms = _Arms(problem.arms)
+    later = _Provisional()
     for entry, plan in _with_plans(books):
         check_plan(plan, problem.arms)
         check_summary(entry.number, entry.summary, problem.arms)
+        if plan.provisional:
+            later.add(entry)
+            continue
         lost = entry.summary.missing
         if head.lost and not plan.open:  # replaced, and therefore in no summary
             again = books.lost_arms(plan.phase, 0, 2**40)
@@ -60,6 +66,18 @@ def examine(
         arms.add(plan, told=entry.summary.counts, lost=lost)
         scales.add(entry.summary)
     tail = _Tail(books, now)
+    for phase, summary in later.totals.items():
+        check_arms(tail.waiting["id"], tail.waiting["arm"], problem.arms)
+        scales.add(summary)
+        rows = tail.waiting[tail.waiting["phase"] == phase]
+        told, lost = ~np.isnan(rows["reward"]) & np.isnan(rows["lost"]), ~np.isnan(rows["lost"])
+        late = now - rows["asked"] > tail.patience
+        arms.add(
+            books.opened(phase).plan,
+            told=summary.counts + _counted(rows["arm"][told], problem.arms),
+            lost=summary.missing + _counted(rows["arm"][lost | (~told & late)], problem.arms),
+            waiting=_counted(rows["arm"][~told & ~lost & ~late], problem.arms),
+        )
     check_arms(tail.rows["id"], tail.rows["arm"], problem.arms)
     for plan, rows, told in tail.parts():
         check_plan(plan, problem.arms)
@@ -90,13 +108,32 @@ def _counted(arms: Array | Counts, size: int) -> Counts:
 
 def _with_plans(books: Reading) -> Iterator[tuple[Entry, Plan]]:
     phases = books.phases()
-    opened: Opened | None = None
+    opened: dict[int, Plan] = {}
     for entry in books.entries():
-        while opened is None or opened.plan.phase < entry.phase:
-            opened = next(phases, None)
-            if opened is None:
+        while entry.phase not in opened:
+            following = next(phases, None)
+            if following is None:
                 raise damaged(f"The plan of summary {entry.number} is missing.", entry.number)
-        yield entry, opened.plan
+            opened[following.plan.phase] = following.plan
+        yield entry, opened[entry.phase]
+
+
+class _Provisional:
+    """The totals of phases that closed while outcomes were outstanding, with what came later."""
+
+    def __init__(self) -> None:
+        self.totals: dict[int, Summary] = {}
+
+    def add(self, entry: Entry) -> None:
+        """Add a summary, or what amends one."""
+        before = self.totals.get(entry.phase)
+        try:
+            total = entry.summary if before is None else before.amended(entry.summary)
+        except ProtocolError:
+            raise damaged(
+                f"Summary {entry.number} amends what was not outstanding.", entry.number
+            ) from None
+        self.totals[entry.phase] = total
 
 
 class _Arms:
@@ -115,6 +152,11 @@ class _Arms:
             lost: assignments an arm whose outcome will not come.
             waiting: assignments an arm of which one cannot know yet.
         """
+        if plan.provisional and waiting is not None and waiting.any():
+            # Of what is in, the quick ones would be too many.
+            assert plan.weights is not None
+            self.given.add(plan.weights, told + lost + waiting)
+            return
         self.settled = self.settled + told + lost
         if plan.weights is None:
             # Which arms come up is fixed; which of them are lost should still be up to chance.
@@ -140,8 +182,11 @@ class _Tail:
         delays = delays[~np.isnan(delays)]
         self.usual = float(np.quantile(delays, 0.95)) if len(delays) >= _FEW else None
         self.rows = window[window["id"] >= head.handed]
+        self.waiting = digests.rows_of(books, digests.waiting_ids(books))
         waiting = np.isnan(self.rows["reward"]) & np.isnan(self.rows["lost"])
-        self.ages = now - self.rows["asked"][waiting]
+        before = np.isnan(self.waiting["reward"]) & np.isnan(self.waiting["lost"])
+        asked = [self.waiting["asked"][before], self.rows["asked"][waiting]]
+        self.ages = now - np.concatenate(asked)
         self._settled = self.rows["id"][waiting].min(initial=head.given)
 
     @property
@@ -252,8 +297,11 @@ def _overdue(head: Head, tail: _Tail, now: float) -> Check:
         level,
         f"{plural(len(overdue), 'outcome')} outstanding for up to {_time(longest)}, where nearly "
         f"all came within {_time(tail.usual or 0.0)}.",
-        "Nothing is decided beyond the first that is not answered: tell them, `fail` them, or set "
-        "a lease.",
+        "Each counts at its worst until it is told, which costs evidence: tell them, `fail` them, "
+        "or set a lease."
+        if head.provisional
+        else "Nothing is decided beyond the first that is not answered: tell them, `fail` them, or "
+        "set a lease.",
     )
 
 

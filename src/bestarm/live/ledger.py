@@ -142,7 +142,10 @@ class Head:
         """How many are still to be given out."""
         if not self.planned or self.over:
             return 0
-        return self.available(max(0, self.needed - (self.given - self.first)))
+        left = max(0, self.needed - (self.given - self.first))
+        if self.provisional and self.most is not None:
+            left = min(left, max(0, self.most - (self.given - self.first)))
+        return left
 
     @property
     def outstanding(self) -> int:
@@ -169,7 +172,7 @@ class Head:
             return False
         if not self.planned or (self.handed < self.first and not self.behind):
             return True
-        if self.provisional:
+        if self.provisional or self.fresh:
             return self.amendable or self.closable
         if self.behind:
             return False
@@ -192,7 +195,7 @@ class Head:
         Of any phase: where outcomes are slow, those of earlier phases are what there is to learn.
         """
         news = self.phase_told + self.phase_lost + self.fresh + self.amended
-        return min(self.given - self.first, news) >= self.pulls
+        return self.provisional and min(self.given - self.first, news) >= self.pulls
 
 
 @dataclass(frozen=True, eq=False)
@@ -337,10 +340,13 @@ class Reading(Protocol):
         """When an assignment was given out."""
         ...
 
-    def deferred(self) -> Iterator[tuple[Ids, Ids]]:
+    def deferred(self, *, waiting: bool = False) -> Iterator[tuple[Ids, Ids]]:
         """Assignments that were outstanding when their phase closed, in order of id, in pieces.
 
         With the number of the summary that has their outcome, −1 while there is none.
+
+        Args:
+            waiting: only those for which there is none.
         """
         ...
 

@@ -144,10 +144,12 @@ class MemoryLedger:
         """When an assignment was given out."""
         return float(self._rows["asked"][number])
 
-    def deferred(self) -> Iterator[tuple[Ids, Ids]]:
+    def deferred(self, *, waiting: bool = False) -> Iterator[tuple[Ids, Ids]]:
         """Assignments that were outstanding when their phase closed, in order of id."""
-        found = np.array(sorted(self._deferred.items()), dtype=np.int64).reshape(-1, 2)
-        yield found[:, 0], found[:, 1]
+        some = self._waiting if waiting else self._deferred
+        found = [(number, self._deferred[number]) for number in sorted(some)]
+        rows = np.array(found, dtype=np.int64).reshape(-1, 2)
+        yield rows[:, 0], rows[:, 1]
 
     def arrived(self) -> Ids:
         """Those of them that are told or lost by now, and that no summary has yet."""

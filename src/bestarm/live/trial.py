@@ -134,11 +134,10 @@ def step(tx: Writing, player: Player, at: float) -> None:
     policy = player.policy(tx)
     if not head.planned:
         _open(tx, policy, player.plan(), at)
+    elif head.fresh:
+        _amend(tx, player, policy, at)
     elif head.provisional:
-        if head.fresh:
-            _amend(tx, player, policy, at)
-        else:
-            _close(tx, player, policy, at)
+        _close(tx, player, policy, at)
     elif head.handed < head.first:
         # Drawn under the plan before, beyond what it asked for, and all settled by now.
         _hand_over(tx, player, policy, head.first, at=at, late=True)

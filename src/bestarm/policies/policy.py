@@ -28,8 +28,15 @@ class Policy(Protocol):
             pulls made and of plans they stand for; (0, 0), with nothing changed, asks for the next
             plan to be carried out as usual. It looks only at rounds that it uses.
 
-    One whose plans are open has `update(summary, late=True)` as well, for pulls that were drawn
-    under the plan before the current one, beyond those told with it. One that refuses rewards
+    One whose plans are open has one more method as well:
+
+        amend(summary, phase) -> None
+            Take further outcomes of pulls that were drawn under the plan of an earlier phase. If
+            that plan was provisional, they are of pulls that its summary had as `pending`; if not,
+            of pulls beyond those in its summary, and the phase is the one before. The current plan
+            may be out, and stays as it is.
+
+    One that refuses rewards
     outside some interval may say so in an attribute `bounds`, so that a live experiment can refuse
     a single reward before it is part of a summary. One that takes no account of the baseline says
     so in an attribute `blind`, so that nobody is told that it cannot be misled.

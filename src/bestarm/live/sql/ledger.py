@@ -328,10 +328,10 @@ class _Reading:
             raise _damaged(f"assignment {number}", "it is missing")
         return float(found[0][1])
 
-    def deferred(self) -> Iterator[tuple[Ids, Ids]]:
+    def deferred(self, *, waiting: bool = False) -> Iterator[tuple[Ids, Ids]]:
         """Assignments that were outstanding when their phase closed, in order of id, in pieces."""
-        start = 0
-        while found := self._fetch(sql.DEFERRED, start=start, size=_PAGE):
+        start, statement = 0, sql.WAITING if waiting else sql.DEFERRED
+        while found := self._fetch(statement, start=start, size=_PAGE):
             numbers, entries = np.array(found, dtype=np.int64).T
             yield numbers, entries
             start = int(numbers[-1]) + 1

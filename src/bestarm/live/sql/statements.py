@@ -161,9 +161,9 @@ def _span(table: Table, name: str) -> Prepared:
     return Prepared(wanted.where(number >= bindparam("start"), number < bindparam("end")))
 
 
-def _from(table: Table, key: str, *names: str) -> Prepared:
+def _from(table: Table, key: str, *names: str, where: tuple[Any, ...] = ()) -> Prepared:
     place = table.c[key]
-    found = _found(table, *names).where(place >= bindparam("start")).order_by(place)
+    found = _found(table, *names).where(place >= bindparam("start"), *where).order_by(place)
     return Prepared(found.limit(bindparam("size", type_=Integer)).offset(literal_column("0")))
 
 
@@ -234,9 +234,11 @@ LOST_OF_PHASE = Prepared(
 
 _deferred = s.deferrals.c
 DEFERRED = _from(s.deferrals, "number", "number", "entry")
+_waits = _deferred.entry == literal_column("-1")
+WAITING = _from(s.deferrals, "number", "number", "entry", where=(_waits,))
 ARRIVED = Prepared(
     _found(s.deferrals, "number")
-    .where(_deferred.entry == literal_column("-1"))
+    .where(_waits)
     .where(
         or_(
             *(

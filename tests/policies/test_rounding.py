@@ -1,0 +1,136 @@
+"""Rounding must not make evidence: far from zero, with many pulls, added up in the plainest way."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from bestarm import AnytimeBAI, Problem
+from bestarm.geometry import Array
+from bestarm.live import Experiment
+from bestarm.policies import BernsteinElimination, Policy
+from bestarm.policies.evidence import Batch, Frame, Sampling, Scale
+from bestarm.records import Counts, Plan, Summary
+
+FAR = 1e6 + 1 / 3  # no sum of such numbers is exact
+EPSILON = float(np.finfo(float).eps)
+Rule = Callable[[tuple[float, float]], Policy]
+RULES: dict[str, Rule] = {
+    "anytime": lambda bounds: AnytimeBAI(Problem(np.eye(2), delta=0.05), bounds=bounds),
+    "bernstein": lambda bounds: BernsteinElimination(Problem(np.eye(2), delta=0.05), bounds=bounds),
+}
+
+
+def one_frame(guess: Array, *, center: float = 0.0) -> Frame:
+    sampling = Sampling(np.array([[-0.5], [0.5]]), np.array([0.5, 0.5]), np.ones(2))
+    return Frame(
+        sampling,
+        guess=guess,
+        spread=np.ones(2),
+        scale=Scale(-1e7, 1e7, center=center),
+        size=100,
+        pulls=0,
+    )
+
+
+@pytest.mark.parametrize("center", [0.0, FAR + 0.5])
+@pytest.mark.parametrize("pulls", [1, 10, 1000, 200_000])
+def test_totals_are_no_farther_off_than_the_batch_allows_for(pulls: int, center: float) -> None:
+    """Against sums without rounding (`math.fsum` of exact differences, in extended precision)."""
+    rng = np.random.default_rng(pulls)
+    arms = rng.integers(0, 2, pulls)
+    rewards = FAR + rng.random(pulls)
+    summary = Summary.from_pulls(arms, rewards, size=2, center=center)
+    guess = np.array([FAR + 0.25, FAR + 0.75]) - center
+    batch = Batch(one_frame(guess, center=center), summary)
+    for arm in range(2):
+        # r − center is exact here (Sterbenz); so is taking the guess off in extended precision.
+        off = (rewards[arms == arm] - center).astype(np.longdouble) - guess[arm]
+        first = math.fsum(off.tolist())
+        second = math.fsum((off * off).tolist())
+        assert abs(batch.first[arm] - first) <= batch.first_rounding[arm]
+        assert abs(batch.second[arm] - second) <= batch.second_rounding[arm]
+        assert batch.second[arm] + batch.second_rounding[arm] >= 0
+        if center:  # about the middle of the bounds nothing worth mentioning is lost
+            assert batch.second_rounding[arm] <= 1e-9 * max(second, 1e-3) * max(pulls, 10)
+
+
+def test_adding_up_one_by_one_loses_more_than_any_constant() -> None:
+    """Why the allowance must grow with the number of pulls: 64 ε was not enough."""
+    rewards = np.full(200_000, FAR)
+    summary = Summary.from_pulls(np.zeros(len(rewards), dtype=int), rewards, size=1)
+    exact = math.fsum((rewards.astype(np.longdouble) ** 2).tolist())
+    error = abs(float(summary.squares[0]) - exact)
+    assert error > 500 * EPSILON * exact
+    assert error <= len(rewards) * EPSILON * exact
+
+
+def told_at_once(make: Rule, low: float, gap: float, seed: int) -> tuple[bool, int]:
+    """A trial of 40 000 outcomes, 0 or 1 above `low`; whether it is decided, and for whom."""
+    rng = np.random.default_rng(seed)
+    policy = make((low, low + 1))
+    experiment = Experiment(policy, seed=seed)
+    while not experiment.finished and experiment.status().pulls < 40_000:
+        batch = experiment.ask(40_000)
+        hits = rng.random(len(batch)) < 0.5 + gap * (np.asarray(batch.arms) - 0.5)
+        experiment.tell_many(dict(zip(batch.ids, (low + hits).tolist(), strict=True)))
+    answer = experiment.recommendation()
+    return answer.final, answer.target
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_equal_arms_far_from_zero_have_no_winner(rule: str) -> None:
+    """At most 2δ = 0.1 of such trials may name one: 5 or more of 8 have probability 4e-4 then."""
+    named = sum(told_at_once(RULES[rule], FAR, 0.0, seed)[0] for seed in range(8))
+    assert named < 5
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_far_from_zero_a_trial_goes_as_it_does_at_zero(rule: str) -> None:
+    """The same outcomes, moved: as many pulls, and the same answer."""
+    ends = []
+    for low in (0.0, FAR, -1e9):
+        policy = RULES[rule]((low, low + 1))
+        rng = np.random.default_rng(4)
+        pulls = 0
+        while (plan := policy.plan()) is not None:
+            arms = drawn(plan, rng)
+            rewards = low + (rng.random(len(arms)) < np.array([0.4, 0.6])[arms])
+            policy.update(Summary.from_pulls(arms, rewards, size=2, center=plan.center))
+            pulls += len(arms)
+        ends.append((pulls, policy.recommend().target))
+    assert len(set(ends)) == 1
+    assert ends[0][1] == 1
+
+
+def drawn(plan: Plan, rng: np.random.Generator) -> Counts:
+    if plan.counts is not None:
+        return np.repeat(np.arange(plan.arms), plan.counts)
+    return rng.choice(plan.arms, plan.pulls, p=plan.weights)
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_totals_about_zero_are_taken_and_cost_only_pulls(rule: str) -> None:
+    """Who adds up without a center is told nothing wrong; far from zero, next to nothing at all."""
+    policy = RULES[rule]((FAR, FAR + 1))
+    rng = np.random.default_rng(5)
+    for _ in range(60):
+        plan = policy.plan()
+        if plan is None:
+            break
+        arms = drawn(plan, rng)
+        policy.update(Summary.from_pulls(arms, FAR + rng.integers(0, 2, len(arms)), size=2))
+    assert not policy.recommend().final
+
+
+def test_a_summary_about_another_center_is_refused() -> None:
+    policy = AnytimeBAI(Problem(np.eye(2)), bounds=(2, 4))
+    plan = policy.plan()
+    assert plan is not None
+    assert plan.center == 3.0
+    arms = np.arange(plan.pulls) % 2
+    with pytest.raises(Exception, match="about 1; the plan asks for totals about 3"):
+        policy.update(Summary.from_pulls(arms, np.full(plan.pulls, 2.5), size=2, center=1.0))
