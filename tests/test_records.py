@@ -87,7 +87,8 @@ def test_counts_must_be_whole_and_positive_in_all(counts: Any) -> None:
 
 
 def summary(*counts: int) -> Summary:
-    return Summary(*(np.array(counts) for _ in range(3)))
+    totals = np.array(counts)
+    return Summary(totals, totals, totals)
 
 
 @pytest.mark.parametrize(
