@@ -57,7 +57,7 @@ def test_a_local_file_is_safe_and_nothing_is_left_behind(tmp_path: Path, sqlite_
     for name in ("threads", "writable", "journal", "locks", "tables"):
         assert found[name].level == "ok"
     assert not list(tmp_path.iterdir())
-    Experiment.create(sqlite_url, "drinks", Problem([[1.0], [2.0]])).close()
+    Experiment.create(sqlite_url, "drinks", Problem([[1.0], [2.0]]), seed=0).close()
     before = sorted(path.name for path in tmp_path.iterdir())
     found = by_name(sqlite_url)
     assert "the present one" in found["tables"].finding
@@ -171,7 +171,7 @@ def test_tables_of_other_versions(tmp_path: Path) -> None:
 
 
 def test_a_damaged_file_is_an_alarm(sqlite_url: str, tmp_path: Path) -> None:
-    Experiment.create(sqlite_url, "drinks", Problem([[1.0], [2.0]])).close()
+    Experiment.create(sqlite_url, "drinks", Problem([[1.0], [2.0]]), seed=0).close()
     content = bytearray((tmp_path / "trial.db").read_bytes())
     content[100:4096] = b"\xff" * (4096 - 100)
     (tmp_path / "trial.db").write_bytes(content)

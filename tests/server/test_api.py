@@ -495,7 +495,9 @@ def test_other_processes_and_this_one_see_the_same_trials(
     api: httpx.Client, served: Served
 ) -> None:
     wrong(api.get("/experiments/from elsewhere"), 404, "unknown_experiment")
-    with Experiment.create(served.url, "from elsewhere", Problem([[1, 0], [0, 1]])) as outside:
+    with Experiment.create(
+        served.url, "from elsewhere", Problem([[1, 0], [0, 1]]), seed=0
+    ) as outside:
         api.post("/experiments/from elsewhere/ask", json={"count": 2})
         outside.tell_many({0: 0.5, 1: 0.25})
         assert api.get("/experiments/from elsewhere").json()["answered"] == 2
@@ -554,7 +556,7 @@ def test_a_file_that_is_gone_is_no_place_to_keep_outcomes(tmp_path: Path) -> Non
         assert str(tmp_path) not in json.dumps(error)
         assert "retry-after" in gone.headers
         # Another file with other trials in its place, of which one has the number of the first.
-        with Experiment.create(f"sqlite:///{path}", "y", Problem([[1, 0], [0, 1]])):
+        with Experiment.create(f"sqlite:///{path}", "y", Problem([[1, 0], [0, 1]]), seed=0):
             pass
         served.tokens.clear()
         with served.client() as again:

@@ -13,6 +13,7 @@ from bestarm.errors import BestArmError, InvalidInputError
 from bestarm.geometry import Array
 from bestarm.live import trial
 from bestarm.live.batches import Batch, Listed, Receipt
+from bestarm.live.draws import read_seed
 from bestarm.live.events import log, sha256
 from bestarm.live.giving import Giver
 from bestarm.live.ledger import Ids, Ledger
@@ -65,7 +66,8 @@ class Experiment(Record):
 
     Args:
         policy: a policy that has not been given any outcome yet.
-        seed: fixes the draws; `bestarm.live.draw` recomputes each from the seed and its id.
+        seed: fixes the draws, so that they can be repeated; random if left out. From it and an
+            assignment's id `bestarm.live.draw` recomputes the draw.
         lease: seconds after which an assignment without an outcome is lost: another is drawn in its
             place, and an outcome that comes later is kept but not used. None waits for ever.
         clock: what tells the time, in seconds.
@@ -75,7 +77,7 @@ class Experiment(Record):
         self,
         policy: Policy,
         *,
-        seed: int = 0,
+        seed: int | None = None,
         lease: float | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -90,7 +92,7 @@ class Experiment(Record):
             MemoryLedger(),
             Player(policy),
             policy.problem,
-            seed=whole(seed, "seed", least=0),
+            seed=read_seed(seed),
             bounds=getattr(policy, "bounds", None),
             clock=clock,
         )
@@ -115,7 +117,7 @@ class Experiment(Record):
         *,
         policy: str = "anytime",
         options: Mapping[str, object] | None = None,
-        seed: int = 0,
+        seed: int | None = None,
         lease: float | None = None,
         description: str = "",
         clock: Callable[[], float] = time.time,
@@ -129,7 +131,8 @@ class Experiment(Record):
             problem: what is to be found out.
             policy: a policy's name, or your own as `module:attribute`.
             options: what the policy is made with: numbers, texts, and lists of them.
-            seed: fixes the draws, and the policy's own.
+            seed: fixes the draws, and the policy's own; random if left out. Whoever knows it can
+                foresee the draws.
             lease: seconds after which an assignment without an outcome is lost; None waits for
                 ever.
             description: what it is about, in words.
@@ -142,7 +145,7 @@ class Experiment(Record):
         from bestarm.live.document import make_document  # noqa: PLC0415
 
         called = title(name)
-        document = make_document(problem, policy, options, whole(seed, "seed", least=0))
+        document = make_document(problem, policy, options, read_seed(seed))
         written = document.to_json()
         digest = sha256(written)
         about = words(description)
@@ -414,7 +417,8 @@ class Experiment(Record):
         self.close()
 
     def __repr__(self) -> str:
-        return f"<Experiment, seed {self._seed}: {self.status()}>"
+        name = f" {self._name!r}" if self._name else ""
+        return f"<Experiment{name}: {self.status()}>"  # without the seed: it may end up in a log
 
     def _advance(self, due: bool = True) -> None:
         """Do all that is due, one short transaction after the other."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 import tempfile
 from functools import partial
 from pathlib import Path
@@ -124,13 +123,12 @@ def _create(trials: Trials, body: io.CreateBody) -> io.StatusOut:
         source_labels=body.source_labels,
         target_labels=body.target_labels,
     )
-    seed = secrets.randbits(62) if body.seed is None else body.seed
     experiment = trials.create(
         body.name,
         problem,
         policy=body.policy,
         options=body.options,
-        seed=seed,
+        seed=body.seed,
         lease=body.lease,
         description=body.description,
     )

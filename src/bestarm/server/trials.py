@@ -109,7 +109,7 @@ class Trials:
         *,
         policy: str,
         options: Mapping[str, object],
-        seed: int,
+        seed: int | None,
         lease: float | None,
         description: str,
     ) -> Experiment:
