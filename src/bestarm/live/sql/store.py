@@ -278,6 +278,18 @@ def _patiently(attempt: Callable[[], object]) -> None:
             return
 
 
+# Set even where it is on: a session's own setting outlasts a change of the server's, the database's
+# or the role's. `remote_apply` is kept, which waits for standbys to show the change as well.
+_WAIT_FOR_DISK = """
+SELECT set_config(
+    'synchronous_commit',
+    CASE WHEN current_setting('synchronous_commit') = 'remote_apply' THEN 'remote_apply'
+        ELSE 'on' END,
+    false
+)
+"""
+
+
 def _set_up_session(connection: Any, _: object) -> None:
     # Whose machine or network is gone, or who hangs, must not keep all others waiting for good.
     settings = {
@@ -289,6 +301,7 @@ def _set_up_session(connection: Any, _: object) -> None:
     }
     connection.autocommit = True
     connection.execute("; ".join(f"SET {name} = '{value}'" for name, value in settings.items()))
+    connection.execute(_WAIT_FOR_DISK)
     connection.autocommit = False
 
 
