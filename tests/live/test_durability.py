@@ -92,16 +92,16 @@ def test_a_setting_of_the_server_that_changes_meanwhile_has_no_effect(
 def test_no_acknowledged_outcome_is_lost_when_the_server_crashes(
     postgres: Server, postgres_url: str
 ) -> None:
-    """The server's writer comes by every ten seconds: what nobody waits for is not on disk yet."""
+    """The server's writer comes by every two seconds: what nobody waits for is not on disk yet."""
     name = name_of(postgres_url)
     run_sql(
         postgres_url,
         f"ALTER DATABASE {name} SET synchronous_commit = off",
-        "ALTER SYSTEM SET wal_writer_delay = '10s'",
+        "ALTER SYSTEM SET wal_writer_delay = '2s'",
         "SELECT pg_reload_conf()",
     )
     try:
-        wait_until(lambda: run_sql(postgres_url, "SHOW wal_writer_delay") == [("10s",)])
+        wait_until(lambda: run_sql(postgres_url, "SHOW wal_writer_delay") == [("2s",)])
         with Experiment.create(
             postgres_url, "trial", PROBLEM, options=OPTIONS, seed=0
         ) as experiment:

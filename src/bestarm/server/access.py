@@ -41,7 +41,7 @@ def role_of(request: Request, credentials: HTTPAuthorizationCredentials | None) 
     can reach, looking needs no token, unless a proxy passed the request on from elsewhere.
     """
     trials: Trials = request.app.state.trials
-    trials.check_store()
+    trials.store.check_file()
     if credentials is not None:
         return find_role(trials.store, credentials.credentials)
     cookie = request.cookies.get(COOKIE)

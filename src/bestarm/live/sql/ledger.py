@@ -64,6 +64,7 @@ class SqlLedger:
     def __init__(self, store: Store, number: int) -> None:
         self._store = store
         self._number = number
+        self._generation = store.generation
 
     @classmethod
     def create(
@@ -97,7 +98,7 @@ class SqlLedger:
             found = select(s.experiments.c.id).where(s.experiments.c.name == name)
             number = connection.execute(found).scalar_one()
             _Writing(connection, number, lock=False).add_event(created)
-        return cls(store, number)
+            return cls(store, number)
 
     @classmethod
     def open(cls, store: Store, name: str) -> tuple[SqlLedger, str, str]:
@@ -142,12 +143,14 @@ class SqlLedger:
     def reading(self) -> Iterator[_Reading]:
         """A transaction that sees one state of the books."""
         with self._store.reading() as connection:
+            self._store.check_generation(self._generation)
             yield _Reading(connection, self._number)
 
     @contextmanager
     def writing(self) -> Iterator[_Writing]:
         """A transaction that others wait for; on an exception nothing of it remains."""
         with self._store.writing() as connection:
+            self._store.check_generation(self._generation)
             tx = _Writing(connection, self._number, lock=not self._store.sqlite)
             yield tx
             tx.save()
