@@ -28,7 +28,7 @@ ASSET = Path(__file__).parent / "assets" / "store_0001.db"
 
 class Clock:
     def __init__(self) -> None:
-        self.now = 1_000_000.0
+        self.now = 1_800_000_000.0
 
     def __call__(self) -> float:
         self.now += 0.25

@@ -18,7 +18,7 @@ from bestarm.live.audit import Audit
 
 class Clock:
     def __init__(self) -> None:
-        self.now = 5000.0
+        self.now = 1_800_000_000.0
 
     def __call__(self) -> float:
         self.now += 0.5

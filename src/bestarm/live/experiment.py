@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -13,10 +12,11 @@ from bestarm.errors import BestArmError, InvalidInputError
 from bestarm.geometry import Array
 from bestarm.live import trial
 from bestarm.live.batches import Batch, Listed, Receipt
+from bestarm.live.clocks import check_leap, read_time
 from bestarm.live.draws import read_seed
 from bestarm.live.events import log, sha256
 from bestarm.live.giving import Giver
-from bestarm.live.ledger import Ids, Ledger
+from bestarm.live.ledger import Ids, Ledger, Writing
 from bestarm.live.memory import MemoryLedger
 from bestarm.live.opening import begun, closed_on_error, reached
 from bestarm.live.outcomes import read_ids, read_outcomes
@@ -70,7 +70,8 @@ class Experiment(Record):
             assignment's id `bestarm.live.draw` recomputes the draw.
         lease: seconds after which an assignment without an outcome is lost: another is drawn in its
             place, and an outcome that comes later is kept but not used. None waits for ever.
-        clock: what tells the time, in seconds.
+        clock: what tells the time, in seconds since 1970 or in simulated time; if left out, the
+            clock of this process.
     """
 
     def __init__(
@@ -79,7 +80,7 @@ class Experiment(Record):
         *,
         seed: int | None = None,
         lease: float | None = None,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] | None = None,
     ) -> None:
         if isinstance(policy, type) or not isinstance(policy, Policy):
             raise InvalidInputError(
@@ -97,7 +98,7 @@ class Experiment(Record):
             clock=clock,
         )
         with self._ledger.writing() as tx:
-            tx.head, created = begun(clock(), lease=lease, seed=self._seed)
+            tx.head, created = begun(self._now(tx), lease=lease, seed=self._seed)
             tx.add_event(created)
         self._advance()
         if self.phase > 1:
@@ -120,7 +121,7 @@ class Experiment(Record):
         seed: int | None = None,
         lease: float | None = None,
         description: str = "",
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] | None = None,
     ) -> Experiment:
         """Begin an experiment that is kept in a database.
 
@@ -136,9 +137,11 @@ class Experiment(Record):
             lease: seconds after which an assignment without an outcome is lost; None waits for
                 ever.
             description: what it is about, in words.
-            clock: what tells the time, in seconds.
+            clock: what tells the time, in seconds since 1970; if left out, the clock of a
+                PostgreSQL database itself, and with SQLite that of this process.
 
         Raises:
+            ClockError: the clock tells a time that cannot be.
             ExperimentExistsError: there is one of this name.
             StoreUnavailableError: the database cannot be reached or written to.
         """
@@ -149,17 +152,19 @@ class Experiment(Record):
         written = document.to_json()
         digest = sha256(written)
         about = words(description)
-        head, created = begun(
-            clock(),
-            lease=lease,
-            seed=document.seed,
-            name=called,
-            document=digest,
-            description=sha256(about),
-        )
+        length = None if lease is None else positive(lease, "lease")
         store, ledger_type = reached(url)
         experiment = cls.__new__(cls)
         with closed_on_error(store):
+            now = read_time(store.now() if clock is None else clock(), stored=True)
+            head, created = begun(
+                now,
+                lease=length,
+                seed=document.seed,
+                name=called,
+                document=digest,
+                description=sha256(about),
+            )
             ledger = ledger_type.create(
                 store, called, document=written, description=about, head=head, created=created
             )
@@ -169,7 +174,7 @@ class Experiment(Record):
 
     @classmethod
     def open(
-        cls, url: str | Store, name: str, *, clock: Callable[[], float] = time.time
+        cls, url: str | Store, name: str, *, clock: Callable[[], float] | None = None
     ) -> Experiment:
         """Go on with an experiment that is kept in a database, from any process.
 
@@ -207,7 +212,7 @@ class Experiment(Record):
         name: str,
         description: str,
         document: Document,
-        clock: Callable[[], float],
+        clock: Callable[[], float] | None,
     ) -> None:
         self._set_up(
             ledger,
@@ -228,7 +233,7 @@ class Experiment(Record):
         *,
         seed: int,
         bounds: tuple[float, float] | None,
-        clock: Callable[[], float],
+        clock: Callable[[], float] | None,
     ) -> None:
         super().__init__(ledger, player, problem, seed=seed, bounds=bounds, clock=clock)
         self._giver = Giver(problem.source_labels, seed)
@@ -245,7 +250,7 @@ class Experiment(Record):
         name = None if request_id is None else text(request_id, "request_id")
         while True:
             with self._ledger.writing() as tx:
-                now = trial.stamp(tx.head, self._clock())
+                now = self._stamp(tx)
                 before = None if name is None else tx.request(name)
                 if before is not None:
                     return self._giver.again(tx, before, count)
@@ -301,7 +306,7 @@ class Experiment(Record):
         if not read:
             return tuple(wrong.values())
         with self._ledger.writing() as tx:
-            now = trial.stamp(tx.head, self._clock())
+            now = self._stamp(tx)
             found = iter(record_each(tx, read, now=now, bounds=self._bounds))
             due = tx.head.due
         self._advance(due)
@@ -309,7 +314,7 @@ class Experiment(Record):
 
     def _record(self, ids: Ids, rewards: Array, *, hopeful: bool) -> Receipt:
         with self._ledger.writing() as tx:
-            now = trial.stamp(tx.head, self._clock())
+            now = self._stamp(tx)
             receipt = record(tx, ids, rewards, now=now, hopeful=hopeful)
             due = tx.head.due
         self._advance(due)
@@ -320,7 +325,7 @@ class Experiment(Record):
         if self._bounds is None or not wrong.any():
             return
         with self._ledger.writing() as tx:
-            refuse(tx, ids[wrong], rewards[wrong], now=trial.stamp(tx.head, self._clock()))
+            refuse(tx, ids[wrong], rewards[wrong], now=self._stamp(tx))
         raise outside(float(rewards[wrong][0]), self._bounds)
 
     def fail(self, id: int, reason: str = "failed") -> None:  # noqa: A002  (the field's name)
@@ -343,7 +348,7 @@ class Experiment(Record):
         numbers = np.asarray(read_ids(ids), dtype=np.int64)
         said = words(reason)
         with self._ledger.writing() as tx:
-            now = trial.stamp(tx.head, self._clock())
+            now = self._stamp(tx)
             fail(tx, numbers, reason=said, now=now)
             due = tx.head.due
         self._advance(due)
@@ -351,7 +356,7 @@ class Experiment(Record):
     def expire(self) -> None:
         """Give up outcomes that are overdue. Asking and telling do this too."""
         with self._ledger.writing() as tx:
-            trial.expire(tx, trial.stamp(tx.head, self._clock()))
+            trial.expire(tx, self._stamp(tx))
             due = tx.head.due
         self._advance(due)
 
@@ -382,7 +387,7 @@ class Experiment(Record):
             head.state = becomes
             if kind == "stopped":
                 data |= trial.ending(tx)
-            log(tx, kind, trial.stamp(head, self._clock()), **data)
+            log(tx, kind, self._stamp(tx, leaps=True), **data)
             due = head.due
         self._advance(due)
 
@@ -402,7 +407,7 @@ class Experiment(Record):
                     value=head.state,
                 )
             if length != head.lease:
-                now = trial.stamp(head, self._clock())
+                now = self._stamp(tx, leaps=True)
                 log(tx, "changed", now, lease=length, before=head.lease)
                 head.lease = length
 
@@ -420,6 +425,19 @@ class Experiment(Record):
         name = f" {self._name!r}" if self._name else ""
         return f"<Experiment{name}: {self.status()}>"  # without the seed: it may end up in a log
 
+    def _stamp(self, tx: Writing, *, leaps: bool = False) -> float:
+        """The time of a transaction, noted in it.
+
+        Args:
+            tx: the transaction.
+            leaps: whether years may have passed since the one before: where somebody decides that
+                the experiment goes on, or not.
+        """
+        now = self._now(tx)
+        if self._document is not None and not leaps:
+            check_leap(tx.head, now)
+        return trial.stamp(tx.head, now)
+
     def _advance(self, due: bool = True) -> None:
         """Do all that is due, one short transaction after the other."""
         while due:
@@ -433,7 +451,7 @@ class Experiment(Record):
                         self._player.plan()
                     with self._ledger.writing() as tx:
                         if tx.head.due:
-                            trial.step(tx, self._player, trial.stamp(tx.head, self._clock()))
+                            trial.step(tx, self._player, self._stamp(tx))
                         due = tx.head.due
                 except BaseException:
                     self._player.forget()

@@ -10,7 +10,6 @@ import hashlib
 import hmac
 import re
 import secrets
-import time
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -94,7 +93,7 @@ def create_token(store: Store, name: str, role: Role) -> str:
         )
     store.prepare()
     secret = secrets.token_urlsafe(32)
-    row = {"name": name, "role": int(role), "digest": _digest(secret), "created": time.time()}
+    row = {"name": name, "role": int(role), "digest": _digest(secret), "created": store.now()}
     with store.writing() as connection:
         added = connection.execute(insert(tokens).returning(tokens.c.id), row)
         number = added.scalar_one()
@@ -110,11 +109,10 @@ def revoke_token(store: Store, number: int) -> Token:
             value=number,
             remedy="`bestarm token list` shows them.",
         )
+    now = store.now()
     with store.writing() as connection:
         still = tokens.c.revoked.is_(None)
-        connection.execute(
-            update(tokens).where(tokens.c.id == number, still).values(revoked=time.time())
-        )
+        connection.execute(update(tokens).where(tokens.c.id == number, still).values(revoked=now))
     return next(token for token in list_tokens(store) if token.id == number)
 
 

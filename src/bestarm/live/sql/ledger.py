@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain
@@ -164,8 +165,17 @@ class _Reading:
     def __init__(self, connection: Connection, number: int, *, lock: bool = False) -> None:
         self._connection = connection
         self._number = number
-        read = sql.LOCK_HEAD if lock else sql.READ_HEAD
-        self.head = _head(read(connection, experiment=number).one())
+        self._time: float | None = None
+        if connection.dialect.name == "sqlite":
+            self.head = _head(sql.READ_HEAD(connection, experiment=number).one())
+        else:
+            read = sql.LOCK_HEAD_AND_TIME if lock else sql.READ_HEAD_AND_TIME
+            row = tuple(read(connection, experiment=number).one())
+            self.head, self._time = _head(row[:-1]), row[-1]
+
+    def now(self) -> float:
+        """The time by the server's clock, as the head was read; in a file, by this process's."""
+        return time.time() if self._time is None else self._time
 
     def _run(self, statement: sql.Prepared, **values: Any) -> CursorResult[Any]:
         return statement(self._connection, experiment=self._number, **values)

@@ -25,6 +25,7 @@ from bestarm.errors import (
 )
 from bestarm.live.sql.files import Change, WatchedFile
 from bestarm.live.sql.schema import VERSION_TABLE
+from bestarm.live.sql.statements import SERVER_TIME
 
 __all__ = ["VERSION", "VERSIONS", "Store"]
 
@@ -174,6 +175,13 @@ class Store:
             known.append("Nothing acknowledged is lost, and the same call can be made again.")
         remedy = " ".join(known) or "Nothing was changed."
         return kind(wrong, field="url", value=self.place, remedy=remedy)
+
+    def now(self) -> float:
+        """The time in seconds since 1970: by the server's clock; for a file, by this process's."""
+        if self.sqlite:
+            return time.time()
+        with self.reading() as connection:
+            return float(SERVER_TIME(connection).scalar_one())
 
     def version(self) -> str | None:
         """The version of its tables, or None where there are none.
