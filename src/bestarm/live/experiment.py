@@ -186,10 +186,9 @@ class Experiment(Record):
         from bestarm.live.document import Document  # noqa: PLC0415
 
         store, ledger_type = reached(url)
-        called = text(name, "name")
         experiment = cls.__new__(cls)
         with closed_on_error(store):
-            ledger, written, about = ledger_type.open(store, called)
+            ledger, called, written, about = ledger_type.open(store, text(name, "name"))
             experiment._stored(ledger, called, about, Document.from_json(written), clock)
         return experiment
 

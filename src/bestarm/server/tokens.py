@@ -30,6 +30,7 @@ __all__ = [
     "make_pass",
     "pass_holds",
     "revoke_token",
+    "token_number",
 ]
 
 _PREFIX = "bestarm"
@@ -134,6 +135,12 @@ def find_role(store: Store, text: str) -> Role | None:
     number, _, secret = rest.partition("-")
     role, known = _known(store, number if prefix == _PREFIX else "")
     return role if hmac.compare_digest(known, _digest(secret)) else None
+
+
+def token_number(text: str) -> int | None:
+    """The public number of a token, whether there is one of it or not."""
+    number = text.split("-")[1] if text.startswith(f"{_PREFIX}-") else ""
+    return int(number) if number.isascii() and number.isdigit() and len(number) <= 9 else None
 
 
 def make_pass(store: Store, token: str) -> str | None:

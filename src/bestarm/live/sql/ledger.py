@@ -41,6 +41,7 @@ from bestarm.live.ledger import (
 from bestarm.live.sql import schema as s
 from bestarm.live.sql import statements as sql
 from bestarm.live.sql.store import Store
+from bestarm.live.texts import spellings
 from bestarm.records import Plan, Summary
 
 __all__ = ["SqlLedger"]
@@ -85,11 +86,13 @@ class SqlLedger:
         """
         store.prepare()
         with store.writing() as connection:
+            same = select(s.experiments.c.name).where(s.experiments.c.name.in_(spellings(name)))
+            known = connection.execute(same).scalars().first()
             row = {"name": name, "created": head.at, "document": document}
             row |= {"description": description, **_columns(head)}
             statement = _insert(store, s.experiments).values(row).on_conflict_do_nothing()
             statement = statement.execution_options(preserve_rowcount=True)
-            if not connection.execute(statement).rowcount:
+            if known is not None or not connection.execute(statement).rowcount:
                 raise ExperimentExistsError(
                     f"There is an experiment {name!r} in {store.place} already.",
                     field="name",
@@ -102,8 +105,8 @@ class SqlLedger:
             return cls(store, number)
 
     @classmethod
-    def open(cls, store: Store, name: str) -> tuple[SqlLedger, str, str]:
-        """The books of an experiment, its document and its description.
+    def open(cls, store: Store, name: str) -> tuple[SqlLedger, str, str, str]:
+        """The books of an experiment, its name as it is on record, document and description.
 
         Raises:
             UnknownExperimentError: there is none of this name.
@@ -113,11 +116,13 @@ class SqlLedger:
             store.prepare()
             with store.reading() as connection:
                 table = s.experiments.c
-                wanted = select(table.id, table.document, table.description)
-                wanted = wanted.where(table.name == name)
-                row = connection.execute(wanted).one_or_none()
-                if row is not None:
-                    return cls(store, row.id), row.document, row.description
+                wanted = select(table.id, table.name, table.document, table.description)
+                wanted = wanted.where(table.name.in_(spellings(name)))
+                rows = {row.name: row for row in connection.execute(wanted)}
+                for spelling in spellings(name):
+                    if spelling in rows:
+                        row = rows[spelling]
+                        return cls(store, row.id), row.name, row.document, row.description
                 some = select(table.name).order_by(table.id.desc()).limit(10)
                 names = [repr(each) for each in connection.execute(some).scalars()]
         raise UnknownExperimentError(
