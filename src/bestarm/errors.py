@@ -4,6 +4,7 @@ from __future__ import annotations
 
 __all__ = [
     "BestArmError",
+    "ClockError",
     "ConflictingOutcomeError",
     "ConflictingRequestError",
     "DamagedStoreError",
@@ -69,6 +70,10 @@ class ConflictingOutcomeError(InvalidInputError):
 
 class ConflictingRequestError(InvalidInputError):
     """A request's name was used before, for a request that was another."""
+
+
+class ClockError(InvalidInputError):
+    """The clock tells a time that cannot be, or has leapt ahead by years; nothing was changed."""
 
 
 class ProtocolError(BestArmError, RuntimeError):

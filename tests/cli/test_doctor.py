@@ -57,7 +57,7 @@ def test_a_local_file_is_safe_and_nothing_is_left_behind(tmp_path: Path, sqlite_
     for name in ("threads", "writable", "journal", "locks", "tables"):
         assert found[name].level == "ok"
     assert not list(tmp_path.iterdir())
-    Experiment.create(sqlite_url, "drinks", Problem([[1.0], [2.0]])).close()
+    Experiment.create(sqlite_url, "drinks", Problem([[1.0], [2.0]]), seed=0).close()
     before = sorted(path.name for path in tmp_path.iterdir())
     found = by_name(sqlite_url)
     assert "the present one" in found["tables"].finding
@@ -171,7 +171,7 @@ def test_tables_of_other_versions(tmp_path: Path) -> None:
 
 
 def test_a_damaged_file_is_an_alarm(sqlite_url: str, tmp_path: Path) -> None:
-    Experiment.create(sqlite_url, "drinks", Problem([[1.0], [2.0]])).close()
+    Experiment.create(sqlite_url, "drinks", Problem([[1.0], [2.0]]), seed=0).close()
     content = bytearray((tmp_path / "trial.db").read_bytes())
     content[100:4096] = b"\xff" * (4096 - 100)
     (tmp_path / "trial.db").write_bytes(content)
@@ -185,16 +185,15 @@ def test_a_server_is_looked_at(postgres_url: str) -> None:
     assert "PostgreSQL" in found["server"].finding
 
 
-def test_settings_of_a_server_that_lose_outcomes(postgres_url: str) -> None:
+def test_settings_of_a_database(postgres_url: str) -> None:
     with psycopg.connect(postgres_url, autocommit=True) as connection:
         name = connection.info.dbname
         for setting in ("synchronous_commit = off", "default_transaction_read_only = on"):
             connection.execute(f"ALTER DATABASE {name} SET {setting}".encode())
     found = by_name(postgres_url)
-    assert found["durability"].level == "alarm"
-    assert "synchronous_commit is off" in found["durability"].finding
+    assert found["durability"].level == "ok"  # our sessions wait for the disk all the same
     assert found["writable"].level == "alarm"
-    assert run(postgres_url, code=1).count("ALARM") == 2
+    assert run(postgres_url, code=1).count("ALARM") == 1
 
 
 @pytest.mark.parametrize("name", ["fsync", "full_page_writes", "synchronous_commit"])
@@ -213,7 +212,7 @@ def test_servers_that_are_old_or_lack_letters() -> None:
 
 @pytest.mark.parametrize(
     ("ahead", "trip", "level"),
-    [(0.2, 0.01, "ok"), (-5, 0.01, "warning"), (5, 6, "ok"), (90, 0.1, "alarm")],
+    [(0.2, 0.01, "ok"), (-59, 0.01, "ok"), (65, 6, "ok"), (-90, 0.1, "warning")],
 )
 def test_clocks(ahead: float, trip: float, level: str) -> None:
     assert doctor._clocks(ahead, round_trip=trip).level == level

@@ -35,7 +35,7 @@ COMMAND = [sys.executable, "-c", "from bestarm.cli import main; main()"]
 def make(label: str = "tea", **given: Any) -> None:
     problem = Problem([[1, 0], [0, 1]], source_labels=[label, "δ-coffee"])
     options = {"bounds": [0, 1], "max_pulls": 40}
-    Experiment.create(URL, "drinks", problem, options=options, **given).close()
+    Experiment.create(URL, "drinks", problem, options=options, **{"seed": 0} | given).close()
 
 
 def run(*arguments: str, code: int = 0) -> tuple[str, str]:

@@ -18,7 +18,7 @@ from bestarm.live.audit import Audit
 
 class Clock:
     def __init__(self) -> None:
-        self.now = 5000.0
+        self.now = 1_800_000_000.0
 
     def __call__(self) -> float:
         self.now += 0.5
@@ -247,7 +247,12 @@ def test_a_first_phase_that_is_open_is_held_against_its_event(tmp_path: Path) ->
     path = tmp_path / "trial.db"
     options = {"kind": "randomised", "sizes": [12]}
     with Experiment.create(
-        f"sqlite:///{path}", "trial", PROBLEM, policy="chained_policies:Chained", options=options
+        f"sqlite:///{path}",
+        "trial",
+        PROBLEM,
+        policy="chained_policies:Chained",
+        options=options,
+        seed=0,
     ) as trial:
         trial.ask(3)
         assert trial.verify().findings == ()
@@ -269,6 +274,7 @@ def test_a_clock_that_went_back_is_on_record(tmp_path: Path) -> None:
         policy="chained_policies:Chained",
         options=options,
         clock=clock,
+        seed=0,
     ) as trial:
         trial.ask(3)
         trial.fail(1)
@@ -289,10 +295,11 @@ def test_memory_has_losses_as_a_file_has(tmp_path: Path) -> None:
     create: dict[str, Any] = {
         "policy": "chained_policies:Chained",
         "options": {"kind": "fixed", "sizes": [12]},
+        "seed": 0,
     }
     read = []
     for trial in (
-        Experiment(policy, clock=Clock()),
+        Experiment(policy, clock=Clock(), seed=0),
         Experiment.create(
             f"sqlite:///{tmp_path / 'trial.db'}", "trial", PROBLEM, clock=Clock(), **create
         ),

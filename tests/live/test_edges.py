@@ -17,7 +17,7 @@ PROBLEM = Problem(np.eye(3), delta=0.2)
 
 
 def test_an_outcome_given_up_after_the_end_is_on_record(store_url: str) -> None:
-    with Experiment.create(store_url, "t", PROBLEM, options={"bounds": [0, 1]}) as trial:
+    with Experiment.create(store_url, "t", PROBLEM, options={"bounds": [0, 1]}, seed=0) as trial:
         trial.ask(3)
         trial.stop("enough")
         trial.fail(1, "moved away")
@@ -27,7 +27,7 @@ def test_an_outcome_given_up_after_the_end_is_on_record(store_url: str) -> None:
 
 
 def test_nothing_remains_to_be_given_out_of_a_trial_that_is_over() -> None:
-    trial = Experiment(SPBAI(PROBLEM))
+    trial = Experiment(SPBAI(PROBLEM), seed=0)
     trial.ask(5)
     assert trial.status().remaining > 0
     trial.stop()
@@ -36,7 +36,7 @@ def test_nothing_remains_to_be_given_out_of_a_trial_that_is_over() -> None:
 
 @pytest.mark.parametrize("count", [10_000_001, 10**20])
 def test_nobody_takes_more_than_others_can_wait_for(count: int) -> None:
-    trial = Experiment(AnytimeBAI(PROBLEM, bounds=(0, 1)))
+    trial = Experiment(AnytimeBAI(PROBLEM, bounds=(0, 1)), seed=0)
     with pytest.raises(InvalidInputError, match="`count` must be a whole number"):
         trial.ask(count)
     assert trial.status().pulls == 0
@@ -44,7 +44,7 @@ def test_nobody_takes_more_than_others_can_wait_for(count: int) -> None:
 
 def test_events_are_asked_for_by_numbers_there_can_be() -> None:
     with pytest.raises(InvalidInputError, match="`start`"):
-        Experiment(AnytimeBAI(PROBLEM, bounds=(0, 1))).events(2**70)
+        Experiment(AnytimeBAI(PROBLEM, bounds=(0, 1)), seed=0).events(2**70)
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_a_place_that_is_none_is_one_sentence_without_its_password(url: Any) -> 
 
 def test_the_short_name_of_postgresql_is_understood(postgres_url: str) -> None:
     short = postgres_url.replace("postgresql", "postgres", 1)
-    Experiment.create(short, "t", PROBLEM, options={"bounds": [0, 1]}).close()
+    Experiment.create(short, "t", PROBLEM, options={"bounds": [0, 1]}, seed=0).close()
     assert [each.name for each in Experiment.list(postgres_url)] == ["t"]
 
 
@@ -76,7 +76,7 @@ def test_labels_that_no_file_can_hold_are_refused() -> None:
 
 
 def test_a_trial_that_loses_nearly_everything_says_so() -> None:
-    trial = Experiment(AnytimeBAI(PROBLEM, bounds=(0, 1)))
+    trial = Experiment(AnytimeBAI(PROBLEM, bounds=(0, 1)), seed=0)
     trial.fail_many(trial.ask(200).ids)
     levels = {check.name: check.level for check in trial.health()}
     assert levels["missing"] == "alarm"
@@ -85,7 +85,7 @@ def test_a_trial_that_loses_nearly_everything_says_so() -> None:
 @pytest.mark.parametrize("now", [float("nan"), float("inf"), None, "noon", True])
 def test_a_clock_that_does_not_tell_the_time_is_an_error_and_nothing_is_lost(now: Any) -> None:
     times: list[Any] = [1.0]
-    trial = Experiment(AnytimeBAI(PROBLEM, bounds=(0, 1)), clock=lambda: times[-1])
+    trial = Experiment(AnytimeBAI(PROBLEM, bounds=(0, 1)), clock=lambda: times[-1], seed=0)
     trial.ask(3)
     times.append(now)
     for call in (trial.ask, lambda: trial.tell(0, 0.5), lambda: trial.fail(1), trial.stop):
@@ -96,11 +96,11 @@ def test_a_clock_that_does_not_tell_the_time_is_an_error_and_nothing_is_lost(now
     assert trial.status().pulls == 3
     assert trial.verify().sound
     with pytest.raises(InvalidInputError, match="clock"):
-        Experiment(AnytimeBAI(PROBLEM, bounds=(0, 1)), clock=lambda: now)
+        Experiment(AnytimeBAI(PROBLEM, bounds=(0, 1)), clock=lambda: now, seed=0)
 
 
 def test_late_calls_are_told_in_words() -> None:
-    trial = Experiment(AnytimeBAI(PROBLEM, bounds=(0, 1)))
+    trial = Experiment(AnytimeBAI(PROBLEM, bounds=(0, 1)), seed=0)
     trial.ask(6)
     trial.stop("enough")
     trial.tell_many({0: 0.5, 4: 0.5})

@@ -74,7 +74,7 @@ def test_the_order_of_summation_would_have_shown() -> None:
 
 def test_rewards_are_summed_in_order_of_id() -> None:
     policy = Chained(sizes=(40,))
-    experiment = Experiment(policy)
+    experiment = Experiment(policy, seed=0)
     arms = experiment.ask(40).arms
     for number in reversed(range(40)):
         experiment.tell(number, reward_of(number))
@@ -121,20 +121,20 @@ def test_draws_follow_the_weights() -> None:
 
 
 def test_probability_and_label_travel_with_the_assignment() -> None:
-    experiment = Experiment(Scripted(Plan.randomised([0, 0, 1, 0], 2, phase=1)))
+    experiment = Experiment(Scripted(Plan.randomised([0, 0, 1, 0], 2, phase=1)), seed=0)
     assert experiment.ask()[0] == Assignment(id=0, arm=2, label="south", probability=1.0, phase=1)
 
 
 def test_a_fixed_plan_goes_in_round_robin_order() -> None:
     counts = np.array([3, 0, 1, 5])
-    experiment = Experiment(Scripted(Plan.fixed(counts, phase=1)))
+    experiment = Experiment(Scripted(Plan.fixed(counts, phase=1)), seed=0)
     given = [a for size in (1, 4, 2, 100) for a in experiment.ask(size)]
     assert [a.arm for a in given] == round_robin(counts).tolist()
     assert {a.probability for a in given} == {1.0}
 
 
 def test_a_batch_says_what_it_is_waiting_for() -> None:
-    experiment = Experiment(Chained(sizes=(4, 2)))
+    experiment = Experiment(Chained(sizes=(4, 2)), seed=0)
     first = experiment.ask(4)
     assert (first.waiting, first.finished) == (0, False)
     assert str(first) == "4 assignments of phase 1 (ids 0 to 3)"
@@ -157,7 +157,7 @@ def test_a_batch_says_what_it_is_waiting_for() -> None:
 
 
 def test_a_batch_is_an_immutable_sequence() -> None:
-    batch = Experiment(Chained()).ask(5)
+    batch = Experiment(Chained(), seed=0).ask(5)
     assert isinstance(batch, Batch)
     assert batch[-1] == list(batch)[4]
     assert batch[1:3] == tuple(batch)[1:3]
@@ -173,7 +173,7 @@ def test_a_batch_is_an_immutable_sequence() -> None:
 
 
 def test_old_outcomes_may_be_told_again_after_their_phase() -> None:
-    experiment = Experiment(Chained())
+    experiment = Experiment(Chained(), seed=0)
     finish(experiment)
     before = everything(experiment)
     experiment.tell_many(experiment.outcomes())
@@ -184,7 +184,7 @@ def test_old_outcomes_may_be_told_again_after_their_phase() -> None:
 
 
 def test_tell_many_is_all_or_nothing() -> None:
-    experiment = Experiment(Chained())
+    experiment = Experiment(Chained(), seed=0)
     experiment.ask(4)
     experiment.tell(0, 1.0)
     bad: list[list[tuple[Any, Any]]] = [
@@ -209,7 +209,7 @@ def test_a_failing_source_of_outcomes_records_nothing() -> None:
         yield 0, 1.0
         raise OSError("connection lost")
 
-    experiment = Experiment(Chained())
+    experiment = Experiment(Chained(), seed=0)
     experiment.ask(2)
     with pytest.raises(OSError, match="connection lost"):
         experiment.tell_many(broken())
@@ -222,7 +222,7 @@ NOT_NUMBERS = ["0.5", b"1", None, True, np.True_, 1j, [1.0], Decimal(1), np.arra
 
 @pytest.mark.parametrize("reward", [*NOT_FINITE, *NOT_NUMBERS])
 def test_rewards_that_are_no_numbers_are_refused(reward: Any) -> None:
-    experiment = Experiment(Chained())
+    experiment = Experiment(Chained(), seed=0)
     experiment.ask()
     with pytest.raises(InvalidInputError, match="`reward` must be a finite number") as caught:
         experiment.tell(0, reward)
@@ -233,7 +233,7 @@ def test_rewards_that_are_no_numbers_are_refused(reward: Any) -> None:
 
 @pytest.mark.parametrize("reward", [1, 1.0, np.float32(1), np.int8(1), np.longdouble(1), 1e100])
 def test_numbers_of_every_kind_are_rewards(reward: Any) -> None:
-    experiment = Experiment(Chained(sizes=(1, 1)))
+    experiment = Experiment(Chained(sizes=(1, 1)), seed=0)
     experiment.ask()
     experiment.tell(np.uint8(0), reward)  # type: ignore[arg-type]
     assert told(experiment) == {0: float(reward)}
@@ -241,7 +241,7 @@ def test_numbers_of_every_kind_are_rewards(reward: Any) -> None:
 
 
 def test_fractions_are_rewards_and_told_twice_agree() -> None:
-    experiment = Experiment(Chained())
+    experiment = Experiment(Chained(), seed=0)
     experiment.ask()
     for _ in range(2):
         experiment.tell(0, Fraction(1, 3))  # type: ignore[arg-type]
@@ -250,7 +250,7 @@ def test_fractions_are_rewards_and_told_twice_agree() -> None:
 
 @pytest.mark.parametrize("number", ["0", 0.0, None, True, (0,)])
 def test_ids_are_whole_numbers(number: Any) -> None:
-    experiment = Experiment(Chained())
+    experiment = Experiment(Chained(), seed=0)
     experiment.ask()
     with pytest.raises(InvalidInputError, match="`id` must be a whole number"):
         experiment.tell(number, 1.0)
@@ -258,14 +258,14 @@ def test_ids_are_whole_numbers(number: Any) -> None:
 
 @pytest.mark.parametrize("outcomes", [5, None, [1, 2], [(0, 1, 2)], "ab"])
 def test_outcomes_are_a_mapping_or_pairs(outcomes: Any) -> None:
-    experiment = Experiment(Chained())
+    experiment = Experiment(Chained(), seed=0)
     experiment.ask()
     with pytest.raises(InvalidInputError, match="`outcomes` must be a mapping"):
         experiment.tell_many(outcomes)
 
 
 def test_unknown_ids_are_named() -> None:
-    experiment = Experiment(Chained())
+    experiment = Experiment(Chained(), seed=0)
     with pytest.raises(UnknownAssignmentError, match="there is none yet"):
         experiment.tell(0, 1.0)
     experiment.ask(3)
@@ -275,14 +275,14 @@ def test_unknown_ids_are_named() -> None:
 
 @pytest.mark.parametrize("count", [0, -1, 1.0, 2.5, "3", None, True, np.float64(2)])
 def test_counts_are_whole_numbers_from_one(count: Any) -> None:
-    experiment = Experiment(Chained())
+    experiment = Experiment(Chained(), seed=0)
     with pytest.raises(InvalidInputError, match="`count` must be a whole number from 1 to"):
         experiment.ask(count)
     assert given_out(experiment) == []
     assert len(experiment.ask(np.int32(2))) == 2  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("seed", [-1, 0.5, "7", None])
+@pytest.mark.parametrize("seed", [-1, 0.5, "7"])
 def test_seeds_are_whole_numbers_from_zero(seed: Any) -> None:
     with pytest.raises(InvalidInputError, match="`seed`"):
         Experiment(Chained(), seed=seed)
@@ -291,19 +291,19 @@ def test_seeds_are_whole_numbers_from_zero(seed: Any) -> None:
 @pytest.mark.parametrize("policy", [Chained, PROBLEM, None])
 def test_only_a_policy_can_be_run(policy: Any) -> None:
     with pytest.raises(InvalidInputError, match="`policy` must be a policy"):
-        Experiment(policy)
+        Experiment(policy, seed=0)
 
 
 def test_a_policy_that_was_already_told_something_is_refused() -> None:
     policy = Chained()
-    finish(Experiment(policy))
+    finish(Experiment(policy, seed=0))
     policy.summaries.pop()
     with pytest.raises(InvalidInputError, match="already in phase 4"):
-        Experiment(policy)
+        Experiment(policy, seed=0)
 
 
 def test_a_policy_with_nothing_to_ask_is_finished() -> None:
-    experiment = Experiment(Chained(sizes=()))
+    experiment = Experiment(Chained(sizes=()), seed=0)
     assert experiment.finished
     assert experiment.ask().finished
     assert experiment.status().pulls == 0
@@ -311,7 +311,7 @@ def test_a_policy_with_nothing_to_ask_is_finished() -> None:
 
 def test_a_failing_update_loses_nothing() -> None:
     policy = Scripted(*[Plan.fixed([1, 1, 0, 0], phase=phase) for phase in (1, 2)])
-    experiment = Experiment(policy)
+    experiment = Experiment(policy, seed=0)
     experiment.ask(2)
     experiment.tell(1, 2.0)
     policy.fail_update = True
@@ -329,7 +329,7 @@ def test_a_failing_update_loses_nothing() -> None:
 def test_a_failing_plan_does_not_hand_a_summary_over_twice() -> None:
     policy = Scripted(*[Plan.fixed([1, 0, 0, 0], phase=phase) for phase in (1, 2)])
     policy.update = policy.summaries.append  # type: ignore[assignment, method-assign]
-    experiment = Experiment(policy)
+    experiment = Experiment(policy, seed=0)
     experiment.ask()
     policy.fail_plan = True
     for attempt in (lambda: experiment.tell(0, 1.0), experiment.ask):
@@ -352,7 +352,7 @@ def test_a_plan_is_asked_for_once_a_phase_and_its_order_is_made_once() -> None:
         def update(self, summary: Summary, *, late: bool = False) -> None:
             self.summaries.append(summary)
 
-    finish(Experiment(Counting()))
+    finish(Experiment(Counting(), seed=0))
     assert calls["plan"] == len(SIZES) + 1
 
 
@@ -372,7 +372,7 @@ def test_hundreds_of_thousands_may_be_outstanding() -> None:
 
 
 def test_threads_share_the_assignments_without_overlap() -> None:
-    experiment = Experiment(Chained(sizes=(900, 900)))
+    experiment = Experiment(Chained(sizes=(900, 900)), seed=0)
 
     def work(_: int) -> list[int]:
         mine: list[int] = []
@@ -385,7 +385,7 @@ def test_threads_share_the_assignments_without_overlap() -> None:
         ids = [number for mine in pool.map(work, range(8)) for number in mine]
     assert len(ids) == len(set(ids))
     finish(experiment)
-    alone = Experiment(Chained(sizes=(900, 900)))
+    alone = Experiment(Chained(sizes=(900, 900)), seed=0)
     finish(alone)
     assert everything(experiment) == everything(alone)
 
@@ -396,7 +396,7 @@ def test_threads_share_the_assignments_without_overlap() -> None:
 )
 @settings(max_examples=50, deadline=None)
 def test_no_batch_crosses_a_phase(sizes: list[int], asks: list[int]) -> None:
-    experiment = Experiment(Chained(sizes=tuple(sizes)))
+    experiment = Experiment(Chained(sizes=tuple(sizes)), seed=0)
     turn = 0
     while not experiment.finished:
         batch = experiment.ask(asks[turn % len(asks)])
@@ -432,7 +432,7 @@ def test_others_need_not_wait_while_a_plan_is_made(
 
     monkeypatch.setattr(Chained, "_make", slowly)
     url, policy = f"sqlite:///{tmp_path / 'trial.db'}", "chained_policies:Chained"
-    with Experiment.create(url, "t", PROBLEM, policy=policy) as experiment:
+    with Experiment.create(url, "t", PROBLEM, policy=policy, seed=0) as experiment:
         while batch := experiment.ask(3).ids:
             experiment.tell_many([(number, 1.0) for number in batch])
         assert experiment.status().state == "finished"

@@ -48,7 +48,7 @@ def fill(experiment: Experiment) -> None:
 @pytest.fixture
 def experiment(tmp_path: Path) -> Any:
     url = f"sqlite:///{tmp_path}/trial.db"
-    with Experiment.create(url, "drinks", ARMS, clock=Clock()) as made:
+    with Experiment.create(url, "drinks", ARMS, clock=Clock(), seed=0) as made:
         fill(made)
         yield made
 
@@ -137,7 +137,7 @@ def test_probabilities_of_all_arms(experiment: Experiment, tmp_path: Path, suffi
 
 
 def test_what_comes_in_turn_is_certain(tmp_path: Path) -> None:
-    experiment = Experiment(Uniform(ARMS, budget=9))
+    experiment = Experiment(Uniform(ARMS, budget=9), seed=0)
     experiment.ask(9)
     experiment.export(tmp_path / "out.csv", probabilities=True)
     for row in read(tmp_path / "out.csv"):
@@ -150,7 +150,7 @@ def test_what_comes_in_turn_is_certain(tmp_path: Path) -> None:
 @pytest.mark.parametrize("layout", exporting.LAYOUTS)
 def test_an_empty_trial_is_a_table_of_no_rows(tmp_path: Path, suffix: str, layout: str) -> None:
     path = tmp_path / f"out{suffix}"
-    assert Experiment(AnytimeBAI(ARMS, bounds=(0, 1))).export(path, layout=layout) == 0
+    assert Experiment(AnytimeBAI(ARMS, bounds=(0, 1)), seed=0).export(path, layout=layout) == 0
     assert read(path) == []
     assert path.stat().st_size
 

@@ -61,7 +61,9 @@ CALLS: dict[str, Callable[[Experiment], object]] = {
 
 def build(url: str, outcomes: int) -> int:
     """A trial of so many outcomes; gives how many summaries its policy was told."""
-    with Experiment.create(url, f"{outcomes}", PROBLEM, options={"bounds": [0, 1]}) as experiment:
+    with Experiment.create(
+        url, f"{outcomes}", PROBLEM, options={"bounds": [0, 1]}, seed=0
+    ) as experiment:
         for _ in range(10):
             ids = experiment.ask(outcomes // 10).ids
             experiment.tell_many(dict.fromkeys(ids, 0.5))

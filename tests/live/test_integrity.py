@@ -21,7 +21,7 @@ DRINKS = Problem(np.eye(3), source_labels=["tea", "coffee", "water"])
 
 class Clock:
     def __init__(self) -> None:
-        self.now = 5000.0
+        self.now = 1_800_000_000.0
 
     def __call__(self) -> float:
         self.now += 0.5
@@ -64,7 +64,13 @@ def finished(url: str, name: str = "trial") -> None:
     """The policy ends it with the first 4: 6 was told by then, 7 lost, and 4 and 5 are open."""
     options = {"kind": "open", "sizes": [4]}
     with Experiment.create(
-        url, name, PROBLEM, policy="chained_policies:Chained", options=options, clock=Clock()
+        url,
+        name,
+        PROBLEM,
+        policy="chained_policies:Chained",
+        options=options,
+        clock=Clock(),
+        seed=0,
     ) as trial:
         assert len(trial.ask(8)) == 8
         trial.tell(6, 0.5)
@@ -242,7 +248,7 @@ def test_in_memory_too() -> None:
 
 def test_an_ordinary_outcome_is_no_event() -> None:
     """The log grows with phases, not with outcomes."""
-    trial = Experiment(Chained(PROBLEM, kind="randomised", sizes=(500,)), clock=Clock())
+    trial = Experiment(Chained(PROBLEM, kind="randomised", sizes=(500,)), clock=Clock(), seed=0)
     before = len(trial.events())
     for number in trial.ask(499, request_id="many").ids:
         trial.tell(number, 0.5)

@@ -94,7 +94,9 @@ def test_a_trial_that_is_only_read_stays_as_it_is(tmp_path: Path, mode: str) -> 
     """Also one restored from a copy that keeps no write-ahead log, until it is written to."""
     path = tmp_path / "trial.db"
     url = f"sqlite:///{path}"
-    with Experiment.create(url, "trial", Problem(np.eye(3)), options={"bounds": [0, 1]}) as trial:
+    with Experiment.create(
+        url, "trial", Problem(np.eye(3)), options={"bounds": [0, 1]}, seed=0
+    ) as trial:
         trial.tell_many(dict.fromkeys(trial.ask(20).ids, 0.5))
     connection = sqlite3.connect(path)
     connection.execute(f"PRAGMA journal_mode={mode}")

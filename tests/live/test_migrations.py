@@ -152,7 +152,7 @@ def test_whoever_is_killed_while_it_is_brought_up_to_date_can_be_followed(old_ur
 
 def test_a_store_of_a_newer_version_is_left_alone(store_url: str) -> None:
     problem = Problem(np.eye(3))
-    with Experiment.create(store_url, "trial", problem) as experiment:
+    with Experiment.create(store_url, "trial", problem, seed=0) as experiment:
         experiment.tell(experiment.ask(3).ids[0], 0.5)
     engine = engine_of(store_url)
     with engine.begin() as connection:
@@ -161,7 +161,7 @@ def test_a_store_of_a_newer_version_is_left_alone(store_url: str) -> None:
     before = tables(store_url)
     for call in (
         lambda: Experiment.open(store_url, "trial"),
-        lambda: Experiment.create(store_url, "other", problem),
+        lambda: Experiment.create(store_url, "other", problem, seed=0),
         lambda: Experiment.list(store_url),
     ):
         with pytest.raises(StoreVersionError, match="9999") as caught:
@@ -171,7 +171,7 @@ def test_a_store_of_a_newer_version_is_left_alone(store_url: str) -> None:
 
 
 def test_a_new_store_has_the_tables_that_are_declared(store_url: str) -> None:
-    Experiment.create(store_url, "trial", Problem(np.eye(3))).close()
+    Experiment.create(store_url, "trial", Problem(np.eye(3)), seed=0).close()
     assert differences(store_url) == []
 
 

@@ -55,7 +55,7 @@ class Recorder:
 
 
 def test_nobody_waits_for_the_last_outcome() -> None:
-    experiment = Experiment(Recorder())
+    experiment = Experiment(Recorder(), seed=0)
     first = experiment.ask(5)
     more = experiment.ask(20)
     assert len(more) == 20
@@ -69,7 +69,7 @@ def test_nobody_waits_for_the_last_outcome() -> None:
 
 def test_what_is_beyond_a_gap_counts_when_the_gap_closes() -> None:
     policy = Recorder()
-    experiment = Experiment(policy)
+    experiment = Experiment(policy, seed=0)
     experiment.ask(12)
     experiment.tell_many(dict.fromkeys((0, 1, 2, 3, 4, 5, 6, 8, 9), 1.0))
     assert [(phase, late, s.pulls) for phase, late, s in policy.told] == [(1, False, 7)]
@@ -120,7 +120,7 @@ def test_every_outcome_is_handed_over_once_in_order_and_under_its_own_plan(seed:
 
 
 def test_a_plan_is_not_extended_beyond_its_most() -> None:
-    experiment = Experiment(Recorder(most=8))
+    experiment = Experiment(Recorder(most=8), seed=0)
     assert len(experiment.ask(20)) == 8
     batch = experiment.ask(20)
     assert len(batch) == 0
@@ -128,7 +128,7 @@ def test_a_plan_is_not_extended_beyond_its_most() -> None:
 
 
 def test_giving_up_is_final_and_checked() -> None:
-    experiment = Experiment(Recorder())
+    experiment = Experiment(Recorder(), seed=0)
     experiment.ask(5)
     experiment.tell(0, 1.0)
     with pytest.raises(ConflictingOutcomeError, match="already told 1, now it has failed"):
@@ -146,7 +146,7 @@ def test_giving_up_is_final_and_checked() -> None:
 
 
 def test_a_single_reward_outside_the_bounds_is_refused() -> None:
-    experiment = Experiment(AnytimeBAI(PROBLEM, bounds=(0, 1)))
+    experiment = Experiment(AnytimeBAI(PROBLEM, bounds=(0, 1)), seed=0)
     experiment.ask(2)
     with pytest.raises(InvalidInputError, match="between 0 and 1; got 7"):
         experiment.tell(0, 7.0)
@@ -207,7 +207,7 @@ def test_sets_are_judged_by_one_wealth_a_pair_however_late_answers_come() -> Non
 
 
 def test_what_is_out_under_the_plan_before_counts_towards_the_limit() -> None:
-    experiment = Experiment(AnytimeBAI(PROBLEM, bounds=(0, 1), max_pulls=1000))
+    experiment = Experiment(AnytimeBAI(PROBLEM, bounds=(0, 1), max_pulls=1000), seed=0)
     first = experiment.ask(900)
     assert len(first) == 900
     experiment.tell_many(dict.fromkeys(first.ids[:30], 0.5))  # a phase closes, 870 are out

@@ -60,7 +60,7 @@ def problem() -> Problem:
 @pytest.fixture
 def trial(sqlite_url: str, problem: Problem) -> Iterator[Experiment]:
     with Experiment.create(
-        sqlite_url, "café / 1".replace("/", "-"), problem, options=BOUNDED
+        sqlite_url, "café / 1".replace("/", "-"), problem, options=BOUNDED, seed=0
     ) as made:
         yield made
 
@@ -212,7 +212,7 @@ def test_a_baseline_that_moves_drops_out() -> None:
 
 
 def test_phases_of_an_elimination_policy(sqlite_url: str, problem: Problem) -> None:
-    with Experiment.create(sqlite_url, "phases", problem, policy="sp-bai") as trial:
+    with Experiment.create(sqlite_url, "phases", problem, policy="sp-bai", seed=0) as trial:
         first = overview(trial)
         assert first.timeline.kind == "none"
         assert first.progress.forecast is not None
@@ -239,7 +239,7 @@ def test_phases_of_an_elimination_policy(sqlite_url: str, problem: Problem) -> N
 
 
 def test_a_policy_that_keeps_no_record_can_be_seen(sqlite_url: str, problem: Problem) -> None:
-    with Experiment.create(sqlite_url, "lucb", problem, policy="lucb") as trial:
+    with Experiment.create(sqlite_url, "lucb", problem, policy="lucb", seed=0) as trial:
         drive(trial, 200)
         seen = overview(trial)
         assert seen.timeline.kind == "none"
@@ -250,7 +250,7 @@ def test_options_that_are_no_arms(sqlite_url: str) -> None:
     problem = Problem(
         np.eye(3), [[1, 1, 0], [0, 1, 1]], source_labels=["x", "y", "z"], target_labels=["p", "q"]
     )
-    with Experiment.create(sqlite_url, "targets", problem, options=BOUNDED) as trial:
+    with Experiment.create(sqlite_url, "targets", problem, options=BOUNDED, seed=0) as trial:
         drive(trial, 400)
         seen = overview(trial)
         assert [each.pulls for each in seen.leaderboard] == [None, None]
@@ -259,7 +259,7 @@ def test_options_that_are_no_arms(sqlite_url: str) -> None:
 
 def test_several_winners_and_a_tolerance(sqlite_url: str, problem: Problem) -> None:
     options = {**BOUNDED, "top": 2, "tolerance": 0.3}
-    with Experiment.create(sqlite_url, "several", problem, options=options) as trial:
+    with Experiment.create(sqlite_url, "several", problem, options=options, seed=0) as trial:
         while not trial.finished:
             drive(trial, 400)
         seen, said = overview(trial), trial.recommendation()
@@ -285,7 +285,7 @@ def test_states_in_words(trial: Experiment, sqlite_url: str, problem: Problem) -
     assert seen.progress.forecast is None
     assert seen.events[0].words == "Stopped by its owner: <b>enough</b>"
     capped = {**BOUNDED, "max_pulls": 80}
-    with Experiment.create(sqlite_url, "capped", problem, options=capped) as short:
+    with Experiment.create(sqlite_url, "capped", problem, options=capped, seed=0) as short:
         assert overview(short).progress.forecast is None
         drive(short, 40)
         forecast = overview(short).progress.forecast
@@ -301,7 +301,7 @@ def test_states_in_words(trial: Experiment, sqlite_url: str, problem: Problem) -
 
 def test_data_that_contradict_what_was_declared(sqlite_url: str, problem: Problem) -> None:
     declared = Problem(np.eye(4), noise=0.1, baseline=0.1)
-    with Experiment.create(sqlite_url, "scales", declared) as trial:
+    with Experiment.create(sqlite_url, "scales", declared, seed=0) as trial:
         given = trial.ask(60)
         trial.tell_many([(number, 50.0) for number in given.ids])
         seen = overview(trial)
@@ -311,7 +311,7 @@ def test_data_that_contradict_what_was_declared(sqlite_url: str, problem: Proble
         levels = {check.name: check.level for check in seen.health}
         assert levels["range"] == "alarm"
         assert seen.health == trial.health()
-    with Experiment.create(sqlite_url, "bounds", problem, options=BOUNDED) as trial:
+    with Experiment.create(sqlite_url, "bounds", problem, options=BOUNDED, seed=0) as trial:
         trial.ask(5)
         with pytest.raises(InvalidInputError):
             trial.tell(0, 7.0)
@@ -321,7 +321,7 @@ def test_data_that_contradict_what_was_declared(sqlite_url: str, problem: Proble
 
 
 def test_an_experiment_in_memory(problem: Problem) -> None:
-    trial = Experiment(AnytimeBAI(problem, bounds=(0, 1)))
+    trial = Experiment(AnytimeBAI(problem, bounds=(0, 1)), seed=0)
     for _ in range(6):
         drive(trial, 120)
         seen = overview(trial)
@@ -330,7 +330,7 @@ def test_an_experiment_in_memory(problem: Problem) -> None:
     known = trial.inspect(lambda policy, _: policy.intervals())  # type: ignore[attr-defined]
     assert seen.leaderboard[1].behind == pytest.approx(known.estimate[seen.leaderboard[1].target])
     plain(seen)
-    phased = Experiment(SPBAI(problem))
+    phased = Experiment(SPBAI(problem), seed=0)
     phased.tell_many([(number, 0.0) for number in phased.ask(10**6).ids])
     assert overview(phased).timeline.kind == "phases"
 
@@ -398,7 +398,9 @@ def replace_url(url: Any) -> Any:
 def test_many_options_are_all_on_the_board(sqlite_url: str) -> None:
     rng = np.random.default_rng(0)
     problem = Problem(rng.standard_normal((300, 3)))
-    with Experiment.create(sqlite_url, "many", problem, options={"bounds": [-9, 9]}) as trial:
+    with Experiment.create(
+        sqlite_url, "many", problem, options={"bounds": [-9, 9]}, seed=0
+    ) as trial:
         given = trial.ask(200)
         trial.tell_many([(number, 0.5) for number in given.ids])
         seen = overview(trial)

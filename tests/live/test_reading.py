@@ -47,7 +47,9 @@ def test_totals_and_their_digest_do_not_depend_on_the_pieces_read() -> None:
 
 def make(tmp_path: Path) -> str:
     url = f"sqlite:///{tmp_path}/trial.db"
-    with Experiment.create(url, "drinks", PROBLEM, options={"bounds": [0, 1]}) as experiment:
+    with Experiment.create(
+        url, "drinks", PROBLEM, options={"bounds": [0, 1]}, seed=0
+    ) as experiment:
         for _ in range(3):
             experiment.tell_many({a.id: 0.5 for a in experiment.ask(30)})
     return url

@@ -26,7 +26,9 @@ OWN = "chained_policies:Chained"
 def begin(path: Path, policy: str = "anytime") -> str:
     """A trial in the middle of its second phase, and where it is."""
     url, options = f"sqlite:///{path}", OPTIONS if policy == "anytime" else {}
-    with Experiment.create(url, "drinks", DRINKS, policy=policy, options=options) as experiment:
+    with Experiment.create(
+        url, "drinks", DRINKS, policy=policy, options=options, seed=0
+    ) as experiment:
         for size in (16, 5) if policy == "anytime" else (6, 5):
             batch = experiment.ask(size)
             experiment.tell_many({each.id: 0.5 for each in batch})

@@ -187,6 +187,43 @@ def test_asking_again_under_a_key_gives_the_same_and_another_body_is_a_conflict(
         wrong(refused, 422, "invalid_input")
 
 
+def test_a_key_is_its_caller_s_own(api: httpx.Client, served: Served, trial: str) -> None:
+    """Two programs that count their requests from 1 are not given each other's assignments."""
+    key, given = {"Idempotency-Key": "1"}, []
+    with served.client(Role.TELL) as other:
+        for caller in (api, other, api, other):
+            answer = caller.post(f"{trial}/ask", json={"count": 3}, headers=key).json()
+            given.append([each["id"] for each in answer["assignments"]])
+        assert given == [[0, 1, 2], [3, 4, 5], [0, 1, 2], [3, 4, 5]]
+        # What one of them asked for says nothing of what the other may.
+        error = wrong(
+            other.post(f"{trial}/ask", json={"count": 4}, headers=key), 409, "conflicting_request"
+        )
+        assert (error["field"], error["value"]) == ("Idempotency-Key", "1")
+        assert "token" not in json.dumps(error)
+    longest = {"Idempotency-Key": "k" * 200}
+    first, again = (
+        api.post(f"{trial}/ask", json={"count": 1}, headers=longest).json() for _ in range(2)
+    )
+    assert first == again
+    with Experiment.open(served.url, unquote(trial.rsplit("/", 1)[1])) as experiment:
+        assert experiment.verify().sound
+
+
+def test_a_name_in_either_spelling_is_one_trial(api: httpx.Client, served: Served) -> None:
+    composed, apart = "th\u00e9", "the\u0301"
+    assert api.post("/experiments", json={"name": apart, **ARMS}).status_code == 201
+    for name in (composed, apart):
+        wrong(api.post("/experiments", json={"name": name, **ARMS}), 409, "experiment_exists")
+        path = f"/experiments/{quote(name, safe='')}"
+        assert api.post(f"{path}/ask", json={"count": 1}).status_code == 200
+        assert httpx.get(f"{served.base}{path}").status_code == 200
+    assert api.get(path).json()["pulls"] == 2
+    names = [each["name"] for each in api.get("/experiments").json()["experiments"]]
+    assert composed in names
+    assert apart not in names
+
+
 def test_outcomes_are_told_once_all_or_none(api: httpx.Client, trial: str) -> None:
     def tell(*pairs: tuple[int, float]) -> httpx.Response:
         outcomes = [{"id": id_, "reward": reward} for id_, reward in pairs]
@@ -495,7 +532,9 @@ def test_other_processes_and_this_one_see_the_same_trials(
     api: httpx.Client, served: Served
 ) -> None:
     wrong(api.get("/experiments/from elsewhere"), 404, "unknown_experiment")
-    with Experiment.create(served.url, "from elsewhere", Problem([[1, 0], [0, 1]])) as outside:
+    with Experiment.create(
+        served.url, "from elsewhere", Problem([[1, 0], [0, 1]]), seed=0
+    ) as outside:
         api.post("/experiments/from elsewhere/ask", json={"count": 2})
         outside.tell_many({0: 0.5, 1: 0.25})
         assert api.get("/experiments/from elsewhere").json()["answered"] == 2
@@ -554,7 +593,7 @@ def test_a_file_that_is_gone_is_no_place_to_keep_outcomes(tmp_path: Path) -> Non
         assert str(tmp_path) not in json.dumps(error)
         assert "retry-after" in gone.headers
         # Another file with other trials in its place, of which one has the number of the first.
-        with Experiment.create(f"sqlite:///{path}", "y", Problem([[1, 0], [0, 1]])):
+        with Experiment.create(f"sqlite:///{path}", "y", Problem([[1, 0], [0, 1]]), seed=0):
             pass
         served.tokens.clear()
         with served.client() as again:

@@ -22,7 +22,7 @@ from bestarm.server.trials import Trials
 
 def create(url: str, name: str, **options: float) -> Experiment:
     problem = Problem(np.eye(2), delta=0.05)
-    return Experiment.create(url, name, problem, options={"bounds": [0, 1]}, **options)  # type: ignore[arg-type]
+    return Experiment.create(url, name, problem, options={"bounds": [0, 1]}, seed=0, **options)  # type: ignore[arg-type]
 
 
 def test_leases_run_out_while_nobody_asks(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -56,7 +56,7 @@ class Reader(HTMLParser):
 def fill(url: str, name: str = NAME, pulls: int = 400) -> None:
     problem = Problem(np.eye(4), delta=0.05, source_labels=LABELS)
     options = {"bounds": [0, 1]}
-    with Experiment.create(url, name, problem, options=options, description=NASTY) as trial:
+    with Experiment.create(url, name, problem, options=options, description=NASTY, seed=0) as trial:
         given = trial.ask(pulls)
         trial.tell_many([(each.id, float((each.id + each.arm) % 3 == 0)) for each in given])
         trial.pause()
@@ -280,7 +280,7 @@ def test_a_trial_that_cannot_be_replayed_is_listed_and_explained(tmp_path: Path)
 
 def test_the_report_needs_nothing_else(tmp_path: Path) -> None:
     problem = Problem(np.eye(4), delta=0.05, source_labels=LABELS)
-    trial = Experiment(AnytimeBAI(problem, bounds=(0, 1)))
+    trial = Experiment(AnytimeBAI(problem, bounds=(0, 1)), seed=0)
     given = trial.ask(400)
     trial.tell_many([(each.id, float(each.id % 2)) for each in given])
     path = write_report(trial, tmp_path / "deep" / "report.html")

@@ -22,7 +22,9 @@ MEANS = np.array([0.1, 0.9, 0.85, 0.2])
 @contextmanager
 def trial(url: str, policy: str, pulls: int = 0, **options: Any) -> Iterator[Experiment]:
     problem = Problem(np.eye(4), delta=0.05, source_labels=["a", "b", "c", "d"])
-    with Experiment.create(url, f"t {policy}", problem, policy=policy, options=options) as made:
+    with Experiment.create(
+        url, f"t {policy}", problem, policy=policy, options=options, seed=0
+    ) as made:
         rng = np.random.default_rng(0)
         while made.status().pulls < pulls and not made.finished:
             given = made.ask(50)
@@ -133,7 +135,7 @@ def test_a_trial_that_has_come_to_a_halt_has_no_pace_of_its_past(sqlite_url: str
     clock = Clock()
     problem = Problem(np.eye(2), delta=0.05)
     options = {"bounds": [0, 1]}
-    with Experiment.create(sqlite_url, "t", problem, options=options, clock=clock) as made:
+    with Experiment.create(sqlite_url, "t", problem, options=options, clock=clock, seed=0) as made:
         for _ in range(40):
             clock.now += 60.0
             made.tell_many([(number, 1.0) for number in made.ask(10).ids])

@@ -244,6 +244,19 @@ class TellsWhenTheLostCame(MemoryLedger):
         yield made
 
 
+@breaks("the time is in seconds", words="the time is told in seconds since 1970")
+class TellsMilliseconds(MemoryLedger):
+    def now(self) -> float:
+        return 1e3 * super().now()
+
+
+@breaks("the time goes forward", words="the time goes from")
+class CountsDown(MemoryLedger):
+    def now(self) -> float:
+        self._asked = getattr(self, "_asked", 0) + 1
+        return super().now() - 3600 * self._asked
+
+
 @breaks("requests are in order", words="its asked read")
 class SortsRequestsBackwards(MemoryLedger):
     def requests(self) -> Iterator[Request]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import os
-import secrets
 import sys
 import tomllib
 from collections.abc import Mapping
@@ -98,8 +97,6 @@ def _create(store: str, name: str, said: Mapping[str, Any], folder: Path) -> Exp
     if "bounds" in said:
         options["bounds"] = said["bounds"]
     further = {key: said[key] for key in ("policy", "seed", "description") if key in said}
-    # Whoever knows the seed can foresee the draws.
-    further.setdefault("seed", secrets.randbits(62))
     if "lease" in said:
         further["lease"] = read_lease(said["lease"])
     here = os.getcwd()

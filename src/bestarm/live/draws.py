@@ -7,6 +7,7 @@ not depend on how many assignments were asked for at a time.
 from __future__ import annotations
 
 import hashlib
+import secrets
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,9 +16,17 @@ from bestarm.checks import whole
 from bestarm.geometry import Array
 from bestarm.problem import as_weights
 
-__all__ = ["choose", "draw", "uniforms"]
+__all__ = ["choose", "draw", "read_seed", "uniforms"]
 
 _BLOCK = 2**16  # counters drawn at a time: bounds the memory of a very large request
+
+
+def read_seed(seed: int | None) -> int:
+    """The seed that was asked for; if none was, one that nobody can foresee.
+
+    A random one is below 2^53, so that every reader of JSON keeps it as it is.
+    """
+    return secrets.randbits(53) if seed is None else whole(seed, "seed", least=0)
 
 
 def _key(seed: int) -> int:

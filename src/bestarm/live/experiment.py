@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -13,9 +12,11 @@ from bestarm.errors import BestArmError, InvalidInputError
 from bestarm.geometry import Array
 from bestarm.live import trial
 from bestarm.live.batches import Batch, Listed, Receipt
+from bestarm.live.clocks import check_leap, read_time
+from bestarm.live.draws import read_seed
 from bestarm.live.events import log, sha256
 from bestarm.live.giving import Giver
-from bestarm.live.ledger import Ids, Ledger
+from bestarm.live.ledger import Ids, Ledger, Writing
 from bestarm.live.memory import MemoryLedger
 from bestarm.live.opening import begun, closed_on_error, reached
 from bestarm.live.outcomes import read_ids, read_outcomes
@@ -65,19 +66,21 @@ class Experiment(Record):
 
     Args:
         policy: a policy that has not been given any outcome yet.
-        seed: fixes the draws; `bestarm.live.draw` recomputes each from the seed and its id.
+        seed: fixes the draws, so that they can be repeated; random if left out. From it and an
+            assignment's id `bestarm.live.draw` recomputes the draw.
         lease: seconds after which an assignment without an outcome is lost: another is drawn in its
             place, and an outcome that comes later is kept but not used. None waits for ever.
-        clock: what tells the time, in seconds.
+        clock: what tells the time, in seconds since 1970 or in simulated time; if left out, the
+            clock of this process.
     """
 
     def __init__(
         self,
         policy: Policy,
         *,
-        seed: int = 0,
+        seed: int | None = None,
         lease: float | None = None,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] | None = None,
     ) -> None:
         if isinstance(policy, type) or not isinstance(policy, Policy):
             raise InvalidInputError(
@@ -90,12 +93,12 @@ class Experiment(Record):
             MemoryLedger(),
             Player(policy),
             policy.problem,
-            seed=whole(seed, "seed", least=0),
+            seed=read_seed(seed),
             bounds=getattr(policy, "bounds", None),
             clock=clock,
         )
         with self._ledger.writing() as tx:
-            tx.head, created = begun(clock(), lease=lease, seed=self._seed)
+            tx.head, created = begun(self._now(tx), lease=lease, seed=self._seed)
             tx.add_event(created)
         self._advance()
         if self.phase > 1:
@@ -115,10 +118,10 @@ class Experiment(Record):
         *,
         policy: str = "anytime",
         options: Mapping[str, object] | None = None,
-        seed: int = 0,
+        seed: int | None = None,
         lease: float | None = None,
         description: str = "",
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] | None = None,
     ) -> Experiment:
         """Begin an experiment that is kept in a database.
 
@@ -129,34 +132,39 @@ class Experiment(Record):
             problem: what is to be found out.
             policy: a policy's name, or your own as `module:attribute`.
             options: what the policy is made with: numbers, texts, and lists of them.
-            seed: fixes the draws, and the policy's own.
+            seed: fixes the draws, and the policy's own; random if left out. Whoever knows it can
+                foresee the draws.
             lease: seconds after which an assignment without an outcome is lost; None waits for
                 ever.
             description: what it is about, in words.
-            clock: what tells the time, in seconds.
+            clock: what tells the time, in seconds since 1970; if left out, the clock of a
+                PostgreSQL database itself, and with SQLite that of this process.
 
         Raises:
+            ClockError: the clock tells a time that cannot be.
             ExperimentExistsError: there is one of this name.
             StoreUnavailableError: the database cannot be reached or written to.
         """
         from bestarm.live.document import make_document  # noqa: PLC0415
 
         called = title(name)
-        document = make_document(problem, policy, options, whole(seed, "seed", least=0))
+        document = make_document(problem, policy, options, read_seed(seed))
         written = document.to_json()
         digest = sha256(written)
         about = words(description)
-        head, created = begun(
-            clock(),
-            lease=lease,
-            seed=document.seed,
-            name=called,
-            document=digest,
-            description=sha256(about),
-        )
+        length = None if lease is None else positive(lease, "lease")
         store, ledger_type = reached(url)
         experiment = cls.__new__(cls)
         with closed_on_error(store):
+            now = read_time(store.now() if clock is None else clock(), stored=True)
+            head, created = begun(
+                now,
+                lease=length,
+                seed=document.seed,
+                name=called,
+                document=digest,
+                description=sha256(about),
+            )
             ledger = ledger_type.create(
                 store, called, document=written, description=about, head=head, created=created
             )
@@ -166,7 +174,7 @@ class Experiment(Record):
 
     @classmethod
     def open(
-        cls, url: str | Store, name: str, *, clock: Callable[[], float] = time.time
+        cls, url: str | Store, name: str, *, clock: Callable[[], float] | None = None
     ) -> Experiment:
         """Go on with an experiment that is kept in a database, from any process.
 
@@ -178,10 +186,9 @@ class Experiment(Record):
         from bestarm.live.document import Document  # noqa: PLC0415
 
         store, ledger_type = reached(url)
-        called = text(name, "name")
         experiment = cls.__new__(cls)
         with closed_on_error(store):
-            ledger, written, about = ledger_type.open(store, called)
+            ledger, called, written, about = ledger_type.open(store, text(name, "name"))
             experiment._stored(ledger, called, about, Document.from_json(written), clock)
         return experiment
 
@@ -204,7 +211,7 @@ class Experiment(Record):
         name: str,
         description: str,
         document: Document,
-        clock: Callable[[], float],
+        clock: Callable[[], float] | None,
     ) -> None:
         self._set_up(
             ledger,
@@ -225,7 +232,7 @@ class Experiment(Record):
         *,
         seed: int,
         bounds: tuple[float, float] | None,
-        clock: Callable[[], float],
+        clock: Callable[[], float] | None,
     ) -> None:
         super().__init__(ledger, player, problem, seed=seed, bounds=bounds, clock=clock)
         self._giver = Giver(problem.source_labels, seed)
@@ -242,7 +249,7 @@ class Experiment(Record):
         name = None if request_id is None else text(request_id, "request_id")
         while True:
             with self._ledger.writing() as tx:
-                now = trial.stamp(tx.head, self._clock())
+                now = self._stamp(tx)
                 before = None if name is None else tx.request(name)
                 if before is not None:
                     return self._giver.again(tx, before, count)
@@ -298,7 +305,7 @@ class Experiment(Record):
         if not read:
             return tuple(wrong.values())
         with self._ledger.writing() as tx:
-            now = trial.stamp(tx.head, self._clock())
+            now = self._stamp(tx)
             found = iter(record_each(tx, read, now=now, bounds=self._bounds))
             due = tx.head.due
         self._advance(due)
@@ -306,7 +313,7 @@ class Experiment(Record):
 
     def _record(self, ids: Ids, rewards: Array, *, hopeful: bool) -> Receipt:
         with self._ledger.writing() as tx:
-            now = trial.stamp(tx.head, self._clock())
+            now = self._stamp(tx)
             receipt = record(tx, ids, rewards, now=now, hopeful=hopeful)
             due = tx.head.due
         self._advance(due)
@@ -317,7 +324,7 @@ class Experiment(Record):
         if self._bounds is None or not wrong.any():
             return
         with self._ledger.writing() as tx:
-            refuse(tx, ids[wrong], rewards[wrong], now=trial.stamp(tx.head, self._clock()))
+            refuse(tx, ids[wrong], rewards[wrong], now=self._stamp(tx))
         raise outside(float(rewards[wrong][0]), self._bounds)
 
     def fail(self, id: int, reason: str = "failed") -> None:  # noqa: A002  (the field's name)
@@ -340,7 +347,7 @@ class Experiment(Record):
         numbers = np.asarray(read_ids(ids), dtype=np.int64)
         said = words(reason)
         with self._ledger.writing() as tx:
-            now = trial.stamp(tx.head, self._clock())
+            now = self._stamp(tx)
             fail(tx, numbers, reason=said, now=now)
             due = tx.head.due
         self._advance(due)
@@ -348,7 +355,7 @@ class Experiment(Record):
     def expire(self) -> None:
         """Give up outcomes that are overdue. Asking and telling do this too."""
         with self._ledger.writing() as tx:
-            trial.expire(tx, trial.stamp(tx.head, self._clock()))
+            trial.expire(tx, self._stamp(tx))
             due = tx.head.due
         self._advance(due)
 
@@ -379,7 +386,7 @@ class Experiment(Record):
             head.state = becomes
             if kind == "stopped":
                 data |= trial.ending(tx)
-            log(tx, kind, trial.stamp(head, self._clock()), **data)
+            log(tx, kind, self._stamp(tx, leaps=True), **data)
             due = head.due
         self._advance(due)
 
@@ -399,7 +406,7 @@ class Experiment(Record):
                     value=head.state,
                 )
             if length != head.lease:
-                now = trial.stamp(head, self._clock())
+                now = self._stamp(tx, leaps=True)
                 log(tx, "changed", now, lease=length, before=head.lease)
                 head.lease = length
 
@@ -414,7 +421,21 @@ class Experiment(Record):
         self.close()
 
     def __repr__(self) -> str:
-        return f"<Experiment, seed {self._seed}: {self.status()}>"
+        name = f" {self._name!r}" if self._name else ""
+        return f"<Experiment{name}: {self.status()}>"  # without the seed: it may end up in a log
+
+    def _stamp(self, tx: Writing, *, leaps: bool = False) -> float:
+        """The time of a transaction, noted in it.
+
+        Args:
+            tx: the transaction.
+            leaps: whether years may have passed since the one before: where somebody decides that
+                the experiment goes on, or not.
+        """
+        now = self._now(tx)
+        if self._document is not None and not leaps:
+            check_leap(tx.head, now)
+        return trial.stamp(tx.head, now)
 
     def _advance(self, due: bool = True) -> None:
         """Do all that is due, one short transaction after the other."""
@@ -429,7 +450,7 @@ class Experiment(Record):
                         self._player.plan()
                     with self._ledger.writing() as tx:
                         if tx.head.due:
-                            trial.step(tx, self._player, trial.stamp(tx.head, self._clock()))
+                            trial.step(tx, self._player, self._stamp(tx))
                         due = tx.head.due
                 except BaseException:
                     self._player.forget()

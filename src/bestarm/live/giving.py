@@ -58,7 +58,7 @@ class Giver:
         """
         if asked.count != count:
             raise ConflictingRequestError(
-                f"Request {asked.name!r} asked for {asked.count} before, now for {count}.",
+                f"The same request asked for {asked.count} before, now for {count}.",
                 field="request_id",
                 value=asked.name,
                 remedy="Use a new request id for every new request.",

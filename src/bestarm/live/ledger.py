@@ -288,6 +288,12 @@ class Reading(Protocol):
 
     head: Head
 
+    def now(self) -> float:
+        """The time, in seconds since 1970, by the one clock of all who share the books: where they
+        are on a server, by the server's, as it was once the transaction had the books to itself.
+        """
+        ...
+
     def opened(self, phase: int) -> Opened:
         """A phase's plan."""
         ...

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -86,6 +87,10 @@ class MemoryLedger:
 
     def close(self) -> None:
         """Nothing to let go of."""
+
+    def now(self) -> float:
+        """The time by this process's clock."""
+        return time.time()
 
     def opened(self, phase: int) -> Opened:
         """A phase's plan."""

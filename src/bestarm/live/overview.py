@@ -100,7 +100,7 @@ def overview(
         timeline=timeline(state, board, level),
         baseline=baseline_lines(state, problem, board),
         allocation=_allocation(state, problem),
-        progress=_progress(state, problem, options, level, experiment._clock()),
+        progress=_progress(state, problem, options, level, experiment._time()),
         events=tuple(
             Happening(
                 event.number,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 from bestarm.checks import whole
 from bestarm.errors import InvalidInputError
 from bestarm.live.batches import Status
+from bestarm.live.clocks import read_time
 from bestarm.live.events import sha256
 from bestarm.live.ledger import Event, Head, Ledger, Reading
 from bestarm.live.replay import Player
@@ -41,7 +42,7 @@ class Record:
         problem: what is to be found out.
         seed: of the draws.
         bounds: between what rewards must lie, or None.
-        clock: what tells the time, in seconds.
+        clock: what tells the time, in seconds; None for that of the place where the books are.
     """
 
     _document: Document | None = None  # what a stored one is made of
@@ -54,7 +55,7 @@ class Record:
         *,
         seed: int,
         bounds: tuple[float, float] | None,
-        clock: Callable[[], float],
+        clock: Callable[[], float] | None,
     ) -> None:
         self._ledger = ledger
         self._player = player
@@ -204,7 +205,7 @@ class Record:
                 problem=self._problem,
                 bounds=self._bounds,
                 mean_bound=options.get("mean_bound"),
-                now=self._clock(),
+                now=self._now(books),
             )
 
     def export(
@@ -222,6 +223,15 @@ class Record:
 
         with self._ledger.reading() as books:
             return export(books, self._problem, path, layout=layout, probabilities=probabilities)
+
+    def _now(self, books: Reading) -> float:
+        """The time: by the clock that was given, or else by that of the books."""
+        now = books.now() if self._clock is None else self._clock()
+        return read_time(now, stored=self._document is not None)
+
+    def _time(self) -> float:
+        with self._ledger.reading() as books:
+            return self._now(books)
 
     def _head(self) -> Head:
         with self._ledger.reading() as books:

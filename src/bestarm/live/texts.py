@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import unicodedata
+
 from bestarm.errors import InvalidInputError
 
-__all__ = ["text", "title", "words"]
+__all__ = ["spelled", "spellings", "text", "title", "words"]
 
 
 def words(value: object) -> str:
@@ -14,7 +16,7 @@ def words(value: object) -> str:
 
 def title(value: object) -> str:
     """A name that can be a part of a path: programs elsewhere reach the experiment by it."""
-    name = text(value, "name")
+    name = text(spelled(value) if isinstance(value, str) else value, "name")
     if "/" in name or name in {".", ".."}:
         raise InvalidInputError(
             f"`name` must not hold a slash, nor be dots alone; got {name!r}.",
@@ -27,6 +29,16 @@ def title(value: object) -> str:
             f"`name` must not begin or end with a space; got {name!r}.", field="name", value=name
         )
     return name
+
+
+def spelled(name: str) -> str:
+    """A name with its letters encoded in the one way that counts (NFC), however they were typed."""
+    return unicodedata.normalize("NFC", name)
+
+
+def spellings(name: str) -> tuple[str, ...]:
+    """A name as it was typed, and as the same letters may be on record."""
+    return tuple(dict.fromkeys((name, spelled(name), unicodedata.normalize("NFD", name))))
 
 
 def text(value: object, field: str) -> str:

@@ -11,7 +11,7 @@ from starlette.concurrency import run_in_threadpool
 
 from bestarm.errors import BestArmError
 from bestarm.server.guard import KNOWN
-from bestarm.server.tokens import Role, find_role, pass_holds
+from bestarm.server.tokens import Role, find_role, pass_holds, token_number
 from bestarm.server.trials import Trials
 
 __all__ = ["COOKIE", "ForbiddenError", "UnauthorizedError", "check_role", "needs", "role_of"]
@@ -41,8 +41,9 @@ def role_of(request: Request, credentials: HTTPAuthorizationCredentials | None) 
     can reach, looking needs no token, unless a proxy passed the request on from elsewhere.
     """
     trials: Trials = request.app.state.trials
-    trials.check_store()
+    trials.store.check_file()
     if credentials is not None:
+        request.state.caller = token_number(credentials.credentials)
         return find_role(trials.store, credentials.credentials)
     cookie = request.cookies.get(COOKIE)
     if cookie is not None and pass_holds(trials.store, cookie):

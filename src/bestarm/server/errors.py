@@ -26,6 +26,7 @@ _STATUS: tuple[tuple[type[errors.BestArmError], int], ...] = (
     (errors.ExperimentExistsError, 409),
     (errors.ConflictingOutcomeError, 409),
     (errors.ConflictingRequestError, 409),
+    (errors.ClockError, 503),  # the server's, or the database's
     (errors.InvalidInputError, 422),
     (errors.StoreUnavailableError, 503),
     (errors.ReplayError, 503),  # somewhere else it may go on

@@ -15,6 +15,7 @@ from fastapi import APIRouter, Depends, FastAPI, Header, Request, Response
 from fastapi.responses import JSONResponse, RedirectResponse
 from fastapi.routing import APIRoute
 from markupsafe import Markup
+from pydantic import AfterValidator
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
@@ -23,6 +24,7 @@ from bestarm.live import Experiment, Listed
 from bestarm.live.check import Check
 from bestarm.live.overview import headline, overview
 from bestarm.live.seen import Overview
+from bestarm.live.texts import spelled
 from bestarm.policies import POLICIES
 from bestarm.server.access import COOKIE, UnauthorizedError, check_role, needs
 from bestarm.server.charts import charts
@@ -88,6 +90,7 @@ class PageRoute(APIRoute):
         return shown
 
 
+Name = Annotated[str, AfterValidator(spelled)]
 _looking = Depends(needs(Role.VIEW))
 _pages = APIRouter(route_class=PageRoute, include_in_schema=False)
 _parts = APIRouter(include_in_schema=False)
@@ -207,7 +210,7 @@ async def list_trials(request: Request) -> Response:
 
 
 @_pages.get("/experiments/{name}", dependencies=[_looking])
-async def show_trial(name: str, request: Request) -> Response:
+async def show_trial(name: Name, request: Request) -> Response:
     """A trial."""
     here, inside = _here(request), request.app.state.local
 
@@ -221,7 +224,7 @@ async def show_trial(name: str, request: Request) -> Response:
 
 @_parts.get("/experiments/{name}/panels", dependencies=[_looking])
 async def show_panels(
-    name: str,
+    name: Name,
     request: Request,
     if_none_match: Annotated[str | None, Header(max_length=500)] = None,
 ) -> Response:
@@ -255,7 +258,7 @@ def _news(seen: Overview) -> str:
 
 
 @_pages.get("/experiments/{name}/report", dependencies=[_looking])
-async def show_report(name: str, request: Request) -> Response:
+async def show_report(name: Name, request: Request) -> Response:
     """The report, to be printed or kept."""
     look = partial(overview, address=_here(request), inside=request.app.state.local)
     text = await _trials(request).think(name, lambda each: report(look(each)))

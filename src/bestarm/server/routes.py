@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 import tempfile
 from functools import partial
 from pathlib import Path
@@ -11,10 +10,13 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Depends, Header, Query, Request, Response
 from fastapi import Path as InPath
 from fastapi.responses import FileResponse, JSONResponse, StreamingResponse
+from pydantic import AfterValidator
 from starlette.background import BackgroundTask
 
 from bestarm.errors import ConflictingRequestError, InvalidInputError
 from bestarm.live import Experiment
+from bestarm.live.events import sha256
+from bestarm.live.texts import spelled
 from bestarm.problem import Problem
 from bestarm.server import schemas as io
 from bestarm.server.access import check_role, needs
@@ -55,6 +57,7 @@ router = APIRouter(prefix="/api/v1", responses=_errors(*_ANYWHERE), route_class=
 Name = Annotated[
     str,
     InPath(description="The trial's name.", min_length=1, max_length=200, examples=["checkout"]),
+    AfterValidator(spelled),
 ]
 _view = Depends(needs(Role.VIEW))
 _tell = Depends(needs(Role.TELL))
@@ -124,13 +127,12 @@ def _create(trials: Trials, body: io.CreateBody) -> io.StatusOut:
         source_labels=body.source_labels,
         target_labels=body.target_labels,
     )
-    seed = secrets.randbits(62) if body.seed is None else body.seed
     experiment = trials.create(
         body.name,
         problem,
         policy=body.policy,
         options=body.options,
-        seed=seed,
+        seed=body.seed,
         lease=body.lease,
         description=body.description,
     )
@@ -190,19 +192,21 @@ async def ask(
             min_length=1,
             max_length=200,
             description="A name for this request: sent again, it gives the same assignments. "
-            "With another count it is refused.",
+            "With another count it is refused. Every token has keys of its own.",
         ),
     ] = None,
 ) -> Response:
     """Draw arms. Fewer than asked for are given while a phase awaits its outcomes."""
     _limited(body.count, request, "count")
-    do = partial(_ask, count=body.count, key=idempotency_key)
-    return await trials.write(name, do)
+    caller: int = request.state.caller
+    return await trials.write(
+        name, partial(_ask, count=body.count, key=idempotency_key, caller=caller)
+    )
 
 
-def _ask(experiment: Experiment, *, count: int, key: str | None) -> Response:
+def _ask(experiment: Experiment, *, count: int, key: str | None, caller: int) -> Response:
     try:
-        given = experiment.ask(count, request_id=key)
+        given = experiment.ask(count, request_id=None if key is None else _own_key(key, caller))
     except ConflictingRequestError as error:
         raise ConflictingRequestError(
             error.message,
@@ -211,6 +215,13 @@ def _ask(experiment: Experiment, *, count: int, key: str | None) -> Response:
             remedy="Use a new key for every new request.",
         ) from None
     return JSONResponse(io.AssignmentsOut.plain(given))
+
+
+def _own_key(key: str, caller: int) -> str:
+    """The name of a caller's request: under the same key others are given assignments of theirs."""
+    name = f"token {caller}: {key}"
+    # As long as a name may be, and no longer.
+    return name if len(name) <= 200 else f"token {caller}: sha256 {sha256(key)}"
 
 
 @router.post(

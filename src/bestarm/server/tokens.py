@@ -10,7 +10,6 @@ import hashlib
 import hmac
 import re
 import secrets
-import time
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -31,6 +30,7 @@ __all__ = [
     "make_pass",
     "pass_holds",
     "revoke_token",
+    "token_number",
 ]
 
 _PREFIX = "bestarm"
@@ -94,7 +94,7 @@ def create_token(store: Store, name: str, role: Role) -> str:
         )
     store.prepare()
     secret = secrets.token_urlsafe(32)
-    row = {"name": name, "role": int(role), "digest": _digest(secret), "created": time.time()}
+    row = {"name": name, "role": int(role), "digest": _digest(secret), "created": store.now()}
     with store.writing() as connection:
         added = connection.execute(insert(tokens).returning(tokens.c.id), row)
         number = added.scalar_one()
@@ -110,11 +110,10 @@ def revoke_token(store: Store, number: int) -> Token:
             value=number,
             remedy="`bestarm token list` shows them.",
         )
+    now = store.now()
     with store.writing() as connection:
         still = tokens.c.revoked.is_(None)
-        connection.execute(
-            update(tokens).where(tokens.c.id == number, still).values(revoked=time.time())
-        )
+        connection.execute(update(tokens).where(tokens.c.id == number, still).values(revoked=now))
     return next(token for token in list_tokens(store) if token.id == number)
 
 
@@ -136,6 +135,12 @@ def find_role(store: Store, text: str) -> Role | None:
     number, _, secret = rest.partition("-")
     role, known = _known(store, number if prefix == _PREFIX else "")
     return role if hmac.compare_digest(known, _digest(secret)) else None
+
+
+def token_number(text: str) -> int | None:
+    """The public number of a token, whether there is one of it or not."""
+    number = text.split("-")[1] if text.startswith(f"{_PREFIX}-") else ""
+    return int(number) if number.isascii() and number.isdigit() and len(number) <= 9 else None
 
 
 def make_pass(store: Store, token: str) -> str | None:

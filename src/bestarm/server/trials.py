@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -14,7 +13,6 @@ from anyio import CapacityLimiter
 
 from bestarm.errors import (
     ExperimentExistsError,
-    StoreUnavailableError,
     UnknownExperimentError,
 )
 from bestarm.live import Experiment, Listed, Receipt
@@ -79,7 +77,7 @@ class Trials:
         self.feeds = Feeds(self.open, most=streams)
         self._lock = Lock()
         self._open: OrderedDict[str, Experiment] = OrderedDict()
-        self._file = self._identity()
+        self._generation = store.generation
         self._writing: CapacityLimiter | None = None
         self._thinking: CapacityLimiter | None = None
         self._browsing: CapacityLimiter | None = None
@@ -92,11 +90,15 @@ class Trials:
     def open(self, name: str) -> Experiment:
         """An experiment of the store."""
         with self._lock:
+            generation = self.store.generation
+            if generation != self._generation:
+                self._generation = generation
+                self._open.clear()  # they were in another file
             if name in self._open:
                 self._open.move_to_end(name)
                 return self._open[name]
         try:
-            return self._keep(Experiment.open(self.store, name))
+            return self._keep(Experiment.open(self.store, name), generation)
         except UnknownExperimentError as error:
             raise UnknownExperimentError(
                 f"There is no experiment {name!r}.", field="name", value=name
@@ -109,11 +111,12 @@ class Trials:
         *,
         policy: str,
         options: Mapping[str, object],
-        seed: int,
+        seed: int | None,
         lease: float | None,
         description: str,
     ) -> Experiment:
         """Begin an experiment."""
+        generation = self.store.generation
         try:
             experiment = Experiment.create(
                 self.store,
@@ -132,7 +135,7 @@ class Trials:
                 value=name,
                 remedy="Go on with it, or choose another name.",
             ) from error
-        return self._keep(experiment)
+        return self._keep(experiment, generation)
 
     def listed(self) -> Sequence[Listed]:
         """All of the store."""
@@ -174,36 +177,10 @@ class Trials:
             self._writing = CapacityLimiter(_WRITING)
         return await anyio.to_thread.run_sync(do, limiter=self._writing)
 
-    def check_store(self) -> None:
-        """Notice if the file was replaced, so that nothing is told to one that is gone.
-
-        Raises:
-            StoreUnavailableError: it is not there.
-        """
-        if not self.store.sqlite:
-            return
-        found = self._identity()
+    def _keep(self, experiment: Experiment, generation: int) -> Experiment:
         with self._lock:
-            if found is not None and found != self._file:
-                self._file = found
-                self._open.clear()
-                self.store.close()
-        if found is None:
-            raise StoreUnavailableError(
-                f"The file of {self.store.place} is gone.", field="url", value=self.store.place
-            )
-
-    def _identity(self) -> tuple[int, int] | None:
-        if not self.store.sqlite:
-            return None
-        try:
-            found = os.stat(str(self.store.url.database))
-        except OSError:
-            return None
-        return found.st_dev, found.st_ino
-
-    def _keep(self, experiment: Experiment) -> Experiment:
-        with self._lock:
+            if generation != self.store.generation:
+                return experiment  # the file was replaced meanwhile: opened anew the next time
             kept = self._open.setdefault(experiment.name, experiment)
             while len(self._open) > _MOST_OPEN:
                 self._open.popitem(last=False)  # the connections are the store's, not its own

@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from bestarm.live.clocks import EARLIEST, LATEST
 from bestarm.live.events import log
 from bestarm.live.ledger import Entry, Head, Ledger, Opened, Reading, Request
 from bestarm.records import Plan, Summary
@@ -459,7 +460,23 @@ def _books_are_apart(case: _Case) -> None:
         write_some(tx)
 
 
+def _the_time_is_in_seconds_and_goes_forward(case: _Case) -> None:
+    """Leases end by it, whoever asks and whoever tells."""
+    before = EARLIEST
+    views = [*_opened(case, case.books())]
+    for each in [*views, *views]:
+        for transaction in (each.writing, each.reading):
+            with transaction() as books:
+                now = books.now()
+            require(now < LATEST, f"the time is told in seconds since 1970, not as {now:g}")
+            require(now >= before, f"the time goes from {before:g} on to {now:g}")
+            before = now
+    for view in views[1:]:
+        view.close()
+
+
 _LAWS = (
+    _the_time_is_in_seconds_and_goes_forward,
     _what_is_written_is_there,
     _an_exception_leaves_nothing,
     _rows_are_only_added,

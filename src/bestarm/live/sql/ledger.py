@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain
@@ -40,6 +41,7 @@ from bestarm.live.ledger import (
 from bestarm.live.sql import schema as s
 from bestarm.live.sql import statements as sql
 from bestarm.live.sql.store import Store
+from bestarm.live.texts import spellings
 from bestarm.records import Plan, Summary
 
 __all__ = ["SqlLedger"]
@@ -64,6 +66,7 @@ class SqlLedger:
     def __init__(self, store: Store, number: int) -> None:
         self._store = store
         self._number = number
+        self._generation = store.generation
 
     @classmethod
     def create(
@@ -83,11 +86,13 @@ class SqlLedger:
         """
         store.prepare()
         with store.writing() as connection:
+            same = select(s.experiments.c.name).where(s.experiments.c.name.in_(spellings(name)))
+            known = connection.execute(same).scalars().first()
             row = {"name": name, "created": head.at, "document": document}
             row |= {"description": description, **_columns(head)}
             statement = _insert(store, s.experiments).values(row).on_conflict_do_nothing()
             statement = statement.execution_options(preserve_rowcount=True)
-            if not connection.execute(statement).rowcount:
+            if known is not None or not connection.execute(statement).rowcount:
                 raise ExperimentExistsError(
                     f"There is an experiment {name!r} in {store.place} already.",
                     field="name",
@@ -97,11 +102,11 @@ class SqlLedger:
             found = select(s.experiments.c.id).where(s.experiments.c.name == name)
             number = connection.execute(found).scalar_one()
             _Writing(connection, number, lock=False).add_event(created)
-        return cls(store, number)
+            return cls(store, number)
 
     @classmethod
-    def open(cls, store: Store, name: str) -> tuple[SqlLedger, str, str]:
-        """The books of an experiment, its document and its description.
+    def open(cls, store: Store, name: str) -> tuple[SqlLedger, str, str, str]:
+        """The books of an experiment, its name as it is on record, document and description.
 
         Raises:
             UnknownExperimentError: there is none of this name.
@@ -111,11 +116,13 @@ class SqlLedger:
             store.prepare()
             with store.reading() as connection:
                 table = s.experiments.c
-                wanted = select(table.id, table.document, table.description)
-                wanted = wanted.where(table.name == name)
-                row = connection.execute(wanted).one_or_none()
-                if row is not None:
-                    return cls(store, row.id), row.document, row.description
+                wanted = select(table.id, table.name, table.document, table.description)
+                wanted = wanted.where(table.name.in_(spellings(name)))
+                rows = {row.name: row for row in connection.execute(wanted)}
+                for spelling in spellings(name):
+                    if spelling in rows:
+                        row = rows[spelling]
+                        return cls(store, row.id), row.name, row.document, row.description
                 some = select(table.name).order_by(table.id.desc()).limit(10)
                 names = [repr(each) for each in connection.execute(some).scalars()]
         raise UnknownExperimentError(
@@ -142,12 +149,14 @@ class SqlLedger:
     def reading(self) -> Iterator[_Reading]:
         """A transaction that sees one state of the books."""
         with self._store.reading() as connection:
+            self._store.check_generation(self._generation)
             yield _Reading(connection, self._number)
 
     @contextmanager
     def writing(self) -> Iterator[_Writing]:
         """A transaction that others wait for; on an exception nothing of it remains."""
         with self._store.writing() as connection:
+            self._store.check_generation(self._generation)
             tx = _Writing(connection, self._number, lock=not self._store.sqlite)
             yield tx
             tx.save()
@@ -161,8 +170,17 @@ class _Reading:
     def __init__(self, connection: Connection, number: int, *, lock: bool = False) -> None:
         self._connection = connection
         self._number = number
-        read = sql.LOCK_HEAD if lock else sql.READ_HEAD
-        self.head = _head(read(connection, experiment=number).one())
+        self._time: float | None = None
+        if connection.dialect.name == "sqlite":
+            self.head = _head(sql.READ_HEAD(connection, experiment=number).one())
+        else:
+            read = sql.LOCK_HEAD_AND_TIME if lock else sql.READ_HEAD_AND_TIME
+            row = tuple(read(connection, experiment=number).one())
+            self.head, self._time = _head(row[:-1]), row[-1]
+
+    def now(self) -> float:
+        """The time by the server's clock, as the head was read; in a file, by this process's."""
+        return time.time() if self._time is None else self._time
 
     def _run(self, statement: sql.Prepared, **values: Any) -> CursorResult[Any]:
         return statement(self._connection, experiment=self._number, **values)

@@ -175,7 +175,16 @@ def _new(table: Table) -> Prepared:
 _one = s.experiments.c.id == bindparam("experiment")
 _counters = select(*(s.experiments.c[name] for name in COUNTERS)).where(_one)
 READ_HEAD = Prepared(_counters)
-LOCK_HEAD = Prepared(_counters.with_for_update())
+
+# On a server its own clock counts for all who share it. A select of its own around the one that
+# locks: the clock is read once the lock is there, however long that took.
+_now: ColumnElement[float] = literal_column(
+    "CAST(extract(epoch FROM clock_timestamp()) AS double precision)"
+)
+_locked = _counters.with_for_update().subquery("head")
+SERVER_TIME = Prepared(select(_now))
+READ_HEAD_AND_TIME = Prepared(_counters.add_columns(_now))
+LOCK_HEAD_AND_TIME = Prepared(select(*_locked.columns, _now))
 SAVE_HEAD = Prepared(
     update(s.experiments).where(_one).values({name: bindparam(name) for name in COUNTERS})
 )

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 from sqlalchemy import Connection, Engine, create_engine, event, exc, inspect, select, text
@@ -22,7 +23,9 @@ from bestarm.errors import (
     StoreUnavailableError,
     StoreVersionError,
 )
+from bestarm.live.sql.files import Change, WatchedFile
 from bestarm.live.sql.schema import VERSION_TABLE
+from bestarm.live.sql.statements import SERVER_TIME
 
 __all__ = ["VERSION", "VERSIONS", "Store"]
 
@@ -49,8 +52,15 @@ class Store:
         self.sqlite = self.url.get_backend_name() == "sqlite"
         self._engine: Engine = create_engine(self.url, **_options(self.sqlite))
         self._process = os.getpid()
+        self._file = WatchedFile(self.url) if self.sqlite else None
+        self._reopening = Lock()
+        self._generation = 0
+        self._change: Change | None = None
         event.listen(self._engine, "connect", _set_up_file if self.sqlite else _set_up_session)
-        if self.sqlite:
+        if self._file is not None:
+            file = self._file
+            event.listen(self._engine, "connect", lambda *_: file.note_open())
+            event.listen(self._engine, "close", lambda closed, _: file.note_close(closed))
             event.listen(self._engine, "begin", _begin)
 
     @property
@@ -63,9 +73,53 @@ class Store:
         """Let go of all connections."""
         self._own().dispose()
 
+    @property
+    def generation(self) -> int:
+        """Changes when a SQLite file was replaced: what was opened before is not in this one."""
+        return self._generation
+
+    def check_file(self) -> None:
+        """See whether a SQLite file is still the one that was opened. If it was replaced, go on
+        with what is there, as another generation.
+
+        Raises:
+            StoreUnavailableError: it is not there.
+        """
+        change = None if self._file is None else self._file.change()
+        if self._file is None or change is None:
+            return
+        if change in _REFUSED:
+            raise StoreUnavailableError(
+                f"{change.value}: {self.place}.",
+                field="url",
+                value=self.place,
+                remedy=_REFUSED[change],
+            )
+        with self._reopening:
+            if self._file.change() is change:  # nobody else has seen to it meanwhile
+                self._generation, self._change = self._generation + 1, change
+                self._own().dispose()
+                self._file.forget()
+
+    def check_generation(self, generation: int) -> None:
+        """Refuse to go on with what was opened in a file that is not the present one.
+
+        Raises:
+            StoreUnavailableError: it was replaced.
+        """
+        if generation != self._generation and self._change is not None:
+            raise StoreUnavailableError(
+                f"{self._change.value}: {self.place}.",
+                field="url",
+                value=self.place,
+                remedy="This call is not on record, and others that were acknowledged may not be "
+                "either. Open the experiment again, and verify it.",
+            )
+
     @contextmanager
     def reading(self) -> Iterator[Connection]:
         """A transaction in which all that is read belongs to one moment."""
+        self.check_file()
         with self._said(), self._own().connect() as connection:
             options = {} if self.sqlite else {"isolation_level": "REPEATABLE READ"}
             with connection.execution_options(**options).begin():
@@ -74,11 +128,18 @@ class Store:
     @contextmanager
     def writing(self) -> Iterator[Connection]:
         """A transaction that is there whole or not at all; SQLite has one of them at a time."""
+        self.check_file()
+        generation = self._generation
         with self._said(), self._own().connect() as connection:
             options = {"bestarm_writing": True} if self.sqlite else {}
             with connection.execution_options(**options).begin() as transaction:
                 yield connection
                 transaction.commit()
+            if self._file is not None:
+                # Nobody is told that something is on disk which is in a file without a name.
+                self._file.note_log(connection.connection.dbapi_connection)
+                self.check_file()
+                self.check_generation(generation)
 
     def _own(self) -> Engine:
         if self._process != os.getpid():
@@ -86,6 +147,8 @@ class Store:
             _abandoned.append(self._engine.pool)
             self._engine.dispose(close=False)
             self._process = os.getpid()
+            if self._file is not None:
+                self._file.forget_connections()
         return self._engine
 
     @contextmanager
@@ -113,14 +176,24 @@ class Store:
         remedy = " ".join(known) or "Nothing was changed."
         return kind(wrong, field="url", value=self.place, remedy=remedy)
 
+    def now(self) -> float:
+        """The time in seconds since 1970: by the server's clock; for a file, by this process's."""
+        if self.sqlite:
+            return time.time()
+        with self.reading() as connection:
+            return float(SERVER_TIME(connection).scalar_one())
+
     def version(self) -> str | None:
         """The version of its tables, or None where there are none.
 
         Raises:
             StoreVersionError: they are of a version that is not known here.
         """
-        if self.sqlite and (not self._file_exists() or self._of_somebody_else()):
+        self.check_file()
+        if self._file is not None and not os.path.exists(self._file.path):
             return None  # to look must neither make nor change it
+        if self._file is not None and _of_somebody_else(Path(self._file.path)):
+            return None
         with self.reading() as connection:
             if not inspect(connection).has_table(VERSION_TABLE):
                 return None
@@ -133,26 +206,6 @@ class Store:
                 remedy="Install a newer bestarm. Nothing was changed.",
             )
         return found
-
-    def _file_exists(self) -> bool:
-        path = str(self.url.database)
-        return path.startswith("file:") or os.path.exists(path)
-
-    def _of_somebody_else(self) -> bool:
-        """Whether a file with a log beside it holds no experiments.
-
-        Whoever opens such a file to write, and is the last to close it, moves the log into it.
-        """
-        path = Path(str(self.url.database)).absolute()
-        log = Path(f"{path}-wal")
-        try:
-            if not log.exists() or not log.stat().st_size:
-                return False
-            with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as connection:
-                tables = connection.execute("SELECT name FROM sqlite_master").fetchall()
-        except (OSError, sqlite3.Error):
-            return False  # that is said where it is opened
-        return (VERSION_TABLE,) not in tables
 
     def prepare(self) -> None:
         """Make the tables, or bring those of an older version up to date. Safe to call at once
@@ -171,6 +224,27 @@ class Store:
             command.upgrade(config, "head")
 
 
+def _of_somebody_else(path: Path) -> bool:
+    """Whether a SQLite file with a log beside it holds no experiments.
+
+    Whoever opens such a file to write, and is the last to close it, moves the log into it.
+    """
+    log = Path(f"{path}-wal")
+    try:
+        if not log.exists() or not log.stat().st_size:
+            return False
+        with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as connection:
+            tables = connection.execute("SELECT name FROM sqlite_master").fetchall()
+    except (OSError, sqlite3.Error):
+        return False  # that is said where it is opened
+    return (VERSION_TABLE,) not in tables
+
+
+_REFUSED = {
+    Change.GONE: "Put it back where it was, and make the same call again.",
+    Change.MIXED: "Stop every program that uses the file, remove what lies beside it and ends in "
+    "-wal or -shm, and make the same call again.",
+}
 _UNAVAILABLE = (exc.OperationalError, exc.InterfaceError, exc.InternalError)
 _REMEDIES = {
     "disk is full": "Free some space on its disk.",
@@ -278,6 +352,18 @@ def _patiently(attempt: Callable[[], object]) -> None:
             return
 
 
+# Set even where it is on: a session's own setting outlasts a change of the server's, the database's
+# or the role's. `remote_apply` is kept, which waits for standbys to show the change as well.
+_WAIT_FOR_DISK = """
+SELECT set_config(
+    'synchronous_commit',
+    CASE WHEN current_setting('synchronous_commit') = 'remote_apply' THEN 'remote_apply'
+        ELSE 'on' END,
+    false
+)
+"""
+
+
 def _set_up_session(connection: Any, _: object) -> None:
     # Whose machine or network is gone, or who hangs, must not keep all others waiting for good.
     settings = {
@@ -289,6 +375,7 @@ def _set_up_session(connection: Any, _: object) -> None:
     }
     connection.autocommit = True
     connection.execute("; ".join(f"SET {name} = '{value}'" for name, value in settings.items()))
+    connection.execute(_WAIT_FOR_DISK)
     connection.autocommit = False
 
 

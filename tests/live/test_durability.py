@@ -1,0 +1,147 @@
+"""Every connection of ours asks the database for durability, whatever its defaults are."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+import pytest
+from databases import name_of, noted, run_sql, wait_until
+from kept import told
+from postgres import Server
+
+from bestarm import Experiment, Problem
+from bestarm.live.doctor import diagnose
+from bestarm.live.sql import Store
+from bestarm.server.tokens import Role, create_token, list_tokens, revoke_token
+
+PROBLEM = Problem(np.eye(3))
+OPTIONS = {"bounds": [0, 1]}
+
+
+def use_everything(url: str) -> None:
+    """Tables made, an experiment begun and used, tokens, and the doctor."""
+    with Experiment.create(url, "trial", PROBLEM, options=OPTIONS, seed=0) as experiment:
+        ids = experiment.ask(3).ids
+        experiment.tell(ids[0], 0.5)
+        experiment.fail(ids[1])
+        experiment.status()
+        experiment.verify()
+        experiment.pause()
+    Experiment.list(url)
+    store = Store(url)
+    create_token(store, "me", Role.MANAGE)
+    diagnose(url)
+    revoke_token(store, list_tokens(store)[0].id)
+    store.close()
+
+
+@pytest.mark.parametrize("weak", ["off", "local", "remote_write"])
+def test_every_connection_asks_postgresql_for_durability(postgres_url: str, weak: str) -> None:
+    name = name_of(postgres_url)
+    run_sql(postgres_url, f"ALTER DATABASE {name} SET synchronous_commit = {weak}")
+    with noted("SHOW synchronous_commit") as seen:
+        use_everything(postgres_url)
+    assert len(seen) > 20
+    assert set(seen) == {"on"}
+
+
+def test_a_role_and_a_url_cannot_switch_durability_off(postgres_url: str) -> None:
+    name = name_of(postgres_url)
+    run_sql(postgres_url, f"ALTER ROLE postgres IN DATABASE {name} SET synchronous_commit = off")
+    with noted("SHOW synchronous_commit") as seen:
+        Experiment.list(f"{postgres_url}&options=-csynchronous_commit%3Doff")
+        Experiment.create(postgres_url, "trial", PROBLEM, options=OPTIONS).close()
+    assert set(seen) == {"on"}
+
+
+def test_what_is_stricter_than_durable_is_kept(postgres_url: str) -> None:
+    """`remote_apply` waits for standbys as well."""
+    name = name_of(postgres_url)
+    run_sql(postgres_url, f"ALTER DATABASE {name} SET synchronous_commit = remote_apply")
+    with noted("SHOW synchronous_commit") as seen:
+        Experiment.create(postgres_url, "trial", PROBLEM, options=OPTIONS).close()
+    assert set(seen) == {"remote_apply"}
+
+
+def test_a_setting_of_the_server_that_changes_meanwhile_has_no_effect(
+    postgres: Server, postgres_url: str
+) -> None:
+    with Experiment.create(postgres_url, "trial", PROBLEM, options=OPTIONS, seed=0) as experiment:
+        experiment.ask(2)
+        try:
+            run_sql(
+                postgres_url,
+                "ALTER SYSTEM SET synchronous_commit = off",
+                "SELECT pg_reload_conf()",
+            )
+            wait_until(lambda: run_sql(postgres_url, "SHOW synchronous_commit") == [("off",)])
+            with noted("SHOW synchronous_commit") as seen:
+                experiment.tell(0, 0.5)
+        finally:
+            run_sql(
+                postgres_url,
+                "ALTER SYSTEM RESET synchronous_commit",
+                "SELECT pg_reload_conf()",
+            )
+    assert set(seen) == {"on"}
+
+
+def test_no_acknowledged_outcome_is_lost_when_the_server_crashes(
+    postgres: Server, postgres_url: str
+) -> None:
+    """The server's writer comes by every two seconds: what nobody waits for is not on disk yet."""
+    name = name_of(postgres_url)
+    run_sql(
+        postgres_url,
+        f"ALTER DATABASE {name} SET synchronous_commit = off",
+        "ALTER SYSTEM SET wal_writer_delay = '2s'",
+        "SELECT pg_reload_conf()",
+    )
+    try:
+        wait_until(lambda: run_sql(postgres_url, "SHOW wal_writer_delay") == [("2s",)])
+        with Experiment.create(
+            postgres_url, "trial", PROBLEM, options=OPTIONS, seed=0
+        ) as experiment:
+            ids = [experiment.ask().ids[0] for _ in range(20)]
+            for number in ids:
+                experiment.tell(number, number / 100)
+            postgres.stop(at_once=True)
+            postgres.start()
+        with Experiment.open(postgres_url, "trial") as experiment:
+            assert told(experiment) == {number: number / 100 for number in ids}
+            assert experiment.ask().ids[0] == 20
+            assert experiment.verify().sound
+    finally:
+        run_sql(postgres_url, "ALTER SYSTEM RESET wal_writer_delay", "SELECT pg_reload_conf()")
+
+
+def test_a_server_without_fsync_is_noticed(postgres: Server, postgres_url: str) -> None:
+    try:
+        run_sql(postgres_url, "ALTER SYSTEM SET fsync = off", "SELECT pg_reload_conf()")
+        wait_until(lambda: run_sql(postgres_url, "SHOW fsync") == [("off",)])
+        found = {check.name: check for check in diagnose(postgres_url)}["durability"]
+    finally:
+        run_sql(postgres_url, "ALTER SYSTEM RESET fsync", "SELECT pg_reload_conf()")
+    assert found.level == "alarm"
+    assert "fsync is off" in found.finding
+
+
+def test_every_connection_has_sqlite_wait_for_the_disk(sqlite_url: str) -> None:
+    with noted("PRAGMA synchronous") as seen:
+        use_everything(sqlite_url)
+    assert len(seen) > 20
+    assert set(seen) == {2}  # FULL
+
+
+def test_who_writes_keeps_a_write_ahead_log(sqlite_url: str, tmp_path: Path) -> None:
+    Experiment.create(sqlite_url, "trial", PROBLEM, options=OPTIONS).close()
+    path = tmp_path / "trial.db"
+    with closing(sqlite3.connect(path)) as other:  # while nobody uses the file
+        assert other.execute("PRAGMA journal_mode=DELETE").fetchone() == ("delete",)
+    with Experiment.open(sqlite_url, "trial") as experiment:
+        experiment.ask()
+        with closing(sqlite3.connect(path)) as other:
+            assert other.execute("PRAGMA journal_mode").fetchone() == ("wal",)

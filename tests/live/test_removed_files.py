@@ -1,0 +1,208 @@
+"""A SQLite file that is removed or replaced in use: nothing is acknowledged into nowhere."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+import pytest
+from kept import told
+from sqlalchemy import Connection
+
+from bestarm import Experiment, Problem
+from bestarm.errors import StoreUnavailableError
+from bestarm.live.sql import Store
+
+PROBLEM = Problem(np.eye(3))
+OPTIONS = {"bounds": [0, 1]}
+
+
+def create(url: str | Store, name: str = "trial") -> Experiment:
+    return Experiment.create(url, name, PROBLEM, options=OPTIONS, seed=1)
+
+
+def calls(experiment: Experiment) -> dict[str, Callable[[], object]]:
+    """Everything that reads or writes."""
+    return {
+        "tell": lambda: experiment.tell(3, 0.5),
+        "tell again": lambda: experiment.tell(0, 0.5),
+        "tell_many": lambda: experiment.tell_many({4: 0.5, 5: 0.5}),
+        "tell_each": lambda: experiment.tell_each([{4: 0.5}, {5: 0.5}]),
+        "ask": experiment.ask,
+        "fail": lambda: experiment.fail(6),
+        "expire": experiment.expire,
+        "pause": experiment.pause,
+        "stop": experiment.stop,
+        "change_lease": lambda: experiment.change_lease(5.0),
+        "status": experiment.status,
+        "recommendation": experiment.recommendation,
+        "health": experiment.health,
+        "verify": experiment.verify,
+        "replay": experiment.replay,
+        "events": experiment.events,
+        "outcomes": experiment.outcomes,
+    }
+
+
+def assert_refused(experiment: Experiment, words: str) -> None:
+    for name, call in calls(experiment).items():
+        with pytest.raises(StoreUnavailableError, match=words) as caught:
+            call()
+        assert caught.value.remedy, name
+
+
+def started(experiment: Experiment) -> None:
+    experiment.ask(10)
+    experiment.tell(0, 0.5)
+
+
+def remove_logs(path: Path) -> None:
+    for ending in ("-wal", "-shm"):
+        Path(f"{path}{ending}").unlink()
+
+
+def test_a_file_that_was_removed_takes_no_outcomes(sqlite_url: str, tmp_path: Path) -> None:
+    with create(sqlite_url) as experiment:
+        started(experiment)
+        (tmp_path / "trial.db").unlink()
+        assert_refused(experiment, "is gone")
+    assert not (tmp_path / "trial.db").exists()
+
+
+def test_a_file_that_is_put_back_goes_on(sqlite_url: str, tmp_path: Path) -> None:
+    path, away = tmp_path / "trial.db", tmp_path / "away.db"
+    with create(sqlite_url) as experiment:
+        started(experiment)
+        path.rename(away)
+        assert_refused(experiment, "is gone")
+        away.rename(path)
+        assert experiment.tell(1, 0.25).recorded == 1
+        assert told(experiment) == {0: 0.5, 1: 0.25}
+        assert experiment.verify().sound
+
+
+@pytest.mark.parametrize("kind", ["another experiment", "a backup", "an empty file"])
+def test_a_file_that_was_replaced_is_not_taken_for_the_first(
+    sqlite_url: str, tmp_path: Path, kind: str
+) -> None:
+    path, other = tmp_path / "trial.db", tmp_path / "other.db"
+    with create(sqlite_url) as experiment:
+        experiment.ask(5)
+        if kind == "another experiment":
+            create(f"sqlite:///{other}", "other").close()
+        elif kind == "a backup":
+            with closing(sqlite3.connect(path)) as source, closing(sqlite3.connect(other)) as copy:
+                source.backup(copy)
+        else:
+            other.touch()
+        started(experiment)
+        os.replace(other, path)
+        # SQLite would take the log that lies there for that of the new file.
+        assert_refused(experiment, "of the former one")
+        with pytest.raises(StoreUnavailableError, match="of the former one"):
+            Experiment.list(experiment._ledger._store)  # type: ignore[attr-defined]
+        remove_logs(path)
+        assert_refused(experiment, "was replaced by another:")
+        assert_refused(experiment, "was replaced by another")  # nor the second time
+    if kind == "a backup":
+        with Experiment.open(sqlite_url, "trial") as again:
+            assert again.status().pulls == 5
+            assert again.tell(0, 0.75).recorded == 1
+
+
+def test_a_store_goes_on_with_the_file_that_is_there_now(sqlite_url: str, tmp_path: Path) -> None:
+    """What was opened before refuses; what is opened now is in the new file."""
+    store, other = Store(sqlite_url), tmp_path / "other.db"
+    first = create(store)
+    started(first)
+    create(f"sqlite:///{other}").close()
+    os.replace(other, tmp_path / "trial.db")
+    remove_logs(tmp_path / "trial.db")
+    with pytest.raises(StoreUnavailableError, match="was replaced"):
+        first.status()
+    again = Experiment.open(store, "trial")
+    assert again.status().pulls == 0
+    assert list(again.ask(2).ids) == [0, 1]
+    with pytest.raises(StoreUnavailableError, match="was replaced"):
+        first.tell(1, 0.5)
+    store.close()
+
+
+@pytest.mark.parametrize("ending", ["-wal", "-shm"])
+def test_a_log_that_was_removed_takes_no_outcomes(
+    sqlite_url: str, tmp_path: Path, ending: str
+) -> None:
+    """Another process would begin a new log, and never see what this one writes to the old."""
+    with create(sqlite_url) as experiment:
+        started(experiment)
+        (tmp_path / f"trial.db{ending}").unlink()
+        with pytest.raises(
+            StoreUnavailableError, match=r"\(-wal\) or its index \(-shm\) was removed"
+        ):
+            experiment.tell(1, 0.5)
+        assert_refused(experiment, "log .* was removed")
+    # What was acknowledged before was still in the log, and is not lost either.
+    with Experiment.open(sqlite_url, "trial") as again:
+        assert told(again) == {0: 0.5}
+        assert again.status().pulls == 10
+        assert again.tell(1, 0.5).recorded == 1
+        assert again.verify().sound
+
+
+def test_a_file_that_goes_while_one_writes_is_noticed_before_one_is_told(
+    sqlite_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with create(sqlite_url) as experiment:
+        started(experiment)
+        commit = Connection._commit_impl
+
+        def removed(self: Connection) -> None:
+            (tmp_path / "trial.db").unlink()
+            commit(self)
+
+        monkeypatch.setattr(Connection, "_commit_impl", removed)
+        with pytest.raises(StoreUnavailableError, match="is gone"):
+            experiment.tell(1, 0.5)
+
+
+def test_the_log_of_others_may_come_and_go(sqlite_url: str, tmp_path: Path) -> None:
+    """SQLite itself removes it when the last one closes the file."""
+    store = Store(sqlite_url)
+    create(store).ask(3)
+    assert (tmp_path / "trial.db-wal").exists()
+    store.close()
+    assert not (tmp_path / "trial.db-wal").exists()
+    with Experiment.open(sqlite_url, "trial") as between:
+        between.tell(0, 0.5)
+        again = Experiment.open(store, "trial")
+        again.tell(1, 0.5)
+    assert again.tell(2, 0.5).recorded == 1
+    store.close()
+
+
+def test_a_folder_that_the_process_leaves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A path is relative to where the process was when the store was named."""
+    (tmp_path / "one").mkdir()
+    (tmp_path / "two").mkdir()
+    monkeypatch.chdir(tmp_path / "one")
+    with create("sqlite:///trial.db") as experiment:
+        monkeypatch.chdir(tmp_path / "two")
+        experiment.ask(3)
+        assert experiment.tell(0, 0.5).recorded == 1
+    assert (tmp_path / "one" / "trial.db").exists()
+    assert not (tmp_path / "two" / "trial.db").exists()
+
+
+def test_a_link_to_the_file_may_be_used(sqlite_url: str, tmp_path: Path) -> None:
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "trial.db").symlink_to(tmp_path / "disk" / "real.db")
+    with create(sqlite_url) as experiment:
+        started(experiment)
+        assert experiment.tell(1, 0.5).recorded == 1
+        shutil.move(tmp_path / "disk" / "real.db", tmp_path / "disk" / "moved.db")
+        assert_refused(experiment, "is gone")
