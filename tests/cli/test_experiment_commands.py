@@ -203,8 +203,14 @@ def finish(name: str) -> None:
 
 
 def test_the_recommendation_says_what_it_rests_on(drinks: str) -> None:
-    assert "not identified" in run("recommend", drinks)[0]
-    assert data("recommend", drinks)["final"] is False
+    assert "no leader yet" in run("recommend", drinks)[0]
+    with open_one(drinks) as experiment:
+        experiment.tell_many((a.id, float(a.label == "tea")) for a in experiment.ask(40))
+    words = run("recommend", drinks)[0]
+    assert "not identified" in words
+    assert "(once identified: error ≤ 0.05)" in words  # it is proven, once it decides
+    report = data("recommend", drinks)
+    assert (report["final"], report["claims"], report["error_bound"]) == (False, 0.05, None)
     finish(drinks)
     report = data("recommend", drinks)
     assert (report["label"], report["final"], report["reason"]) == ("tea", True, "identified")
@@ -216,6 +222,13 @@ def test_the_recommendation_says_what_it_rests_on(drinks: str) -> None:
     assert report["statement"] in words
     assert all(each in words for each in report["assumptions"])
     assert "the experiment is finished" in run("ask", drinks)[1]
+
+
+def test_one_that_is_stopped_says_so(drinks: str) -> None:
+    with open_one(drinks) as experiment:
+        experiment.tell_many((a.id, 0.5) for a in experiment.ask(40))
+    run("stop", drinks)
+    assert "(stopped by hand; " in run("recommend", drinks)[0]
 
 
 def test_the_log_is_shown(drinks: str) -> None:

@@ -82,6 +82,8 @@ def test_a_trial_over_http_is_the_trial_of_the_library(
     assert said["error_bound"] == expected_said.error_bound == 0.05
     assert said["final"] is True
     assert said["statement"] == expected_said.statement
+    assert (said["claims"], said["contradicted"]) == (0.05, False)
+    assert said["chosen_labels"] == said["active_labels"] == [expected_said.label]
     late = api.post(f"{trial}/ask", json={}).json()
     assert late["assignments"] == []
     assert late["state"] == "finished"

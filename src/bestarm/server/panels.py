@@ -167,7 +167,8 @@ def _lasting(hours: tuple[float | None, float | None, float | None]) -> str:
     """How long it may take, from the middle, the low and the high end."""
     middle, low, high = hours
     words = _hours(low if middle is None else middle)
-    text = f"{words} at least" if middle is None else f"about {words}".replace("about less", "less")
+    rough = words if middle is not None and middle < 1 / 60 else f"about {words}"
+    text = f"{words} at least" if middle is None else rough
     return text if high is None or _hours(high) == words else f"{text}, up to {_hours(high)}"
 
 

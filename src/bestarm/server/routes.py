@@ -254,7 +254,10 @@ def _then_status(method: str, *values: object) -> Any:
 )
 async def get_recommendation(name: Name, trials: _Trials) -> io.RecommendationOut:
     """The target the policy would name now, and how far that can be relied on."""
-    return await trials.think(name, lambda each: io.RecommendationOut.of(each.recommendation()))
+    return await trials.think(
+        name,
+        lambda each: io.RecommendationOut.of(each.recommendation(), each.problem.target_labels),
+    )
 
 
 @router.get(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
@@ -180,7 +181,7 @@ class StatusOut(BaseModel):
     answered: int = Field(description="How many of those are answered, or lost.")
     outstanding: int = Field(description="How many outcomes are awaited.")
     remaining: int = Field(description="Assignments of that phase still to give out.")
-    pulls: int = Field(description="Assignments given out in all.")
+    pulls: int = Field(description="Assignments given out in all phases.")
     lost: int = Field(description="Assignments whose outcome will not come, or came too late.")
     late: int = Field(description="Outcomes that came too late to be used.")
 
@@ -300,31 +301,55 @@ class RecommendationOut(BaseModel):
             target=2,
             label="express",
             final=True,
-            reason="certified",
+            reason="identified",
             pulls=1210,
+            claims=0.05,
             error_bound=0.05,
+            contradicted=False,
             active=[2],
+            active_labels=["express"],
             chosen=[2],
-            assumptions=["All rewards lie between 0 and 1."],
-            statement="'express' is best, with an error probability of at most 0.05.",
+            chosen_labels=["express"],
+            assumptions=["Every reward lies between 0 and 1."],
+            statement="'express' is the best of 3 targets. The probability that this rule ever "
+            "says so wrongly, at any of its looks, is at most 0.05.",
         )
     )
 
-    target: int
-    label: str
-    final: bool
-    reason: str
-    pulls: int
-    error_bound: float | None
-    active: list[int]
-    chosen: list[int]
-    assumptions: list[str]
-    statement: str
+    target: int = Field(description="Its row in the target, or in the source.")
+    label: str = Field(description="Its name.")
+    final: bool = Field(description="Whether it is identified; a stop at a limit is not that.")
+    reason: str = Field(
+        description="`identified`, `running`, or what stopped it short: `max_pulls`, "
+        "`max_phases`, `max_phase_pulls`, `budget`, or `stopped` by hand."
+    )
+    pulls: int = Field(description="Of those given out, how many it rests on.")
+    claims: float | None = Field(
+        description="The proven bound on the probability that a final answer is wrong, known "
+        "before there is one; null where nothing is proven."
+    )
+    error_bound: float | None = Field(
+        description="The same, once it is final and nothing contradicts the assumptions."
+    )
+    contradicted: bool = Field(
+        description="Whether rewards contradict the assumptions: nothing is proven then."
+    )
+    active: list[int] = Field(description="Targets that are not ruled out.")
+    active_labels: list[str] = Field(description="Their names.")
+    chosen: list[int] = Field(description="The targets named, where there may be several.")
+    chosen_labels: list[str] = Field(description="Their names.")
+    assumptions: list[str] = Field(description="What the bound rests on.")
+    statement: str = Field(description="What may be said now, in words.")
 
     @classmethod
-    def of(cls, said: Recommendation) -> RecommendationOut:
-        """From the library's."""
-        return cls(**{name: getattr(said, name) for name in cls.model_fields})
+    def of(cls, said: Recommendation, labels: Sequence[str]) -> RecommendationOut:
+        """From the library's, with the names of the targets."""
+        named: dict[str, Any] = {
+            "active_labels": [labels[target] for target in said.active],
+            "chosen_labels": [labels[target] for target in said.chosen],
+        }
+        known = {name: getattr(said, name) for name in cls.model_fields if name not in named}
+        return cls(**known, **named)
 
 
 class CheckOut(BaseModel):
@@ -343,9 +368,9 @@ class HealthOut(BaseModel):
         json_schema_extra=_like(
             checks=[
                 {
-                    "name": "allocation",
+                    "name": "assignments",
                     "level": "ok",
-                    "finding": "Arms were pulled as often as planned.",
+                    "finding": "240 assignments have arms as their probabilities say.",
                     "action": "",
                 }
             ]
