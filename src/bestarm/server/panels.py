@@ -17,6 +17,7 @@ from urllib.parse import quote
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from bestarm.defaults import DELTA
 from bestarm.live.seen import Allocated, Option, Overview
 from bestarm.server.charts import COLOURS, Chart, charts, number
 from bestarm.server.drawing import draw
@@ -115,6 +116,7 @@ def _environment() -> Environment:
         draw=draw,
         version=version("bestarm"),
         colours=COLOURS,
+        default_delta=DELTA,
         address=lambda name: quote(name, safe=""),
         styles=lambda: Markup(asset("style.css").decode()),
         legend=_legend,

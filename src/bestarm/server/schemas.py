@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
+from bestarm.defaults import DELTA
 from bestarm.live import Batch, Listed, Receipt, Status
 from bestarm.live.ledger import Event
 from bestarm.policies import POLICIES
@@ -17,6 +18,7 @@ __all__ = [
     "AssignmentsOut",
     "CheckOut",
     "CreateBody",
+    "Delta",
     "EventOut",
     "EventsOut",
     "ExperimentOut",
@@ -38,7 +40,18 @@ Row = Annotated[list[Number], Field(fail_fast=True, min_length=1, max_length=200
 Features = Annotated[list[Row], Field(fail_fast=True, min_length=1, max_length=10_000)]
 Label = Annotated[str, Field(max_length=1000)]
 Labels = Annotated[list[Label], Field(fail_fast=True, max_length=10_000)]
+# A confidence given as δ is refused further down, where more can be said of it.
+Delta = Annotated[
+    float,
+    Field(
+        gt=0,
+        lt=1,
+        description="The error probability allowed: 0.5 at most.",
+        json_schema_extra={"maximum": 0.5},
+    ),
+]
 Id = Annotated[int, Field(ge=0, lt=2**63)]
+Lease = Annotated[float, Field(gt=0, allow_inf_nan=False)] | Annotated[str, Field(max_length=50)]
 State = Literal["running", "paused", "stopped", "finished"]
 
 
@@ -68,24 +81,27 @@ class CreateBody(_In):
     model_config = ConfigDict(
         json_schema_extra=_like(
             name="checkout",
-            source=[[1, 0, 0], [0, 1, 0], [0, 0, 1]],
             source_labels=["one page", "two pages", "express"],
-            delta=0.05,
+            delta=DELTA,
             policy="anytime",
             options={"bounds": [0, 1]},
-            lease=86400,
+            lease="1d",
             description="Which checkout do more people finish?",
         )
     )
 
     name: Annotated[str, Field(min_length=1, max_length=200)]
-    source: Annotated[Features, Field(description="Features of what can be tried, a row an arm.")]
+    source: Features | None = Field(
+        default=None,
+        description="Features of what can be tried, a row per arm. Left out, the names alone tell "
+        "the arms apart.",
+    )
     source_labels: Labels | None = Field(default=None, description="A name for each.")
     target: Features | None = Field(
         default=None, description="Features of what is chosen among; the source if left out."
     )
     target_labels: Labels | None = Field(default=None, description="A name for each.")
-    delta: Annotated[float, Field(gt=0, lt=1, description="The error probability allowed.")] = 0.05
+    delta: Delta = DELTA
     noise: Annotated[
         float, Field(ge=0, allow_inf_nan=False, description="The scale of the noise.")
     ] = 1.0
@@ -97,8 +113,10 @@ class CreateBody(_In):
     seed: Annotated[int, Field(ge=0, lt=2**63)] | None = Field(
         default=None, description="Of the draws; a random one if left out."
     )
-    lease: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = Field(
-        default=None, description="Seconds an outcome may take; any time if left out."
+    lease: Lease | None = Field(
+        default=None,
+        description="How long an outcome may take, in seconds or like 90s, 30m, 12h, 2d; any time "
+        "if left out.",
     )
     description: Annotated[
         str, Field(max_length=10_000, description="What it is about, in words.")
@@ -117,7 +135,7 @@ class OutcomeIn(_In):
     """The outcome of one assignment."""
 
     id: Id
-    reward: Number
+    reward: bool | Number = Field(description="A number, or true or false for 1 and 0.")
 
 
 class TellBody(_In):
@@ -142,10 +160,10 @@ class FailBody(_In):
 class LeaseBody(_In):
     """How long outcomes may take."""
 
-    model_config = ConfigDict(json_schema_extra=_like(lease=86400))
+    model_config = ConfigDict(json_schema_extra=_like(lease="1d"))
 
-    lease: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = Field(
-        description="Seconds; null for any time."
+    lease: Lease | None = Field(
+        description="Seconds, or a time like 90s, 30m, 12h, 2d; null for any time."
     )
 
 
@@ -303,8 +321,8 @@ class RecommendationOut(BaseModel):
             final=True,
             reason="identified",
             pulls=1210,
-            claims=0.05,
-            error_bound=0.05,
+            claims=DELTA,
+            error_bound=DELTA,
             contradicted=False,
             active=[2],
             active_labels=["express"],
@@ -312,7 +330,7 @@ class RecommendationOut(BaseModel):
             chosen_labels=["express"],
             assumptions=["Every reward lies between 0 and 1."],
             statement="'express' is the best of 3 targets. The probability that this rule ever "
-            "says so wrongly, at any of its looks, is at most 0.05.",
+            f"says so wrongly, at any of its looks, is at most {DELTA:g}.",
         )
     )
 

@@ -110,7 +110,7 @@ class Trials:
         policy: str,
         options: Mapping[str, object],
         seed: int,
-        lease: float | None,
+        lease: float | str | None,
         description: str,
     ) -> Experiment:
         """Begin an experiment."""
