@@ -85,13 +85,13 @@ def compare_baselines(runs: int) -> None:
     print("\nBaselines, all declared within ±5 (ratio to none)")
     reference: float | None = None
     for name, baseline in worlds.items():
-        mean = _row(name, simulate(RULE, _instance(baseline, 5.0), runs=runs), reference)
+        mean = _row(name, simulate(RULE, _instance(baseline, 5.0), runs=runs, delta=0.1), reference)
         reference = reference or mean
     print(
         "\nA level of 5, and none, for the sharp reading of SP-BAI, which has a pilot to guess by"
     )
     for name in ("none", "level 5"):
-        _row(name, simulate(SHARP, _instance(worlds[name], 5.0), runs=runs))
+        _row(name, simulate(SHARP, _instance(worlds[name], 5.0), runs=runs, delta=0.1))
 
 
 def compare_levels(runs: int, seed: int) -> None:
@@ -100,7 +100,7 @@ def compare_levels(runs: int, seed: int) -> None:
     for reach in (5.0, 10.0, 20.0, 50.0, 100.0):
         reference: float | None = None
         for name, level in (("none", 0.0), ("at R", reach)):
-            results = simulate(RULE, _instance(level, reach), runs=runs, seed=seed)
+            results = simulate(RULE, _instance(level, reach), runs=runs, seed=seed, delta=0.1)
             mean = _row(f"R = {reach:g}, {name}", results, reference)
             reference = reference or mean
 
@@ -130,7 +130,7 @@ def compare_ingredients(runs: int) -> None:
     reference: float | None = None
     for name, (home, attribute, value) in patches.items():
         with mock.patch.object(home, attribute, value):
-            mean = _row(name, simulate(RULE, world, runs=runs), reference)
+            mean = _row(name, simulate(RULE, world, runs=runs, delta=0.1), reference)
         reference = reference or mean
 
 
@@ -227,7 +227,7 @@ def compare_uniform(runs: int, seed: int) -> None:
         print(f"\nUniform arms, {name}: median pulls, quartiles")
         found: dict[str, Results] = {}
         for label, (method, place) in methods.items():
-            results = found[label] = simulate(method, place, runs=count, seed=seed)
+            results = found[label] = simulate(method, place, runs=count, seed=seed, delta=0.1)
             low, middle, high = np.quantile(results.pulls, (0.25, 0.5, 0.75))
             wrong, capped = (~results.correct & results.final).sum(), (~results.final).sum()
             print(
@@ -270,7 +270,7 @@ def compare_jester(runs: int, seed: int, data: str | None) -> None:
     reference: float | None = None
     for name, method in methods.items():
         start = time.process_time()
-        mean = _row(name, simulate(method, world, runs=runs, seed=seed), reference)
+        mean = _row(name, simulate(method, world, runs=runs, seed=seed, delta=0.1), reference)
         print(f"    {(time.process_time() - start) / runs:.2f} s a run", flush=True)
         reference = reference or mean
 
@@ -344,13 +344,13 @@ def count_winners(runs: int, seed: int) -> None:
 def measure_speed() -> None:
     """Seconds a run, and a batch at ten thousand targets, once compiled and cached."""
     world = small_gap(declared_baseline=2.0)
-    simulate(RULE, world, runs=2)
+    simulate(RULE, world, runs=2, delta=0.1)
     times: list[float] = []
     for run in range(40):
         start = time.process_time()
-        run_once(RULE, world, run=run)
+        run_once(RULE, world, run=run, delta=0.1)
         times.append(time.process_time() - start)
-    batches = simulate(RULE, world, runs=40).plans.mean()
+    batches = simulate(RULE, world, runs=40, delta=0.1).plans.mean()
     print(
         f"\nSmall gap: {np.median(times):.3f} s a run (median of 40), {np.mean(times):.3f} on "
         f"average, {batches:.0f} batches"

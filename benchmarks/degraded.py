@@ -152,7 +152,7 @@ def _uniform(runs: int, seed: int, data: RatingsData) -> None:
         row = _print_published(table, key)
         for name, makers in (OPTIMAL | spoiled).items():
             with policies_with(makers):
-                results = simulate(row.method, row.environment, runs=runs, seed=seed)
+                results = simulate(row.method, row.environment, runs=runs, seed=seed, delta=0.1)
             _print(row, name, results)
 
 
@@ -243,7 +243,7 @@ def _small_gap(runs: int, seed: int, data: RatingsData) -> None:
             plans = [SPBAI(problem, preset="replication", seed=n).plan() for n in range(64)]
             designs = [plan.weights for plan in plans if plan and plan.weights is not None]
             values = [centered_diameter(problem.source, p, problem.target) for p in designs]
-            results = simulate(row.method, row.environment, runs=runs, seed=seed)
+            results = simulate(row.method, row.environment, runs=runs, seed=seed, delta=0.1)
         _print(row, f"{name}: V = {min(values):.2f} to {max(values):.2f}", results)
 
 

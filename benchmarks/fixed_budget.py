@@ -166,7 +166,7 @@ def _measure(
     found: dict[str, list[Results]] = {}
     for name, method in methods.items():
         bound: list[Method] = [partial(method, budget=budget) for budget in budgets]
-        found[name] = [simulate(m, make(), **options) for m in bound]
+        found[name] = [simulate(m, make(), delta=0.1, **options) for m in bound]
     return found
 
 

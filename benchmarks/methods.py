@@ -73,12 +73,12 @@ def main() -> None:
 def _row(
     name: str, method: Method, world: Semiparametric | Ratings, plain: Callable[[int], int]
 ) -> None:
-    first = simulate(method, world, runs=4)  # compiles, and computes the designs
+    first = simulate(method, world, runs=4, delta=0.1)  # compiles, and computes the designs
     runs = max(1, round(LEAST / first.mean_pulls))
     ours, theirs, pulls = [], [], 0.0
     for repeat in range(REPEATS):
         start = time.process_time()
-        results = simulate(method, world, runs=runs, seed=repeat)
+        results = simulate(method, world, runs=runs, seed=repeat, delta=0.1)
         between = time.process_time()
         made = 0
         while made < PLAIN_PULLS:

@@ -108,7 +108,12 @@ def main() -> None:
             for reading, method in READINGS.items():
                 capped = partial(method, max_pulls=CAP) if medians else method  # type: ignore[call-arg]
                 results = simulate(
-                    capped, make(), runs=options.runs, seed=options.seed, executor=executor
+                    capped,
+                    make(),
+                    runs=options.runs,
+                    seed=options.seed,
+                    delta=0.1,
+                    executor=executor,
                 )
                 papers = papers or results
                 print(_row(reading, results, papers, medians=medians), flush=True)

@@ -54,5 +54,5 @@ def test_a_raised_error_survives_pickling() -> None:
     with pytest.raises(InvalidInputError) as caught:
         Problem(np.eye(2), delta=5)
     twin = pickle.loads(pickle.dumps(caught.value))
-    assert str(twin) == "`delta` must lie in (0, 1); got 5. Did you mean 0.05?"
+    assert str(twin) == "`delta` must lie in (0, 0.5]; got 5. Did you mean 0.05?"
     assert (twin.field, twin.value) == ("delta", 5)

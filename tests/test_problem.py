@@ -11,6 +11,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from bestarm.defaults import DELTA
 from bestarm.errors import BestArmError, InvalidInputError, UnidentifiableError
 from bestarm.geometry import Array
 from bestarm.problem import Problem, as_weights
@@ -120,17 +121,44 @@ def test_an_arm_given_twice_is_two_identical_targets_unless_targets_are_given() 
     assert Problem(twice, SQUARE).arms == 5
 
 
-@pytest.mark.parametrize("delta", [0, 1, -0.1, 5, 1.0001, 100, math.inf, -math.inf])
+@pytest.mark.parametrize("delta", [0, 1, -0.1, 0.51, 0.95, 5, 1.0001, 100, math.inf, -math.inf])
 def test_delta_is_a_probability(delta: float) -> None:
     error = refusal(SQUARE, delta=delta)
     assert (error.field, error.value) == ("delta", delta)
-    reason = "must lie in (0, 1)" if math.isfinite(delta) else "must be a finite number"
+    reason = "must lie in (0, 0.5]" if math.isfinite(delta) else "must be a finite number"
     assert reason in str(error)
     assert error.remedy or not math.isfinite(delta)
 
 
 def test_a_percentage_is_recognised() -> None:
     assert refusal(SQUARE, delta=5).remedy == "Did you mean 0.05?"
+
+
+@pytest.mark.parametrize(("given", "meant"), [(0.95, "0.05"), (0.9, "0.1"), (95, "0.05")])
+def test_a_confidence_is_recognised(given: float, meant: str) -> None:
+    remedy = refusal(SQUARE, delta=given).remedy
+    assert remedy == f"It is the probability of an error. Did you mean {meant}?"
+    with pytest.raises(InvalidInputError, match="Did you mean"):
+        Problem(SQUARE).with_delta(given)
+    assert Problem(SQUARE, delta=0.5).delta == 0.5
+
+
+@pytest.mark.parametrize("blank", ["", " ", "\t\n"])
+def test_a_label_can_be_read(blank: str) -> None:
+    error = refusal(SQUARE, source_labels=["a", "b", blank, "d"])
+    assert (error.field, error.value) == ("source_labels", blank)
+    assert refusal(SQUARE, target_labels=["a", "b", blank, "d"]).field == "target_labels"
+
+
+def test_names_alone_are_a_problem() -> None:
+    problem = Problem.named(("old", "new", "bold"), delta=0.1, noise=0.5, baseline=2.0)
+    names = ["old", "new", "bold"]
+    assert problem == Problem(np.eye(3), delta=0.1, noise=0.5, baseline=2.0, source_labels=names)
+    assert Problem.named(iter(names)).target_labels == tuple(names)
+    for wrong in ("old", 3, ["old"], ["old", "old"], ["old", ""]):
+        with pytest.raises(InvalidInputError):
+            Problem.named(wrong)  # type: ignore[arg-type]
+    assert "Problem.named" in refusal(["old", "new"]).remedy
 
 
 @pytest.mark.parametrize("field", ["delta", "noise", "baseline"])
@@ -351,7 +379,7 @@ def test_another_delta_is_another_problem() -> None:
     problem = Problem(SQUARE, noise=2.0, source_labels=list("abcd"))
     assert hash(problem) != hash(problem.with_delta(0.01))
     other = problem.with_delta(0.01)
-    assert (other.delta, problem.delta) == (0.01, 0.1)
+    assert (other.delta, problem.delta) == (0.01, DELTA)
     assert other != problem
     assert other == Problem(SQUARE, delta=0.01, noise=2.0, source_labels=list("abcd"))
     with pytest.raises(InvalidInputError):

@@ -189,6 +189,9 @@ def recommendation(**changes: Any) -> Recommendation:
     return Recommendation(**(values | changes))
 
 
+UNDECIDED = {"final": False, "reason": "running", "active": (0, 1), "error_bound": None}
+
+
 @pytest.mark.parametrize(
     ("changes", "text"),
     [
@@ -199,9 +202,34 @@ def recommendation(**changes: Any) -> Recommendation:
             "(no proven error bound)",
         ),
         (
-            {"final": False, "reason": "max_pulls", "active": (0, 1, 2), "error_bound": None},
-            "tea: leading, not identified (stopped by max_pulls; 3 targets remain) after 12,345 "
+            UNDECIDED | {"claims": 0.05, "pulls": 1},
+            "tea: leading, not identified (still running; 2 targets remain) after 1 pull (once "
+            "identified: error ≤ 0.05)",
+        ),
+        (
+            UNDECIDED | {"claims": 0.05, "pulls": 0},
+            "no leader yet: no outcome counts so far (still running; 2 targets remain; once "
+            "identified: error ≤ 0.05)",
+        ),
+        (
+            UNDECIDED | {"reason": "max_pulls"},
+            "tea: leading, not identified (stopped at its limit of pulls; 2 targets remain) after "
+            "12,345 pulls (no proven error bound)",
+        ),
+        (
+            UNDECIDED | {"reason": "stopped", "claims": 0.05},
+            "tea: leading, not identified (stopped by hand; 2 targets remain) after 12,345 pulls "
+            "(nothing is proven of an answer short of the end)",
+        ),
+        (
+            UNDECIDED | {"reason": "out of luck"},
+            "tea: leading, not identified (stopped: out of luck; 2 targets remain) after 12,345 "
             "pulls (no proven error bound)",
+        ),
+        (
+            {"claims": 0.05, "error_bound": None, "contradicted": True},
+            "tea: identified as the best after 12,345 pulls (rewards contradict the assumptions: "
+            "no error bound holds)",
         ),
     ],
 )

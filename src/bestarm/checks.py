@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
+import re
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bestarm.defaults import DELTA
 from bestarm.errors import InvalidInputError
 
 __all__ = [
     "choice",
     "computable",
+    "duration",
     "finite",
     "interval",
     "not_negative",
@@ -59,7 +62,7 @@ def not_negative(value: object, field: str, *, remedy: str = "") -> float:
 
 
 def probability(value: object, field: str = "delta") -> float:
-    """A number strictly between 0 and 1."""
+    """A probability of an error: above 0 and, as a coin is no worse then, not above 0.5."""
     number = finite(value, field)
     if 0 < number < 1e-100:
         raise InvalidInputError(
@@ -68,15 +71,46 @@ def probability(value: object, field: str = "delta") -> float:
             value=value,
             remedy="Nothing is ever that certain.",
         )
-    if not 0 < number < 1:
-        likely = 1 <= number < 100
+    if not 0 < number <= 0.5:
         raise InvalidInputError(
-            f"`{field}` must lie in (0, 1); got {number:g}.",
+            f"`{field}` must lie in (0, 0.5]; got {number:g}.",
             field=field,
             value=value,
-            remedy=f"Did you mean {number / 100:g}?" if likely else "Try 0.05.",
+            remedy=_likely(number),
         )
     return number
+
+
+def _likely(number: float) -> str:
+    """What somebody who gives this error probability means: a confidence, or percent."""
+    if 0.5 < number < 1:
+        return f"It is the probability of an error. Did you mean {1 - number:.10g}?"
+    if 1 <= number <= 50:
+        return f"Did you mean {number / 100:g}?"
+    if 50 < number < 100:
+        return f"It is the probability of an error. Did you mean {1 - number / 100:.10g}?"
+    return f"Try {DELTA:g}."
+
+
+_SECONDS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
+
+
+def duration(value: object, field: str) -> float:
+    """A length of time in seconds: a positive number, or a text like 90s, 30m, 12h, 2d, 1w.
+
+    >>> duration("2h", "lease"), duration(90, "lease")
+    (7200.0, 90.0)
+    """
+    if not isinstance(value, str):
+        return positive(value, field)
+    found = re.fullmatch(r"\s*(\d{1,18}(?:\.\d{1,18})?)\s*([smhdw]?)\s*", value, re.ASCII)
+    if found is None or not float(found[1]):
+        raise InvalidInputError(
+            f"`{field}` must be a time like 90s, 30m, 12h or 2d; got {value!r}.",
+            field=field,
+            value=value,
+        )
+    return float(found[1]) * _SECONDS[found[2]]
 
 
 def whole(value: object, field: str, *, least: int | None = None, below: int | None = None) -> int:

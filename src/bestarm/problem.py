@@ -11,10 +11,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bestarm.checks import not_negative, probability
+from bestarm.defaults import DELTA
 from bestarm.errors import InvalidInputError, UnidentifiableError
 from bestarm.geometry import Array, Span, affine_span
 
-__all__ = ["Problem", "as_features", "as_problem", "as_weights", "check_identifiable"]
+__all__ = [
+    "Problem",
+    "as_features",
+    "as_problem",
+    "as_weights",
+    "check_identifiable",
+    "features_of",
+    "one_hot",
+]
 
 _ROUNDING = 16 * float(np.finfo(float).eps)  # relative to a feature's size
 _UNITS = "It is a scale in units of the reward."
@@ -31,7 +40,7 @@ class Problem:
             frame whose index holds the labels.
         target: features of the options one chooses among, one row an option; the source itself
             when left out.
-        delta: the allowed probability of naming a wrong target.
+        delta: the allowed probability of naming a wrong target; at most 0.5.
         noise: the sub-Gaussian scale of the noise (a standard deviation, for Gaussian noise).
         baseline: a bound on |ν_t|.
         source_labels: one name a source arm.
@@ -53,7 +62,7 @@ class Problem:
         source: object,
         target: object = None,
         *,
-        delta: float = 0.1,
+        delta: float = DELTA,
         noise: float = 1.0,
         baseline: float = 1.0,
         source_labels: Sequence[object] | None = None,
@@ -83,6 +92,36 @@ class Problem:
         check_identifiable(self._span, self._target, self._target_labels)
         twins = _rounding_twins(self._span, self._target)
         self._refuse_twins(twins, but_for=" but for rounding")
+
+    @classmethod
+    def named(
+        cls,
+        names: Iterable[object],
+        *,
+        delta: float = DELTA,
+        noise: float = 1.0,
+        baseline: float = 1.0,
+    ) -> Problem:
+        """Options that have names and no features: what is learned of one tells of no other.
+
+        Args:
+            names: one name per option.
+            delta: as of `Problem`, and so are the others.
+            noise: the scale of the noise.
+            baseline: a bound on |ν_t|.
+
+        Example:
+            >>> Problem.named(["old", "new"]).source_labels
+            ('old', 'new')
+        """
+        if isinstance(names, str) or not isinstance(names, Iterable):
+            raise InvalidInputError(
+                f"`names` must be a list of names; got {names!r}.", field="names", value=names
+            )
+        labels = list(names)
+        return cls(
+            one_hot(len(labels)), delta=delta, noise=noise, baseline=baseline, source_labels=labels
+        )
 
     def _check_shapes(self) -> None:
         if self._source.shape[1] != self._target.shape[1]:
@@ -221,9 +260,27 @@ def as_problem(problem: object) -> Problem:
             f"`problem` must be a Problem; got {type(problem).__name__}.",
             field="problem",
             value=problem,
-            remedy="Wrap the features: Problem(features, delta=0.05).",
+            remedy="Wrap the features: Problem(features); or names: Problem.named(names).",
         )
     return problem
+
+
+def one_hot(count: int) -> Array:
+    """Features of what has none: each option has one of its own."""
+    return np.eye(count)
+
+
+def features_of(source: object, labels: Sequence[object] | None) -> object:
+    """The features of a source; those of names alone where there are no others."""
+    if source is not None:
+        return source
+    if labels is None:
+        raise InvalidInputError(
+            "There are no arms.",
+            field="source",
+            remedy="Give `source_labels`, the names of the options; or their features, `source`.",
+        )
+    return one_hot(len(labels))
 
 
 def as_features(features: object, field: str) -> Array:
@@ -235,7 +292,9 @@ def as_features(features: object, field: str) -> Array:
             f"`{field}` could not be read as a table of numbers ({error}).",
             field=field,
             value=features,
-            remedy="Give one row an arm, one number a feature, and labels separately.",
+            remedy="Names without features: Problem.named(['old', 'new'])."
+            if _are_names(features)
+            else "Give one row an arm, one number a feature, and labels separately.",
         ) from None
     if table.ndim != 2 or table.size == 0:
         raise InvalidInputError(
@@ -263,6 +322,10 @@ def as_features(features: object, field: str) -> Array:
     table = table + 0.0  # −0.0 and 0.0 are the same feature
     table.flags.writeable = False
     return np.asarray(table)
+
+
+def _are_names(values: object) -> bool:
+    return isinstance(values, (list, tuple)) and all(isinstance(each, str) for each in values)
 
 
 def check_identifiable(span: Span, target: Array, labels: Sequence[str] | None = None) -> None:
@@ -339,6 +402,13 @@ def _labels(
             remedy="Give one label a row.",
         )
     for name in names:
+        if not name.strip():
+            raise InvalidInputError(
+                f"`{field}_labels` holds {name!r}, which is empty.",
+                field=f"{field}_labels",
+                value=name,
+                remedy="Give every row a name that can be read.",
+            )
         if not name.isascii() and name.encode("utf-8", "ignore").decode() != name:
             raise InvalidInputError(
                 f"`{field}_labels` holds {name!r}, which is no text that can be written.",

@@ -351,15 +351,19 @@ class Recommendation:
         label: its name.
         final: whether the policy finished its identification. A stop at a cap is not final.
         reason: `"identified"`, `"running"`, or what stopped it short: `"max_pulls"`,
-            `"max_phases"`, `"max_phase_pulls"`, `"budget"`.
+            `"max_phases"`, `"max_phase_pulls"`, `"budget"`, or `"stopped"` by its owner.
         pulls: pulls used so far.
-        error_bound: a proven bound on the probability that a final answer is wrong, or None
-            where the constants are tuned and nothing is proven.
+        error_bound: a proven bound on the probability that this answer is wrong: `claims`, once it
+            is final and nothing contradicts the assumptions; else None.
         active: targets not eliminated; a stop at `"max_phase_pulls"` may name another.
         trace: one record a finished phase.
         chosen: the targets named, the best first, where a policy may name several; else empty.
         assumptions: what the error bound rests on, one sentence each.
         statement: what may be said now, in words; empty where a policy has none to make.
+        claims: the proven bound on the probability that a final answer of this policy is wrong,
+            known before there is one; None where the constants are tuned and nothing is proven.
+        contradicted: whether rewards were seen that the assumptions all but rule out. Then nothing
+            is proven any more.
     """
 
     target: int
@@ -373,16 +377,41 @@ class Recommendation:
     chosen: tuple[int, ...] = ()
     assumptions: tuple[str, ...] = ()
     statement: str = ""
+    claims: float | None = None
+    contradicted: bool = False
 
     def __str__(self) -> str:
-        if self.final:
-            verdict = "identified as the best"
-        else:
-            cause = {"running": "still running"}.get(self.reason, f"stopped by {self.reason}")
-            left = len(self.active)
-            remain = "1 target remains" if left == 1 else f"{left} targets remain"
-            verdict = f"leading, not identified ({cause}; {remain})"
-        proof = (
-            "no proven error bound" if self.error_bound is None else f"error ≤ {self.error_bound:g}"
-        )
-        return f"{self.label}: {verdict} after {self.pulls:,} pulls ({proof})"
+        left = len(self.active)
+        remain = "1 target remains" if left == 1 else f"{left} targets remain"
+        state = f"{_cause(self.reason)}; {remain}"
+        if not self.pulls:
+            return f"no leader yet: no outcome counts so far ({state}; {self._proof})"
+        verdict = "identified as the best" if self.final else f"leading, not identified ({state})"
+        pulls = "1 pull" if self.pulls == 1 else f"{self.pulls:,} pulls"
+        return f"{self.label}: {verdict} after {pulls} ({self._proof})"
+
+    @property
+    def _proof(self) -> str:
+        if self.contradicted:
+            return "rewards contradict the assumptions: no error bound holds"
+        if self.error_bound is not None:
+            return f"error ≤ {self.error_bound:g}"
+        if self.claims is None:
+            return "no proven error bound"
+        if self.reason == "running":
+            return f"once identified: error ≤ {self.claims:g}"
+        return "nothing is proven of an answer short of the end"
+
+
+_CAUSES = {
+    "running": "still running",
+    "stopped": "stopped by hand",
+    "max_pulls": "stopped at its limit of pulls",
+    "max_phases": "stopped at its limit of phases",
+    "max_phase_pulls": "stopped at its limit of pulls per phase",
+    "budget": "its budget is spent",
+}
+
+
+def _cause(reason: str) -> str:
+    return _CAUSES.get(reason, f"stopped: {reason}")

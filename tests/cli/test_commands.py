@@ -116,7 +116,7 @@ BAD_SOURCES = {
     "infinity": ("1,0\n0,inf\n", "inf"),
     "one target": ("1,0\n", "1 option"),
     "identical targets": ("1,0\n0,1\n1,0\n", "identical"),
-    "label twice": ("a,1,0\na,0,1\n", "twice"),
+    "label twice": ("a,1,0\na,0,1\n", "'a' in line 1 and in line 2"),
 }
 
 
@@ -149,7 +149,7 @@ def test_targets_that_cannot_be_told_apart_are_named(write: Write) -> None:
     ("option", "value", "hint"),
     [
         ("--delta", "5", "Did you mean 0.05?"),
-        ("--delta", "0", "(0, 1)"),
+        ("--delta", "0", "(0, 0.5]"),
         ("--delta", "nan", "number"),
         ("--noise", "-1", "negative"),
         ("--noise", "inf", "finite"),
@@ -186,6 +186,19 @@ def test_bad_demos_are_refused(tmp_path: Path) -> None:
     assert "delta" in refused("demo", "--delta", "5", "--out", out)
     assert "seed" in refused("demo", "--seed=-1", "--out", out)
     assert "workers" in refused("demo", "--workers", "0", "--out", out)
+
+
+def test_a_design_needs_labels_that_differ(write: Write) -> None:
+    twice = write("twice.csv", "a,1,0\nb,0,1\na,0.5,0.5\n")
+    assert "'a' in line 1 and in line 3" in refused("design", twice)
+    assert "empty label in line 2" in refused("design", write("e.csv", "a,1,0\n,0,1\nc,1,1\n"))
+
+
+def test_a_spreadsheet_and_a_decimal_comma_get_a_sentence(write: Write, tmp_path: Path) -> None:
+    sheet = tmp_path / "arms.xlsx"
+    sheet.write_bytes(b"PK\x03\x04\x14\x00")
+    assert "Save it as CSV" in refused("design", str(sheet))
+    assert "with a point" in refused("check", write("d.csv", "a;0,5;1\nb;1;0\n"))
 
 
 def test_options_that_do_not_enter_a_design_are_refused(write: Write) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from bestarm import Experiment
+from bestarm import Experiment, Problem
 from bestarm.cli.app import app
 
 ARMS = "name,f1,f2\ntea,1,0\ncoffee,0,1\nwater,0.6,0.8\n"
@@ -63,6 +63,35 @@ def open_one(name: str = "drinks") -> Experiment:
 def drinks() -> str:
     run("create", "drinks", "arms.csv", "--bounds", "-1", "1", "--seed", "3")
     return "drinks"
+
+
+@pytest.mark.parametrize("how", ["csv", "json", "toml"])
+def test_names_alone_begin_a_trial(folder: Path, how: str) -> None:
+    (folder / "names.csv").write_text("old\nnew\n", encoding="utf-8")
+    (folder / "names.json").write_text('["old", "new"]', encoding="utf-8")
+    (folder / "names.toml").write_text('source = ["old", "new"]\n', encoding="utf-8")
+    file = ["--problem", "names.toml"] if how == "toml" else [f"names.{how}"]
+    report = data("create", "named", *file)
+    assert (report["arms"], report["targets"]) == (["old", "new"], ["old", "new"])
+    with open_one("named") as experiment:
+        assert experiment.problem == Problem.named(["old", "new"])
+
+
+def test_yes_and_no_are_told(drinks: str, folder: Path) -> None:
+    run("ask", drinks, "4")
+    run("tell", drinks, "0", "true")
+    run("tell", drinks, "1", "No")
+    (folder / "told.csv").write_text("id;reward\n2;yes\n3;FALSE\n", encoding="utf-8")
+    run("tell", drinks, "--from", "told.csv")
+    with open_one() as experiment:
+        assert experiment.outcomes()["reward"].tolist() == [1.0, 0.0, 1.0, 0.0]
+
+
+def test_a_lease_is_written_as_people_do(drinks: str) -> None:
+    assert data("lease", drinks, "2h")["lease"] == 7200
+    assert "7200 seconds" in run("lease", drinks, "120m")[0]
+    assert data("lease", drinks, "none")["lease"] is None
+    assert "must be a time like" in run("lease", drinks, "soon", code=2)[1]
 
 
 def test_a_trial_from_csv_files(folder: Path) -> None:
@@ -203,8 +232,14 @@ def finish(name: str) -> None:
 
 
 def test_the_recommendation_says_what_it_rests_on(drinks: str) -> None:
-    assert "not identified" in run("recommend", drinks)[0]
-    assert data("recommend", drinks)["final"] is False
+    assert "no leader yet" in run("recommend", drinks)[0]
+    with open_one(drinks) as experiment:
+        experiment.tell_many((a.id, float(a.label == "tea")) for a in experiment.ask(40))
+    words = run("recommend", drinks)[0]
+    assert "not identified" in words
+    assert "(once identified: error ≤ 0.05)" in words  # it is proven, once it decides
+    report = data("recommend", drinks)
+    assert (report["final"], report["claims"], report["error_bound"]) == (False, 0.05, None)
     finish(drinks)
     report = data("recommend", drinks)
     assert (report["label"], report["final"], report["reason"]) == ("tea", True, "identified")
@@ -216,6 +251,13 @@ def test_the_recommendation_says_what_it_rests_on(drinks: str) -> None:
     assert report["statement"] in words
     assert all(each in words for each in report["assumptions"])
     assert "the experiment is finished" in run("ask", drinks)[1]
+
+
+def test_one_that_is_stopped_says_so(drinks: str) -> None:
+    with open_one(drinks) as experiment:
+        experiment.tell_many((a.id, 0.5) for a in experiment.ask(40))
+    run("stop", drinks)
+    assert "(stopped by hand; " in run("recommend", drinks)[0]
 
 
 def test_the_log_is_shown(drinks: str) -> None:

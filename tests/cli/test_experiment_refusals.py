@@ -76,7 +76,7 @@ def record(name: str = "drinks") -> tuple[object, ...]:
         (("1", "1e400"), "finite"),
         (("1", "7"), "between 0 and 1"),
         (("1", "-0.01"), "between 0 and 1"),
-        (("1", "good"), "`reward` must be a number; got 'good'"),
+        (("1", "good"), "`reward` must be a number, or true or false; got 'good'"),
         (("1", ""), "`reward` must be a number"),
         (("one", "0.5"), "`id` must be a whole number; got 'one'"),
         (("1.5", "0.5"), "whole number"),

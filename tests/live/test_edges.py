@@ -107,7 +107,7 @@ def test_late_calls_are_told_in_words() -> None:
     trial.fail(1)
     words = [happened(each, PROBLEM, open_plans=True) for each in trial.events()[-3:]]
     assert words == [
-        "Stopped by its owner: enough",
+        "Stopped by hand: enough",
         "2 outcomes came too late to be used.",
         "1 outcome given up.",
     ]

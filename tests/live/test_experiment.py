@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
+import pandas as pd
 import pytest
 from chained_policies import PROBLEM, SIZES, Chained, Scripted
 from hypothesis import given, settings
@@ -152,7 +153,7 @@ def test_a_batch_says_what_it_is_waiting_for() -> None:
     experiment.tell(5, 0.0)
     last = experiment.ask(3)
     assert (len(last), last.waiting, last.finished, str(last)) == (0, 0, True, "finished")
-    assert str(experiment.status()) == "finished after 6 pulls in 2 phases"
+    assert str(experiment.status()) == "finished with 6 pulls given out in 2 phases"
     assert "finished" in repr(experiment)
 
 
@@ -217,7 +218,7 @@ def test_a_failing_source_of_outcomes_records_nothing() -> None:
 
 
 NOT_FINITE = [math.nan, math.inf, -math.inf, np.float64("nan"), 1e101, 10**400]
-NOT_NUMBERS = ["0.5", b"1", None, True, np.True_, 1j, [1.0], Decimal(1), np.array(1.0)]
+NOT_NUMBERS = ["0.5", b"1", None, "true", 1j, [1.0], Decimal(1), np.array(1.0)]
 
 
 @pytest.mark.parametrize("reward", [*NOT_FINITE, *NOT_NUMBERS])
@@ -229,6 +230,41 @@ def test_rewards_that_are_no_numbers_are_refused(reward: Any) -> None:
     assert caught.value.field == "reward"
     assert caught.value.remedy
     assert told(experiment) == {}
+
+
+@pytest.mark.parametrize("yes", [True, np.True_])
+def test_true_and_false_are_rewards(yes: Any) -> None:
+    for told_as in (
+        lambda given: [(given[0].id, yes), (given[1].id, not yes)],
+        lambda given: {given[0].id: yes, given[1].id: not yes},
+        lambda given: pd.DataFrame({"id": list(given.ids), "reward": [yes, not yes]}),
+        lambda given: pd.DataFrame({"id": list(given.ids), "reward": [yes, not yes]}).astype(
+            {"reward": "boolean"}
+        ),
+        lambda given: np.array([(number, number == given.ids[0]) for number in given.ids]),
+    ):
+        experiment = Experiment(Chained(sizes=(2, 1)))
+        experiment.tell_many(told_as(experiment.ask(2)))
+        assert told(experiment) == {0: 1.0, 1: 0.0}
+    experiment = Experiment(Chained(sizes=(2, 1)))
+    experiment.ask(2)
+    experiment.tell(0, yes)
+    experiment.tell(0, 1)  # the same outcome
+    assert told(experiment) == {0: 1.0}
+
+
+def test_an_assignment_stands_for_its_id() -> None:
+    experiment = Experiment(Chained(sizes=(6, 1)))
+    given = experiment.ask(6)
+    experiment.tell(given[0], 1)
+    experiment.tell_many([(given[1], 0.5), (2, 0.25)])
+    experiment.tell_many({given[3]: 2.0})
+    assert told(experiment) == {0: 1.0, 1: 0.5, 2: 0.25, 3: 2.0}
+    experiment.fail(given[4])
+    experiment.fail_many([given[5], given[4]])
+    assert experiment.status().lost == 2
+    with pytest.raises(InvalidInputError, match="`id` must be a whole number"):
+        experiment.tell(given, 1)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("reward", [1, 1.0, np.float32(1), np.int8(1), np.longdouble(1), 1e100])

@@ -183,7 +183,9 @@ def test_leases_can_be_changed_and_what_is_lost_stays_lost(make: Make, clock: Cl
     assert changes == [{"lease": 10.0, "before": None}, {"lease": None, "before": 10.0}]
 
 
-@pytest.mark.parametrize("lease", [0, -1.0, math.nan, math.inf, "1", True])
+@pytest.mark.parametrize(
+    "lease", [0, -1.0, math.nan, math.inf, "soon", "", "0h", "-1h", "1y", "2 h 5", True]
+)
 def test_a_lease_is_a_time(lease: Any) -> None:
     with pytest.raises(InvalidInputError, match="`lease`"):
         Experiment(Chained(), lease=lease, seed=0)
@@ -191,6 +193,17 @@ def test_a_lease_is_a_time(lease: Any) -> None:
     with pytest.raises(InvalidInputError, match="`lease`"):
         experiment.change_lease(lease)
     assert experiment.lease is None
+
+
+@pytest.mark.parametrize(
+    ("lease", "seconds"),
+    [("90s", 90), ("30m", 1800), ("2h", 7200), (" 1.5 d ", 129600), ("1w", 604800), ("45", 45)],
+)
+def test_a_lease_may_be_written_as_people_do(lease: str, seconds: float) -> None:
+    assert Experiment(Chained(), lease=lease).lease == seconds
+    experiment = Experiment(Chained())
+    experiment.change_lease(lease)
+    assert experiment.lease == seconds
 
 
 def test_leases_go_on_while_paused_and_end_with_the_trial(make: Make, clock: Clock) -> None:

@@ -280,10 +280,10 @@ def test_states_in_words(trial: Experiment, sqlite_url: str, problem: Problem) -
     assert headline(trial) == overview(trial).verdict
     trial.stop("<b>enough</b>")
     seen = overview(trial)
-    assert seen.verdict.startswith(f"Stopped by its owner in phase {trial.phase}: ")
+    assert seen.verdict.startswith(f"Stopped by hand in phase {trial.phase}: ")
     assert headline(trial) == seen.verdict
     assert seen.progress.forecast is None
-    assert seen.events[0].words == "Stopped by its owner: <b>enough</b>"
+    assert seen.events[0].words == "Stopped by hand: <b>enough</b>"
     capped = {**BOUNDED, "max_pulls": 80}
     with Experiment.create(sqlite_url, "capped", problem, options=capped, seed=0) as short:
         assert overview(short).progress.forecast is None

@@ -79,7 +79,10 @@ PROBLEMS = {
     "one-hot": Problem(np.eye(4), delta=0.1),
     "plane": Problem([[1, 0], [0, 1], [0.6, 0.8], [-0.3, 0.5]], delta=0.05, noise=0.5),
     "transductive": Problem(
-        _rng.normal(size=(6, 3)).round(2), _rng.normal(size=(5, 3)).round(2), baseline=0.3
+        _rng.normal(size=(6, 3)).round(2),
+        _rng.normal(size=(5, 3)).round(2),
+        delta=0.1,
+        baseline=0.3,
     ),
 }
 _SHARP = {"design": "centered", "stability": "actual"}

@@ -82,6 +82,8 @@ def test_a_trial_over_http_is_the_trial_of_the_library(
     assert said["error_bound"] == expected_said.error_bound == 0.05
     assert said["final"] is True
     assert said["statement"] == expected_said.statement
+    assert (said["claims"], said["contradicted"]) == (0.05, False)
+    assert said["chosen_labels"] == said["active_labels"] == [expected_said.label]
     late = api.post(f"{trial}/ask", json={}).json()
     assert late["assignments"] == []
     assert late["state"] == "finished"
@@ -133,17 +135,50 @@ def test_a_lease_can_be_changed_until_the_end(
     api: httpx.Client, served: Served, trial: str
 ) -> None:
     with Experiment.open(served.url, unquote(trial.rpartition("/")[2])) as beside:
-        for lease in (60, 60, 0.5, None):
+        for lease, seconds in ((60, 60), ("1m", 60), (0.5, 0.5), ("2h", 7200), (None, None)):
             assert api.post(f"{trial}/lease", json={"lease": lease}).json()["state"] == "running"
-            assert beside.lease == lease
-        for body in ({}, {"lease": 0}, {"lease": -1}, {"lease": "60"}, {"lease": 1, "x": 1}):
+            assert beside.lease == seconds
+        for body in ({}, {"lease": 0}, {"lease": -1}, {"lease": "soon"}, {"lease": 1, "x": 1}):
             wrong(api.post(f"{trial}/lease", json=body), 422, "invalid_input")
         wrong(api.post(f"{trial}/lease"), 422, "invalid_input")
         api.post(f"{trial}/stop")
         refused = wrong(api.post(f"{trial}/lease", json={"lease": 60}), 422, "invalid_input")
         assert "stopped cannot be changed" in refused["message"]
         changes = [each.data["lease"] for each in beside.events() if each.kind == "changed"]
-        assert changes == [60, 0.5, None]
+        assert changes == [60, 0.5, 7200, None]
+
+
+def test_true_and_false_are_rewards(api: httpx.Client, served: Served, trial: str) -> None:
+    api.post(f"{trial}/ask", json={"count": 2})
+    outcomes = [{"id": 0, "reward": True}, {"id": 1, "reward": False}]
+    told = api.post(f"{trial}/tell", json={"outcomes": outcomes})
+    assert told.json() == {"recorded": 2, "repeated": 0, "late": 0}
+    with Experiment.open(served.url, unquote(trial.rpartition("/")[2])) as beside:
+        assert beside.outcomes()["reward"].tolist() == [1.0, 0.0]
+
+
+def test_names_alone_begin_a_trial(api: httpx.Client, served: Served) -> None:
+    body = {"name": "named", "source_labels": ["old", "new"], "lease": "1d"}
+    assert api.post("/experiments", json=body).status_code == 201
+    with Experiment.open(served.url, "named") as beside:
+        assert beside.problem == Problem.named(["old", "new"])
+        assert beside.lease == 86400
+    error = wrong(api.post("/experiments", json={"name": "none"}), 422, "invalid_input")
+    assert error["field"] == "source"
+    assert "source_labels" in error["remedy"]
+    many = {"name": "many", "source_labels": [str(i) for i in range(400)]}
+    assert wrong(api.post("/experiments", json=many), 422, "invalid_input")["value"] == 160_000
+
+
+def test_a_confidence_is_not_an_error_probability(api: httpx.Client) -> None:
+    body = {"name": "sure", "source_labels": ["old", "new"], "delta": 0.95}
+    error = wrong(api.post("/experiments", json=body), 422, "invalid_input")
+    assert (error["field"], error["value"]) == ("delta", 0.95)
+    assert "Did you mean 0.05?" in error["remedy"]
+    for label in ("", "  "):
+        body = {"name": "blank", "source_labels": ["old", label]}
+        error = wrong(api.post("/experiments", json=body), 422, "invalid_input")
+        assert error["field"] == "source_labels"
 
 
 def test_nobody_learns_the_seed(api: httpx.Client, served: Served) -> None:
@@ -415,7 +450,8 @@ INVALID: dict[str, Any] = {
     "no outcomes": {},
     "another name": {"outcomes": [], "more": 1},
     "text for a number": {"outcomes": [{"id": "0", "reward": 1}]},
-    "true for a number": {"outcomes": [{"id": 0, "reward": True}]},
+    "true for an id": {"outcomes": [{"id": True, "reward": 1}]},
+    "true as text": {"outcomes": [{"id": 0, "reward": "true"}]},
     "a fraction for an id": {"outcomes": [{"id": 0.5, "reward": 1}]},
     "a negative id": {"outcomes": [{"id": -1, "reward": 1}]},
     "an id beyond 63 bits": {"outcomes": [{"id": 2**63, "reward": 1}]},

@@ -312,8 +312,9 @@ def test_a_token_that_may_only_view_manages_nothing(
         page.get_by_role("button", name="Stop…").click()
         page.get_by_label("Why", exact=True).fill(NASTY)
         page.get_by_role("button", name="Stop the trial").click()
-        expect(page.locator("#verdict")).to_contain_text("Stopped by its owner in phase 1")
-        expect(page.locator("#panel-events")).to_contain_text(f"Stopped by its owner: {NASTY}")
+        expect(page.locator("#verdict")).to_contain_text("Stopped by hand in phase 1")
+        expect(page.locator("#panel-events")).to_contain_text(f"Stopped by hand: {NASTY}")
+        expect(page.locator("#live")).to_be_hidden()
         page.get_by_role("button", name="Lock").click()
         assert page.evaluate("sessionStorage.getItem('bestarm-token')") is None
 

@@ -107,6 +107,22 @@ def test_pulls_that_no_phase_has_closed_over_are_not_denied(sqlite_url: str) -> 
     assert "once phase 1 closes" in said["leaderboard"]
 
 
+def test_the_page_says_of_how_many_pulls_the_verdict_speaks(sqlite_url: str) -> None:
+    with trial(sqlite_url, "anytime", bounds=[0, 1]) as made:
+        later: list[tuple[int, float]] = []
+        while not made.finished:  # when it decides, the last 50 are out
+            told = [(each.id, 1.0 - each.arm / 4) for each in (*made.ask(200), *made.ask(50))]
+            made.tell_many(later + told[:200])
+            later = told[200:]
+        out = made.status().pulls
+        seen, said = overview(made), panels(overview(made))
+    used = seen.progress.used
+    assert used < out
+    assert f"after {used:,} pulls" in seen.verdict
+    assert f"<dt>Pulls</dt><dd>{used:,} used of {out:,} given out</dd>" in said["verdict"]
+    assert f"<dt>Answered in time</dt><dd>{seen.progress.answered:,}</dd>" in said["progress"]
+
+
 @pytest.mark.parametrize(
     ("hours", "words"),
     [

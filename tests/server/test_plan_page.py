@@ -93,7 +93,6 @@ def settled() -> bool:
 
 def test_the_plan_is_the_library_s(client: httpx.Client) -> None:
     body = {
-        "source": [[1, 0], [0, 1]],
         "source_labels": ["old", "<script>alert(1)</script>"],
         "gap": 0.4,
         "bounds": [0, 1],

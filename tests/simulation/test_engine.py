@@ -190,7 +190,7 @@ def test_an_exception_says_which_run_raised_it(workers: str, processes: Executor
         simulate(Failing, small_gap(), runs=30, seed=4, executor=executor)
     (note,) = raised.value.__notes__
     run = int(note.split("run ")[1].split()[0])
-    assert f"run_once(..., run={run}, seed=4, delta=0.1) repeats it" in note
+    assert f"run_once(..., run={run}, seed=4, delta=0.05) repeats it" in note
     with pytest.raises(ZeroDivisionError):
         run_once(Failing, small_gap(), run=run, seed=4)
     if isinstance(executor, ThreadPoolExecutor):
@@ -257,7 +257,7 @@ def test_a_missing_bar_is_said_before_anything_runs(monkeypatch: pytest.MonkeyPa
         ({"runs": True}, "`runs` must be a whole number"),
         ({"seed": -1}, "`seed` must be a whole number of at least 0; got -1"),
         ({"seed": None}, "`seed` must be a whole number"),
-        ({"delta": 5}, r"`delta` must lie in \(0, 1\); got 5"),
+        ({"delta": 5}, r"`delta` must lie in \(0, 0.5\]; got 5"),
         ({"delta": "0.1"}, r"`delta` must"),
         ({"delta": math.nan}, r"`delta` must"),
         ({"method": "SPBAI"}, "`method` must make a policy from a problem and a seed; got 'SPBAI'"),

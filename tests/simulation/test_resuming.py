@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from simulation_policies import ArmMeans
 
+from bestarm.defaults import DELTA
 from bestarm.environments import InTurn, Semiparametric, published_spheres, small_gap
 from bestarm.errors import BestArmError, InvalidInputError
 from bestarm.policies import GOpt
@@ -85,7 +86,7 @@ def test_an_oracle_is_told_the_truth_of_each_world() -> None:
     expected = []
     for world in worlds.worlds:
         assert isinstance(world, Semiparametric)
-        plan = GOpt(world.problem(0.1), gap=world.gap).plan()
+        plan = GOpt(world.problem(DELTA), gap=world.gap).plan()
         assert plan is not None
         expected.append(plan.pulls)
     assert results.pulls.tolist() == expected * 2
@@ -99,7 +100,10 @@ def test_an_oracle_is_told_the_truth_of_each_world() -> None:
 
 def test_the_published_instances_are_those_of_the_paper() -> None:
     results = simulate(
-        Oracle(partial(GOpt, max_pulls=5_000_000), gap="gap"), published_spheres(), runs=100
+        Oracle(partial(GOpt, max_pulls=5_000_000), gap="gap"),
+        published_spheres(),
+        runs=100,
+        delta=0.1,
     )
     assert results.mean_pulls == pytest.approx(323_509.88, abs=1e-9)
     assert results.std_pulls == pytest.approx(904_131.81, abs=0.01)

@@ -375,7 +375,22 @@ class EliminatesAll(Misreports):
 
 @breaks("an error bound is a probability", words="error bound")
 class IsBeyondProof(Misreports):
-    change = {"error_bound": 1.5}  # noqa: RUF012
+    change = {"claims": 1.5, "error_bound": 1.5}  # noqa: RUF012
+
+
+@breaks("an error bound is claimed beforehand", words="`claims` is None")
+class ProvesUnannounced(Misreports):
+    change = {"error_bound": 0.05}  # noqa: RUF012
+
+
+@breaks("a claim holds once it is final", words="error bound after")
+class ForgetsItsProof(Misreports):
+    change = {"claims": 0.05}  # noqa: RUF012
+
+
+@breaks("nothing is proven of contradicted rewards", words="`contradicted` True")
+class ProvesAnyway(Misreports):
+    change = {"claims": 0.05, "error_bound": 0.05, "contradicted": True}  # noqa: RUF012
 
 
 @breaks("labels are only names", words="with other labels")

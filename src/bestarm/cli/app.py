@@ -12,6 +12,7 @@ from bestarm.cli.experiment import AsJson, experiment
 from bestarm.cli.numbers import decimal, whole
 from bestarm.cli.reporting import reported
 from bestarm.cli.service import need_server, service
+from bestarm.defaults import DELTA
 
 __all__ = ["Criterion", "app"]
 
@@ -40,8 +41,8 @@ Source = Annotated[
     Path,
     typer.Argument(
         metavar="SOURCE.csv",
-        help="Features of the arms one can pull, one row an arm. A header is optional, and a first "
-        "column that is not numeric holds labels.",
+        help="Features of the arms one can pull, one row per arm. A header is optional; a first "
+        "column that is not numeric holds labels; names alone will do. Or a .json file.",
     ),
 ]
 Target = Annotated[
@@ -88,7 +89,7 @@ def demo(
     ] = 0,
     delta: Annotated[
         float, typer.Option(parser=decimal, help="The error probability asked for.")
-    ] = 0.1,
+    ] = DELTA,
     out: Annotated[Path, typer.Option(help="The folder the picture goes to.")] = Path("demo"),
     workers: Annotated[int, typer.Option(parser=whole, help="Processes that share the runs.")] = 1,
     json: AsJson = False,
@@ -165,7 +166,7 @@ def compare(
     ] = 0,
     delta: Annotated[
         float, typer.Option(parser=decimal, help="The error probability asked for.")
-    ] = 0.1,
+    ] = DELTA,
     max_pulls: Annotated[
         int | None,
         typer.Option(
@@ -236,7 +237,7 @@ def check(
     target: Target = None,
     delta: Annotated[
         float, typer.Option(parser=decimal, help="The error probability allowed.")
-    ] = 0.1,
+    ] = DELTA,
     noise: Annotated[float, typer.Option(parser=decimal, help="The scale of the noise.")] = 1.0,
     baseline: Annotated[
         float, typer.Option(parser=decimal, help="A bound on the baseline's size.")
@@ -283,7 +284,7 @@ def plan(
     ] = None,
     delta: Annotated[
         float, typer.Option(parser=decimal, help="The error probability allowed.")
-    ] = 0.05,
+    ] = DELTA,
     noise: Annotated[
         float | None,
         typer.Option(

@@ -46,7 +46,7 @@ def run_check(
 
 def _read_parameter(path: Path) -> list[float]:
     """One number a feature, in one row or one column."""
-    rows = read_table(path).features
+    rows = read_table(path, names_alone=False).features
     if len(rows) == 1:
         return rows[0]
     if len(rows[0]) == 1:

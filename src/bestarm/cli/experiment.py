@@ -10,6 +10,7 @@ import typer
 
 from bestarm.cli.numbers import decimal, whole
 from bestarm.cli.reporting import reported
+from bestarm.defaults import DELTA
 
 __all__ = ["DEFAULT_STORE", "AsJson", "Layout", "StoreUrl", "experiment"]
 
@@ -50,7 +51,8 @@ def create(
         Path | None,
         typer.Argument(
             metavar="[SOURCE.csv]",
-            help="Features of the arms one can pull, one row an arm, labels in the first column.",
+            help="Features of the arms one can pull, one row per arm, labels in the first column; "
+            "or names alone.",
         ),
     ] = None,
     problem: Annotated[
@@ -66,7 +68,7 @@ def create(
     ] = None,
     delta: Annotated[
         float | None,
-        typer.Option(parser=decimal, help="The error probability allowed; 0.1 if left out."),
+        typer.Option(parser=decimal, help=f"The error probability allowed; {DELTA:g} if left out."),
     ] = None,
     noise: Annotated[
         float | None,
@@ -94,7 +96,9 @@ def create(
     ] = None,
     seed: Annotated[
         int | None,
-        typer.Option(parser=whole, help="Fixes the draws; a random one if left out."),
+        typer.Option(
+            parser=whole, help="Fixes the draws; a random one, which is printed, if left out."
+        ),
     ] = None,
     lease: Annotated[
         str | None,
@@ -159,14 +163,17 @@ def tell(
     name: Name,
     outcome: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[ID REWARD]", help="An assignment's id and its reward."),
+        typer.Argument(
+            metavar="[ID REWARD]", help="An assignment's id and its reward: a number, yes or no."
+        ),
     ] = None,
     table: Annotated[
         Path | None,
         typer.Option(
             "--from",
             metavar="OUTCOMES.csv",
-            help="Read ids and rewards from this file, or from standard input if it is -.",
+            help="Read ids and rewards from this file, CSV or JSON, or from standard input if it "
+            "is -.",
         ),
     ] = None,
     store: StoreUrl = DEFAULT_STORE,

@@ -14,11 +14,10 @@ from typing import Any
 import typer
 
 from bestarm.cli.files import read_table
-from bestarm.cli.leases import read_lease
 from bestarm.cli.reporting import print_json
 from bestarm.errors import InvalidInputError
 from bestarm.live import Experiment
-from bestarm.problem import Problem
+from bestarm.problem import Problem, one_hot
 
 __all__ = ["run_create"]
 
@@ -26,7 +25,6 @@ _KEYS = (
     *("source", "target", "delta", "noise", "baseline", "bounds", "policy", "options", "seed"),
     *("lease", "description"),
 )
-_DELTA = 0.05  # as over HTTP, in forms and for plans
 Features = tuple[object, list[str] | None]
 
 
@@ -52,7 +50,7 @@ def run_create(
         raise InvalidInputError(
             "There are no arms.",
             field="source",
-            remedy="Name a CSV file of features, or a TOML file with --problem.",
+            remedy="Name a file of names or of features, or a TOML file with --problem.",
         )
     experiment = _create(store, name, said, folder)
     with experiment:
@@ -84,11 +82,10 @@ def _create(store: str, name: str, said: Mapping[str, Any], folder: Path) -> Exp
     target, target_labels = None, None
     if "target" in said:
         target, target_labels = _features(said["target"], folder, "target")
-    scales = {key: said[key] for key in ("noise", "baseline") if key in said}
+    scales = {key: said[key] for key in ("delta", "noise", "baseline") if key in said}
     problem = Problem(
         arms,
         target,
-        delta=said.get("delta", _DELTA),
         source_labels=labels,
         target_labels=target_labels,
         **scales,
@@ -96,9 +93,8 @@ def _create(store: str, name: str, said: Mapping[str, Any], folder: Path) -> Exp
     options = dict(said.get("options", {}))
     if "bounds" in said:
         options["bounds"] = said["bounds"]
-    further = {key: said[key] for key in ("policy", "seed", "description") if key in said}
-    if "lease" in said:
-        further["lease"] = read_lease(said["lease"])
+    known = ("policy", "seed", "lease", "description")
+    further = {key: said[key] for key in known if key in said}
     here = os.getcwd()
     sys.path.insert(0, here)  # one's own policy may be there
     try:
@@ -115,12 +111,15 @@ def _features(value: object, folder: Path, field: str) -> Features:
     if isinstance(value, Mapping):
         return list(value.values()), list(value)
     if isinstance(value, list):
+        if value and all(isinstance(name, str) for name in value):
+            return one_hot(len(value)), value
         return value, None
     raise InvalidInputError(
-        f"`{field}` must be a file, or labels with features; got {value!r}.",
+        f"`{field}` must be a file, a list of names, or labels with features; got {value!r}.",
         field=field,
         value=value,
-        remedy='For example source = "arms.csv", or a table of rows like tea = [1, 0].',
+        remedy='For example source = "arms.csv", source = ["old", "new"], or a table of rows like '
+        "tea = [1, 0].",
     )
 
 

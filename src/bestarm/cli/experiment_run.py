@@ -12,7 +12,6 @@ from typing import Any
 
 import typer
 
-from bestarm.cli.leases import read_lease
 from bestarm.cli.outcomes import number_of, read_outcomes, reward_of
 from bestarm.cli.reporting import OutputError, print_json, printable
 from bestarm.errors import BestArmError, InvalidInputError
@@ -208,7 +207,9 @@ def recommendation_data(said: Recommendation, labels: Sequence[str]) -> dict[str
         "final": said.final,
         "reason": said.reason,
         "pulls": said.pulls,
+        "claims": said.claims,
         "error_bound": said.error_bound,
+        "contradicted": said.contradicted,
         "active": [labels[target] for target in said.active],
         "statement": said.statement,
         "assumptions": list(said.assumptions),
@@ -227,10 +228,9 @@ def recommendation_words(said: Recommendation) -> str:
 
 def run_lease(store: str, name: str, length: str, *, as_json: bool) -> None:
     """Set how long outcomes may take from now on."""
-    lease = None if length == "none" else read_lease(length)
     with opened(store, name) as experiment:
-        experiment.change_lease(lease)
-        state = experiment.state
+        experiment.change_lease(None if length == "none" else length)
+        state, lease = experiment.state, experiment.lease
     if as_json:
         print_json({"experiment": name, "state": state, "lease": lease})
     else:

@@ -1,4 +1,4 @@
-"""Tables of features from CSV files, and weights into them."""
+"""Tables of features from files, and weights into them."""
 
 from __future__ import annotations
 
@@ -13,14 +13,18 @@ from pathlib import Path
 from typing import TextIO
 
 from bestarm.cli.numbers import read_number
+from bestarm.cli.rows import Row, read_rows, wrong_file
 from bestarm.errors import InvalidInputError
+from bestarm.problem import one_hot
 
 __all__ = ["Table", "read_table", "ready_for_writing", "write_table"]
+
+_NAME_HEADERS = {"name", "label"}
 
 
 @dataclass(frozen=True)
 class Table:
-    """The rows of a CSV file.
+    """The rows of a file.
 
     Attributes:
         features: one list of numbers a row.
@@ -36,18 +40,30 @@ class Table:
         return self.labels or [str(i) for i in range(len(self.features))]
 
 
-def read_table(path: Path) -> Table:
-    """Read features from a CSV file in UTF-8, with fields separated by commas.
+def read_table(path: Path, *, names_alone: bool = True) -> Table:
+    """Read features from a CSV or JSON file.
 
     The first row is a header if nothing in it is a number. The first column holds labels if one of
     its fields is not a number, or if it has an empty header, as a data frame's index has; such a
-    header may also number the columns 0, 1, 2, … Empty lines are skipped.
+    header may also number the columns 0, 1, 2, … A single column without a number holds names: what
+    has no features has a feature of its own. Its header, if any, is `name` or `label`. Empty lines
+    are skipped.
+
+    Args:
+        path: the file.
+        names_alone: whether there may be names without features.
 
     Raises:
-        InvalidInputError: the file does not hold a table of numbers.
+        InvalidInputError: the file does not hold a table of numbers, or a label is empty or is
+            there twice.
         OSError: the file cannot be read.
     """
     rows = _rows(path)
+    if names_alone and all(len(fields) == 1 for _, fields in rows):
+        names = [fields[0] for _, fields in rows]
+        if not any(read_number(name) is not None for name in names):
+            body = rows[1:] if names[0].lower() in _NAME_HEADERS else rows
+            return Table(one_hot(len(body)).tolist(), _labels(path, body))
     header = _is_header(rows[0][1])
     unnamed = header and len(rows[0][1]) > 1 and not rows[0][1][0]
     body = rows[1:] if header else rows
@@ -58,34 +74,40 @@ def read_table(path: Path) -> Table:
     )
     first = 1 if labelled else 0
     features = [
-        [_feature(path, line, column, fields[column]) for column in range(first, len(fields))]
-        for line, fields in body
+        [_feature(path, place, column, fields[column]) for column in range(first, len(fields))]
+        for place, fields in body
     ]
-    return Table(features, [fields[0] for _, fields in body] if labelled else None)
+    return Table(features, _labels(path, body) if labelled else None)
 
 
-def _rows(path: Path) -> list[tuple[int, list[str]]]:
-    """The rows that are not empty, each with the number of its line, all of one length."""
-    rows = []
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            reader = csv.reader(file)
-            for fields in reader:
-                stripped = [field.strip() for field in fields]
-                if any(stripped):
-                    rows.append((reader.line_num, stripped))
-    except (UnicodeDecodeError, csv.Error):
-        raise _wrong(
-            path, "is not a CSV file in UTF-8.", "Save it as text, with fields between commas."
-        ) from None
+def _labels(path: Path, rows: Sequence[Row]) -> list[str]:
+    """The first fields: each there, and once."""
+    places: dict[str, str] = {}
+    for place, fields in rows:
+        name = fields[0]
+        if not name:
+            raise _wrong(path, f"has an empty label in {place}.", "Give every row a name.")
+        if name in places:
+            raise _wrong(
+                path,
+                f"has the label {name!r} in {places[name]} and in {place}.",
+                "Labels must be unique.",
+            )
+        places[name] = place
+    return list(places)
+
+
+def _rows(path: Path) -> list[Row]:
+    """The rows that are not empty, all of one length."""
+    rows = read_rows(path, field="file", what="Give one row an arm, one number a feature.")
     if not rows:
         raise _wrong(path, "is empty.", "Give one row an arm, one number a feature.")
-    first_line, first = rows[0]
-    for line, fields in rows:
+    first_place, first = rows[0]
+    for place, fields in rows:
         if len(fields) != len(first):
             raise _wrong(
                 path,
-                f"has {len(fields)} fields in line {line} and {len(first)} in line {first_line}.",
+                f"has {len(fields)} fields in {place} and {len(first)} in {first_place}.",
                 "Every row needs the same number of fields.",
             )
     return rows
@@ -99,19 +121,22 @@ def _is_header(fields: Sequence[str]) -> bool:
     return all(read_number(field) is None for field in fields)
 
 
-def _feature(path: Path, line: int, column: int, field: str) -> float:
+def _feature(path: Path, place: str, column: int, field: str) -> float:
     value = read_number(field)
     if value is None:
+        decimal = "," in field and read_number(field.replace(",", ".")) is not None
         raise _wrong(
             path,
-            f"has {field!r} in line {line}, column {column + 1}, where a number belongs.",
-            "Only the first column may hold labels.",
+            f"has {field!r} in {place}, column {column + 1}, where a number belongs.",
+            "Write decimals with a point: 0.5."
+            if decimal
+            else "Only the first column may hold labels.",
         )
     return value
 
 
 def _wrong(path: Path, what: str, remedy: str) -> InvalidInputError:
-    return InvalidInputError(f"{str(path)!r} {what}", field="file", value=str(path), remedy=remedy)
+    return wrong_file(path, what, remedy, field="file")
 
 
 def write_table(path: Path, header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:

@@ -148,7 +148,6 @@ class LiveDemo:
                 "name": name,
                 "source": np.eye(len(OPTIONS)).tolist(),
                 "source_labels": list(OPTIONS),
-                "delta": 0.05,
                 "noise": 0.5,
                 "policy": "anytime",
                 "options": {"bounds": [0, 1]},

@@ -1,16 +1,17 @@
-"""Outcomes as they are written on the command line and in CSV files."""
+"""Outcomes as they are written on the command line and in files."""
 
 from __future__ import annotations
 
-import csv
-import sys
-from collections.abc import Iterable
 from pathlib import Path
 
 from bestarm.cli.numbers import read_number
+from bestarm.cli.rows import read_rows
 from bestarm.errors import InvalidInputError
 
 __all__ = ["number_of", "read_outcomes", "reward_of"]
+
+_TRUTH = {"true": 1.0, "yes": 1.0, "false": 0.0, "no": 0.0}
+_TABLE = "Give a table with the columns id and reward."
 
 
 def number_of(text: str, field: str, where: str = "") -> int:
@@ -26,17 +27,20 @@ def number_of(text: str, field: str, where: str = "") -> int:
 
 
 def reward_of(text: str, field: str, where: str = "") -> float:
-    """A number; the experiment says whether it can be a reward."""
-    value = read_number(text)
+    """A number, or true, false, yes or no; the experiment says whether it can be a reward."""
+    value = _TRUTH.get(text.strip().lower(), read_number(text))
     if value is None:
         raise InvalidInputError(
-            f"`{field}` must be a number; got {text!r}{where}.", field=field, value=text
+            f"`{field}` must be a number, or true or false; got {text!r}{where}.",
+            field=field,
+            value=text,
+            remedy="Write decimals with a point: 0.5." if "," in text else "",
         )
     return value
 
 
 def read_outcomes(path: Path) -> tuple[list[tuple[int, float]], int]:
-    """Ids and rewards of a CSV file, and how many rows have no reward yet.
+    """Ids and rewards of a CSV or JSON file, and how many rows have no reward yet.
 
     A header names the columns `id` and `reward` (or `outcome`), among others; without one there are
     these two. Empty lines are skipped. The file `-` is standard input.
@@ -45,31 +49,11 @@ def read_outcomes(path: Path) -> tuple[list[tuple[int, float]], int]:
         InvalidInputError: the file does not hold outcomes.
         OSError: the file cannot be read.
     """
-    try:
-        if str(path) == "-":
-            return _read(sys.stdin, "standard input")
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            return _read(file, repr(str(path)))
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise InvalidInputError(
-            f"{str(path)!r} is not a CSV file in UTF-8 ({error}).",
-            field="from",
-            value=str(path),
-            remedy="Save it as text, with fields between commas.",
-        ) from None
-
-
-def _read(lines: Iterable[str], name: str) -> tuple[list[tuple[int, float]], int]:
-    reader = csv.reader(lines)
+    name = "standard input" if str(path) == "-" else repr(str(path))
     outcomes: list[tuple[int, float]] = []
     skipped, columns = 0, None
-    for row in reader:
-        fields = [
-            field.strip().removeprefix("\ufeff") for field in row
-        ]  # a mark some programs make
-        if not any(fields):
-            continue
-        where = f" in line {reader.line_num} of {name}"
+    for place, fields in read_rows(path, field="from", what=_TABLE):
+        where = f" in {place} of {name}"
         if columns is None:
             columns = _columns(fields, where)
             if columns is not None:
@@ -90,7 +74,7 @@ def _read(lines: Iterable[str], name: str) -> tuple[list[tuple[int, float]], int
 def _columns(fields: list[str], where: str) -> tuple[int, int] | None:
     """Where ids and rewards are, if these are names; None if they are values."""
     names = [field.lower() for field in fields]
-    if all(not name or name.lstrip("+-")[:1].isdecimal() for name in names):
+    if all(not name or name.lstrip("+-")[:1].isdecimal() or name in _TRUTH for name in names):
         return None
     found = [name for name in ("reward", "outcome") if name in names]
     if "id" not in names or not found:
@@ -99,6 +83,4 @@ def _columns(fields: list[str], where: str) -> tuple[int, int] | None:
 
 
 def _wrong(what: str) -> InvalidInputError:
-    return InvalidInputError(
-        what, field="from", remedy="Give a table with the columns id and reward."
-    )
+    return InvalidInputError(what, field="from", remedy=_TABLE)

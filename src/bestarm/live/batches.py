@@ -152,12 +152,12 @@ class Status:
         lost = f"; {self.lost} lost" if self.lost else ""
         if self.finished:
             pulls, phases = plural(self.pulls, "pull"), plural(self.phase, "phase")
-            return f"{self.state} after {pulls} in {phases}{lost}"
+            return f"{self.state} with {pulls} given out in {phases}{lost}"
         paused = "paused in " if self.state == "paused" else ""
         return (
             f"{paused}phase {self.phase}: {self.answered} of {self.given + self.remaining} "
             f"answered, {self.outstanding} outstanding, {self.remaining} to give out; "
-            f"{plural(self.pulls, 'pull')} in all{lost}"
+            f"{plural(self.pulls, 'pull')} given out in all{lost}"
         )
 
 

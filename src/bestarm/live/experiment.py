@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bestarm.checks import positive, whole
+from bestarm.checks import duration, whole
 from bestarm.errors import BestArmError, InvalidInputError
 from bestarm.geometry import Array
 from bestarm.live import trial
-from bestarm.live.batches import Batch, Listed, Receipt
+from bestarm.live.batches import Assignment, Batch, Listed, Receipt
 from bestarm.live.clocks import check_leap, read_time
 from bestarm.live.draws import read_seed
 from bestarm.live.events import log, sha256
@@ -34,6 +34,13 @@ if TYPE_CHECKING:
     from bestarm.live.sql import Store
 
 __all__ = ["Experiment"]
+
+Outcomes = (
+    Mapping[int, float]
+    | Mapping[Assignment, float]
+    | Iterable[tuple[int, float]]
+    | Iterable[tuple[int | Assignment, float]]
+)
 
 _MOST = 10_000_000  # assignments at a time: more would keep others waiting for minutes
 _FEW = 32  # outcomes: up to so many are looked up first, more are told in the hope that all are new
@@ -68,8 +75,9 @@ class Experiment(Record):
         policy: a policy that has not been given any outcome yet.
         seed: fixes the draws, so that they can be repeated; random if left out. From it and an
             assignment's id `bestarm.live.draw` recomputes the draw.
-        lease: seconds after which an assignment without an outcome is lost: another is drawn in its
-            place, and an outcome that comes later is kept but not used. None waits for ever.
+        lease: how long after it is given out an assignment without an outcome is lost, in seconds
+            or as a text like "90s", "30m", "2h" or "1d": another is drawn in its place, and an
+            outcome that comes later is kept but not used. None waits for ever.
         clock: what tells the time, in seconds since 1970 or in simulated time; if left out, the
             clock of this process.
     """
@@ -79,7 +87,7 @@ class Experiment(Record):
         policy: Policy,
         *,
         seed: int | None = None,
-        lease: float | None = None,
+        lease: float | str | None = None,
         clock: Callable[[], float] | None = None,
     ) -> None:
         if isinstance(policy, type) or not isinstance(policy, Policy):
@@ -119,7 +127,7 @@ class Experiment(Record):
         policy: str = "anytime",
         options: Mapping[str, object] | None = None,
         seed: int | None = None,
-        lease: float | None = None,
+        lease: float | str | None = None,
         description: str = "",
         clock: Callable[[], float] | None = None,
     ) -> Experiment:
@@ -134,8 +142,8 @@ class Experiment(Record):
             options: what the policy is made with: numbers, texts, and lists of them.
             seed: fixes the draws, and the policy's own; random if left out. Whoever knows it can
                 foresee the draws.
-            lease: seconds after which an assignment without an outcome is lost; None waits for
-                ever.
+            lease: how long an outcome may take before it is lost, in seconds or as a text like
+                "2h"; None waits for ever.
             description: what it is about, in words.
             clock: what tells the time, in seconds since 1970; if left out, the clock of a
                 PostgreSQL database itself, and with SQLite that of this process.
@@ -152,7 +160,7 @@ class Experiment(Record):
         written = document.to_json()
         digest = sha256(written)
         about = words(description)
-        length = None if lease is None else positive(lease, "lease")
+        length = None if lease is None else duration(lease, "lease")
         store, ledger_type = reached(url)
         experiment = cls.__new__(cls)
         with closed_on_error(store):
@@ -258,8 +266,12 @@ class Experiment(Record):
                     return self._giver.give(tx, count, name, now)
             self._advance()
 
-    def tell(self, id: int, reward: float) -> Receipt:  # noqa: A002  (the field's name)
+    def tell(self, id: int | Assignment, reward: float) -> Receipt:  # noqa: A002  (the field's name)
         """Record the outcome of one assignment. Telling the same outcome again is harmless.
+
+        Args:
+            id: the assignment, or its id.
+            reward: a number; True and False are 1 and 0.
 
         Raises:
             UnknownAssignmentError: the id was never given out.
@@ -268,16 +280,14 @@ class Experiment(Record):
         """
         return self.tell_many([(id, reward)])
 
-    def tell_many(
-        self, outcomes: Mapping[int, float] | Iterable[tuple[int, float]] | pd.DataFrame
-    ) -> Receipt:
+    def tell_many(self, outcomes: Outcomes | pd.DataFrame) -> Receipt:
         """Record outcomes: all of them or, on an error, none.
 
         Raises what `tell` raises.
 
         Args:
-            outcomes: a mapping from id to reward, pairs of them, or a data frame with the columns
-                `id` and `reward`.
+            outcomes: a mapping from id, or assignment, to reward; pairs of them; or a data frame
+                with the columns `id` and `reward`.
         """
         ids, rewards = read_outcomes(outcomes)
         self._check_bounds(ids, rewards)
@@ -286,9 +296,7 @@ class Experiment(Record):
         except NotAllNewError:
             return self._record(ids, rewards, hopeful=False)
 
-    def tell_each(
-        self, several: Sequence[Mapping[int, float] | Iterable[tuple[int, float]]]
-    ) -> tuple[Receipt | BestArmError, ...]:
+    def tell_each(self, several: Sequence[Outcomes]) -> tuple[Receipt | BestArmError, ...]:
         """Record what several have told, in one go: each of them all, or on an error none.
 
         Where many tell a little at the same time this is much quicker than one after the other,
@@ -327,7 +335,7 @@ class Experiment(Record):
             refuse(tx, ids[wrong], rewards[wrong], now=self._stamp(tx))
         raise outside(float(rewards[wrong][0]), self._bounds)
 
-    def fail(self, id: int, reason: str = "failed") -> None:  # noqa: A002  (the field's name)
+    def fail(self, id: int | Assignment, reason: str = "failed") -> None:  # noqa: A002
         """Record that the outcome of an assignment will never come. Saying it again is harmless.
 
         Under a closed plan another assignment is drawn in its place. Under an open one it is passed
@@ -339,7 +347,7 @@ class Experiment(Record):
         """
         self.fail_many([id], reason)
 
-    def fail_many(self, ids: Iterable[int], reason: str = "failed") -> None:
+    def fail_many(self, ids: Iterable[int | Assignment], reason: str = "failed") -> None:
         """Record that the outcomes of these assignments will never come: all or, on an error, none.
 
         Raises what `fail` raises.
@@ -390,13 +398,13 @@ class Experiment(Record):
             due = head.due
         self._advance(due)
 
-    def change_lease(self, lease: float | None) -> None:
+    def change_lease(self, lease: float | str | None) -> None:
         """Set how long outcomes may take from now on; what is lost already stays lost.
 
         Raises:
             InvalidInputError: this is no length of time, or the experiment is over.
         """
-        length = None if lease is None else positive(lease, "lease")
+        length = None if lease is None else duration(lease, "lease")
         with self._ledger.writing() as tx:
             head = tx.head
             if head.over:

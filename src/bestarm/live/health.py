@@ -48,7 +48,7 @@ def examine(
     """
     head = books.head
     largest = problem.scale if mean_bound is None else mean_bound
-    scales = Scales(problem, largest, cells=max(1, head.summaries * problem.arms))
+    scales = Scales(problem, largest)
     arms = _Arms(problem.arms)
     later = _Provisional()
     for entry, plan in _with_plans(books):
@@ -137,9 +137,16 @@ class _Provisional:
 
 
 class _Arms:
-    """How often arms were given out, told and lost, beside the probabilities on record."""
+    """How often arms were given out, told and lost, beside the probabilities on record.
+
+    A phase is one batch of the tests, however many summaries it has: when it begins is settled
+    before its arms are drawn, whereas where a summary ends depends on which outcomes have come. So
+    the evidence on what was given out and told holds at all looks at once. What was lost includes
+    overdue outcomes, which may come after all: of those it holds at the look at hand.
+    """
 
     def __init__(self, arms: int) -> None:
+        self._phase = 0
         self.given, self.told, self.lost = RatioTest(arms), RatioTest(arms), RatioTest(arms)
         self.settled: Counts = np.zeros(arms, dtype=np.int64)
 
@@ -158,14 +165,16 @@ class _Arms:
             self.given.add(plan.weights, told + lost + waiting)
             return
         self.settled = self.settled + told + lost
+        more, self._phase = plan.phase == self._phase, plan.phase
         if plan.weights is None:
             # Which arms come up is fixed; which of them are lost should still be up to chance.
             assert plan.counts is not None
-            self.lost.add(plan.counts / plan.pulls, np.minimum(lost, plan.counts))
+            self.lost.add(plan.counts / plan.pulls, np.minimum(lost, plan.counts), more=more)
             return
-        self.given.add(plan.weights, told + lost + (0 if waiting is None else waiting))
-        self.told.add(plan.weights, told)
-        self.lost.add(plan.weights, lost)
+        every = told + lost + (0 if waiting is None else waiting)
+        self.given.add(plan.weights, every, more=more)
+        self.told.add(plan.weights, told, more=more)
+        self.lost.add(plan.weights, lost, more=more)
 
 
 class _Tail:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
-from bestarm.checks import positive
+from bestarm.checks import duration
 from bestarm.errors import MissingDependencyError
 from bestarm.live.events import FORMAT, record
 from bestarm.live.ledger import Event, Head
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 __all__ = ["begun", "closed_on_error", "reached"]
 
 
-def begun(at: float, *, lease: float | None, **data: object) -> tuple[Head, Event]:
+def begun(at: float, *, lease: float | str | None, **data: object) -> tuple[Head, Event]:
     """The counters of an experiment that begins now, and the first entry of its log."""
-    head = Head(lease=None if lease is None else positive(lease, "lease"), at=at)
+    head = Head(lease=None if lease is None else duration(lease, "lease"), at=at)
     made_by = {"version": version("bestarm"), "format": FORMAT}
     return head, record(head, "created", at, lease=head.lease, **made_by, **data)
 

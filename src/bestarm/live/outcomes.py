@@ -12,6 +12,7 @@ import numpy as np
 from bestarm.checks import whole
 from bestarm.errors import ConflictingOutcomeError, InvalidInputError
 from bestarm.geometry import Array
+from bestarm.live.batches import Assignment
 from bestarm.live.ledger import Ids
 
 __all__ = ["conflict", "read_ids", "read_outcomes"]
@@ -19,6 +20,7 @@ __all__ = ["conflict", "read_ids", "read_outcomes"]
 # Beyond this size the square of a reward, summed over a phase, could overflow, and a phase whose
 # totals are not finite could never close.
 _LARGEST_REWARD = 1e100
+_PLAIN_REWARDS = {float, bool, np.bool_}  # True and False are 1 and 0: yes and no
 
 
 def read_outcomes(outcomes: object) -> tuple[Ids, Array]:
@@ -40,7 +42,12 @@ def read_ids(ids: object) -> list[int]:
     """Ids, each once, in the order given."""
     if not isinstance(ids, Iterable):
         ids = [ids]
-    return list(dict.fromkeys(whole(number, "id", least=0, below=2**63) for number in ids))
+    return list(dict.fromkeys(whole(_id(each), "id", least=0, below=2**63) for each in ids))
+
+
+def _id(number: object) -> object:
+    """An id; of an assignment its own."""
+    return number.id if isinstance(number, Assignment) else number
 
 
 def conflict(number: int, before: str, now: float) -> ConflictingOutcomeError:
@@ -74,11 +81,11 @@ def _columns(outcomes: object) -> tuple[Any, Any]:
 def _plain(ids: list[Any], rewards: list[Any]) -> bool:
     """Whether these are Python's own numbers and all is well: then there is no need to look at
     them one by one."""
-    if not (set(map(type, ids)) <= {int} and set(map(type, rewards)) <= {float}):
+    if not (set(map(type, ids)) <= {int} and set(map(type, rewards)) <= _PLAIN_REWARDS):
         return False
     if not ids:
         return True
-    sizes = np.abs(np.asarray(rewards))
+    sizes = np.abs(np.asarray(rewards, dtype=float))
     return min(ids) >= 0 and max(ids) < 2**63 and bool((sizes <= _LARGEST_REWARD).all())
 
 
@@ -102,6 +109,7 @@ def _pair(item: Any) -> tuple[int, float]:
             value=item,
             remedy="For example {0: 1.5, 1: 0.2} or zip(ids, rewards).",
         ) from None
+    number = _id(number)
     if isinstance(number, np.floating) and number.is_integer():
         number = int(number)  # a row of a table of ids and rewards
     number = whole(number, "id")
@@ -111,13 +119,13 @@ def _pair(item: Any) -> tuple[int, float]:
 
 def _reward(value: object) -> float:
     try:
-        number = float(value) if isinstance(value, Real) else math.nan
+        number = float(value) if isinstance(value, (Real, np.bool_)) else math.nan
     except OverflowError:
         number = math.inf
-    # The comparison is false for NaN as well. True and False are numbers to Python, not to us.
-    if isinstance(value, bool) or not abs(number) <= _LARGEST_REWARD:
+    if not abs(number) <= _LARGEST_REWARD:  # false for NaN as well
         raise InvalidInputError(
-            f"`reward` must be a finite number of size at most {_LARGEST_REWARD:g}; got {value!r}.",
+            f"`reward` must be a finite number of size at most {_LARGEST_REWARD:g}, or True or "
+            f"False; got {value!r}.",
             field="reward",
             value=value,
             remedy="Tell nothing until the outcome is known.",

@@ -94,6 +94,7 @@ def overview(
         verdict=verdicts.verdict(head, said, problem, options),
         leaders=tuple(problem.target_labels[target] for target in said.chosen or (said.target,)),
         standing=verdicts.standing(said, options, proven=guarantee.proven),
+        sole_best=verdicts.sole_best(said, options, proven=guarantee.proven),
         guarantee=guarantee,
         health=health,
         leaderboard=board,
@@ -131,14 +132,14 @@ def _health(experiment: Experiment, watched: _Watched, over: bool) -> tuple[Chec
 def _guarantee(experiment: Experiment, state: State, health: Sequence[Check]) -> Guarantee:
     problem, said, document = experiment.problem, state.said, experiment._document
     options = {} if document is None else document.options
-    against = [said.statement] if verdicts.contradicted(said) else []
+    against = [verdicts.contradiction(said)] if said.contradicted else []
     against += [each.finding for each in health if each.name in _DECLARED and each.level != "ok"]
     return Guarantee(
         delta=problem.delta,
         confidence=verdicts.percent(problem.delta),
         policy="" if document is None else document.policy,
         options=options,
-        proven=bool(said.assumptions) and not verdicts.contradicted(said),
+        proven=said.claims is not None and not said.contradicted,
         blind=state.blind,
         constants=verdicts.constants(
             said, problem.delta, blind=state.blind, budget="budget" in options
@@ -173,6 +174,7 @@ def _progress(
         hours = tuple(None if end is None else end / pace for end in ends)
     return Progress(
         given=head.given,
+        answered=head.told,
         used=int(state.drawn.sum()),
         outstanding=head.outstanding,
         lost=head.lost,

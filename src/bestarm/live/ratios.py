@@ -27,6 +27,10 @@ class RatioTest:
     product over batches ever exceeds c with probability at most 1/c: small counts need no other
     treatment, and neither does looking every day.
 
+    That holds for batches that begin where it was settled before they were drawn: with a plan, say.
+    A batch may be added in parts, and looked at after any of them; where the parts end makes no
+    difference. So one and the same process of evidence is looked at, each time farther along.
+
     Reference: Lindon and Malek (2022), Anytime-valid inference for multinomial count data.
     """
 
@@ -34,22 +38,35 @@ class RatioTest:
         self.observed: Counts = np.zeros(arms, dtype=np.int64)
         self.expected: Array = np.zeros(arms)
         self._logs: Array = np.zeros(len(_FIRMNESS))
+        self._alpha: Array = np.zeros((len(_FIRMNESS), arms))
+        self._size = 0  # of the batch so far
 
-    def add(self, weights: Array, counts: Counts) -> None:
-        """Add the arms of a batch drawn with probabilities `weights`."""
+    def add(self, weights: Array, counts: Counts, *, more: bool = False) -> None:
+        """Add the arms of a batch drawn with probabilities `weights`.
+
+        Args:
+            weights: the probabilities.
+            counts: how often each arm was drawn.
+            more: that these are further draws of the batch before, with the same probabilities.
+        """
+        if not more:
+            suggested = (self.observed + _PRIOR) / (self.expected + _PRIOR)
+            centre = weights * suggested
+            self._alpha = _FIRMNESS[:, None] * (centre / centre.sum())
+            self._size = 0
         size = int(counts.sum())
         if not size:
             return
         if counts[weights == 0].any():
             self._logs += math.inf  # what cannot be drawn was
         use = weights > 0
-        weight, count = weights[use], counts[use]
-        suggested = (self.observed[use] + _PRIOR) / (self.expected[use] + _PRIOR)
-        centre = weight * suggested
-        alpha = _FIRMNESS[:, None] * (centre / centre.sum())
-        mixture = gammaln(_FIRMNESS) - gammaln(_FIRMNESS + size)
+        alpha, count = self._alpha[:, use], counts[use]
+        firm = _FIRMNESS + self._size
+        mixture = gammaln(firm) - gammaln(firm + size)
         mixture += (gammaln(alpha + count) - gammaln(alpha)).sum(axis=1)
-        self._logs += mixture - float(count @ np.log(weight))
+        self._logs += mixture - float(count @ np.log(weights[use]))
+        self._alpha = self._alpha + counts
+        self._size += size
         self.observed = self.observed + counts
         self.expected = self.expected + size * weights
 

@@ -14,7 +14,9 @@ from bestarm.records import Summary
 
 __all__ = ["Scales"]
 
-_CHANCES = {"alarm": 1e-6, "warning": 1e-3}  # what true scales show with less probability
+_CHANCES = {"alarm": 1e-6, "warning": 1e-3}  # what true scales ever show, at most
+_MEANS = 0.9  # of that, what means may use up; the spread takes less than the rest
+_LEAST_DEGREES = 100  # before, the spread says nothing
 _ROUNDING = 1e-9
 
 
@@ -22,20 +24,29 @@ class Scales:
     """Rewards beside a noise α, a baseline within ±R and means within ±M.
 
     An arm's mean over n pulls lies within M + R + α √(2 log(2/p)/n), and two of its means are at
-    most 2R apart but for noise, each with probability 1 − p: whatever θ and the baseline are.
+    most 2R apart but for noise, each with probability 1 − p: whatever θ and the baseline are. The
+    means of the k-th summary of K arms have p = c/(K k(k + 1)) each. These add up to c over all
+    summaries there can be, so that c bounds the probability of a finding at any look, ever.
+
+    The squares left about the means of arm and summary, Σ (r − r̄)² with D degrees of freedom,
+    exceed tΣ (α²(n − 1) + R²n) with probability at most exp(−D(t − 1 − log t)/2), by Chernoff's
+    bound for squares of sub-Gaussian variables, where the baseline does not react to the noise:
+    e^(−0.153 D) for t = 2 and e^(−0.806 D) for t = 4. Over all D ≥ 100 these add up to less than
+    2·10⁻⁶ and 2·10⁻³⁵.
 
     Args:
         problem: declares α and R.
         largest: M.
-        cells: how many means will be looked at.
     """
 
-    def __init__(self, problem: Problem, largest: float, *, cells: int) -> None:
+    def __init__(self, problem: Problem, largest: float) -> None:
         self._noise, self._baseline, self._largest = problem.noise, problem.baseline, largest
-        self._cells = cells
+        self._arms = problem.arms
+        self._summaries = 0
         self._high = {level: np.full(problem.arms, -np.inf) for level in _CHANCES}
         self._low = {level: np.full(problem.arms, np.inf) for level in _CHANCES}
-        self._spare = 0.0  # squared deviations from the mean of arm and phase
+        self._spare = 0.0  # squared deviations from the mean of arm and summary
+        self._allowed = 0.0  # and what they are on average, at most
         self._degrees = 0
 
     @property
@@ -45,22 +56,31 @@ class Scales:
         return f"{means}a baseline within ±{self._baseline:g} and noise of scale {self._noise:g}"
 
     def add(self, summary: Summary) -> None:
-        """Add the totals of a phase."""
+        """Add the totals of the next summary."""
+        self._summaries += 1
         use = summary.counts > 0
         counts = summary.counts[use]
         means = summary.sums[use] / counts
         squares = summary.squares[use] - counts * means * means
         self._spare += float(np.maximum(squares, 0.0).sum())
-        self._degrees += int((counts - 1).sum())
+        free = counts - 1
+        self._degrees += int(free.sum())
+        moving = float(counts[free > 0].sum())
+        self._allowed += self._noise**2 * float(free.sum()) + self._baseline**2 * moving
+        means_looked_at = self._arms * self._summaries * (self._summaries + 1)
         for level, chance in _CHANCES.items():
-            margin = self._noise * np.sqrt(2 * math.log(2 * self._cells / chance) / counts)
+            share = _MEANS * chance / means_looked_at
+            margin = self._noise * np.sqrt(2 * math.log(2 / share) / counts)
             _keep(self._high[level], use, means - margin, np.maximum)
             _keep(self._low[level], use, means + margin, np.minimum)
 
     def level_of_reward(self, size: float, count: int) -> str:
-        """How odd it is that the largest of `count` rewards has this size."""
+        """How odd it is that the largest of `count` rewards has this size.
+
+        The i-th reward has a share of 1/(i(i + 1)), so that this too may be asked at any time.
+        """
         for level, chance in _CHANCES.items():
-            margin = self._noise * math.sqrt(2 * math.log(2 * count / chance))
+            margin = self._noise * math.sqrt(2 * math.log(2 * count * (count + 1) / chance))
             if size > (self._largest + self._baseline + margin) * (1 + _ROUNDING):
                 return level
         return "ok"
@@ -89,14 +109,14 @@ class Scales:
         return self._verdict_on_spread()
 
     def _verdict_on_spread(self) -> tuple[str, str]:
-        # The baseline moves within a phase too, by a variance of at most R².
-        most = self._noise**2 + self._baseline**2
-        if self._degrees >= 100 and self._spare > 2 * most * self._degrees:
+        # The baseline moves within a summary too, by a variance of at most R².
+        if self._degrees >= _LEAST_DEGREES and self._spare > 2 * self._allowed:
             spread = math.sqrt(self._spare / self._degrees)
-            level = "alarm" if spread > 2 * math.sqrt(most) else "warning"
+            most = math.sqrt(self._allowed / self._degrees)
+            level = "alarm" if self._spare > 4 * self._allowed else "warning"
             return level, (
                 f"Rewards of one arm in one phase vary with a standard deviation of {spread:.3g}, "
-                f"where noise and baseline together allow for {math.sqrt(most):.3g}."
+                f"where noise and baseline together allow for {most:.3g}."
             )
         return "ok", f"Means and spread of rewards fit {self.declared}."
 

@@ -181,7 +181,8 @@ class Progress:
 
     Attributes:
         given: assignments given out in all.
-        used: pulls the policy has been told of.
+        answered: how many of them have an outcome that came in time.
+        used: pulls the policy has been told of: what the verdict rests on.
         outstanding: assignments that await their outcome.
         lost: assignments given up.
         late: outcomes that came too late.
@@ -198,6 +199,7 @@ class Progress:
     """
 
     given: int
+    answered: int
     used: int
     outstanding: int
     lost: int
@@ -237,6 +239,7 @@ class Overview:
         verdict: one sentence.
         leaders: the options named, or those that lead so far.
         standing: what each of them is, or would be, said to be.
+        sole_best: whether that is to be the best, neither among several nor within a tolerance.
         guarantee: what is promised.
         health: the checks.
         leaderboard: the options, the leader first.
@@ -258,6 +261,7 @@ class Overview:
     verdict: str
     leaders: tuple[str, ...]
     standing: str
+    sole_best: bool
     guarantee: Guarantee
     health: tuple[Check, ...]
     leaderboard: tuple[Option, ...]

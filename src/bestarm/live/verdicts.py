@@ -11,7 +11,16 @@ from bestarm.live.ledger import Event, Head
 from bestarm.problem import Problem
 from bestarm.records import Recommendation
 
-__all__ = ["constants", "contradicted", "from_log", "happened", "percent", "standing", "verdict"]
+__all__ = [
+    "constants",
+    "contradiction",
+    "from_log",
+    "happened",
+    "percent",
+    "sole_best",
+    "standing",
+    "verdict",
+]
 
 _ENDED = {
     "max_pulls": "Ended at its limit of pulls",
@@ -19,7 +28,6 @@ _ENDED = {
     "max_phase_pulls": "Ended at its limit of pulls a phase",
     "budget": "Its budget is spent",
 }
-_OPENING = "nothing is proven"  # what a policy says once the data contradict its assumptions
 
 
 def percent(delta: float) -> str:
@@ -31,11 +39,6 @@ def percent(delta: float) -> str:
     return f"{100 * (1 - delta):.10g} %"
 
 
-def contradicted(said: Recommendation) -> bool:
-    """Whether outcomes were seen that a policy's assumptions all but rule out."""
-    return bool(said.assumptions) and _OPENING in said.statement
-
-
 def constants(said: Recommendation, delta: float, *, blind: bool, budget: bool = False) -> str:
     """How far the error probability can be relied on.
 
@@ -45,13 +48,13 @@ def constants(said: Recommendation, delta: float, *, blind: bool, budget: bool =
         blind: that the policy takes no account of the baseline.
         budget: that it goes by a number of pulls, and not by δ.
     """
-    if contradicted(said):
+    if said.contradicted:
         return "Outcomes contradict what was declared of them, so nothing is proven any more."
-    if said.assumptions:
+    if said.claims is not None:
         still = ", as long as nothing drifts" if blind else ""
         return (
-            f"A wrong winner is named with probability {delta:g} at most{still}, however often one "
-            "looks."
+            f"A wrong winner is named with probability {said.claims:g} at most{still}, however "
+            "often one looks."
         )
     if blind:
         return (
@@ -72,12 +75,22 @@ def verdict(head: Head, said: Recommendation, problem: Problem, options: Mapping
     if not said.final:
         leader = _listed(names) if said.pulls else None
         return _undecided(head, problem, left=len(said.active), leader=leader, why=said.reason)
-    if contradicted(said):
+    if said.contradicted:
         return (
             f"{_listed(names)} {'leads' if len(names) == 1 else 'lead'}, but outcomes contradict "
             "what was declared of them: nothing is proven."
         )
     return _decided(names, problem, options, proven=said.error_bound is not None, pulls=said.pulls)
+
+
+def contradiction(said: Recommendation) -> str:
+    """What is said of rewards that the assumptions all but rule out."""
+    return said.statement or "Rewards contradict what was declared of them: nothing is proven."
+
+
+def sole_best(said: Recommendation, options: Mapping[str, Any], *, proven: bool) -> bool:
+    """Whether the one that is named is shown to be the best, and not only close to it."""
+    return proven and len(said.chosen) <= 1 and not options.get("tolerance")
 
 
 def standing(said: Recommendation, options: Mapping[str, Any], *, proven: bool) -> str:
@@ -141,7 +154,7 @@ def _undecided(
         leads = "" if leader is None else f"{leader} leads, "
         return f"{_ENDED.get(why, 'Ended')}: {leads}{remain}no winner at {sure}."
     if head.state == "stopped":
-        return f"Stopped by its owner in phase {head.phase}: {remain}no winner at {sure}."
+        return f"Stopped by hand in phase {head.phase}: {remain}no winner at {sure}."
     start = f"Paused in phase {head.phase}" if head.state == "paused" else f"Phase {head.phase}"
     return f"{start}: {remain}no winner at {sure} yet."
 
@@ -187,7 +200,7 @@ def happened(event: Event, problem: Problem, *, open_plans: bool) -> str:
         "created": "Created.",
         "paused": "Paused: nothing is given out.",
         "resumed": "Resumed.",
-        "stopped": "Stopped by its owner.",
+        "stopped": "Stopped by hand.",
     }.get(event.kind, f"{event.kind.capitalize()}.")
     if event.kind in {"late", "failed"}:
         words = _too_late(event)

@@ -21,7 +21,7 @@ from typing import Any
 from bestarm.errors import BestArmError, InvalidInputError
 from bestarm.planning.assumptions import as_scenario, scales
 from bestarm.planning.trial import DEFAULT_POLICIES, plan_trial
-from bestarm.problem import Problem
+from bestarm.problem import Problem, features_of
 
 __all__ = ["main", "planned"]
 
@@ -58,7 +58,7 @@ def planned(request: Mapping[str, Any], progress: Callable[[int, int], object]) 
     bounds = None if ends is None else (ends[0], ends[1])
     noise, baseline = scales(bounds, given.get("noise"), given.get("baseline"))
     problem = Problem(
-        given["source"],
+        features_of(given.get("source"), given.get("source_labels")),
         given.get("target"),
         delta=given["delta"],
         noise=noise,

@@ -319,6 +319,8 @@ class AnytimeBAI:
             chosen=chosen,
             assumptions=(*self._assumptions, *self._of_losses()),
             statement=self._statement(final),
+            claims=self._problem.delta,
+            contradicted=self._contradicted,
         )
 
     def _of_losses(self) -> tuple[str, ...]:

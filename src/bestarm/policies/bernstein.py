@@ -201,4 +201,5 @@ class BernsteinElimination:
                 f"Every reward lies between {self._low:g} and {self._high:g}.",
                 NO_DRIFT,
             ),
+            claims=self._problem.delta,
         )

@@ -171,6 +171,7 @@ class IndexRule(ABC):
             error_bound=self._problem.delta if self._certified and identified else None,
             active=tuple(self._active.tolist()),
             assumptions=self._assumptions() if self._certified else (),
+            claims=self._problem.delta if self._certified else None,
         )
 
     def _assumptions(self) -> tuple[str, ...]:

@@ -28,6 +28,7 @@ from bestarm.simulation import Oracle
 
 __all__ = ["TABLES", "Row", "Table", "paper_tables"]
 
+PAPER_DELTA = 0.1
 _PHASES = 10
 _PHASE_CAP = 5_000_000  # pulls in one phase
 _AE_CAP = 3_000_000  # pulls in one run
@@ -79,7 +80,7 @@ class Table:
     title: str
     protocol: str
     rows: tuple[Row, ...]
-    delta: float = 0.1
+    delta: float = PAPER_DELTA
     rate: Literal["error", "success"] = "error"
     counts_pulls: bool = True
     heavy: bool = False

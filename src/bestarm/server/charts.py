@@ -55,6 +55,7 @@ class Chart:
         y_range: from the bottom to the top; the first is the larger where down is more.
         series: the quiet ones first, the leader last.
         levels: lines across, with what is written at them.
+        x_phases: whether x counts phases; else pulls or outcomes, from 0.
     """
 
     key: str
@@ -64,6 +65,7 @@ class Chart:
     y_range: tuple[float, float]
     series: tuple[Series, ...]
     levels: tuple[tuple[float, str], ...] = ()
+    x_phases: bool = False
 
 
 def number(value: float | None, digits: int = 3) -> str:
@@ -151,6 +153,7 @@ def _gaps(timeline: Timeline, *, leaders: int) -> list[Chart]:
             "behind the leader",
             (high, low),
             _ordered(series),
+            x_phases=phased,
         )
     ]
 

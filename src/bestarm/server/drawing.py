@@ -22,7 +22,7 @@ class _Scales:
         self.right = width - _RIGHT
         xs = [x for series in chart.series for x in series.x] or [0.0, 1.0]
         low, high = min(xs), max(xs)
-        if chart.x_title != "phase":
+        if not chart.x_phases:
             low = 0.0
         room = 0.04 * (high - low) or 0.5
         self.x_range = low - room if low else low, high + room
@@ -82,12 +82,11 @@ def _axes(chart: Chart, scales: _Scales) -> Markup:
                 '<text x="{}" y="{:.1f}" text-anchor="end">{}</text>'
             ).format(_LEFT, scales.right, y, y, _LEFT - 8, y + 4, number(tick))
         )
-    whole = chart.x_title == "phase"
     parts += [
         Markup('<text x="{:.1f}" y="{}" text-anchor="middle">{}</text>').format(
             scales.x(tick), _HEIGHT - _BOTTOM + 18, _short(tick)
         )
-        for tick in _ticks(*scales.x_range, 6, whole=whole)
+        for tick in _ticks(*scales.x_range, 6, whole=chart.x_phases)
     ]
     middle = (_HEIGHT - _BOTTOM + _TOP) / 2
     parts.append(

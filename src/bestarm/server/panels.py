@@ -17,6 +17,7 @@ from urllib.parse import quote
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from bestarm.defaults import DELTA
 from bestarm.live.seen import Allocated, Option, Overview
 from bestarm.server.charts import COLOURS, Chart, charts, number
 from bestarm.server.drawing import draw
@@ -115,6 +116,7 @@ def _environment() -> Environment:
         draw=draw,
         version=version("bestarm"),
         colours=COLOURS,
+        default_delta=DELTA,
         address=lambda name: quote(name, safe=""),
         styles=lambda: Markup(asset("style.css").decode()),
         legend=_legend,
@@ -167,7 +169,8 @@ def _lasting(hours: tuple[float | None, float | None, float | None]) -> str:
     """How long it may take, from the middle, the low and the high end."""
     middle, low, high = hours
     words = _hours(low if middle is None else middle)
-    text = f"{words} at least" if middle is None else f"about {words}".replace("about less", "less")
+    rough = words if middle is not None and middle < 1 / 60 else f"about {words}"
+    text = f"{words} at least" if middle is None else rough
     return text if high is None or _hours(high) == words else f"{text}, up to {_hours(high)}"
 
 

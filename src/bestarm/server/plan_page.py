@@ -14,6 +14,7 @@ from fastapi.responses import HTMLResponse, Response
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.types import Message, Receive, Scope, Send
 
+from bestarm.defaults import DELTA
 from bestarm.errors import InvalidInputError
 from bestarm.server.access import COOKIE, needs
 from bestarm.server.errors import ErrorBody, Refusal
@@ -21,6 +22,7 @@ from bestarm.server.feeds import gone
 from bestarm.server.pages import PageRoute
 from bestarm.server.panels import render
 from bestarm.server.reading import CarefulRoute
+from bestarm.server.schemas import Delta
 from bestarm.server.tokens import Role
 
 __all__ = ["PlanBody", "Planner", "router"]
@@ -73,7 +75,6 @@ class PlanBody(_In):
         json_schema_extra={
             "examples": [
                 {
-                    "source": [[1, 0], [0, 1]],
                     "source_labels": ["old", "new"],
                     "gap": 0.1,
                     "bounds": [0, 1],
@@ -86,11 +87,13 @@ class PlanBody(_In):
         }
     )
 
-    source: Arms
-    source_labels: Labels | None = None
+    source: Arms | None = Field(
+        default=None, description="Features, a row per arm; left out, there are names alone."
+    )
+    source_labels: Labels | None = Field(default=None, description="A name for each.")
     target: Arms | None = None
     target_labels: Labels | None = None
-    delta: Annotated[float, Field(gt=0, lt=1)] = 0.05
+    delta: Delta = DELTA
     noise: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
     baseline: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
     bounds: Annotated[list[Number], Field(min_length=2, max_length=2)] | None = Field(

@@ -17,7 +17,7 @@ from bestarm.errors import ConflictingRequestError, InvalidInputError
 from bestarm.live import Experiment
 from bestarm.live.events import sha256
 from bestarm.live.texts import spelled
-from bestarm.problem import Problem
+from bestarm.problem import Problem, features_of
 from bestarm.server import schemas as io
 from bestarm.server.access import check_role, needs
 from bestarm.server.errors import ErrorBody
@@ -109,17 +109,12 @@ async def create_experiment(body: io.CreateBody, trials: _Trials) -> io.StatusOu
 
 
 def _create(trials: Trials, body: io.CreateBody) -> io.StatusOut:
-    for field, rows in (("source", body.source), ("target", body.target or [])):
-        size = sum(map(len, rows))
-        if size > _MOST_NUMBERS:
-            raise InvalidInputError(
-                f"`{field}` holds {size} numbers; over HTTP it may hold {_MOST_NUMBERS}.",
-                field=field,
-                value=size,
-                remedy="Begin so large a trial with `Experiment.create`.",
-            )
+    if body.source is None:
+        _check_size("source_labels", len(body.source_labels or ()) ** 2)
+    for field, rows in (("source", body.source or []), ("target", body.target or [])):
+        _check_size(field, sum(map(len, rows)))
     problem = Problem(
-        body.source,
+        features_of(body.source, body.source_labels),
         body.target,
         delta=body.delta,
         noise=body.noise,
@@ -137,6 +132,16 @@ def _create(trials: Trials, body: io.CreateBody) -> io.StatusOut:
         description=body.description,
     )
     return io.StatusOut.of(experiment.status())
+
+
+def _check_size(field: str, size: int) -> None:
+    if size > _MOST_NUMBERS:
+        raise InvalidInputError(
+            f"`{field}` makes {size} features; over HTTP there may be {_MOST_NUMBERS}.",
+            field=field,
+            value=size,
+            remedy="Begin so large a trial with `Experiment.create`.",
+        )
 
 
 @router.get(
@@ -233,7 +238,7 @@ def _own_key(key: str, caller: int) -> str:
 async def tell(name: Name, body: io.TellBody, trials: _Trials, request: Request) -> io.ReceiptOut:
     """Record outcomes: all or none. Telling the same again is harmless."""
     _limited(len(body.outcomes), request, "outcomes")
-    pairs = [(each.id, each.reward) for each in body.outcomes]
+    pairs = [(each.id, float(each.reward)) for each in body.outcomes]
     return io.ReceiptOut.of(await trials.tell(name, pairs))
 
 
@@ -265,7 +270,10 @@ def _then_status(method: str, *values: object) -> Any:
 )
 async def get_recommendation(name: Name, trials: _Trials) -> io.RecommendationOut:
     """The target the policy would name now, and how far that can be relied on."""
-    return await trials.think(name, lambda each: io.RecommendationOut.of(each.recommendation()))
+    return await trials.think(
+        name,
+        lambda each: io.RecommendationOut.of(each.recommendation(), each.problem.target_labels),
+    )
 
 
 @router.get(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
+from bestarm.defaults import DELTA
 from bestarm.live import Batch, Listed, Receipt, Status
 from bestarm.live.ledger import Event
 from bestarm.policies import POLICIES
@@ -16,6 +18,7 @@ __all__ = [
     "AssignmentsOut",
     "CheckOut",
     "CreateBody",
+    "Delta",
     "EventOut",
     "EventsOut",
     "ExperimentOut",
@@ -37,7 +40,18 @@ Row = Annotated[list[Number], Field(fail_fast=True, min_length=1, max_length=200
 Features = Annotated[list[Row], Field(fail_fast=True, min_length=1, max_length=10_000)]
 Label = Annotated[str, Field(max_length=1000)]
 Labels = Annotated[list[Label], Field(fail_fast=True, max_length=10_000)]
+# A confidence given as δ is refused further down, where more can be said of it.
+Delta = Annotated[
+    float,
+    Field(
+        gt=0,
+        lt=1,
+        description="The error probability allowed: 0.5 at most.",
+        json_schema_extra={"maximum": 0.5},
+    ),
+]
 Id = Annotated[int, Field(ge=0, lt=2**63)]
+Lease = Annotated[float, Field(gt=0, allow_inf_nan=False)] | Annotated[str, Field(max_length=50)]
 State = Literal["running", "paused", "stopped", "finished"]
 
 
@@ -67,24 +81,27 @@ class CreateBody(_In):
     model_config = ConfigDict(
         json_schema_extra=_like(
             name="checkout",
-            source=[[1, 0, 0], [0, 1, 0], [0, 0, 1]],
             source_labels=["one page", "two pages", "express"],
-            delta=0.05,
+            delta=DELTA,
             policy="anytime",
             options={"bounds": [0, 1]},
-            lease=86400,
+            lease="1d",
             description="Which checkout do more people finish?",
         )
     )
 
     name: Annotated[str, Field(min_length=1, max_length=200)]
-    source: Annotated[Features, Field(description="Features of what can be tried, a row an arm.")]
+    source: Features | None = Field(
+        default=None,
+        description="Features of what can be tried, a row per arm. Left out, the names alone tell "
+        "the arms apart.",
+    )
     source_labels: Labels | None = Field(default=None, description="A name for each.")
     target: Features | None = Field(
         default=None, description="Features of what is chosen among; the source if left out."
     )
     target_labels: Labels | None = Field(default=None, description="A name for each.")
-    delta: Annotated[float, Field(gt=0, lt=1, description="The error probability allowed.")] = 0.05
+    delta: Delta = DELTA
     noise: Annotated[
         float, Field(ge=0, allow_inf_nan=False, description="The scale of the noise.")
     ] = 1.0
@@ -96,8 +113,10 @@ class CreateBody(_In):
     seed: Annotated[int, Field(ge=0, lt=2**63)] | None = Field(
         default=None, description="Of the draws; a random one if left out."
     )
-    lease: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = Field(
-        default=None, description="Seconds an outcome may take; any time if left out."
+    lease: Lease | None = Field(
+        default=None,
+        description="How long an outcome may take, in seconds or like 90s, 30m, 12h, 2d; any time "
+        "if left out.",
     )
     description: Annotated[
         str, Field(max_length=10_000, description="What it is about, in words.")
@@ -116,7 +135,7 @@ class OutcomeIn(_In):
     """The outcome of one assignment."""
 
     id: Id
-    reward: Number
+    reward: bool | Number = Field(description="A number, or true or false for 1 and 0.")
 
 
 class TellBody(_In):
@@ -141,10 +160,10 @@ class FailBody(_In):
 class LeaseBody(_In):
     """How long outcomes may take."""
 
-    model_config = ConfigDict(json_schema_extra=_like(lease=86400))
+    model_config = ConfigDict(json_schema_extra=_like(lease="1d"))
 
-    lease: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = Field(
-        description="Seconds; null for any time."
+    lease: Lease | None = Field(
+        description="Seconds, or a time like 90s, 30m, 12h, 2d; null for any time."
     )
 
 
@@ -180,7 +199,7 @@ class StatusOut(BaseModel):
     answered: int = Field(description="How many of those are answered, or lost.")
     outstanding: int = Field(description="How many outcomes are awaited.")
     remaining: int = Field(description="Assignments of that phase still to give out.")
-    pulls: int = Field(description="Assignments given out in all.")
+    pulls: int = Field(description="Assignments given out in all phases.")
     lost: int = Field(description="Assignments whose outcome will not come, or came too late.")
     late: int = Field(description="Outcomes that came too late to be used.")
 
@@ -300,31 +319,55 @@ class RecommendationOut(BaseModel):
             target=2,
             label="express",
             final=True,
-            reason="certified",
+            reason="identified",
             pulls=1210,
-            error_bound=0.05,
+            claims=DELTA,
+            error_bound=DELTA,
+            contradicted=False,
             active=[2],
+            active_labels=["express"],
             chosen=[2],
-            assumptions=["All rewards lie between 0 and 1."],
-            statement="'express' is best, with an error probability of at most 0.05.",
+            chosen_labels=["express"],
+            assumptions=["Every reward lies between 0 and 1."],
+            statement="'express' is the best of 3 targets. The probability that this rule ever "
+            f"says so wrongly, at any of its looks, is at most {DELTA:g}.",
         )
     )
 
-    target: int
-    label: str
-    final: bool
-    reason: str
-    pulls: int
-    error_bound: float | None
-    active: list[int]
-    chosen: list[int]
-    assumptions: list[str]
-    statement: str
+    target: int = Field(description="Its row in the target, or in the source.")
+    label: str = Field(description="Its name.")
+    final: bool = Field(description="Whether it is identified; a stop at a limit is not that.")
+    reason: str = Field(
+        description="`identified`, `running`, or what stopped it short: `max_pulls`, "
+        "`max_phases`, `max_phase_pulls`, `budget`, or `stopped` by hand."
+    )
+    pulls: int = Field(description="Of those given out, how many it rests on.")
+    claims: float | None = Field(
+        description="The proven bound on the probability that a final answer is wrong, known "
+        "before there is one; null where nothing is proven."
+    )
+    error_bound: float | None = Field(
+        description="The same, once it is final and nothing contradicts the assumptions."
+    )
+    contradicted: bool = Field(
+        description="Whether rewards contradict the assumptions: nothing is proven then."
+    )
+    active: list[int] = Field(description="Targets that are not ruled out.")
+    active_labels: list[str] = Field(description="Their names.")
+    chosen: list[int] = Field(description="The targets named, where there may be several.")
+    chosen_labels: list[str] = Field(description="Their names.")
+    assumptions: list[str] = Field(description="What the bound rests on.")
+    statement: str = Field(description="What may be said now, in words.")
 
     @classmethod
-    def of(cls, said: Recommendation) -> RecommendationOut:
-        """From the library's."""
-        return cls(**{name: getattr(said, name) for name in cls.model_fields})
+    def of(cls, said: Recommendation, labels: Sequence[str]) -> RecommendationOut:
+        """From the library's, with the names of the targets."""
+        named: dict[str, Any] = {
+            "active_labels": [labels[target] for target in said.active],
+            "chosen_labels": [labels[target] for target in said.chosen],
+        }
+        known = {name: getattr(said, name) for name in cls.model_fields if name not in named}
+        return cls(**known, **named)
 
 
 class CheckOut(BaseModel):
@@ -343,9 +386,9 @@ class HealthOut(BaseModel):
         json_schema_extra=_like(
             checks=[
                 {
-                    "name": "allocation",
+                    "name": "assignments",
                     "level": "ok",
-                    "finding": "Arms were pulled as often as planned.",
+                    "finding": "240 assignments have arms as their probabilities say.",
                     "action": "",
                 }
             ]

@@ -112,7 +112,7 @@ class Trials:
         policy: str,
         options: Mapping[str, object],
         seed: int | None,
-        lease: float | None,
+        lease: float | str | None,
         description: str,
     ) -> Experiment:
         """Begin an experiment."""

@@ -18,6 +18,7 @@ from uuid import uuid4
 import numpy as np
 
 from bestarm.checks import probability, whole
+from bestarm.defaults import DELTA
 from bestarm.environments import Environment, Stream, World
 from bestarm.errors import InvalidInputError, ProtocolError
 from bestarm.records import Recommendation
@@ -43,7 +44,7 @@ def simulate(
     *,
     runs: int,
     seed: int = 0,
-    delta: float = 0.1,
+    delta: float = DELTA,
     executor: Executor | None = None,
     progress: Progress = False,
     known: Iterable[Outcome] = (),
@@ -129,7 +130,7 @@ def run_once(
     *,
     run: int = 0,
     seed: int = 0,
-    delta: float = 0.1,
+    delta: float = DELTA,
     observe: Callable[[Policy], object] | None = None,
 ) -> Recommendation:
     """Exactly run `run` of `simulate`, with its recommendation and the trace of its phases.

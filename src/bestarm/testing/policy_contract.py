@@ -199,9 +199,20 @@ def _recommendations_are_sound(case: _Case, run: list[_Step]) -> None:
         )
         active = set(it.active) <= set(range(case.problem.targets)) and it.active
         _require(bool(active), f"the active targets {moment} are {it.active}")
-        proven = it.error_bound is None or 0 <= it.error_bound <= 1
-        _require(proven, f"the error bound {moment} is {it.error_bound}")
+        _check_proof(it, moment)
         pulls += step.plan.pulls if step.plan else 0
+
+
+def _check_proof(it: Recommendation, moment: str) -> None:
+    """A bound is claimed beforehand, and holds for a final answer that nothing contradicts."""
+    claim = it.claims is None or 0 <= it.claims <= 1
+    _require(claim, f"the error bound claimed {moment} is {it.claims}")
+    holds = it.claims if it.final and not it.contradicted else None
+    _require(
+        it.error_bound == holds,
+        f"the error bound {moment} is {it.error_bound}, where `claims` is {it.claims}, `final` "
+        f"{it.final} and `contradicted` {it.contradicted}",
+    )
 
 
 def _labels_are_only_names(case: _Case, run: list[_Step]) -> None:

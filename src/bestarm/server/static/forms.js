@@ -20,13 +20,13 @@
   }
   const numeric = (text) => /^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i.test(text) && Number.isFinite(Number(text));
 
-  // Names alone, or names with features; a first line that is not numbers is a header.
+  // Names alone (the features are null), or names with features; a first line that is not numbers
+  // is a header.
   function table(text, what) {
     let rows = text.split(/\r?\n/).filter((line) => line.trim()).map(cells);
     if (!rows.length) throw new Said(`Give ${what}, one a line.`);
     if (rows.every((row) => row.length === 1) && !rows.every((row) => numeric(row[0]))) {
-      const labels = rows.map((row) => row[0]);
-      return { labels, features: labels.map((_, i) => labels.map((_, j) => (i === j ? 1 : 0))) };
+      return { labels: rows.map((row) => row[0]), features: null };
     }
     if (rows.length > 1 && rows[0].length > 1 && !rows[0].slice(1).some(numeric)) rows = rows.slice(1);
     const named = rows.some((row) => !numeric(row[0]));

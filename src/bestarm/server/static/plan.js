@@ -14,8 +14,8 @@
 
   const options = (text) => {
     const { labels, features } = lines(text, "options");
-    if (features.length < 2) throw new Said("Give at least two options, one a line.");
-    return labels ? { source: features, source_labels: labels } : { source: features };
+    if ((features || labels).length < 2) throw new Said("Give at least two options, one a line.");
+    return { ...(features ? { source: features } : {}), ...(labels ? { source_labels: labels } : {}) };
   };
 
   const asked = () => {

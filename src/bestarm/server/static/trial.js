@@ -4,7 +4,7 @@
   const trial = document.getElementById("trial");
   const address = trial.dataset.address;
   const live = document.getElementById("live");
-  let revision = null, tag = "", state = "", charts = {};
+  let revision = null, tag = "", state = trial.dataset.state, charts = {};
 
   // --- following -----------------------------------------------------------------------------
   const APART = 1000, POLL = 3000, SETTLED = 4000, RARELY = 60000; // milliseconds
@@ -13,8 +13,11 @@
   function say(words, kind) {
     live.textContent = words;
     live.className = `live ${kind}`;
-    live.hidden = false;
+    badge();
   }
+
+  // Nothing is live about a trial that is over, though the page still follows its late outcomes.
+  function badge() { live.hidden = !live.textContent || ["stopped", "finished"].includes(state); }
 
   function soon() {
     if (busy) { again = true; return; }
@@ -75,6 +78,7 @@
       replace(document.getElementById(`panel-${name}`), html);
     }
     state = news.state;
+    badge();
     buttons();
     charts = news.charts;
     plot();
@@ -169,7 +173,7 @@
       font: { family: "system-ui, -apple-system, Segoe UI, Roboto, sans-serif", color: of("ink") },
       showlegend: false, hovermode: "closest", dragmode: false,
       hoverlabel: { bgcolor: of("card"), bordercolor: of("line"), font: { color: of("ink"), size: 13 }, align: "left" },
-      xaxis: { ...axis, showgrid: false, title: title(chart.x_title), ...(chart.x_title === "phase" ? { dtick: 1, tickformat: "d" } : { nticks: 6, rangemode: "tozero" }) },
+      xaxis: { ...axis, showgrid: false, title: title(chart.x_title), ...(chart.x_phases ? { dtick: 1, tickformat: "d" } : { nticks: 6, rangemode: "tozero" }) },
       yaxis: { ...axis, title: title(chart.y_title), range: chart.y_range, nticks: 6 },
       shapes: chart.levels.map(([y]) => ({ type: "line", xref: "paper", x0: 0, x1: 1, y0: y, y1: y, line: { color: of("soft"), width: 1.2, dash: "dash" } })),
       annotations: chart.levels.map(([y, words]) => ({ xref: "paper", x: 0, y, text: plain(words), showarrow: false, xanchor: "left", yanchor: "bottom", font: { color: of("soft"), size: 12 } })),

@@ -44,11 +44,13 @@
 
   function body() {
     const source = table(form.elements.source.value, "options");
-    const made = { name: form.elements.name.value.trim(), source: source.features, policy: form.elements.policy.value };
+    const made = { name: form.elements.name.value.trim(), policy: form.elements.policy.value };
     if (!made.name) throw new Said("Give the trial a name.");
+    if (source.features) made.source = source.features;
     if (source.labels) made.source_labels = source.labels;
     if (form.elements.target.value.trim()) {
       const target = table(form.elements.target.value, "the options to choose among");
+      if (!target.features) throw new Said("The options to choose among need features as well as names.");
       made.target = target.features;
       if (target.labels) made.target_labels = target.labels;
     }

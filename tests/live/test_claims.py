@@ -1,0 +1,110 @@
+"""What is said of an experiment is made from facts; no sentence decides anything."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bestarm import SPBAI, AnytimeBAI, BernsteinElimination, Problem
+from bestarm.live import Assignment, Experiment
+from bestarm.live.overview import overview
+from bestarm.live.seen import Overview
+from bestarm.policies.lucb import LUCB
+from bestarm.policies.policy import Policy
+from bestarm.records import Recommendation
+
+BOUNDED = {"bounds": (0, 1)}
+# A sentence each that once decided what a page says, and one that says nothing.
+WORDS = ("nothing is proven", "All is proven.", "Rien n'est prouvé.", "")
+
+
+class Reworded(AnytimeBAI):
+    """The anytime rule with another sentence."""
+
+    words = ""
+
+    def recommend(self) -> Recommendation:
+        return replace(super().recommend(), statement=self.words)
+
+
+def facts(seen: Overview) -> tuple[object, ...]:
+    """What a page says, but for the policy's own sentence."""
+    guarantee = seen.guarantee
+    return (
+        seen.verdict,
+        seen.standing,
+        seen.sole_best,
+        guarantee.proven,
+        guarantee.constants,
+        len(guarantee.contradictions),
+    )
+
+
+def played(policy: Policy, reward: Callable[[Assignment], float], pulls: int) -> Overview:
+    trial = Experiment(policy, seed=1)
+    for _ in range(pulls // 60):
+        given = trial.ask(60)
+        trial.tell_many([(each.id, reward(each)) for each in given])
+    return overview(trial)
+
+
+@pytest.mark.parametrize("words", WORDS)
+@pytest.mark.parametrize("contradicted", [False, True])
+def test_a_reworded_statement_changes_no_verdict(words: str, contradicted: bool) -> None:
+    problem = Problem(np.eye(2), delta=0.05, noise=0.1, baseline=0.1)
+    options: dict[str, Any] = {} if contradicted else BOUNDED
+
+    def reward(each: Assignment) -> float:
+        return 50.0 - 20 * each.arm if contradicted else 1.0 - each.arm
+
+    Reworded.words = words
+    expected = played(AnytimeBAI(problem, **options), reward, 600)
+    assert expected.guarantee.proven is not contradicted
+    assert expected.leaderboard[0].status == "best"  # it has decided
+    assert facts(played(Reworded(problem, **options), reward, 600)) == facts(expected)
+
+
+def test_a_contradiction_is_shown_without_a_sentence_of_the_policy() -> None:
+    problem = Problem(np.eye(2), noise=0.1, baseline=0.1)
+    Reworded.words = ""
+    seen = played(Reworded(problem), lambda _: 50.0, 60)
+    assert seen.guarantee.contradictions[0] == (
+        "Rewards contradict what was declared of them: nothing is proven."
+    )
+
+
+@pytest.mark.parametrize(
+    ("policy", "claims"),
+    [
+        (AnytimeBAI(Problem(np.eye(2), delta=0.05), bounds=(0, 1)), 0.05),
+        (BernsteinElimination(Problem(np.eye(2), delta=0.07), bounds=(0, 1)), 0.07),
+        (LUCB(Problem(np.eye(2), delta=0.07), radius="certified"), 0.07),
+        (LUCB(Problem(np.eye(2), delta=0.07)), None),
+        (SPBAI(Problem(np.eye(2), delta=0.07)), None),
+    ],
+    ids=["anytime", "bernstein", "lucb, certified", "lucb", "sp-bai"],
+)
+def test_what_will_be_claimed_is_known_before_the_first_outcome(
+    policy: Policy, claims: float | None
+) -> None:
+    said = policy.recommend()
+    assert (said.claims, said.error_bound, said.contradicted) == (claims, None, False)
+    assert overview(Experiment(policy)).guarantee.proven is (claims is not None)
+
+
+@pytest.mark.parametrize(
+    ("options", "sole"), [({}, True), ({"tolerance": 0.1}, False), ({"top": 2}, False)]
+)
+def test_a_sole_best_is_one_and_exact(sqlite_url: str, options: dict[str, Any], sole: bool) -> None:
+    problem = Problem(np.eye(3), delta=0.05)
+    made = options | {"bounds": [0, 1]}
+    with Experiment.create(sqlite_url, "trial", problem, options=made) as trial:
+        while not trial.finished:
+            trial.tell_many([(each.id, 1.0 - each.arm / 2) for each in trial.ask(60)])
+        seen = overview(trial)
+    assert seen.sole_best is sole
+    assert (seen.standing == "the best") is sole

@@ -1,0 +1,199 @@
+"""What is documented as a default is the one in force, wherever it is written."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+import typer.core
+from pydantic import BaseModel
+from test_docs import MODULES, REFERENCE, ROOT, commands, section
+from typer.testing import CliRunner
+
+import bestarm
+from bestarm import AnytimeBAI, Problem
+from bestarm.cli.app import app
+from bestarm.defaults import DELTA
+from bestarm.live import Experiment
+from bestarm.replication import Table
+from bestarm.server import plan_page, schemas
+from bestarm.server.panels import render
+
+IN_REFERENCE = re.compile(r"^- `(--[\w-]+)`:(.*?)(?=^- |^#|\n\n)", re.M | re.S)
+NUMBER = re.compile(r"; ([\d.]*\d)(?:[.,;]|$| if left out)")
+NAMED = re.compile(r"`([\w.:/-]+)` \(the default")
+PLAIN = re.compile(r"; `([\w.:/-]+)`(?:[.,;]|$| if left out)")
+
+
+def public() -> Iterator[tuple[str, Any]]:
+    for module in MODULES:
+        home = importlib.import_module(f"bestarm.{module}")
+        for name in home.__all__:
+            thing = getattr(home, name)
+            if callable(thing):
+                yield f"{module}.{name}", thing
+            for part, method in vars(thing).items() if inspect.isclass(thing) else ():
+                if not part.startswith("_") and isinstance(method, classmethod):
+                    yield f"{module}.{name}.{part}", getattr(thing, part)
+
+
+def test_every_delta_of_the_library_has_the_one_default() -> None:
+    found = {}
+    for name, thing in public():
+        try:
+            parameters = inspect.signature(thing).parameters
+        except ValueError:
+            continue
+        if "delta" in parameters:
+            found[name] = parameters["delta"].default
+    assert found["problem.Problem"] == found["simulation.simulate"] == DELTA
+    assert found.pop("replication.Table") == 0.1  # the paper's, of all tables but one
+    assert set(found.values()) <= {inspect.Parameter.empty, DELTA}
+    assert Problem([[1, 0], [0, 1]]).delta == DELTA
+    assert Table("key", "title", "protocol", ()).delta == 0.1
+
+
+def groups() -> list[tuple[str, Any]]:
+    group = typer.main.get_command(app)
+    assert isinstance(group, typer.core.TyperGroup)
+    return list(commands(group, "bestarm"))
+
+
+def documented(name: str) -> dict[str, str]:
+    heading = re.search(rf"^### `({name}(?: .*)?)`$", REFERENCE, re.M)
+    assert heading is not None
+    return {
+        option: " ".join(text.split())
+        for option, text in IN_REFERENCE.findall(section(f"`{heading[1]}`") + "\n\n")
+    }
+
+
+def test_the_reference_has_the_defaults_of_the_commands() -> None:
+    compared = 0
+    for name, command in groups():
+        entries = documented(name)
+        for parameter in command.params:
+            for option in set(parameter.opts) & set(entries):
+                said = entries[option]
+                for found in (NUMBER.search(said), NAMED.search(said), PLAIN.search(said)):
+                    if found is None or parameter.default is None:
+                        continue
+                    real = getattr(parameter.default, "value", parameter.default)
+                    wanted = float(found[1]) if isinstance(real, (int, float)) else found[1]
+                    assert wanted == (real if isinstance(real, (int, float)) else str(real)), (
+                        f"{name} {option}: {said}"
+                    )
+                    compared += 1
+                if isinstance(parameter.default, float) and option == "--delta":
+                    assert f"; {DELTA:g}." in said, f"{name} {option}"
+    assert compared > 25
+
+
+def test_options_that_are_left_out_are_what_their_help_says(tmp_path: Path) -> None:
+    """Of `experiment create`, whose own defaults are None: those of what it makes count."""
+    (command,) = (each for name, each in groups() if name == "bestarm experiment create")
+    helps = {parameter.name: getattr(parameter, "help", "") for parameter in command.params}
+    entries = documented("bestarm experiment create")
+    arms, store = tmp_path / "arms.csv", f"sqlite:///{tmp_path / 'trial.db'}"
+    arms.write_text("old\nnew\n")
+    seeds = set()
+    for name in ("one", "two"):
+        ran = CliRunner().invoke(app, ["experiment", "create", name, str(arms), "--store", store])
+        assert ran.exit_code == 0, ran.output
+        with Experiment.open(store, name) as made:
+            problem, seed, lease = made.problem, made.seed, made.lease
+            document = made._document
+        assert f"seed {seed}" in ran.output
+        assert f"δ {DELTA:g}" in ran.output
+        seeds.add(seed)
+    assert document is not None
+    for option, real in (
+        ("delta", problem.delta),
+        ("noise", problem.noise),
+        ("baseline", problem.baseline),
+    ):
+        assert f"; {real:g} if left out" in helps[option], option
+        assert f"; {real:g}." in entries[f"--{option}"], option
+    assert helps["policy"].startswith(f"{document.policy} if left out")
+    assert entries["--policy"].startswith(f"`{document.policy}` if left out")
+    assert lease is None
+    for said in (helps["lease"], entries["--lease"]):
+        assert "for ever if left out" in said
+    assert len(seeds) == 2
+    for said in (helps["seed"], entries["--seed"]):
+        assert "a random one, which is printed, if left out" in said
+
+
+def bodies() -> Iterator[type[BaseModel]]:
+    for home in (schemas, plan_page):
+        for thing in vars(home).values():
+            if inspect.isclass(thing) and issubclass(thing, BaseModel) and thing is not BaseModel:
+                yield thing
+
+
+def test_examples_of_the_api_are_what_it_takes_and_gives() -> None:
+    examples = 0
+    for body in bodies():
+        if "delta" in body.model_fields:
+            assert body.model_fields["delta"].default == DELTA
+        for example in body.model_json_schema().get("examples", []):
+            body.model_validate_json(json.dumps(example))
+            assert example.get("delta", DELTA) == DELTA
+            examples += 1
+    assert examples >= 12
+
+
+def example(body: type[BaseModel]) -> dict[str, Any]:
+    (found,) = body.model_json_schema()["examples"]
+    return dict(found)
+
+
+def test_examples_of_the_api_could_be_real() -> None:
+    trial = example(schemas.CreateBody)
+    problem = Problem.named(trial["source_labels"], delta=trial["delta"])
+    policy = AnytimeBAI(problem, bounds=tuple(trial["options"]["bounds"]))
+    experiment = Experiment(policy, seed=0, lease=trial["lease"])
+    while not experiment.finished:
+        given = experiment.ask(100)
+        experiment.tell_many([(each.id, each.label == "express") for each in given])
+    said = schemas.RecommendationOut.of(experiment.recommendation(), problem.target_labels)
+    shown = example(schemas.RecommendationOut)
+    assert set(shown["assumptions"]) <= set(said.assumptions)
+    same = {name: value for name, value in shown.items() if name not in {"pulls", "assumptions"}}
+    assert {name: getattr(said, name) for name in same} == same
+    names = {check.name for check in experiment.health()}
+    assert {check["name"] for check in example(schemas.HealthOut)["checks"]} <= names
+
+
+def test_forms_begin_with_the_default() -> None:
+    for template, values in (
+        ("trials.html", {"rows": "", "empty": True, "policies": []}),
+        ("plan.html", {"seconds": 30.0, "policies": [], "drifts": []}),
+    ):
+        page = render(template, signed_in=False, **values)
+        assert f'name="delta" inputmode="decimal" value="{DELTA:g}"' in page
+        assert f"{DELTA:g} asks for a winner at {100 * (1 - DELTA):g} %." in page
+
+
+def test_pages_of_the_documentation_name_the_default() -> None:
+    assert f"where they are left out δ is {DELTA:g}" in (ROOT / "docs" / "http.md").read_text()
+    assert f"`delta={DELTA:g}`" in section("`bestarm.problem`")
+    assert section("`bestarm.defaults`").strip().endswith(f"{DELTA:g}.")
+    assert bestarm.Problem.named(["old", "new"]).delta == DELTA
+
+
+@pytest.mark.parametrize("command", ["check", "plan", "experiment create"])
+def test_a_confidence_given_as_delta_is_pointed_out(tmp_path: Path, command: str) -> None:
+    arms = tmp_path / "arms.csv"
+    arms.write_text("old\nnew\n")
+    words = [*command.split(), *(["t"] if "create" in command else []), str(arms)]
+    ran = CliRunner().invoke(app, [*words, "--delta", "0.95"])
+    assert ran.exit_code == 2
+    assert "Did you mean 0.05?" in ran.output
