@@ -17,7 +17,7 @@ from bestarm.errors import ConflictingRequestError, InvalidInputError
 from bestarm.live import Experiment
 from bestarm.problem import Problem
 from bestarm.server import schemas as io
-from bestarm.server.access import check_role, needs
+from bestarm.server.access import ANONYMOUS, check_role, needs
 from bestarm.server.errors import ErrorBody
 from bestarm.server.feeds import Following
 from bestarm.server.reading import CarefulRoute
@@ -393,9 +393,11 @@ async def follow(
 ) -> Response:
     """Server-sent events: `status` whenever the trial changes, until the client goes away."""
     await trials.look(name, lambda each: each.name)
+    address = request.client.host if request.client else ""
     return Following(
         trials.feeds,
         name,
         seen=last_event_id or "",
         still_allowed=partial(check_role, request, Role.VIEW),
+        anonymous=address if request.scope.get(ANONYMOUS) else None,
     )

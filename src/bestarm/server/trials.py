@@ -21,6 +21,7 @@ from bestarm.live import Experiment, Listed, Receipt
 from bestarm.live.sql import Store
 from bestarm.problem import Problem
 from bestarm.server.feeds import Feeds
+from bestarm.server.limits import Limits
 from bestarm.server.telling import Tellers
 
 __all__ = ["Trials"]
@@ -71,12 +72,12 @@ class Trials:
 
     Args:
         store: where they are.
-        streams: how many may be followed at a time.
+        limits: how many may follow them at a time.
     """
 
-    def __init__(self, store: Store, *, streams: int) -> None:
+    def __init__(self, store: Store, *, limits: Limits) -> None:
         self.store = store
-        self.feeds = Feeds(self.open, most=streams)
+        self.feeds = Feeds(self.open, limits=limits)
         self._lock = Lock()
         self._open: OrderedDict[str, Experiment] = OrderedDict()
         self._file = self._identity()
