@@ -103,7 +103,7 @@ def test_every_trial_has_its_turn_and_those_that_run_come_first(
         create(sqlite_url, f"running {number}").close()
     trials = Trials(Store(sqlite_url), limits=Limits())
     keeper, seen = Keeper(trials), []
-    monkeypatch.setattr(keeper, "_see_to", lambda each: seen.append(each.name))
+    monkeypatch.setattr(keeper, "_see_to", lambda name, over: seen.append(name))
     keeper.go_round()
     assert [name.split()[0] for name in seen] == ["running"] * 3 + ["over"] * 3
     for _ in range(4):

@@ -318,9 +318,7 @@ def test_those_without_a_token_leave_streams_for_those_who_have_one(sqlite_url: 
 
 
 def test_who_leaves_makes_room_for_others_without_a_token(sqlite_url: str) -> None:
-    limits = Limits(
-        rate=1e6, burst=1_000_000, anonymous_streams=1, anonymous_streams_per_address=1
-    )
+    limits = Limits(rate=1e6, burst=1_000_000, anonymous_streams=1, anonymous_streams_per_address=1)
     with in_thread(sqlite_url, limits=limits) as served:
         with served.client() as client:
             client.post("/experiments", json={"name": "trial", **ARMS})

@@ -86,11 +86,22 @@ async def openapi(request: Request) -> JSONResponse:
     return JSONResponse(request.app.openapi())
 
 
-@router.get("/experiments", dependencies=[_view], summary="List all trials")
-def list_experiments(request: Request) -> io.ListOut:
-    """All trials of the store, oldest first."""
+@router.get("/experiments", dependencies=[_view], summary="List trials", responses=_errors(404))
+def list_experiments(
+    request: Request,
+    limit: Annotated[int, Query(ge=1, le=1000, description="How many at most.")] = 100,
+    after: Annotated[
+        str | None,
+        Query(min_length=1, max_length=200, description="`next` of the part before."),
+    ] = None,
+) -> io.ListOut:
+    """Trials of the store, oldest first, in parts: send `next` as `after` until it is null."""
     trials: Trials = request.app.state.trials
-    return io.ListOut(experiments=[io.ExperimentOut.of(each) for each in trials.listed()])
+    found = trials.listed(limit=limit + 1, after=after)
+    return io.ListOut(
+        experiments=[io.ExperimentOut.of(each) for each in found[:limit]],
+        next=found[limit - 1].name if len(found) > limit else None,
+    )
 
 
 @router.post(
