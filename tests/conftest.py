@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from types import FrameType
 
 import pytest
 from needed import need_found
@@ -13,6 +14,25 @@ from postgres import Server, find_programs, server
 # A shell lets what it starts in the background ignore Ctrl-C, and so would all that tests start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+_LIMIT = 600.0  # seconds: far more than any test takes on a busy machine
+
+
+@pytest.fixture(autouse=True)
+def _limited() -> Iterator[None]:
+    """No test waits for ever: one that would hang fails instead."""
+
+    def up(_number: int, _frame: FrameType | None) -> None:
+        pytest.fail(f"the test was not over after {_LIMIT:.0f} seconds")  # nothing catches it
+
+    before = signal.signal(signal.SIGALRM, up)
+    signal.setitimer(signal.ITIMER_REAL, _LIMIT)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 @pytest.fixture(scope="session")

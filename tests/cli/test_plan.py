@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import threading
+import time
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +14,8 @@ from typer.testing import CliRunner
 
 from bestarm import Problem
 from bestarm.cli.app import app
-from bestarm.cli.workers import Bar
-from bestarm.planning import plan_trial
+from bestarm.cli.workers import Bar, lines
+from bestarm.planning import Effort, JobEffort, plan_trial, trial
 
 ARMS = "name,a,b,c\nold,1,0,0\nnew,0,1,0\nbold,0,0,1\n"
 QUICK = ["--gap", "0.5", "--policy", "sp-bai-sharp", "--runs", "20"]
@@ -121,6 +123,59 @@ def test_a_file_that_holds_no_scenarios(arms: str, tmp_path: Path) -> None:
         code, _, err = run(arms, "--scenario", str(file))
         assert code == 2
         assert err.count("\n") == 1
+
+
+def costing(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
+    """Let a run be estimated to take so long."""
+    job = JobEffort("sp-bai-sharp", "sine", 0.5, 40_000.0, seconds, seen=False)
+    monkeypatch.setattr(trial, "estimate_effort", lambda *_, **given: Effort(given["runs"], (job,)))
+
+
+def test_it_says_how_long_it_will_take_before_it_begins(
+    arms: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    costing(monkeypatch, 9.0)
+    code, out, err = run(arms, *QUICK)
+    assert code == 0
+    first, second, *_ = err.splitlines()
+    assert first.startswith("bestarm: 0 of 20 runs after ")
+    assert second == "bestarm: estimated time: about 3 min; 20 runs of about 40,000 outcomes."
+    assert "sp-bai-sharp" in out
+
+
+def test_what_is_out_of_reach_is_refused_before_it_begins(
+    arms: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def simulated(*_: object, **__: object) -> None:
+        raise AssertionError("simulated")
+
+    costing(monkeypatch, 181.0)
+    monkeypatch.setattr(trial, "simulate", simulated)
+    code, out, err = run(arms, *QUICK)
+    assert (code, out) == (2, "")
+    last = err.splitlines()[-1]
+    assert last.startswith("bestarm: This plan is out of reach: 20 runs of each policy would take")
+    assert "the limit is 1 h" in last
+    assert "Plan for a larger gap, tighter bounds, fewer runs" in last
+
+
+def test_lines_go_on_while_no_run_ends(capsys: pytest.CaptureFixture[str]) -> None:
+    said = ""
+    with lines(every=0.01) as told:
+        told(0, 600)
+        latest = time.monotonic() + 60
+        while said.count("\n") < 4:
+            assert time.monotonic() < latest
+            time.sleep(0.01)
+            said += capsys.readouterr().err
+        told(41, 600)
+        while "bestarm: 41 of 600 runs after " not in said:
+            assert time.monotonic() < latest
+            time.sleep(0.01)
+            said += capsys.readouterr().err
+    assert said.startswith("bestarm: 0 of 600 runs after ")
+    capsys.readouterr()
+    assert not [thread for thread in threading.enumerate() if thread.name == "lines"]
 
 
 def test_ctrl_c_gives_a_partial_plan(arms: str, monkeypatch: pytest.MonkeyPatch) -> None:

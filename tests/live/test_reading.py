@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from bestarm import Experiment, Problem
-from bestarm.errors import DamagedStoreError, UnknownExperimentError
+from bestarm.errors import DamagedStoreError, InvalidInputError, UnknownExperimentError
 from bestarm.live import trial
 from bestarm.live.ledger import Ids
 from bestarm.live.sql import ledger as sql_ledger
@@ -102,4 +102,42 @@ def test_to_look_makes_no_file(tmp_path: Path) -> None:
     assert Experiment.list(url) == []
     with pytest.raises(UnknownExperimentError, match="holds none"):
         Experiment.open(url, "drinks")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_list_is_read_in_parts(store_url: str) -> None:
+    names = ["b", "a", "ü", "c", "d"]
+    for name in names:
+        Experiment.create(store_url, name, Problem(np.eye(2))).close()
+    whole = Experiment.list(store_url)
+    assert [each.name for each in whole] == names  # oldest first
+    assert Experiment.list(store_url, limit=2) == whole[:2]
+    assert Experiment.list(store_url, limit=2, after="a") == whole[2:4]
+    assert Experiment.list(store_url, after="ü") == whole[3:]
+    assert Experiment.list(store_url, limit=9, after="d") == []
+    with pytest.raises(UnknownExperimentError, match="no experiment 'x' to go on after"):
+        Experiment.list(store_url, after="x")
+    with pytest.raises(InvalidInputError, match="`limit` must be a whole number"):
+        Experiment.list(store_url, limit=0)
+
+
+def test_a_list_says_what_has_changed(store_url: str) -> None:
+    with Experiment.create(store_url, "t", Problem(np.eye(2))) as experiment:
+        seen = [experiment.revision]
+        for do in (
+            lambda: experiment.ask(3),
+            lambda: experiment.tell(0, 1.0),
+            lambda: experiment.fail(1),
+            experiment.pause,
+        ):
+            do()
+            (listed,) = Experiment.list(store_url)
+            assert listed.revision == experiment.revision
+            seen.append(listed.revision)
+    assert len(set(seen)) == 5
+
+
+def test_to_list_after_nothing_makes_no_file(tmp_path: Path) -> None:
+    with pytest.raises(UnknownExperimentError, match="to go on after"):
+        Experiment.list(f"sqlite:///{tmp_path}/none.db", after="x")
     assert not list(tmp_path.iterdir())

@@ -339,7 +339,10 @@ def test_any_printable_name_is_a_name(api: httpx.Client, served: Served, name: s
     path = f"/experiments/{quote(name, safe='')}"
     assert api.get(path).json()["phase"] == 1
     assert len(api.post(f"{path}/ask", json={"count": 2}).json()["assignments"]) == 2
-    assert name in {each["name"] for each in api.get("/experiments").json()["experiments"]}
+    listed = api.get("/experiments", params={"limit": 1000}).json()["experiments"]
+    assert name in {each["name"] for each in listed}
+    before = api.get("/experiments", params={"after": name}).json()  # any name is a place to go on
+    assert name not in {each["name"] for each in before["experiments"]}
     assert Experiment.open(served.url, name).status().pulls == 2
     wrong(api.post("/experiments", json={"name": name, **ARMS}), 409, "experiment_exists")
 

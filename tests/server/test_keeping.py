@@ -17,6 +17,7 @@ from bestarm.live import Experiment
 from bestarm.live.sql import Store
 from bestarm.server import keeping
 from bestarm.server.keeping import Keeper
+from bestarm.server.limits import Limits
 from bestarm.server.trials import Trials
 
 
@@ -61,7 +62,7 @@ def test_nothing_is_written_where_nothing_is_due(sqlite_url: str) -> None:
     with create(sqlite_url, "a", lease=1000) as running, create(sqlite_url, "b") as ended:
         running.ask(5)
         ended.stop()
-        trials = Trials(Store(sqlite_url), streams=1)
+        trials = Trials(Store(sqlite_url), limits=Limits())
         keeper = Keeper(trials)
         before = running.revision, ended.revision
         for _ in range(3):
@@ -78,7 +79,7 @@ def test_an_error_of_somebody_elses_policy_stops_nothing(
     for name in ("failing", "sound"):
         with create(sqlite_url, name, lease=5.0, clock=lambda: now - 100) as made:  # type: ignore[arg-type]
             made.ask(4)
-    trials = Trials(Store(sqlite_url), streams=1)
+    trials = Trials(Store(sqlite_url), limits=Limits())
     failing = trials.open("failing")
 
     def fail() -> None:
@@ -100,9 +101,9 @@ def test_every_trial_has_its_turn_and_those_that_run_come_first(
             made.stop()
     for number in range(5):
         create(sqlite_url, f"running {number}").close()
-    trials = Trials(Store(sqlite_url), streams=1)
+    trials = Trials(Store(sqlite_url), limits=Limits())
     keeper, seen = Keeper(trials), []
-    monkeypatch.setattr(keeper, "_see_to", lambda each: seen.append(each.name))
+    monkeypatch.setattr(keeper, "_see_to", lambda name, over: seen.append(name))
     keeper.go_round()
     assert [name.split()[0] for name in seen] == ["running"] * 3 + ["over"] * 3
     for _ in range(4):
@@ -120,7 +121,7 @@ def test_a_trial_that_cannot_be_read_keeps_no_other_from_being_seen_to(tmp_path:
     with closing(sqlite3.connect(tmp_path / "trial.db")) as connection, connection:
         change = "UPDATE bestarm_experiments SET document = 'x' WHERE name = 'broken'"
         assert connection.execute(change).rowcount == 1
-    trials = Trials(Store(url), streams=1)
+    trials = Trials(Store(url), limits=Limits())
     Keeper(trials).go_round()
     assert trials.open("sound").status().lost == 4
     trials.store.close()

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import shutil
+import signal
 import socket
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -20,12 +23,32 @@ from needed import need
 
 from bestarm import Problem
 from bestarm.live.sql import Store
-from bestarm.planning import plan_trial
+from bestarm.planning import plan_trial, worker
 from bestarm.server import Limits, plan_page
 from bestarm.server.serving import Serving, configured, listen
 from bestarm.server.tokens import Role, create_token
 
 LONG = {"source": [[1, 0], [0, 1]], "gap": 0.03, "policies": ["anytime"], "runs": 2000}
+LIMIT = 600.0  # seconds: far more than anything here takes, however slow the machine
+# The process that simulates, with its time up once three runs are done.
+UP_AFTER_THREE = """
+from bestarm.planning import worker  # run as bestarm.planning.worker is
+say = worker._Signs.__call__
+def up(self, done, total):
+    say(self, done, total)
+    if done == 3:
+        raise KeyboardInterrupt
+worker._Signs.__call__ = up
+worker.main()
+"""
+# The same, where a run is estimated to take longer than there is time.
+OUT_OF_REACH = """
+from bestarm.planning import Effort, JobEffort, trial, worker  # run as bestarm.planning.worker is
+job = JobEffort("anytime", "sine", 0.03, 4e9, 601.0, seen=False)
+trial.estimate_effort = lambda *_, **given: Effort(given["runs"], (job,))
+trial.simulate = None
+worker.main()
+"""
 
 
 @pytest.fixture(scope="module")
@@ -35,16 +58,16 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
     tokens = {role: create_token(store, role.word, role) for role in (Role.VIEW, Role.TELL)}
     store.close()
     listener = listen("127.0.0.1", 0)
-    server = uvicorn.Server(configured(Serving(url, limits=Limits(planning=6.0))))
+    server = uvicorn.Server(configured(Serving(url, limits=Limits(planning=LIMIT))))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
     thread.start()
     base = f"http://127.0.0.1:{listener.getsockname()[1]}"
-    with httpx.Client(base_url=base, timeout=30) as client:
+    with httpx.Client(base_url=base, timeout=300) as client:
         client.headers["Authorization"] = f"Bearer {tokens[Role.TELL]}"
         client.headers["X-Test-View"] = tokens[Role.VIEW]
         yield client
     server.should_exit = True
-    thread.join(20)
+    thread.join(60)
     assert not thread.is_alive()
 
 
@@ -84,11 +107,12 @@ def workers() -> set[str]:
 
 
 def settled() -> bool:
-    for _ in range(100):
-        if not workers():
-            return True
-        time.sleep(0.1)
-    return False
+    latest = time.monotonic() + 60
+    while workers():
+        if time.monotonic() > latest:
+            return False
+        time.sleep(0.05)
+    return True
 
 
 def test_the_plan_is_the_library_s(client: httpx.Client) -> None:
@@ -103,9 +127,18 @@ def test_the_plan_is_the_library_s(client: httpx.Client) -> None:
         "seed": 3,
     }
     found = planned(client, body)
-    assert [name for name, _ in found][-1] == "plan"
-    assert {name for name, _ in found[:-1]} == {"progress"}
-    assert found[-2][1] == {"done": 40, "total": 40}
+    names = [name for name, _ in found]
+    assert names[-1] == "plan"
+    assert names[0] == "progress"  # before anything was simulated, so that there always is one
+    assert found[0][1] == {"done": 0, "total": 40}
+    assert names[1:-1].count("estimate") == 1
+    assert set(names[1:-1]) <= {"progress", "estimate"}
+    estimate = dict(found)["estimate"]
+    assert set(estimate) == {"seconds", "limit", "fewest_pulls", "most_pulls", "words"}
+    assert estimate["limit"] == LIMIT
+    assert 0 < estimate["fewest_pulls"] <= estimate["most_pulls"]
+    assert "; 40 runs of about " in estimate["words"]
+    assert found[-2] == ("progress", {"done": 40, "total": 40})
     labels = ["old", "<script>alert(1)</script>"]
     problem = Problem(np.eye(2), delta=0.05, noise=0.5, baseline=1.0, source_labels=labels)
     plan = plan_trial(
@@ -162,16 +195,64 @@ def test_looking_is_not_enough(client: httpx.Client) -> None:
     assert not workers()
 
 
-def test_one_at_a_time_with_an_end_that_keeps_what_was_found(client: httpx.Client) -> None:
+def test_one_at_a_time(client: httpx.Client) -> None:
     with client.stream("POST", "/api/v1/plan", json=LONG) as response:
         stream = events(response)
         assert next(stream)[0] == "progress"
         status, error = refused(client, LONG)
         assert (status, error["kind"]) == (429, "busy")
-        *_, (name, plan) = stream
+    assert settled()
+
+
+def test_a_plan_whose_time_is_up_keeps_what_was_found(
+    client: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plan_page, "_WORKER", ("-c", UP_AFTER_THREE))
+    name, plan = planned(client, LONG)[-1]
     assert name == "plan"
     assert plan["interrupted"] is True
-    assert 0 < plan["forecasts"][0]["runs"] < 2000
+    assert plan["forecasts"][0]["runs"] == 3
+    assert settled()
+
+
+def test_the_time_that_is_up_is_the_server_s(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What stops a simulation in the test above is a signal, after the seconds it was given."""
+    given: list[float] = []
+    monkeypatch.setattr(worker, "_alarm", given.append)
+    monkeypatch.setattr(os, "nice", lambda _: None)
+    request = LONG | {"gap": 0.9, "runs": 1, "delta": 0.05, "seed": 0, "seconds": 12.5}
+    monkeypatch.setattr(sys, "stdin", io.StringIO(json.dumps(request)))
+    worker.main()
+    assert given == [12.5]
+    *_, last = capsys.readouterr().out.splitlines()
+    assert list(json.loads(last)) == ["plan"]
+
+
+def test_the_alarm_interrupts() -> None:
+    previous = signal.getsignal(signal.SIGALRM)
+    try:
+        with pytest.raises(KeyboardInterrupt):  # noqa: PT012 - in the middle of whatever is done
+            worker._alarm(0.01)
+            latest = time.monotonic() + 60
+            while time.monotonic() < latest:
+                time.sleep(0.01)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, previous)
+
+
+def test_what_is_out_of_reach_is_refused_before_it_is_simulated(
+    client: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plan_page, "_WORKER", ("-c", OUT_OF_REACH))
+    found = planned(client, LONG)
+    assert [name for name, _ in found] == ["progress", "error"]
+    said = found[-1][1]
+    assert "out of reach: one run of each policy would take about 10 min" in said["message"]
+    assert said["field"] == "gap"
+    assert "larger gap" in said["remedy"]
     assert settled()
 
 
@@ -199,7 +280,7 @@ def test_one_who_goes_before_anything_was_simulated_ends_it_too(
     ]
     with socket.create_connection((client.base_url.host, client.base_url.port or 0)) as connection:
         connection.sendall("\r\n".join([*head, "", body]).encode())
-        latest = time.monotonic() + 30
+        latest = time.monotonic() + 60
         while not workers():
             assert time.monotonic() < latest
             time.sleep(0.02)
@@ -227,6 +308,7 @@ def test_a_browser_plans_and_stops_without_running_what_users_typed(client: http
             executable_path=shutil.which("chromium"), args=["--no-sandbox", "--disable-gpu"]
         )
         page = browser.new_page()
+        page.set_default_timeout(300_000)
         page.on("pageerror", lambda error: problems.append(str(error)))
         page.on("dialog", lambda dialog: problems.append(dialog.message))
         page.goto(f"{client.base_url}/plan")
@@ -246,6 +328,7 @@ def test_a_browser_plans_and_stops_without_running_what_users_typed(client: http
         page.fill("#runs", "2000")
         page.click("#plan-go")
         page.wait_for_selector("#plan-status:has-text(' of ')")
+        page.wait_for_selector("#plan-estimate:has-text('; 4,000 runs of about ')")
         page.click("#plan-stop")
         page.wait_for_selector("#plan-status:has-text('Stopped.')")
         browser.close()

@@ -35,12 +35,22 @@ def served(sqlite_url: str) -> Iterator[Served]:
         yield running
 
 
+PATIENCE = 60.0  # seconds that a test waits for what must come
+
+
 class Follower:
-    """Reads a stream's events, one at a time."""
+    """Reads a stream's events, one at a time, and not for ever: signs of life do not end."""
 
     def __init__(self, response: httpx.Response) -> None:
         self.response = response
-        self._lines = response.iter_lines()
+        self._all = response.iter_lines()
+
+    @property
+    def _lines(self) -> Iterator[str]:
+        latest = time.monotonic() + PATIENCE
+        for line in self._all:
+            yield line
+            assert time.monotonic() < latest, "what is waited for does not come"
 
     def comment(self) -> str:
         """The next comment."""
@@ -125,7 +135,7 @@ def test_one_too_many_is_refused_before_its_stream_begins_and_leaving_makes_room
         assert refused.headers["content-type"] == "application/json"
         assert refused.json()["error"]["kind"] == "too_many_streams"
         assert "retry-after" in refused.headers
-    latest = time.monotonic() + 20
+    latest = time.monotonic() + PATIENCE
     while True:
         client = served.client(Role.VIEW)
         with client, client.stream("GET", "/experiments/trial/stream") as again:
@@ -189,7 +199,8 @@ def test_a_revoked_token_does_not_follow_a_busy_trial_either(
             assert busy.is_alive()
     finally:
         over.set()
-        busy.join()
+        busy.join(PATIENCE)
+        assert not busy.is_alive()
 
 
 def test_streams_end_when_the_server_does(sqlite_url: str) -> None:
@@ -204,7 +215,7 @@ def test_streams_end_when_the_server_does(sqlite_url: str) -> None:
         stopping = Thread(target=running.close)
         stopping.start()
         assert all(each.ends() for each in followers)
-        stopping.join(8)  # less than what a request is given at most
+        stopping.join(PATIENCE)
         assert not stopping.is_alive()
 
 
@@ -231,15 +242,15 @@ def test_two_hundred_who_follow_leave_threads_for_others(sqlite_url: str) -> Non
             for number in range(4):
                 client.post("/experiments", json={"name": f"trial {number}", **ARMS})
         held = stack.enter_context(
-            httpx.Client(limits=httpx.Limits(max_connections=None), timeout=30)
+            served.client(Role.VIEW, limits=httpx.Limits(max_connections=None))
         )
 
         def begin(number: int) -> httpx.Response:
-            address = f"{served.base}/api/v1/experiments/trial {number % 4}/stream"
+            address = f"/experiments/trial {number % 4}/stream"
             return held.send(held.build_request("GET", address), stream=True)
 
         with ThreadPoolExecutor(16) as threads:
-            streams = list(threads.map(begin, range(200)))
+            streams = list(threads.map(begin, range(200), timeout=PATIENCE))
         for stream in streams:
             stack.callback(stream.close)
         assert {each.status_code for each in streams} == {200}
@@ -249,7 +260,74 @@ def test_two_hundred_who_follow_leave_threads_for_others(sqlite_url: str) -> Non
                 client.post(f"/experiments/trial {number}/ask", json={"count": 3})
 
         def news(stream: httpx.Response) -> bool:
-            return any('"pulls": 3' in line for line in stream.iter_lines())
+            return any('"pulls": 3' in line for line in Follower(stream)._lines)
 
         with ThreadPoolExecutor(16) as threads:
-            assert all(threads.map(news, streams))
+            assert all(threads.map(news, streams, timeout=PATIENCE))
+
+
+def anonymous(
+    stack: ExitStack, served: Served, *, source: str = "127.0.0.1", **headers: str
+) -> httpx.Response:
+    """A stream without a token, from an address of this machine."""
+    transport = httpx.HTTPTransport(local_address=source)
+    client = stack.enter_context(
+        httpx.Client(base_url=f"{served.base}/api/v1", transport=transport, timeout=PATIENCE)
+    )
+    return stack.enter_context(
+        client.stream("GET", "/experiments/trial/stream", headers=headers or None)
+    )
+
+
+def test_those_without_a_token_leave_streams_for_those_who_have_one(sqlite_url: str) -> None:
+    limits = Limits(
+        rate=1e6, burst=1_000_000, streams=6, anonymous_streams=4, anonymous_streams_per_address=3
+    )
+    with ExitStack() as stack:
+        served = stack.enter_context(in_thread(sqlite_url, limits=limits))
+        with served.client() as client:
+            client.post("/experiments", json={"name": "trial", **ARMS})
+
+        def begin(source: str) -> int:
+            return anonymous(stack, served, source=source).status_code
+
+        assert [begin("127.0.0.1") for _ in range(4)] == [200, 200, 200, 503]
+        assert [begin("127.0.0.2") for _ in range(2)] == [200, 503]  # all together
+        refused = anonymous(stack, served, source="127.0.0.3")
+        refused.read()
+        assert refused.status_code == 503
+        error = refused.json()["error"]
+        assert error["kind"] == "too_many_streams"
+        assert "token" in error["remedy"]
+        assert "retry-after" in refused.headers
+        # A header that is not a token, or a made-up pass, is anonymous or nobody.
+        made_up = anonymous(stack, served, Authorization="Bearer bestarm-1-x")
+        assert made_up.status_code == 401
+        assert anonymous(stack, served, Cookie="bestarm_view=1-x").status_code == 503
+        # Who has a token gets through, and who signed in on the page as well.
+        follower = follow(stack, served)
+        assert follower.status()[1]["pulls"] == 0
+        page = stack.enter_context(httpx.Client(base_url=served.base, timeout=PATIENCE))
+        page.post("/login", data={"token": served.token(Role.VIEW)})
+        known = stack.enter_context(page.stream("GET", "/api/v1/experiments/trial/stream"))
+        assert known.status_code == 200
+        # All of them together have their limit.
+        one_more = stack.enter_context(served.client(Role.VIEW))
+        beyond = stack.enter_context(one_more.stream("GET", "/experiments/trial/stream"))
+        assert beyond.status_code == 503
+
+
+def test_who_leaves_makes_room_for_others_without_a_token(sqlite_url: str) -> None:
+    limits = Limits(rate=1e6, burst=1_000_000, anonymous_streams=1, anonymous_streams_per_address=1)
+    with in_thread(sqlite_url, limits=limits) as served:
+        with served.client() as client:
+            client.post("/experiments", json={"name": "trial", **ARMS})
+        with ExitStack() as stack:
+            assert anonymous(stack, served).status_code == 200
+            assert anonymous(stack, served).status_code == 503
+        latest = time.monotonic() + PATIENCE
+        found = 503
+        while found == 503 and time.monotonic() < latest:
+            with ExitStack() as stack:
+                found = anonymous(stack, served).status_code
+        assert found == 200

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,7 +13,7 @@ from bestarm.checks import whole
 from bestarm.cli.experiment_run import opened, recommendation_data, recommendation_words, say
 from bestarm.cli.reporting import print_json, printable
 from bestarm.errors import ReplayError
-from bestarm.live import Experiment
+from bestarm.live import Experiment, Listed
 from bestarm.live.check import Check, worst
 
 __all__ = [
@@ -26,6 +26,7 @@ __all__ = [
     "run_verify",
 ]
 
+_PART = 1000  # trials of a list read at a time
 _LONGEST = 300  # characters of a value in the log
 _MARKS = {"ok": "ok     ", "warning": "WARNING", "alarm": "ALARM  "}
 
@@ -127,13 +128,31 @@ def run_replay(store: str, name: str, *, as_json: bool) -> None:
 
 def run_list(store: str, *, as_json: bool) -> None:
     """Print the trials of a store."""
-    listed = Experiment.list(store)
     if as_json:
-        rows = [{**asdict(each), "created": _time(each.created)} for each in listed]
+        rows = [
+            {
+                "name": each.name,
+                "description": each.description,
+                "created": _time(each.created),
+                "status": asdict(each.status),
+            }
+            for each in _each(store)
+        ]
         print_json({"experiments": rows})
         return
-    for each in listed:
+    each = None
+    for each in _each(store):
         about = f" ({each.description})" if each.description else ""
         typer.echo(printable(f"{each.name}{about}: {each.status}."))
-    if not listed:
+    if each is None:
         say("There is no experiment in it yet.")
+
+
+def _each(url: str) -> Iterator[Listed]:
+    """The trials of a store, read a part at a time."""
+    after = None
+    while part := Experiment.list(url, limit=_PART, after=after):
+        yield from part
+        if len(part) < _PART:
+            return
+        after = part[-1].name

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,10 +14,11 @@ from bestarm import Problem
 from bestarm.checks import interval
 from bestarm.cli.files import read_table
 from bestarm.cli.reporting import console, print_json
-from bestarm.cli.workers import bars, check_workers, working
+from bestarm.cli.workers import bars, check_workers, lines, working
 from bestarm.errors import InvalidInputError
-from bestarm.planning import DEFAULT_POLICIES, Forecast, Scenario, TrialPlan, plan_trial
+from bestarm.planning import DEFAULT_POLICIES, Effort, Forecast, Scenario, TrialPlan, plan_trial
 from bestarm.planning.assumptions import as_scenario, scales
+from bestarm.planning.effort import LONGEST
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -71,7 +73,16 @@ def run_plan(
     drifts = list(dict.fromkeys(drift)) or ["sine"]
     total = runs * len(policies) * (len(scenarios) or len(drifts))
     try:
-        with working(workers) as executor, bars(["planning"], total) as shown:
+        with (
+            working(workers) as executor,
+            bars(["planning"], total) as shown,
+            lines() as written,
+        ):
+
+            def progress(done: int, total: int) -> None:
+                written(done, total)
+                shown["planning"](done, total)
+
             plan = plan_trial(
                 problem,
                 gap=gap,
@@ -85,7 +96,8 @@ def run_plan(
                 seed=seed,
                 max_pulls=max_pulls,
                 executor=executor,
-                progress=shown["planning"],
+                progress=progress,
+                on_estimate=partial(_announce, workers=workers or 1),
             )
     except KeyboardInterrupt:  # before the first run
         typer.echo("bestarm: interrupted before any trial had been simulated.", err=True)
@@ -96,6 +108,11 @@ def run_plan(
         _print_words(plan, problem)
     if plan.interrupted:
         raise typer.Exit(130)
+
+
+def _announce(effort: Effort, *, workers: int) -> None:
+    effort.refuse_beyond(LONGEST, expected=effort.seconds / workers, rounds=effort.runs)
+    typer.echo(f"bestarm: estimated time: {effort.words(workers)}.", err=True)
 
 
 def _read_scenarios(path: Path) -> list[Scenario]:

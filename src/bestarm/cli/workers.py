@@ -7,14 +7,17 @@ import logging
 import os
 import signal
 import sys
+import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError, Executor, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from multiprocessing import get_context, parent_process
-from threading import Thread
+from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
+
+import typer
 
 from bestarm.checks import whole
 from bestarm.errors import BestArmError, InvalidInputError, MissingDependencyError
@@ -23,7 +26,7 @@ from bestarm.simulation.provenance import installed
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
-__all__ = ["Bar", "bars", "check_workers", "working"]
+__all__ = ["Bar", "bars", "check_workers", "lines", "working"]
 
 _PATIENCE = 8  # seconds for a scheduler to answer
 _CHATTY = ("distributed", "distributed.client", "tornado", "tornado.application", "asyncio")
@@ -221,10 +224,51 @@ def bars(names: Sequence[str], runs: int) -> Iterator[dict[str, Bar]]:
         rich.TextColumn("{task.description}", markup=False),
         rich.BarColumn(),
         rich.MofNCompleteColumn(),
+        rich.TimeElapsedColumn(),
         rich.TimeRemainingColumn(),
     )
     with rich.Progress(*columns, console=screen, disable=not screen.is_terminal) as display:
         yield {name: Bar(display, display.add_task(name, total=runs)) for name in names}
+
+
+@contextmanager
+def lines(every: float = 10.0) -> Iterator[Callable[[int, int], None]]:
+    """A function to be told (runs done, runs in all), which says so where no bar is shown.
+
+    It writes a line to stderr when it is first called, and every so many seconds from then on,
+    whether or not a run has ended meanwhile.
+    """
+    began, over = time.monotonic(), Event()
+    latest = (0, 0)
+
+    def say() -> None:
+        done, total = latest
+        typer.echo(
+            f"bestarm: {done:,} of {total:,} runs after {time.monotonic() - began:.0f} s", err=True
+        )
+
+    def go_on() -> None:
+        while not over.wait(every):
+            say()
+
+    saying = Thread(target=go_on, name="lines", daemon=True)
+
+    def told(done: int, total: int) -> None:
+        nonlocal latest
+        latest = done, total
+        if saying.ident is None:
+            say()
+            saying.start()
+
+    if sys.stderr.isatty():
+        yield lambda _done, _total: None
+        return
+    try:
+        yield told
+    finally:
+        over.set()
+        if saying.ident is not None:
+            saying.join()
 
 
 class Bar:

@@ -170,12 +170,14 @@ class Listed:
         description: what it is about, in words.
         created: when it was created, in seconds since 1970.
         status: where it stands.
+        revision: a text that changes whenever anything is recorded of it.
     """
 
     name: str
     description: str
     created: float
     status: Status
+    revision: str
 
 
 def plural(count: int, noun: str) -> str:

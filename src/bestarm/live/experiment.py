@@ -20,7 +20,7 @@ from bestarm.live.ledger import Ids, Ledger, Writing
 from bestarm.live.memory import MemoryLedger
 from bestarm.live.opening import begun, closed_on_error, reached
 from bestarm.live.outcomes import read_ids, read_outcomes
-from bestarm.live.record import Record, status_of
+from bestarm.live.record import Record, revision_of, status_of
 from bestarm.live.replay import Player
 from bestarm.live.telling import NotAllNewError, beyond, fail, outside, record, record_each, refuse
 from bestarm.live.texts import text, title, words
@@ -201,13 +201,27 @@ class Experiment(Record):
         return experiment
 
     @staticmethod
-    def list(url: str | Store) -> Sequence[Listed]:
-        """The experiments of a database, oldest first."""
+    def list(
+        url: str | Store, *, limit: int | None = None, after: str | None = None
+    ) -> Sequence[Listed]:
+        """The experiments of a database, oldest first.
+
+        Args:
+            url: the database.
+            limit: how many at most; all of them by default.
+            after: the name of the last one before these, to read them in parts.
+
+        Raises:
+            UnknownExperimentError: there is no experiment `after`.
+        """
+        most = None if limit is None else whole(limit, "limit", least=1)
         store, ledger_type = reached(url)
         try:
             return [
-                Listed(name, description, created, status_of(head))
-                for name, description, created, head in ledger_type.listed(store)
+                Listed(name, description, created, status_of(head), revision_of(head))
+                for name, description, created, head in ledger_type.listed(
+                    store, limit=most, after=after
+                )
             ]
         finally:
             if store is not url:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from bestarm.live.check import Check
     from bestarm.live.document import Document
 
-__all__ = ["Record", "status_of"]
+__all__ = ["Record", "revision_of", "status_of"]
 
 T = TypeVar("T")
 
@@ -99,9 +99,7 @@ class Record:
     @property
     def revision(self) -> str:
         """A text that changes whenever anything is recorded."""
-        head = self._head()
-        counts = (head.given, head.told, head.lost, head.late, head.refused, head.events)
-        return "-".join(map(str, counts))
+        return revision_of(self._head())
 
     @property
     def finished(self) -> bool:
@@ -236,6 +234,12 @@ class Record:
     def _head(self) -> Head:
         with self._ledger.reading() as books:
             return replace(books.head)
+
+
+def revision_of(head: Head) -> str:
+    """A text that changes whenever anything is recorded."""
+    counts = (head.given, head.told, head.lost, head.late, head.refused, head.events)
+    return "-".join(map(str, counts))
 
 
 def status_of(head: Head) -> Status:

@@ -18,6 +18,7 @@ from bestarm.environments import Environment, Semiparametric
 from bestarm.errors import InvalidInputError
 from bestarm.geometry import Array
 from bestarm.planning.assumptions import Drift, Scenario, as_drift
+from bestarm.planning.effort import Effort, Job, estimate_effort
 from bestarm.planning.forecasts import Assumed, Forecast, TrialPlan, forecast
 from bestarm.planning.truths import closest, typical
 from bestarm.planning.warnings import remarks
@@ -57,6 +58,7 @@ def plan_trial(
     max_pulls: int | None = None,
     executor: Executor | None = None,
     progress: Progress = False,
+    on_estimate: Callable[[Effort], object] | None = None,
 ) -> TrialPlan:
     """How many outcomes a trial will take, by simulating it many times.
 
@@ -78,8 +80,11 @@ def plan_trial(
             million at least. Without it, a plan whose lower bounds add up to more than 10¹¹ pulls
             is refused.
         executor: any `concurrent.futures` executor; without one the runs are made here, in order.
-        progress: True shows a bar; a function is called with (runs done, runs in all). If it raises
-            KeyboardInterrupt, or Ctrl-C is pressed, what has been finished is returned.
+        progress: True shows a bar; a function is called with (runs done, runs in all), for the
+            first time before any run. If it raises KeyboardInterrupt later, or Ctrl-C is pressed,
+            what has been finished is returned.
+        on_estimate: called once, before anything is simulated, with what it will cost: a second or
+            two are spent to find out. What it raises ends the plan.
 
     Raises:
         InvalidInputError: an argument is not what it must be, means would leave the bounds, or
@@ -103,7 +108,7 @@ def plan_trial(
     worlds = [_world(problem, each, bounds=limits, per_day=daily) for each in wanted]
     _check_effort([world.assumed for world in worlds], runs, len(methods), cap)
     jobs = [
-        _Job(name, _bound(method, limits, cap or world.cap), world)
+        _job(name, _bound(method, limits, cap or world.cap), world, cap or world.cap)
         for world in worlds
         for name, method in methods.items()
     ]
@@ -113,12 +118,15 @@ def plan_trial(
     interrupted = False
     total = runs * len(jobs)
     with reporting(progress, total) as report:
+        report(0, 0)  # at once: the first run may take long
+        if on_estimate is not None:
+            on_estimate(estimate_effort(jobs, runs=runs, seed=seed, delta=problem.delta))
         state = _Progress(report)
         try:
             for job in jobs:
                 results = simulate(
                     job.method,
-                    job.world.environment,
+                    job.environment,
                     runs=runs,
                     seed=seed,
                     delta=problem.delta,
@@ -127,8 +135,8 @@ def plan_trial(
                     record=state.pulls,
                 )
                 if results.runs:
-                    bound = job.world.assumed.lower_bound
-                    found.append(forecast(results, policy=job.name, lower_bound=bound))
+                    bound = job.lower_bound
+                    found.append(forecast(results, policy=job.policy, lower_bound=bound))
                 if results.interrupted:
                     interrupted = True
                     break
@@ -180,13 +188,16 @@ class _World:
         return max(_LEAST_CAP, math.ceil(_CAP * self.assumed.lower_bound))
 
 
-@dataclass(frozen=True)
-class _Job:
-    """One policy in one world."""
-
-    name: str
-    method: Method
-    world: _World
+def _job(policy: str, method: Method, world: _World, cap: int) -> Job:
+    return Job(
+        policy=policy,
+        scenario=world.assumed.scenario,
+        method=method,
+        environment=world.environment,
+        gap=world.assumed.gap,
+        lower_bound=world.assumed.lower_bound,
+        cap=cap,
+    )
 
 
 def _check_effort(worlds: Sequence[Assumed], runs: int, policies: int, cap: int | None) -> None:
@@ -202,7 +213,8 @@ def _check_effort(worlds: Sequence[Assumed], runs: int, policies: int, cap: int 
         f"take {least:.2g} pulls at least, and more than {_MOST:.0g} are too many.",
         field="gap",
         value=assumed.gap,
-        remedy="Plan for a larger gap or with fewer runs, or cut the trials with `max_pulls`.",
+        remedy="Plan for a larger gap, tighter bounds or fewer runs, or cut the trials with "
+        "`max_pulls`.",
     )
 
 

@@ -1,25 +1,30 @@
 """A plan in a process of its own: a request as JSON on stdin, a JSON document a line on stdout.
 
-    {"progress": {"done": 40, "total": 600}}       now and then
-    {"plan": …} or {"error": {…}}                  once, at the end
+    {"progress": {"done": 0, "total": 600}}             at once, then now and then
+    {"estimate": {"seconds": 45.0, "words": …, …}}      once, before anything is simulated
+    {"plan": …} or {"error": {…}}                       once, at the end
 
-It stops by itself when its time is up, with what it has by then, and dies with whoever reads it.
+It stops by itself when its time is up, with what it has by then, and dies with whoever reads it. A
+plan is refused if that time is not enough for one run of every policy in every scenario.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import os
 import signal
 import sys
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from types import FrameType
 from typing import Any
 
 from bestarm.errors import BestArmError, InvalidInputError
 from bestarm.planning.assumptions import as_scenario, scales
+from bestarm.planning.effort import Effort
 from bestarm.planning.trial import DEFAULT_POLICIES, plan_trial
 from bestarm.problem import Problem, features_of
 
@@ -34,9 +39,10 @@ def main() -> None:
     with suppress(OSError, AttributeError):
         os.nice(_NICE)
     request = json.load(sys.stdin)
-    _alarm(float(request.pop("seconds")))
+    seconds = float(request.pop("seconds"))
+    _alarm(seconds)
     try:
-        plan = planned(request, _Signs())
+        plan = planned(request, _Signs(), partial(_announce, limit=seconds))
     except KeyboardInterrupt:
         _say(
             error={
@@ -51,7 +57,11 @@ def main() -> None:
         _say(plan=plan)
 
 
-def planned(request: Mapping[str, Any], progress: Callable[[int, int], object]) -> dict[str, Any]:
+def planned(
+    request: Mapping[str, Any],
+    progress: Callable[[int, int], object],
+    on_estimate: Callable[[Effort], object],
+) -> dict[str, Any]:
     """The plan a request asks for, as JSON has it."""
     given = {key: value for key, value in request.items() if value is not None}
     ends = given.get("bounds")
@@ -84,7 +94,22 @@ def planned(request: Mapping[str, Any], progress: Callable[[int, int], object]) 
         runs=given["runs"],
         seed=given["seed"],
         progress=progress,
+        on_estimate=on_estimate,
     ).to_dict()
+
+
+def _announce(effort: Effort, *, limit: float) -> None:
+    effort.refuse_beyond(limit, expected=effort.once, rounds=1)
+    fewest, most = effort.pulls
+    _say(
+        estimate={
+            "seconds": effort.seconds,
+            "limit": limit,
+            "fewest_pulls": fewest,
+            "most_pulls": most,
+            "words": effort.words(),
+        }
+    )
 
 
 def _scenario(document: Mapping[str, Any], number: int) -> Any:
@@ -96,7 +121,7 @@ class _Signs:
     """Tells how far it has come, but not all the time."""
 
     def __init__(self) -> None:
-        self._last = 0.0
+        self._last = -math.inf
 
     def __call__(self, done: int, total: int) -> None:
         now = time.monotonic()

@@ -14,9 +14,18 @@ from bestarm.server.guard import KNOWN
 from bestarm.server.tokens import Role, find_role, pass_holds, token_number
 from bestarm.server.trials import Trials
 
-__all__ = ["COOKIE", "ForbiddenError", "UnauthorizedError", "check_role", "needs", "role_of"]
+__all__ = [
+    "ANONYMOUS",
+    "COOKIE",
+    "ForbiddenError",
+    "UnauthorizedError",
+    "check_role",
+    "needs",
+    "role_of",
+]
 
 COOKIE = "bestarm_view"
+ANONYMOUS = "bestarm.anonymous"  # set in the scope of a request that is allowed without a token
 
 _PASSED_ON = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "via")
 _bearer = HTTPBearer(
@@ -49,6 +58,7 @@ def role_of(request: Request, credentials: HTTPAuthorizationCredentials | None) 
     if cookie is not None and pass_holds(trials.store, cookie):
         return Role.VIEW
     alone = request.app.state.local and not any(name in request.headers for name in _PASSED_ON)
+    request.scope[ANONYMOUS] = alone
     return Role.VIEW if alone else None
 
 

@@ -65,7 +65,7 @@ def create_app(
         lifespan=_living,
     )
     app.state.store, app.state.local, app.state.limits = store, local, limits
-    app.state.trials = Trials(store, streams=limits.streams)
+    app.state.trials = Trials(store, limits=limits)
     app.state.keeper = Keeper(app.state.trials)
     add_handlers(app)
     app.add_exception_handler(UnauthorizedError, _unauthorized)

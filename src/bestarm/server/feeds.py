@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 
@@ -14,6 +15,7 @@ from starlette.types import Message, Receive, Scope, Send
 from bestarm.errors import BestArmError
 from bestarm.live import Experiment
 from bestarm.server.errors import error_response
+from bestarm.server.limits import Limits
 from bestarm.server.schemas import StatusOut
 
 __all__ = ["FEEDS", "Feeds", "Following", "gone"]
@@ -44,20 +46,25 @@ class Feeds:
 
     Args:
         open_trial: finds a trial by its name.
-        most: how many may follow trials at a time.
+        limits: how many may follow trials at a time.
     """
 
-    def __init__(self, open_trial: Callable[[str], Experiment], *, most: int) -> None:
+    def __init__(self, open_trial: Callable[[str], Experiment], *, limits: Limits) -> None:
         self._open = open_trial
-        self._most = most
+        self._limits = limits
         self._feeds: dict[str, _Feed] = {}
         self._stopping = False
-        self.followers = 0
+        self._followers = 0
+        self._anonymous: Counter[str] = Counter()  # followers without a token, by address
 
-    @property
-    def full(self) -> bool:
-        """Whether no more may follow."""
-        return self.followers >= self._most
+    def full(self, anonymous: str | None) -> bool:
+        """Whether no more may follow; for one without a token, from this address."""
+        if self._followers >= self._limits.streams:
+            return True
+        return anonymous is not None and (
+            self._anonymous.total() >= self._limits.anonymous_streams
+            or self._anonymous[anonymous] >= self._limits.anonymous_streams_per_address
+        )
 
     def stop(self) -> None:
         """End all streams: the server stops."""
@@ -66,18 +73,28 @@ class Feeds:
             feed.tell()
 
     @contextmanager
-    def joined(self, name: str) -> Iterator[_Feed]:
-        """Be counted among those who follow a trial; whoever comes first has it looked at."""
+    def joined(self, name: str, anonymous: str | None) -> Iterator[_Feed]:
+        """Be counted among those who follow a trial; whoever comes first has it looked at.
+
+        Args:
+            name: the trial's.
+            anonymous: the address of one without a token, or None.
+        """
         feed = self._feeds.setdefault(name, _Feed())
         if feed.task is None:
             feed.task = asyncio.create_task(self._look(name, feed))
         feed.followers += 1
-        self.followers += 1
+        self._followers += 1
+        if anonymous is not None:
+            self._anonymous[anonymous] += 1
         try:
             yield feed
         finally:
             feed.followers -= 1
-            self.followers -= 1
+            self._followers -= 1
+            if anonymous is not None:
+                self._anonymous[anonymous] -= 1
+                self._anonymous += Counter()  # forgets those that have none
             if not feed.followers:
                 feed.task.cancel()
                 del self._feeds[name]
@@ -135,27 +152,35 @@ class Following(Response):
     media_type = "text/event-stream"
 
     def __init__(
-        self, feeds: Feeds, name: str, *, seen: str, still_allowed: Callable[[], Awaitable[object]]
+        self,
+        feeds: Feeds,
+        name: str,
+        *,
+        seen: str,
+        still_allowed: Callable[[], Awaitable[object]],
+        anonymous: str | None,
     ) -> None:
         super().__init__(headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
         del self.headers["content-length"]
         self._feeds, self._name = feeds, name
         self._seen, self._still_allowed = seen, still_allowed
+        self._anonymous = anonymous
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send what is new until the client has gone, may look no more, or the server stops."""
-        if self._feeds.full:
+        if self._feeds.full(self._anonymous):
+            known = self._anonymous is None
             refused = error_response(
                 503,
                 "too_many_streams",
-                f"{self._feeds.followers} programs follow trials already.",
+                "Too many follow trials already.",
                 field="stream",
-                remedy="Poll the status instead.",
+                remedy="Poll the status instead." if known else "Send a token, or poll the status.",
                 headers={"Retry-After": "10"},
             )
             await refused(scope, receive, send)
             return
-        with self._feeds.joined(self._name) as feed:
+        with self._feeds.joined(self._name, self._anonymous) as feed:
             sending = asyncio.ensure_future(self._send(feed, send))
             leaving = asyncio.ensure_future(gone(receive))
             try:

@@ -7,6 +7,7 @@ import hashlib
 import ipaddress
 import logging
 import math
+import re
 import time
 from collections import OrderedDict
 from urllib.parse import quote
@@ -37,6 +38,7 @@ _HEADERS = [(name.lower().encode(), value.encode()) for name, value in _PROTECTI
 _FORMS = {"/login"}  # the paths that take a form; all others take JSON
 _CHANGING = {"POST", "PUT", "PATCH", "DELETE"}
 _MOST_KNOWN = 10_000
+_HOST = re.compile(r"(\[(?P<six>[^\[\]]*)\]|(?P<name>[^:\[\]]+))(:[0-9]*)?")
 _ANSWERED = "bestarm.answered"  # set in the scope of a request whose answer has begun
 _log = logging.getLogger("bestarm.access")
 _failures = logging.getLogger("bestarm.server")
@@ -194,12 +196,16 @@ class Guard:
     def _host_fits(self, host: str) -> bool:
         if self._any_host:
             return True
-        name = host if host.endswith("]") else host.rsplit(":", 1)[0]
-        name = name.strip("[]").lower()
-        if name in self._hosts or name == "localhost" or name.endswith(".localhost"):
+        found = _HOST.fullmatch(host.lower())
+        if found is None:
+            return False
+        if found["six"] is not None:
+            return found["six"] == "::1"
+        name = found["name"]
+        if name in self._hosts or name == "localhost":
             return True
         try:
-            return ipaddress.ip_address(name).is_loopback
+            return ipaddress.IPv4Address(name).is_loopback
         except ValueError:
             return False
 

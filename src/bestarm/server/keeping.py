@@ -10,7 +10,6 @@ import anyio.to_thread
 from anyio import CapacityLimiter
 
 from bestarm.errors import BestArmError
-from bestarm.live import Listed
 from bestarm.live.check import Check
 from bestarm.live.overview import lights
 from bestarm.live.upkeep import keep_up
@@ -57,37 +56,37 @@ class Keeper:
 
     def go_round(self) -> None:
         """See to every trial once."""
-        listed = self._trials.listed()
-        running = [each for each in listed if each.status.state not in _OVER]
-        others = [each for each in listed if each.status.state in _OVER]
-        for each in [*self._some(running), *self._some(others)]:
+        listed = self._trials.states()
+        running = [name for name, state in listed if state not in _OVER]
+        others = [name for name, state in listed if state in _OVER]
+        some = self._some(running)
+        for name in [*some, *self._some(others)]:
             try:
-                self._see_to(each)
+                self._see_to(name, over=name not in some)
             except BestArmError:
                 pass  # what is wrong with it is said in the list
             except Exception as error:  # of somebody else's policy
                 _log.error("Upkeep leaves a trial out", exc_info=error)
-        names = {each.name for each in listed}
+        names = {name for name, _ in listed}
         for known in (self._worst, self._seen):
             for gone in known.keys() - names:
                 del known[gone]
         self._rounds += 1
 
-    def _some(self, listed: Sequence[Listed]) -> list[Listed]:
+    def _some(self, names: Sequence[str]) -> list[str]:
         """As many as a round has time for; others the next time."""
-        if len(listed) <= _MOST:
-            return list(listed)
-        first = self._rounds * _MOST % len(listed)
-        return [*listed[first:], *listed[:first]][:_MOST]
+        if len(names) <= _MOST:
+            return list(names)
+        first = self._rounds * _MOST % len(names)
+        return [*names[first:], *names[:first]][:_MOST]
 
-    def _see_to(self, each: Listed) -> None:
-        experiment = self._trials.open(each.name)
-        over = each.status.state in _OVER
+    def _see_to(self, name: str, *, over: bool) -> None:
+        experiment = self._trials.open(name)
         if not over:
             keep_up(experiment)
-        elif self._seen.get(each.name) == (revision := experiment.revision):
+        elif self._seen.get(name) == (revision := experiment.revision):
             return
         else:
-            self._seen[each.name] = revision
+            self._seen[name] = revision
         worst = max(lights(experiment), key=lambda check: _WORSE[check.level], default=None)
-        self._worst[each.name] = None if worst is None or worst.level == "ok" else worst
+        self._worst[name] = None if worst is None or worst.level == "ok" else worst

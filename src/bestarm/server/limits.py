@@ -23,7 +23,11 @@ class Limits:
         batch: assignments or outcomes in one request.
         seconds: how long the head of a request may take to arrive, and how long its body.
         streams: pages and programs that may follow trials at a time.
-        connections: connections at a time.
+        anonymous_streams: how many of them may be without a token.
+        anonymous_streams_per_address: how many of those may be from one address.
+        connections: connections at a time. When there are more, the longest idle one is closed, of
+            the address that has most.
+        connections_per_address: connections at a time from one address, likewise.
         planning: how many seconds a plan may be simulated for.
     """
 
@@ -33,7 +37,10 @@ class Limits:
     batch: int = 100_000
     seconds: float = 30.0
     streams: int = 200
+    anonymous_streams: int = 100
+    anonymous_streams_per_address: int = 50
     connections: int = 500
+    connections_per_address: int = 250
     planning: float = 60.0
 
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import json
 import logging
+import math
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import asdict, dataclass
 from functools import lru_cache, partial
 from typing import Annotated, Any
-from urllib.parse import parse_qs, quote
+from urllib.parse import parse_qs, quote, urlencode
 
 from fastapi import APIRouter, Depends, FastAPI, Header, Request, Response
 from fastapi.responses import JSONResponse, RedirectResponse
@@ -50,7 +52,8 @@ _KINDS = {
     "icon.svg": "image/svg+xml",
 }
 _FOR_EVER = "public, max-age=31536000, immutable"
-_GLANCES = 100  # trials of a list whose verdict is read; others have their state
+_PAGE = 50  # trials on one page of the list
+_LONGEST_SEARCH = 200
 _WORDS = {
     "anytime": "anytime (proven)",
     "sp-bai": "sp-bai (in phases, tuned)",
@@ -158,55 +161,111 @@ class _Row:
     worst: Check | None
 
 
-def _rows(trials: Trials, worst: Mapping[str, Check | None]) -> list[_Row]:
-    """All trials, those that run first, then the newest first."""
-    order = {"running": 0, "paused": 1}
-    found = sorted(
-        trials.listed(), key=lambda each: (order.get(each.status.state, 2), -each.created)
-    )
-    return [
-        _row(trials, each, worst.get(each.name), glance=at < _GLANCES)
-        for at, each in enumerate(found)
-    ]
+@dataclass(frozen=True)
+class _Part:
+    """A page of the list."""
+
+    rows: tuple[_Row, ...]
+    search: str
+    number: int
+    pages: int
+    total: int
+
+    def address(self, number: int) -> str:
+        """Where another page of it is."""
+        asked = {"search": self.search} if self.search else {}
+        return f"?{urlencode(asked | ({'page': number} if number > 1 else {}))}"
 
 
-def _row(trials: Trials, each: Listed, worst: Check | None, *, glance: bool) -> _Row:
-    verdict = f"{each.status}.".capitalize()
-    if glance:
-        try:
-            verdict = headline(trials.open(each.name))
-        except StoreError:
-            verdict = "What is kept of it cannot be read; the server's log says more."
-        except BestArmError as error:
-            verdict = error.message
+@dataclass(frozen=True)
+class _Asked:
+    """Which page of the list is looked at."""
+
+    search: str
+    number: int
+
+    @classmethod
+    def of(cls, request: Request) -> _Asked:
+        """What the address says; what it cannot mean is passed over."""
+        query = request.query_params
+        number = query.get("page", "")
+        return cls(
+            query.get("search", "").strip()[:_LONGEST_SEARCH].replace("\0", ""),
+            max(int(number), 1) if number.isdecimal() and len(number) < 10 else 1,
+        )
+
+
+def _part(
+    trials: Trials, asked: _Asked, worst: Mapping[str, Check | None], known: str | None
+) -> tuple[str, _Part | None]:
+    """A page of the list with its ETag; None in place of the page if that is known already.
+
+    Verdicts are read only of trials on this page, and only if any of them has changed.
+    """
+    first = (asked.number - 1) * _PAGE
+    found, total = trials.browsed(search=asked.search, first=first, limit=_PAGE)
+    pages = max(math.ceil(total / _PAGE), 1)
+    number = min(asked.number, pages)
+    if number < asked.number:
+        first = (number - 1) * _PAGE
+        found, total = trials.browsed(search=asked.search, first=first, limit=_PAGE)
+    state = [(each.name, each.created, each.revision, str(worst.get(each.name))) for each in found]
+    words = repr((asked.search, number, total, state)).encode()
+    tag = f'W/"{hashlib.sha256(words).hexdigest()[:32]}"'
+    if tag == known:
+        return tag, None
+    rows = tuple(_row(trials, each, worst.get(each.name)) for each in found)
+    return tag, _Part(rows, asked.search, number, pages, total)
+
+
+def _row(trials: Trials, each: Listed, worst: Check | None) -> _Row:
+    try:
+        verdict = headline(trials.open(each.name))
+    except StoreError:
+        verdict = "What is kept of it cannot be read; the server's log says more."
+    except BestArmError as error:
+        verdict = error.message
     status = each.status
     return _Row(
         each.name, each.description, status.state, verdict, status.pulls, each.created, worst
     )
 
 
-async def _browsed(request: Request) -> list[_Row]:
-    worst = request.app.state.keeper.worst
-    return await _trials(request).browse(lambda trials: _rows(trials, worst))
+async def _browsed(request: Request, known: str | None = None) -> tuple[str, _Part | None]:
+    worst, asked = request.app.state.keeper.worst, _Asked.of(request)
+    return await _trials(request).browse(lambda trials: _part(trials, asked, worst, known))
 
 
-def _listed(rows: list[_Row]) -> Markup:
-    return Markup(render("list.html", rows=rows))
+def _listed(part: _Part) -> Markup:
+    return Markup(render("list.html", part=part))
 
 
 @_pages.get("/", dependencies=[_looking])
 async def show_trials(request: Request) -> Response:
-    """All trials, and a form to begin another."""
-    rows = await _browsed(request)
+    """A page of the trials, and a form to begin another."""
+    tag, part = await _browsed(request)
+    assert part is not None
     policies = [(name, _WORDS.get(name, name)) for name in POLICIES]
-    return _page(request, "trials.html", rows=_listed(rows), empty=not rows, policies=policies)
+    return _page(
+        request,
+        "trials.html",
+        rows=_listed(part),
+        tag=tag,
+        part=part,
+        empty=not part.total and not part.search,
+        policies=policies,
+    )
 
 
 @_parts.get("/list", dependencies=[_looking])
-async def list_trials(request: Request) -> Response:
-    """The list alone, for the page to bring itself up to date."""
-    rows = await _browsed(request)
-    return _packed(request, json.dumps({"html": _listed(rows)}), "application/json")
+async def list_trials(
+    request: Request, if_none_match: Annotated[str | None, Header(max_length=500)] = None
+) -> Response:
+    """A page of the list alone, for the page to bring itself up to date."""
+    tag, part = await _browsed(request, if_none_match)
+    if part is None:
+        return Response(status_code=304, headers={"ETag": tag})
+    return _packed(request, json.dumps({"html": _listed(part)}), "application/json", ETag=tag)
 
 
 @_pages.get("/experiments/{name}", dependencies=[_looking])

@@ -149,7 +149,7 @@ class Planner:
                 while line := await process.stdout.readline():
                     said = json.loads(line)
                     yield said
-                    if "progress" not in said:
+                    if "plan" in said or "error" in said:
                         return  # no need to await the end of the process
         except TimeoutError:
             yield {"error": {"message": "It took too long.", "field": "runs", "remedy": ""}}
@@ -162,7 +162,7 @@ class Planner:
 
 
 class _Planned(Response):
-    """Server-sent events: `progress` now and then, and `plan` or `error` at the end."""
+    """Server-sent events: `progress` and `estimate` first, and `plan` or `error` at the end."""
 
     media_type = "text/event-stream"
 
@@ -246,7 +246,7 @@ _pages = APIRouter(route_class=PageRoute, include_in_schema=False)
         200: {
             "content": {
                 "text/event-stream": {
-                    "example": 'event: progress\ndata: {"done": 20, "total": 400}\n\n',
+                    "example": 'event: progress\ndata: {"done": 0, "total": 400}\n\n',
                 }
             },
             "description": "Server-sent events.",
@@ -256,9 +256,11 @@ _pages = APIRouter(route_class=PageRoute, include_in_schema=False)
 async def plan(body: PlanBody, request: Request) -> Response:
     """Simulate a trial before it is run: how many outcomes it takes, and how often it errs.
 
-    The answer is a stream of server-sent events: `progress` with `done` and `total`, and at the end
-    `plan`, or `error`. Closing the connection ends the simulation. It costs processor time, so it
-    needs a token that may tell, one is simulated at a time, and each has an end.
+    The answer is a stream of server-sent events: `progress` with `done` and `total`, at once and
+    then now and then; `estimate` with the `seconds` it would take and the `limit` after which it
+    gives what it has; and at the end `plan`, or `error`. Closing the connection ends the
+    simulation. It costs processor time, so it needs a token that may tell, one is simulated at a
+    time, and each has an end.
     """
     planner: Planner = request.app.state.planner
     lines = planner.lines(body.model_dump())

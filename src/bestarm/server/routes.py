@@ -19,7 +19,7 @@ from bestarm.live.events import sha256
 from bestarm.live.texts import spelled
 from bestarm.problem import Problem, features_of
 from bestarm.server import schemas as io
-from bestarm.server.access import check_role, needs
+from bestarm.server.access import ANONYMOUS, check_role, needs
 from bestarm.server.errors import ErrorBody
 from bestarm.server.feeds import Following
 from bestarm.server.reading import CarefulRoute
@@ -89,11 +89,22 @@ async def openapi(request: Request) -> JSONResponse:
     return JSONResponse(request.app.openapi())
 
 
-@router.get("/experiments", dependencies=[_view], summary="List all trials")
-def list_experiments(request: Request) -> io.ListOut:
-    """All trials of the store, oldest first."""
+@router.get("/experiments", dependencies=[_view], summary="List trials", responses=_errors(404))
+def list_experiments(
+    request: Request,
+    limit: Annotated[int, Query(ge=1, le=1000, description="How many at most.")] = 100,
+    after: Annotated[
+        str | None,
+        Query(min_length=1, max_length=200, description="`next` of the part before."),
+    ] = None,
+) -> io.ListOut:
+    """Trials of the store, oldest first, in parts: send `next` as `after` until it is null."""
     trials: Trials = request.app.state.trials
-    return io.ListOut(experiments=[io.ExperimentOut.of(each) for each in trials.listed()])
+    found = trials.listed(limit=limit + 1, after=after)
+    return io.ListOut(
+        experiments=[io.ExperimentOut.of(each) for each in found[:limit]],
+        next=found[limit - 1].name if len(found) > limit else None,
+    )
 
 
 @router.post(
@@ -412,9 +423,11 @@ async def follow(
 ) -> Response:
     """Server-sent events: `status` whenever the trial changes, until the client goes away."""
     await trials.look(name, lambda each: each.name)
+    address = request.client.host if request.client else ""
     return Following(
         trials.feeds,
         name,
         seen=last_event_id or "",
         still_allowed=partial(check_role, request, Role.VIEW),
+        anonymous=address if request.scope.get(ANONYMOUS) else None,
     )

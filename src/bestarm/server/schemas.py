@@ -229,7 +229,7 @@ class ExperimentOut(BaseModel):
 
 
 class ListOut(BaseModel):
-    """All trials, oldest first."""
+    """Trials, oldest first."""
 
     model_config = ConfigDict(
         json_schema_extra=_like(
@@ -240,11 +240,15 @@ class ListOut(BaseModel):
                     "created": 1767225600.0,
                     "status": _STATUS,
                 }
-            ]
+            ],
+            next=None,
         )
     )
 
     experiments: list[ExperimentOut]
+    next: str | None = Field(
+        description="What to send as `after` for those that follow; null at the end."
+    )
 
 
 class AssignmentOut(BaseModel):

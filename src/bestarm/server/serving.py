@@ -7,6 +7,7 @@ import logging
 import multiprocessing
 import signal
 import socket
+from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, field
 from http import HTTPStatus
@@ -30,7 +31,8 @@ __all__ = ["Protocol", "Serving", "configured", "listen", "serve"]
 _log = logging.getLogger("bestarm.server")
 _STOPPING = 10  # seconds that requests are given to end once the server stops
 _IDLE = 65  # seconds: longer than clients and proxies keep a connection that they may use again
-_HEAD = 32_768  # bytes of a request's first line and headers together
+_LINGER = 1.0  # seconds in which one who was refused can read why
+_HEAD = 16_384  # bytes of a request's first line and headers together
 
 
 @dataclass(frozen=True)
@@ -54,15 +56,52 @@ class Serving:
         return create_app(self.url, local=self.local, hosts=self.hosts, limits=self.limits)
 
 
+class _Reader(h11.Connection):
+    """Reads requests as h11 does, and refuses what it lets pass.
+
+    A head that arrives whole is of any size to h11, and where a body has both a length and chunks
+    it goes by the chunks: a proxy that goes by the length sees other requests than we do.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(h11.SERVER, _HEAD)
+        self.refusal: h11.RemoteProtocolError | None = None  # why nothing more is read
+
+    def next_event(self) -> Any:
+        """The next part of a request."""
+        try:
+            event = super().next_event()
+            if isinstance(event, h11.Request):
+                _check_head(event)
+        except h11.RemoteProtocolError as error:
+            self.refusal = error
+            raise
+        return event
+
+
+def _check_head(request: h11.Request) -> None:
+    lines = [(request.method, request.target), *request.headers]
+    if sum(len(name) + len(value) + 4 for name, value in lines) > _HEAD:
+        raise h11.RemoteProtocolError("The head is too large.", error_status_hint=431)
+    names = {name for name, _ in request.headers}
+    if {b"content-length", b"transfer-encoding"} <= names:
+        raise h11.RemoteProtocolError(
+            "A request has a Content-Length or a Transfer-Encoding, not both."
+        )
+
+
 class Protocol(H11Protocol):
-    """HTTP as uvicorn speaks it, with errors in our shape, an end to slow heads, and streams that
-    end when the server does."""
+    """HTTP as uvicorn speaks it, with errors in our shape, an end to slow heads and to idle
+    connections when there are many, and streams that end when the server does."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self.conn: _Reader = _Reader()
         served = self.config.app
         self._limits = served.limits if isinstance(served, Serving) else Limits()
         self._late: asyncio.TimerHandle | None = None
+        self._idle_since = self.loop.time()
+        self._refused = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Somebody has come."""
@@ -70,15 +109,15 @@ class Protocol(H11Protocol):
         # Head and body of an answer are two small writes: held back, the second takes 40 ms.
         found = transport.get_extra_info("socket")
         found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        if len(self.connections) > self._limits.connections:
-            self._refuse(503, "too_many_connections", "Too many are served already.")
-        else:
+        if self._make_room():
             self._watch()
 
     def data_received(self, data: bytes) -> None:
         """A part of a request."""
+        if self._refused or self.transport.is_closing():
+            return  # whatever else comes is not read
         super().data_received(data)
-        if not self.transport.is_closing():
+        if not self._refused and not self.transport.is_closing():
             self._watch()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -93,9 +132,57 @@ class Protocol(H11Protocol):
             feeds.stop()
         super().shutdown()
 
+    def on_response_complete(self) -> None:
+        """A request is answered."""
+        self._idle_since = self.loop.time()
+        super().on_response_complete()
+
     def send_400_response(self, msg: str) -> None:
-        """Answer what is not HTTP."""
-        self._refuse(400, "bad_request", msg)
+        """Answer what is not HTTP, or not as it must be."""
+        refusal = self.conn.refusal
+        if refusal is not None and refusal.error_status_hint == 431:
+            self._refuse(431, "head_too_large", f"The head is larger than {_HEAD:,} bytes.")
+        elif refusal is not None and self.conn.their_state is not h11.ERROR:  # refused by us
+            self._refuse(400, "bad_request", str(refusal))
+        else:
+            self._refuse(400, "bad_request", msg)
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is being answered, nor a body received."""
+        return self.cycle is None or self.cycle.response_complete
+
+    @property
+    def _held(self) -> bool:
+        return not self._refused and not self.transport.is_closing()
+
+    @property
+    def _address(self) -> str:
+        return self.client[0] if self.client else ""
+
+    def _make_room(self) -> bool:
+        """Close an idle connection where there are too many; or refuse this one, and say no."""
+        others = [
+            each
+            for each in self.connections
+            if isinstance(each, Protocol) and each is not self and each._held
+        ]
+        held = Counter(each._address for each in others)
+        if held[self._address] >= self._limits.connections_per_address:
+            others = [each for each in others if each._address == self._address]
+            too_many = "Too many connections from this address."
+        elif len(others) >= self._limits.connections:
+            too_many = "Too many are served already."
+        else:
+            return True
+        idle = [each for each in others if each.idle]
+        if not idle:
+            self._refuse(503, "too_many_connections", too_many)
+            return False
+        # Of whoever has most: one address must not be able to close the connections of others.
+        victim = max(idle, key=lambda each: (held[each._address], -each._idle_since))
+        victim.transport.close()
+        return True
 
     def _watch(self) -> None:
         """Have an eye on the time while a head is awaited, or a body that nobody reads."""
@@ -115,7 +202,7 @@ class Protocol(H11Protocol):
 
     def _too_slow(self) -> None:
         self._late = None
-        if self.transport.is_closing():
+        if not self._held:
             return
         if self.conn.our_state is h11.IDLE:
             self._refuse(408, "too_slow", "The request took too long to arrive.")
@@ -129,9 +216,18 @@ class Protocol(H11Protocol):
             headers=[*response.raw_headers, (b"connection", b"close")],
             reason=HTTPStatus(status).phrase.encode(),
         )
+        self._refused = True
+        if self.conn.our_state not in {h11.IDLE, h11.SEND_RESPONSE}:
+            self.transport.close()  # an answer has begun: too late for another
+            return
         for event in (head, h11.Data(data=bytes(response.body)), h11.EndOfMessage()):
             self.transport.write(self.conn.send(event) or b"")
-        self.transport.close()
+        if len(self.connections) < 2 * self._limits.connections:
+            # Closed with something unread, it would be reset, and the answer lost with it.
+            self.transport.write_eof()
+            self.loop.call_later(_LINGER, self.transport.close)
+        else:
+            self.transport.close()
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -151,7 +247,6 @@ def configured(serving: Serving, *, log: dict[str, Any] | None = None) -> uvicor
         log_config=log,
         access_log=False,  # ours leaves out the query
         server_header=False,
-        h11_max_incomplete_event_size=_HEAD,
         timeout_graceful_shutdown=_STOPPING,
         timeout_keep_alive=_IDLE,
     )

@@ -16,9 +16,11 @@ from bestarm.errors import (
     UnknownExperimentError,
 )
 from bestarm.live import Experiment, Listed, Receipt
-from bestarm.live.sql import Store
+from bestarm.live.record import revision_of, status_of
+from bestarm.live.sql import SqlLedger, Store
 from bestarm.problem import Problem
 from bestarm.server.feeds import Feeds
+from bestarm.server.limits import Limits
 from bestarm.server.telling import Tellers
 
 __all__ = ["Trials"]
@@ -69,12 +71,12 @@ class Trials:
 
     Args:
         store: where they are.
-        streams: how many may be followed at a time.
+        limits: how many may follow them at a time.
     """
 
-    def __init__(self, store: Store, *, streams: int) -> None:
+    def __init__(self, store: Store, *, limits: Limits) -> None:
         self.store = store
-        self.feeds = Feeds(self.open, most=streams)
+        self.feeds = Feeds(self.open, limits=limits)
         self._lock = Lock()
         self._open: OrderedDict[str, Experiment] = OrderedDict()
         self._generation = store.generation
@@ -137,9 +139,21 @@ class Trials:
             ) from error
         return self._keep(experiment, generation)
 
-    def listed(self) -> Sequence[Listed]:
-        """All of the store."""
-        return Experiment.list(self.store)
+    def listed(self, *, limit: int | None = None, after: str | None = None) -> Sequence[Listed]:
+        """Those of the store, oldest first: all, or so many after one."""
+        return Experiment.list(self.store, limit=limit, after=after)
+
+    def states(self) -> Sequence[tuple[str, str]]:
+        """The name and the state of every one of the store, oldest first."""
+        return SqlLedger.states(self.store)
+
+    def browsed(self, *, search: str, first: int, limit: int) -> tuple[Sequence[Listed], int]:
+        """Some of the store, those that run first, then the newest first; and how many fit."""
+        found, total = SqlLedger.browsed(self.store, search=search, first=first, limit=limit)
+        return [
+            Listed(name, description, created, status_of(head), revision_of(head))
+            for name, description, created, head in found
+        ], total
 
     async def browse(self, do: Callable[[Trials], T]) -> T:
         """Go through many experiments, without their policies."""

@@ -21,7 +21,7 @@ from bestarm.checks import probability, whole
 from bestarm.defaults import DELTA
 from bestarm.environments import Environment, Stream, World
 from bestarm.errors import InvalidInputError, ProtocolError
-from bestarm.records import Recommendation
+from bestarm.records import Plan, Recommendation
 from bestarm.simulation.naming import method_name
 from bestarm.simulation.oracle import Oracle
 from bestarm.simulation.progress import Progress, reporting
@@ -30,7 +30,9 @@ from bestarm.simulation.results import Outcome, Results
 if TYPE_CHECKING:
     from bestarm.policies.policy import Method, Policy  # loading every method would be slow
 
-__all__ = ["run_once", "simulate"]
+__all__ = ["run_once", "sample_run", "sample_stream", "simulate"]
+
+GoOn = Callable[[int, int, Plan], bool]
 
 _PIECES = 128  # a simulation is cut into about so many pieces of work, whoever does them
 _LONGEST_PIECE = 32  # runs; so that progress shows and an interruption loses little
@@ -148,6 +150,43 @@ def run_once(
         return work.play(whole(run, "run", least=0), observe)[0]
 
 
+def sample_run(
+    method: Method | Oracle,
+    environment: Environment,
+    *,
+    run: int,
+    seed: int,
+    delta: float,
+    go_on: GoOn,
+) -> tuple[int, int, bool]:
+    """Run `run` of `simulate` for as long as one wants: to see what such runs cost.
+
+    Args:
+        method: as for `simulate`.
+        environment: as for `simulate`.
+        run: the number of the run.
+        seed: of the simulation.
+        delta: of the simulation.
+        go_on: asked before every plan whether to carry it out, with the pulls and the plans so far.
+
+    Returns:
+        The numbers of pulls and of plans, and whether the run came to its end.
+    """
+    with _one_thread():
+        work = _Work(method, environment, delta=delta, seed=seed)
+        policy, stream, _ = work.begin(run)
+        return _to_the_end(policy, stream, None, go_on)
+
+
+def sample_stream(
+    method: Method | Oracle, environment: Environment, *, seed: int, delta: float
+) -> tuple[Stream, Plan | None]:
+    """The stream of the first run of `simulate`, and the first plan of its policy."""
+    with _one_thread():
+        policy, stream, _ = _Work(method, environment, delta=delta, seed=seed).begin(0)
+        return stream, policy.plan()
+
+
 class _Work:
     """What every piece of work shares. Sent to a process once, however many pieces it takes."""
 
@@ -173,24 +212,27 @@ class _Work:
         self.delta = probability(delta)
         self._sent: bytes | None = None
 
-    def play(
-        self, run: int, observe: Callable[[Policy], object] | None = None
-    ) -> tuple[Recommendation, Outcome]:
-        """Make run number `run` from beginning to end."""
+    def begin(self, run: int) -> tuple[Policy, Stream, World]:
+        """What run number `run` begins with."""
         root = np.random.SeedSequence(self.seed, spawn_key=(run,))
         instance, policy_seed, stream_seed = root.spawn(3)
         world = self._world(run, _generator(instance))
         method = self.method.told(world) if isinstance(self.method, Oracle) else self.method
         number = int(policy_seed.generate_state(1, np.uint64)[0] >> 11)  # 53 bits: exact in JSON
-        problem = world.problem(self.delta)
-        policy = method(problem, seed=number)
-        stream = world.begin(_generator(stream_seed))
-        pulls, plans = _to_the_end(policy, stream, observe)
+        policy = method(world.problem(self.delta), seed=number)
+        return policy, world.begin(_generator(stream_seed)), world
+
+    def play(
+        self, run: int, observe: Callable[[Policy], object] | None = None
+    ) -> tuple[Recommendation, Outcome]:
+        """Make run number `run` from beginning to end."""
+        policy, stream, world = self.begin(run)
+        pulls, plans, _ = _to_the_end(policy, stream, observe)
         answer = policy.recommend()
-        target = int(answer.target)
-        if not 0 <= target < problem.targets:
+        target, targets = int(answer.target), world.problem(self.delta).targets
+        if not 0 <= target < targets:
             raise ProtocolError(
-                f"The policy names target {target}, and there are {problem.targets}.",
+                f"The policy names target {target}, and there are {targets}.",
                 field="target",
                 value=target,
                 remedy="Targets are numbered from 0.",
@@ -236,9 +278,14 @@ class _Work:
 
 
 def _to_the_end(
-    policy: Policy, stream: Stream, observe: Callable[[Policy], object] | None
-) -> tuple[int, int]:
-    """Carry out plans until there is none; returns the numbers of pulls and of plans.
+    policy: Policy,
+    stream: Stream,
+    observe: Callable[[Policy], object] | None,
+    go_on: GoOn | None = None,
+) -> tuple[int, int, bool]:
+    """Carry out plans until there is none; returns the numbers of pulls and of plans, and True.
+
+    Or until `go_on` says that it is enough, and then False.
 
     A policy that can follow a stream known ahead makes many rounds at a time, each for a plan.
     """
@@ -246,6 +293,8 @@ def _to_the_end(
     follow = getattr(policy, "follow", None) if observe is None else None
     ahead, skip = (getattr(stream, name, None) for name in ("ahead", "skip"))
     while (plan := policy.plan()) is not None:
+        if go_on is not None and not go_on(pulls, plans, plan):
+            return pulls, plans, False
         if follow and ahead and skip:
             known = ahead(block)
             block = min(2 * block, _LONGEST_BLOCK)
@@ -260,7 +309,7 @@ def _to_the_end(
         plans += 1
         if observe is not None:
             observe(policy)
-    return pulls, plans
+    return pulls, plans, True
 
 
 @lru_cache(maxsize=4)

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import Connection, CursorResult, select
+from sqlalchemy import Connection, CursorResult, case, func, or_, select
 from sqlalchemy.dialects import postgresql, sqlite
 
 from bestarm.errors import (
@@ -52,6 +52,13 @@ _PIECE = 50_000  # rows read at a time
 _PAGE = 5_000  # plans, summaries or events read at a time
 _FEW = 256  # ids: so many are read, more are counted where one is looked for
 _FAR = 1000  # ids farther apart than this are looked up apart
+_Line = tuple[str, str, float, Head]  # an experiment in a list
+_LINES = select(
+    s.experiments.c.name,
+    s.experiments.c.description,
+    s.experiments.c.created,
+    *(s.experiments.c[name] for name in sql.COUNTERS),
+)
 _UNSET = {"lowest": math.inf, "highest": -math.inf, "oldest": math.inf, "at": -math.inf}
 
 
@@ -133,17 +140,79 @@ class SqlLedger:
         )
 
     @staticmethod
-    def listed(store: Store) -> list[tuple[str, str, float, Head]]:
-        """Name, description, time of creation and counters of every experiment, oldest first."""
+    def listed(store: Store, *, limit: int | None = None, after: str | None = None) -> list[_Line]:
+        """Name, description, time of creation and counters of experiments, oldest first.
+
+        Args:
+            store: the database.
+            limit: how many at most, or None for all.
+            after: the name of the last one before these.
+
+        Raises:
+            UnknownExperimentError: there is no experiment `after`.
+        """
+        there = store.version() is not None
+        if not there and after is None:
+            return []
+        table = s.experiments.c
+        wanted = _LINES.order_by(table.id).limit(limit)
+        if there:
+            store.prepare()
+            with store.reading() as connection:
+                last: int | None = 0
+                if after is not None:
+                    number = select(table.id).where(table.name == after)
+                    last = connection.execute(number).scalar_one_or_none()
+                if last is not None:
+                    found = connection.execute(wanted.where(table.id > last)).all()
+                    return [(*row[:3], _head(row[3:])) for row in found]
+        raise UnknownExperimentError(
+            f"There is no experiment {after!r} to go on after.",
+            field="after",
+            value=after,
+            remedy="Give the name of the last experiment of the part before.",
+        )
+
+    @staticmethod
+    def states(store: Store) -> list[tuple[str, str]]:
+        """The name and the state of every experiment, oldest first: quick, however many."""
         if store.version() is None:
             return []
         store.prepare()
         table = s.experiments.c
-        wanted = select(table.name, table.description, table.created)
-        wanted = wanted.add_columns(*(table[name] for name in sql.COUNTERS)).order_by(table.id)
         with store.reading() as connection:
-            found = connection.execute(wanted).all()
-        return [(*row[:3], _head(row[3:])) for row in found]
+            found = connection.execute(select(table.name, table.state).order_by(table.id)).all()
+        return [(name, state) for name, state in found]
+
+    @staticmethod
+    def browsed(store: Store, *, search: str, first: int, limit: int) -> tuple[list[_Line], int]:
+        """Some experiments as people look for them, and how many there are in all.
+
+        Args:
+            store: the database.
+            search: what their name or description holds, in letters of either case.
+            first: how many to pass over, of those that run first, then of the newest first.
+            limit: how many at most.
+        """
+        if store.version() is None:
+            return [], 0
+        store.prepare()
+        table = s.experiments.c
+        place = case((table.state == "running", 0), (table.state == "paused", 1), else_=2)
+        wanted = _LINES.order_by(place, table.created.desc(), table.id.desc())
+        count = select(func.count()).select_from(s.experiments)
+        if search:
+            fits = or_(
+                *(
+                    func.lower(column).contains(search.lower(), autoescape=True)
+                    for column in (table.name, table.description)
+                )
+            )
+            wanted, count = wanted.where(fits), count.where(fits)
+        with store.reading() as connection:
+            total = int(connection.execute(count).scalar_one())
+            found = connection.execute(wanted.offset(first).limit(limit)).all()
+        return [(*row[:3], _head(row[3:])) for row in found], total
 
     @contextmanager
     def reading(self) -> Iterator[_Reading]:

@@ -74,10 +74,14 @@
     if (!response.ok) throw new Error(await bestarmWrong(response));
     bestarmToken.keep(token.value.trim());
     for await (const [name, data] of events(response)) {
-      if (name === "progress") {
+      if (name === "estimate") {
+        const words = data.words + (data.seconds > data.limit
+          ? `. The server stops after ${count(data.limit)} seconds and shows what it has.` : "");
+        part("estimate").textContent = `Estimated time: ${words}`;
+      } else if (name === "progress") {
         part("progress").max = data.total;
         part("progress").value = data.done;
-        say(`${data.done.toLocaleString("en")} of ${data.total.toLocaleString("en")} trials`);
+        say(`${count(data.done)} of ${count(data.total)} runs`);
       } else if (name === "plan") {
         show(data);
         return;
@@ -90,10 +94,11 @@
 
   const working = (on) => {
     part("go").disabled = on;
-    part("stop").hidden = part("progress").hidden = !on;
+    part("stop").hidden = part("progress").hidden = part("estimate").hidden = !on;
     if (on) {
       part("progress").value = 0;
       say("Starting …");
+      part("estimate").textContent = "Estimating the time …";
       fail("");
     }
   };

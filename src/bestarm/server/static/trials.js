@@ -3,14 +3,18 @@
 (function () {
   const { Said, table, number, bounds } = bestarmForms;
   const list = document.getElementById("list");
+  let known = list.dataset.tag;
   async function refresh() {
     if (document.hidden) return;
     try {
-      const answer = await fetch("/list", { credentials: "same-origin" });
-      if (!answer.ok) return;
+      const answer = await fetch(`/list${location.search}`, {
+        credentials: "same-origin",
+        cache: "no-store", // the server says whether anything is new
+        headers: { "If-None-Match": known },
+      });
+      if (!answer.ok) return; // 304: nothing is
       const { html } = await answer.json();
-      if (html === list.dataset.html) return;
-      list.dataset.html = html;
+      known = answer.headers.get("ETag");
       const focused = list.contains(document.activeElement) && document.activeElement.getAttribute("href");
       list.innerHTML = html; // made by the server, which escapes what users typed
       localTimes(list);

@@ -1,0 +1,205 @@
+"""Long lists come in parts: over HTTP, and on the page, which asks again only for what is new."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from html import unescape
+
+import httpx
+import numpy as np
+import pytest
+from served import Served, in_thread
+
+from bestarm import Problem
+from bestarm.live import Experiment, overview
+from bestarm.live.check import Check
+from bestarm.live.sql import Store
+from bestarm.server import pages
+from bestarm.server.keeping import Keeper
+from bestarm.server.limits import Limits
+from bestarm.server.tokens import Role
+from bestarm.server.trials import Trials
+
+NASTY = "<script>alert(1)</script> 50%_off\\"
+MANY = 130  # three pages
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    url = f"sqlite:///{tmp_path_factory.mktemp('lists') / 'trial.db'}"
+    store = Store(url)
+    problem = Problem(np.eye(2))
+    for number in range(MANY):
+        about = NASTY if number == 7 else ""
+        made = Experiment.create(store, f"trial {number:03}", problem, description=about)
+        if number >= 100:
+            made.stop()
+        elif number >= 90:
+            made.pause()
+    store.close()
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Keeper, "go_round", lambda _: None)  # its findings are news at any time
+        with in_thread(url) as running:
+            yield running
+
+
+def names(text: str) -> list[str]:
+    return [unescape(each) for each in re.findall(r'<h2><a href="[^"]*">(.*?)</a></h2>', text)]
+
+
+def looking(served: Served) -> httpx.Client:
+    return httpx.Client(base_url=served.base, timeout=60)
+
+
+def test_the_api_gives_a_hundred_and_says_how_to_go_on(served: Served) -> None:
+    with served.client(Role.VIEW) as client:
+        first = client.get("/experiments").json()
+        assert len(first["experiments"]) == 100
+        assert first["next"] == "trial 099"
+        rest = client.get("/experiments", params={"after": first["next"]}).json()
+        assert rest["next"] is None
+        found = [each["name"] for each in (*first["experiments"], *rest["experiments"])]
+        assert found == [f"trial {number:03}" for number in range(MANY)]
+
+
+def test_parts_of_any_size_are_together_the_whole(served: Served) -> None:
+    with served.client(Role.VIEW) as client:
+        for limit in (1000, MANY, MANY - 1, 43):
+            found, after = [], None
+            while True:
+                asked = {"limit": limit} | ({} if after is None else {"after": after})
+                part = client.get("/experiments", params=asked).json()
+                found += [each["name"] for each in part["experiments"]]
+                after = part["next"]
+                if after is None:
+                    break
+                assert len(part["experiments"]) == limit
+            assert found == [f"trial {number:03}" for number in range(MANY)]
+
+
+@pytest.mark.parametrize(
+    ("asked", "status", "kind", "field"),
+    [
+        ({"limit": 0}, 422, "invalid_input", "query.limit"),
+        ({"limit": 1001}, 422, "invalid_input", "query.limit"),
+        ({"limit": "x"}, 422, "invalid_input", "query.limit"),
+        ({"after": ""}, 422, "invalid_input", "query.after"),
+        ({"after": "nobody"}, 404, "unknown_experiment", "after"),
+        ({"after": "x" * 201}, 422, "invalid_input", "query.after"),
+    ],
+)
+def test_what_is_no_part_is_refused(
+    served: Served, asked: dict[str, object], status: int, kind: str, field: str
+) -> None:
+    with served.client(Role.VIEW) as client:
+        found = client.get("/experiments", params=asked)  # type: ignore[arg-type]
+    error = found.json()["error"]
+    assert (found.status_code, error["kind"], error["field"]) == (status, kind, field)
+
+
+def test_the_page_has_fifty_and_leads_to_the_others(served: Served) -> None:
+    with looking(served) as client:
+        first = client.get("/").text
+        assert names(first) == [f"trial {number:03}" for number in range(89, 39, -1)]  # they run
+        assert "Page 1 of 3 · 130 trials" in first
+        assert 'rel="prev"' not in first
+        following = re.search(r'rel="next" href="([^"]*)"', first)
+        assert following is not None
+        second = client.get(f"/{following[1]}").text
+        expected = [*range(39, -1, -1), *range(99, 89, -1)]  # those that are paused come after
+        assert names(second) == [f"trial {number:03}" for number in expected]
+        third = client.get("/?page=3").text
+        assert names(third) == [f"trial {number:03}" for number in range(129, 99, -1)]
+        assert 'rel="next"' not in third
+        assert 'rel="prev" href="?page=2"' in third
+
+
+@pytest.mark.parametrize("page", ["4", "999999999", "0", "-1", "x", "", "1" * 50, "²"])
+def test_a_page_that_is_not_there_is_the_nearest_one(served: Served, page: str) -> None:
+    with looking(served) as client:
+        found = client.get("/", params={"page": page})
+    assert found.status_code == 200
+    assert ("Page 3 of 3" if page in {"4", "999999999"} else "Page 1 of 3") in found.text
+
+
+@pytest.mark.parametrize(
+    ("search", "expected"),
+    [
+        ("TRIAL 12", [129, 128, 127, 126, 125, 124, 123, 122, 121, 120]),
+        ("<script>", [7]),
+        ("50%_off\\", [7]),
+        ("50%off", []),
+        ("5__", []),
+        ("nobody", []),
+    ],
+)
+def test_the_page_finds_by_name_or_description(
+    served: Served, search: str, expected: list[int]
+) -> None:
+    with looking(served) as client:
+        found = client.get("/", params={"search": search})
+    assert found.status_code == 200
+    assert names(found.text) == [f"trial {number:03}" for number in expected]
+    assert "<script>alert" not in found.text
+    assert ("No trial has" in found.text) == (not expected)
+    assert "Show all" in found.text
+
+
+def test_pages_of_what_was_found(served: Served) -> None:
+    with looking(served) as client:
+        first = client.get("/", params={"search": "trial 0"}).text
+        assert "Page 1 of 2 · 100 trials" in first
+        following = re.search(r'rel="next" href="([^"]*)"', first)
+        assert following is not None
+        assert len(names(client.get(f"/{unescape(following[1])}").text)) == 50
+
+
+def test_what_is_known_is_not_sent_again_nor_read(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with looking(served) as client, served.client() as api:
+        page = client.get("/?page=2").text
+        tag = re.search(r'data-tag="([^"]*)"', page)
+        assert tag is not None
+        known = {"If-None-Match": unescape(tag[1])}
+        read: list[str] = []
+
+        def counted(experiment: Experiment) -> str:
+            read.append(experiment.name)
+            return overview.headline(experiment)
+
+        monkeypatch.setattr(pages, "headline", counted)
+        same = client.get("/list?page=2", headers=known)
+        assert (same.status_code, same.content, same.headers["etag"]) == (
+            304,
+            b"",
+            known["If-None-Match"],
+        )
+        assert read == []
+        # Another page is another thing; so is a search.
+        for other in ("/list", "/list?page=3", "/list?page=2&search=trial"):
+            assert client.get(other, headers=known).status_code == 200
+        # What happens on another page leaves this one as it was; what happens on it does not.
+        api.post("/experiments/trial 080/ask", json={"count": 1})
+        assert client.get("/list?page=2", headers=known).status_code == 304
+        api.post("/experiments/trial 020/ask", json={"count": 1})
+        changed = client.get("/list?page=2", headers=known)
+        assert changed.status_code == 200
+        assert changed.headers["etag"] != known["If-None-Match"]
+        assert "1 pulls" in changed.json()["html"]
+
+
+def test_an_alarm_is_news(served: Served) -> None:
+    """Health is seen to by the server itself; what it finds changes no counter of a trial."""
+    store = Store(served.url)
+    trials = Trials(store, limits=Limits())
+    asked = pages._Asked("trial 000", 1)
+    calm, _ = pages._part(trials, asked, {}, None)
+    assert pages._part(trials, asked, {"trial 000": None}, calm) == (calm, None)
+    alarm = Check("allocation", "alarm", "It is off.", "Stop.")
+    found, part = pages._part(trials, asked, {"trial 000": alarm}, calm)
+    assert found != calm
+    assert part is not None
+    assert part.rows[0].worst == alarm
+    store.close()
