@@ -53,6 +53,19 @@ def test_a_target_is_shown_to_be_within_the_tolerance_and_not_within_twice_of_it
     assert contest.decided is shown
 
 
+def test_a_target_chosen_late_has_the_wealth_of_one_chosen_from_the_first() -> None:
+    """The wealth of a pair is a function of all batches; it must not begin where it looks good."""
+    past = steady(np.array([0.4, 0.6]), seed=7)
+    worse, better = np.array([1.0, 0.0]), np.array([0.0, 1.0])
+    early, late = (TopOf(TARGETS, level=50.0, top=1, tolerance=TOLERANCE) for _ in range(2))
+    for number in range(len(past)):
+        early.rank(better, past[: number + 1])
+        late.rank(worse, past[: number + 1])
+    late.rank(better, past)
+    np.testing.assert_array_equal(late.log_evidence(), early.log_evidence())
+    assert early.log_evidence().max() > 1
+
+
 def test_lost_pulls_count_in_intervals_as_in_bets() -> None:
     """An end is the v at which bets against y·θ ≤ v reach the level: a margin of −v on each pull.
 

@@ -45,3 +45,28 @@ def test_every_pull_is_charged_for_all_its_weights() -> None:
     size = np.abs(bets.w) @ weights
     np.testing.assert_allclose(free - charged, 50 * stakes * charge * size[:, None])
     assert charge > 0
+
+
+@pytest.mark.parametrize("end", [-1.0, 1.0])
+def test_no_reward_within_the_reach_takes_all_of_a_stake(end: float) -> None:
+    """1 + λz > 0 for every reward that is not charged for, or the product is no wealth at all.
+
+    Guesses are at an end of the range, where all falls are falls of the noise, and hardly any
+    spread is foreseen, so that nothing but the reach keeps the largest stakes small.
+    """
+    weights, spread, scale = np.array([0.9, 0.1]), np.full(2, 1e-4), Scale(-1.0, 1.0, 0.5)
+    for pulls in (0, 10_000):
+        frame = Frame(
+            Sampling(np.array([[-0.5], [0.5]]), weights, spread),
+            guess=np.full(2, end),
+            spread=spread,
+            scale=scale,
+            size=50,
+            pulls=pulls,
+        )
+        bets = frame.bets(np.array([[1.0], [-1.0]]))
+        stakes, _ = bets.settle(Batch(frame, Summary.from_pulls([0], [end], size=2)))
+        reach, _ = scale.reach(pulls)
+        for reward in (scale.low - reach, scale.high + reach):
+            left = 1 + stakes[:, :, None] * (bets.w * (reward - frame.guess))[:, None, :]
+            assert left.min() >= 0.1 - 1e-12  # a tenth is left of the largest
