@@ -12,6 +12,7 @@ from chained_policies import PROBLEM, Chained
 from sqlalchemy import create_engine, text
 
 from bestarm import AnytimeBAI, Experiment, Problem
+from bestarm.live import draw
 from bestarm.live.audit import Audit
 from bestarm.live.digests import ids_in, runs
 
@@ -145,6 +146,10 @@ TAMPERED = {
         "UPDATE bestarm_outcomes SET late = 0 WHERE number = 9",
         "not as they were at the end",
     ),
+    "an outcome told in time and summed up, made a late one": (
+        "UPDATE bestarm_outcomes SET late = 1 WHERE number = 3",
+        "Assignment 3 was told in time",
+    ),
     "a late outcome that is gone": ("DELETE FROM bestarm_outcomes WHERE number = 9", "or is gone"),
     "what was given up after the end": (
         "UPDATE bestarm_losses SET at = at - 1 WHERE number = 10",
@@ -160,6 +165,18 @@ TAMPERED = {
     ),
     "what a request was given": (
         "UPDATE bestarm_requests SET size = 1 WHERE name = 'second'",
+        "requests up to event",
+    ),
+    "the name of a request before others": (
+        "UPDATE bestarm_requests SET name = 'other' WHERE name = 'first'",
+        "requests up to event",
+    ),
+    "how many a request before others asked for": (
+        "UPDATE bestarm_requests SET count = count + 1 WHERE name = 'first'",
+        "requests up to event",
+    ),
+    "a request before others that is gone": (
+        "DELETE FROM bestarm_requests WHERE name = 'first'",
         "requests up to event",
     ),
     "a request that is gone": (
@@ -217,6 +234,24 @@ def test_every_change_beyond_the_summaries_is_found(made: Path, tmp_path: Path, 
     found = audit(f"sqlite:///{path}").findings
     assert any(finding in each for each in found), found
     assert all(each.endswith(".") for each in found)
+
+
+def test_an_assignment_drawn_after_the_end_is_found(made: Path, tmp_path: Path) -> None:
+    """It is the one that the seed would have drawn next, and the counter says that it was."""
+    path = Path(shutil.copy(made, tmp_path / "copy.db"))
+    with Experiment.open(f"sqlite:///{path}", "trial") as trial:
+        with trial._ledger.reading() as books:
+            weights = books.opened(2).plan.weights
+        assert weights is not None
+        arm = draw(trial.seed, 12, weights)
+    change(
+        path,
+        "INSERT INTO bestarm_assignments SELECT experiment, 12, phase, "
+        f"{arm}, {float(weights[arm])!r}, asked FROM bestarm_assignments WHERE number = 11",
+    )
+    change(path, "UPDATE bestarm_experiments SET given = given + 1")
+    (finding,) = audit(f"sqlite:///{path}").findings
+    assert "Assignments 6 to 11 are not as they were at the end" in finding
 
 
 @pytest.mark.parametrize("make", [stopped, finished])

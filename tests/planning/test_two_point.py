@@ -13,7 +13,7 @@ from bestarm.planning.assumptions import Drift
 from bestarm.planning.two_point import TwoPoint
 from bestarm.records import Plan
 
-BOUNDS = (1.0, 5.0)
+BOUNDS = (2.0, 6.0)  # neither is its own square
 THETA = np.array([-0.4, 0.0, 0.6])
 
 
@@ -23,17 +23,17 @@ def world(baseline: Constant | Moving) -> TwoPoint:
 
 def levels(name: str, rounds: int) -> Array:
     wave = np.sin(2 * np.pi * np.arange(1, rounds + 1) / 500)
-    return 3.0 + (1.2 if name == "wave" else 0.0) * wave
+    return 4.0 + (1.2 if name == "wave" else 0.0) * wave
 
 
 def expected(level: Array) -> Array:
     """The chance that each arm pays the upper bound, averaged over a path: by hand."""
-    return np.asarray(np.mean((THETA + level[:, None] - 1.0) / 4.0, axis=0))
+    return np.asarray(np.mean((THETA + level[:, None] - 2.0) / 4.0, axis=0))
 
 
 PATHS: dict[str, Constant | Moving] = {
-    "level": Constant(3.0),
-    "wave": Drift("sine").path(level=3.0, size=1.2, period=500),
+    "level": Constant(4.0),
+    "wave": Drift("sine").path(level=4.0, size=1.2, period=500),
 }
 
 
@@ -42,9 +42,9 @@ def test_every_reward_is_a_bound_and_their_share_is_the_mean(name: str) -> None:
     pulls, weights = 200_000, np.array([0.2, 0.3, 0.5])
     stream = world(PATHS[name]).begin(np.random.default_rng(5))
     total = stream.pull(Plan.randomised(weights, pulls, phase=1))
-    hits = (total.sums - total.counts) / 4.0
+    hits = (total.sums - 2 * total.counts) / 4.0
     assert np.allclose(hits, np.round(hits))
-    assert np.allclose(total.squares, 25 * hits + (total.counts - hits))
+    assert np.allclose(total.squares, 36 * hits + 4 * (total.counts - hits))
     assert total.counts.sum() == pulls
     chance = expected(levels(name, pulls))
     deviations = (hits / total.counts - chance) / np.sqrt(chance * (1 - chance) / total.counts)
@@ -60,18 +60,18 @@ def test_rounds_known_ahead_have_the_same_law(name: str) -> None:
         paid.append(known.table[known.rows] + known.common[:, None])
         stream.skip(2000)  # type: ignore[attr-defined]
     rewards = np.concatenate(paid)
-    assert set(np.unique(rewards)) == {1.0, 5.0}
+    assert set(np.unique(rewards)) == {2.0, 6.0}
     path = levels(name, len(rewards))
     chance = expected(path)
-    share = np.mean(rewards == 5.0, axis=0)
+    share = np.mean(rewards == 6.0, axis=0)
     assert np.abs((share - chance) / np.sqrt(chance * (1 - chance) / len(rewards))).max() < 4
     if name == "wave":  # high where the wave is high, arm by arm
-        top = path > 4.0
-        assert np.all(np.mean(rewards[top] == 5.0, axis=0) > share + 0.1)
+        top = path > 5.0
+        assert np.all(np.mean(rewards[top] == 6.0, axis=0) > share + 0.1)
 
 
 def test_a_mean_beyond_the_bounds_is_refused_and_not_cut_off() -> None:
-    stream = world(Recorded(np.array([3.0, 4.9]))).begin(np.random.default_rng(0))
+    stream = world(Recorded(np.array([4.0, 5.9]))).begin(np.random.default_rng(0))
     with pytest.raises(InvalidInputError, match="leaves the bounds"):
         stream.pull(Plan.fixed([0, 0, 2], phase=1))
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from scipy.stats import t
 from tiny_tables import WORLD, data
 
 from bestarm.policies import SBE
@@ -109,6 +111,16 @@ def test_printed_pulls_are_held_against_their_noise() -> None:
     fixed = Published(5.0, 0.0), Published(5.0, 0.0), Published(6.0, 0.0)
     assert printed_test("pulls", fixed[0], fixed[1], (1.0, 1.0)) == 1
     assert printed_test("pulls", fixed[0], fixed[2], (1.0, 1.0)) == 0
+
+
+def test_a_figure_that_hardly_varies_adds_no_degrees_of_freedom() -> None:
+    """A spread of 1 beside one of 100: Welch's degrees are 99.02, where a pooled test has 198."""
+    one, other = Published(120.0, 1.0), Published(100.0, 100.0)
+    variances = 1 / 100, 100**2 / 100
+    degrees = 99 * sum(variances) ** 2 / sum(part**2 for part in variances)
+    assert degrees == pytest.approx(99.02, abs=1e-3)
+    expected = 2 * t.sf(20 / math.sqrt(sum(variances)), degrees)
+    assert printed_test("pulls", one, other, (0.0, 0.0)) == pytest.approx(expected, rel=1e-9)
 
 
 def test_printed_rates_are_two_hundred_runs() -> None:

@@ -34,7 +34,7 @@ def read_outcomes(outcomes: object) -> tuple[Ids, Array]:
     again = reward[places][np.searchsorted(unique, number)]
     if (again != reward).any():
         wrong = int(np.flatnonzero(again != reward)[0])
-        raise conflict(int(number[wrong]), f"told {again[wrong]:g}", float(reward[wrong]))
+        raise conflict(int(number[wrong]), float(again[wrong]), float(reward[wrong]))
     return unique, reward[places]
 
 
@@ -50,10 +50,13 @@ def _id(number: object) -> object:
     return number.id if isinstance(number, Assignment) else number
 
 
-def conflict(number: int, before: str, now: float) -> ConflictingOutcomeError:
+def conflict(number: int, before: float, now: float) -> ConflictingOutcomeError:
     """The error for an outcome that contradicts what is on record."""
+    said = f"told {before:g}, now {now:g}"
+    if f"{before:g}" == f"{now:g}":  # they differ in digits that are seldom shown
+        said = f"told {before!r}, now {now!r}"
     return ConflictingOutcomeError(
-        f"Assignment {number} was already {before}, now {now:g}.",
+        f"Assignment {number} was already {said}.",
         field="reward",
         value=now,
         remedy="Outcomes cannot be changed: the plans after them rest on them.",

@@ -190,6 +190,6 @@ def _not_known(ids: Ids, rewards: Array, known: dict[int, float]) -> NDArray[np.
         told = known.get(number)
         if told is not None:
             if told != rewards[place]:
-                raise conflict(number, f"told {told:g}", float(rewards[place]))
+                raise conflict(number, told, float(rewards[place]))
             fresh[place] = False
     return fresh

@@ -20,9 +20,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from bestarm.errors import ConflictingOutcomeError
+from bestarm.live.batches import Receipt
 from bestarm.live.clocks import EARLIEST, LATEST
 from bestarm.live.events import log
 from bestarm.live.ledger import Entry, Head, Ledger, Opened, Reading, Request
+from bestarm.live.telling import record_each
 from bestarm.records import Plan, Summary
 from bestarm.testing.store_samples import (
     FLOATS,
@@ -50,6 +53,7 @@ Make = Callable[[], Ledger]
 Reopen = Callable[[Ledger], Ledger]
 
 _MANY = 50_101  # rows: more than anybody should read or write in one piece
+_LONG = 700  # rows: more than are looked at one by one where counting will do
 _PATIENCE = 0.3  # seconds in which a writer may get ahead of a reader, if nothing holds it back
 _THREADS = 6
 
@@ -298,6 +302,53 @@ def _ranges_end_where_they_should(case: _Case) -> None:
         require(nothing == ({}, set(), set()), "something is found where nothing is looked for")
 
 
+def _long_ranges_count_each_row_once(case: _Case) -> None:
+    """What was lost and then told is settled once: it must not stand for one that is awaited."""
+    ledger, size = case.books(), _LONG
+    lost, awaited = size // 2, size - 7
+    with ledger.writing() as tx:
+        give_some(tx, [0] * size)
+        tx.lose([lost], reason="", at=2.0)
+        told = [number for number in range(size) if number != awaited]
+        tell_some(tx, told, [1.0] * len(told), late=np.array(told) == lost, at=3.0)
+        _require_awaited(tx, size, awaited, "within the transaction that told them")
+    for how, view in case.views(ledger):
+        with view.reading() as books:
+            _require_awaited(books, size, awaited, f"afterwards{how}")
+
+
+def _require_awaited(books: Reading, size: int, awaited: int, where: str) -> None:
+    found = books.unsettled(0, size).tolist()
+    require(found == [awaited], f"of {size} the first awaited is {found}, not {awaited}, {where}")
+
+
+def _one_outcome_told_by_two_is_one(case: _Case) -> None:
+    """Several tell at once, each all or none: who comes later is answered beside those before."""
+    ledger = case.books()
+    with ledger.writing() as tx:
+        give_some(tx, [0, 1, 0, 1])
+        told = [
+            (ids_of([0, 1]), np.array([1.0, 2.0])),
+            (ids_of([1, 2]), np.array([2.0, 3.0])),
+            (ids_of([3, 0]), np.array([4.0, 5.0])),  # contradicts the first, so 3 is not told
+        ]
+        first, second, third = record_each(tx, told, now=2.0, bounds=None)
+        counted = tx.head.told
+    right = first == Receipt(2, 0, 0) and second == Receipt(1, 1, 0)
+    require(right, f"two who told one outcome at once are answered {first} and {second}")
+    require(
+        isinstance(third, ConflictingOutcomeError),
+        f"who contradicts an outcome told at the same time is answered {third!r}",
+    )
+    require(counted == 3, f"three outcomes told by two are counted as {counted}")
+    for how, view in case.views(ledger):
+        with view.reading() as books:
+            found = read_rewards(books)
+            require(
+                found == {0: 1.0, 1: 2.0, 2: 3.0}, f"told by two at once, rewards are {found}{how}"
+            )
+
+
 def _numbers_are_kept_to_the_bit(case: _Case) -> None:
     ledger, size = case.books(), len(FLOATS)
     weights = np.array([1 / 3, 2 / 3 - 1e-17, 5e-17])
@@ -483,6 +534,8 @@ _LAWS = (
     _refusals_count_once,
     _losses_keep_their_order,
     _ranges_end_where_they_should,
+    _long_ranges_count_each_row_once,
+    _one_outcome_told_by_two_is_one,
     _numbers_are_kept_to_the_bit,
     _texts_are_kept,
     _books_are_apart,

@@ -1,0 +1,66 @@
+"""Several who tell at once, and outcomes that all but agree, on every kind of store."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import pytest
+from chained_policies import PROBLEM, Chained
+from kept import told
+
+from bestarm.errors import ConflictingOutcomeError
+from bestarm.live import Experiment, Receipt
+
+OPTIONS = {"kind": "randomised", "sizes": [6, 4]}
+
+
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
+def experiment(request: pytest.FixtureRequest) -> Iterator[Experiment]:
+    """An experiment whose first phase asks for 6 pulls, all of them given out."""
+    if request.param == "memory":
+        made = Experiment(Chained(PROBLEM, kind="randomised", sizes=(6, 4)), seed=3)
+    else:
+        made = Experiment.create(
+            request.getfixturevalue(f"{request.param}_url"),
+            "trial",
+            PROBLEM,
+            policy="chained_policies:Chained",
+            options=OPTIONS,
+            seed=3,
+        )
+    with made:
+        made.ask(6)
+        yield made
+
+
+def test_one_id_from_two_callers_counts_once(experiment: Experiment) -> None:
+    """The second is told that it was known; the third, who contradicts, that nothing was kept."""
+    one, two, three = experiment.tell_each([{0: 1.0, 1: 0.5}, {1: 0.5, 2: 0.25}, {3: 1.0, 0: 0.5}])
+    assert one == Receipt(recorded=2, repeated=0, late=0)
+    assert two == Receipt(recorded=1, repeated=1, late=0)
+    assert isinstance(three, ConflictingOutcomeError)
+    assert told(experiment) == {0: 1.0, 1: 0.5, 2: 0.25}
+    status = experiment.status()
+    assert (status.answered, status.outstanding) == (3, 3)
+    experiment.tell_many({3: 0.0, 4: 0.0, 5: 0.0})
+    assert experiment.phase == 2  # six outcomes close it, and five would not
+    assert experiment.verify().findings == ()
+
+
+def test_outcomes_that_differ_in_the_last_place_contradict_each_other(
+    experiment: Experiment,
+) -> None:
+    """A reward is a fact to the bit: a summary of one would not be a summary of the other."""
+    reward = 0.3
+    other = math.nextafter(reward, 1.0)
+    assert experiment.tell(0, reward) == Receipt(1, 0, 0)
+    assert experiment.tell(0, reward) == Receipt(0, 1, 0)
+    with pytest.raises(ConflictingOutcomeError, match=r"told 0\.3, now 0\.30000000000000004"):
+        experiment.tell(0, other)
+    with pytest.raises(ConflictingOutcomeError, match=r"told 0\.3, now 0\.30000000000000004"):
+        experiment.tell_many([(1, reward), (1, other)])
+    first, second = experiment.tell_each([{2: reward}, {2: other}])
+    assert first == Receipt(1, 0, 0)
+    assert isinstance(second, ConflictingOutcomeError)
+    assert told(experiment) == {0: reward, 2: reward}
