@@ -70,7 +70,7 @@ def test_version_loads_nothing_heavy() -> None:
         "heavy = {'numpy', 'scipy', 'numba', 'pandas', 'matplotlib'} & set(sys.modules)\n"
         "assert not heavy, heavy"
     )
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60, capture_output=True)
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120, capture_output=True)
 
 
 def test_errors_of_a_real_process_are_one_line(tmp_path: Path) -> None:
@@ -83,7 +83,7 @@ def test_errors_of_a_real_process_are_one_line(tmp_path: Path) -> None:
 def test_without_typer_one_line_says_what_to_install() -> None:
     code = "import sys; sys.modules['typer'] = None\nfrom bestarm.cli import main; main()"
     result = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False
     )
     assert result.returncode == 2
     assert result.stderr == (

@@ -284,7 +284,7 @@ def test_nothing_of_a_cluster_is_loaded_unless_asked_for() -> None:
         "assert 'bestarm.cli.workers' in sys.modules\n"
         "assert not {'distributed', 'dask', 'tornado'} & set(sys.modules)"
     )
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60, capture_output=True)
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120, capture_output=True)
 
 
 def test_the_documented_example_takes_part_by_the_documented_command(

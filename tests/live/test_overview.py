@@ -426,8 +426,8 @@ def test_a_glance_does_not_wait_for_a_policy(
         seen = pool.submit(overview, trial)
         try:
             assert thinking.wait(60)
-            assert pool.submit(headline, trial).result(timeout=30) == expected
+            assert pool.submit(headline, trial).result(timeout=120) == expected
             assert not seen.done()
         finally:
             enough.set()
-        assert seen.result(timeout=60).state == "running"
+        assert seen.result(timeout=120).state == "running"
