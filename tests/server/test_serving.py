@@ -155,7 +155,7 @@ def test_what_was_acknowledged_is_there_once_after_a_kill(
 ) -> None:
     url = request.getfixturevalue(f"{kind}_url")
     acknowledged: Counter[int] = Counter()
-    for _ in range(3):
+    for _ in range(2):
         with in_process(url, "--rate", "100000") as served, ThreadPoolExecutor(6) as threads:
             with served.client() as client:
                 client.post("/experiments", json={"name": "trial", **ARMS, "options": {}})
