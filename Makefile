@@ -15,7 +15,7 @@ demo: .venv/.installed
 	$(BIN)/bestarm demo --out demo
 
 test: .venv/.installed
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 lint: .venv/.installed
 	$(BIN)/ruff check .

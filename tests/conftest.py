@@ -2,18 +2,35 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import signal
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from types import FrameType
 
 import pytest
 from needed import need_found
 from postgres import Server, find_programs, server
+from time_limits import LONGEST, limited
 
 # A shell lets what it starts in the background ignore Ctrl-C, and so would all that tests start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Stores in files wait for the disk at every commit. No test loses power, so none needs a disk.
+_MEMORY, _ROOM = Path("/dev/shm"), 2 * 2**30
+if "TMPDIR" not in os.environ and _MEMORY.is_dir() and shutil.disk_usage(_MEMORY).free > _ROOM:
+    os.environ["TMPDIR"] = str(_MEMORY)
+    tempfile.tempdir = None  # to be found again
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol() -> Generator[None, object, object]:
+    """Limit the time that a test may take, with what is set up and taken down for it."""
+    with limited(LONGEST):
+        return (yield)
 
 
 _LIMIT = 600.0  # seconds: far more than any test takes on a busy machine

@@ -49,7 +49,7 @@ def test_python_blocks_run_in_order(page: Path, tmp_path: Path) -> None:
         text=True,
         encoding="utf-8",
         env=os.environ | {"PYTHONIOENCODING": "utf-8"},
-        timeout=120,
+        timeout=300,
         check=False,
         cwd=tmp_path,
     )

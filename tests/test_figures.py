@@ -125,7 +125,7 @@ def test_drawing_leaves_pyplot_alone() -> None:
         "figures.phases(run_once(RAGE, world), world.problem(0.1))\n"
         "assert 'matplotlib.pyplot' not in sys.modules"
     )
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60, capture_output=True)
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120, capture_output=True)
 
 
 def watched() -> tuple[list[int], list[np.ndarray], Problem]:

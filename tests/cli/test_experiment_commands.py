@@ -434,7 +434,7 @@ def test_asking_loads_nothing_it_does_not_need(folder: Path, drinks: str) -> Non
     result = subprocess.run(
         [sys.executable, "-c", code],
         check=False,
-        timeout=60,
+        timeout=120,
         capture_output=True,
         text=True,
         cwd=folder,

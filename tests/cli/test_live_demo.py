@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -88,9 +89,13 @@ def test_it_stops_in_order(number: signal.Signals, tmp_path: Path) -> None:
     try:
         assert process.stdout is not None
         assert "Watch it at" in process.stdout.readline()
-        time.sleep(0.6)
+        with closing(Store(url)) as store:
+            latest = time.monotonic() + 120
+            while not Experiment.open(store, "demo").status().given:
+                assert time.monotonic() < latest
+                time.sleep(0.05)
         process.send_signal(number)
-        out, err = process.communicate(timeout=30)
+        out, err = process.communicate(timeout=120)
     finally:
         process.kill()
     assert (process.returncode, err) == (0, "")

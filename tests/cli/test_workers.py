@@ -73,7 +73,7 @@ def test_a_real_process_leaves_quietly() -> None:
         ],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         check=False,
     )
     assert (result.returncode, result.stdout) == (2, "")

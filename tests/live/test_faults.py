@@ -10,7 +10,7 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sized
 from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
 from itertools import count
@@ -416,22 +416,30 @@ def test_a_server_that_fails_while_outcomes_are_told(postgres: Server, postgres_
                 failures.append(error)
                 time.sleep(0.02)
 
+    def await_more(of: Sized) -> None:
+        """Wait until there are more than now, or the worker has ended."""
+        before, latest = len(of), time.monotonic() + PATIENCE
+        while len(of) <= before and worker.is_alive():
+            assert time.monotonic() < latest
+            time.sleep(0.005)
+
     failures: list[StoreUnavailableError] = []
     worker = threading.Thread(target=work)
     worker.start()
     random = Random(2)
     try:
         for _ in range(3):
-            over.wait(random.uniform(0.1, 0.4))
+            await_more(acknowledged)
+            over.wait(random.uniform(0, 0.2))
             postgres.stop(at_once=True)
-            over.wait(0.05)
+            await_more(failures)
             postgres.start()
-        over.wait(0.2)
+        await_more(acknowledged)
     finally:
         over.set()
         worker.join(PATIENCE)
     assert not errors
-    assert failures
+    assert len(failures) >= 3
     assert all(map(one_sentence, failures))
     assert told(experiment) == acknowledged
     assert experiment.status().pulls == len(acknowledged)

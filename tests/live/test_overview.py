@@ -420,16 +420,16 @@ def test_a_glance_does_not_wait_for_a_policy(
 
     def slowly(policy: AnytimeBAI) -> Plan | None:
         thinking.set()
-        assert enough.wait(60)
+        assert enough.wait(120)
         return plan(policy)
 
     monkeypatch.setattr(AnytimeBAI, "plan", slowly)
     with ThreadPoolExecutor(2) as pool:
         seen = pool.submit(overview, trial)
         try:
-            assert thinking.wait(60)
-            assert pool.submit(headline, trial).result(timeout=30) == expected
+            assert thinking.wait(120)
+            assert pool.submit(headline, trial).result(timeout=120) == expected
             assert not seen.done()
         finally:
             enough.set()
-        assert seen.result(timeout=60).state == "running"
+        assert seen.result(timeout=120).state == "running"

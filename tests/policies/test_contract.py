@@ -26,6 +26,9 @@ from bestarm.testing import check_policy
 
 METHODS: dict[str, Method] = {
     **POLICIES,
+    # With the noise that is declared, they would make thousands of plans.
+    "lucb": partial(LUCB, sigma=0.5),
+    "ae": partial(ActionElimination, sigma=0.5),
     "xor, actual": partial(SPBAI, stability="actual"),
     "centered, paper": partial(SPBAI, design="centered"),
     "centered, actual": partial(SPBAI, design="centered", stability="actual"),

@@ -116,5 +116,5 @@ def test_it_compiles(tmp_path: Path) -> None:
     document = "\n".join([head, *written().values(), r"\end{document}"])
     (tmp_path / "tables.tex").write_text(document, encoding="utf-8")
     command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "tables.tex"]
-    made = subprocess.run(command, cwd=tmp_path, capture_output=True, timeout=60, check=False)
+    made = subprocess.run(command, cwd=tmp_path, capture_output=True, timeout=120, check=False)
     assert made.returncode == 0, made.stdout.decode(errors="replace")[-2000:]

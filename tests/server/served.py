@@ -8,8 +8,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from select import select
 from threading import Thread
 from typing import Any
 
@@ -21,11 +22,11 @@ from bestarm.server.limits import Limits
 from bestarm.server.serving import Serving, configured, listen
 from bestarm.server.tokens import Role, create_token
 
-__all__ = ["ARMS", "MANY", "Served", "in_process", "in_thread"]
+__all__ = ["ARMS", "MANY", "PATIENCE", "Served", "get", "in_process", "in_thread", "post"]
 
 ARMS: dict[str, Any] = {"source": [[1, 0], [0, 1]], "options": {"bounds": [0, 1]}, "seed": 1}
 MANY = Limits(rate=1e6, burst=1_000_000)  # tests are one caller that asks a lot
-_PATIENCE = 30
+PATIENCE = 120  # seconds after which what was awaited is thought never to come
 _BESTARM = [sys.executable, "-c", "from bestarm.cli import main; main()"]
 
 
@@ -46,7 +47,7 @@ class Served:
         """A client that holds a token of this role, or none."""
         headers = {} if role is None else {"Authorization": f"Bearer {self.token(role)}"}
         return httpx.Client(
-            base_url=f"{self.base}/api/v1", headers=headers, timeout=_PATIENCE, **options
+            base_url=f"{self.base}/api/v1", headers=headers, timeout=PATIENCE, **options
         )
 
     def token(self, role: Role) -> str:
@@ -56,16 +57,31 @@ class Served:
             store.close()
         return self.tokens[role]
 
-    def raw(self, *parts: bytes, wait: float = 0.0) -> bytes:
-        """What is answered to these bytes."""
-        with socket.create_connection(("127.0.0.1", self.port), timeout=_PATIENCE) as connection:
-            for part in parts:
-                connection.sendall(part)
-                time.sleep(wait)
-            answer = b""
+    def connect(self) -> socket.socket:
+        """A connection to it, for what no client would send."""
+        return socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE)
+
+    def raw(self, sent: bytes, *, drip: bytes = b"") -> bytes:
+        """What is answered to these bytes, followed by more and more until there is an answer."""
+        answer, latest = b"", time.monotonic() + PATIENCE
+        with self.connect() as connection, suppress(ConnectionError):  # closed on what came late
+            connection.sendall(sent)
+            while drip and not select([connection], [], [], 0.05)[0]:
+                assert time.monotonic() < latest, "no answer, although it takes too long"
+                connection.sendall(drip)
             while piece := connection.recv(65536):
                 answer += piece
         return answer
+
+
+def get(address: str, **options: Any) -> httpx.Response:
+    """What is answered without a client."""
+    return httpx.get(address, timeout=PATIENCE, **options)
+
+
+def post(address: str, **options: Any) -> httpx.Response:
+    """What is answered to something sent without a client."""
+    return httpx.post(address, timeout=PATIENCE, **options)
 
 
 @contextmanager
@@ -77,7 +93,7 @@ def in_thread(url: str, **settings: Any) -> Iterator[Served]:
     thread = Thread(target=server.run, kwargs={"sockets": [listener]})
     thread.start()
     try:
-        latest = time.monotonic() + _PATIENCE
+        latest = time.monotonic() + PATIENCE
         while not server.started:
             assert thread.is_alive()
             assert time.monotonic() < latest
@@ -85,7 +101,7 @@ def in_thread(url: str, **settings: Any) -> Iterator[Served]:
         yield Served(url, port)
     finally:
         server.should_exit = True
-        thread.join(_PATIENCE)
+        thread.join(PATIENCE)
         assert not thread.is_alive(), "the server did not stop"
 
 
@@ -114,10 +130,10 @@ def in_process(url: str, *options: str, port: int = 0, **settings: Any) -> Itera
 
 
 def _await_answer(served: Served) -> None:
-    latest = time.monotonic() + _PATIENCE
+    latest = time.monotonic() + PATIENCE
     while True:
         try:
-            httpx.get(f"{served.base}/api/v1/experiments")
+            get(f"{served.base}/api/v1/experiments")
         except httpx.TransportError:
             assert time.monotonic() < latest
             assert served.process is not None

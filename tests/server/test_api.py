@@ -15,7 +15,7 @@ from urllib.parse import quote, unquote
 import httpx
 import pytest
 from fastapi import FastAPI
-from served import ARMS, Served, in_thread
+from served import ARMS, PATIENCE, Served, in_thread
 
 from bestarm import Problem
 from bestarm.live import Experiment
@@ -590,7 +590,7 @@ def test_a_phase_that_takes_long_to_close_keeps_nobody_from_looking(
 
     def slow(self: AnytimeBAI, *args: Any, **kwargs: Any) -> None:
         inside.set()
-        assert go_on.wait(60)
+        assert go_on.wait(PATIENCE)
         update(self, *args, **kwargs)
 
     monkeypatch.setattr(AnytimeBAI, "update", slow)
@@ -599,7 +599,7 @@ def test_a_phase_that_takes_long_to_close_keeps_nobody_from_looking(
     with served.client(limits=limits) as many, ThreadPoolExecutor(120) as threads:
         try:
             closing = threads.submit(many.post, f"{trial}/tell", json={"outcomes": outcomes})
-            assert inside.wait(30)
+            assert inside.wait(PATIENCE)
             # More than there are threads or connections: those who tell wait for the lock, those
             # who ask for the recommendation for the policy.
             waiting = [
@@ -607,7 +607,10 @@ def test_a_phase_that_takes_long_to_close_keeps_nobody_from_looking(
                 for _ in range(60)
             ]
             waiting += [threads.submit(many.get, f"{trial}/recommendation") for _ in range(50)]
-            time.sleep(0.5)
+            latest = time.monotonic() + PATIENCE
+            while not all(each.running() for each in waiting):
+                assert time.monotonic() < latest
+                time.sleep(0.01)
             for _ in range(20):
                 assert api.get(trial).json()["answered"] == 16
                 assert api.get("/experiments").status_code == 200

@@ -33,14 +33,15 @@ from bestarm.server.tokens import Role
 NASTY = "<script>alert(1)</script>"
 NAME = "tea & ‘cake’ 1"
 LABELS = ["green tea", NASTY, '<b>black</b> "tea" %{y}', "it's coffee"]
-PATIENCE = 30_000  # milliseconds
+PATIENCE = 120_000  # milliseconds
 # Asks and tells over HTTP until there is a winner: the third of four, while all of them drift.
 WORKER = """
 import math, random, sys, time
 import httpx
 place, token = sys.argv[1:]
 draw = random.Random(3)
-with httpx.Client(base_url=place, headers={"Authorization": "Bearer " + token}) as trial:
+headers = {"Authorization": "Bearer " + token}
+with httpx.Client(base_url=place, headers=headers, timeout=120) as trial:
     while True:
         given = trial.post("ask", json={"count": 60}).raise_for_status().json()
         if given["state"] != "running":
@@ -166,7 +167,7 @@ def finished(browser: Browser, served: Served, url: str) -> Overview:
             expect(verdict).to_contain_text(re.compile(r"Phase ([2-9]|\d\d+): |is the best"))
             expect(page.locator("#plot-gaps .trace").first).to_be_attached()
             expect(verdict).to_contain_text("is the best of 4 options, at 95 %")
-            assert worker.wait(10) == 0
+            assert worker.wait(PATIENCE / 1000) == 0
         finally:
             worker.kill()
             worker.wait()
@@ -265,7 +266,7 @@ def test_the_lines_to_paste_work(served: Served, finished: Overview) -> None:
         env=env,
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=PATIENCE / 1000,
         check=False,
     )
     assert ran.stdout.strip() == "finished", ran.stderr

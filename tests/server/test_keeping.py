@@ -7,10 +7,9 @@ import time
 from contextlib import closing
 from pathlib import Path
 
-import httpx
 import numpy as np
 import pytest
-from served import ARMS, in_thread
+from served import ARMS, PATIENCE, get, in_thread
 
 from bestarm import Problem
 from bestarm.live import Experiment
@@ -33,7 +32,7 @@ def test_leases_run_out_while_nobody_asks(sqlite_url: str, monkeypatch: pytest.M
         client.post("/experiments", json={"name": "long", **ARMS, "lease": 1000})
         for name in ("short", "long"):
             client.post(f"/experiments/{name}/ask", json={"count": 3})
-        latest = time.monotonic() + 30
+        latest = time.monotonic() + PATIENCE
         while client.get("/experiments/short").json()["lost"] < 3:
             assert time.monotonic() < latest
             time.sleep(0.05)
@@ -48,8 +47,8 @@ def test_the_list_says_what_is_wrong_with_a_trial(
         sound.tell_many([(each.id, 1.0) for each in sound.ask(200)])
         losing.fail_many(losing.ask(200).ids)
     with in_thread(sqlite_url) as served:
-        latest = time.monotonic() + 30
-        while 'class="check alarm"' not in (page := httpx.get(served.base).text):
+        latest = time.monotonic() + PATIENCE
+        while 'class="check alarm"' not in (page := get(served.base).text):
             assert time.monotonic() < latest
             time.sleep(0.05)
         head, tail = page.split('href="/experiments/losing"')

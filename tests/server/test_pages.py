@@ -16,7 +16,8 @@ from urllib.parse import parse_qs, quote, unquote, urlsplit
 import httpx
 import numpy as np
 import pytest
-from served import Served, in_thread
+from served import PATIENCE, Served, in_thread, post
+from served import get as served_get
 
 from bestarm import AnytimeBAI, Problem
 from bestarm.live import Experiment
@@ -83,7 +84,7 @@ def outside(url: str) -> Iterator[Served]:
 
 
 def get(served: Served, path: str, **options: object) -> httpx.Response:
-    return httpx.get(f"{served.base}{path}", **options)  # type: ignore[arg-type]
+    return served_get(f"{served.base}{path}", **options)
 
 
 PLACE = f"/experiments/{quote(NAME, safe='')}"
@@ -177,7 +178,9 @@ def test_where_looking_needs_a_token_it_is_asked_for(outside: Served) -> None:
         assert answer.status_code == 303
         goal = parse_qs(urlsplit(answer.headers["location"]).query)["next"][0]
         assert unquote(goal) == unquote(path)
-        with httpx.Client(base_url=outside.base, follow_redirects=True) as browser:
+        with httpx.Client(
+            timeout=PATIENCE, base_url=outside.base, follow_redirects=True
+        ) as browser:
             form = {"token": outside.token(Role.VIEW), "next": goal}
             assert browser.post("/login", data=form).url.raw_path.decode() == goal
         assert NASTY not in answer.text
@@ -190,7 +193,7 @@ def test_where_looking_needs_a_token_it_is_asked_for(outside: Served) -> None:
 @pytest.mark.parametrize("role", list(Role))
 def test_a_token_once_entered_allows_looking_and_nothing_else(outside: Served, role: Role) -> None:
     token = outside.token(role)
-    with httpx.Client(base_url=outside.base) as browser:
+    with httpx.Client(timeout=PATIENCE, base_url=outside.base) as browser:
         answer = browser.post("/login", data={"token": f" {token} ", "next": PLACE})
         assert (answer.status_code, answer.headers["location"]) == (303, PLACE)
         cookie = answer.headers["set-cookie"].lower()
@@ -217,11 +220,11 @@ def test_a_token_once_entered_allows_looking_and_nothing_else(outside: Served, r
 def test_a_wrong_token_is_refused_and_not_repeated(outside: Served) -> None:
     token = outside.token(Role.VIEW)
     for wrong in ("", "bestarm-1-x", token[:-1], token + "x", NASTY, "\x00", "ü" * 1000):
-        answer = httpx.post(f"{outside.base}/login", data={"token": wrong})
+        answer = post(f"{outside.base}/login", data={"token": wrong})
         assert answer.status_code == 401
         assert "set-cookie" not in answer.headers
         assert len(wrong) < 3 or wrong not in answer.text
-    big = httpx.post(f"{outside.base}/login", data={"token": "x" * 20_000})
+    big = post(f"{outside.base}/login", data={"token": "x" * 20_000})
     assert big.status_code == 413
 
 
@@ -239,7 +242,7 @@ def test_a_wrong_token_is_refused_and_not_repeated(outside: Served) -> None:
 )
 def test_signing_in_never_leads_elsewhere(outside: Served, goal: str) -> None:
     form = {"token": outside.token(Role.VIEW), "next": goal}
-    answer = httpx.post(f"{outside.base}/login", data=form)
+    answer = post(f"{outside.base}/login", data=form)
     assert answer.headers["location"] == "/"
     asked = get(outside, f"/login?next={quote(goal, safe='')}")
     [field] = [
@@ -252,7 +255,7 @@ def test_another_site_cannot_sign_anybody_in_or_out(outside: Served) -> None:
     foreign = {"Sec-Fetch-Site": "cross-site", "Origin": "https://evil.com"}
     form = {"token": outside.token(Role.VIEW)}
     for path in ("/login", "/logout"):
-        answer = httpx.post(f"{outside.base}{path}", data=form, headers=foreign)
+        answer = post(f"{outside.base}{path}", data=form, headers=foreign)
         assert answer.status_code == 403
         assert "set-cookie" not in answer.headers
 

@@ -9,7 +9,7 @@ import httpx
 import pytest
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
-from served import ARMS, Served, in_thread
+from served import ARMS, PATIENCE, Served, get, in_thread, post
 from starlette.routing import BaseRoute
 
 from bestarm.live.sql import Store
@@ -74,7 +74,7 @@ def served(url: str, request: pytest.FixtureRequest) -> Iterator[Served]:
 
 @pytest.fixture(scope="module", autouse=True)
 def client() -> Iterator[None]:
-    with httpx.Client(timeout=30) as made:
+    with httpx.Client(timeout=PATIENCE) as made:
         call.client = made  # type: ignore[attr-defined]
         yield
 
@@ -185,13 +185,11 @@ def test_a_proxy_on_this_machine_does_not_let_the_world_look(
 def test_nothing_is_said_about_trials_to_those_who_may_not_look(url: str) -> None:
     with in_thread(url, local=False) as served:
         known = call(served, "GET", "/api/v1/experiments/{name}")
-        unknown = httpx.get(f"{served.base}/api/v1/experiments/nobody")
+        unknown = get(f"{served.base}/api/v1/experiments/nobody")
         assert known.content == unknown.content
         body = b"\xff" * 100_000  # not read: the answer is the same as to a good body
         headers = {"Content-Type": "application/json"}
-        bad = httpx.post(
-            f"{served.base}/api/v1/experiments/trial/tell", content=body, headers=headers
-        )
+        bad = post(f"{served.base}/api/v1/experiments/trial/tell", content=body, headers=headers)
         assert bad.status_code == 401
 
 

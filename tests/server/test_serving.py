@@ -18,7 +18,7 @@ from threading import Event
 import httpx
 import pytest
 from needed import need
-from served import ARMS, Served, in_process
+from served import ARMS, PATIENCE, Served, get, in_process
 from typer.testing import CliRunner, Result
 
 from bestarm.cli.app import app
@@ -48,7 +48,7 @@ def test_it_listens_nowhere_else_without_a_token(sqlite_url: str) -> None:
 
     create_token(Store(sqlite_url), "me", Role.VIEW)
     with in_process(sqlite_url, "--host", "0.0.0.0") as served:
-        assert httpx.get(f"{served.base}/api/v1/experiments").status_code == 401
+        assert get(f"{served.base}/api/v1/experiments").status_code == 401
         with served.client(Role.VIEW) as client:
             assert client.get("/experiments").status_code == 200
 
@@ -104,7 +104,7 @@ def test_it_stops_in_order_with_streams_open_and_logs_no_token(
         assert any(line.startswith("data: ") for line in lines)
         process.send_signal(sent)
         list(lines)  # ends, and not by an error
-        assert process.wait(20) in {0, -sent}
+        assert process.wait(PATIENCE) in {0, -sent}
         assert sent != signal.SIGINT or process.returncode == 0
     log.seek(0)
     said = log.read()
@@ -121,7 +121,7 @@ def test_it_says_where_it_is_and_how_to_make_a_token(sqlite_url: str) -> None:
         assert process is not None
         assert served.port == port
         process.send_signal(signal.SIGINT)
-        process.wait(timeout=20)
+        process.wait(timeout=PATIENCE)
         assert process.stdout is not None
         assert process.stderr is not None
         # Read as the lines before were: `communicate` would miss what was read ahead with them.
@@ -155,7 +155,7 @@ def test_what_was_acknowledged_is_there_once_after_a_kill(
 ) -> None:
     url = request.getfixturevalue(f"{kind}_url")
     acknowledged: Counter[int] = Counter()
-    for _ in range(3):
+    for _ in range(2):
         with in_process(url, "--rate", "100000") as served, ThreadPoolExecutor(6) as threads:
             with served.client() as client:
                 client.post("/experiments", json={"name": "trial", **ARMS, "options": {}})
@@ -165,7 +165,7 @@ def test_what_was_acknowledged_is_there_once_after_a_kill(
                 threads.submit(ask_and_tell, served, acknowledged, down, worker)
                 for worker in range(6)
             ]
-            latest = time.monotonic() + 30
+            latest = time.monotonic() + PATIENCE
             while sum(acknowledged.values()) < before + 40:
                 assert time.monotonic() < latest
                 time.sleep(0.01)
@@ -226,11 +226,11 @@ def test_the_processes_of_a_server_stop_together(postgres_url: str, sent: signal
         process = served.process
         assert process is not None
         process.send_signal(sent)
-        assert process.wait(30) == (0 if sent == signal.SIGINT else -sent)
-        latest = time.monotonic() + 30
+        assert process.wait(PATIENCE) == (0 if sent == signal.SIGINT else -sent)
+        latest = time.monotonic() + PATIENCE
         while True:
             try:
-                httpx.get(f"{served.base}/api/v1/experiments")
+                get(f"{served.base}/api/v1/experiments")
             except httpx.TransportError:
                 break
             assert time.monotonic() < latest
@@ -260,7 +260,7 @@ def test_the_documentation_runs(tmp_path: Path) -> None:
             env=os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}"},
             capture_output=True,
             text=True,
-            timeout=100,
+            timeout=2 * PATIENCE,
             check=False,
         )
     assert ran.returncode == 0, ran.stderr

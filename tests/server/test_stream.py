@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from threading import Event, Thread
+from typing import Any
 
 import httpx
 import pytest
-from served import ARMS, Served, in_thread
+from served import ARMS, PATIENCE, Served, in_thread
 
 from bestarm.errors import StoreUnavailableError
 from bestarm.live import Experiment
 from bestarm.live.record import Record
 from bestarm.live.sql import Store
-from bestarm.server import feeds
+from bestarm.server import feeds, serving
 from bestarm.server.limits import Limits
 from bestarm.server.tokens import Role, revoke_token
 
@@ -33,9 +34,6 @@ def served(sqlite_url: str) -> Iterator[Served]:
     with in_thread(sqlite_url, limits=limits) as running, running.client() as client:
         client.post("/experiments", json={"name": "trial", **ARMS})
         yield running
-
-
-PATIENCE = 60.0  # seconds that a test waits for what must come
 
 
 class Follower:
@@ -85,13 +83,29 @@ def follow(stack: ExitStack, served: Served, **options: object) -> Follower:
 def test_all_who_follow_see_every_change_and_the_trial_is_looked_at_once(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    looks = 0
+    begun, turns, looks, several = 0, 0, 0, Event()
+    look: Callable[[feeds.Feeds, str, Any], Coroutine[Any, Any, None]] = vars(feeds.Feeds)["_look"]
+    read: Callable[[feeds.Feeds, str, str], tuple[str, str]] = vars(feeds.Feeds)["_read"]
     revision: Callable[[Experiment], str] = vars(Record)["revision"].fget
 
-    def counted(self: Experiment) -> str:
+    async def counted_look(self: feeds.Feeds, name: str, feed: Any) -> None:
+        nonlocal begun
+        begun += 1
+        await look(self, name, feed)
+
+    def counted_read(self: feeds.Feeds, name: str, known: str) -> tuple[str, str]:
+        nonlocal turns
+        turns += 1
+        if turns > 5:
+            several.set()
+        return read(self, name, known)
+
+    def counted_revision(self: Experiment) -> str:
         nonlocal looks
         looks += 1
         return revision(self)
+
+    monkeypatch.setattr(feeds.Feeds, "_look", counted_look)
 
     with ExitStack() as stack:
         followers = [follow(stack, served) for _ in range(3)]
@@ -107,10 +121,13 @@ def test_all_who_follow_see_every_change_and_the_trial_is_looked_at_once(
             outcomes = [{"id": i, "reward": 1} for i in range(5)]
             client.post("/experiments/trial/tell", json={"outcomes": outcomes})
             assert [each.status()[1]["answered"] for each in followers] == [5, 5, 5]
-            monkeypatch.setattr(Experiment, "revision", property(counted))
-            time.sleep(1)
+            # From now on only those who follow cause it to be looked at.
+            monkeypatch.setattr(feeds.Feeds, "_read", counted_read)
+            monkeypatch.setattr(Experiment, "revision", property(counted_revision))
+            assert several.wait(PATIENCE)
             monkeypatch.undo()
-        assert 3 <= looks <= 25  # every 0.05 s, not as often for each of the three
+        assert begun == 1  # for all three
+        assert 3 <= looks <= turns + 1  # a turn may have begun before turns were counted
 
 
 def test_who_comes_back_is_told_only_what_is_new(served: Served) -> None:
@@ -179,7 +196,7 @@ def test_a_revoked_token_does_not_follow_a_busy_trial_either(
     """News that never stop leave no silence in which to look."""
     monkeypatch.setattr(feeds, "_SILENCE", 1.0)
     monkeypatch.setattr(feeds, "_PULSE", 0.02)
-    over, until = Event(), time.monotonic() + 20
+    over, until = Event(), time.monotonic() + PATIENCE
 
     def keep_busy() -> None:
         with served.client(Role.TELL) as client:
@@ -203,7 +220,8 @@ def test_a_revoked_token_does_not_follow_a_busy_trial_either(
         assert not busy.is_alive()
 
 
-def test_streams_end_when_the_server_does(sqlite_url: str) -> None:
+def test_streams_end_when_the_server_does(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serving, "_STOPPING", 10 * PATIENCE)  # what a request is given at most
     with ExitStack() as stack:
         running = stack.enter_context(ExitStack())
         served = running.enter_context(in_thread(sqlite_url))
@@ -222,7 +240,10 @@ def test_streams_end_when_the_server_does(sqlite_url: str) -> None:
 def test_a_database_that_fails_for_a_while_ends_no_stream(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    looked = Event()
+
     def fail(self: Experiment) -> str:
+        looked.set()
         raise StoreUnavailableError("Not now.", field="url")
 
     with ExitStack() as stack, served.client() as client:
@@ -230,7 +251,8 @@ def test_a_database_that_fails_for_a_while_ends_no_stream(
         follower.status()
         monkeypatch.setattr(Experiment, "revision", property(fail))
         client.post("/experiments/trial/ask", json={"count": 2})
-        time.sleep(0.3)
+        looked.clear()
+        assert looked.wait(PATIENCE)
         monkeypatch.undo()
         assert follower.status()[1]["pulls"] == 2
 

@@ -10,9 +10,8 @@ import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
-import httpx
 import pytest
-from served import ARMS, in_thread
+from served import ARMS, get, in_thread
 from typer.testing import CliRunner, Result
 
 from bestarm.cli.app import app
@@ -185,7 +184,7 @@ def test_no_log_and_no_answer_shows_a_token(
                 client.get("/experiments", headers={"Host": token}),
                 client.request("PUT", f"/experiments/{token}"),
             ]
-        httpx.get(f"{served.base}/{token}%7f%0a%0dfake", params={token: token})
+        get(f"{served.base}/{token}%7f%0a%0dfake", params={token: token})
         served.raw(f"GET /{token} NONSENSE\r\n\r\n".encode())
     secret = token.split("-", 2)[2]
     assert {each.status_code for each in answers} == {200, 401, 404, 405, 415, 421, 422}

@@ -10,12 +10,13 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import CancelledError, Executor, ProcessPoolExecutor
+from concurrent.futures import CancelledError, Executor, Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from multiprocessing import get_context, parent_process
-from threading import Event, Thread
-from typing import TYPE_CHECKING, Any
+from multiprocessing import get_context, parent_process, resource_tracker
+from threading import Event, Thread, current_thread, main_thread
+from types import FrameType
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import typer
 
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
 __all__ = ["Bar", "bars", "check_workers", "lines", "working"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 _PATIENCE = 8  # seconds for a scheduler to answer
 _CHATTY = ("distributed", "distributed.client", "tornado", "tornado.application", "asyncio")
@@ -72,13 +76,9 @@ def check_workers(workers: int | None, dask: str | None) -> None:
 
 @contextmanager
 def _processes(count: int) -> Iterator[Executor]:
-    # Fresh processes, because the progress display has a thread; deaf to Ctrl-C, because the one
-    # process that collects the runs decides when to stop.
-    executor = ProcessPoolExecutor(
-        count,
-        mp_context=get_context("spawn"),
-        initializer=_begin,
-    )
+    # New processes, because the progress display has a thread; Ctrl-C does not reach them, because
+    # the one process that collects the runs decides when to stop.
+    executor = _Processes(count, mp_context=get_context("spawn"), initializer=_begin)
     try:
         yield executor
     except BrokenProcessPool as error:
@@ -92,9 +92,50 @@ def _processes(count: int) -> Iterator[Executor]:
         executor.shutdown(cancel_futures=True)
 
 
+class _Processes(ProcessPoolExecutor):
+    """An executor that Ctrl-C does not stop half-way through starting a process."""
+
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        """Hand over a piece of work; this is where processes are started."""
+        with _hold_interrupts():
+            return super().submit(fn, *args, **kwargs)
+
+
+@contextmanager
+def _hold_interrupts() -> Iterator[None]:
+    """Hold Ctrl-C back, here and in processes that are started meanwhile.
+
+    A terminal sends it to all processes of a command, and one that is still importing modules
+    would end with a traceback. Here it takes effect afterwards: this process, stopped half-way,
+    would leave a worker alone that waits for its work.
+    """
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
+    resource_tracker.ensure_running()  # started later, it would lift the mask
+    held: list[int] = []
+
+    def hold(number: int, _frame: FrameType | None) -> None:
+        held.append(number)
+
+    in_main = current_thread() is main_thread()
+    before = signal.signal(signal.SIGINT, hold) if in_main else None
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        if before is not None:
+            signal.signal(signal.SIGINT, before)
+        if held:
+            signal.raise_signal(signal.SIGINT)
+
+
 def _begin() -> None:
     """What a worker process does first."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     sys.stdout = sys.stderr  # what a method prints is not what the command says
     Thread(target=_end_with_parent, daemon=True).start()
 

@@ -58,6 +58,7 @@ import os, httpx
 trial = httpx.Client(
     base_url={place},
     headers={{"Authorization": "Bearer " + os.environ["BESTARM_TOKEN"]}},
+    timeout=60,
 )
 given = trial.post("ask", json={{"count": 10}}).raise_for_status().json()
 outcomes = [

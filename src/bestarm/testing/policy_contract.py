@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, is_dataclass
-from typing import cast
+from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
@@ -79,11 +80,14 @@ def check_policy(
         pull: carries out a plan; `LinearRewards(problem)` when left out.
         max_plans: plans after which a run that has not stopped counts as one that never will.
     """
-    case = _Case(method, problem, seed, pull or LinearRewards(problem), max_plans)
+    clear = LinearRewards(problem)
+    case = _Case(method, problem, seed, pull or clear, max_plans)
     run = case.run()
     for law in _LAWS:
         law(case, run)
-    _finds_a_clear_best(_Case(method, problem, seed, LinearRewards(problem), max_plans))
+    if pull is not None:
+        run = _Case(method, problem, seed, clear, max_plans).run()
+    _finds_a_clear_best(clear, run)
 
 
 @dataclass(frozen=True)
@@ -236,6 +240,8 @@ def _labels_are_only_names(case: _Case, run: list[_Step]) -> None:
             policy.update(step.summary)
 
 
+_PLAIN = frozenset({bool, float, int, str, type(None)})
+
 _LAWS = (
     _recommendations_are_sound,
     _same_summaries_give_the_same_run,
@@ -246,9 +252,8 @@ _LAWS = (
 )
 
 
-def _finds_a_clear_best(case: _Case) -> None:
-    best = cast(LinearRewards, case.pull).best
-    named = case.run()[-1].recommendation.target
+def _finds_a_clear_best(rewards: LinearRewards, run: list[_Step]) -> None:
+    best, named = rewards.best, run[-1].recommendation.target
     _require(named == best, f"it named target {named} where {best} is far better than all others")
 
 
@@ -328,10 +333,19 @@ def _scribble(value: object) -> None:
 
 def _fingerprint(value: object) -> object:
     """Something that is equal exactly when values agree to the last bit, NaN included."""
+    kind: Any = type(value)
+    if kind in _PLAIN:  # most are; the trace of a long run holds thousands
+        return repr(value)
     if isinstance(value, np.ndarray):
         return (value.shape, value.dtype.str, value.tobytes())
-    if is_dataclass(value):
-        return tuple(_fingerprint(getattr(value, field.name)) for field in fields(value))
     if isinstance(value, (tuple, list)):
-        return tuple(_fingerprint(part) for part in value)
+        return tuple(map(_fingerprint, value))
+    names = _field_names(kind)
+    if names:
+        return tuple([_fingerprint(getattr(value, name)) for name in names])
     return repr(value)
+
+
+@lru_cache(maxsize=64)
+def _field_names(kind: type) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(kind)) if is_dataclass(kind) else ()

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from bestarm.cli.leases import read_lease
+from bestarm.checks import duration
 from bestarm.errors import InvalidInputError
 
 
@@ -22,10 +22,10 @@ from bestarm.errors import InvalidInputError
     ],
 )
 def test_a_lease_in_any_unit(text: str, meant: timedelta) -> None:
-    assert read_lease(text) == meant.total_seconds()
+    assert duration(text, "lease") == meant.total_seconds()
 
 
 @pytest.mark.parametrize("text", ["", "h", "0", "0d", "-1h", "2 hours", "1y", "1h30m", "nan"])
 def test_what_is_no_time_is_refused(text: str) -> None:
     with pytest.raises(InvalidInputError, match="`lease` must be a time like 90s"):
-        read_lease(text)
+        duration(text, "lease")
