@@ -12,6 +12,7 @@ from kept import given_out, told
 from bestarm import AnytimeBAI, Problem
 from bestarm.geometry import Array
 from bestarm.live import Experiment
+from bestarm.live.overview import overview
 from bestarm.policies.contests import BestOf, TopOf
 from bestarm.policies.evidence import STAKES, WINDOW, Batch, log_value
 from bestarm.records import Plan, Recommendation, Summary
@@ -63,6 +64,27 @@ def test_nothing_leads_and_nothing_is_evidence_before_an_outcome_is_in() -> None
     experiment = in_memory()
     experiment.ask(500)
     assert "no outcome" in experiment.recommendation().statement
+
+
+def test_without_bounds_a_trial_says_that_it_needs_a_lease_and_what_it_waits_for() -> None:
+    clock = iter(range(1_800_000_000, 1_900_000_000))
+    policy = AnytimeBAI(PROBLEM, mean_bound=1)
+    experiment = Experiment(policy, seed=1, clock=lambda: float(next(clock)))
+    assert experiment.status().needs_lease
+    batch = experiment.ask(200)
+    assert experiment.status().waits_for is None  # nothing is told yet: no single one is to blame
+    experiment.tell_many({i: 0.5 for i in batch.ids if i != 3})
+    status = experiment.status()
+    assert (status.waits_for, status.outstanding) == (3, 1)
+    assert status.waits_since is not None
+    said = "the decision waits for the outcome of assignment 3, given out 2027-01-15 08:00 UTC"
+    assert said in str(status)
+    assert said[1:] in overview(experiment).verdict
+    experiment.tell(3, 0.5)
+    assert experiment.status().waits_for is None
+    experiment.change_lease("2h")
+    assert not experiment.status().needs_lease
+    assert not in_memory().status().needs_lease
 
 
 def test_an_outcome_that_comes_after_all_takes_the_place_of_its_worst() -> None:

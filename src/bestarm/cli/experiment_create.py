@@ -68,12 +68,18 @@ def run_create(
                 "delta": problem.delta,
                 "seed": seed,
                 "lease": lease,
+                "needs_lease": status.needs_lease,
             }
         )
     else:
         typer.echo(
             f"{name} has begun: {problem.arms} arms, {problem.targets} targets, δ {problem.delta:g}"
             f", policy {policy}, seed {seed}."
+        )
+    if status.needs_lease and not as_json:
+        typer.echo(
+            "Without bounds and without a lease, one outcome that is never told holds up the "
+            "decision for ever: set one with `bestarm experiment lease`."
         )
 
 

@@ -377,8 +377,7 @@ def _check_bounds(head: Head, notes: Notes, log: _Log, rows: Recount) -> None:
     if log.format < 2:
         return
     least = log.told_open
-    waits = head.open and not head.provisional
-    if waits and not head.behind and head.phase_told + head.phase_lost >= head.pulls:
+    if head.waits and not head.behind and head.phase_told + head.phase_lost >= head.pulls:
         least = first_free
     elif not head.setback and rows.settled_by_loss is not None:
         least = max(least, rows.settled_by_loss)

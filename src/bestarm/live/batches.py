@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import overload
 
 import numpy as np
@@ -131,6 +132,10 @@ class Status:
         state: `"running"`, `"paused"`, `"stopped"` (by its owner) or `"finished"` (by the policy).
         lost: assignments whose outcome will not come, or came too late, in all phases.
         late: outcomes that came too late to be used.
+        needs_lease: whether one outcome that is never told would hold up the decision for ever: the
+            policy has no worst reward to enter for it, and there is no lease.
+        waits_for: the assignment whose outcome holds up the decision now, or None.
+        waits_since: when it was given out.
     """
 
     phase: int
@@ -142,6 +147,9 @@ class Status:
     state: str = "running"
     lost: int = 0
     late: int = 0
+    needs_lease: bool = False
+    waits_for: int | None = field(default=None, compare=False)
+    waits_since: float | None = field(default=None, compare=False)
 
     @property
     def finished(self) -> bool:
@@ -157,8 +165,13 @@ class Status:
         return (
             f"{paused}phase {self.phase}: {self.answered} of {self.given + self.remaining} "
             f"answered, {self.outstanding} outstanding, {self.remaining} to give out; "
-            f"{plural(self.pulls, 'pull')} given out in all{lost}"
+            f"{plural(self.pulls, 'pull')} given out in all{lost}{self._waiting()}"
         )
+
+    def _waiting(self) -> str:
+        if self.waits_for is None or self.waits_since is None:
+            return ""
+        return f"; {held_up(self.waits_for, self.waits_since)}"
 
 
 @dataclass(frozen=True)
@@ -178,6 +191,12 @@ class Listed:
     created: float
     status: Status
     revision: str
+
+
+def held_up(number: int, since: float) -> str:
+    """Which outcome holds the decision up, in words."""
+    when = datetime.fromtimestamp(since, UTC).strftime("%Y-%m-%d %H:%M UTC")
+    return f"the decision waits for the outcome of assignment {number}, given out {when}"
 
 
 def plural(count: int, noun: str) -> str:

@@ -15,6 +15,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from bestarm.geometry import Array
+from bestarm.live import trial
 from bestarm.live.experiment import Experiment
 from bestarm.live.ledger import Entry, Event, Head, Opened, Reading
 from bestarm.live.replay import after, check_plan, tell
@@ -142,6 +143,7 @@ class State:
         events: the last events that tell something, and the last few that do not, oldest first.
         created: when it began.
         closings: when summaries were closed, and with how many pulls in all: the last ones.
+        waits_for: the assignment whose outcome holds up the decision, and when it was given out.
     """
 
     head: Head
@@ -159,6 +161,7 @@ class State:
     events: tuple[Event, ...]
     created: float
     closings: tuple[tuple[float, int], ...]
+    waits_for: tuple[int | None, float | None] = (None, None)
 
 
 @dataclass(frozen=True)
@@ -199,7 +202,8 @@ class _Log:
             if event.kind == "finished":
                 self.ended = event.data
             if event.kind in {"closed", "answered"}:
-                self.closings.append((event.at, event.data["end"]))
+                before = self.closings[-1][1] if self.closings else 0
+                self.closings.append((event.at, max(before, event.data["end"])))
             kept = self.routine if event.kind in _ROUTINE else self.notable
             kept.append(event)
         del self.routine[:-_KEPT_ROUTINE], self.closings[:-_KEPT_ROUTINE]
@@ -279,6 +283,7 @@ class Follower:
 
     def _read(self, books: Reading) -> tuple[Head, list[Entry]]:
         self._log.read(books)
+        self._waits_for = trial.waits_for(books)
         for opened in books.phases(max(self._phases, default=0) + 1):
             self._phases[opened.plan.phase] = opened
         return replace(books.head), list(books.entries(self._told))
@@ -358,6 +363,7 @@ class Follower:
             events=self._log.last(),
             created=self._log.created,
             closings=tuple(self._log.closings),
+            waits_for=self._waits_for,
         )
 
 

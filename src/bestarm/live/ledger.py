@@ -133,6 +133,11 @@ class Head:
         return self.state in {"stopped", "finished"}
 
     @property
+    def waits(self) -> bool:
+        """Whether what is decided waits for the first outcome that is outstanding."""
+        return self.open and not self.provisional
+
+    @property
     def needed(self) -> int:
         """How many of the phase's assignments must be given out, as far as is known."""
         return self.pulls if self.open else self.pulls + self.phase_lost

@@ -91,7 +91,7 @@ def overview(
         created=state.created,
         updated=head.at,
         revision=revision,
-        verdict=verdicts.verdict(head, said, problem, options),
+        verdict=verdicts.verdict(head, said, problem, options, *state.waits_for),
         leaders=tuple(problem.target_labels[target] for target in said.chosen or (said.target,)),
         standing=verdicts.standing(said, options, proven=guarantee.proven),
         sole_best=verdicts.sole_best(said, options, proven=guarantee.proven),

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from bestarm.checks import whole
 from bestarm.errors import InvalidInputError
+from bestarm.live import trial
 from bestarm.live.batches import Status
 from bestarm.live.clocks import read_time
 from bestarm.live.events import sha256
@@ -126,7 +127,9 @@ class Record:
 
     def status(self) -> Status:
         """Where the experiment stands."""
-        return status_of(self._head())
+        with self._ledger.reading() as books:
+            waits_for, since = trial.waits_for(books)
+            return replace(status_of(books.head), waits_for=waits_for, waits_since=since)
 
     def assignments(self) -> pd.DataFrame:
         """Every assignment given out, by id, with what became of it."""
@@ -254,6 +257,7 @@ def status_of(head: Head) -> Status:
         state=head.state,
         lost=head.lost,
         late=head.late,
+        needs_lease=head.waits and head.lease is None and not head.over,
     )
 
 

@@ -122,8 +122,7 @@ def _write(tx: Writing, ids: Ids, rewards: Array, now: float) -> NDArray[np.bool
     head.late += int(late.sum())
     head.lowest = min(head.lowest, float(rewards.min()))
     head.highest = max(head.highest, float(rewards.max()))
-    waits = head.open and not head.provisional
-    if waits and not head.behind and head.phase_told + head.phase_lost >= head.pulls:
+    if head.waits and not head.behind and head.phase_told + head.phase_lost >= head.pulls:
         trial.look(tx)
     return late
 

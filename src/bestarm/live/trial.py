@@ -37,6 +37,7 @@ __all__ = [
     "total",
     "total_of",
     "turns",
+    "waits_for",
 ]
 
 
@@ -163,6 +164,19 @@ def _open(tx: Writing, policy: Policy, plan: Plan | None, at: float) -> None:
     log(tx, "planned", at, phase=plan.phase, pulls=plan.pulls, first=head.first, plan=digest(data))
 
 
+def waits_for(books: Reading) -> tuple[int | None, float | None]:
+    """The assignment whose outcome holds up the decision, and when it was given out.
+
+    It does once as many outcomes are in as the plan asks for, and one before them is not.
+    """
+    head = books.head
+    enough = head.behind or head.phase_told + head.phase_lost >= head.pulls
+    if not head.waits or head.over or not head.planned or head.due or not enough:
+        return None, None
+    free = books.unsettled(head.settled, head.given)
+    return (int(free[0]), books.asked(int(free[0]))) if free.size else (None, None)
+
+
 def extent(plan: Plan, out: int) -> int | None:
     """How many pulls a plan may be extended to, where others are out that it does not know of."""
     return None if plan.most is None else max(0, plan.most - out)
@@ -260,6 +274,7 @@ def _tell(
         phase=entry.phase,
         first=entry.first,
         end=entry.end,
+        drawn=int(entry.summary.drawn.sum()),
         summary=digest(summary_data(entry.summary)),
         rows=entry.digest,
         times=times,

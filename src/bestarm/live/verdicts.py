@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bestarm.live.batches import plural
+from bestarm.live.batches import held_up, plural
 from bestarm.live.following import Glance
 from bestarm.live.ledger import Event, Head
 from bestarm.problem import Problem
@@ -69,12 +69,23 @@ def constants(said: Recommendation, delta: float, *, blind: bool, budget: bool =
     )
 
 
-def verdict(head: Head, said: Recommendation, problem: Problem, options: Mapping[str, Any]) -> str:
-    """The state of a trial in one sentence."""
+def verdict(
+    head: Head,
+    said: Recommendation,
+    problem: Problem,
+    options: Mapping[str, Any],
+    waits_for: int | None = None,
+    waits_since: float | None = None,
+) -> str:
+    """The state of a trial in one sentence, and which outcome holds it up, if one does."""
     names = [problem.target_labels[target] for target in said.chosen or (said.target,)]
     if not said.final:
         leader = _listed(names) if said.pulls else None
-        return _undecided(head, problem, left=len(said.active), leader=leader, why=said.reason)
+        text = _undecided(head, problem, left=len(said.active), leader=leader, why=said.reason)
+        if waits_for is None or waits_since is None:
+            return text
+        wait = held_up(waits_for, waits_since)
+        return f"{text} {wait[0].upper()}{wait[1:]}."
     if said.contradicted:
         return (
             f"{_listed(names)} {'leads' if len(names) == 1 else 'lead'}, but outcomes contradict "
@@ -183,7 +194,7 @@ def happened(event: Event, problem: Problem, *, open_plans: bool) -> str:
         more = " or more" if open_plans else ""
         return f"Phase {phase} planned: {plural_many(data['pulls'], 'pull')}{more}."
     if event.kind in {"closed", "answered"}:
-        many = plural_many(data["end"] - data["first"], "pull")
+        many = plural_many(data.get("drawn", data["end"] - data["first"]), "pull")
         late = " that came after it was closed" if event.kind == "answered" else ""
         return f"Phase {phase} told to the policy: {many}{late}."
     if event.kind == "eliminated":

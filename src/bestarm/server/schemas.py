@@ -185,6 +185,9 @@ _STATUS = {
     "pulls": 240,
     "lost": 0,
     "late": 0,
+    "needs_lease": False,
+    "waits_for": None,
+    "waits_since": None,
 }
 
 
@@ -202,6 +205,14 @@ class StatusOut(BaseModel):
     pulls: int = Field(description="Assignments given out in all phases.")
     lost: int = Field(description="Assignments whose outcome will not come, or came too late.")
     late: int = Field(description="Outcomes that came too late to be used.")
+    needs_lease: bool = Field(
+        description="Whether one outcome that is never told would hold up the decision for ever: "
+        "set a lease."
+    )
+    waits_for: int | None = Field(
+        description="The assignment whose outcome holds up the decision, or null."
+    )
+    waits_since: float | None = Field(description="When it was given out, in seconds since 1970.")
 
     @classmethod
     def of(cls, status: Status) -> StatusOut:
