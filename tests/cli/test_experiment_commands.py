@@ -111,6 +111,7 @@ def test_a_trial_from_csv_files(folder: Path) -> None:
         "delta": 0.02,
         "seed": 11,
         "lease": 5400.0,
+        "needs_lease": False,
     }
     with open_one() as experiment:
         problem = experiment.problem

@@ -186,7 +186,7 @@ TAMPERED = [
     ('UPDATE bestarm_summaries SET "end" = "end" - 1 WHERE number = 0', "Summary 1", EVERY),
     ("DELETE FROM bestarm_summaries WHERE number = 1", "summary", EVERY),
     ("UPDATE bestarm_events SET data = '{\"phase\":1}' WHERE number = 1", "Event 1 (", EVERY),
-    ("UPDATE bestarm_events SET data = '[NaN]' WHERE number = 1", "Event 1 (", EVERY),
+    ("UPDATE bestarm_events SET data = '[NaN]' WHERE number = 1", "The record of event 1", EVERY),
     ("UPDATE bestarm_events SET data = 'nonsense' WHERE number = 1", "event 1 ", EVERY),
     ("UPDATE bestarm_events SET at = at + 1 WHERE number = 2", "Event 2 (", EVERY),
     ("UPDATE bestarm_events SET kind = 'changed' WHERE kind = 'paused'", "hash", EVERY),

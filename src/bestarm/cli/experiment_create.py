@@ -133,7 +133,7 @@ def _from_toml(path: Path) -> dict[str, Any]:
     try:
         with path.open("rb") as file:
             read = tomllib.load(file)
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidInputError(
             f"{str(path)!r} is no TOML file ({str(error).rstrip('.')}).",
             field="problem",

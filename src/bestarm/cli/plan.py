@@ -119,7 +119,7 @@ def _read_scenarios(path: Path) -> list[Scenario]:
     """The tables named `scenario` of a TOML file."""
     try:
         document = tomllib.loads(path.read_text(encoding="utf-8-sig"))
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
         raise _wrong(path, f"is not a TOML file: {error}.") from None
     tables: Any = document.pop("scenario", None)
     if document or not isinstance(tables, list) or not all(isinstance(t, dict) for t in tables):

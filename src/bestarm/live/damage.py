@@ -9,8 +9,12 @@ from bestarm.geometry import Array
 from bestarm.live.ledger import Ids
 from bestarm.records import Plan, Summary
 
-__all__ = ["check_arms", "check_plan", "check_summary", "check_times", "damaged"]
+__all__ = ["UNREADABLE", "check_arms", "check_plan", "check_summary", "check_times", "damaged"]
 
+# What reading a text of another shape than it should have may raise.
+UNREADABLE = (
+    *(ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError),
+)
 _LAST = 9e9  # seconds: dates after the year 2255, or as long before 1970, are not written
 
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import reprlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import version as installed
 from typing import Any
 
+from bestarm.checks import interval
 from bestarm.errors import BestArmError, DamagedStoreError, InvalidInputError, ReplayError
+from bestarm.live.damage import UNREADABLE
 from bestarm.live.events import canonical
 from bestarm.policies.policy import Method, Policy
 from bestarm.problem import Problem, as_problem
@@ -92,6 +95,7 @@ class Document:
         """Read what `to_json` wrote."""
         try:
             data = json.loads(text)
+            _check_kinds(data)
             problem = Problem(
                 data["source"],
                 data["target"],
@@ -111,12 +115,32 @@ class Document:
                 data.get("policy_version"),
                 data.get("bestarm"),
             )
-        except (ValueError, TypeError, LookupError) as error:
+        except UNREADABLE as error:
             raise DamagedStoreError(
                 f"What the experiment is made of cannot be read ({str(error).rstrip('.')}).",
                 field="document",
                 remedy="Was the database edited, or restored in part? Restore the whole of it.",
             ) from error
+
+
+def _check_kinds(data: Any) -> None:
+    """Raise TypeError unless what a document holds is of the kinds that `to_json` writes."""
+    kinds: dict[str, tuple[type, ...]] = {
+        "policy": (str,),
+        "options": (dict,),
+        "seed": (int,),
+        "bounds": (list, type(None)),
+        "policy_version": (int, type(None)),
+        "bestarm": (str, type(None)),
+    }
+    if not isinstance(data, dict):
+        raise TypeError("it is not an object")
+    for name, known in kinds.items():
+        value = data.get(name)
+        if name in data and (not isinstance(value, known) or isinstance(value, bool)):
+            raise TypeError(f"`{name}` is {reprlib.repr(value)}")
+    if data["bounds"] is not None:
+        interval(data["bounds"], "bounds")
 
 
 def make_document(

@@ -154,8 +154,10 @@ def _check(path: Path, settings: dict[str, object], *, resume: bool) -> None:
                 return  # killed between its first two breaths
             raise refuse("holds other things", "Give a new or an empty --out.") from None
         return
-    except ValueError:
-        raise refuse("has settings that cannot be read", "Give another --out.") from None
+    except (ValueError, RecursionError):
+        before = None
+    if not isinstance(before, dict):
+        raise refuse("has settings that cannot be read", "Give another --out.")
     if not resume:
         raise refuse(
             "holds a replication already", "Go on with it with --resume, or give another --out."

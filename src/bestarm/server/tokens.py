@@ -16,6 +16,7 @@ from enum import IntEnum
 from sqlalchemy import bindparam, insert, select, update
 
 from bestarm.errors import InvalidInputError, StoreError
+from bestarm.live.damage import damaged
 from bestarm.live.sql import Store
 from bestarm.live.sql.schema import tokens
 from bestarm.live.sql.statements import Prepared
@@ -126,7 +127,16 @@ def list_tokens(store: Store) -> list[Token]:
     wanted = select(table.id, table.name, table.role, table.created, table.revoked)
     with store.reading() as connection:
         rows = connection.execute(wanted.order_by(table.id)).all()
-    return [Token(row.id, row.name, Role(row.role), row.created, row.revoked) for row in rows]
+    return [
+        Token(row.id, row.name, _role(row.id, row.role), row.created, row.revoked) for row in rows
+    ]
+
+
+def _role(number: int, role: int) -> Role:
+    try:
+        return Role(role)
+    except ValueError:
+        raise damaged(f"Token {number} has a role on record that there is not: {role!r}.") from None
 
 
 def find_role(store: Store, text: str) -> Role | None:
@@ -177,7 +187,7 @@ def _known(store: Store, number: str) -> tuple[Role | None, str]:
         if store.version() is not None:
             raise
         return nobody  # nothing is there yet
-    return nobody if row is None else (Role(row.role), row.digest)
+    return nobody if row is None else (_role(int(number), row.role), row.digest)
 
 
 def _for_looking(digest: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import reprlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -12,7 +13,19 @@ from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import Connection, CursorResult, case, func, or_, select
+from sqlalchemy import (
+    Boolean,
+    Connection,
+    CursorResult,
+    Float,
+    Integer,
+    String,
+    Table,
+    case,
+    func,
+    or_,
+    select,
+)
 from sqlalchemy.dialects import postgresql, sqlite
 
 from bestarm.errors import (
@@ -23,7 +36,7 @@ from bestarm.errors import (
     UnknownExperimentError,
 )
 from bestarm.geometry import Array
-from bestarm.live.damage import damaged
+from bestarm.live.damage import UNREADABLE, damaged
 from bestarm.live.events import canonical, plan_data, summary_data
 from bestarm.live.ledger import (
     ROW,
@@ -128,8 +141,8 @@ class SqlLedger:
                 rows = {row.name: row for row in connection.execute(wanted)}
                 for spelling in spellings(name):
                     if spelling in rows:
-                        row = rows[spelling]
-                        return cls(store, row.id), row.name, row.document, row.description
+                        number, *texts = _KEPT(rows[spelling], f"the experiment {spelling!r}")
+                        return cls(store, number), texts[0], texts[1], texts[2]
                 some = select(table.name).order_by(table.id.desc()).limit(10)
                 names = [repr(each) for each in connection.execute(some).scalars()]
         raise UnknownExperimentError(
@@ -165,7 +178,7 @@ class SqlLedger:
                     last = connection.execute(number).scalar_one_or_none()
                 if last is not None:
                     found = connection.execute(wanted.where(table.id > last)).all()
-                    return [(*row[:3], _head(row[3:])) for row in found]
+                    return [(*_LISTED(row[:3], "an experiment"), _head(row[3:])) for row in found]
         raise UnknownExperimentError(
             f"There is no experiment {after!r} to go on after.",
             field="after",
@@ -212,7 +225,7 @@ class SqlLedger:
         with store.reading() as connection:
             total = int(connection.execute(count).scalar_one())
             found = connection.execute(wanted.offset(first).limit(limit)).all()
-        return [(*row[:3], _head(row[3:])) for row in found], total
+        return [(*_LISTED(row[:3], "an experiment"), _head(row[3:])) for row in found], total
 
     @contextmanager
     def reading(self) -> Iterator[_Reading]:
@@ -262,12 +275,12 @@ class _Reading:
         row = self._run(sql.PHASE, phase=phase).one_or_none()
         if row is None:
             raise _damaged(f"the plan of phase {phase}", "it is missing")
-        return _opened(phase, *tuple(row))
+        return _opened((phase, *tuple(row)))
 
     def request(self, name: str) -> Request | None:
         """The named ask, if there was one."""
         row = self._run(sql.REQUEST, name=name).one_or_none()
-        return None if row is None else Request(*tuple(row))
+        return None if row is None else Request(*_REQUESTS(row, f"request {name!r}"))
 
     def rows(self, first: int, end: int) -> Iterator[Rows]:
         """Assignments with what became of them, in order of id, in pieces."""
@@ -288,9 +301,11 @@ class _Reading:
                 found = self._fetch(statement, **piece)
                 found = [row for row in found if row[0] in numbers] if gaps else found
                 if found:
-                    at = np.searchsorted(rows["id"], [row[0] for row in found])
-                    for name, values in zip(names, list(zip(*found, strict=True))[1:], strict=True):
-                        rows[name][at] = values
+                    with _numbers():
+                        at = np.searchsorted(rows["id"], [row[0] for row in found])
+                        columns = list(zip(*found, strict=True))[1:]
+                        for name, values in zip(names, columns, strict=True):
+                            rows[name][at] = values
             yield rows
             start = piece["end"] if len(rows) else self._next_after(piece["end"])
 
@@ -430,30 +445,30 @@ class _Reading:
     def entries(self, start: int = 0) -> Iterator[Entry]:
         """The summaries told to the policy, from a number on."""
         for row in self._from(sql.ENTRIES, start):
-            number, phase, first, end, late, text, digest = tuple(row)
+            number, phase, first, end, late, text, digest = _ENTRIES(row, "a summary")
             summary = _read(_summary, text, f"summary {number}")
             yield Entry(number, phase, first, end, bool(late), summary, digest)
 
     def phases(self, start: int = 1) -> Iterator[Opened]:
         """The plans that were opened, from a phase on."""
         for row in self._from(sql.PHASES, start):
-            yield _opened(*tuple(row))
+            yield _opened(row)
 
     def events(self, start: int = 0, *, limit: int | None = None) -> Iterator[Event]:
         """The log, from a number on, up to a limit."""
         for row in self._from(sql.EVENTS, start, limit):
-            number, at, kind, data, tip = tuple(row)
-            yield Event(number, at, kind, _read(json.loads, data, f"event {number}"), tip)
+            number, at, kind, data, tip = _EVENTS(row, "an event")
+            yield Event(number, at, kind, _read(_mapping, data, f"event {number}"), tip)
 
     def requests(self) -> Iterator[Request]:
         """The named asks, in the order made."""
         for row in sql.REQUESTS.stream(self._connection, _PAGE, experiment=self._number):
-            yield Request(*tuple(row))
+            yield Request(*_REQUESTS(row, "a request"))
 
     def losses(self) -> Iterator[Loss]:
         """What was given up, phase by phase, in the order of loss."""
         for row in sql.LOST.stream(self._connection, _PAGE, experiment=self._number):
-            yield Loss(*tuple(row))
+            yield Loss(*_LOSSES(row, "a loss"))
 
     def misdated(self) -> Iterator[str]:
         """What has a time on record beside that of the event or assignment it belongs to."""
@@ -573,7 +588,8 @@ class _Writing(_Reading):
 
 def _column(found: Sequence[Any], kind: type) -> NDArray[Any]:
     """The only column of rows."""
-    return np.fromiter(chain.from_iterable(found), dtype=kind, count=len(found))
+    with _numbers():
+        return np.fromiter(chain.from_iterable(found), dtype=kind, count=len(found))
 
 
 def _of_each(known: Mapping[int, Any], ids: Ids) -> list[Any]:
@@ -586,8 +602,9 @@ def _of_each(known: Mapping[int, Any], ids: Ids) -> list[Any]:
 
 def _fill(rows: Rows, found: Sequence[Any], *names: str) -> None:
     if len(found):
-        for name, values in zip(names, zip(*found, strict=True), strict=True):
-            rows[name] = values
+        with _numbers():
+            for name, values in zip(names, zip(*found, strict=True), strict=True):
+                rows[name] = values
 
 
 def _insert(store: Store, table: Any) -> sqlite.Insert | postgresql.Insert:
@@ -601,7 +618,7 @@ def _columns(head: Head) -> dict[str, Any]:
 
 
 def _head(row: Sequence[Any]) -> Head:
-    values = dict(zip(sql.COUNTERS, row, strict=True))
+    values = dict(zip(sql.COUNTERS, _COUNTERS(row, "the counters"), strict=True))
     for name, unset in _UNSET.items():
         if values[name] is None:
             values[name] = unset
@@ -613,7 +630,7 @@ def _head(row: Sequence[Any]) -> Head:
 def _read(parse: Callable[[str], T], text: str, what: str) -> T:
     try:
         return parse(text)
-    except (ValueError, TypeError, KeyError, BestArmError) as error:
+    except (*UNREADABLE, BestArmError) as error:
         raise _damaged(what, str(error)) from error
 
 
@@ -621,11 +638,69 @@ def _damaged(what: str, why: str) -> DamagedStoreError:
     return damaged(f"The record of {what} cannot be read ({why.rstrip('.')}).", what)
 
 
-def _opened(phase: int, text: str, first: int) -> Opened:
+def _opened(row: Sequence[Any]) -> Opened:
+    phase, text, first = _PHASES(row, "a plan")
     plan = _read(_plan, text, what := f"the plan of phase {phase}")
     if plan.phase != phase:
         raise _damaged(what, f"it is one of phase {plan.phase}")
     return Opened(plan, first)
+
+
+class _Typed:
+    """Checks that rows hold what their columns say: SQLite takes a text for a number.
+
+    Args:
+        table: of the columns.
+        names: of the columns, in the order of the rows.
+    """
+
+    def __init__(self, table: Table, *names: str) -> None:
+        kinds = ((Boolean, (bool, int)), (Integer, (int,)), (Float, (float, int)), (String, (str,)))
+        self._columns = [
+            (
+                name,
+                next(known for kind, known in kinds if isinstance(table.c[name].type, kind)),
+                bool(table.c[name].nullable),
+            )
+            for name in names
+        ]
+
+    def __call__(self, row: Sequence[Any], what: str) -> tuple[Any, ...]:
+        """The values of a row.
+
+        Raises:
+            DamagedStoreError: one is not of its kind.
+        """
+        for (name, kinds, empty), value in zip(self._columns, row, strict=True):
+            if not isinstance(value, kinds) and not (empty and value is None):
+                raise _damaged(what, f"`{name}` is {reprlib.repr(value)}")
+        return tuple(row)
+
+
+_COUNTERS = _Typed(s.experiments, *sql.COUNTERS)
+_LISTED = _Typed(s.experiments, "name", "description", "created")
+_KEPT = _Typed(s.experiments, "id", "name", "document", "description")
+_REQUESTS = _Typed(s.requests, "name", "count", "first", "size", "phase", "waiting")
+_LOSSES = _Typed(s.losses, "number", "phase", "place", "reason", "at")
+_PHASES = _Typed(s.phases, "phase", "plan", "first")
+_ENTRIES = _Typed(s.entries, "number", "phase", "first", "end", "late", "summary", "digest")
+_EVENTS = _Typed(s.events, "number", "at", "kind", "data", "hash")
+
+
+@contextmanager
+def _numbers() -> Iterator[None]:
+    """Say what it means when a column of numbers holds something else."""
+    try:
+        yield
+    except (ValueError, TypeError, OverflowError) as error:
+        raise _damaged("assignments, outcomes or losses", str(error)) from error
+
+
+def _mapping(text: str) -> dict[str, Any]:
+    data = json.loads(text)
+    if not isinstance(data, dict):
+        raise TypeError("it is not an object")
+    return data
 
 
 def _summary(text: str) -> Summary:
@@ -633,7 +708,7 @@ def _summary(text: str) -> Summary:
 
 
 def _plan(text: str) -> Plan:
-    data = json.loads(text)
+    data = _mapping(text)
     phase = data["phase"]
     if data["counts"] is not None:
         plan = Plan.fixed(data["counts"], phase=phase, center=data.get("center", 0.0))

@@ -76,8 +76,12 @@ class Prepared:
         text, order = self.written(connection)
         ordered = values if order is None else tuple(values[name] for name in order)
         options = {"stream_results": True, "yield_per": size}
-        with connection.exec_driver_sql(text, ordered, execution_options=options) as result:
+        result = connection.exec_driver_sql(text, ordered, execution_options=options)
+        try:
             yield from result
+        finally:
+            if not connection.closed:  # whoever reads may stop half-way, and end later than it
+                result.close()
 
     def written(self, connection: Connection) -> tuple[str, list[str] | None]:
         """Its text, and the order of its values where they have no names in it."""

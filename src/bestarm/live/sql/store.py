@@ -23,6 +23,7 @@ from bestarm.errors import (
     StoreUnavailableError,
     StoreVersionError,
 )
+from bestarm.live.damage import damaged
 from bestarm.live.sql.files import Change, WatchedFile
 from bestarm.live.sql.schema import VERSION_TABLE
 from bestarm.live.sql.statements import SERVER_TIME
@@ -159,6 +160,8 @@ class Store:
             raise self._error(error.orig, isinstance(error, _UNAVAILABLE)) from error
         except sqlite3.Error as error:  # as rows are fetched
             raise self._error(error, isinstance(error, sqlite3.OperationalError)) from error
+        except UnicodeDecodeError as error:  # SQLite quotes what it cannot read
+            raise damaged(f"The store {self.place} cannot be read.", self.place) from error
         except exc.TimeoutError as error:
             raise StoreUnavailableError(
                 f"No connection to {self.place} became free.", field="url", value=self.place
@@ -169,6 +172,8 @@ class Store:
         known = [what for words, what in _REMEDIES.items() if words in said]
         kind: type[StoreError] = StoreError
         wrong = f"The store {self.place} refused: {said}."
+        if "decode to UTF-8" in said:  # SQLite keeps any bytes as a text
+            return damaged(f"The store {self.place} holds a text that is not in UTF-8.", self.place)
         if unavailable:
             kind = StoreUnavailableError
             wrong = f"The store {self.place} cannot be used now: {said}."

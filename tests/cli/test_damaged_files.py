@@ -1,0 +1,191 @@
+"""Files that are damaged, or hold something else: a sentence and an exit code, no traceback."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from bestarm import Experiment, Problem
+from bestarm.cli.app import app
+from bestarm.live.sql import Store
+from bestarm.server.tokens import Role, create_token
+
+NESTED = "[" * 5000
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A trial with something of everything."""
+    path = tmp_path_factory.mktemp("made") / "trial.db"
+    problem = Problem(np.eye(3), source_labels=["a", "b", "c"])
+    with Experiment.create(
+        f"sqlite:///{path}", "t", problem, options={"bounds": [0, 1]}, seed=1, lease=1e6
+    ) as experiment:
+        ids = experiment.ask(40, request_id="first").ids
+        experiment.tell_many({number: 0.5 * (number % 2) for number in ids[:30]})
+        experiment.fail(ids[31], "gone")
+    with closing(Store(f"sqlite:///{path}")) as store:
+        create_token(store, "me", Role.VIEW)
+    return path
+
+
+def run_all(path: Path, *only: str) -> dict[str, str]:
+    """What commands say of a store, all of them or some; fails at a traceback."""
+    store = ["--store", f"sqlite:///{path}"]
+    out = path.parent / "export.csv"
+    commands = {
+        "list": ["experiment", "list", *store],
+        **{
+            name: ["experiment", name, "t", *store]
+            for name in ("status", "recommend", "health", "log", "verify", "replay")
+        },
+        "export": ["experiment", "export", "t", str(out), *store],
+        "ask": ["experiment", "ask", "t", "2", *store],
+        "tell": ["experiment", "tell", "t", "33", "1", *store],
+        "fail": ["experiment", "fail", "t", "34", *store],
+        "stop": ["experiment", "stop", "t", *store],
+        "tokens": ["token", "list", *store],
+        "doctor": ["doctor", f"sqlite:///{path}"],
+    }
+    said = {}
+    for name in only or commands:
+        arguments = commands[name]
+        result = CliRunner().invoke(app, arguments)
+        if result.exception is not None and not isinstance(result.exception, SystemExit):
+            raise AssertionError(f"{name} ended in a traceback") from result.exception
+        assert result.exit_code in {0, 1, 2}, (name, result.output)
+        assert "Traceback" not in result.output, name
+        said[name] = result.output
+    return said
+
+
+BROKEN_TEXT = "CAST(x'fffe41' AS TEXT)"
+DAMAGE = {
+    "a document that is not in UTF-8": ("experiments", f"document = {BROKEN_TEXT}", "status"),
+    "a description that is not in UTF-8": ("experiments", f"description = {BROKEN_TEXT}", "list"),
+    "a name that is not in UTF-8": ("experiments", f"name = {BROKEN_TEXT}", "list"),
+    "an event that is not in UTF-8": ("events", f"data = {BROKEN_TEXT}", "log"),
+    "a plan that is not in UTF-8": ("phases", f"plan = {BROKEN_TEXT}", "ask"),
+    "a reason that is not in UTF-8": ("losses", f"reason = {BROKEN_TEXT}", "verify"),
+    "a token that is not in UTF-8": ("tokens", f"name = {BROKEN_TEXT}", "tokens"),
+    "bytes for a document": ("experiments", "document = x'00ff'", "status"),
+    "a list for a document": ("experiments", "document = '[]'", "status"),
+    "a document without an end": ("experiments", f"document = '{NESTED}'", "status"),
+    "a word for options": (
+        "experiments",
+        "document = json_set(document, '$.options', 'x')",
+        "status",
+    ),
+    "a word for the seed": ("experiments", "document = json_set(document, '$.seed', 'x')", "ask"),
+    "a number for the policy": (
+        "experiments",
+        "document = json_set(document, '$.policy', 7)",
+        "status",
+    ),
+    "a number for the labels": (
+        "experiments",
+        "document = json_set(document, '$.source_labels', 7)",
+        "status",
+    ),
+    "one bound": (
+        "experiments",
+        "document = json_set(document, '$.bounds', json('[1]'))",
+        "status",
+    ),
+    "a list for an event": ("events", "data = '[]'", "log"),
+    "a number for a summary": ("summaries", "summary = '7'", "recommend"),
+    "a list for a plan": ("phases", "plan = '[]'", "ask"),
+    "an endless plan": ("phases", f"plan = '{NESTED}'", "ask"),
+    "a word for a counter": ("experiments", "told = 'many'", "status"),
+    "a word for a time": ("experiments", "at = 'noon'", "status"),
+    "a word for the lease": ("experiments", "lease = 'long'", "status"),
+    "bytes for a counter": ("experiments", "first = x'00'", "list"),
+    "a word for an arm": ("assignments", "arm = 'tea'", "export"),
+    "a word for a reward": ("outcomes", "reward = 'good'", "export"),
+    "a word for a loss": ("losses", "at = 'late'", "export"),
+    "a word for a request": ("requests", "size = 'some'", "verify"),
+    "a role that there is not": ("tokens", "role = 9", "tokens"),
+}
+
+
+@pytest.mark.parametrize(("table", "change", "command"), DAMAGE.values(), ids=DAMAGE)
+def test_a_damaged_store(made: Path, tmp_path: Path, table: str, change: str, command: str) -> None:
+    path = tmp_path / "trial.db"
+    shutil.copy(made, path)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute(f"UPDATE bestarm_{table} SET {change}")
+    said = run_all(path, "list", "status", "verify", "ask", "tell", command)[command]
+    assert "Restore" in said or "restore" in said or "cannot be read" in said, said
+    assert "can be made again" not in said  # nothing that would help
+
+
+def test_a_store_whose_bytes_were_changed(made: Path, tmp_path: Path) -> None:
+    """SQLite then quotes what it cannot read, and that need not be a text either."""
+    path, words = tmp_path / "trial.db", b"CREATE TABLE bestarm_"
+    path.write_bytes(made.read_bytes().replace(words, b"\xff" * len(words)))
+    assert "bestarm:" in run_all(path)["status"]
+
+
+def test_a_store_that_was_cut_short(made: Path, tmp_path: Path) -> None:
+    data, path = made.read_bytes(), tmp_path / "trial.db"
+    for share in (0.01, 0.5, 0.95):
+        path.write_bytes(data[: int(share * len(data))])
+        run_all(path)
+
+
+def _arms(path: Path) -> list[str]:
+    return ["experiment", "create", "x", str(path)]
+
+
+COMMANDS: dict[str, Callable[[Path], list[str]]] = {
+    "create": _arms,
+    "create --problem": lambda path: ["experiment", "create", "x", "--problem", str(path)],
+    "tell --from": lambda path: ["experiment", "tell", "t", "--from", str(path)],
+    "design": lambda path: ["design", str(path)],
+    "plan --scenarios": lambda path: ["plan", "--scenarios", str(path), "--gap", "0.5"],
+    "check": lambda path: ["check", str(path)],
+}
+CONTENTS = {
+    "not UTF-8": b"id,reward\n\xff\xfe,1\n",
+    "UTF-16": "id,reward\n0,1\n".encode("utf-16"),
+    "zeros": b"\0" * 300,
+    "an endless field": b'"' + b"x" * 200_000,
+    "nested": b"a = " + b"[" * 5000,
+    "JSON": b'{"a": [1, 2]}',
+}
+
+
+@pytest.mark.parametrize("content", CONTENTS.values(), ids=CONTENTS)
+@pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
+def test_a_file_that_is_not_what_was_asked_for(
+    made: Path, tmp_path: Path, command: Callable[[Path], list[str]], content: bytes
+) -> None:
+    store, path = tmp_path / "trial.db", tmp_path / "given.csv"
+    shutil.copy(made, store)
+    path.write_bytes(content)
+    result = CliRunner().invoke(
+        app, command(path), env={"BESTARM_STORE": f"sqlite:///{store}", "NO_COLOR": "1"}
+    )
+    assert isinstance(result.exception, SystemExit), result.exception
+    assert result.exit_code == 2, result.output
+    assert "Traceback" not in result.output
+
+
+@pytest.mark.parametrize("settings", ["[]", "7", "null", '"x"', NESTED, "\udcff", "{"])
+def test_a_replication_whose_settings_are_damaged(tmp_path: Path, settings: str) -> None:
+    folder = tmp_path / "out"
+    (folder / "journal").mkdir(parents=True)
+    (folder / "settings.json").write_bytes(settings.encode("utf-8", "surrogateescape"))
+    for more in ([], ["--resume"]):
+        arguments = ["reproduce", "small-gap", "--runs", "1", "--out", str(folder), *more]
+        result = CliRunner().invoke(app, arguments)
+        assert isinstance(result.exception, SystemExit), result.exception
+        assert result.exit_code == 2
+        assert "cannot be read" in result.output
