@@ -118,7 +118,8 @@ def test_a_handful_of_runs_is_not_judged_but_a_length_that_never_varies_is() -> 
 def test_given_instances_count_the_same_whatever_the_number_of_runs(runs: int) -> None:
     [table] = paper_tables(["uniform"], jester())
     [row] = [row for row in table.rows if row.key == "g-opt"]
-    pulls, _ = row_cells(table, row, simulate(row.method, row.environment, runs=runs))
+    results = simulate(row.method, row.environment, runs=runs, delta=table.delta)
+    pulls, _ = row_cells(table, row, results)
     assert pulls.value == pytest.approx(323_509.88, abs=0.005)
     assert pulls.p_value is not None
     assert _verdict(pulls, pulls.p_value) == "consistent"

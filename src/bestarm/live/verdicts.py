@@ -74,7 +74,9 @@ def verdict(head: Head, said: Recommendation, problem: Problem, options: Mapping
     names = [problem.target_labels[target] for target in said.chosen or (said.target,)]
     if not said.final:
         leader = _listed(names) if said.pulls else None
-        return _undecided(head, problem, left=len(said.active), leader=leader, why=said.reason)
+        state = _undecided(head, problem, left=len(said.active), leader=leader, why=said.reason)
+        against = " Outcomes contradict what was declared of them: nothing is proven."
+        return state + (against if said.contradicted else "")
     if said.contradicted:
         return (
             f"{_listed(names)} {'leads' if len(names) == 1 else 'lead'}, but outcomes contradict "
