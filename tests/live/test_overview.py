@@ -308,6 +308,7 @@ def test_data_that_contradict_what_was_declared(sqlite_url: str, problem: Proble
         assert not seen.guarantee.proven
         assert trial.recommendation().statement in seen.guarantee.contradictions
         assert "nothing is proven" in seen.guarantee.constants
+        assert seen.verdict.endswith("contradict what was declared of them: nothing is proven.")
         levels = {check.name: check.level for check in seen.health}
         assert levels["range"] == "alarm"
         assert seen.health == trial.health()

@@ -38,6 +38,6 @@ def test_g_opt_pulls_what_is_published() -> None:
         [row] = [row for row in tables[table].rows if row.key == "g-opt"]
         printed = tables[table].printed(row, "pulls")
         assert printed is not None
-        results = simulate(row.method, row.environment, runs=runs)
+        results = simulate(row.method, row.environment, runs=runs, delta=tables[table].delta)
         assert results.mean_pulls == pytest.approx(printed.value, abs=0.005)
         assert results.std_pulls == pytest.approx(printed.spread, abs=0.005)

@@ -119,7 +119,7 @@ def given_instances() -> tuple[Table, Row, Results]:
     """A row of the paper's table on given instances, with 300 runs."""
     [table] = paper_tables(["uniform"], jester())
     [row] = [row for row in table.rows if row.key == "g-opt"]
-    return table, row, simulate(row.method, row.environment, runs=300)
+    return table, row, simulate(row.method, row.environment, runs=300, delta=table.delta)
 
 
 @pytest.mark.parametrize("runs", [100, 150, 250, 300])
@@ -128,7 +128,8 @@ def test_given_instances_count_the_same_whatever_the_number_of_runs(
 ) -> None:
     table, row, most = given_instances
     known = most.outcomes()[:runs]
-    made = simulate(row.method, row.environment, runs=runs, known=known)  # makes no new run
+    # Makes no new run.
+    made = simulate(row.method, row.environment, runs=runs, known=known, delta=table.delta)
     pulls, _ = row_cells(table, row, made)
     assert pulls.value == pytest.approx(323_509.88, abs=0.005)
     assert pulls.p_value is not None

@@ -82,10 +82,12 @@ def verdict(
     if not said.final:
         leader = _listed(names) if said.pulls else None
         text = _undecided(head, problem, left=len(said.active), leader=leader, why=said.reason)
-        if waits_for is None or waits_since is None:
-            return text
-        wait = held_up(waits_for, waits_since)
-        return f"{text} {wait[0].upper()}{wait[1:]}."
+        if waits_for is not None and waits_since is not None:
+            wait = held_up(waits_for, waits_since)
+            text += f" {wait[0].upper()}{wait[1:]}."
+        if said.contradicted:
+            text += " Outcomes contradict what was declared of them: nothing is proven."
+        return text
     if said.contradicted:
         return (
             f"{_listed(names)} {'leads' if len(names) == 1 else 'lead'}, but outcomes contradict "
