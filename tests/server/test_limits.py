@@ -26,9 +26,17 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(scope="module")
 def served(url: str) -> Iterator[Served]:
-    limits = Limits(body=20_000, rate=1e6, burst=1_000_000, batch=50, seconds=0.5, connections=40)
+    limits = Limits(body=20_000, rate=1e6, burst=1_000_000, batch=50, seconds=120.0)
     with in_thread(url, limits=limits) as running, running.client() as client:
         client.post("/experiments", json={"name": "trial", **ARMS})
+        yield running
+
+
+@pytest.fixture(scope="module")
+def hasty(url: str) -> Iterator[Served]:
+    """A server that waits for half a second."""
+    limits = Limits(body=20_000, rate=1e6, burst=1_000_000, seconds=0.5)
+    with in_thread(url, limits=limits) as running:
         yield running
 
 
@@ -202,30 +210,30 @@ def test_a_batch_has_an_end(served: Served) -> None:
             assert response.json()["error"]["kind"] == "invalid_input"
 
 
-def test_a_head_that_comes_too_slowly_is_given_up(served: Served) -> None:
-    status, error = answer(served.raw(b"GET /api/v1/experi"))
+def test_a_head_that_comes_too_slowly_is_given_up(hasty: Served) -> None:
+    status, error = answer(hasty.raw(b"GET /api/v1/experi"))
     assert (status, error["kind"]) == (408, "too_slow")
     # However often a little more of it comes.
     slow = [b"GET /api/v1/experiments HTTP/1.1\r\n", *[b"X: y\r\n"] * 3]
-    status, error = answer(served.raw(*slow, wait=0.15))
+    status, error = answer(hasty.raw(*slow, wait=0.15))
     assert (status, error["kind"]) == (408, "too_slow")
-    assert answer(served.raw())[0] == 408  # nothing at all
+    assert answer(hasty.raw())[0] == 408  # nothing at all
 
 
-def test_a_body_that_comes_too_slowly_is_given_up(served: Served) -> None:
-    head = request(served, "Content-Type: application/json", "Content-Length: 500")
-    status, error = answer(served.raw(head, b'{"outcomes": ['))
+def test_a_body_that_comes_too_slowly_is_given_up(hasty: Served) -> None:
+    head = request(hasty, "Content-Type: application/json", "Content-Length: 500")
+    status, error = answer(hasty.raw(head, b'{"outcomes": ['))
     assert (status, error["kind"]) == (408, "too_slow")
-    status, error = answer(served.raw(head, *[b" "] * 3, wait=0.15))
+    status, error = answer(hasty.raw(head, *[b" "] * 3, wait=0.15))
     assert (status, error["kind"]) == (408, "too_slow")
 
 
-def test_a_body_that_nobody_reads_does_not_keep_a_connection(served: Served) -> None:
+def test_a_body_that_nobody_reads_does_not_keep_a_connection(hasty: Served) -> None:
     head = request(
-        served, "Content-Type: application/json", "Content-Length: 19999", path="/api/v1/nothing"
+        hasty, "Content-Type: application/json", "Content-Length: 19999", path="/api/v1/nothing"
     )
     with pytest.raises(ConnectionError):  # closed, however much of it still comes
-        served.raw(head, *[b"x"] * 100, wait=0.1)
+        hasty.raw(head, *[b"x"] * 100, wait=0.1)
 
 
 def test_slow_callers_do_not_keep_others_waiting(served: Served) -> None:
