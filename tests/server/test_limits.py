@@ -25,9 +25,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(scope="module")
 def served(url: str) -> Iterator[Served]:
-    limits = Limits(
-        body=20_000, rate=1e6, burst=1_000_000, batch=50, seconds=PATIENCE, connections=40
-    )
+    limits = Limits(body=20_000, rate=1e6, burst=1_000_000, batch=50, seconds=PATIENCE)
     with in_thread(url, limits=limits) as running, running.client() as client:
         client.post("/experiments", json={"name": "trial", **ARMS})
         yield running
