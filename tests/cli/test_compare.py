@@ -276,6 +276,18 @@ def test_ctrl_c_prints_what_is_finished_and_says_that_it_is_partial(
     assert len(rows(folder / "runs.csv")) == runs
 
 
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs Linux's /proc")
+def test_ctrl_c_while_workers_start_leaves_no_traceback(folder: Path) -> None:
+    """A worker that is still importing modules when it hears Ctrl-C would end with one."""
+    options = ("--runs", "100000", "--workers", "2", "--json")
+    with start_command("compare", "--method", "uniform:budget=2000", *options) as running:
+        running.wait_for_children(3)  # two workers, and one process that multiprocessing needs
+        code, out, shown = running.interrupt()
+    assert "Traceback" not in shown
+    assert code == 130
+    assert json.loads(out)["complete"] is False
+
+
 def test_nothing_of_a_cluster_is_loaded_unless_asked_for() -> None:
     code = (
         "import sys\nfrom bestarm.cli import main\n"
