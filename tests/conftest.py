@@ -8,7 +8,6 @@ import signal
 import tempfile
 from collections.abc import Generator, Iterator
 from pathlib import Path
-from types import FrameType
 
 import pytest
 from needed import need_found
@@ -31,25 +30,6 @@ def pytest_runtest_protocol() -> Generator[None, object, object]:
     """Limit the time that a test may take, with what is set up and taken down for it."""
     with limited(LONGEST):
         return (yield)
-
-
-_LIMIT = 600.0  # seconds: far more than any test takes on a busy machine
-
-
-@pytest.fixture(autouse=True)
-def _limited() -> Iterator[None]:
-    """No test waits for ever: one that would hang fails instead."""
-
-    def up(_number: int, _frame: FrameType | None) -> None:
-        pytest.fail(f"the test was not over after {_LIMIT:.0f} seconds")  # nothing catches it
-
-    before = signal.signal(signal.SIGALRM, up)
-    signal.setitimer(signal.ITIMER_REAL, _LIMIT)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
 
 
 @pytest.fixture(scope="session")
