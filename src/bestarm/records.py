@@ -221,6 +221,11 @@ class Summary:
         """The number of pulls summarised, without missing ones."""
         return int(self.counts.sum())
 
+    @property
+    def largest_mean(self) -> float:
+        """The largest mean reward of an arm, whatever its sign; 0 where nothing was pulled."""
+        return float(np.abs(self.sums / np.maximum(self.counts, 1)).max(initial=0.0))
+
 
 @dataclass(frozen=True, eq=False)
 class Phase:
@@ -237,7 +242,8 @@ class Phase:
         pulls: its number of pulls.
         weights: the sampling distribution over source arms.
         value: the largest variance factor of an active contrast under `weights`.
-        gap: the certified relative distance of the contrast design from its optimum.
+        gap: the certified relative distance of the contrast design from its optimum; None where the
+            plan was adopted from a record, which does not hold it.
         stability: the M that entered the phase length, or None where none did.
     """
 
@@ -251,7 +257,7 @@ class Phase:
     pulls: int
     weights: Array
     value: float
-    gap: float
+    gap: float | None
     stability: float | None
 
 

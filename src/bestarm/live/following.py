@@ -17,7 +17,7 @@ import numpy as np
 from bestarm.geometry import Array
 from bestarm.live.experiment import Experiment
 from bestarm.live.ledger import Entry, Event, Head, Opened, Reading
-from bestarm.live.replay import check_plan, tell
+from bestarm.live.replay import adopt, go_through
 from bestarm.policies.confidence import Intervals
 from bestarm.policies.policy import Policy
 from bestarm.problem import Problem
@@ -257,8 +257,9 @@ class Follower:
                     head, entries = self._read(books)
                 if self._policy is None:
                     self._policy = document.make()
-                for entry in entries:
-                    self._replay(self._policy, entry)
+                self._follow(self._policy, entries)
+                if head.planned:
+                    adopt(self._policy, self._phases[head.phase].plan)
                 return self._state(self._policy, head)
             except BaseException:
                 self._start()
@@ -281,17 +282,15 @@ class Follower:
             self._phases[opened.plan.phase] = opened
         return replace(books.head), list(books.entries(self._told))
 
-    def _replay(self, policy: Policy, entry: Entry) -> None:
-        # A late one was told while the plan after its own was out.
-        check_plan(policy.plan(), self._phases[entry.phase + entry.late].plan)
-        tell(policy, entry.summary, late=entry.late)
-        self._told = entry.number + 1
-        self._add(entry)
-        self._now = None
-        if self._due(policy.recommend().pulls):
-            look = self._look(policy, entry.phase)
-            if look is not None:
-                self._looks.append(look)
+    def _follow(self, policy: Policy, entries: list[Entry]) -> None:
+        for entry in go_through(policy, entries, lambda phase: self._phases[phase].plan):
+            self._told = entry.number + 1
+            self._add(entry)
+            self._now = None
+            if self._due(policy.recommend().pulls):
+                look = self._look(policy, entry.phase)
+                if look is not None:
+                    self._looks.append(look)
 
     def _due(self, pulls: int) -> bool:
         return not self._looks or pulls >= _APART * self._looks[-1].pulls
