@@ -31,6 +31,7 @@ benchmark: .venv/.installed
 	$(BIN)/python -m benchmarks.designs
 	$(BIN)/python -m benchmarks.engine
 	$(BIN)/python -m benchmarks.methods
+	$(BIN)/python -m benchmarks.opening
 
 clean:
 	rm -rf .venv demo docs/_build

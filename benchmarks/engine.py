@@ -78,7 +78,7 @@ class _Planned:
     ) -> None:
         policy = rule(problem, sigma=sigma, max_pulls=max_pulls, seed=seed)
         self.problem, self.plan, self.update = problem, policy.plan, policy.update
-        self.recommend = policy.recommend
+        self.adopt, self.recommend = policy.adopt, policy.recommend
 
 
 def _rule_row(

@@ -82,6 +82,10 @@ class MeansTop:
         counts[self._due] = 8
         return Plan.fixed(counts, phase=1)
 
+    def adopt(self, plan: Plan) -> None:
+        """Not needed here: no record is kept of a simulation."""
+        raise NotImplementedError
+
     def update(self, summary: Summary) -> None:
         """Take a round, and find the pair at the border."""
         self._counts = self._counts + summary.counts

@@ -30,8 +30,11 @@ from bestarm.geometry import (
     covariance,
     diameter,
     farthest,
+    first_largest,
     lift,
+    linear_diameter,
     linear_span,
+    ranked,
     stability,
 )
 
@@ -276,3 +279,50 @@ def test_exact_inverse_norms_by_hand() -> None:
     matrix = [[Fraction(2), Fraction(0)], [Fraction(0), Fraction(0)]]
     vectors = [[Fraction(3), Fraction(0)], [Fraction(3), Fraction(1)]]
     assert inverse_norms(matrix, vectors).tolist() == [4.5, np.inf]
+
+
+# --- ties --------------------------------------------------------------------------------------
+
+
+@given(
+    values=st.lists(st.integers(-5, 5), min_size=1, max_size=30),
+    scale=st.sampled_from([1e-12, 0.3, 7.0, 1e9]),
+    seed=st.integers(0, 999),
+)
+@often
+def test_rounding_has_no_say_in_an_order(values: list[int], scale: float, seed: int) -> None:
+    """Keys that are equal on paper keep their order, however rounding disturbs them."""
+    exact = np.array(values, dtype=float)
+    noise = 1 + 1e-13 * np.random.default_rng(seed).uniform(-1, 1, size=len(values))
+    keys = scale * exact / 3 * noise
+    expected = sorted(range(len(values)), key=lambda i: (-values[i], i))
+    assert ranked(keys).tolist() == expected
+    assert first_largest(keys) == expected[0]
+
+
+def test_keys_that_cancelled_are_compared_by_what_they_were_made_from() -> None:
+    keys = np.array([1e-16, 3e-16, -2e-16])
+    assert first_largest(keys) == 1
+    assert first_largest(keys, size=0.5) == 0
+    assert ranked(keys, size=0.5).tolist() == [0, 1, 2]
+    assert ranked(np.array([0.1, 0.2]), size=0.5).tolist() == [1, 0]
+
+
+def test_of_points_equally_far_the_next_one_is_named() -> None:
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        rotation, _ = np.linalg.qr(rng.normal(size=(6, 6)))
+        index, distance = farthest(np.eye(6) @ rotation, block=4)
+        assert index.tolist() == [1, 2, 3, 4, 5, 0]
+        np.testing.assert_allclose(distance, 2)
+
+
+def test_the_linear_diameter_is_the_largest_norm_of_a_difference() -> None:
+    rng = np.random.default_rng(2)
+    source, target = rng.normal(size=(7, 3)), rng.normal(size=(5, 3))
+    weights = rng.dirichlet(np.ones(7))
+    inverse = np.linalg.inv(source.T @ (weights[:, None] * source))
+    norms = [(u - v) @ inverse @ (u - v) for u in target for v in target]
+    assert linear_diameter(source, weights, target) == pytest.approx(max(norms))
+    few = np.array([0.5, 0.5, 0, 0, 0, 0, 0])
+    assert linear_diameter(source, few, target) == np.inf

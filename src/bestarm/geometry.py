@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 __all__ = [
+    "TIE",
     "Array",
     "Span",
     "affine_span",
@@ -25,12 +26,18 @@ __all__ = [
     "covariance",
     "diameter",
     "farthest",
+    "first_largest",
     "lift",
+    "linear_diameter",
     "linear_span",
+    "ranked",
     "stability",
 ]
 
 Array = NDArray[np.float64]
+
+TIE = 1e-9  # relative to the largest: keys closer than this are equal on paper, or might as well be
+_NOISE = 1e-12  # relative to what keys were computed from: less than this is rounding
 
 _RANK_SAFETY = 16.0  # multiples of the rounding level below which a singular value counts as zero
 _SMALLEST = 1e-200  # the unit of a feature that is zero throughout
@@ -204,13 +211,58 @@ def centered_diameter(source: Array, weights: Array, target: Array) -> float:
     return diameter(span.contrast_coordinates(contrasts) @ factor)
 
 
+def linear_diameter(source: Array, weights: Array, target: Array) -> float:
+    """The largest ‖u − u′‖² under (Σ p_i x_i x_iᵀ)⁻¹ over pairs of targets (rows); may be +∞."""
+    pulled = weights > 0
+    span = linear_span(source[pulled])
+    contrasts = target - target[0]
+    if not span.contains(contrasts).all():
+        return float("inf")
+    regressors = span.coordinates(source[pulled]) * np.sqrt(weights[pulled])[:, None]
+    values, vectors = np.linalg.eigh(regressors.T @ regressors)
+    factor = vectors / np.sqrt(np.maximum(values, np.finfo(float).tiny))
+    return diameter(span.contrast_coordinates(contrasts) @ factor)
+
+
 def stability(source: Array, weights: Array) -> float:
     """M = max_i ‖x_i − x̄_p‖² under Σ_cov,p⁻¹ over all source arms, pulled or not."""
     return float(np.max(centered_norms(source, weights, source - weights @ source)))
 
 
+def ranked(keys: Array, *, size: float = 0.0) -> NDArray[np.intp]:
+    """The indices of keys from the largest down; those of equal keys in order of index.
+
+    Keys that are equal on paper differ by rounding in the machine, and another processor rounds
+    otherwise. So neighbours in the order count as equal up to `TIE` times the largest key. (Cells
+    of a fixed grid would not do: a tie may lie across the edge of two.)
+
+    Args:
+        keys: finite numbers.
+        size: of the numbers that the keys were computed from, where that may be much larger.
+    """
+    order = np.argsort(-keys, kind="stable")
+    if len(order) < 2:
+        return order
+    falling = keys[order]
+    apart = falling[:-1] - falling[1:] > _tie(keys, size)
+    group = np.concatenate([[0], np.cumsum(apart)])
+    return order[np.lexsort((order, group))]
+
+
+def first_largest(keys: Array, *, size: float = 0.0) -> int:
+    """The first index of the largest key: `ranked(keys)[0]` but for chains of near-ties."""
+    return int(np.argmax(keys >= keys.max() - _tie(keys, size)))
+
+
+def _tie(keys: Array, size: float) -> float:
+    return max(TIE * float(np.abs(keys).max()), _NOISE * size)
+
+
 def farthest(points: Array, block: int = 512) -> tuple[NDArray[np.intp], Array]:
     """For each point (row) the index of the farthest point, and its squared distance.
+
+    Of several that are equally far it is the first after the point itself, or the first of all: so
+    points that are all alike name each other in turn, not all of them the same one.
 
     Blocks of one matrix product: time O(H² r), memory O(block · H).
     """
@@ -222,10 +274,13 @@ def farthest(points: Array, block: int = 512) -> tuple[NDArray[np.intp], Array]:
     right = np.ascontiguousarray(np.column_stack([points, norms]).T)
     index = np.empty(count, dtype=np.intp)
     distance = np.empty(count)
+    tie, columns = TIE * float(norms.max(initial=0.0)), np.arange(count)
     for start in range(0, count, block):
         rows = slice(start, start + block)
         product = left[rows] @ right
-        index[rows] = product.argmax(axis=1)
+        tied = product >= product.max(axis=1, keepdims=True) - tie
+        later = tied & (columns > columns[rows, None])
+        index[rows] = np.where(later.any(axis=1), later.argmax(axis=1), tied.argmax(axis=1))
     # Once more from the differences themselves: the product loses digits to cancellation.
     difference = points - points[index]
     np.einsum("ij,ij->i", difference, difference, out=distance)

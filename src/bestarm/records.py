@@ -276,6 +276,11 @@ class Summary:
         return int(self.counts.sum())
 
     @property
+    def largest_mean(self) -> float:
+        """The largest mean reward of an arm, whatever its sign; 0 where nothing was pulled."""
+        return float(np.abs(self.rewards / np.maximum(self.counts, 1)).max(initial=0.0))
+
+    @property
     def drawn(self) -> Counts:
         """Pulls per arm, whatever became of them."""
         return np.asarray(self.counts + self.missing + self.pending)
@@ -324,7 +329,8 @@ class Phase:
         pulls: its number of pulls.
         weights: the sampling distribution over source arms.
         value: the largest variance factor of an active contrast under `weights`.
-        gap: the certified relative distance of the contrast design from its optimum.
+        gap: the certified relative distance of the contrast design from its optimum; None where the
+            plan was adopted from a record, which does not hold it.
         stability: the M that entered the phase length, or None where none did.
     """
 
@@ -338,7 +344,7 @@ class Phase:
     pulls: int
     weights: Array
     value: float
-    gap: float
+    gap: float | None
     stability: float | None
 
 

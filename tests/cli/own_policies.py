@@ -16,6 +16,7 @@ import os
 import numpy as np
 from bestarm import Plan, Recommendation, estimation
 from bestarm.errors import ProtocolError
+from bestarm.policies import check_adoptable
 
 
 class Once:
@@ -23,13 +24,18 @@ class Once:
 
     def __init__(self, problem, *, seed=0, pulls=5000):
         self.problem, self.seed, self.pulls = problem, seed, pulls
-        self.theta = None
+        self.theta = self.open = None
 
     def plan(self):
-        if self.theta is not None:
-            return None
-        arms = self.problem.arms
-        return Plan.randomised(np.full(arms, 1 / arms), self.pulls, phase=1)
+        if self.open is None and self.theta is None:
+            arms = self.problem.arms
+            self.open = Plan.randomised(np.full(arms, 1 / arms), self.pulls, phase=1)
+        return self.open
+
+    def adopt(self, plan):
+        phase = 1 if self.theta is None else None
+        self.open = check_adoptable(plan, self.problem, phase=phase, kind="randomised")
+        self.pulls = plan.pulls
 
     def update(self, summary):
         plan = self.plan()
@@ -37,6 +43,7 @@ class Once:
             raise ProtocolError("The policy has stopped.", field="summary")
         plan.check(summary)
         self.theta = estimation.orthogonalized(self.problem, summary, plan.weights)
+        self.open = None
 
     def recommend(self):
         done = self.theta is not None

@@ -313,6 +313,7 @@ def test_verifying_and_replaying(drinks: str) -> None:
     assert run("verify", drinks)[0].startswith("drinks: sound: ")
     report = data("replay", drinks)
     assert report.pop("agrees") is True
+    assert report.pop("remarks") == []
     assert report == data("recommend", drinks)
     assert "agrees with the log" in run("replay", drinks)[0]
 

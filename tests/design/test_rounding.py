@@ -85,3 +85,16 @@ def test_a_rounded_design_keeps_its_value() -> None:
     efficiency = np.min(counts[support] / weights[support]) / 500
     rounded = centered_diameter(source, counts / 500, source)
     assert rounded <= centered_diameter(source, weights, source) / efficiency * (1 + 1e-9)
+
+
+def test_arms_that_lack_equally_much_are_served_in_order() -> None:
+    """Shares that are equal on paper, disturbed as another processor would: the same counts."""
+    rng = np.random.default_rng(4)
+    for arms, pulls in ((3, 10), (7, 100), (12, 31), (30, 1001)):
+        expected = None
+        for _ in range(20):
+            weights = (1 + 1e-14 * rng.uniform(-1, 1, size=arms)) / arms
+            counts = round_efficiently(weights / weights.sum(), pulls).tolist()
+            assert counts == (expected or counts)
+            expected = counts
+        assert sorted(counts, reverse=True) == counts

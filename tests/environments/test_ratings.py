@@ -326,6 +326,9 @@ class ArmMeans:
         weights = np.full(self.problem.arms, 1 / self.problem.arms)
         return Plan.randomised(weights, 20 + self.seed % 200, phase=1)
 
+    def adopt(self, plan: Plan) -> None:
+        raise NotImplementedError
+
     def update(self, summary: Summary) -> None:
         self._summary = summary
 

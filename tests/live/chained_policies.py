@@ -7,6 +7,7 @@ import hashlib
 import numpy as np
 
 from bestarm.errors import ProtocolError
+from bestarm.policies import check_adoptable
 from bestarm.problem import Problem
 from bestarm.records import Plan, Recommendation, Summary
 
@@ -68,6 +69,10 @@ class Chained:
             # Fixed when first asked for: what comes late must not change it.
             self._planned[self.phase] = self._make()
         return self._planned[self.phase]
+
+    def adopt(self, plan: Plan) -> None:
+        phase = None if self._stopped() else self.phase
+        self._planned[self.phase] = check_adoptable(plan, self.problem, phase=phase)
 
     def _make(self) -> Plan:
         phase, rng, arms = self.phase, self._rng(), self.problem.arms

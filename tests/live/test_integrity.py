@@ -58,7 +58,7 @@ def stopped(url: str, name: str = "trial") -> None:
         trial.fail(10, "forgotten")
         assert trial.phase == 2
         assert trial.verify().findings == ()
-        assert trial.replay().reason == "stopped"
+        assert trial.replay().recommendation.reason == "stopped"
 
 
 def finished(url: str, name: str = "trial") -> None:

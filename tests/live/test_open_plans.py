@@ -39,6 +39,9 @@ class Recorder:
             self.weights(phase), SIZES[phase - 1], phase=phase, open=True, most=self.most
         )
 
+    def adopt(self, plan: Plan) -> None:
+        raise NotImplementedError  # in memory, all plans are its own
+
     def update(self, summary: Summary) -> None:
         plan = self.plan()
         assert plan is not None

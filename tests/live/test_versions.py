@@ -129,11 +129,11 @@ def test_a_policy_of_ones_own_may_name_none(
     url = begin(path, OWN)
     assert noted(path)["policy_version"] == (3 if named == 3 else None)
     with Experiment.open(url, "drinks") as experiment:
-        assert experiment.replay().pulls == 11
-    # One that stops naming its version is held to its plans alone.
+        assert experiment.replay().recommendation.pulls == 11
+    # One that stops naming its version is held to what it decided alone.
     monkeypatch.delattr(Chained, "version", raising=False)
     with Experiment.open(url, "drinks") as experiment:
-        assert experiment.replay().pulls == 11
+        assert experiment.replay().recommendation.pulls == 11
 
 
 def test_a_policy_of_ones_own_is_held_to_the_version_it_names(

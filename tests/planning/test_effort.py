@@ -44,6 +44,9 @@ class Sized:
         self._time.now += PER_PLAN
         return Plan.randomised([0.5, 0.5], self._size(self._pulls), phase=self._plans + 1)
 
+    def adopt(self, plan: Plan) -> None:
+        raise AssertionError("nobody hands plans to a run that is only watched")
+
     def update(self, summary: Summary) -> None:
         self._pulls += int(summary.counts.sum())
         self._plans += 1

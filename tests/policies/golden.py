@@ -2,11 +2,16 @@
 
     python tests/policies/golden.py
 
-records them again, and refuses where a policy does otherwise than before under the same `version`.
+records them again, and refuses where a policy decides otherwise than before under the same
+`version`.
 
-A kept run has the summaries the policy was told, so that nothing is drawn when it is played again.
-Lengths, counts, leaders and drops must be the same. Numbers may differ as they do between
-processors and builds of the solver, which is what a stored trial puts up with too.
+A kept run has plans and summaries, so that nothing is drawn or designed when it is played again:
+the policy adopts each plan and is told its summary, as a stored trial's is. What it says then,
+leaders, drops, evidence and estimates, must be the same on every processor, but for last digits.
+
+What it would have planned itself is kept as well, by what must not change of a plan: its length and
+its value, which designs certify to a tolerance. Another length or value needs no new version, since
+trials under way keep the plans they have; it is recorded again.
 """
 
 from __future__ import annotations
@@ -15,7 +20,7 @@ import json
 import math
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -36,15 +41,28 @@ from bestarm import (
     SequentialHalving,
     Uniform,
 )
+from bestarm.geometry import centered_diameter
 from bestarm.policies.index_rule import IndexRule
 from bestarm.policies.policy import Policy
 from bestarm.records import Plan, Summary
 
-__all__ = ["CASES", "KEPT", "Case", "advice", "differences", "play", "record"]
+__all__ = [
+    "CASES",
+    "KEPT",
+    "Case",
+    "advice",
+    "differences",
+    "play",
+    "read_plan",
+    "record",
+    "replanned",
+]
 
 KEPT = Path(__file__).parent / "assets" / "golden.json"
 _COMMAND = "python tests/policies/golden.py"
 _NEAR = 1e-6
+_NEAR_PULLS = 0.02  # of the length of a plan: where it hangs on a design's value, that has a gap
+_DIGITS = 4  # of the probabilities in plans that are kept
 _MOST = 10  # plans of a run
 
 Run = dict[str, Any]
@@ -66,14 +84,17 @@ class Case:
     options: dict[str, Any] = field(default_factory=dict)
     losses: bool = False
 
+    @property
+    def tolerance(self) -> float:
+        """To which relative gap its designs are certified."""
+        return 0.05 if self.policy is AnytimeBAI else float(self.options.get("tol", 1e-3))
+
     def make(self) -> Policy:
         """The policy at the start."""
         policy: Policy = self.policy(PROBLEMS[self.problem], **{"seed": 0, **self.options})
         return policy
 
 
-# Among designs that are equally good, as they are for arms at right angles, rounding chooses; so
-# policies whose plans rest on exact designs of pairs are played on arms without that symmetry.
 _rng = np.random.default_rng(17)
 PROBLEMS = {
     "one-hot": Problem(np.eye(4), delta=0.1),
@@ -144,32 +165,76 @@ CASES = {
 
 
 def play(case: Case, run: Run | None = None) -> Run:
-    """What a policy plans and says, told what it was told in a run, or summaries drawn here.
+    """What a policy says, given the plans and summaries of a run, or some made here.
 
-    Against a run, it ends with the first plan for which the run has no summary.
+    It adopts plans in few digits, never its own to the last bit, so that they can be kept and read.
+    It ends where the run has no more plans.
     """
     policy, rng = case.make(), np.random.default_rng(23)
     kept = None if run is None else run["steps"]
     steps: list[Run] = []
     before: Plan | None = None
-    while (plan := policy.plan()) is not None and len(steps) < _MOST:
-        number, step = len(steps), {"plan": _planned(plan)}
-        steps.append(step)
+    while (made := policy.plan()) is not None and len(steps) < _MOST:
+        number = len(steps)
+        if kept is not None and number == len(kept):
+            steps.append({})  # it goes on where it stopped
+            break
+        plan = _in_few_digits(made) if kept is None else read_plan(kept[number]["plan"])
+        policy.adopt(plan)
         late = case.losses and number % 4 == 3
         if kept is None:
             totals = _drawn(case, before if late and before else plan, rng, number)
-        elif number < len(kept) and not list(_differ(kept[number]["plan"], step["plan"], "")):
-            totals = kept[number]["told"]
         else:
-            break
+            totals = kept[number]["told"]
         summary = Summary(*(totals[key] for key in ("counts", "sums", "squares", "missing")))
         if late:
             policy.update(summary, late=True)  # type: ignore[call-arg]
         else:
             policy.update(summary)
             before = plan
-        step["told"], step["said"] = totals, _said(policy)
+        steps.append(
+            {
+                "plan": _written(plan),
+                "made": {"pulls": made.pulls, "value": _short(_value(case, made))},
+                "told": totals,
+                "said": _said(policy),
+            }
+        )
     return {"version": case.policy.version, "steps": steps}
+
+
+def _in_few_digits(plan: Plan) -> Plan:
+    """A plan with probabilities that are short to write, of the same arms."""
+    if plan.weights is None:
+        return plan
+    parts = np.maximum(np.round(plan.weights * 10**_DIGITS), plan.weights > 0).astype(int)
+    parts[np.argmax(parts)] += 10**_DIGITS - parts.sum()
+    return replace(plan, weights=parts / 10**_DIGITS)
+
+
+def _written(plan: Plan) -> Run:
+    values = {part.name: getattr(plan, part.name) for part in fields(Plan)}
+    return {
+        name: value.tolist() if isinstance(value, np.ndarray) else value
+        for name, value in values.items()
+    }
+
+
+def read_plan(written: Run) -> Plan:
+    """A plan that was kept."""
+    values: Run = {
+        name: np.array(value) if isinstance(value, list) else value
+        for name, value in written.items()
+    }
+    return Plan(**values)
+
+
+def _value(case: Case, plan: Plan) -> float:
+    """The largest variance factor of a contrast under a plan, and with it how good the plan is."""
+    problem = PROBLEMS[case.problem]
+    weights = plan.counts if plan.weights is None else plan.weights
+    assert weights is not None
+    return centered_diameter(problem.source, weights / weights.sum(), problem.target)
 
 
 def _drawn(case: Case, plan: Plan, rng: np.random.Generator, number: int) -> Run:
@@ -196,19 +261,6 @@ def _drawn(case: Case, plan: Plan, rng: np.random.Generator, number: int) -> Run
     }
 
 
-def _planned(plan: Plan) -> Run:
-    weights = None if plan.weights is None else plan.weights.tolist()
-    counts = None if plan.counts is None else plan.counts.tolist()
-    return {
-        "phase": plan.phase,
-        "pulls": plan.pulls,
-        "open": plan.open,
-        "most": plan.most,
-        "weights": _short(weights),
-        "counts": counts,
-    }
-
-
 def _said(policy: Policy) -> Run:
     said = policy.recommend()
     found: Run = {
@@ -224,6 +276,7 @@ def _said(policy: Policy) -> Run:
         last = said.trace[-1]
         found |= {"contrasts": _short(last.contrasts), "radii": _short(last.radii)}
         found |= {"value": _short(last.value), "delta": _short(last.delta)}
+        found |= {"stability": _short(last.stability)}
     inside = {name: getattr(policy, name, None) for name in ("_ranking", "_variation")}
     if isinstance(policy, IndexRule):
         inside["_radii"] = policy._radii()
@@ -246,40 +299,74 @@ def _short(value: Any) -> Any:
     return float(f"{value:.10g}") if math.isfinite(value) else str(float(value))
 
 
-def differences(case: Case, run: Run) -> list[str]:
-    """Where a policy first does otherwise than in a run that was kept, in words."""
-    for number, (kept, now) in enumerate(zip_longest(run["steps"], play(case, run)["steps"])):
-        if kept is None or now is None:
+def differences(case: Case, run: Run, played: Run | None = None) -> list[str]:
+    """Where a policy first decides otherwise than in a run that was kept, in words.
+
+    Args:
+        case: the policy.
+        run: the run that was kept.
+        played: what came of playing it again, if that was done already.
+    """
+    steps = (played or play(case, run))["steps"]
+    for number, (kept, now) in enumerate(zip_longest(run["steps"], steps)):
+        if not kept or not now:
             return [f"it {'goes on' if kept is None else 'stops'} after plan {number}"]
-        found = list(_differ(kept, now, f"plan {number + 1}"))
+        found = list(_differ(kept["said"], now["said"], f"plan {number + 1}", _NEAR))
         if found:
             return found[:3]
     return []
 
 
-def _differ(kept: Any, now: Any, where: str) -> Iterator[str]:
-    if isinstance(kept, dict) and isinstance(now, dict):
-        for key in kept.keys() & now.keys():  # what was said is not known where plans differ
-            yield from _differ(kept[key], now[key], f"{where}, {key}")
+def replanned(case: Case, run: Run, played: Run | None = None) -> list[str]:
+    """Where a policy first plans otherwise than in a run that was kept, in words."""
+    steps = (played or play(case, run))["steps"]
+    for number, (kept, now) in enumerate(zip(run["steps"], steps, strict=False)):
+        if not now:
+            break
+        before, after = kept["made"], now["made"]
+        near = 2.1 * case.tolerance  # two designs may each be off by it
+        found = list(_differ(before["value"], after["value"], f"plan {number + 1}, value", near))
+        if abs(before["pulls"] - after["pulls"]) > 1 + _NEAR_PULLS * before["pulls"]:
+            found.append(f"plan {number + 1}: {before['pulls']} pulls, now {after['pulls']}")
+        if found:
+            return found
+    return []
+
+
+def _differ(kept: Any, now: Any, where: str, near: float) -> Iterator[str]:
+    if isinstance(kept, dict) and isinstance(now, dict) and kept.keys() == now.keys():
+        for key in kept:
+            yield from _differ(kept[key], now[key], f"{where}, {key}", near)
     elif isinstance(kept, list) and isinstance(now, list) and len(kept) == len(now):
         for one, other in zip(kept, now, strict=True):
-            yield from _differ(one, other, where)
+            yield from _differ(one, other, where, near)
     elif isinstance(kept, float) and isinstance(now, float):
-        if not math.isclose(kept, now, rel_tol=_NEAR, abs_tol=_NEAR / 10):
+        if not math.isclose(kept, now, rel_tol=near, abs_tol=_NEAR / 10):
             yield f"{where}: {kept:g} before, {now:g} now"
     elif kept != now:
         yield f"{where}: {kept} before, {now} now"
 
 
 def advice(name: str, found: list[str]) -> str:
-    """What to do where a policy does otherwise than it did."""
+    """What to do where a policy decides otherwise than it did."""
     case = CASES[name]
     number, policy = case.policy.version, case.policy.__name__
     return (
-        f"{policy} does otherwise than it did ({name}; {'; '.join(found)}). Trials begun with it "
-        f"could not go on. If that is meant, set {policy}.version = {number + 1} and record "
+        f"{policy} decides otherwise than it did ({name}; {'; '.join(found)}). Trials begun with "
+        f"it could not go on. If that is meant, set {policy}.version = {number + 1} and record "
         f"again: {_COMMAND}"
     )
+
+
+def all_differences() -> list[str]:
+    """All that any policy decides or plans otherwise than in the runs that were kept, in words."""
+    found = []
+    for name, run in json.loads(KEPT.read_text(encoding="utf-8")).items():
+        case = CASES[name]
+        played = play(case, run)
+        both = differences(case, run, played) + replanned(case, run, played)
+        found += [f"{name}: {each}" for each in both]
+    return found
 
 
 def record(kept: dict[str, Run]) -> tuple[dict[str, Run], list[str]]:
@@ -287,13 +374,13 @@ def record(kept: dict[str, Run]) -> tuple[dict[str, Run], list[str]]:
     runs, refused = {}, []
     for name, case in CASES.items():
         old, version = kept.get(name), case.policy.version
-        found = None if old is None else differences(case, old)
-        if old is not None and not found:
-            runs[name] = old | {"version": version}  # the digits that do not matter stay as well
-        elif old is None or version > old["version"]:
+        found = [] if old is None else differences(case, old)
+        if found and old is not None and version <= old["version"]:
+            refused.append(advice(name, found))
+        elif old is None or found or replanned(case, old):
             runs[name] = play(case)
         else:
-            refused.append(advice(name, found or []))
+            runs[name] = old | {"version": version}  # the digits that do not matter stay as well
     return runs, refused
 
 

@@ -47,6 +47,9 @@ class ArmMeans:
             return None
         return Plan.fixed(np.full(self.problem.arms, 3000), phase=1)
 
+    def adopt(self, plan: Plan) -> None:
+        raise NotImplementedError
+
     def update(self, summary: Summary) -> None:
         best = int(np.argmax(estimation.arm_means(summary)))
         self._answer = Recommendation(

@@ -29,6 +29,9 @@ class ArmMeans:
         arms = self.problem.arms
         return Plan.randomised(np.full(arms, 1 / arms), self._lengths[phase], phase=phase + 1)
 
+    def adopt(self, plan: Plan) -> None:
+        raise NotImplementedError
+
     def update(self, summary: Summary) -> None:
         self._done.append(summary)
 

@@ -60,7 +60,7 @@ class Planned:
         self._rule: IndexRule = rule(problem, sigma=SIGMA[rule], seed=seed, max_pulls=max_pulls)
         self.problem = problem
         self.plan, self.update = self._rule.plan, self._rule.update
-        self.recommend = self._rule.recommend
+        self.adopt, self.recommend = self._rule.adopt, self._rule.recommend
 
 
 @pytest.fixture
@@ -109,6 +109,9 @@ class Recorder:
     def plan(self) -> Plan | None:
         counts = np.array([0, 1, 0])
         return None if len(self._kept) >= self._pulls else Plan.fixed(counts, phase=1)
+
+    def adopt(self, plan: Plan) -> None:
+        raise NotImplementedError
 
     def update(self, summary: Summary) -> None:
         self._kept.append(float(summary.sums[1]))

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from bestarm.errors import ProtocolError
 from bestarm.geometry import Array
+from bestarm.policies import check_adoptable
 from bestarm.problem import Problem
 from bestarm.records import Phase, Plan, Recommendation, Summary
 from bestarm.testing import LinearRewards, check_policy
@@ -35,6 +36,7 @@ class Halving:
         self.active = list(range(problem.targets))
         self.pulls = 0
         self.trace: list[Phase] = []
+        self.adopted: Plan | None = None
 
     def weights(self) -> Array:
         weights = np.ones(self.problem.arms)
@@ -49,12 +51,16 @@ class Halving:
         return "max_phases" if len(self.trace) == self.phases else None
 
     def plan(self) -> Plan | None:
-        if self.stopped():
-            return None
+        if self.stopped() or self.adopted is not None:
+            return self.adopted
         phase = len(self.trace) + 1
         if self.planned == "fixed":
             return Plan.fixed(np.full(self.problem.arms, self.size), phase=phase)
         return Plan.randomised(self.weights(), self.size, phase=phase)
+
+    def adopt(self, plan: Plan) -> None:
+        phase = None if self.stopped() else len(self.trace) + 1
+        self.adopted = check_adoptable(plan, self.problem, phase=phase)
 
     def check(self, summary: Summary) -> None:
         plan = self.plan()
@@ -91,6 +97,7 @@ class Halving:
             )
         )
         self.active = keep
+        self.adopted = None
         self.pulls += summary.pulls
 
     def recommend(self) -> Recommendation:
@@ -139,7 +146,7 @@ def test_pulls_can_be_supplied() -> None:
         return rewards(plan, rng)
 
     check_policy(Halving, PROBLEM, pull=pull)
-    assert [plan.phase for plan in plans] == [1, 2]
+    assert [plan.phase for plan in plans] == [1, 2] * 3  # twice more, under plans made elsewhere
 
 
 @dataclass(frozen=True)
@@ -232,6 +239,73 @@ class CountsFromZero(Halving):
     def plan(self) -> Plan | None:
         plan = super().plan()
         return plan and replace(plan, phase=plan.phase - 1)
+
+
+@breaks("an adopted plan is the next one", words="does not plan what it adopted")
+class PlansForItself(Halving):
+    def adopt(self, plan: Plan) -> None:
+        super().adopt(plan)
+        self.adopted = None
+
+
+@breaks("a plan of one's own gives way to one on record", words="does not plan what it adopted")
+class InsistsOnItsPlan(Halving):
+    def __init__(self, problem: Problem, *, seed: int) -> None:
+        super().__init__(problem, seed=seed)
+        self.asked = False
+
+    def plan(self) -> Plan | None:
+        self.asked |= self.adopted is None
+        return super().plan()
+
+    def adopt(self, plan: Plan) -> None:
+        super().adopt(plan)
+        if self.asked:
+            self.adopted = None
+            self.asked = False
+
+
+@breaks("adopting is no other way to go on", words="its plan is another after it adopted 1 plans")
+class CountsItsOwnPlans(Halving):
+    def adopt(self, plan: Plan) -> None:
+        super().adopt(plan)
+        self.rotation += 1
+
+
+@breaks("an adopted plan's pulls are counted", words="it speaks of")
+class CountsAsPlanned(Halving):
+    def update(self, summary: Summary) -> None:
+        before = self.pulls
+        super().update(summary)
+        self.pulls = before + self.size
+
+
+@breaks("a plan of another phase is not adopted", words="accepted a plan of another phase")
+class AdoptsAnyPhase(Halving):
+    def adopt(self, plan: Plan) -> None:
+        super().adopt(plan if self.stopped() else replace(plan, phase=len(self.trace) + 1))
+
+
+@breaks("a plan over other arms is not adopted", words="accepted a plan over an arm too many")
+class AdoptsAnyArms(Halving):
+    def adopt(self, plan: Plan) -> None:
+        if plan.arms > self.problem.arms and plan.phase == len(self.trace) + 1:
+            self.adopted = plan
+        else:
+            super().adopt(plan)
+
+
+@breaks("nothing is adopted after the end", words="accepted a plan after its end")
+class AdoptsAfterTheEnd(Halving):
+    def adopt(self, plan: Plan) -> None:
+        if not self.stopped():
+            super().adopt(plan)
+
+
+@breaks("a plan that fits is adopted", words="adopt() must take every plan that fits")
+class AdoptsNothing(Halving):
+    def adopt(self, plan: Plan) -> None:
+        raise ProtocolError("No.", field="plan")
 
 
 @breaks("the policy knows its problem", words="not the problem given")

@@ -15,6 +15,7 @@ from bestarm.cli.reporting import print_json, printable
 from bestarm.errors import ReplayError
 from bestarm.live import Experiment, Listed
 from bestarm.live.check import Check, worst
+from bestarm.live.replayed import Remark
 
 __all__ = [
     "print_checks",
@@ -114,16 +115,31 @@ def run_replay(store: str, name: str, *, as_json: bool) -> None:
     with opened(store, name) as experiment:
         labels = experiment.problem.target_labels
         try:
-            said = experiment.replay()
+            replayed = experiment.replay()
         except ReplayError as error:
             say(str(error))
             if as_json:
                 print_json({"experiment": name, "agrees": False, "error": str(error)})
             raise typer.Exit(1) from None
+    said, remarks = replayed.recommendation, replayed.remarks
     if as_json:
-        print_json({"experiment": name, "agrees": True, **recommendation_data(said, labels)})
+        data = recommendation_data(said, labels)
+        shown = [asdict(remark) for remark in remarks]
+        print_json({"experiment": name, "agrees": True, **data, "remarks": shown})
     else:
         typer.echo(f"The replay agrees with the log.\n{recommendation_words(said)}")
+        for remark in remarks:
+            typer.echo(_remark_words(remark))
+
+
+def _remark_words(remark: Remark) -> str:
+    would = (
+        "would not be planned"
+        if remark.planned is None
+        else f"would be planned with {remark.planned:,} pulls and probabilities that differ by up "
+        f"to {remark.difference:.2g}"
+    )
+    return f"Remark: phase {remark.phase} of {remark.pulls:,} pulls {would} here and now."
 
 
 def run_list(store: str, *, as_json: bool) -> None:

@@ -11,7 +11,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from bestarm.geometry import Array, farthest
+from bestarm.geometry import TIE, Array, farthest, ranked
 
 __all__ = ["Contrasts", "Listed", "Pairwise"]
 
@@ -23,8 +23,8 @@ class Contrasts(Protocol):
 
     def violators(self, factor: Array, level: float, most: int) -> tuple[float, Codes]:
         """With ‖y‖² := |factorᵀ y|²: the largest value in the set, and the codes of up to `most`
-        contrasts above `level`, worst first. The largest value is exact whenever it exceeds
-        `level`; otherwise `level` itself is returned."""
+        contrasts that are clearly above `level`, worst first and ties by code. The largest
+        value is exact whenever it exceeds `level`; otherwise `level` itself is returned."""
         ...
 
     def rows(self, codes: Codes) -> Array:
@@ -42,8 +42,9 @@ class Listed:
         """See `Contrasts.violators`."""
         whitened = self._vectors @ factor
         values = np.einsum("ij,ij->i", whitened, whitened)
-        order = np.argsort(-values)[:most]
-        return max(level, float(values[order[0]])), order[values[order] > level].astype(np.int64)
+        above = np.flatnonzero(values > level * (1 + TIE))
+        order = above[ranked(values[above])[:most]]
+        return max(level, float(values.max())), order.astype(np.int64)
 
     def rows(self, codes: Codes) -> Array:
         """See `Contrasts.rows`."""
@@ -63,8 +64,8 @@ class Pairwise:
         # ‖u − v‖ ≤ ‖u‖ + ‖v‖: a point this short cannot be an end of a pair above the level.
         near = np.flatnonzero(norms + norms.max() >= np.sqrt(level) * (1 - 1e-12))
         index, distance = farthest(whitened[near])
-        order = np.argsort(-distance)
-        order = order[distance[order] > level]
+        above = np.flatnonzero(distance > level * (1 + TIE))
+        order = above[ranked(distance[above])]
         first, second = near[order], near[index[order]]
         codes = np.minimum(first, second) * len(norms) + np.maximum(first, second)
         _, kept = np.unique(codes, return_index=True)  # both ends may name the same pair

@@ -6,16 +6,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bestarm.errors import InvalidInputError
-from bestarm.geometry import Array
+from bestarm.geometry import Array, first_largest
 
 __all__ = ["round_efficiently"]
+
+_EDGE = 1e-9  # a quota that exceeds a whole number by so little, relative to itself, is that number
+_EDGE_PULLS = 1e-3  # … and by no more than this
 
 
 def round_efficiently(weights: Array, pulls: int) -> NDArray[np.int64]:
     """Counts that sum to `pulls` with the best guaranteed efficiency min_i counts_i / (n p_i).
 
     Every arm with positive weight is pulled at least once. Start from ⌈(n − support/2) p_i⌉ and
-    move one pull at a time to the arm that lacks most, or from the one that can best spare it.
+    move one pull at a time to the arm that lacks most, or from the one that can best spare it; the
+    first of several.
 
     Args:
         weights: the design.
@@ -38,11 +42,13 @@ def round_efficiently(weights: Array, pulls: int) -> NDArray[np.int64]:
             value=pulls,
         )
     share = weights[support] / weights[support].sum()
-    counts = np.ceil((pulls - len(support) / 2) * share).astype(np.int64)
+    quota = (pulls - len(support) / 2) * share
+    counts = np.ceil(quota - np.minimum(_EDGE * quota, _EDGE_PULLS)).astype(np.int64)
+    counts = np.maximum(counts, 1)
     while counts.sum() < pulls:
-        counts[np.argmin(counts / share)] += 1
+        counts[first_largest(-counts / share)] += 1
     while counts.sum() > pulls:
-        counts[np.argmax((counts - 1) / share)] -= 1
+        counts[first_largest((counts - 1) / share)] -= 1
     result = np.zeros(len(weights), dtype=np.int64)
     result[support] = counts
     return result

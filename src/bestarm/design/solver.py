@@ -16,14 +16,14 @@ from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import qr, solve_triangular
+from scipy.linalg import solve_triangular
 from threadpoolctl import ThreadpoolController
 
 from bestarm.checks import finite
 from bestarm.design.contrasts import Codes, Contrasts
 from bestarm.design.interior import Point, interior_point
 from bestarm.errors import DesignError, InvalidInputError
-from bestarm.geometry import Array
+from bestarm.geometry import Array, first_largest, ranked
 
 __all__ = ["Design", "check_tolerance", "minimise"]
 
@@ -149,12 +149,27 @@ def _first_working_set(features: Array) -> _Working:
         arms = base = np.arange(count)
     else:
         # Pivoting picks arms that span well; long features are likely support of the optimum.
-        _, _, pivots = qr(features.T, pivoting=True, mode="economic", check_finite=False)
-        base = np.asarray(pivots[:rank])
+        base = _pivots(features)
         lengths = np.einsum("ij,ij->i", features, features)
-        arms = np.union1d(base, np.argsort(-lengths)[: 4 * rank])
+        arms = np.union1d(base, ranked(lengths)[: 4 * rank])
     none = np.empty(0)
     return _Working(arms, np.ones(len(arms)), none.astype(np.int64), none, base)
+
+
+def _pivots(features: Array) -> NDArray[np.int64]:
+    """Arms that span the features: each the farthest from the span of those before it.
+
+    What LAPACK's pivoted QR would give, but for ties, which it breaks by rounding.
+    """
+    left = features.copy()
+    chosen: list[int] = []
+    for _ in range(features.shape[1]):
+        squares = np.einsum("ij,ij->i", left, left)
+        squares[chosen] = 0.0
+        chosen.append(first_largest(squares))
+        direction = left[chosen[-1]] / np.sqrt(squares[chosen[-1]])
+        left -= np.outer(left @ direction, direction)
+    return np.array(chosen)
 
 
 def _inverse_factor(features: Array, weights: Array) -> Array:
@@ -172,7 +187,7 @@ def _trade_arms(work: _Working, scores: Array, most: int, tol: float) -> None:
     keep = (work.q > 1e-6 * work.q.max()) | (inside > 0.7 * best) | np.isin(work.arms, work.base)
     outside = scores.copy()
     outside[work.arms] = 0.0
-    order = np.argsort(-outside)[: max(most, 32)]
+    order = ranked(outside)[: max(most, 32)]
     added = order[outside[order] > best * (1 + tol / 10)]
     work.arms = np.concatenate([work.arms[keep], added])
     work.q = np.concatenate([work.q[keep], np.full(len(added), 0.01 * work.q.mean())])

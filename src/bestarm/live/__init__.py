@@ -6,6 +6,7 @@ from bestarm.live.check import Check
 from bestarm.live.draws import draw
 from bestarm.live.experiment import Experiment
 from bestarm.live.ledger import Event
+from bestarm.live.replayed import Remark, Replayed
 
 __all__ = [
     "Assignment",
@@ -16,6 +17,8 @@ __all__ = [
     "Experiment",
     "Listed",
     "Receipt",
+    "Remark",
+    "Replayed",
     "Status",
     "draw",
 ]

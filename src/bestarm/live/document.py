@@ -232,7 +232,7 @@ def _other_version(document: Document, began: int, now: int) -> ReplayError:
         needed = "the bestarm of then (the first event of the log may name it)"
     return ReplayError(
         f"The trial was begun with version {began} of the policy {name!r}, under {created}, and "
-        f"here it has version {now}, which would plan and decide otherwise.",
+        f"here it has version {now}, which would decide otherwise.",
         field="version",
         value=began,
         remedy=f"Install {needed} to go on with it; what is on record can be looked at, exported "

@@ -18,7 +18,7 @@ from bestarm.geometry import Array
 from bestarm.live import trial
 from bestarm.live.experiment import Experiment
 from bestarm.live.ledger import Entry, Event, Head, Opened, Reading
-from bestarm.live.replay import after, check_plan, tell
+from bestarm.live.replay import adopt, after, go_through
 from bestarm.policies.confidence import Intervals
 from bestarm.policies.policy import Policy
 from bestarm.problem import Problem
@@ -263,8 +263,9 @@ class Follower:
                     head, entries = self._read(books)
                 if self._policy is None:
                     self._policy = document.make()
-                for entry in entries:
-                    self._replay(self._policy, entry)
+                self._follow(self._policy, entries)
+                if head.planned:
+                    adopt(self._policy, self._phases[head.phase].plan)
                 return self._state(self._policy, head)
             except BaseException:
                 self._start()
@@ -288,17 +289,19 @@ class Follower:
             self._phases[opened.plan.phase] = opened
         return replace(books.head), list(books.entries(self._told))
 
-    def _replay(self, policy: Policy, entry: Entry) -> None:
-        check_plan(policy.plan(), self._phases[self._phase].plan)
-        tell(policy, entry.summary, phase=entry.phase, late=entry.late)
-        self._phase = after(self._phase, entry)
-        self._told = entry.number + 1
-        self._add(entry)
-        self._now = None
-        if self._due(policy.recommend().pulls):
-            look = self._look(policy, entry.phase)
-            if look is not None:
-                self._looks.append(look)
+    def _follow(self, policy: Policy, entries: list[Entry]) -> None:
+        plans = go_through(
+            policy, entries, lambda phase: self._phases[phase].plan, phase=self._phase
+        )
+        for entry in plans:
+            self._told = entry.number + 1
+            self._phase = after(self._phase, entry)
+            self._add(entry)
+            self._now = None
+            if self._due(policy.recommend().pulls):
+                look = self._look(policy, entry.phase)
+                if look is not None:
+                    self._looks.append(look)
 
     def _due(self, pulls: int) -> bool:
         return not self._looks or pulls >= _APART * self._looks[-1].pulls

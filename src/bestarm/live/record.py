@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from bestarm.live.audit import Audit
     from bestarm.live.check import Check
     from bestarm.live.document import Document
+    from bestarm.live.replayed import Replayed
 
 __all__ = ["Record", "revision_of", "status_of"]
 
@@ -172,11 +173,13 @@ class Record:
         with self._ledger.reading() as books:
             return audit(books, arms=self._problem.arms, seed=self._seed, created=created)
 
-    def replay(self) -> Recommendation:
+    def replay(self) -> Replayed:
         """Make the policy anew, tell it all it was told, and compare what it does with the log.
 
+        Plans on record are adopted; where they would be planned otherwise here, a remark says so.
+
         Raises:
-            ReplayError: it plans, drops or recommends otherwise than is on record.
+            ReplayError: it drops or recommends otherwise than is on record.
             InvalidInputError: the experiment is in memory, and its policy cannot be made again.
         """
         from bestarm.live.replayed import replay  # noqa: PLC0415
@@ -188,7 +191,7 @@ class Record:
                 remedy="Keep it in a database: see `Experiment.create`.",
             )
         with self._ledger.reading() as books:
-            return _as_it_ended(replay(books, self._document.make()), books.head)
+            return replay(books, self._document.make())
 
     def health(self) -> tuple[Check, ...]:
         """Whether all is well, question by question: see `bestarm.live.Check`.

@@ -1,20 +1,19 @@
-"""Bringing a policy to where the books are: nothing of it is stored, all of it is replayed."""
+"""Bringing a policy to where the books are: nothing of it is stored, all of it is replayed.
+
+Plans on record are facts. Whoever opens, follows or replays an experiment hands its policy every
+recorded plan and then its summary, through the one loop `go_through`; no design is solved for it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 
-import numpy as np
-
-from bestarm.errors import ReplayError
+from bestarm.errors import ProtocolError, ReplayError
 from bestarm.live.ledger import Entry, Reading
 from bestarm.policies.policy import Policy
 from bestarm.records import Plan, Summary
 
-__all__ = ["Player", "after", "check_plan", "tell"]
-
-# Plans are computed in floating point: another processor may differ in the last digits.
-_SAME = 1e-6
+__all__ = ["Player", "adopt", "after", "go_through", "recorded_plans", "tell"]
 
 
 class Player:
@@ -30,30 +29,31 @@ class Player:
         self._policy = make if isinstance(make, Policy) else None
         self._told = 0
         self._phase = 1  # of the plan that was open then
+        self._adopted = 0  # the phase whose plan on record it has adopted
         self._asked: tuple[int, Plan | None] | None = None
 
     def policy(self, books: Reading) -> Policy:
-        """The policy as it stands by the books.
+        """The policy as it stands by the books, with the plan that is open on record.
 
         Raises:
-            ReplayError: it plans, or ends, otherwise than the books say it did.
+            ReplayError: it refuses a plan or a summary that is on record.
         """
         if self._policy is None:
             assert self._make is not None
-            self._policy, self._told, self._phase = self._make(), 0, 1
-        policy = self._policy
-        if self._told < books.head.summaries:
-            try:
-                for entry in books.entries(self._told):
-                    # Asked for its plan as then, for it may fix the plan when it is first asked.
-                    check_plan(policy.plan(), books.opened(self._phase).plan)
-                    tell(policy, entry.summary, phase=entry.phase, late=entry.late)
+            self._policy, self._told, self._phase, self._adopted = self._make(), 0, 1, 0
+        policy, head = self._policy, books.head
+        try:
+            if self._told < head.summaries:
+                entries, plan_of = books.entries(self._told), recorded_plans(books)
+                for entry in go_through(policy, entries, plan_of, phase=self._phase):
                     self.told(entry)
-                if books.head.planned:
-                    check_plan(policy.plan(), books.opened(books.head.phase).plan)
-            except BaseException:
-                self.forget()
-                raise
+            # A policy in memory made all plans on record itself.
+            if self._make is not None and head.planned and self._adopted != head.phase:
+                adopt(policy, books.opened(head.phase).plan)
+                self._adopted, self._asked = head.phase, None
+        except BaseException:
+            self.forget()
+            raise
         return policy
 
     def plan(self) -> Plan | None:
@@ -75,19 +75,59 @@ class Player:
             self._policy = None
 
 
-def check_plan(planned: Plan | None, recorded: Plan) -> None:
-    """Raise unless a plan is the one on record."""
-    if planned is not None and _agree(planned, recorded):
-        return
-    said = "stops" if planned is None else f"plans {planned.pulls} pulls"
-    raise ReplayError(
-        f"Replayed, the policy {said} where phase {recorded.phase} of {recorded.pulls} pulls "
-        "is on record, or draws arms with other probabilities.",
-        field="phase",
-        value=recorded.phase,
-        remedy="Go on with the version of bestarm, or of your own policy, that began the trial; "
-        "`bestarm experiment verify` says whether the record was changed.",
-    )
+def go_through(
+    policy: Policy, entries: Iterable[Entry], plan_of: Callable[[int], Plan], *, phase: int = 1
+) -> Iterator[Entry]:
+    """Bring a policy on: for every entry, adopt the plan on record and tell the summary.
+
+    Gives each entry after it was told. The next plan is adopted no sooner than the next entry is
+    asked for.
+
+    Args:
+        policy: the policy; it was told all entries before these.
+        entries: summaries in the order told.
+        plan_of: gives the plan on record of a phase.
+        phase: of the plan that was open when the first of them was told.
+
+    Raises:
+        ReplayError: the policy refuses a plan or a summary.
+    """
+    adopted = 0
+    for entry in entries:
+        if phase != adopted:
+            adopt(policy, plan_of(phase))
+            adopted = phase
+        try:
+            tell(policy, entry.summary, phase=entry.phase, late=entry.late)
+        except ProtocolError as error:
+            raise _refused(f"summary {entry.number}", error) from error
+        phase = after(phase, entry)
+        yield entry
+
+
+def recorded_plans(books: Reading) -> Callable[[int], Plan]:
+    """Gives the plan on record of a phase; those after it are read along with it."""
+    read: dict[int, Plan] = {}
+
+    def plan_of(phase: int) -> Plan:
+        if phase not in read:
+            read.update((opened.plan.phase, opened.plan) for opened in books.phases(phase))
+        # A plan that is missing: `opened` says what is wrong.
+        return read[phase] if phase in read else books.opened(phase).plan
+
+    return plan_of
+
+
+def adopt(policy: Policy, plan: Plan) -> None:
+    """Hand a policy a plan on record.
+
+    Raises:
+        ReplayError: it cannot be the policy's next plan.
+    """
+    try:
+        policy.adopt(plan)
+    except ProtocolError as error:
+        raise _refused(f"the plan of phase {plan.phase}", error) from error
 
 
 def after(phase: int, entry: Entry) -> int:
@@ -103,12 +143,11 @@ def tell(policy: Policy, summary: Summary, *, phase: int, late: bool) -> None:
         policy.update(summary)
 
 
-def _agree(one: Plan, other: Plan) -> bool:
-    shape = (one.phase, one.pulls, one.open, one.most)
-    if shape != (other.phase, other.pulls, other.open, other.most):
-        return False
-    if one.counts is not None and other.counts is not None:
-        return np.array_equal(one.counts, other.counts)
-    if one.weights is None or other.weights is None:
-        return False
-    return bool(np.allclose(one.weights, other.weights, rtol=0, atol=_SAME))
+def _refused(what: str, error: ProtocolError) -> ReplayError:
+    return ReplayError(
+        f"Replayed, the policy refuses {what} on record: {error.message}",
+        field="replay",
+        value=error.value,
+        remedy="Go on with the version of bestarm, or of your own policy, that began the trial; "
+        "`bestarm experiment verify` says whether the record was changed.",
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from bestarm.policies.policy import Method, Policy
+from bestarm.policies.policy import Method, Policy, check_adoptable
 
 if TYPE_CHECKING:
     from bestarm.policies.action_elimination import ActionElimination
@@ -37,6 +37,7 @@ __all__ = [
     "Policy",
     "SequentialHalving",
     "Uniform",
+    "check_adoptable",
 ]
 
 _HOMES = {

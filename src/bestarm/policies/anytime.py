@@ -11,12 +11,12 @@ from bestarm import bounds as thresholds
 from bestarm.checks import choice, computable, interval, not_negative, whole
 from bestarm.errors import InvalidInputError, ProtocolError
 from bestarm.geometry import Array
-from bestarm.policies.allocation import Allocation
+from bestarm.policies.allocation import Allocation, Stage
 from bestarm.policies.confidence import Intervals, lower_ends
 from bestarm.policies.contests import BestOf, Contest, Stakes, TopOf
 from bestarm.policies.evidence import Batch, Frame, Scale
 from bestarm.policies.guesses import Guesses
-from bestarm.policies.policy import has_stopped
+from bestarm.policies.policy import check_adoptable, has_stopped, same_plan
 from bestarm.problem import Problem, as_problem
 from bestarm.records import Plan, Recommendation, Summary
 
@@ -34,6 +34,7 @@ class _Open(NamedTuple):
     plan: Plan
     frame: Frame
     stakes: Stakes
+    stage: Stage
 
 
 class AnytimeBAI:
@@ -144,31 +145,59 @@ class AnytimeBAI:
         if self._stopped is not None:
             return None
         if self._open is None:
+            weights = self._allocation.weights(
+                self._guesses,
+                wanted=self._contest.wanted,
+                margin=self._tolerance,
+                key=self._contrasts_key(),
+            )
             most = None if self._max_pulls is None else self._max_pulls - self._pulls
-            size = self._next_size(most)
-            key = tuple(self._contest.chosen.tolist()), len(self._contest.active)
-            sampling = self._allocation.sampling(
-                self._guesses, wanted=self._contest.wanted, margin=self._tolerance, key=key
+            self._open = self._prepare(
+                Plan.randomised(
+                    weights,
+                    self._next_size(most),
+                    phase=self._plans + 1,
+                    open=True,
+                    most=most,
+                    provisional=self._bounds is not None,
+                    center=self._scale.center,
+                )
             )
-            frame = Frame(
-                sampling,
-                guess=self._guesses.rewards(size),
-                spread=self._guesses.spread,
-                scale=self._scale,
-                size=size,
-                pulls=self._pulls,
-            )
-            plan = Plan.randomised(
-                sampling.probabilities,
-                size,
-                phase=self._plans + 1,
-                open=True,
-                most=most,
-                provisional=self._bounds is not None,
-                center=self._scale.center,
-            )
-            self._open = _Open(plan, frame, self._contest.stake(frame))
         return self._open.plan
+
+    def adopt(self, plan: Plan) -> None:
+        """Make a recorded plan the current one: bets use its probabilities, to the last bit."""
+        phase = None if self._stopped is not None else self._plans + 1
+        check_adoptable(plan, self._problem, phase=phase, kind="randomised")
+        if self._open is None or not same_plan(self._open.plan, plan):
+            self._open = self._prepare(plan)
+
+    def _contrasts_key(self) -> object:
+        """What changes when other contrasts are open than before."""
+        return tuple(self._contest.chosen.tolist()), len(self._contest.active)
+
+    def _prepare(self, plan: Plan) -> _Open:
+        """Fix all that bets on a plan rest on, from the past and the plan alone."""
+        assert plan.weights is not None
+        try:
+            stage = self._allocation.stage(plan.weights, self._guesses, self._contrasts_key())
+        except np.linalg.LinAlgError:
+            raise ProtocolError(
+                f"The arms that the plan of phase {plan.phase} draws do not inform about all "
+                "contrasts.",
+                field="plan",
+                value=plan.phase,
+                remedy="Adopt a plan that this policy made for this problem.",
+            ) from None
+        frame = Frame(
+            stage.sampling,
+            guess=self._guesses.rewards(plan.pulls),
+            spread=self._guesses.spread,
+            scale=self._scale,
+            size=plan.pulls,
+            pulls=self._pulls,
+        )
+        return _Open(plan, frame, self._contest.stake(frame), stage)
 
     def _next_size(self, most: int | None) -> int:
         size = int(min(_GROWTH * self._pulls, self._guesses.longest()))
@@ -189,6 +218,7 @@ class AnytimeBAI:
         self._check_rewards(summary)
         self._enter(drawn, summary)
         self._plans += 1
+        self._allocation.keep(drawn.stage)
         self._before, self._open = drawn, None
         if summary.pending.any():
             self._outstanding[drawn.plan.phase] = drawn

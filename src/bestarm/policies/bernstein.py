@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 
 from bestarm import bounds as levels
 from bestarm.checks import interval, positive, whole
-from bestarm.errors import InvalidInputError
+from bestarm.errors import InvalidInputError, ProtocolError
 from bestarm.geometry import Array
 from bestarm.policies.index_rule import NO_DRIFT
 from bestarm.policies.oneshot import require_pullable_targets
-from bestarm.policies.policy import has_stopped
+from bestarm.policies.policy import check_adoptable, has_stopped
 from bestarm.problem import Problem
 from bestarm.records import Plan, Recommendation, Summary
 
@@ -81,6 +81,7 @@ class BernsteinElimination:
         self._variation = np.zeros(problem.arms)
         self._rounding = np.zeros(problem.arms)  # how far off the sums may be
         self._batches = 0
+        self._adopted: Plan | None = None
         self._stopped: str | None = None
 
     @property
@@ -95,16 +96,31 @@ class BernsteinElimination:
 
     def plan(self) -> Plan | None:
         """The next batch, or None once the policy has stopped."""
-        if self._stopped is not None:
-            return None
+        if self._stopped is not None or self._adopted is not None:
+            return self._adopted
         counts = np.zeros(self._problem.arms, dtype=np.int64)
         counts[self._active] = min(max(1, int(self._growth * self._each)), self._room())
         return Plan.fixed(counts, phase=self._batches + 1, center=self._center)
 
+    def adopt(self, plan: Plan) -> None:
+        """Make a recorded plan the current one: as many pulls of every active arm as it has."""
+        phase = None if self._stopped is not None else self._batches + 1
+        check_adoptable(plan, self._problem, phase=phase, kind="fixed")
+        assert plan.counts is not None
+        each = plan.counts[self._active]
+        if each.min() != each.max() or not each[0]:
+            raise ProtocolError(
+                f"The plan of phase {plan.phase} does not pull every active arm equally often.",
+                field="plan",
+                value=plan.phase,
+                remedy="Adopt a plan that this policy made, after the same summaries.",
+            )
+        self._adopted = plan
+
     def _room(self) -> int:
         """How many pulls of every active arm the cap still allows."""
         most = 2**53 if self._max_pulls is None else self._max_pulls - self._pulls
-        return most // len(self._active)
+        return max(0, most) // len(self._active)
 
     def update(self, summary: Summary) -> None:
         """Take the outcome of the batch, and drop the arms that are shown not to be the best."""
@@ -119,6 +135,7 @@ class BernsteinElimination:
         self._each += int(summary.counts[self._active[0]])
         self._pulls += plan.pulls
         self._batches += 1
+        self._adopted = None
         self._active = self._active[~self._beaten()]
         if len(self._active) == 1:
             self._stopped = "identified"

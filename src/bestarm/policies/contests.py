@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from bestarm.geometry import Array
+from bestarm.geometry import Array, ranked
 from bestarm.policies.evidence import STAKES, Batch, Bets, Frame, folded, log_value
 
 __all__ = ["BestOf", "Contest", "Contrasts", "Stakes", "TopOf"]
@@ -182,7 +182,7 @@ class BestOf:
 
     def rank(self, scores: Array, past: Sequence[Batch]) -> None:  # noqa: ARG002 - no pair is replayed
         """Order the targets left by their estimates."""
-        self._order = self.active[np.argsort(-scores[self.active], kind="stable")]
+        self._order = self.active[ranked(scores[self.active])]
 
     def log_evidence(self) -> Array:
         """The log of each target's e-value against its being the best, when last it bet."""
@@ -295,7 +295,7 @@ class TopOf:
 
     def rank(self, scores: Array, past: Sequence[Batch]) -> None:
         """Order the targets by their estimates, and take in what the chosen ones have not seen."""
-        self._order = np.argsort(-scores, kind="stable")
+        self._order = ranked(scores)
         self._bring_up_to_date(past)
 
     def _bring_up_to_date(self, past: Sequence[Batch]) -> None:

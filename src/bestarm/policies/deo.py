@@ -58,13 +58,19 @@ class DEO(OneShot):
         as_problem(problem)
         choice(design, ("anchored", "centered"), "design")
         check_tolerance(tol)
-        if design == "centered":
-            weights = _centered_weights(problem, tol)
+        self._centered = design == "centered"
+        self._anchor = 0
+        if not self._centered:
+            self._anchor = whole(anchor, "anchor", least=0, below=problem.arms)
+        self._budget, self._tol = whole(budget, "budget", least=1), tol
+        super().__init__(problem, wanted=None)
+
+    def _make_plan(self) -> Plan:
+        if self._centered:
+            weights = _centered_weights(self._problem, self._tol)
         else:
-            place = whole(anchor, "anchor", least=0, below=problem.arms)
-            weights = anchored_weights(problem, place, tol)
-        plan = Plan.randomised(weights, whole(budget, "budget", least=1), phase=1)
-        super().__init__(problem, plan, identifies=False)
+            weights = anchored_weights(self._problem, self._anchor, self._tol)
+        return Plan.randomised(weights, self._budget, phase=1)
 
     def _scores(self, plan: Plan, summary: Summary) -> Array:
         return regression_scores(self._problem, plan, summary)

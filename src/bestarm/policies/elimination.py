@@ -2,26 +2,42 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bestarm.checks import whole
-from bestarm.geometry import Array
-from bestarm.policies.policy import has_stopped
+from bestarm.geometry import Array, first_largest
+from bestarm.policies.policy import check_adoptable, has_stopped, same_plan
 from bestarm.problem import Problem, as_problem
 from bestarm.records import Phase, Plan, Recommendation, Summary
 
-__all__ = ["Elimination", "PhaseDesign"]
+__all__ = ["Elimination", "PhaseDesign", "Wanted"]
 
 Indices = NDArray[np.int64]
 
 
+class Wanted(NamedTuple):
+    """A design for the next phase.
+
+    Attributes:
+        weights: the sampling distribution over source arms.
+        pulls: how many are wanted; may be more than can ever be pulled.
+        gap: the certified gap of the contrast design.
+    """
+
+    weights: Array
+    pulls: int
+    gap: float
+
+
 @dataclass(frozen=True, eq=False)
 class PhaseDesign:
-    """A phase before it is pulled.
+    """A phase before it is pulled: all of it but the gap follows from the plan.
 
     Attributes:
         pulls: how many are wanted; may be more than can ever be pulled.
@@ -29,8 +45,8 @@ class PhaseDesign:
         radius: the accuracy the phase is made for, in reward units.
         delta: the part of the error probability spent on the phase.
         value: the largest variance factor of an active contrast.
-        gap: the certified gap of the contrast design.
         stability: M, where it entered the length.
+        gap: the certified gap of the contrast design; None where the plan was adopted.
     """
 
     pulls: int
@@ -38,8 +54,8 @@ class PhaseDesign:
     radius: float
     delta: float
     value: float
-    gap: float
     stability: float | None = None
+    gap: float | None = None
 
     def __post_init__(self) -> None:
         self.weights.flags.writeable = False  # shared between runs
@@ -48,7 +64,8 @@ class PhaseDesign:
 class Elimination(ABC):
     """A policy in phases: each estimates θ afresh and drops targets a radius below the leader.
 
-    Subclasses say how a phase is designed (`_design`) and how θ is estimated (`_estimate`).
+    Subclasses say how a phase is designed (`_design`), what follows from the plan made of it
+    (`_describe`) and how θ is estimated (`_estimate`).
 
     Args:
         problem: the problem.
@@ -57,6 +74,8 @@ class Elimination(ABC):
         max_phase_pulls: a phase that wants more than this draws this many and is the last; the best
             of all targets under its estimate, dropped ones included, is then named.
     """
+
+    _kind: ClassVar[Literal["randomised", "fixed"]] = "randomised"  # of its plans
 
     def __init__(
         self,
@@ -95,12 +114,27 @@ class Elimination(ABC):
         if self._stopped is not None:
             return None
         if self._open is None:
-            phase = len(self._trace) + 1
-            design = self._design(phase, self._active)
-            left = None if self._max_pulls is None else self._max_pulls - self._pulls
-            caps = [cap for cap in (left, self._max_phase_pulls) if cap is not None]
-            self._open = design, self._plan_of(design, min([design.pulls, *caps]), phase)
+            wanted = self._design(len(self._trace) + 1, self._active)
+            pulls = int(min(wanted.pulls, self._most()))
+            plan = self._plan_of(wanted.weights, pulls, len(self._trace) + 1)
+            self._open = replace(self._describe(plan, self._active), gap=wanted.gap), plan
         return self._open[1]
+
+    def _left(self) -> int | None:
+        """How many pulls the cap on all of them leaves."""
+        return None if self._max_pulls is None else self._max_pulls - self._pulls
+
+    def _most(self) -> float:
+        """How many pulls the caps leave for the next phase."""
+        caps = (self._left(), self._max_phase_pulls)
+        return min((cap for cap in caps if cap is not None), default=math.inf)
+
+    def adopt(self, plan: Plan) -> None:
+        """Make a recorded plan the current one: its pulls, drawn with its probabilities."""
+        phase = None if self._stopped is not None else len(self._trace) + 1
+        check_adoptable(plan, self._problem, phase=phase, kind=self._kind)
+        if self._open is None or not same_plan(self._open[1], plan):
+            self._open = self._describe(plan, self._active), plan
 
     def update(self, summary: Summary) -> None:
         """Take the outcome of the current phase: estimate, eliminate, decide whether to go on."""
@@ -109,12 +143,13 @@ class Elimination(ABC):
         design, plan = self._open
         plan.check(summary)
         theta = self._estimate(design, plan, summary)
-        cut_short = plan.pulls < design.pulls
+        # What was wanted is computed from the plan: only at a cap does it matter, not by rounding.
+        cut_short = self._most() <= plan.pulls < design.pulls
         over_cap = cut_short and plan.pulls == self._max_phase_pulls
         options = self._problem.target
         eligible = np.arange(len(options)) if over_cap else self._active
         scores = (options[eligible] - options[eligible[0]]) @ theta  # offsets would cost digits
-        self._leader = int(eligible[np.argmax(scores)])
+        self._leader = int(eligible[first_largest(scores, size=summary.largest_mean)])
         differences = options[self._leader] - options[self._active]
         contrasts = differences @ theta
         radii = self._radii(design, differences)
@@ -164,8 +199,12 @@ class Elimination(ABC):
         )
 
     @abstractmethod
-    def _design(self, phase: int, active: Indices) -> PhaseDesign:
+    def _design(self, phase: int, active: Indices) -> Wanted:
         """Design the next phase for these targets. Must not change the policy."""
+
+    @abstractmethod
+    def _describe(self, plan: Plan, active: Indices) -> PhaseDesign:
+        """What follows from a plan for these targets, wherever it was made: nothing is solved."""
 
     @abstractmethod
     def _estimate(self, design: PhaseDesign, plan: Plan, summary: Summary) -> Array:
@@ -175,6 +214,6 @@ class Elimination(ABC):
         """The estimated leader − target from which on a target is dropped, for each difference."""
         return np.full(len(differences), design.radius)
 
-    def _plan_of(self, design: PhaseDesign, pulls: int, phase: int) -> Plan:
-        """The phase as a plan, cut to the pulls there are."""
-        return Plan.randomised(design.weights, pulls, phase=phase)
+    def _plan_of(self, weights: Array, pulls: int, phase: int) -> Plan:
+        """The phase as a plan of so many pulls."""
+        return Plan.randomised(weights, pulls, phase=phase)

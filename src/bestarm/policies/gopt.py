@@ -66,8 +66,12 @@ class GOpt(OneShot):
         if max_pulls is not None:
             pulls = min(pulls, whole(max_pulls, "max_pulls", least=1))
         check_tolerance(tol)
-        plan = Plan.randomised(anchored_weights(problem, 0, tol), pulls, phase=1)
-        super().__init__(problem, plan, identifies=pulls == wanted)
+        self._length, self._tol = pulls, tol
+        super().__init__(problem, wanted=wanted)
+
+    def _make_plan(self) -> Plan:
+        weights = anchored_weights(self._problem, 0, self._tol)
+        return Plan.randomised(weights, self._length, phase=1)
 
     def _scores(self, plan: Plan, summary: Summary) -> Array:
         return regression_scores(self._problem, plan, summary)

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from bestarm.checks import whole
 from bestarm.design import Design, centered_xy, check_tolerance
-from bestarm.geometry import Array, covariance
-from bestarm.policies.policy import has_stopped
+from bestarm.geometry import Array, centered_diameter, covariance, ranked
+from bestarm.policies.policy import check_adoptable, has_stopped, same_plan
 from bestarm.problem import Problem, as_problem
 from bestarm.records import Phase, Plan, Recommendation, Summary
 
@@ -92,7 +92,7 @@ class SequentialHalving:
         self._pulls = 0
         self._trace: list[Phase] = []
         self._fit = _Fit(problem)
-        self._open: tuple[Design, Plan] | None = None
+        self._open: tuple[Plan, float | None] | None = None  # with the gap, where it is known
 
     @property
     def problem(self) -> Problem:
@@ -112,20 +112,29 @@ class SequentialHalving:
         if self._open is None:
             design = _design(self._problem, self._active.tobytes(), self._tol)
             plan = Plan.randomised(design.weights, self._steps[done].pulls, phase=done + 1)
-            self._open = design, plan
-        return self._open[1]
+            self._open = plan, design.gap
+        return self._open[0]
+
+    def adopt(self, plan: Plan) -> None:
+        """Make a recorded plan the current one: its pulls, drawn with its probabilities."""
+        done = len(self._trace)
+        phase = None if done == len(self._steps) else done + 1
+        check_adoptable(plan, self._problem, phase=phase, kind="randomised")
+        if self._open is None or not same_plan(self._open[0], plan):
+            self._open = plan, None
 
     def update(self, summary: Summary) -> None:
         """Take the outcome of the plan: estimate, and at a round's end keep the better part."""
         if self.plan() is None or self._open is None:
             raise has_stopped()
-        design, plan = self._open
+        plan, gap = self._open
+        assert plan.weights is not None
         plan.check(summary)
         keep = self._steps[len(self._trace)].keep
-        self._fit.add(summary, design.weights)
+        self._fit.add(summary, plan.weights)
         options = self._problem.target[self._active]
         scores = (options - options[0]) @ self._fit.theta  # offsets would cost digits
-        order = np.argsort(-scores, kind="stable")
+        order = ranked(scores, size=summary.largest_mean)
         dropped = np.zeros(len(options), dtype=bool)
         dropped[order[keep:]] = True
         self._leader = int(self._active[order[0]])
@@ -142,9 +151,9 @@ class SequentialHalving:
                 radii=(radius,) * len(options),
                 delta=0.0,
                 pulls=plan.pulls,
-                weights=design.weights,
-                value=design.value,
-                gap=design.gap,
+                weights=plan.weights,
+                value=_value(self._problem, self._active.tobytes(), plan.weights.tobytes()),
+                gap=gap,
                 stability=None,
             )
         )
@@ -194,6 +203,13 @@ def _design(problem: Problem, active: bytes, tol: float) -> Design:
     """A pure function of these, so runs of one simulation share the work."""
     indices = np.frombuffer(active, dtype=np.int64)
     return centered_xy(problem.source, problem.target[indices], tol=tol)
+
+
+@lru_cache(maxsize=4096)
+def _value(problem: Problem, active: bytes, weights: bytes) -> float:
+    """The largest variance factor of an active contrast."""
+    targets = problem.target[np.frombuffer(active, dtype=np.int64)]
+    return centered_diameter(problem.source, np.frombuffer(weights, dtype=float), targets)
 
 
 class _Fit:

@@ -12,7 +12,7 @@ from bestarm import bounds
 from bestarm.checks import choice, positive, whole
 from bestarm.geometry import Array
 from bestarm.policies.oneshot import require_pullable_targets
-from bestarm.policies.policy import has_stopped
+from bestarm.policies.policy import check_adoptable, has_stopped
 from bestarm.problem import Problem
 from bestarm.records import Plan, Recommendation, Summary
 
@@ -62,6 +62,7 @@ class IndexRule(ABC):
         self._rounds = 0
         self._stopped: str | None = None
         self._due: Integers = np.arange(problem.arms)
+        self._adopted: Plan | None = None
 
     @property
     def problem(self) -> Problem:
@@ -88,17 +89,22 @@ class IndexRule(ABC):
 
     def plan(self) -> Plan | None:
         """The next round's pulls, or None once the policy has stopped."""
-        if self._stopped is not None:
-            return None
+        if self._stopped is not None or self._adopted is not None:
+            return self._adopted
         counts = np.zeros(self._problem.arms, dtype=np.int64)
         counts[self._due[: self._room()]] = 1
         return Plan.fixed(counts, phase=self._rounds + 1)
+
+    def adopt(self, plan: Plan) -> None:
+        """Make a recorded plan the current one: its pulls, whatever was due."""
+        phase = None if self._stopped is not None else self._rounds + 1
+        self._adopted = check_adoptable(plan, self._problem, phase=phase, kind="fixed")
 
     def _room(self) -> int:
         """How many of the pulls that are due the cap still allows."""
         if self._max_pulls is None:
             return len(self._due)
-        return min(len(self._due), self._max_pulls - int(self._counts.sum()))
+        return min(len(self._due), max(0, self._max_pulls - int(self._counts.sum())))
 
     def update(self, summary: Summary) -> None:
         """Take the outcome of the round, and decide."""
@@ -106,7 +112,8 @@ class IndexRule(ABC):
         if plan is None:
             raise has_stopped()
         plan.check(summary)
-        whole_round = plan.pulls == len(self._due)
+        whole_round = plan.pulls >= len(self._due)
+        self._adopted = None
         self._counts = self._counts + summary.counts
         self._sums = self._sums + summary.sums
         self._rounds += 1
@@ -114,7 +121,7 @@ class IndexRule(ABC):
             self._due = self._next()
             if len(self._active) == 1:
                 self._stopped = "identified"
-        if self._stopped is None and self._max_pulls == int(self._counts.sum()):
+        if self._stopped is None and not self._room():
             self._stopped = "max_pulls"
 
     def follow(self, table: Array, rows: Integers, common: Array) -> tuple[int, int]:
@@ -129,7 +136,7 @@ class IndexRule(ABC):
             The number of pulls made, and of rounds. Both 0 where the next round must be planned:
             the first one, and one that the cap cuts short.
         """
-        if self._stopped is not None or not self._rounds:
+        if self._stopped is not None or self._adopted is not None or not self._rounds:
             return 0, 0
         total = int(self._counts.sum())
         most = len(rows) if self._max_pulls is None else self._max_pulls - total

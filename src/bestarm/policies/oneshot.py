@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from typing import ClassVar, Literal
 
 import numpy as np
 
 from bestarm.errors import InvalidInputError
-from bestarm.geometry import Array
-from bestarm.policies.policy import has_stopped
+from bestarm.geometry import Array, first_largest
+from bestarm.policies.policy import check_adoptable, has_stopped
 from bestarm.problem import Problem, as_problem
 from bestarm.records import Plan, Recommendation, Summary
 
@@ -16,20 +17,22 @@ __all__ = ["OneShot", "require_pullable_targets"]
 
 
 class OneShot(ABC):
-    """A policy of one plan. Subclasses say how targets are scored (`_scores`).
+    """A policy of one plan. Subclasses make it (`_make_plan`) and score targets (`_scores`).
 
     Args:
         problem: the problem.
-        plan: the pulls.
-        identifies: whether the plan is meant to identify the best target. A ranking at whatever
-            budget there is never calls its answer final.
+        wanted: how many pulls identify the best target; None for a ranking at whatever budget
+            there is, which never calls its answer final.
     """
 
-    def __init__(self, problem: Problem, plan: Plan, *, identifies: bool) -> None:
+    _kind: ClassVar[Literal["randomised", "fixed"]] = "randomised"  # of its plan
+
+    def __init__(self, problem: Problem, *, wanted: int | None) -> None:
         self._problem = problem
-        self._plan = plan
-        self._identifies = identifies
+        self._wanted = wanted
+        self._plan: Plan | None = None
         self._ranking: Array | None = None
+        self._size = 0.0  # of the rewards that it was made from
 
     @property
     def problem(self) -> Problem:
@@ -38,29 +41,44 @@ class OneShot(ABC):
 
     def plan(self) -> Plan | None:
         """The one plan, or None once its outcome is in."""
-        return self._plan if self._ranking is None else None
+        if self._ranking is not None:
+            return None
+        if self._plan is None:
+            self._plan = self._make_plan()
+        return self._plan
+
+    def adopt(self, plan: Plan) -> None:
+        """Make a recorded plan the one plan: its pulls, drawn with its probabilities."""
+        phase = None if self._ranking is not None else 1
+        self._plan = check_adoptable(plan, self._problem, phase=phase, kind=self._kind)
 
     def update(self, summary: Summary) -> None:
         """Take the outcome of the plan and score the targets."""
-        if self._ranking is not None:
+        plan = self.plan()
+        if plan is None:
             raise has_stopped()
-        self._plan.check(summary)
-        self._ranking = self._scores(self._plan, summary)
+        plan.check(summary)
+        self._ranking, self._size = self._scores(plan, summary), summary.largest_mean
 
     def recommend(self) -> Recommendation:
         """The target with the best score."""
-        done = self._ranking is not None
-        final = done and self._identifies
-        best = 0 if self._ranking is None else int(np.argmax(self._ranking))
+        pulls = 0 if self._ranking is None or self._plan is None else self._plan.pulls
+        done = pulls > 0
+        final = done and self._wanted is not None and pulls >= self._wanted
+        best = 0 if self._ranking is None else first_largest(self._ranking, size=self._size)
         return Recommendation(
             target=best,
             label=self._problem.target_labels[best],
             final=final,
             reason="identified" if final else "budget" if done else "running",
-            pulls=self._plan.pulls if done else 0,
+            pulls=pulls,
             error_bound=None,
             active=(best,) if final else tuple(range(self._problem.targets)),
         )
+
+    @abstractmethod
+    def _make_plan(self) -> Plan:
+        """The plan, where none was adopted."""
 
     @abstractmethod
     def _scores(self, plan: Plan, summary: Summary) -> Array:

@@ -1,18 +1,21 @@
 """The protocol every method follows: a small state machine that plans, is told totals, recommends.
 
-Same problem, same seed and same summaries give the same plans on any machine. Nothing of a policy
-is pickled: recovery is replaying its summaries.
+A plan that was carried out is a fact. Nothing of a policy is pickled: to recover one, a fresh one
+adopts every plan on record and is told its summary. Designs are solved for new plans only.
 """
 
 from __future__ import annotations
 
-from typing import Protocol, runtime_checkable
+from dataclasses import fields
+from typing import Literal, Protocol, runtime_checkable
 
-from bestarm.errors import ProtocolError
+import numpy as np
+
+from bestarm.errors import InvalidInputError, ProtocolError
 from bestarm.problem import Problem
 from bestarm.records import Plan, Recommendation, Summary
 
-__all__ = ["Method", "Policy", "has_stopped"]
+__all__ = ["Method", "Policy", "check_adoptable", "has_stopped", "same_plan"]
 
 
 @runtime_checkable
@@ -42,8 +45,9 @@ class Policy(Protocol):
     so in an attribute `blind`, so that nobody is told that it cannot be misled.
 
     One that is kept in stores names the `version` of its arithmetic, a whole number that is raised
-    with every change after which it would plan or decide otherwise. A trial notes it when it is
-    created, and goes on with that version alone.
+    with every change after which it would decide otherwise, told the same summaries of the same
+    plans. (A change of new plans alone needs no new version: plans on record are adopted.) A trial
+    notes it when it is created, and goes on with that version alone.
     """
 
     @property
@@ -53,6 +57,18 @@ class Policy(Protocol):
 
     def plan(self) -> Plan | None:
         """The next plan, or None once the policy has stopped. Asking twice gives the same plan."""
+        ...
+
+    def adopt(self, plan: Plan) -> None:
+        """Make a recorded plan the current one: it was made earlier, maybe on another machine.
+
+        Its weights or counts and its pulls are taken as they are, and everything that depends on
+        them uses exactly these. No design is solved. A plan that this policy made but was not told
+        of yet is replaced; adopting the current plan again changes nothing.
+
+        Raises ProtocolError, and changes nothing, if the policy has stopped or the plan cannot be
+        its next one: see `check_adoptable`.
+        """
         ...
 
     def update(self, summary: Summary) -> None:
@@ -81,4 +97,64 @@ def has_stopped() -> ProtocolError:
         "The policy has stopped and takes no more outcomes.",
         field="summary",
         remedy="Read `recommend()`.",
+    )
+
+
+def check_adoptable(
+    plan: Plan,
+    problem: Problem,
+    *,
+    phase: int | None,
+    kind: Literal["randomised", "fixed"] | None = None,
+) -> Plan:
+    """Give a recorded plan back, or raise if it cannot be a policy's next one.
+
+    Args:
+        plan: the plan on record.
+        problem: the policy's problem.
+        phase: the number of the policy's next plan; None if the policy has stopped.
+        kind: the kind of plan that the policy makes; None where it makes both.
+    """
+    if not isinstance(plan, Plan):
+        raise InvalidInputError(
+            f"`plan` must be a Plan; got {type(plan).__name__}.",
+            field="plan",
+            value=plan,
+            remedy="Adopt a plan that this policy made earlier.",
+        )
+    if phase is None:
+        raise ProtocolError(
+            f"The policy has stopped and cannot adopt the plan of phase {plan.phase}.",
+            field="plan",
+            value=plan.phase,
+            remedy="Read `recommend()`.",
+        )
+    if plan.phase != phase:
+        raise ProtocolError(
+            f"The next plan is that of phase {phase}; got one of phase {plan.phase}.",
+            field="plan",
+            value=plan.phase,
+            remedy="Adopt recorded plans in their order, each followed by its summary.",
+        )
+    if plan.arms != problem.arms:
+        raise ProtocolError(
+            f"The plan is over {plan.arms} arms; the problem has {problem.arms}.",
+            field="plan",
+            value=plan.arms,
+            remedy="Adopt a plan that was made for this problem.",
+        )
+    if kind is not None and (plan.weights is None) != (kind == "fixed"):
+        raise ProtocolError(
+            f"The policy makes {kind} plans; the plan of phase {phase} is of the other kind.",
+            field="plan",
+            value=plan.phase,
+            remedy="Adopt a plan that the same policy made.",
+        )
+    return plan
+
+
+def same_plan(one: Plan, other: Plan) -> bool:
+    """Whether two plans agree in everything, to the last bit."""
+    return all(
+        np.array_equal(getattr(one, part.name), getattr(other, part.name)) for part in fields(Plan)
     )

@@ -14,8 +14,8 @@ from bestarm.checks import positive
 from bestarm.design import check_tolerance, linear_xy
 from bestarm.design.rounding import round_efficiently
 from bestarm.estimation import ordinary
-from bestarm.geometry import Array
-from bestarm.policies.elimination import Elimination, Indices, PhaseDesign
+from bestarm.geometry import Array, linear_diameter
+from bestarm.policies.elimination import Elimination, Indices, PhaseDesign, Wanted
 from bestarm.problem import Problem
 from bestarm.records import Plan, Summary
 
@@ -51,6 +51,7 @@ class RAGE(Elimination):
 
     blind: ClassVar[bool] = True
     version: ClassVar[int] = 1
+    _kind = "fixed"
 
     def __init__(
         self,
@@ -70,16 +71,25 @@ class RAGE(Elimination):
         self._sigma = positive(sigma, "sigma")
         self._tol = tol
 
-    def _design(self, phase: int, active: Indices) -> PhaseDesign:
-        design = _design_phase(self._problem, self._sigma, self._tol, phase, active.tobytes())
+    def _design(self, phase: int, active: Indices) -> Wanted:
+        found = _design_phase(self._problem, self._sigma, self._tol, phase, active.tobytes())
         most = self._max_phase_pulls
-        return design if most is None else replace(design, pulls=min(design.pulls, most))
+        return found if most is None else found._replace(pulls=min(found.pulls, most))
+
+    def _describe(self, plan: Plan, active: Indices) -> PhaseDesign:
+        assert plan.counts is not None
+        described = _describe_phase(
+            self._problem, plan.phase, active.tobytes(), plan.counts.tobytes()
+        )
+        # Whole pulls do not tell how many were wanted: a phase that takes all that are left is cut,
+        # unless it is as long as a phase may be.
+        cut = plan.pulls == self._left() and plan.pulls != self._max_phase_pulls
+        return replace(described, pulls=plan.pulls + 1) if cut else described
 
     def _estimate(self, design: PhaseDesign, plan: Plan, summary: Summary) -> Array:  # noqa: ARG002
         return ordinary(self._problem, summary)
 
-    def _plan_of(self, design: PhaseDesign, pulls: int, phase: int) -> Plan:
-        weights = design.weights
+    def _plan_of(self, weights: Array, pulls: int, phase: int) -> Plan:
         if pulls < np.count_nonzero(weights):  # too few for all arms: the heaviest come first
             kept = np.zeros_like(weights)
             heaviest = np.argsort(-weights, kind="stable")[:pulls]
@@ -89,10 +99,8 @@ class RAGE(Elimination):
 
 
 @lru_cache(maxsize=1024)
-def _design_phase(
-    problem: Problem, sigma: float, tol: float, phase: int, active: bytes
-) -> PhaseDesign:
-    """A phase is a pure function of these, so runs of one simulation share the work."""
+def _design_phase(problem: Problem, sigma: float, tol: float, phase: int, active: bytes) -> Wanted:
+    """A pure function of these, so runs of one simulation share the work."""
     targets = problem.target[np.frombuffer(active, dtype=np.int64)]
     design = linear_xy(problem.source, targets, tol=tol)
     delta = bounds.rage_delta(problem.delta, targets=problem.targets, phase=phase)
@@ -108,11 +116,20 @@ def _design_phase(
     # An interior-point design leaves dust on arms that do not matter; dust is not worth a pull.
     weights = np.where(design.weights > tol / (10 * problem.arms), design.weights, 0.0)
     weights /= weights.sum()
+    weights.flags.writeable = False
+    return Wanted(weights, max(pulls, int(np.count_nonzero(weights))), design.gap)
+
+
+@lru_cache(maxsize=1024)
+def _describe_phase(problem: Problem, phase: int, active: bytes, counts: bytes) -> PhaseDesign:
+    """What follows from the pulls of a phase, whoever chose them."""
+    pulled = np.frombuffer(counts, dtype=np.int64)
+    weights = pulled / pulled.sum()
+    targets = problem.target[np.frombuffer(active, dtype=np.int64)]
     return PhaseDesign(
-        pulls=max(pulls, int(np.count_nonzero(weights))),
+        pulls=int(pulled.sum()),
         weights=weights,
         radius=2.0 ** -(phase + 2),
-        delta=delta,
-        value=design.value,
-        gap=design.gap,
+        delta=bounds.rage_delta(problem.delta, targets=problem.targets, phase=phase),
+        value=linear_diameter(problem.source, weights, targets),
     )

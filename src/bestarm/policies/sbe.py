@@ -12,8 +12,8 @@ from bestarm import bounds
 from bestarm.checks import positive
 from bestarm.design import check_tolerance, deo
 from bestarm.estimation import orthogonalized
-from bestarm.geometry import Array
-from bestarm.policies.elimination import Elimination, Indices, PhaseDesign
+from bestarm.geometry import Array, centered_norms
+from bestarm.policies.elimination import Elimination, Indices, PhaseDesign, Wanted
 from bestarm.policies.oneshot import require_pullable_targets
 from bestarm.problem import Problem
 from bestarm.records import Plan, Summary
@@ -70,8 +70,19 @@ class SBE(Elimination):
         self._constants = (positive(r1, "r1"), positive(r2, "r2"))
         self._tol = tol
 
-    def _design(self, phase: int, active: Indices) -> PhaseDesign:
-        return _design_phase(self._problem, self._constants, self._tol, phase, active.tobytes())
+    def _design(self, phase: int, active: Indices) -> Wanted:
+        weights, gap = _design_phase(self._problem, self._tol, active.tobytes())
+        described = self._describe_weights(phase, active, weights)
+        return Wanted(weights, described.pulls, gap)
+
+    def _describe(self, plan: Plan, active: Indices) -> PhaseDesign:
+        assert plan.weights is not None
+        return self._describe_weights(plan.phase, active, plan.weights)
+
+    def _describe_weights(self, phase: int, active: Indices, weights: Array) -> PhaseDesign:
+        return _describe_phase(
+            self._problem, self._constants, phase, active.tobytes(), weights.tobytes()
+        )
 
     def _estimate(self, design: PhaseDesign, plan: Plan, summary: Summary) -> Array:
         ridge = max(1.0, math.log(plan.pulls / self._problem.delta))
@@ -79,14 +90,23 @@ class SBE(Elimination):
 
 
 @lru_cache(maxsize=1024)
-def _design_phase(
-    problem: Problem, constants: tuple[float, float], tol: float, phase: int, active: bytes
-) -> PhaseDesign:
-    """A phase is a pure function of these, so runs of one simulation share the work."""
+def _design_phase(problem: Problem, tol: float, active: bytes) -> tuple[Array, float]:
+    """Weights and certified gap; a pure function of these, so runs of a simulation share them."""
     arms = np.frombuffer(active, dtype=np.int64)
     design = deo(problem.source[arms], tol=tol)
     weights = np.zeros(problem.arms)
     weights[arms] = design.weights
+    weights.flags.writeable = False
+    return weights, design.gap
+
+
+@lru_cache(maxsize=1024)
+def _describe_phase(
+    problem: Problem, constants: tuple[float, float], phase: int, active: bytes, weights: bytes
+) -> PhaseDesign:
+    """What follows from the weights of a phase, whoever chose them."""
+    arms = problem.source[np.frombuffer(active, dtype=np.int64)]
+    distribution = np.frombuffer(weights, dtype=float)
     epsilon = 2.0**-phase
     delta = bounds.sbe_delta(problem.delta, arms=problem.arms, phase=phase)
     pulls = bounds.sbe_phase_length(
@@ -94,10 +114,9 @@ def _design_phase(
     )
     return PhaseDesign(
         pulls=pulls,
-        weights=weights,
+        weights=distribution,
         radius=epsilon * problem.scale,
         delta=delta,
-        value=design.value,
-        gap=design.gap,
+        value=float(np.max(centered_norms(problem.source, distribution, arms - arms[0]))),
         stability=32.0 * problem.dimension,
     )

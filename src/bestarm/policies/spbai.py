@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import ClassVar, Literal
@@ -16,8 +15,16 @@ from bestarm.checks import choice, positive, whole
 from bestarm.design import centered_g, centered_xy, check_tolerance, deo, xor
 from bestarm.errors import InvalidInputError
 from bestarm.estimation import orthogonalized
-from bestarm.geometry import Array, centered_diameter, covariance, diameter, lift, stability
-from bestarm.policies.elimination import Elimination, Indices, PhaseDesign
+from bestarm.geometry import (
+    Array,
+    centered_diameter,
+    covariance,
+    diameter,
+    first_largest,
+    lift,
+    stability,
+)
+from bestarm.policies.elimination import Elimination, Indices, PhaseDesign, Wanted
 from bestarm.policies.ledger import Ledger, worth
 from bestarm.policies.oneshot import require_pullable_targets
 from bestarm.problem import Problem
@@ -26,6 +33,7 @@ from bestarm.records import Plan, Summary
 __all__ = ["SPBAI"]
 
 _REPLICATED = {"design": "xor", "stability": "paper", "anchor": "best"}
+_FINE = 2.0**20  # parts of a pull in which mixtures are compared: whole pulls would tie by rounding
 _LEAST_MIXTURE = 1e-4  # below this share of the G-design, M would depend on rounding
 
 
@@ -148,14 +156,24 @@ class SPBAI(Elimination):
         rng = np.random.default_rng(whole(seed, "seed", least=0))
         self._first_anchor = int(rng.integers(problem.arms))
 
-    def _design(self, phase: int, active: Indices) -> PhaseDesign:
+    def _design(self, phase: int, active: Indices) -> Wanted:
         anchor = self._current_anchor() if self._reading.design == "xor" else None
-        design = _design_phase(self._problem, self._reading, phase, active.tobytes(), anchor)
+        weights, gap = _design_phase(self._problem, self._reading, phase, active.tobytes(), anchor)
+        return Wanted(weights, self._describe_weights(phase, active, weights).pulls, gap)
+
+    def _describe(self, plan: Plan, active: Indices) -> PhaseDesign:
+        assert plan.weights is not None
+        return self._describe_weights(plan.phase, active, plan.weights)
+
+    def _describe_weights(self, phase: int, active: Indices, weights: Array) -> PhaseDesign:
+        described = _describe_phase(
+            self._problem, self._reading, phase, active.tobytes(), weights.tobytes()
+        )
         if not self._reading.sharp or not self._trace:
-            return design
+            return described
         coordinates = self._problem.span.coordinates(self._problem.source)
-        spared = worth(self._ledger.information, covariance(coordinates, design.weights))
-        return replace(design, pulls=max(1, design.pulls - spared))
+        spared = worth(self._ledger.information, covariance(coordinates, weights))
+        return replace(described, pulls=max(1, described.pulls - spared))
 
     def _current_anchor(self) -> int:
         if self._anchor != "best":
@@ -189,6 +207,40 @@ class SPBAI(Elimination):
         return self._ledger.radii(differences, delta=design.delta)
 
 
+@dataclass(frozen=True)
+class _Length:
+    """n_ℓ of one phase, as a function of the design's value and stability."""
+
+    problem: Problem
+    reading: _Reading
+    phase: int
+    active: int
+
+    @property
+    def epsilon(self) -> float:
+        """The accuracy of the phase, in units of the normalised rewards."""
+        # Where pulls are kept, shorter steps waste nothing; where they are not, each must halve.
+        return 2.0 ** (-(self.phase + 3) / 4) if self.reading.sharp else 2.0**-self.phase
+
+    @property
+    def delta(self) -> float:
+        """The part of δ that is spent on the phase."""
+        return bounds.phase_delta(self.problem.delta, active=self.active, phase=self.phase)
+
+    def __call__(self, value: float, stability: float, *, fine: float = 1.0) -> int:
+        """The length in pulls, or in parts of a pull: so many make one."""
+        problem, reading = self.problem, self.reading
+        return bounds.phase_length(
+            value,
+            epsilon=self.epsilon,
+            delta=self.delta,
+            stability=stability,
+            dimension=problem.dimension if reading.stability == "paper" else problem.rank,
+            r1=fine * reading.r1,
+            r2=fine * reading.r2,
+        )
+
+
 @lru_cache(maxsize=1024)
 def _design_phase(
     problem: Problem,
@@ -196,25 +248,10 @@ def _design_phase(
     phase: int,
     active: bytes,
     anchor: int | None,
-) -> PhaseDesign:
-    """A phase is a pure function of these, so runs of one simulation share the work."""
+) -> tuple[Array, float]:
+    """Weights and certified gap; a pure function of these, so runs of a simulation share them."""
     indices = np.frombuffer(active, dtype=np.int64)
     targets = problem.target[indices]
-    # Where pulls are kept, shorter steps waste nothing; where they are not, each must halve.
-    epsilon = 2.0 ** (-(phase + 3) / 4) if reading.sharp else 2.0**-phase
-    delta = bounds.phase_delta(problem.delta, active=len(targets), phase=phase)
-
-    def length(value: float, m: float) -> int:
-        return bounds.phase_length(
-            value,
-            epsilon=epsilon,
-            delta=delta,
-            stability=m,
-            dimension=problem.dimension if reading.stability == "paper" else problem.rank,
-            r1=reading.r1,
-            r2=reading.r2,
-        )
-
     spread = _g_weights(problem, reading)
     pullable = indices if reading.replication else np.arange(problem.arms)
     if anchor is None:
@@ -226,18 +263,33 @@ def _design_phase(
     contrasting[pullable] = contrast.weights
     share = 0.5
     if reading.sharp:
+        length = _Length(problem, reading, phase, len(targets))
         share = _shortest_mixture(problem, targets, contrasting, spread, length)
     weights = (1 - share) * contrasting + share * spread
-    value = centered_diameter(problem.source, weights, targets)
+    weights.flags.writeable = False
+    return weights, contrast.gap
+
+
+@lru_cache(maxsize=1024)
+def _describe_phase(
+    problem: Problem, reading: _Reading, phase: int, active: bytes, weights: bytes
+) -> PhaseDesign:
+    """What follows from the weights of a phase, whoever chose them."""
+    indices = np.frombuffer(active, dtype=np.int64)
+    targets, distribution = problem.target[indices], np.frombuffer(weights, dtype=float)
+    length = _Length(problem, reading, phase, len(targets))
+    value = centered_diameter(problem.source, distribution, targets)
     paper = reading.stability == "paper"
-    m = 32.0 * problem.dimension if paper else stability(problem.source, weights)
+    m = 32.0 * problem.dimension if paper else stability(problem.source, distribution)
+    delta = length.delta
+    if reading.sharp:
+        delta = bounds.contrast_delta(problem.delta, active=len(targets))
     return PhaseDesign(
         pulls=length(value, m),
-        weights=weights,
-        radius=epsilon * problem.scale,
-        delta=bounds.contrast_delta(problem.delta, active=len(targets)) if reading.sharp else delta,
+        weights=distribution,
+        radius=length.epsilon * problem.scale,
+        delta=delta,
         value=value,
-        gap=contrast.gap,
         stability=m,
     )
 
@@ -254,7 +306,7 @@ def _shortest_mixture(
     targets: Array,
     contrast: Array,
     spread: Array,
-    length: Callable[[float, float], int],
+    length: _Length,
 ) -> float:
     """The share of the G-design that makes the phase shortest.
 
@@ -276,10 +328,10 @@ def _shortest_mixture(
         share = math.exp(exponent)
         inverse = 1 / ((1 - share) * np.maximum(eigenvalues, 0.0) + share)
         m = float(np.max(np.square(arms) @ inverse)) - 1
-        return float(length(diameter(options * np.sqrt(inverse)), m))
+        return float(length(diameter(options * np.sqrt(inverse)), m, fine=_FINE))
 
     grid = np.linspace(math.log(_LEAST_MIXTURE), 0.0, 13)
-    best = int(np.argmin([pulls(point) for point in grid]))
+    best = first_largest(-np.array([pulls(point) for point in grid]))
     around = (grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)])
     refined = minimize_scalar(pulls, bounds=around, method="bounded", options={"xatol": 0.02})
     return math.exp(refined.x if refined.fun <= pulls(grid[best]) else grid[best])
@@ -302,4 +354,5 @@ def _check_replication(problem: Problem, **options: object) -> None:
 def _nearest_arm(problem: Problem, target: int) -> int:
     """The source arm nearest to a target; the target itself where it can be pulled."""
     distance = problem.source - problem.target[target]
-    return int(np.argmin(np.einsum("ij,ij->i", distance, distance)))
+    size = float(np.square(problem.source).max())
+    return first_largest(-np.einsum("ij,ij->i", distance, distance), size=size)

@@ -37,12 +37,16 @@ class Uniform(OneShot):
 
     blind: ClassVar[bool] = True
     version: ClassVar[int] = 1
+    _kind = "fixed"
 
     def __init__(self, problem: Problem, *, budget: int, seed: int = 0) -> None:  # noqa: ARG002
         require_pullable_targets(problem, "Uniform")
-        pulls = whole(budget, "budget", least=problem.arms)
-        counts = pulls // problem.arms + (np.arange(problem.arms) < pulls % problem.arms)
-        super().__init__(problem, Plan.fixed(counts, phase=1), identifies=False)
+        self._budget = whole(budget, "budget", least=problem.arms)
+        super().__init__(problem, wanted=None)
+
+    def _make_plan(self) -> Plan:
+        pulls, arms = self._budget, self._problem.arms
+        return Plan.fixed(pulls // arms + (np.arange(arms) < pulls % arms), phase=1)
 
     def _scores(self, plan: Plan, summary: Summary) -> Array:  # noqa: ARG002
         return arm_means(summary)

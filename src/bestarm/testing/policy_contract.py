@@ -11,8 +11,8 @@ An engine, a store and a live experiment rely on these laws and on nothing else.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields, is_dataclass
-from functools import lru_cache
+from dataclasses import dataclass, fields, is_dataclass, replace
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -170,7 +170,7 @@ def _wrong_summaries_are_refused(case: _Case, run: list[_Step]) -> None:
         if step.plan is None or step.summary is None:
             continue
         for wrong, summary in _wrong(step.plan, step.summary):
-            _require_refused(policy, summary, f"a summary with {wrong}")
+            _require_refused(partial(policy.update, summary), f"a summary with {wrong}")
             _require_unchanged(policy, step, f"it refused a summary with {wrong}")
 
 
@@ -179,7 +179,8 @@ def _the_end_is_the_end(case: _Case, run: list[_Step]) -> None:
     last = run[-2].summary if len(run) > 1 else None
     for policy, step in case.replay(run):
         if step.plan is None:
-            _require_refused(policy, last or Summary(one, one, one), "a summary after its end")
+            summary = last or Summary(one, one, one)
+            _require_refused(partial(policy.update, summary), "a summary after its end")
             _require_unchanged(policy, step, "it refused a summary after its end")
 
 
@@ -219,6 +220,98 @@ def _check_proof(it: Recommendation, moment: str) -> None:
     )
 
 
+def _recorded_plans_are_adopted(case: _Case, run: list[_Step]) -> None:
+    """Handed the plans it made, a fresh policy does what it did, and goes on as it went on."""
+    for until in {len(run), len(run) // 2}:
+        policy = case.policy()
+        for number, step in enumerate(run):
+            if step.plan is not None and number < until:
+                for _ in range(2):
+                    _adopt(policy, _copied(step.plan))
+                planned = _fingerprint(policy.plan())
+                _require(planned == step.planned, "it does not plan what it adopted")
+            after = f"after it adopted {min(number, until)} plans of the same run"
+            same = _fingerprint(policy.plan()) == step.planned
+            _require(same, f"its plan is another {after}")
+            said = _fingerprint(_without_gaps(_recommend(policy)))
+            same = said == _fingerprint(_without_gaps(step.recommendation))
+            _require(same, f"its recommendation is another {after}")
+            if step.summary is not None:
+                policy.update(step.summary)
+
+
+def _plans_made_elsewhere_are_adopted(case: _Case, run: list[_Step]) -> None:
+    """A plan that the policy would not have made is used as it is, in place of its own."""
+    for asked in (False, True):
+        policy, rng = case.policy(), np.random.default_rng(case.seed)
+        pulls = 0
+        for step in run[:3]:
+            plan = policy.plan() if asked else step.plan
+            if plan is None or policy.recommend().reason != "running":
+                break
+            other = _other(plan)
+            _adopt(policy, other)
+            same = _fingerprint(policy.plan()) == _fingerprint(other)
+            _require(same, "it does not plan what it adopted")
+            policy.update(case.pull(other, rng))
+            pulls += other.pulls
+            said = _recommend(policy).pulls
+            _require(said == pulls, f"told {pulls} pulls of adopted plans, it speaks of {said}")
+
+
+def _wrong_plans_are_not_adopted(case: _Case, run: list[_Step]) -> None:
+    plans = [step.plan for step in run if step.plan is not None]
+    for number, (policy, step) in enumerate(case.replay(run)):
+        if step.plan is not None and number >= 3:
+            continue  # of many plans, the first few show it
+        if step.plan is None:
+            wrong = [
+                ("a plan after its end", replace(plan, phase=len(plans) + 1)) for plan in plans
+            ]
+            wrong = wrong[-1:]
+        else:
+            wrong = [
+                ("a plan of another phase", replace(step.plan, phase=step.plan.phase + 1)),
+                ("a plan over an arm too many", _wider(step.plan)),
+            ]
+        for what, plan in wrong:
+            _require_refused(partial(policy.adopt, plan), what)
+            _require_unchanged(policy, step, f"it refused {what}")
+
+
+def _adopt(policy: Policy, plan: Plan) -> None:
+    try:
+        policy.adopt(plan)
+    except Exception as error:
+        raise AssertionError("adopt() must take every plan that fits; it raised.") from error
+
+
+def _copied(plan: Plan) -> Plan:
+    """The plan as a store would give it back: equal, in arrays of its own."""
+    weights = None if plan.weights is None else np.array(plan.weights)
+    counts = None if plan.counts is None else np.array(plan.counts)
+    return replace(plan, weights=weights, counts=counts)
+
+
+def _other(plan: Plan) -> Plan:
+    """A plan for the same arms, of twice the pulls and with other probabilities."""
+    if plan.weights is None:
+        return replace(plan, pulls=2 * plan.pulls, counts=2 * np.array(plan.counts))
+    weights = plan.weights * (1 + np.arange(plan.arms) / plan.arms)
+    return replace(plan, pulls=2 * plan.pulls, weights=weights / weights.sum())
+
+
+def _wider(plan: Plan) -> Plan:
+    weights = None if plan.weights is None else np.append(plan.weights, 0.0)
+    counts = None if plan.counts is None else np.append(plan.counts, 0)
+    return replace(plan, weights=weights, counts=counts)
+
+
+def _without_gaps(said: Recommendation) -> Recommendation:
+    """Without the certified gaps of designs, which a record of plans does not hold."""
+    return replace(said, trace=tuple(replace(phase, gap=None) for phase in said.trace))
+
+
 def _labels_are_only_names(case: _Case, run: list[_Step]) -> None:
     problem = case.problem
     # Names that sort the other way round, so that nothing can hang on their order.
@@ -247,6 +340,9 @@ _LAWS = (
     _same_summaries_give_the_same_run,
     _asking_changes_nothing,
     _wrong_summaries_are_refused,
+    _recorded_plans_are_adopted,
+    _plans_made_elsewhere_are_adopted,
+    _wrong_plans_are_not_adopted,
     _the_end_is_the_end,
     _labels_are_only_names,
 )
@@ -270,9 +366,9 @@ def _require_unchanged(policy: Policy, step: _Step, occasion: str) -> None:
     _require(recommendation == step.recommended, f"its recommendation is another after {occasion}")
 
 
-def _require_refused(policy: Policy, summary: Summary, what: str) -> None:
+def _require_refused(call: Callable[[], None], what: str) -> None:
     try:
-        policy.update(summary)
+        call()
     except ProtocolError:
         return
     except Exception as error:

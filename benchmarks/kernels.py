@@ -1,0 +1,370 @@
+"""A trial goes on anywhere: every kernel family of the linear algebra here, against every other.
+
+    python -m benchmarks.kernels
+
+OpenBLAS computes as on another processor where OPENBLAS_CORETYPE says so. One process per family
+that this machine can run begins trials and goes on with those of the others. Printed is, for every
+policy and kind of features, whether the trials went on, and how many designs differ.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, suppress
+from importlib import import_module
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from scipy.linalg import cholesky
+from threadpoolctl import ThreadpoolController
+
+from bestarm import Experiment, Problem
+from bestarm.design import centered_g, centered_xy, deo, linear_xy, xor
+from bestarm.geometry import Array
+
+__all__ = [
+    "FEATURES",
+    "POLICIES",
+    "Worker",
+    "different",
+    "factorial",
+    "features",
+    "goes_on",
+    "workers",
+]
+
+_CANDIDATES = {
+    "x86_64": ["Prescott", "Nehalem", "Sandybridge", "Haswell", "Zen", "SkylakeX", "Cooperlake"],
+    "aarch64": [
+        "ARMV8", "CORTEXA57", "NEOVERSEN1", "NEOVERSEV1", "NEOVERSEN2", "THUNDERX", "THUNDERX2T99",
+        "A64FX", "VORTEX",
+    ],
+}  # fmt: skip
+_ALIASES = {"AMD64": "x86_64", "arm64": "aarch64"}
+_PATIENCE = 300.0  # seconds that a process may take to answer
+
+_SHARP = {"design": "centered", "stability": "actual"}
+_BOUNDS = {"bounds": [-1, 2]}
+# Caps keep the trials short; a phase of SP-BAI or RAGE may otherwise ask for a million.
+POLICIES: dict[str, tuple[str, dict[str, Any]]] = {
+    "anytime": ("anytime", _BOUNDS),
+    "anytime, top 2": ("anytime", _BOUNDS | {"top": 2, "tolerance": 0.01}),
+    "sp-bai": ("sp-bai", {"max_phase_pulls": 300}),
+    "sp-bai, sharp": ("sp-bai", _SHARP | {"max_phase_pulls": 300}),
+    "sbe": ("sbe", {"max_phase_pulls": 300}),
+    "rage": ("rage", {"max_phase_pulls": 400, "max_phases": 6}),
+    "lucb": ("lucb", {"radius": "certified"}),
+    "ae": ("ae", {"radius": "certified"}),
+    "halving": ("bestarm.policies.halving:SequentialHalving", {"budget": 600, "batches": 3}),
+    "bernstein": ("bestarm.policies.bernstein:BernsteinElimination", _BOUNDS),
+    "deo": ("bestarm.policies.deo:DEO", {"budget": 400}),
+    "g-opt": ("bestarm.policies.gopt:GOpt", {"gap": 0.5, "max_pulls": 400}),
+    "uniform": ("bestarm.policies.uniform:Uniform", {"budget": 520}),
+}
+FEATURES = ("one-hot", "factorial", "circle")
+
+
+def features(kind: str, *, large: bool = True) -> Array:
+    """Features with many ties: ten arms at right angles, factors with dummies, a circle."""
+    if kind == "one-hot":
+        return np.eye(10)
+    if kind == "circle":
+        count = 300 if large else 60
+        angle = 2 * np.pi * np.arange(count) / count
+        return np.column_stack([np.cos(angle), np.sin(angle)])
+    return factorial(7, 7, 7) if large else factorial(5, 6)
+
+
+def factorial(*levels: int) -> Array:
+    """Every combination of levels of some factors, each with one dummy per level."""
+    rows = itertools.product(*(np.eye(level) for level in levels))
+    return np.array([np.concatenate(parts) for parts in rows])
+
+
+class Worker:
+    """A process that computes as one kernel family, and does what it is asked in turn.
+
+    Args:
+        family: the kernel family.
+        errors: where what it says on standard error goes.
+    """
+
+    def __init__(self, family: str, errors: IO[str]) -> None:
+        self.family = family
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "benchmarks.kernels", "--worker"],
+            env=os.environ | {"OPENBLAS_CORETYPE": family},
+            cwd=Path(__file__).parents[1],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+        )
+        self._reader = ThreadPoolExecutor(1)
+
+    def runs(self) -> bool:
+        """Whether both libraries, NumPy's and SciPy's, compute as this family without dying."""
+        try:
+            return bool(self.do("greet") == [self.family.lower()])
+        except (RuntimeError, BrokenPipeError):
+            return False
+
+    def do(self, job: str, **arguments: Any) -> Any:
+        """What comes of a job; a RuntimeError with the process's words if it failed."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        print(json.dumps({"job": job, **arguments}), file=self._process.stdin, flush=True)
+        line = self._reader.submit(self._process.stdout.readline).result(_PATIENCE)
+        answer = json.loads(line) if line else {"error": f"died ({self._process.wait()})"}
+        if "error" in answer:
+            raise RuntimeError(f"{self.family}: {answer['error']}")
+        return answer["found"]
+
+    def close(self) -> None:
+        """End the process."""
+        self._process.kill()
+        self._process.wait()
+        self._reader.shutdown()
+        for pipe in (self._process.stdin, self._process.stdout):
+            assert pipe is not None
+            with suppress(BrokenPipeError):
+                pipe.close()
+
+
+@contextmanager
+def workers() -> Iterator[list[Worker]]:
+    """One process for each kernel family that this machine can run.
+
+    All that its architecture may have are started at once; those are kept that report their
+    family and can compute without dying.
+    """
+    machine = platform.machine()
+    candidates = _CANDIDATES.get(_ALIASES.get(machine, machine), [])
+    with ExitStack() as stack:
+        errors = stack.enter_context(tempfile.TemporaryFile("w+"))
+        started = [Worker(name, errors) for name in candidates]
+        for worker in started:
+            stack.callback(worker.close)
+        yield [worker for worker in started if worker.runs()]
+
+
+def goes_on(policy: str, kind: str, path: Path, those: Sequence[Worker], *, large: bool) -> str:
+    """Whether a trial that the first begins goes on under each of the others; else what was said.
+
+    Every other one opens it, goes on for a phase or two and leaves it to the next; at the end each
+    replays and verifies the whole.
+    """
+    first, *others = those
+    trial = {"path": str(path), "policy": policy, "kind": kind, "large": large}
+    try:
+        said = first.do("begin", **trial)
+        for other in others:
+            found = other.do("go_on", before=said, **trial)
+            said = found
+        for each in those:
+            if each.do("check", **trial) != said:
+                return f"{each.family} says otherwise than {others[-1].family}"
+    except RuntimeError as error:
+        return str(error)
+    return "goes on"
+
+
+# --- what a process does -------------------------------------------------------------------------
+
+
+def _greet() -> list[str]:
+    """The families of the linear algebra in this process, after it was used."""
+    table = np.arange(900.0).reshape(30, 30)
+    np.linalg.svd(table)
+    cholesky(table @ table.T + np.eye(30) * 1e6)
+    pools = ThreadpoolController().info()
+    return sorted({str(pool.get("architecture", "")).lower() for pool in pools})
+
+
+def _problem(kind: str, large: bool) -> Problem:
+    return Problem(features(kind, large=large), delta=0.1)
+
+
+def _tell(experiment: Experiment, plans: int) -> None:
+    """Answer some phases; what an assignment pays hangs on its id and arm alone, with many ties."""
+    source = experiment.problem.source
+    means = 0.3 + 0.2 * source[:, 0] + 0.1 * source[:, -1]
+    last = experiment.phase + plans
+    while not experiment.finished and experiment.phase < last:
+        batch = experiment.ask(1000)
+        arms, ids = np.array(batch.arms), np.array(batch.ids)
+        coin = (ids * 2654435761 % 2**32) / 2**32
+        rewards = (coin < means[arms]).astype(float)
+        if not len(ids):
+            raise RuntimeError("nothing is given out")
+        experiment.tell_many(zip(ids.tolist(), rewards.tolist(), strict=True))
+
+
+def _said(experiment: Experiment) -> list[Any]:
+    said = experiment.recommendation()
+    return [said.target, list(said.active), said.reason, said.pulls]
+
+
+def _begin(path: str, policy: str, kind: str, large: bool) -> list[Any]:
+    name, options = POLICIES[policy]
+    with Experiment.create(
+        f"sqlite:///{path}", "trial", _problem(kind, large), policy=name, options=options, seed=7
+    ) as experiment:
+        _tell(experiment, 2)
+        return _said(experiment)
+
+
+def _go_on(path: str, before: list[Any], **_: object) -> list[Any]:
+    with Experiment.open(f"sqlite:///{path}", "trial") as experiment:
+        if _said(experiment) != before:
+            raise RuntimeError(f"it says {_said(experiment)} where {before} was said")
+        _tell(experiment, 2)
+        return _said(experiment)
+
+
+def _check(path: str, **_: object) -> list[Any]:
+    with Experiment.open(f"sqlite:///{path}", "trial") as experiment:
+        audit = experiment.verify()
+        if not audit.sound:
+            raise RuntimeError(str(audit))
+        said = experiment.replay()
+        if said.recommendation.pulls != experiment.recommendation().pulls:
+            raise RuntimeError("the replay ends elsewhere")
+        return _said(experiment)
+
+
+def _designs(path: str, large: bool) -> int:
+    """Weights and certified values of designs for features with ties, written to a file."""
+    found: dict[str, Array] = {}
+    for kind, source in _families(large):
+        targets = {"all": source, "half": source[::2], "few": source[: max(2, len(source) // 5)]}
+        made = {
+            "centered_g": centered_g(source),
+            "deo": deo(source),
+            "loose": centered_g(source, tol=0.05),
+        }
+        for name, target in targets.items():
+            if len(target) > 1:
+                made[f"centered_xy, {name}"] = centered_xy(source, target)
+                made[f"linear_xy, {name}"] = linear_xy(source, target)
+                made[f"xor, {name}"] = xor(source, target, anchor=1)
+        for name, design in made.items():
+            found[f"{kind}, {name}"] = np.append(design.weights, [design.value, design.lower_bound])
+    np.savez(path, **found)  # type: ignore[arg-type]
+    return len(found)
+
+
+def _families(large: bool) -> Iterator[tuple[str, Array]]:
+    for kind in FEATURES:
+        yield kind, features(kind, large=large)
+    for count in (3, 6, 13):
+        yield f"{count} one-hot", np.eye(count)
+        yield f"{count} on a circle", features("circle")[:: 300 // count][:count]
+        yield f"{count} twins", np.vstack([np.eye(count)] * 2)
+        yield f"simplex of {count}", np.vstack([np.zeros(count), np.eye(count)])
+    for dimension in (3, 5):
+        yield (
+            f"cube of {dimension}",
+            np.array(list(itertools.product([-1.0, 1.0], repeat=dimension))),
+        )
+    yield "grid", np.array(list(itertools.product(*[np.arange(5.0)] * (3 if large else 2))))
+    rng = np.random.default_rng(5)
+    for count, dimension in ((20, 4), (300 if large else 60, 6)):
+        points = rng.normal(size=(count, dimension))
+        yield f"{count} on a sphere", points / np.linalg.norm(points, axis=1)[:, None]
+
+
+def _call(folder: str, module: str, function: str) -> Any:
+    """What a function of a module in some folder says, called here."""
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    return getattr(import_module(module), function)()
+
+
+_JOBS: dict[str, Callable[..., Any]] = {
+    "greet": _greet,
+    "begin": _begin,
+    "go_on": _go_on,
+    "check": _check,
+    "designs": _designs,
+    "call": _call,
+}
+
+
+def _work() -> None:
+    for line in sys.stdin:
+        asked = json.loads(line)
+        try:
+            answer = {"found": _JOBS[asked.pop("job")](**asked)}
+        except Exception as error:  # the parent tells which trial it was
+            answer = {"error": f"{type(error).__name__}: {error}"}
+        print(json.dumps(answer), flush=True)
+
+
+# --- the table -----------------------------------------------------------------------------------
+
+
+def different(folder: Path, those: Sequence[Worker], *, large: bool) -> dict[str, float]:
+    """The designs whose weights differ by more than a millionth between families, and by how much.
+
+    Raises:
+        RuntimeError: a value is not certified by another family's lower bound.
+    """
+    tables = []
+    for worker in those:
+        path = folder / f"{worker.family}.npz"
+        worker.do("designs", path=str(path), large=large)
+        with np.load(path) as table:
+            tables.append({name: table[name] for name in table.files})
+    apart: dict[str, float] = {}
+    for one, other in itertools.combinations(tables, 2):
+        for name, first in one.items():
+            second = other[name]
+            if first[-2] < second[-1] * (1 - 1e-9) or second[-2] < first[-1] * (1 - 1e-9):
+                raise RuntimeError(f"{name}: {first[-2:]} and {second[-2:]} exclude each other")
+            difference = float(np.abs(first[:-2] - second[:-2]).max())
+            if difference > 1e-6:
+                apart[name] = max(apart.get(name, 0.0), difference)
+    return apart
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as folder, workers() as those:
+        print(f"{platform.machine()}: {', '.join(worker.family for worker in those)}\n")
+        apart = different(Path(folder), those, large=True)
+        print(f"{len(apart)} designs differ by more than a millionth {apart or ''}\n")
+        print(f"| policy | {' | '.join(FEATURES)} |\n|---|{'---|' * len(FEATURES)}")
+        for number, policy in enumerate(POLICIES):
+            cells = [
+                _cell(policy, kind, Path(folder), those, number + at)
+                for at, kind in enumerate(FEATURES)
+            ]
+            print(f"| {policy} | {' | '.join(cells)} |", flush=True)
+
+
+def _cell(policy: str, kind: str, folder: Path, those: Sequence[Worker], turn: int) -> str:
+    """What became of trials on small features, begun under each, and of one on large ones."""
+    said = set()
+    for number in range(len(those) + 1):
+        large = number == len(those)
+        start = (turn if large else number) % len(those)
+        path = folder / f"{policy}-{kind}-{number}.db"
+        order = [*those[start:], *those[:start]]
+        said.add(goes_on(policy, kind, path, order, large=large))
+    return "; ".join(sorted(said))
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["--worker"]:
+        _work()
+    else:
+        main()

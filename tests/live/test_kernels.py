@@ -1,0 +1,49 @@
+"""A trial goes on anywhere: begun under each kernel family that this machine has, under each other.
+
+One process per family does all of its work, so that few are started; see `benchmarks.kernels`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from benchmarks.kernels import FEATURES, POLICIES, Worker, different, goes_on, workers
+
+# Where a plan hangs on a design the features matter, elsewhere one kind will do.
+DESIGNED = ("anytime", "sp-bai", "sp-bai, sharp", "halving")
+CASES = [(policy, kind) for policy in DESIGNED for kind in FEATURES]
+CASES += [(policy, "one-hot") for policy in POLICIES if policy not in DESIGNED]
+
+
+@pytest.fixture(scope="module")
+def those() -> Iterator[list[Worker]]:
+    with workers() as started:
+        assert started, "no kernel family of this machine was found: add it to the candidates"
+        yield started
+
+
+@pytest.mark.parametrize(("policy", "kind"), CASES)
+def test_a_trial_goes_on_under_every_other_family(
+    those: list[Worker], tmp_path: Path, policy: str, kind: str
+) -> None:
+    """Begun by one, gone on with by each other in turn, then replayed and verified by all."""
+    # Who begins goes round with the cases; `python -m benchmarks.kernels` has every one begin each.
+    turn = CASES.index((policy, kind)) % len(those)
+    order = [*those[turn:], *those[:turn]]
+    large = kind != "factorial"
+    assert goes_on(policy, kind, tmp_path / "trial.db", order, large=large) == "goes on"
+
+
+def test_designs_are_the_same_under_every_family(those: list[Worker], tmp_path: Path) -> None:
+    """Ties are broken by index, and every value is certified by every other's lower bound."""
+    assert different(tmp_path, those, large=False) == {}
+
+
+def test_policies_decide_and_plan_the_same_under_every_family(those: list[Worker]) -> None:
+    folder = str(Path(__file__).parents[1] / "policies")
+    for worker in those:
+        found = worker.do("call", folder=folder, module="golden", function="all_differences")
+        assert found == [], worker.family

@@ -1,0 +1,139 @@
+"""Recorded plans are adopted by whoever opens, follows or replays a trial, and remarked on."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from chained_policies import Chained
+from typer.testing import CliRunner
+
+from bestarm import Plan, Problem
+from bestarm.cli.app import app
+from bestarm.design import solver
+from bestarm.live import Experiment
+from bestarm.live.following import Follower
+from bestarm.policies import allocation, anytime, spbai
+
+PROBLEM = Problem([[1, 0], [0, 1], [0.6, 0.8], [-0.3, 0.5]], delta=0.05)
+OPTIONS: dict[str, dict[str, object]] = {
+    "anytime": {"bounds": [0, 1]},
+    "sp-bai": {"anchor": 1, "max_phase_pulls": 200},
+}
+
+
+def go_on(experiment: Experiment, phases: int) -> None:
+    last = experiment.phase + phases
+    while experiment.phase < last and not experiment.finished:
+        batch = experiment.ask(max(1, experiment.status().remaining))
+        rewards = {each.id: float((each.id * 7919 % 97) / 97 < 0.5) for each in batch}
+        experiment.tell_many(rewards)
+
+
+def begin(url: str, policy: str = "anytime", phases: int = 4) -> None:
+    options = OPTIONS.get(policy, {})
+    with Experiment.create(url, "trial", PROBLEM, policy=policy, options=options, seed=3) as made:
+        go_on(made, phases)
+
+
+def plan_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if designs, shares and lengths came out otherwise here than where the trial was begun."""
+    monkeypatch.setattr(allocation, "_SHARE", 0.7)
+    monkeypatch.setattr(anytime, "_LEAST", 11)
+    monkeypatch.setattr(spbai, "_LEAST_MIXTURE", 0.5)
+    allocation.spread_out.cache_clear()
+
+
+def test_a_trial_goes_on_where_it_would_be_planned_otherwise(
+    store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin(store_url)
+    with Experiment.open(store_url, "trial") as experiment:
+        assert experiment.replay().remarks == ()
+        said, phase = experiment.recommendation(), experiment.phase
+    plan_otherwise(monkeypatch)
+    with Experiment.open(store_url, "trial") as experiment:
+        replayed = experiment.replay()
+        assert [remark.phase for remark in replayed.remarks][:2] == [1, 2]
+        assert replayed.remarks[0].planned == 33
+        assert replayed.remarks[0].pulls == 24
+        assert max(remark.difference for remark in replayed.remarks) > 0.01
+        assert str(replayed.recommendation) == str(said) == str(experiment.recommendation())
+        go_on(experiment, 2)
+        assert experiment.phase == phase + 2
+        assert experiment.verify().sound
+    monkeypatch.undo()
+    with Experiment.open(store_url, "trial") as experiment:  # and back again
+        remarks = experiment.replay().remarks
+        assert {remark.phase for remark in remarks} <= {phase + 1, phase + 2}
+        assert remarks
+        go_on(experiment, 1)
+        assert experiment.verify().sound
+
+
+@pytest.mark.parametrize("policy", OPTIONS)
+def test_opening_and_following_solve_no_design(
+    sqlite_url: str, monkeypatch: pytest.MonkeyPatch, policy: str
+) -> None:
+    begin(sqlite_url, policy, phases=2)
+    with Experiment.open(sqlite_url, "trial") as experiment:
+        said = experiment.recommendation()
+
+    def refuse(*_: object) -> None:
+        raise AssertionError("a design was solved")
+
+    monkeypatch.setattr(solver, "_minimise", refuse)
+    for module in (allocation.spread_out, spbai._g_weights, spbai._design_phase):
+        module.cache_clear()
+    with Experiment.open(sqlite_url, "trial") as experiment:
+        assert str(experiment.recommendation()) == str(said)
+        assert str(Follower(experiment.problem).state(experiment).said) == str(said)
+        if not experiment.finished:
+            experiment.tell_many({each.id: 0.5 for each in experiment.ask(3)})
+
+
+def test_the_open_plan_is_adopted_where_no_summary_is_new(
+    sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two processes opened the same trial before its first phase; one of them plans otherwise."""
+    with (
+        Experiment.create(sqlite_url, "trial", PROBLEM, options=OPTIONS["anytime"]) as one,
+        Experiment.open(sqlite_url, "trial") as other,
+    ):
+        one.ask(1)
+        plan_otherwise(monkeypatch)
+        plan = other.inspect(lambda policy, _: policy.plan())
+        recorded = other.inspect(lambda _, books: books.opened(1).plan)
+        assert isinstance(plan, Plan)
+        assert plan.pulls == recorded.pulls == 24
+        assert np.array_equal(plan.weights, recorded.weights)  # type: ignore[arg-type]
+
+
+def test_a_policy_that_refuses_what_is_on_record_says_so(
+    sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin(sqlite_url, "chained_policies:Chained", phases=2)
+    monkeypatch.setattr(Chained, "_stopped", lambda self: self.phase > 1)
+    with (
+        Experiment.open(sqlite_url, "trial") as experiment,
+        pytest.raises(Exception, match="refuses the plan of phase 2 on record") as caught,
+    ):
+        experiment.recommendation()
+    assert type(caught.value).__name__ == "ReplayError"
+    assert "verify" in str(caught.value)
+
+
+def test_remarks_are_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = ["--store", f"sqlite:///{tmp_path / 'trial.db'}"]
+    begin(store[1], phases=1)
+    plan_otherwise(monkeypatch)
+    shown = CliRunner().invoke(app, ["experiment", "replay", "trial", *store])
+    assert shown.exit_code == 0
+    assert "The replay agrees with the log." in shown.stdout
+    assert "Remark: phase 1 of 24 pulls would be planned with 33 pulls" in shown.stdout
+    data = CliRunner().invoke(app, ["experiment", "replay", "trial", *store, "--json"])
+    found = json.loads(data.stdout)
+    assert found["agrees"] is True
+    assert found["remarks"][0]["phase"] == 1

@@ -1,0 +1,207 @@
+"""A recorded plan is adopted as it is: no design is solved, and its own probabilities are used."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from golden import CASES, KEPT, Case, Run, read_plan
+
+from bestarm import SPBAI, AnytimeBAI, BernsteinElimination, Plan, Problem, Summary, estimation
+from bestarm.design import solver
+from bestarm.errors import ProtocolError
+from bestarm.geometry import Array
+from bestarm.policies import SequentialHalving
+from bestarm.policies.policy import Policy, same_plan
+from bestarm.testing import LinearRewards
+
+RUNS: dict[str, Run] = json.loads(KEPT.read_text(encoding="utf-8"))
+PLANE = Problem([[1, 0], [0, 1], [0.6, 0.8], [-0.3, 0.5]], delta=0.05)
+
+
+def told(step: Run) -> Summary:
+    return Summary(*(step["told"][key] for key in ("counts", "sums", "squares", "missing")))
+
+
+def update(policy: Any, case: Case, number: int, step: Run) -> None:
+    if case.losses and number % 4 == 3:
+        policy.update(told(step), late=True)
+    else:
+        policy.update(told(step))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_no_design_is_solved_for_plans_on_record(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise AssertionError("a design was solved")
+
+    monkeypatch.setattr(solver, "_minimise", refuse)
+    # The same problem once more: what an earlier test solved for it is not remembered.
+    problem = Problem(
+        (old := CASES[name].make().problem).source,
+        None if old.target is old.source else old.target,
+        delta=old.delta,
+        noise=old.noise,
+        baseline=old.baseline,
+    )
+    case = CASES[name]
+    policy: Policy = case.policy(problem, **{"seed": 0, **case.options})
+    for number, step in enumerate(RUNS[name]["steps"]):
+        policy.adopt(read_plan(step["plan"]))
+        update(policy, case, number, step)
+        assert policy.recommend().target == step["said"]["target"]
+
+
+def tilted(plan: Plan) -> Plan:
+    assert plan.weights is not None
+    weights = plan.weights * np.linspace(1, 2, plan.arms)
+    return replace(plan, weights=weights / weights.sum(), pulls=plan.pulls + 3)
+
+
+def adopted(policy: Policy, seed: int = 0) -> tuple[Plan, Array, Summary]:
+    """A plan that the policy would not have made, adopted in place of its own; with its weights."""
+    own = policy.plan()
+    assert own is not None
+    plan = tilted(own)
+    policy.adopt(plan)
+    now = policy.plan()
+    assert now is not None
+    assert same_plan(now, plan)
+    assert plan.weights is not None
+    return plan, plan.weights, LinearRewards(policy.problem)(plan, np.random.default_rng(seed))
+
+
+def test_bets_use_the_probabilities_on_record_to_the_last_bit() -> None:
+    policy = AnytimeBAI(PLANE, bounds=(-3, 3))
+    for number in range(4):
+        _, weights, summary = adopted(policy, number)
+        frame = policy._open.frame  # type: ignore[union-attr]
+        assert np.array_equal(frame.sampling.probabilities, weights)
+        # E w(a) = 0 and E w(a) x_a = y, under the probabilities on record.
+        rows = np.eye(PLANE.rank)
+        w = frame.bets(rows).w
+        p, x = frame.sampling.weights, PLANE.span.coordinates(PLANE.source)[frame.sampling.arms]
+        np.testing.assert_allclose(w @ p, 0, atol=1e-12)
+        np.testing.assert_allclose((w * p) @ x, rows, atol=1e-12)
+        policy.update(summary)
+
+
+def test_estimates_of_a_phase_use_the_probabilities_on_record() -> None:
+    policy = SPBAI(PLANE, anchor=1)
+    plan, weights, summary = adopted(policy)
+    policy.update(summary)
+    (phase,) = policy.recommend().trace
+    ridge = np.log(plan.pulls / phase.delta)
+    theta = estimation.orthogonalized(PLANE, summary, weights, ridge=ridge)
+    best = PLANE.target[phase.leader]
+    np.testing.assert_allclose(phase.contrasts, (best - PLANE.target) @ theta, rtol=1e-12)
+    assert np.array_equal(phase.weights, weights)
+    assert (phase.pulls, phase.gap) == (plan.pulls, None)
+
+
+def test_halving_centers_at_the_mean_on_record() -> None:
+    policy = SequentialHalving(PLANE, budget=400, batches=1)
+    _, weights, summary = adopted(policy)
+    policy.update(summary)
+    arms = PLANE.span.coordinates(PLANE.source)
+    centered = arms - weights @ arms
+    gram = centered.T @ ((summary.counts + weights)[:, None] * centered)
+    level = summary.sums.sum() / summary.pulls
+    slope = np.linalg.solve(gram, centered.T @ (summary.sums - level * summary.counts))
+    np.testing.assert_allclose(policy.theta, PLANE.span.dual @ slope, rtol=1e-9)
+
+
+@pytest.mark.parametrize("name", ["anytime", "anytime, top and tolerance", "sp-bai, sharp"])
+def test_who_adopts_goes_on_bit_for_bit_as_who_planned(name: str) -> None:
+    """One policy plans for itself; another is handed its plans and makes the last ones itself."""
+    case = CASES[name]
+    maker, taker = case.make(), case.make()
+    rewards = LinearRewards(maker.problem)
+    rng = np.random.default_rng(1)
+    for number in range(12):
+        plan = maker.plan()
+        if plan is None:
+            break
+        if number < 9:
+            taker.adopt(replace(plan, weights=np.array(plan.weights)))
+        other = taker.plan()
+        assert other is not None
+        assert same_plan(plan, other)
+        summary = rewards(plan, rng)
+        maker.update(summary)
+        taker.update(summary)
+        assert maker.recommend().active == taker.recommend().active
+        if isinstance(maker, AnytimeBAI) and isinstance(taker, AnytimeBAI):
+            assert maker.evidence().tolist() == taker.evidence().tolist()
+            assert maker.intervals().low.tolist() == taker.intervals().low.tolist()
+    assert number >= 2
+
+
+def test_a_plan_that_was_not_told_yet_leaves_no_trace_when_another_is_adopted() -> None:
+    asked, fresh = (AnytimeBAI(PLANE, bounds=(-3, 3)) for _ in range(2))
+    rng = np.random.default_rng(3)
+    for _ in range(6):
+        own = asked.plan()
+        assert own is not None
+        plan = tilted(own)
+        asked.adopt(plan)
+        fresh.adopt(plan)
+        summary = LinearRewards(PLANE)(plan, rng)
+        asked.update(summary)
+        fresh.update(summary)
+        assert asked.evidence().tolist() == fresh.evidence().tolist()
+        one, other = asked.plan(), fresh.plan()
+        assert one is not None
+        assert other is not None
+        assert same_plan(one, other)
+
+
+def test_a_late_summary_leaves_an_adopted_plan_as_it_was() -> None:
+    one, other = (AnytimeBAI(PLANE, mean_bound=3) for _ in range(2))
+    rewards, rng = LinearRewards(PLANE), np.random.default_rng(3)
+    first = one.plan()
+    assert first is not None
+    summary, late = rewards(first, rng), rewards(first, rng)
+    for policy in (one, other):
+        policy.adopt(first)
+        policy.update(summary)
+    second = one.plan()
+    assert second is not None
+    one.amend(late, phase=1)
+    one.adopt(second)  # again, as whoever opens the trial then does
+    other.adopt(second)
+    other.amend(late, phase=1)
+    summary = rewards(second, rng)
+    one.update(summary)
+    other.update(summary)
+    assert one.evidence().tolist() == other.evidence().tolist()
+
+
+def test_plans_that_cannot_be_followed_are_refused() -> None:
+    uneven = Plan.fixed([1, 2, 1, 1], phase=1)
+    with pytest.raises(ProtocolError, match="equally often"):
+        BernsteinElimination(PLANE, bounds=(0, 1)).adopt(uneven)
+    with pytest.raises(ProtocolError, match="do not inform about all contrasts"):
+        AnytimeBAI(PLANE).adopt(Plan.randomised([0.5, 0.5, 0, 0], 32, phase=1, open=True))
+    with pytest.raises(ProtocolError, match="randomised plans"):
+        AnytimeBAI(PLANE).adopt(uneven)
+    with pytest.raises(ProtocolError, match=r"phase 1; got one of phase 2"):
+        AnytimeBAI(PLANE).adopt(Plan.randomised(np.full(4, 0.25), 32, phase=2, open=True))
+    with pytest.raises(ProtocolError, match="over 3 arms; the problem has 4"):
+        SPBAI(PLANE).adopt(Plan.randomised(np.full(3, 1 / 3), 32, phase=1))
+
+
+def test_a_length_that_rounding_moves_is_not_taken_for_a_phase_cut_short() -> None:
+    """What a phase wants is computed from its plan, and may come out a pull longer elsewhere."""
+    policy = SPBAI(PLANE, anchor=1, max_pulls=10**9)
+    plan = policy.plan()
+    assert plan is not None
+    fewer = replace(plan, pulls=plan.pulls - 1)
+    policy.adopt(fewer)
+    policy.update(LinearRewards(PLANE)(fewer, np.random.default_rng(0)))
+    assert policy.recommend().reason == "running"
