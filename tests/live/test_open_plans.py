@@ -15,7 +15,7 @@ from bestarm.policies.contests import TopOf
 from bestarm.policies.evidence import STAKES
 from bestarm.records import Plan, Recommendation, Summary
 
-PROBLEM = Problem(np.eye(3), source_labels=["tea", "coffee", "water"])
+PROBLEM = Problem(np.eye(3), delta=0.1, source_labels=["tea", "coffee", "water"])
 SIZES = (5, 4, 6, 3)
 
 

@@ -17,7 +17,7 @@ from bestarm.policies.contests import BestOf, TopOf
 from bestarm.policies.evidence import STAKES, WINDOW, Batch, log_value
 from bestarm.records import Plan, Recommendation, Summary
 
-PROBLEM = Problem(np.eye(3), source_labels=["tea", "coffee", "water"])
+PROBLEM = Problem(np.eye(3), delta=0.1, source_labels=["tea", "coffee", "water"])
 RATES = (0.3, 0.5, 0.2)
 SIZES = (5, 4, 6, 3)
 
@@ -289,7 +289,7 @@ def wrong_answers(runs: int, *, broken: bool) -> int:
     errors = 0
     for seed in range(runs):
         rng = np.random.default_rng(seed)
-        policy = AnytimeBAI(Problem(np.eye(2)), bounds=(0, 1), max_pulls=1200)
+        policy = AnytimeBAI(Problem(np.eye(2), delta=0.1), bounds=(0, 1), max_pulls=1200)
         experiment = Experiment(policy, seed=seed)
         slow: list[tuple[int, int, float]] = []
         for step in range(60):
@@ -325,7 +325,7 @@ def test_the_same_delays_mislead_whoever_passes_over_what_is_late() -> None:
 
 def test_shares_of_a_prefix_are_looked_at_one_by_one() -> None:
     """A tail of outstanding outcomes does not hide what the batches before it have shown."""
-    policy = AnytimeBAI(Problem(np.eye(2)), bounds=(0, 1))
+    policy = AnytimeBAI(Problem(np.eye(2), delta=0.1), bounds=(0, 1))
     contest = policy._contest
     assert isinstance(contest, BestOf)
     rng = np.random.default_rng(8)

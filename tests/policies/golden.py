@@ -174,6 +174,7 @@ def play(case: Case, run: Run | None = None) -> Run:
     kept = None if run is None else run["steps"]
     steps: list[Run] = []
     before: Plan | None = None
+    later: Run = {}
     while (made := policy.plan()) is not None and len(steps) < _MOST:
         number = len(steps)
         if kept is not None and number == len(kept):
@@ -181,14 +182,20 @@ def play(case: Case, run: Run | None = None) -> Run:
             break
         plan = _in_few_digits(made) if kept is None else read_plan(kept[number]["plan"])
         policy.adopt(plan)
-        late = case.losses and number % 4 == 3
-        if kept is None:
-            totals = _drawn(case, before if late and before else plan, rng, number)
-        else:
+        late = before is not None and case.losses and number % 4 == 3
+        if kept is not None:
             totals = kept[number]["told"]
-        summary = Summary(*(totals[key] for key in ("counts", "sums", "squares", "missing")))
-        if late:
-            policy.update(summary, late=True)  # type: ignore[call-arg]
+        elif late:
+            totals = later
+        else:
+            totals = _drawn(case, plan, rng, number)
+            later = _drawn(case, plan, rng, number)
+            if plan.provisional and case.losses and number % 4 == 2:  # these come at the next step
+                pending = zip(later["counts"], later["missing"], strict=True)
+                totals["pending"] = [told + lost for told, lost in pending]
+        summary = Summary(**{key: np.array(value) for key, value in totals.items()})
+        if late and before is not None:
+            policy.amend(summary, phase=before.phase)  # type: ignore[attr-defined]
         else:
             policy.update(summary)
             before = plan
