@@ -193,7 +193,8 @@ def play(case: Case, run: Run | None = None) -> Run:
             if plan.provisional and case.losses and number % 4 == 2:  # these come at the next step
                 pending = zip(later["counts"], later["missing"], strict=True)
                 totals["pending"] = [told + lost for told, lost in pending]
-        summary = Summary(**{key: np.array(value) for key, value in totals.items()})
+        parts = (totals[key] for key in ("counts", "sums", "squares", "missing"))
+        summary = Summary(*parts, pending=totals.get("pending", np.zeros(0, dtype=np.int64)))
         if late and before is not None:
             policy.amend(summary, phase=before.phase)  # type: ignore[attr-defined]
         else:
