@@ -192,9 +192,8 @@ def play(case: Case, run: Run | None = None) -> Run:
             later = _drawn(case, plan, rng, number)
             if plan.provisional and case.losses and number % 4 == 2:  # these come at the next step
                 pending = zip(later["counts"], later["missing"], strict=True)
-                totals["pending"] = [told + lost for told, lost in pending]
-        parts = (totals[key] for key in ("counts", "sums", "squares", "missing"))
-        summary = Summary(*parts, pending=totals.get("pending", np.zeros(0, dtype=np.int64)))
+                totals["pending"] = [here + lost for here, lost in pending]
+        summary = read_summary(totals)
         if late and before is not None:
             policy.amend(summary, phase=before.phase)  # type: ignore[attr-defined]
         else:
@@ -209,6 +208,13 @@ def play(case: Case, run: Run | None = None) -> Run:
             }
         )
     return {"version": case.policy.version, "steps": steps}
+
+
+def read_summary(totals: Run) -> Summary:
+    """Totals that were kept."""
+    told = [np.array(totals[key]) for key in ("counts", "sums", "squares", "missing")]
+    awaited = np.array(totals.get("pending", ()), dtype=np.int64)
+    return Summary(told[0], told[1], told[2], told[3], awaited)
 
 
 def _in_few_digits(plan: Plan) -> Plan:

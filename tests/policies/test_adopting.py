@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from golden import CASES, KEPT, Case, Run, read_plan
+from golden import CASES, KEPT, Case, Run, read_plan, read_summary
 
 from bestarm import SPBAI, AnytimeBAI, BernsteinElimination, Plan, Problem, Summary, estimation
 from bestarm.design import solver
@@ -22,15 +22,12 @@ RUNS: dict[str, Run] = json.loads(KEPT.read_text(encoding="utf-8"))
 PLANE = Problem([[1, 0], [0, 1], [0.6, 0.8], [-0.3, 0.5]], delta=0.05)
 
 
-def told(step: Run) -> Summary:
-    return Summary(*(step["told"][key] for key in ("counts", "sums", "squares", "missing")))
-
-
-def update(policy: Any, case: Case, number: int, step: Run) -> None:
+def update(policy: Any, case: Case, number: int, steps: list[Run]) -> None:
+    summary = read_summary(steps[number]["told"])
     if case.losses and number % 4 == 3:
-        policy.update(told(step), late=True)
+        policy.amend(summary, phase=steps[number - 1]["plan"]["phase"])
     else:
-        policy.update(told(step))
+        policy.update(summary)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -53,7 +50,7 @@ def test_no_design_is_solved_for_plans_on_record(
     policy: Policy = case.policy(problem, **{"seed": 0, **case.options})
     for number, step in enumerate(RUNS[name]["steps"]):
         policy.adopt(read_plan(step["plan"]))
-        update(policy, case, number, step)
+        update(policy, case, number, RUNS[name]["steps"])
         assert policy.recommend().target == step["said"]["target"]
 
 
