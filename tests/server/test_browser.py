@@ -246,7 +246,8 @@ def test_every_panel_shows_the_librarys_numbers(
         assert "It is over" in said
         for name, count in (
             ("Given out", seen.progress.given),
-            ("by the policy", seen.progress.used),
+            ("Answered in time", seen.progress.answered),
+            ("Used for the verdict", seen.progress.used),
         ):
             assert f"{name} {count:,}" in said
 
