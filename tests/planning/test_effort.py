@@ -34,14 +34,16 @@ class Sized:
 
     problem = PROBLEM
 
-    def __init__(self, time: Time, size: Callable[[int], int], enough: int) -> None:
-        self._time, self._size, self._enough = time, size, enough
+    def __init__(
+        self, time: Time, size: Callable[[int], int], enough: int, per_plan: float
+    ) -> None:
+        self._time, self._size, self._enough, self._per_plan = time, size, enough, per_plan
         self._pulls = self._plans = 0
 
     def plan(self) -> Plan | None:
         if self._pulls >= self._enough:
             return None
-        self._time.now += PER_PLAN
+        self._time.now += self._per_plan
         return Plan.randomised([0.5, 0.5], self._size(self._pulls), phase=self._plans + 1)
 
     def adopt(self, plan: Plan) -> None:
@@ -79,12 +81,17 @@ class World:
 
 
 def estimated(
-    size: Callable[[int], int], enough: int, *, bound: float = 1.0, cap: int = 10**12
+    size: Callable[[int], int],
+    enough: int,
+    *,
+    bound: float = 1.0,
+    cap: int = 10**12,
+    per_plan: float = PER_PLAN,
 ) -> JobEffort:
     time = Time()
 
     def method(problem: Problem, *, seed: int) -> Policy:
-        return Sized(time, size, enough)
+        return Sized(time, size, enough, per_plan)
 
     world: Any = World(time)
     job = Job("mine", "timed", method, world, gap=0.1, lower_bound=bound, cap=cap)
@@ -114,6 +121,32 @@ def test_long_runs_of_growing_batches_cost_by_their_pulls() -> None:
     found = estimated(lambda pulls: max(100, pulls // 2), 10**12, bound=2e7)
     assert not found.seen
     assert found.seconds == pytest.approx(1e8 * PER_PULL, rel=0.1)
+
+
+@pytest.mark.parametrize("per_plan", [1e-4, 1e-3, 1e-2, 3e-2])
+def test_batches_that_begin_to_grow_late_are_not_taken_for_equal_ones(per_plan: float) -> None:
+    """As those of the anytime rule: 24 pulls at first, and 5 % of those before later on.
+
+    However slow a plan is, it is watched for long enough to see them grow: taken for equal ones,
+    a run of 10⁹ pulls would have 40 million plans and not 300.
+    """
+
+    def size(pulls: int) -> int:
+        return max(24, pulls // 20)
+
+    pulls = plans = 0
+    while pulls < 10**9:
+        pulls += size(pulls)
+        plans += 1
+    found = estimated(size, 10**12, bound=2e8, per_plan=per_plan)
+    truth = 1e9 * PER_PULL + plans * per_plan
+    assert truth / 4 < found.seconds < 4 * truth
+
+
+def test_very_slow_plans_are_guessed_between_growing_and_equal_ones() -> None:
+    found = estimated(lambda _: 100, 10**12, bound=200_000, per_plan=0.3)
+    # Seven plans were seen: 700 pulls of a million. Equal ones would be 10,000 plans of 0.3 s.
+    assert 1 < found.seconds < 0.1 * 10_000 * 0.3
 
 
 def test_a_cap_and_a_plan_that_is_known_bound_the_estimate() -> None:

@@ -32,11 +32,15 @@ LONGEST = 3600.0  # seconds: no plan that is estimated to take longer is begun o
 
 Clock = Callable[[], float]
 
-_WATCH = 0.25  # seconds for which a run is watched
+_WATCH = 0.25  # seconds for which a run is watched,
+_PLANS = 64  # or until so many plans were made: the first ones say little of how sizes grow;
+_LONGEST_WATCH = 2.0  # but no longer
 _PROBE = 2**16  # pulls by which the time of one is measured
+_PROBES = 3
 _PULL = 5e-8  # seconds of a pull before any was measured
 _RATIO = 5.0  # runs take about so many times the lower bound, where nothing is known of a policy
-# Measured on unrelated arms, gaps of 0.5 to 0.005, with and without bounds and drift.
+# Rough: the middle of one or two runs each on 3 or 5 unrelated arms, with gaps of 0.5 to 0.005.
+# Single runs were from a fifth of these to seven times them, the largest where bounds are declared.
 _RATIOS = {
     "anytime": 3.0,
     "sp-bai-sharp": 5.0,
@@ -170,16 +174,17 @@ def _rounded(pulls: float) -> str:
 
 
 def estimate_effort(
-    jobs: Sequence[Job], *, runs: int, seed: int, delta: float, clock: Clock = time.perf_counter
+    jobs: Sequence[Job], *, runs: int, seed: int, delta: float, clock: Clock = time.process_time
 ) -> Effort:
-    """What it will cost to simulate all of these, from runs watched for a quarter of a second each.
+    """What it will cost to simulate all of these, from short looks at runs of each.
 
     Args:
         jobs: what is to be simulated.
         runs: simulated runs of each.
         seed: of the simulation; the runs that are watched are its first ones.
         delta: the error probability.
-        clock: seconds that have passed.
+        clock: seconds that have passed: of this process's own computing by default, so that what
+            else the machine does is not taken for the plan's.
     """
     return Effort(runs, tuple(_watched(job, seed, delta, clock) for job in jobs))
 
@@ -189,7 +194,7 @@ class _Watch:
     """Follows a run: how far it has come, and whether it may go on."""
 
     clock: Clock
-    until: float
+    start: float
     seconds_per_pull: float
     marks: list[tuple[int, int]] = field(default_factory=list)  # pulls and plans so far
     coming: int = 0
@@ -197,7 +202,8 @@ class _Watch:
     def __call__(self, pulls: int, plans: int, plan: Plan) -> bool:
         self.marks.append((pulls, plans))
         self.coming = plan.pulls
-        return self.clock() + plan.pulls * self.seconds_per_pull <= self.until
+        most = _WATCH if plans >= _PLANS else _LONGEST_WATCH
+        return self.clock() + plan.pulls * self.seconds_per_pull <= self.start + most
 
 
 def _watched(job: Job, seed: int, delta: float, clock: Clock) -> JobEffort:
@@ -206,7 +212,7 @@ def _watched(job: Job, seed: int, delta: float, clock: Clock) -> JobEffort:
     ends: list[int] = []
     for run in range(2):
         start = clock()
-        watch = _Watch(clock, start + _WATCH, seconds_per_pull)
+        watch = _Watch(clock, start, seconds_per_pull)
         pulls, _, over = sample_run(
             job.method, job.environment, run=run, seed=seed, delta=delta, go_on=watch
         )
@@ -228,7 +234,8 @@ def _growth(marks: Sequence[tuple[int, int]]) -> float:
     half = next(mark for mark in marks if 2 * mark[0] >= pulls)
     if not half[1] or half[0] == pulls:
         return 0.0
-    return min(math.log(plans / half[1]) / math.log(pulls / half[0]), 1.0)
+    most = 1.0 if plans >= _PLANS else 0.5  # between growing batches and equal ones
+    return min(math.log(plans / half[1]) / math.log(pulls / half[0]), most)
 
 
 def _seconds_per_pull(job: Job, seed: int, delta: float, clock: Clock) -> float:
@@ -238,9 +245,12 @@ def _seconds_per_pull(job: Job, seed: int, delta: float, clock: Clock) -> float:
         return 0.0
     sized = _resized(plan, _PROBE)
     stream.pull(sized)
-    start = clock()
-    stream.pull(sized)
-    return max(clock() - start, 0.0) / sized.pulls or _PULL
+    times = []
+    for _ in range(_PROBES):  # the shortest: others were held up by what else the machine does
+        start = clock()
+        stream.pull(sized)
+        times.append(clock() - start)
+    return max(min(times), 0.0) / sized.pulls or _PULL
 
 
 def _resized(plan: Plan, pulls: int) -> Plan:
