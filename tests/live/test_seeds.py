@@ -13,6 +13,7 @@ from bestarm import Experiment, Problem
 from bestarm.cli.app import app
 from bestarm.errors import InvalidInputError
 from bestarm.policies import AnytimeBAI
+from bestarm.server.schemas import EventOut
 
 ARMS = Problem(np.eye(4))
 BOUNDED = {"bounds": [0, 1]}
@@ -88,3 +89,14 @@ def test_a_seed_that_is_not_a_whole_number_is_refused(seed: object, sqlite_url: 
         in_memory(seed=seed)  # type: ignore[arg-type]
     with pytest.raises(InvalidInputError, match="seed"):
         Experiment.create(sqlite_url, "a", ARMS, options=BOUNDED, seed=seed)  # type: ignore[arg-type]
+
+
+def test_the_first_hash_does_not_give_the_seed_away() -> None:
+    """Whoever tries all seeds against the hash in the log, which all may read, lacks the salt."""
+    first, second = (
+        Experiment(AnytimeBAI(ARMS, bounds=(0, 1)), seed=5, clock=lambda: 9.0).events()[0]
+        for _ in range(2)
+    )
+    assert first.data["seed"] == second.data["seed"] == 5
+    assert first.hash != second.hash
+    assert {"seed", "salt"}.isdisjoint(EventOut.of(first).data)

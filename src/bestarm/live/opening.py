@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.metadata import version
@@ -19,9 +20,13 @@ __all__ = ["begun", "closed_on_error", "reached"]
 
 
 def begun(at: float, *, lease: float | str | None, **data: object) -> tuple[Head, Event]:
-    """The counters of an experiment that begins now, and the first entry of its log."""
+    """The counters of an experiment that begins now, and the first entry of its log.
+
+    The entry holds the seed, and its hash may be read by those who must not know the seed: with a
+    salt that they cannot read either, trying all seeds does not give it away.
+    """
     head = Head(lease=None if lease is None else duration(lease, "lease"), at=at)
-    made_by = {"version": version("bestarm"), "format": FORMAT}
+    made_by = {"version": version("bestarm"), "format": FORMAT, "salt": secrets.token_hex(16)}
     return head, record(head, "created", at, lease=head.lease, **made_by, **data)
 
 

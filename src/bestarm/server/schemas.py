@@ -425,7 +425,7 @@ class EventOut(BaseModel):
     @classmethod
     def of(cls, event: Event) -> EventOut:
         """From the library's, without the seed of the draws."""
-        data = {name: value for name, value in event.data.items() if name != "seed"}
+        data = {name: value for name, value in event.data.items() if name not in {"seed", "salt"}}
         return cls(**{**vars(event), "data": data})
 
 
