@@ -97,4 +97,5 @@ def test_arms_that_lack_equally_much_are_served_in_order() -> None:
             counts = round_efficiently(weights / weights.sum(), pulls).tolist()
             assert counts == (expected or counts)
             expected = counts
-        assert sorted(counts, reverse=True) == counts
+        assert len(set(counts)) <= 2
+        assert sorted(counts) in (counts, counts[::-1])  # all that have one more are side by side
