@@ -190,7 +190,9 @@ OWN = {
     "no seed": ("def X(problem): ...", "unexpected keyword argument 'seed'"),
     "raises": ("def X(problem, *, seed): return 1 / 0", "ZeroDivisionError: division by zero"),
     "takes anything": (
-        POLICY + "class X(Once):\n    def update(self, summary): self.theta = np.zeros(10)",
+        POLICY
+        + "class X(Once):\n"
+        + "    def update(self, summary): self.theta, self.open = np.zeros(10), None",
         "accepted a summary with one pull too many",
     ),
     "silent at first": (
