@@ -64,6 +64,21 @@ class ArmMeans:
 # --- robust, as claimed ----------------------------------------------------------------------
 
 
+FIRST = 100  # runs: where none of them is wrong, no more are made
+
+
+def _enough(method: Method, world: Semiparametric, *, runs: int) -> Results:
+    """Runs of a method that should hardly ever err: `runs`, or fewer if the first are all right.
+
+    A method with an error of 10 % passes the first hundred once in 0.9⁻¹⁰⁰ = 38 000 times, so
+    that what tests state of their power holds all the same.
+    """
+    first = simulate(method, world, runs=FIRST)
+    if first.correct.all():
+        return first
+    return simulate(method, world, runs=runs, known=first.outcomes())
+
+
 @pytest.mark.parametrize("baseline", BASELINES.values(), ids=BASELINES.keys())
 @pytest.mark.parametrize("method", READINGS.values(), ids=READINGS.keys())
 def test_the_error_stays_below_delta_under_every_baseline(
@@ -74,7 +89,8 @@ def test_the_error_stays_below_delta_under_every_baseline(
     A method whose error were 3 % would fail this less than once in 10⁵ times, one at 10 % would
     fail it 99.5 % of the time.
     """
-    results = simulate(method, small_gap(3, 0.5, baseline=baseline), runs=400, delta=0.1)
+    results = _enough(method, small_gap(3, 0.5, baseline=baseline), runs=400)
+    assert results.delta == 0.1
     assert results.error_interval(0.99)[1] < 0.1
     assert results.final.all()
 
@@ -95,7 +111,7 @@ def test_the_adversary_ruins_arm_means_and_not_sp_bai() -> None:
     assert simulate(ArmMeans, fair, runs=200).error_rate == 0  # the instance is easy without it
     assert simulate(ArmMeans, world, runs=200).error_interval(0.99)[0] > 0.5
     for method in READINGS.values():
-        assert simulate(method, world, runs=200).error_interval(0.99)[1] < 0.1
+        assert _enough(method, world, runs=200).error_interval(0.99)[1] < 0.1
 
 
 def _play(policy: SPBAI, pull: Callable[[Plan], Summary]) -> Recommendation:
@@ -123,6 +139,8 @@ def test_yes_or_no_rewards_near_certainty(rates: tuple[float, float]) -> None:
 
         answer = _play(SHARP(problem, seed=seed, max_pulls=100_000), pull)
         wrong += answer.final and answer.target != int(np.argmax(rates))
+        if seed + 1 == FIRST and not wrong:
+            break
     assert wrong <= 9  # of 200: the upper end of a 99 % Wilson interval is then below 0.1
 
 
@@ -177,6 +195,8 @@ def test_a_baseline_that_drowns_unwelcome_phases() -> None:
 
         answer = _play(SHARP(problem, seed=seed, max_pulls=40_000), pull)
         wrong += answer.final and answer.target == 0
+        if seed + 1 == FIRST and not wrong:
+            break
     assert wrong <= 9  # of 200: the upper end of a 99 % Wilson interval is then below 0.1
 
 
