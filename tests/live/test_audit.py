@@ -271,7 +271,10 @@ def test_an_outcome_changed_with_all_that_rests_on_it_leaves_only_the_last_hash(
     with Experiment.open(url(path), "drinks") as experiment, experiment._ledger.reading() as books:
         (entry, *_) = books.entries()
         plan = books.opened(1).plan
-        summary, rows = trial.total(books, entry.first, entry.end, plan=plan, arms=3)
+        later = np.concatenate([numbers for numbers, _ in books.deferred()])
+        summary, rows = trial.total(
+            books, entry.first, entry.end, plan=plan, arms=3, pending=later[later < entry.end]
+        )
     connection, tip = sqlite3.connect(path), ""
     written = summary_data(summary)
     connection.execute(

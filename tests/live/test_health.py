@@ -202,7 +202,7 @@ def test_a_phase_is_one_batch_however_many_summaries_it_has(
         add(test, weights, counts, more=more)
 
     monkeypatch.setattr(RatioTest, "add", noted)
-    experiment = Experiment(anytime(), clock=Clock())
+    experiment = Experiment(anytime(bounds=None, mean_bound=1.0), clock=Clock())
     for _ in range(4):
         given = experiment.ask(60)  # more than a plan asks for: two summaries in a phase
         experiment.tell_many([(number, 0.5) for number in given.ids[:40]])

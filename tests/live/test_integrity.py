@@ -333,7 +333,10 @@ def test_an_event_that_makes_no_sense_is_a_finding(made: Path, tmp_path: Path, d
     path = Path(shutil.copy(made, tmp_path / "copy.db"))
     change(path, f"UPDATE bestarm_events SET data = '{data}' WHERE kind IN ('late', 'failed')")
     found = audit(f"sqlite:///{path}").findings
-    assert any("does not have the hash" in each for each in found)
-    assert any("not those of event" in each for each in found)
+    if data == "[1]":  # what follows is not read
+        assert any("cannot be read" in each for each in found)
+    else:
+        assert any("does not have the hash" in each for each in found)
+        assert any("not those of event" in each for each in found)
     change(path, f"UPDATE bestarm_events SET data = '{data}' WHERE kind IN ('stopped', 'created')")
     assert not audit(f"sqlite:///{path}").sound

@@ -26,7 +26,7 @@ from bestarm.live import Experiment, draw
 from bestarm.live.events import summary_data
 from bestarm.live.sql import schema as s
 from bestarm.policies import POLICIES, Policy
-from bestarm.records import Recommendation, Summary, round_robin
+from bestarm.records import Plan, Recommendation, Summary, round_robin
 
 WORKERS = 4
 KILLS = {"sqlite": 60, "postgresql": 30}
@@ -255,12 +255,21 @@ class Books:
     def replayed(self, made_with: dict[str, Any]) -> Policy:
         """A policy told the entries, counted again from the outcomes."""
         policy = make(made_with)
+        phase = 1  # of the plan that was out then
         for row in self.entries:
+            plan = self.phases[phase - 1]["plan"]
+            policy.adopt(read_plan(plan))
+            phase = phase if row["late"] else row["phase"] + 1
             if row["late"]:
                 policy.amend(self._summary(row), phase=row["phase"])  # type: ignore[attr-defined]
             else:
                 policy.update(self._summary(row))
         return policy
+
+
+def read_plan(data: dict[str, Any]) -> Plan:
+    values: dict[str, Any] = {n: np.array(v) if isinstance(v, list) else v for n, v in data.items()}
+    return Plan(**values)
 
 
 def make(made_with: dict[str, Any]) -> Policy:
