@@ -27,7 +27,9 @@ class Once:
         self.theta = self.open = None
 
     def plan(self):
-        if self.open is None and self.theta is None:
+        if self.theta is not None:
+            return None
+        if self.open is None:
             arms = self.problem.arms
             self.open = Plan.randomised(np.full(arms, 1 / arms), self.pulls, phase=1)
         return self.open
