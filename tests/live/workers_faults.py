@@ -18,7 +18,7 @@ __all__ = ["begin", "forks", "together"]
 def begin(url: str, name: str = "trial") -> Experiment:
     """A trial that never ends by itself: one plan of very many pulls."""
     problem = Problem(np.eye(3), delta=0.01)
-    return Experiment.create(url, name, problem, policy="sp-bai", options={"r1": 0.01}, seed=0)
+    return Experiment.create(url, name, problem, policy="sp-bai", options={"r1": 1e6}, seed=0)
 
 
 def together(url: str, folder: Path, number: int, start: Barrier, rounds: int) -> None:
