@@ -173,8 +173,9 @@ def test_examples_of_the_api_could_be_real() -> None:
 
 
 def test_forms_begin_with_the_default() -> None:
+    part = {"pages": 1, "search": "", "first": 0, "total": 0, "page": 1}
     for template, values in (
-        ("trials.html", {"rows": "", "empty": True, "policies": []}),
+        ("trials.html", {"rows": "", "empty": True, "policies": [], "part": part, "tag": ""}),
         ("plan.html", {"seconds": 30.0, "policies": [], "drifts": []}),
     ):
         page = render(template, signed_in=False, **values)

@@ -9,7 +9,7 @@ import hashlib
 import json
 import time
 from collections import Counter
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from random import Random
@@ -107,10 +107,10 @@ def prove(url: str, folder: Path) -> int:
             books.check(trial, [line for line in lines if line["trial"] == trial])
             with Experiment.open(url, name) as opened:
                 assert opened.state == "finished"
-                said = plain(opened.recommendation())
-            assert said == plain(books.replayed(settings(trial)).recommend())
+                said = plain(without_gaps(opened.recommendation()))
+            assert said == plain(without_gaps(books.replayed(settings(trial)).recommend()))
             if not books.phases[0]["plan"]["open"]:
-                assert said == plain(uninterrupted(trial, books).recommendation())
+                assert said == plain(without_gaps(uninterrupted(trial, books).recommendation()))
     engine.dispose()
     return len(names)
 
@@ -307,6 +307,11 @@ def untimed(events: list[tuple[str, dict[str, Any]]]) -> list[tuple[str, dict[st
         for kind, data in events
         if kind != "late"
     ]
+
+
+def without_gaps(said: Recommendation) -> Recommendation:
+    """Without the certified gaps of designs, which a record of plans does not hold."""
+    return replace(said, trace=tuple(replace(phase, gap=None) for phase in said.trace))
 
 
 def plain(said: Recommendation) -> object:

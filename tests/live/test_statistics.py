@@ -69,7 +69,10 @@ def test_a_file_decides_what_memory_decides(name: str, tmp_path: Path) -> None:
 
 
 def test_with_heavy_tails_nobody_waits_and_the_answer_comes() -> None:
-    """Assigning goes on at full pace; the pulls given out meanwhile are what delays cost."""
+    """Assigning goes on at full pace, and outcomes that may take hundreds of ticks hold nothing up.
+
+    Without a lease it needs no more than a few times the pulls that it needs at once.
+    """
     prompt = trials(op.SCENARIOS["at once"], 10)
     late = trials(op.SCENARIOS["heavy tails"], 10)
     leased = trials(op.SCENARIOS["heavy tails and a lease"], 10)
@@ -78,7 +81,7 @@ def test_with_heavy_tails_nobody_waits_and_the_answer_comes() -> None:
     given = {name: np.mean([each.pulls for each in runs]) for name, runs in (
         ("prompt", prompt), ("late", late), ("leased", leased)
     )}  # fmt: skip
-    assert given["prompt"] < given["leased"] < given["late"]
+    assert given["prompt"] < given["leased"] <= given["late"] < 6 * given["prompt"]
     assert all(each.used < each.pulls for each in late)
 
 

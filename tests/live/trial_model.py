@@ -390,4 +390,10 @@ class Model:
             state=self.state,
             lost=sum(row.lost is not None for row in self.rows),
             late=sum(row.late for row in self.rows),
+            needs_lease=self._needs_lease(),
         )
+
+    def _needs_lease(self) -> bool:
+        plan = self.plans[-1][0] if self.plans else None
+        waits = plan is not None and plan.open and not plan.provisional
+        return waits and self.lease is None and not self.over

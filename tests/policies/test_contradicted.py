@@ -14,7 +14,7 @@ def finished(*, first: float) -> AnytimeBAI:
     With noise, baseline and means within 1 each, no mean of many rewards is far beyond 2.
     """
     rng = np.random.default_rng(1)
-    policy = AnytimeBAI(Problem(np.eye(2), noise=0.1), mean_bound=1.0)
+    policy = AnytimeBAI(Problem(np.eye(2), delta=0.1, noise=0.1), mean_bound=1.0)
     more = first
     while (plan := policy.plan()) is not None:
         assert plan.weights is not None

@@ -73,10 +73,10 @@ def _enough(method: Method, world: Semiparametric, *, runs: int) -> Results:
     A method with an error of 10 % passes the first hundred once in 0.9⁻¹⁰⁰ = 38 000 times, so
     that what tests state of their power holds all the same.
     """
-    first = simulate(method, world, runs=FIRST)
+    first = simulate(method, world, runs=FIRST, delta=0.1)
     if first.correct.all():
         return first
-    return simulate(method, world, runs=runs, known=first.outcomes())
+    return simulate(method, world, runs=runs, known=first.outcomes(), delta=0.1)
 
 
 @pytest.mark.parametrize("baseline", BASELINES.values(), ids=BASELINES.keys())
@@ -98,7 +98,7 @@ def test_the_error_stays_below_delta_under_every_baseline(
 @pytest.mark.parametrize("name", ["constant", "sinusoid", "adversary"])
 def test_least_squares_is_ruined_on_the_same_instance(name: str) -> None:
     """RAGE is wrong in every run: a method that erred half the time would pass with 2⁻²⁰⁰."""
-    results = simulate(RAGE, small_gap(3, 0.5, baseline=BASELINES[name]), runs=200)
+    results = simulate(RAGE, small_gap(3, 0.5, baseline=BASELINES[name]), runs=200, delta=0.1)
     assert results.error_interval(0.99)[0] > 0.5
 
 
@@ -108,8 +108,10 @@ def test_the_adversary_ruins_arm_means_and_not_sp_bai() -> None:
         np.eye(6), [0.3, 0, 0, 0, 0, 0], baseline=baselines.adversary(2.0), declared_baseline=1.0
     )
     fair = Semiparametric(np.eye(6), [0.3, 0, 0, 0, 0, 0], baseline=0.0)
-    assert simulate(ArmMeans, fair, runs=200).error_rate == 0  # the instance is easy without it
-    assert simulate(ArmMeans, world, runs=200).error_interval(0.99)[0] > 0.5
+    assert (
+        simulate(ArmMeans, fair, runs=200, delta=0.1).error_rate == 0
+    )  # the instance is easy without it
+    assert simulate(ArmMeans, world, runs=200, delta=0.1).error_interval(0.99)[0] > 0.5
     for method in READINGS.values():
         assert _enough(method, world, runs=200).error_interval(0.99)[1] < 0.1
 
@@ -162,7 +164,7 @@ def test_a_pilot_of_nothing_but_zeros_does_not_stop_the_trial() -> None:
 def test_digits_lost_to_a_huge_level_are_not_certainty(level: float, decides: bool) -> None:
     """A gap of 0.02 under a level whose square swallows the noise: undecided, never wrong."""
     world = Semiparametric(np.eye(2), [0.02, 0.0], baseline=level, declared_baseline=1.0)
-    results = simulate(partial(SHARP, max_pulls=200_000), world, runs=60)
+    results = simulate(partial(SHARP, max_pulls=200_000), world, runs=60, delta=0.1)
     assert not (results.final & ~results.correct).any()
     assert results.final.any() == decides
 
@@ -265,7 +267,7 @@ def test_the_estimating_equation_has_mean_zero_against_the_adversary() -> None:
 
 @pytest.fixture(scope="module")
 def as_in_the_paper() -> Results:
-    return simulate(SPBAI, small_gap(), runs=1000)
+    return simulate(SPBAI, small_gap(), runs=1000, delta=0.1)
 
 
 def test_the_small_gap_table_replicates(as_in_the_paper: Results) -> None:
@@ -293,7 +295,7 @@ def test_the_sharp_reading_needs_a_quarter_of_the_pulls_and_makes_no_error(
     Our mean has a standard error near 1 100 and lies 5 000 below; ours of the paper's reading,
     divided by 4, one near 900: fresh seeds would break this less than once in 10³ times.
     """
-    sharp = simulate(SHARP, small_gap(), runs=500)
+    sharp = simulate(SHARP, small_gap(), runs=500, delta=0.1)
     assert sharp.mean_pulls <= 187_924.68 / 4
     assert sharp.mean_pulls <= as_in_the_paper.mean_pulls / 4
     assert sharp.error_rate == 0

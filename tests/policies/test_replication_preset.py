@@ -51,7 +51,7 @@ def _play(policy: Policy, world: Semiparametric, *, seed: int) -> Recommendation
 
 
 def test_xor_pulls_active_arms_only_around_the_best_of_them() -> None:
-    problem = Problem(np.random.default_rng(7).normal(size=(9, 3)))
+    problem = Problem(np.random.default_rng(7).normal(size=(9, 3)), delta=0.1)
     policy = REPLICATION(problem, seed=2)
     spread = design.deo(problem.source).weights
     anchor = int(np.random.default_rng(2).integers(9))

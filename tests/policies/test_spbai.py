@@ -188,7 +188,7 @@ def test_a_phase_that_ends_at_the_cap_with_one_target_left_is_final() -> None:
 def test_the_mixture_is_the_shortest_there_is() -> None:
     rng = np.random.default_rng(1)
     source = rng.normal(size=(15, 4))
-    problem = Problem(source, source[:3])
+    problem = Problem(source, source[:3], delta=0.1)
     weights, pulls = _plan(SHARP(problem))
     contrast = design.centered_xy(source, source[:3]).weights
     spread = design.centered_g(source).weights
