@@ -40,7 +40,7 @@ def test_features_are_a_table(field: str, features: Any) -> None:
     error = refusal(tables["source"], tables["target"])
     assert error.field == field
     assert error.value == np.shape(features)
-    assert "must be a table with one row an arm" in str(error)
+    assert "must be a table with one row per arm" in str(error)
 
 
 @pytest.mark.parametrize("features", [[["a", "b"], ["c", "d"]], [[1, 2], [3]], [[1, {}], [2, 3]]])

@@ -36,7 +36,7 @@ class Problem:
     on everything before round t, but not on `a`. The goal is the target with the largest z·θ.
 
     Args:
-        source: features of the arms one can pull, one row an arm: anything NumPy reads, or a data
+        source: features of the arms one can pull, one row per arm: anything NumPy reads, or a data
             frame whose index holds the labels.
         target: features of the options one chooses among, one row an option; the source itself
             when left out.
@@ -294,11 +294,11 @@ def as_features(features: object, field: str) -> Array:
             value=features,
             remedy="Names without features: Problem.named(['old', 'new'])."
             if _are_names(features)
-            else "Give one row an arm, one number a feature, and labels separately.",
+            else "Give one row per arm, one number per feature, and labels separately.",
         ) from None
     if table.ndim != 2 or table.size == 0:
         raise InvalidInputError(
-            f"`{field}` must be a table with one row an arm; got shape {table.shape}.",
+            f"`{field}` must be a table with one row per arm; got shape {table.shape}.",
             field=field,
             value=table.shape,
             remedy="A single feature is a column: shape (arms, 1).",

@@ -68,7 +68,7 @@ def read_table(path: Path, *, names_alone: bool = True) -> Table:
     unnamed = header and len(rows[0][1]) > 1 and not rows[0][1][0]
     body = rows[1:] if header else rows
     if not body:
-        raise _wrong(path, "holds a header and no rows.", "Give one row an arm.")
+        raise _wrong(path, "holds a header and no rows.", "Give one row per arm.")
     labelled = len(body[0][1]) > 1 and (
         unnamed or any(read_number(fields[0]) is None for _, fields in body)
     )
@@ -99,9 +99,9 @@ def _labels(path: Path, rows: Sequence[Row]) -> list[str]:
 
 def _rows(path: Path) -> list[Row]:
     """The rows that are not empty, all of one length."""
-    rows = read_rows(path, field="file", what="Give one row an arm, one number a feature.")
+    rows = read_rows(path, field="file", what="Give one row per arm, one number per feature.")
     if not rows:
-        raise _wrong(path, "is empty.", "Give one row an arm, one number a feature.")
+        raise _wrong(path, "is empty.", "Give one row per arm, one number per feature.")
     first_place, first = rows[0]
     for place, fields in rows:
         if len(fields) != len(first):

@@ -48,7 +48,7 @@ def deo(source: object, *, anchor: int = 0, tol: float = 1e-3) -> AnchoredDesign
     paper's 4 d need not hold, and the norm is infinite where x_i is off the span of differences.)
 
     Args:
-        source: features of the arms one can pull, one row an arm.
+        source: features of the arms one can pull, one row per arm.
         anchor: the index of the anchor.
         tol: the relative gap to certify for the shifted linear design.
 
@@ -69,7 +69,7 @@ def xor(source: object, target: object, *, anchor: int = 0, tol: float = 1e-3) -
     linear benchmark.
 
     Args:
-        source: features of the arms one can pull, one row an arm.
+        source: features of the arms one can pull, one row per arm.
         target: features of the options; the contrasts are all differences of its rows.
         anchor: the index of the anchor.
         tol: the relative gap to certify for the shifted linear design.

@@ -30,7 +30,7 @@ def linear_g(source: object, *, tol: float = 1e-3) -> Design:
     """Minimise max_i ‖x_i‖² under (Σ p_i x_i x_iᵀ)⁻¹; the optimum is the rank of the source.
 
     Args:
-        source: features of the arms one can pull, one row an arm.
+        source: features of the arms one can pull, one row per arm.
         tol: the relative gap to certify.
 
     Reference: Kiefer and Wolfowitz (1960).
@@ -44,7 +44,7 @@ def linear_xy(source: object, target: object, *, tol: float = 1e-3) -> Design:
     """Minimise max ‖u − u′‖² under (Σ p_i x_i x_iᵀ)⁻¹ over all pairs of targets.
 
     Args:
-        source: features of the arms one can pull, one row an arm.
+        source: features of the arms one can pull, one row per arm.
         target: features of the options; the contrasts are all differences of its rows.
         tol: the relative gap to certify.
 
@@ -59,7 +59,7 @@ def centered_g(source: object, *, tol: float = 1e-3) -> Design:
     On the lifted features φ = (1, x) the criterion is ‖φ_i‖² under M(p)⁻¹, less one.
 
     Args:
-        source: features of the arms one can pull, one row an arm.
+        source: features of the arms one can pull, one row per arm.
         tol: the relative gap to certify.
     """
     check_tolerance(tol)
@@ -78,7 +78,7 @@ def centered_xy(source: object, target: object, *, tol: float = 1e-3) -> Design:
     linear XY-design on φ = (1, x) with contrasts (0, u − u′).
 
     Args:
-        source: features of the arms one can pull, one row an arm.
+        source: features of the arms one can pull, one row per arm.
         target: features of the options; the contrasts are all differences of its rows.
         tol: the relative gap to certify.
     """

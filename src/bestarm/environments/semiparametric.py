@@ -23,7 +23,7 @@ class Semiparametric(FixedWorld):
     """A fixed instance: pulling source arm a at round t pays x_a·θ + ν_t + N(0, noise²).
 
     Args:
-        source: features of the arms one can pull, one row an arm.
+        source: features of the arms one can pull, one row per arm.
         theta: the true parameter θ.
         target: features of the options one chooses among; the source when left out.
         baseline: how ν_t moves: one of `bestarm.environments.baselines`, a number, an array with a
