@@ -269,10 +269,11 @@ def opened(served: Served) -> Iterator[Callable[..., socket.socket]]:
 
 
 def received(connection: socket.socket) -> bytes:
-    """All that comes until the other side closes."""
+    """All that comes until the other side closes, or resets what it did not read to its end."""
     raw = b""
-    while piece := connection.recv(65536):
-        raw += piece
+    with suppress(ConnectionResetError):
+        while piece := connection.recv(65536):
+            raw += piece
     return raw
 
 
