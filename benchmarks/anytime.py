@@ -32,14 +32,9 @@ from bestarm.environments import (
 )
 from bestarm.figures import ink, save
 from bestarm.geometry import Array
-from bestarm.policies import (
-    BernsteinElimination,
-    allocation,
-    anytime,
-    contests,
-    evidence,
-    guesses,
-)
+from bestarm.policies import BernsteinElimination
+from bestarm.policies.anytime import allocation, bets, contests, guesses
+from bestarm.policies.anytime import rule as rule_module
 from bestarm.policies.policy import Method
 from bestarm.simulation import Results, run_once
 from bestarm.simulation.results import wilson
@@ -107,18 +102,18 @@ def compare_levels(runs: int, seed: int) -> None:
 
 def compare_ingredients(runs: int) -> None:
     """One at a time, on the paper's small-gap instance."""
-    flat = np.full(len(evidence.STAKES), -np.log(len(evidence.STAKES)))
-    one = np.where(np.abs(evidence.STAKES / 0.0163 - 1) < 0.3, 0.0, -np.inf)
+    flat = np.full(len(bets.STAKES), -np.log(len(bets.STAKES)))
+    one = np.where(np.abs(bets.STAKES / 0.0163 - 1) < 0.3, 0.0, -np.inf)
 
     def unforeseen(self: guesses.Guesses, when: float) -> np.ndarray:  # noqa: ARG001
         return np.zeros(3)
 
     patches = {
-        "as it is": (anytime, "_GROWTH", 0.05),
-        "stakes: all shares equal": (evidence, "LOG_PRIOR", flat),
-        "stakes: one, at the true signal to noise": (evidence, "LOG_PRIOR", one),
-        "batches: 1 % of the pulls before": (anytime, "_GROWTH", 0.01),
-        "batches: 25 %": (anytime, "_GROWTH", 0.25),
+        "as it is": (rule_module, "_GROWTH", 0.05),
+        "stakes: all shares equal": (bets, "LOG_PRIOR", flat),
+        "stakes: one, at the true signal to noise": (bets, "LOG_PRIOR", one),
+        "batches: 1 % of the pulls before": (rule_module, "_GROWTH", 0.01),
+        "batches: 25 %": (rule_module, "_GROWTH", 0.25),
         "mixing: 1 % of the G-design": (allocation, "_SHARE", 0.01),
         "mixing: 30 %": (allocation, "_SHARE", 0.3),
         "gaps: believed down to half an error": (allocation, "_SURE", 0.5),
@@ -317,8 +312,8 @@ def count_errors(runs: int, seed: int) -> None:
     Any shares of the stakes are valid; with these, a few hundred pulls decide, so that the wealth
     of the best target is near 1/δ as often as it ever can be.
     """
-    shares = 1 / (1 + np.square(np.log10(evidence.STAKES / 0.1) / 0.2))
-    with mock.patch.object(evidence, "LOG_PRIOR", np.log(shares / shares.sum())):
+    shares = 1 / (1 + np.square(np.log10(bets.STAKES / 0.1) / 0.2))
+    with mock.patch.object(bets, "LOG_PRIOR", np.log(shares / shares.sum())):
         for delta in (0.1, 0.01):
             print(f"\nErrors at delta = {delta:g}: wrong and final, upper end of a 99 % interval")
             for name, (world, options) in NASTY.items():

@@ -31,8 +31,9 @@ from bestarm.datasets import RatingsData, jester
 from bestarm.design import Design
 from bestarm.environments import small_gap
 from bestarm.geometry import Array, centered_diameter
-from bestarm.policies import SPBAI, rage, sbe, spbai
-from bestarm.policies import deo as one_shot
+from bestarm.policies import SPBAI
+from bestarm.policies.oneshot import deo as one_shot
+from bestarm.policies.phased import rage, sbe, spbai
 from bestarm.replication.cell import Cell, row_cells
 from bestarm.replication.published import RUNS
 from bestarm.replication.tables import Row, Table, paper_tables

@@ -20,7 +20,8 @@ import numpy as np
 from bestarm import DEO, Problem, SequentialHalving, Uniform, environments, figures, simulate
 from bestarm.environments import Environment, Semiparametric, baselines
 from bestarm.geometry import Array
-from bestarm.policies import Method, halving
+from bestarm.policies import Method
+from bestarm.policies.phased import halving
 from bestarm.records import Summary
 from bestarm.simulation import Results
 

@@ -64,11 +64,11 @@ POLICIES: dict[str, tuple[str, dict[str, Any]]] = {
     "rage": ("rage", {"max_phase_pulls": 400, "max_phases": 6}),
     "lucb": ("lucb", {"radius": "certified"}),
     "ae": ("ae", {"radius": "certified"}),
-    "halving": ("bestarm.policies.halving:SequentialHalving", {"budget": 600, "batches": 3}),
-    "bernstein": ("bestarm.policies.bernstein:BernsteinElimination", _BOUNDS),
-    "deo": ("bestarm.policies.deo:DEO", {"budget": 400}),
-    "g-opt": ("bestarm.policies.gopt:GOpt", {"gap": 0.5, "max_pulls": 400}),
-    "uniform": ("bestarm.policies.uniform:Uniform", {"budget": 520}),
+    "halving": ("bestarm.policies.phased.halving:SequentialHalving", {"budget": 600, "batches": 3}),
+    "bernstein": ("bestarm.policies.index.bernstein:BernsteinElimination", _BOUNDS),
+    "deo": ("bestarm.policies.oneshot.deo:DEO", {"budget": 400}),
+    "g-opt": ("bestarm.policies.oneshot.gopt:GOpt", {"gap": 0.5, "max_pulls": 400}),
+    "uniform": ("bestarm.policies.oneshot.uniform:Uniform", {"budget": 520}),
 }
 FEATURES = ("one-hot", "factorial", "circle")
 

@@ -24,11 +24,11 @@ from sqlalchemy import insert, select
 from benchmarks.server import serving
 from bestarm import Problem
 from bestarm.live import Experiment
-from bestarm.live.sql import Store, schema
-from bestarm.server import pages
-from bestarm.server import schemas as io
-from bestarm.server.limits import Limits
-from bestarm.server.trials import Trials
+from bestarm.live.store.sql import Store, schema
+from bestarm.server.api import schemas as io
+from bestarm.server.experiments import Trials
+from bestarm.server.pages import routes
+from bestarm.server.security.limits import Limits
 
 _TIMES = 5
 
@@ -77,11 +77,11 @@ def whole_api(trials: Trials) -> bytes:
 
 def whole_page(trials: Trials) -> bytes:
     found, total = trials.browsed(search="", first=0, limit=10**9)
-    rows = [pages._row(trials, each, None) for each in found[:100]]
+    rows = [routes._row(trials, each, None) for each in found[:100]]
     for each in found[100:]:
         status = each.status
         rows.append(
-            pages._Row(
+            routes._Row(
                 each.name,
                 each.description,
                 status.state,
@@ -91,8 +91,8 @@ def whole_page(trials: Trials) -> bytes:
                 None,
             )
         )
-    part = pages._Part(tuple(rows), "", 1, 1, total)
-    return json.dumps({"html": pages._listed(part)}).encode()
+    part = routes._Part(tuple(rows), "", 1, 1, total)
+    return json.dumps({"html": routes._listed(part)}).encode()
 
 
 def show(what: str, part: tuple[float, int], whole: tuple[float, int]) -> None:

@@ -19,7 +19,7 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks.kernels import factorial
 from bestarm import Experiment, Problem
-from bestarm.policies import allocation
+from bestarm.policies.anytime import allocation
 
 
 def _begin(url: str, phases: int) -> int:

@@ -55,7 +55,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=3.0, help="for each figure")
     parser.add_argument("--growth", type=int, help="outcomes of a trial to build, then to open")
     given = parser.parse_args()
-    processes.set_forkserver_preload(["bestarm.live.sql", "bestarm.policies.anytime"])
+    processes.set_forkserver_preload(["bestarm.live.store.sql", "bestarm.policies.anytime.rule"])
     for title, url in _databases(given.url):
         print(f"{title}\n")
         if given.growth:
@@ -283,7 +283,7 @@ def _grow(url: str, outcomes: int) -> None:
 
 
 def _open(url: str, results: Any) -> None:
-    import bestarm.live.sql  # noqa: F401, PLC0415
+    import bestarm.live.store.sql  # noqa: F401, PLC0415
 
     before = _memory()
     times: dict[str, list[float]] = {}

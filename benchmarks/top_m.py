@@ -24,7 +24,7 @@ from bestarm import AnytimeBAI, Problem, bounds
 from bestarm.environments import Semiparametric, baselines
 from bestarm.figures import ink, save
 from bestarm.geometry import Array
-from bestarm.policies.allocation import Allocation
+from bestarm.policies.anytime.allocation import Allocation
 from bestarm.records import Plan, Recommendation, Summary
 from bestarm.simulation import run_once
 from bestarm.simulation.results import wilson

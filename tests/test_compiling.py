@@ -34,10 +34,11 @@ def test_division_by_zero_is_as_in_numpy() -> None:
 
 def test_every_kernel_is_compiled_here() -> None:
     """Compiled by hand, one would fail where the package's folder is read-only."""
-    from bestarm.environments import kernels  # noqa: PLC0415
-    from bestarm.policies import evidence_kernels, index_kernels  # noqa: PLC0415
+    from bestarm.environments import kernels as environments  # noqa: PLC0415
+    from bestarm.policies.anytime import kernels as anytime  # noqa: PLC0415
+    from bestarm.policies.index import kernels as index  # noqa: PLC0415
 
-    for module in (kernels, evidence_kernels, index_kernels):
+    for module in (environments, anytime, index):
         found = [each for each in vars(module).values() if hasattr(each, "targetoptions")]
         assert found
         assert all(each.targetoptions["error_model"] == "numpy" for each in found)

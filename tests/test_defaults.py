@@ -23,8 +23,9 @@ from bestarm.cli.app import app
 from bestarm.defaults import DELTA
 from bestarm.live import Experiment
 from bestarm.replication import Table
-from bestarm.server import plan_page, schemas
-from bestarm.server.panels import render
+from bestarm.server.api import schemas
+from bestarm.server.pages import plan
+from bestarm.server.pages.panels import render
 
 IN_REFERENCE = re.compile(r"^- `(--[\w-]+)`:(.*?)(?=^- |^#|\n\n)", re.M | re.S)
 NUMBER = re.compile(r"; ([\d.]*\d)(?:[.,;]|$| if left out)")
@@ -132,7 +133,7 @@ def test_options_that_are_left_out_are_what_their_help_says(tmp_path: Path) -> N
 
 
 def bodies() -> Iterator[type[BaseModel]]:
-    for home in (schemas, plan_page):
+    for home in (schemas, plan):
         for thing in vars(home).values():
             if inspect.isclass(thing) and issubclass(thing, BaseModel) and thing is not BaseModel:
                 yield thing

@@ -17,8 +17,9 @@ from typer.testing import CliRunner
 from bestarm import Experiment, Problem
 from bestarm.cli.app import app
 from bestarm.errors import InvalidInputError
-from bestarm.live import Check, doctor
-from bestarm.live.doctor import diagnose
+from bestarm.live import Check
+from bestarm.live.store import doctor
+from bestarm.live.store.doctor import diagnose
 
 ASSET = Path(__file__).parent.parent / "live" / "assets" / "store_0001.db"
 MOUNTS = """\

@@ -20,8 +20,8 @@ from typer.testing import CliRunner
 from bestarm.cli.app import app
 from bestarm.cli.live_demo import OPTIONS, LiveDemo, Population, _served
 from bestarm.live import Experiment
-from bestarm.live.sql import Store
-from bestarm.server.tokens import find_role, list_tokens
+from bestarm.live.store.sql import Store
+from bestarm.server.security.tokens import find_role, list_tokens
 
 
 def test_people_differ_less_by_option_than_by_the_day() -> None:

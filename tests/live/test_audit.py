@@ -15,11 +15,11 @@ import pytest
 
 from bestarm import AnytimeBAI, Experiment, Problem
 from bestarm.errors import InvalidInputError, ReplayError
-from bestarm.live import trial
-from bestarm.live.audit import Audit
+from bestarm.live import rules
+from bestarm.live.audit.chain import Audit
+from bestarm.live.audit.redraw import SHOWN
 from bestarm.live.events import canonical, chained, digest, summary_data
-from bestarm.live.recount import SHOWN
-from bestarm.live.sql import ledger as sql_ledger
+from bestarm.live.store.sql import books as sql_ledger
 
 DRINKS = Problem(np.eye(3), source_labels=["tea", "coffee", "water"], delta=0.1)
 BOUNDS = {"bounds": [0, 1]}
@@ -272,7 +272,7 @@ def test_an_outcome_changed_with_all_that_rests_on_it_leaves_only_the_last_hash(
         (entry, *_) = books.entries()
         plan = books.opened(1).plan
         later = np.concatenate([numbers for numbers, _ in books.deferred()])
-        summary, rows = trial.total(
+        summary, rows = rules.total(
             books, entry.first, entry.end, plan=plan, arms=3, pending=later[later < entry.end]
         )
     connection, tip = sqlite3.connect(path), ""

@@ -11,9 +11,9 @@ import pytest
 
 from bestarm import SPBAI, AnytimeBAI, BernsteinElimination, Problem
 from bestarm.live import Assignment, Experiment
-from bestarm.live.overview import overview
-from bestarm.live.seen import Overview
-from bestarm.policies.lucb import LUCB
+from bestarm.live.watch.overview import overview
+from bestarm.live.watch.views import Overview
+from bestarm.policies.index.lucb import LUCB
 from bestarm.policies.policy import Policy
 from bestarm.records import Recommendation
 

@@ -13,7 +13,7 @@ from chained_policies import PROBLEM, Chained
 
 from bestarm import Experiment
 from bestarm.errors import DamagedStoreError
-from bestarm.live.audit import Audit
+from bestarm.live.audit.chain import Audit
 
 
 class Clock:

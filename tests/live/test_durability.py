@@ -13,9 +13,9 @@ from kept import told
 from postgres import Server
 
 from bestarm import Experiment, Problem
-from bestarm.live.doctor import diagnose
-from bestarm.live.sql import Store
-from bestarm.server.tokens import Role, create_token, list_tokens, revoke_token
+from bestarm.live.store.doctor import diagnose
+from bestarm.live.store.sql import Store
+from bestarm.server.security.tokens import Role, create_token, list_tokens, revoke_token
 
 PROBLEM = Problem(np.eye(3))
 OPTIONS = {"bounds": [0, 1]}

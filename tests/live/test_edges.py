@@ -10,7 +10,7 @@ import pytest
 from bestarm import Problem
 from bestarm.errors import InvalidInputError
 from bestarm.live import Experiment
-from bestarm.live.verdicts import happened
+from bestarm.live.watch.wording import happened
 from bestarm.policies import SPBAI, AnytimeBAI
 
 PROBLEM = Problem(np.eye(3), delta=0.2)

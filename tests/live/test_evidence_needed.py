@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from bestarm import Experiment, Problem
-from bestarm.live.overview import overview
+from bestarm.live.watch.overview import overview
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from pyarrow import parquet
 from bestarm import AnytimeBAI, Experiment, Problem
 from bestarm.errors import InvalidInputError, MissingDependencyError
 from bestarm.live import export as exporting
-from bestarm.live.sql import ledger as sql_ledger
+from bestarm.live.store.sql import books as sql_ledger
 from bestarm.policies import Uniform
 
 LABELS = ["tea", 'a "comma", quoted', "naïve\nline"]

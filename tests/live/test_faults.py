@@ -29,7 +29,7 @@ from workers_started import PATIENCE, processes
 
 from bestarm.errors import BestArmError, StoreError, StoreUnavailableError, UnknownExperimentError
 from bestarm.live import Experiment
-from bestarm.live.sql import store
+from bestarm.live.store.sql import database
 
 T = TypeVar("T")
 
@@ -298,7 +298,7 @@ def test_who_finds_the_file_locked_waits(tmp_path: Path) -> None:
 def test_who_has_waited_long_enough_says_so(
     store_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(store, "_PATIENCE", 0.1)
+    monkeypatch.setattr(database, "_PATIENCE", 0.1)
     with begin(store_url) as experiment:
         ids = experiment.ask(3).ids
         other: Any
@@ -317,7 +317,7 @@ def test_who_has_waited_long_enough_says_so(
 
 
 def test_a_server_waits_for_nobody_for_good(postgres_url: str) -> None:
-    kept = store.Store(postgres_url)
+    kept = database.Store(postgres_url)
     with kept.reading() as connection:
         for name, value in {
             "lock_timeout": "1min",

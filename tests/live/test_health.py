@@ -17,9 +17,9 @@ import pytest
 from bestarm import LUCB, RAGE, SPBAI, AnytimeBAI, Experiment, Problem
 from bestarm.errors import InvalidInputError
 from bestarm.geometry import Array
+from bestarm.live.audit.ratios import RatioTest
+from bestarm.live.audit.scales import Scales
 from bestarm.live.check import LEVELS, Check, worst
-from bestarm.live.ratios import RatioTest
-from bestarm.live.scales import Scales
 from bestarm.policies import Policy
 from bestarm.records import Counts, Summary
 
@@ -417,7 +417,7 @@ def test_scales_are_exceeded_as_rarely_as_said_at_any_look(monkeypatch: pytest.M
     20 are warned at the very most; 37 are exceeded with probability below 10⁻⁴ even then. Without
     a share for every mean 60 in 100 trials are warned.
     """
-    monkeypatch.setattr("bestarm.live.scales._CHANCES", {"warning": 0.2})
+    monkeypatch.setattr("bestarm.live.audit.scales._CHANCES", {"warning": 0.2})
     rng, ever = np.random.default_rng(3), 0
     for _ in range(100):
         scales, found = Scales(ARMS, 1.0), set[str]()
@@ -506,7 +506,7 @@ def test_only_the_last_part_is_read_row_by_row(
         for size in (30_000, 30_000, 50):
             batch = experiment.ask(size)
             experiment.tell_many((n, 0.5) for n in batch.ids)
-        from bestarm.live.sql.ledger import _Reading  # noqa: PLC0415
+        from bestarm.live.store.sql.books import _Reading  # noqa: PLC0415
 
         whole, read = _Reading.rows, list[int]()
 

@@ -13,7 +13,7 @@ from sqlalchemy import create_engine, text
 
 from bestarm import AnytimeBAI, Experiment, Problem
 from bestarm.live import draw
-from bestarm.live.audit import Audit
+from bestarm.live.audit.chain import Audit
 from bestarm.live.digests import ids_in, runs
 
 ASSET = Path(__file__).parent / "assets" / "store_0001.db"

@@ -24,7 +24,7 @@ from workers_started import PATIENCE, processes
 
 from bestarm.live import Experiment, draw
 from bestarm.live.events import summary_data
-from bestarm.live.sql import schema as s
+from bestarm.live.store.sql import schema as s
 from bestarm.policies import POLICIES, Policy
 from bestarm.records import Plan, Recommendation, Summary, round_robin
 

@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 from bestarm import Experiment, Problem
 from bestarm.cli.app import app
 from bestarm.errors import UnknownExperimentError
-from bestarm.live.doctor import diagnose
-from bestarm.live.sql import Store
+from bestarm.live.store.doctor import diagnose
+from bestarm.live.store.sql import Store
 
 
 def unknown(url: str) -> None:

@@ -25,8 +25,8 @@ from workers_started import PATIENCE, processes
 from bestarm import Problem
 from bestarm.errors import StoreVersionError
 from bestarm.live import Experiment
-from bestarm.live.sql import schema
-from bestarm.live.sql.store import VERSION, VERSIONS
+from bestarm.live.store.sql import schema
+from bestarm.live.store.sql.database import VERSION, VERSIONS
 
 OLD = Path(__file__).parent / "assets" / "store_0001.db"
 Tables = dict[str, list[dict[str, Any]]]
@@ -59,7 +59,7 @@ def engine_of(url: str) -> Engine:
 
 def upgrade(connection: Connection, version: str) -> None:
     config = Config()
-    config.set_main_option("script_location", "bestarm.live.sql:migrations")
+    config.set_main_option("script_location", "bestarm.live.store.sql:migrations")
     config.attributes["connection"] = connection
     command.upgrade(config, version)
 
@@ -201,6 +201,6 @@ def differences(url: str) -> list[Any]:
 
 def test_every_version_has_its_migration() -> None:
     config = Config()
-    config.set_main_option("script_location", "bestarm.live.sql:migrations")
+    config.set_main_option("script_location", "bestarm.live.store.sql:migrations")
     steps = ScriptDirectory.from_config(config).walk_revisions()
     assert tuple(step.revision for step in steps)[::-1] == VERSIONS

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from bestarm import Experiment, Problem
 from bestarm.cli.app import app
 from bestarm.errors import ExperimentExistsError, InvalidInputError, UnknownExperimentError
-from bestarm.live.sql import Store
+from bestarm.live.store.sql import Store
 
 ARMS = Problem(np.eye(2))
 COMPOSED, APART = "café 한", unicodedata.normalize("NFD", "café 한")

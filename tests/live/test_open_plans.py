@@ -11,8 +11,8 @@ from kept import given_out, told
 from bestarm import AnytimeBAI, Problem
 from bestarm.errors import ConflictingOutcomeError, InvalidInputError, UnknownAssignmentError
 from bestarm.live import Experiment, Receipt
-from bestarm.policies.contests import TopOf
-from bestarm.policies.evidence import STAKES
+from bestarm.policies.anytime.bets import STAKES
+from bestarm.policies.anytime.contests import TopOf
 from bestarm.records import Plan, Recommendation, Summary
 
 PROBLEM = Problem(np.eye(3), delta=0.1, source_labels=["tea", "coffee", "water"])

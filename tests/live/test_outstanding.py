@@ -12,9 +12,9 @@ from kept import given_out, told
 from bestarm import AnytimeBAI, Problem
 from bestarm.geometry import Array
 from bestarm.live import Experiment
-from bestarm.live.overview import overview
-from bestarm.policies.contests import BestOf, TopOf
-from bestarm.policies.evidence import STAKES, WINDOW, Batch, log_value
+from bestarm.live.watch.overview import overview
+from bestarm.policies.anytime.bets import STAKES, WINDOW, Batch, log_value
+from bestarm.policies.anytime.contests import BestOf, TopOf
 from bestarm.records import Plan, Recommendation, Summary
 
 PROBLEM = Problem(np.eye(3), delta=0.1, source_labels=["tea", "coffee", "water"])

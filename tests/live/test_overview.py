@@ -19,13 +19,13 @@ import pytest
 from bestarm import SPBAI, AnytimeBAI, Problem
 from bestarm.errors import InvalidInputError
 from bestarm.live import Experiment
-from bestarm.live.following import Slice
-from bestarm.live.forecast import from_evidence
-from bestarm.live.ledger import Entry
-from bestarm.live.overview import headline, overview
-from bestarm.live.seen import Overview
-from bestarm.live.snippets import snippets
-from bestarm.live.sql.ledger import SqlLedger
+from bestarm.live.store.contract import Entry
+from bestarm.live.store.sql.books import SqlLedger
+from bestarm.live.watch.follower import Slice
+from bestarm.live.watch.forecast import from_evidence
+from bestarm.live.watch.overview import headline, overview
+from bestarm.live.watch.snippets import snippets
+from bestarm.live.watch.views import Overview
 from bestarm.records import Plan, Summary
 
 LABELS = ["tea", "coffee", "<script>alert(1)</script>", "a \"b\" 'c' \\ü🙂"]

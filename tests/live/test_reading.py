@@ -11,9 +11,9 @@ import pytest
 
 from bestarm import Experiment, Problem
 from bestarm.errors import DamagedStoreError, InvalidInputError, UnknownExperimentError
-from bestarm.live import trial
-from bestarm.live.ledger import Ids
-from bestarm.live.sql import ledger as sql_ledger
+from bestarm.live import rules
+from bestarm.live.store.contract import Ids
+from bestarm.live.store.sql import books as sql_ledger
 from bestarm.records import Plan
 
 PROBLEM = Problem(np.eye(2), source_labels=["tea", "coffee"])
@@ -38,7 +38,7 @@ def test_totals_and_their_digest_do_not_depend_on_the_pieces_read() -> None:
     plan = Plan.randomised([0.5, 0.5], 90, phase=1, open=True)
 
     def total(size: int) -> tuple[object, ...]:
-        summary, digest = trial.total(InPieces(size), 3, 101, plan=plan, arms=2)  # type: ignore[arg-type]
+        summary, digest = rules.total(InPieces(size), 3, 101, plan=plan, arms=2)  # type: ignore[arg-type]
         parts = (summary.counts, summary.sums, summary.squares, summary.missing)
         return digest, *(part.tobytes() for part in parts)
 

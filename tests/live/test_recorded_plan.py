@@ -10,7 +10,7 @@ import numpy as np
 
 from bestarm import Experiment, Plan, Problem
 from bestarm.errors import ReplayError
-from bestarm.live.ledger import Reading
+from bestarm.live.store.contract import Reading
 from bestarm.policies import Policy
 
 

@@ -16,7 +16,7 @@ from sqlalchemy import Connection
 
 from bestarm import Experiment, Problem
 from bestarm.errors import StoreUnavailableError
-from bestarm.live.sql import Store
+from bestarm.live.store.sql import Store
 
 PROBLEM = Problem(np.eye(3))
 OPTIONS = {"bounds": [0, 1]}

@@ -13,7 +13,7 @@ from bestarm import Experiment, Problem
 from bestarm.cli.app import app
 from bestarm.errors import InvalidInputError
 from bestarm.policies import AnytimeBAI
-from bestarm.server.schemas import EventOut
+from bestarm.server.api.schemas import EventOut
 
 ARMS = Problem(np.eye(4))
 BOUNDED = {"bounds": [0, 1]}

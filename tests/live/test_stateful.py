@@ -38,7 +38,7 @@ from bestarm.errors import (
 from bestarm.live import Batch, Experiment, Receipt
 from bestarm.live import experiment as experiment_module
 from bestarm.live.events import plan_data, summary_data
-from bestarm.live.ledger import Ledger
+from bestarm.live.store.contract import Ledger
 
 KINDS = ("provisional", "open", "turning", "randomised", "fixed", "mixed")
 NUMBERS = count()

@@ -15,7 +15,7 @@ from chained_policies import Chained
 from bestarm import ActionElimination, AnytimeBAI, Problem
 from bestarm.errors import ReplayError
 from bestarm.live import Experiment
-from bestarm.live.document import Document, make_document
+from bestarm.live.spec import Document, make_document
 
 OLD = Path(__file__).parent / "assets" / "store_0001.db"
 DRINKS = Problem([[1, 0], [0, 1]], source_labels=["tea", "coffee"])

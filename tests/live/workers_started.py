@@ -13,12 +13,12 @@ processes = multiprocessing.get_context("forkserver")
 processes.set_forkserver_preload(
     [
         "alembic.command",
-        "bestarm.live.audit",
-        "bestarm.live.document",
-        "bestarm.live.sql",
-        "bestarm.policies.action_elimination",
-        "bestarm.policies.anytime",
-        "bestarm.policies.spbai",
+        "bestarm.live.audit.chain",
+        "bestarm.live.spec",
+        "bestarm.live.store.sql",
+        "bestarm.policies.index.action_elimination",
+        "bestarm.policies.anytime.rule",
+        "bestarm.policies.phased.spbai",
         "sqlalchemy.dialects.postgresql.psycopg",
         "sqlalchemy.dialects.sqlite.pysqlite",
     ]

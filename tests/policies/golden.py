@@ -42,7 +42,7 @@ from bestarm import (
     Uniform,
 )
 from bestarm.geometry import centered_diameter
-from bestarm.policies.index_rule import IndexRule
+from bestarm.policies.index.base import IndexRule
 from bestarm.policies.policy import Policy
 from bestarm.records import Plan, Summary
 

@@ -6,8 +6,8 @@ import numpy as np
 
 from bestarm import AnytimeBAI, Problem, Summary
 from bestarm.design import centered_g
-from bestarm.policies.evidence import Scale
-from bestarm.policies.guesses import Guesses
+from bestarm.policies.anytime.bets import Scale
+from bestarm.policies.anytime.guesses import Guesses
 
 
 def test_every_plan_keeps_a_share_of_the_design_for_all_arms() -> None:

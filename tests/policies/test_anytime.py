@@ -9,15 +9,15 @@ from typing import Any, Literal
 import numpy as np
 import pytest
 
-import bestarm.policies.allocation as allocation_module
-import bestarm.policies.contests as contests_module
-import bestarm.policies.evidence as evidence_module
+import bestarm.policies.anytime.allocation as allocation_module
+import bestarm.policies.anytime.bets as evidence_module
+import bestarm.policies.anytime.contests as contests_module
 from bestarm import AnytimeBAI, Plan, Problem, Summary, simulate
 from bestarm.environments import Ratings, Semiparametric, baselines, small_gap
 from bestarm.errors import InvalidInputError, ProtocolError
 from bestarm.geometry import Array
 from bestarm.policies import Method
-from bestarm.policies.contests import TopOf
+from bestarm.policies.anytime.contests import TopOf
 from bestarm.testing import check_policy
 
 Pull = Callable[[Plan], Summary]

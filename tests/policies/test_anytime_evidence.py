@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from bestarm.geometry import Array
-from bestarm.policies.evidence import (
+from bestarm.policies.anytime.bets import (
     LOG_PRIOR,
     STAKES,
     Batch,

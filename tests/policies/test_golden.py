@@ -14,15 +14,10 @@ import pytest
 from golden import CASES, KEPT
 
 from bestarm import AnytimeBAI, Problem, Summary, policies
-from bestarm.policies import (
-    allocation,
-    anytime,
-    bernstein,
-    evidence,
-    guesses,
-    halving,
-    index_rule,
-)
+from bestarm.policies.anytime import allocation, bets, guesses, rule
+from bestarm.policies.index import base as index_rule
+from bestarm.policies.index import bernstein
+from bestarm.policies.phased import halving
 
 RUNS: dict[str, golden.Run] = json.loads(KEPT.read_text(encoding="utf-8"))
 CLASSES = {
@@ -64,8 +59,8 @@ def test_every_policy_names_a_version_of_its_own_and_has_all_its_options_kept(na
     ("name", "module", "constant", "value"),
     [
         ("anytime", guesses, "_SHRINKAGE", 30.1),
-        ("anytime", evidence, "_LARGEST", 0.89),
-        ("anytime, bounds", evidence, "LOG_PRIOR", evidence.LOG_PRIOR[::-1].copy()),
+        ("anytime", bets, "_LARGEST", 0.89),
+        ("anytime, bounds", bets, "LOG_PRIOR", bets.LOG_PRIOR[::-1].copy()),
         ("lucb, certified", index_rule, "_TURN", 301),
         ("ae, certified", index_rule, "_TURN", 301),
         ("bernstein", bernstein, "_REFERENCE", 30.1),
@@ -81,8 +76,8 @@ def test_a_small_change_of_arithmetic_shows(
 @pytest.mark.parametrize(
     ("name", "module", "constant", "value"),
     [
-        ("anytime", anytime, "_GROWTH", 0.06),
-        ("anytime", anytime, "_LEAST", 9),
+        ("anytime", rule, "_GROWTH", 0.06),
+        ("anytime", rule, "_LEAST", 9),
         ("anytime", allocation, "_SHARE", 0.9),
         ("halving", halving, "_PILOT", 18),
     ],
@@ -100,7 +95,7 @@ def test_what_changed_is_recorded_only_under_a_new_version(monkeypatch: pytest.M
     monkeypatch.setattr(golden, "CASES", {"anytime": case})
     kept = {"anytime": RUNS["anytime"]}
     assert golden.record(kept) == (kept, [])
-    monkeypatch.setattr(evidence, "_LARGEST", 0.8)
+    monkeypatch.setattr(bets, "_LARGEST", 0.8)
     runs, refused = golden.record(kept)
     assert not runs
     number = AnytimeBAI.version + 1
@@ -116,7 +111,7 @@ def test_what_changed_is_recorded_only_under_a_new_version(monkeypatch: pytest.M
 def test_new_plans_are_recorded_without_a_new_version(monkeypatch: pytest.MonkeyPatch) -> None:
     case = CASES["anytime"]
     monkeypatch.setattr(golden, "CASES", {"anytime": case})
-    monkeypatch.setattr(anytime, "_LEAST", 12)
+    monkeypatch.setattr(rule, "_LEAST", 12)
     runs, refused = golden.record({"anytime": RUNS["anytime"]})
     assert not refused
     assert runs["anytime"] != RUNS["anytime"]

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from bestarm import LUCB, ActionElimination, Problem, Recommendation, Summary, bounds, simulate
 from bestarm.environments import Ratings, Semiparametric, baselines
 from bestarm.geometry import Array
-from bestarm.policies.index_rule import IndexRule, Integers
+from bestarm.policies.index.base import IndexRule, Integers
 
 RULES = [LUCB, ActionElimination]
 

@@ -12,7 +12,7 @@ from bestarm import AnytimeBAI, Problem
 from bestarm.geometry import Array
 from bestarm.live import Experiment
 from bestarm.policies import BernsteinElimination, Policy
-from bestarm.policies.evidence import Batch, Frame, Sampling, Scale
+from bestarm.policies.anytime.bets import Batch, Frame, Sampling, Scale
 from bestarm.records import Counts, Plan, Summary
 
 FAR = 1e6 + 1 / 3  # no sum of such numbers is exact

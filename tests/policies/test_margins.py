@@ -9,9 +9,9 @@ import pytest
 
 from bestarm import AnytimeBAI, Problem, Summary
 from bestarm.geometry import Array
-from bestarm.policies.confidence import lower_ends
-from bestarm.policies.contests import TopOf
-from bestarm.policies.evidence import Batch, Frame, Sampling, Scale, log_value
+from bestarm.policies.anytime.bets import Batch, Frame, Sampling, Scale, log_value
+from bestarm.policies.anytime.contests import TopOf
+from bestarm.policies.anytime.intervals import lower_ends
 
 TARGETS = np.array([[-0.5], [0.5]])
 EVEN, SPREAD = np.full(2, 0.5), np.full(2, 1e-3)

@@ -13,7 +13,7 @@ from bestarm.environments import Semiparametric, small_gap
 from bestarm.errors import InvalidInputError
 from bestarm.geometry import Array, centered_diameter, covariance, stability
 from bestarm.policies import Method
-from bestarm.policies.ledger import Ledger, worth
+from bestarm.policies.phased.totals import Ledger, worth
 from bestarm.records import Plan
 
 SHARP = partial(SPBAI, design="centered", stability="actual")

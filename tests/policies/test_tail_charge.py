@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.integrate import quad
 
-from bestarm.policies.evidence import Batch, Frame, Sampling, Scale
+from bestarm.policies.anytime.bets import Batch, Frame, Sampling, Scale
 from bestarm.records import Summary
 
 

@@ -17,10 +17,10 @@ from typing import Any
 import httpx
 import uvicorn
 
-from bestarm.live.sql import Store
-from bestarm.server.limits import Limits
+from bestarm.live.store.sql import Store
+from bestarm.server.security.limits import Limits
+from bestarm.server.security.tokens import Role, create_token
 from bestarm.server.serving import Serving, configured, listen
-from bestarm.server.tokens import Role, create_token
 
 __all__ = ["ARMS", "MANY", "PATIENCE", "Served", "get", "in_process", "in_thread", "post"]
 

@@ -21,8 +21,8 @@ from bestarm import Problem
 from bestarm.live import Experiment
 from bestarm.policies import POLICIES, AnytimeBAI
 from bestarm.server import create_app
-from bestarm.server.schemas import CreateBody
-from bestarm.server.tokens import Role
+from bestarm.server.api.schemas import CreateBody
+from bestarm.server.security.tokens import Role
 
 
 @pytest.fixture(scope="module")

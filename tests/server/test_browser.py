@@ -25,10 +25,10 @@ from playwright.sync_api import (
 from served import Served, in_process, in_thread
 
 from bestarm.live import Experiment
-from bestarm.live.overview import overview
-from bestarm.live.seen import Overview
-from bestarm.server.charts import charts, number
-from bestarm.server.tokens import Role
+from bestarm.live.watch.overview import overview
+from bestarm.live.watch.views import Overview
+from bestarm.server.pages.charts import charts, number
+from bestarm.server.security.tokens import Role
 
 NASTY = "<script>alert(1)</script>"
 NAME = "tea & ‘cake’ 1"

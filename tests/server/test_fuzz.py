@@ -16,7 +16,7 @@ from schemathesis.core.parameters import ParameterLocation
 from served import ARMS, Served, in_thread
 
 from bestarm.server import create_app
-from bestarm.server.tokens import Role
+from bestarm.server.security.tokens import Role
 
 
 @pytest.fixture(scope="module")

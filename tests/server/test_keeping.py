@@ -13,11 +13,11 @@ from served import ARMS, PATIENCE, get, in_thread
 
 from bestarm import Problem
 from bestarm.live import Experiment
-from bestarm.live.sql import Store
-from bestarm.server import keeping
-from bestarm.server.keeping import Keeper
-from bestarm.server.limits import Limits
-from bestarm.server.trials import Trials
+from bestarm.live.store.sql import Store
+from bestarm.server import background
+from bestarm.server.background import Keeper
+from bestarm.server.experiments import Trials
+from bestarm.server.security.limits import Limits
 
 
 def create(url: str, name: str, **options: float) -> Experiment:
@@ -26,7 +26,7 @@ def create(url: str, name: str, **options: float) -> Experiment:
 
 
 def test_leases_run_out_while_nobody_asks(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keeping, "_EVERY", 0.05)
+    monkeypatch.setattr(background, "_EVERY", 0.05)
     with in_thread(sqlite_url) as served, served.client() as client:
         client.post("/experiments", json={"name": "short", **ARMS, "lease": 0.2})
         client.post("/experiments", json={"name": "long", **ARMS, "lease": 1000})
@@ -42,7 +42,7 @@ def test_leases_run_out_while_nobody_asks(sqlite_url: str, monkeypatch: pytest.M
 def test_the_list_says_what_is_wrong_with_a_trial(
     sqlite_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(keeping, "_EVERY", 0.05)
+    monkeypatch.setattr(background, "_EVERY", 0.05)
     with create(sqlite_url, "sound") as sound, create(sqlite_url, "losing") as losing:
         sound.tell_many([(each.id, 1.0) for each in sound.ask(200)])
         losing.fail_many(losing.ask(200).ids)
@@ -94,7 +94,7 @@ def test_an_error_of_somebody_elses_policy_stops_nothing(
 def test_every_trial_has_its_turn_and_those_that_run_come_first(
     sqlite_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(keeping, "_MOST", 3)
+    monkeypatch.setattr(background, "_MOST", 3)
     for number in range(7):
         with create(sqlite_url, f"over {number}") as made:
             made.stop()

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from served import ARMS, PATIENCE, Served, get, in_thread, post
 
-from bestarm.server.limits import Buckets, Limits
-from bestarm.server.tokens import Role
+from bestarm.server.security.limits import Buckets, Limits
+from bestarm.server.security.tokens import Role
 
 
 @pytest.fixture(scope="module")
@@ -370,8 +370,8 @@ def test_a_caller_who_asks_too_often_is_told_when_to_come_again(url: str) -> Non
 
 def test_buckets_fill_again_and_forget_the_oldest(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
-    monkeypatch.setattr("bestarm.server.limits.time.monotonic", lambda: now)
-    monkeypatch.setattr("bestarm.server.limits._MOST_CALLERS", 3)
+    monkeypatch.setattr("bestarm.server.security.limits.time.monotonic", lambda: now)
+    monkeypatch.setattr("bestarm.server.security.limits._MOST_CALLERS", 3)
     buckets = Buckets(Limits(rate=2, burst=2))
     assert [buckets.take("a") for _ in range(3)] == [0, 0, 0.5]
     now += 0.5

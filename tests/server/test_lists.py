@@ -12,14 +12,15 @@ import pytest
 from served import Served, in_thread
 
 from bestarm import Problem
-from bestarm.live import Experiment, overview
+from bestarm.live import Experiment
 from bestarm.live.check import Check
-from bestarm.live.sql import Store
-from bestarm.server import pages
-from bestarm.server.keeping import Keeper
-from bestarm.server.limits import Limits
-from bestarm.server.tokens import Role
-from bestarm.server.trials import Trials
+from bestarm.live.store.sql import Store
+from bestarm.live.watch import overview
+from bestarm.server.background import Keeper
+from bestarm.server.experiments import Trials
+from bestarm.server.pages import routes
+from bestarm.server.security.limits import Limits
+from bestarm.server.security.tokens import Role
 
 NASTY = "<script>alert(1)</script> 50%_off\\"
 MANY = 130  # three pages
@@ -169,7 +170,7 @@ def test_what_is_known_is_not_sent_again_nor_read(
             read.append(experiment.name)
             return overview.headline(experiment)
 
-        monkeypatch.setattr(pages, "headline", counted)
+        monkeypatch.setattr(routes, "headline", counted)
         same = client.get("/list?page=2", headers=known)
         assert (same.status_code, same.content, same.headers["etag"]) == (
             304,
@@ -194,11 +195,11 @@ def test_an_alarm_is_news(served: Served) -> None:
     """Health is seen to by the server itself; what it finds changes no counter of a trial."""
     store = Store(served.url)
     trials = Trials(store, limits=Limits())
-    asked = pages._Asked("trial 000", 1)
-    calm, _ = pages._part(trials, asked, {}, None)
-    assert pages._part(trials, asked, {"trial 000": None}, calm) == (calm, None)
+    asked = routes._Asked("trial 000", 1)
+    calm, _ = routes._part(trials, asked, {}, None)
+    assert routes._part(trials, asked, {"trial 000": None}, calm) == (calm, None)
     alarm = Check("allocation", "alarm", "It is off.", "Stop.")
-    found, part = pages._part(trials, asked, {"trial 000": alarm}, calm)
+    found, part = routes._part(trials, asked, {"trial 000": alarm}, calm)
     assert found != calm
     assert part is not None
     assert part.rows[0].worst == alarm

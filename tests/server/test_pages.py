@@ -21,13 +21,13 @@ from served import get as served_get
 
 from bestarm import AnytimeBAI, Problem
 from bestarm.live import Experiment
-from bestarm.live.overview import overview
-from bestarm.server.access import COOKIE
-from bestarm.server.charts import charts
-from bestarm.server.drawing import draw
-from bestarm.server.panels import PANELS, asset
-from bestarm.server.report import report, write_report
-from bestarm.server.tokens import Role
+from bestarm.live.watch.overview import overview
+from bestarm.server.pages.charts import charts
+from bestarm.server.pages.panels import PANELS, asset
+from bestarm.server.pages.report import report, write_report
+from bestarm.server.pages.svg import draw
+from bestarm.server.security.roles import COOKIE
+from bestarm.server.security.tokens import Role
 
 NASTY = "<script>alert(1)</script>"
 NAME = 'it\'s "a" <b>trial & ü #1 50% ?x=1'

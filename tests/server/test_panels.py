@@ -11,10 +11,10 @@ import pytest
 
 from bestarm import Problem
 from bestarm.live import Experiment
-from bestarm.live.overview import overview
-from bestarm.server.charts import charts
-from bestarm.server.panels import _lasting, panels
-from bestarm.server.report import report
+from bestarm.live.watch.overview import overview
+from bestarm.server.pages.charts import charts
+from bestarm.server.pages.panels import _lasting, panels
+from bestarm.server.pages.report import report
 
 MEANS = np.array([0.1, 0.9, 0.85, 0.2])
 
@@ -172,7 +172,7 @@ class Clock:
 
 
 def test_a_budget_claims_no_error_probability_and_no_radius(sqlite_url: str) -> None:
-    halving = "bestarm.policies.halving:SequentialHalving"
+    halving = "bestarm.policies.phased.halving:SequentialHalving"
     with trial(sqlite_url, halving, 1000, budget=400) as made:
         seen, said = overview(made), panels(overview(made))
     assert seen.state == "finished"

@@ -22,11 +22,12 @@ import uvicorn
 from needed import need
 
 from bestarm import Problem
-from bestarm.live.sql import Store
+from bestarm.live.store.sql import Store
 from bestarm.planning import plan_trial, worker
-from bestarm.server import Limits, plan_page
+from bestarm.server import Limits
+from bestarm.server.pages import plan as plan_page
+from bestarm.server.security.tokens import Role, create_token
 from bestarm.server.serving import Serving, configured, listen
-from bestarm.server.tokens import Role, create_token
 
 LONG = {"source": [[1, 0], [0, 1]], "gap": 0.03, "policies": ["anytime"], "runs": 2000}
 LIMIT = 600.0  # seconds: far more than anything here takes, however slow the machine

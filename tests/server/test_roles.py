@@ -12,12 +12,12 @@ from fastapi.routing import APIRoute
 from served import ARMS, PATIENCE, Served, get, in_thread, post
 from starlette.routing import BaseRoute
 
-from bestarm.live.sql import Store
+from bestarm.live.store.sql import Store
 from bestarm.server import create_app
-from bestarm.server.access import COOKIE
-from bestarm.server.pages import PUBLIC
-from bestarm.server.reading import role_needed
-from bestarm.server.tokens import Role, make_pass, revoke_token
+from bestarm.server.api.requests import role_needed
+from bestarm.server.pages.routes import PUBLIC
+from bestarm.server.security.roles import COOKIE
+from bestarm.server.security.tokens import Role, make_pass, revoke_token
 
 # Bodies that the API takes; a route with another needs its own here.
 BODIES: dict[str, dict[str, Any]] = {

@@ -23,8 +23,8 @@ from typer.testing import CliRunner, Result
 
 from bestarm.cli.app import app
 from bestarm.live import Experiment
-from bestarm.live.sql import Store
-from bestarm.server.tokens import Role, create_token
+from bestarm.live.store.sql import Store
+from bestarm.server.security.tokens import Role, create_token
 
 
 def free_port() -> int:

@@ -17,10 +17,10 @@ from served import ARMS, PATIENCE, Served, in_thread
 from bestarm.errors import StoreUnavailableError
 from bestarm.live import Experiment
 from bestarm.live.record import Record
-from bestarm.live.sql import Store
+from bestarm.live.store.sql import Store
 from bestarm.server import feeds, serving
-from bestarm.server.limits import Limits
-from bestarm.server.tokens import Role, revoke_token
+from bestarm.server.security.limits import Limits
+from bestarm.server.security.tokens import Role, revoke_token
 
 
 @pytest.fixture(autouse=True)

@@ -12,8 +12,8 @@ from served import ARMS, Served, in_thread
 
 from bestarm.errors import BestArmError, InvalidInputError, StoreUnavailableError
 from bestarm.live import Receipt
-from bestarm.server import telling
-from bestarm.server.telling import Outcomes, Tellers
+from bestarm.server.api import gather
+from bestarm.server.api.gather import Outcomes, Tellers
 
 
 class Books:
@@ -101,7 +101,7 @@ def test_what_befalls_the_books_is_said_to_all_of_the_lot_and_not_to_the_next() 
 
 
 def test_a_lot_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(telling, "_MOST", 10)
+    monkeypatch.setattr(gather, "_MOST", 10)
 
     async def run() -> None:
         books = Books()

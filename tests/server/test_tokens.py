@@ -16,8 +16,8 @@ from typer.testing import CliRunner, Result
 
 from bestarm.cli.app import app
 from bestarm.errors import InvalidInputError
-from bestarm.live.sql import Store
-from bestarm.server.tokens import (
+from bestarm.live.store.sql import Store
+from bestarm.server.security.tokens import (
     Role,
     _digest,
     _for_looking,

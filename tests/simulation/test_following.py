@@ -14,7 +14,7 @@ from bestarm import LUCB, ActionElimination, Problem
 from bestarm.environments import Ahead, Environment, Ratings, Semiparametric, World, baselines
 from bestarm.errors import InvalidInputError
 from bestarm.geometry import Array
-from bestarm.policies.index_rule import IndexRule
+from bestarm.policies.index.base import IndexRule
 from bestarm.policies.policy import Policy
 from bestarm.records import Counts, Plan, Recommendation, Summary
 from bestarm.simulation import Results, engine, run_once, simulate

@@ -15,9 +15,19 @@ from numpy.typing import NDArray
 
 from bestarm.geometry import Array
 from bestarm.live.events import record
-from bestarm.live.ledger import Entry, Event, Head, Ids, Ledger, Opened, Request, Rows, Sizes
-from bestarm.live.memory import MemoryLedger
-from bestarm.live.sql import SqlLedger, Store
+from bestarm.live.store.contract import (
+    Entry,
+    Event,
+    Head,
+    Ids,
+    Ledger,
+    Opened,
+    Request,
+    Rows,
+    Sizes,
+)
+from bestarm.live.store.memory import MemoryLedger
+from bestarm.live.store.sql import SqlLedger, Store
 from bestarm.testing import check_store
 
 NAMES = (f"trial {number}" for number in count())

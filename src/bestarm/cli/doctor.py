@@ -9,6 +9,6 @@ __all__ = ["run_doctor"]
 
 def run_doctor(url: str, *, as_json: bool) -> None:
     """Print what was found; exit code 1 on an alarm."""
-    from bestarm.live.doctor import diagnose  # noqa: PLC0415
+    from bestarm.live.store.doctor import diagnose  # noqa: PLC0415
 
     print_checks({}, diagnose(url), as_json=as_json)

@@ -25,9 +25,9 @@ import uvicorn
 from bestarm.checks import positive, whole
 from bestarm.cli.reporting import console
 from bestarm.errors import BestArmError, InvalidInputError
-from bestarm.live.sql import Store
+from bestarm.live.store.sql import Store
+from bestarm.server.security.tokens import Role, create_token, revoke_token
 from bestarm.server.serving import Serving, configured, listen
-from bestarm.server.tokens import Role, create_token, revoke_token
 
 if TYPE_CHECKING:
     from rich.console import Console

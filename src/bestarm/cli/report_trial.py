@@ -16,7 +16,7 @@ __all__ = ["run_report"]
 def run_report(name: str, *, store: str, out: Path, as_json: bool = False) -> None:
     """Write a trial's report, and say where it is."""
     try:
-        from bestarm.server.report import write_report  # noqa: PLC0415 - optional
+        from bestarm.server.pages.report import write_report  # noqa: PLC0415 - optional
     except ImportError as error:
         raise MissingDependencyError(
             f"The report needs {error.name}, which is not installed.",

@@ -12,10 +12,10 @@ from typing import NoReturn
 import typer
 
 from bestarm.errors import InvalidInputError
-from bestarm.live.sql import Store
+from bestarm.live.store.sql import Store
 from bestarm.server import Limits
+from bestarm.server.security.tokens import list_tokens
 from bestarm.server.serving import Serving, listen, serve
-from bestarm.server.tokens import list_tokens
 
 __all__ = ["run_serve"]
 

@@ -8,8 +8,8 @@ from typing import Any
 import typer
 
 from bestarm.cli.reporting import console, print_json
-from bestarm.live.sql import Store
-from bestarm.server.tokens import Role, Token, create_token, list_tokens, revoke_token
+from bestarm.live.store.sql import Store
+from bestarm.server.security.tokens import Role, Token, create_token, list_tokens, revoke_token
 
 __all__ = ["run_create", "run_list", "run_revoke"]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 
 from bestarm.errors import ClockError
-from bestarm.live.ledger import Head
+from bestarm.live.store.contract import Head
 
 __all__ = ["EARLIEST", "LATEST", "check_leap", "read_time"]
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from bestarm.geometry import Array
 from bestarm.live.events import digest
-from bestarm.live.ledger import ROW, TIMES, Ids, Reading, Request, Rows
+from bestarm.live.store.contract import ROW, TIMES, Ids, Reading, Request, Rows
 
 __all__ = [
     "as_they_ended",

@@ -10,7 +10,7 @@ import hashlib
 import json
 from typing import Any
 
-from bestarm.live.ledger import Event, Head, Writing
+from bestarm.live.store.contract import Event, Head, Writing
 from bestarm.records import Plan, Summary
 
 __all__ = [

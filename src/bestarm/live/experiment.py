@@ -10,28 +10,28 @@ import numpy as np
 from bestarm.checks import duration, whole
 from bestarm.errors import BestArmError, InvalidInputError
 from bestarm.geometry import Array
-from bestarm.live import trial
-from bestarm.live.batches import Assignment, Batch, Listed, Receipt
+from bestarm.live import rules
+from bestarm.live.assignments import Giver
 from bestarm.live.clocks import check_leap, read_time
 from bestarm.live.draws import read_seed
 from bestarm.live.events import log, sha256
-from bestarm.live.giving import Giver
-from bestarm.live.ledger import Ids, Ledger, Writing
-from bestarm.live.memory import MemoryLedger
+from bestarm.live.inputs import read_ids, read_outcomes
 from bestarm.live.opening import begun, closed_on_error, reached
-from bestarm.live.outcomes import read_ids, read_outcomes
+from bestarm.live.outcomes import NotAllNewError, beyond, fail, outside, record, record_each, refuse
 from bestarm.live.record import Record, revision_of, status_of
 from bestarm.live.replay import Player
-from bestarm.live.telling import NotAllNewError, beyond, fail, outside, record, record_each, refuse
+from bestarm.live.store.contract import Ids, Ledger, Writing
+from bestarm.live.store.memory import MemoryLedger
 from bestarm.live.texts import text, title, words
+from bestarm.live.values import Assignment, Batch, Listed, Receipt
 from bestarm.policies.policy import Policy
 from bestarm.problem import Problem
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from bestarm.live.document import Document
-    from bestarm.live.sql import Store
+    from bestarm.live.spec import Document
+    from bestarm.live.store.sql import Store
 
 __all__ = ["Experiment"]
 
@@ -153,7 +153,7 @@ class Experiment(Record):
             ExperimentExistsError: there is one of this name.
             StoreUnavailableError: the database cannot be reached or written to.
         """
-        from bestarm.live.document import make_document  # noqa: PLC0415
+        from bestarm.live.spec import make_document  # noqa: PLC0415
 
         called = title(name)
         document = make_document(problem, policy, options, read_seed(seed))
@@ -191,7 +191,7 @@ class Experiment(Record):
             StoreUnavailableError: the database cannot be reached.
             StoreVersionError: it was made by a newer bestarm.
         """
-        from bestarm.live.document import Document  # noqa: PLC0415
+        from bestarm.live.spec import Document  # noqa: PLC0415
 
         store, ledger_type = reached(url)
         experiment = cls.__new__(cls)
@@ -275,7 +275,7 @@ class Experiment(Record):
                 before = None if name is None else tx.request(name)
                 if before is not None:
                     return self._giver.again(tx, before, count)
-                trial.expire(tx, now)
+                rules.expire(tx, now)
                 if not tx.head.due:
                     return self._giver.give(tx, count, name, now)
             self._advance()
@@ -377,7 +377,7 @@ class Experiment(Record):
     def expire(self) -> None:
         """Give up outcomes that are overdue. Asking and telling do this too."""
         with self._ledger.writing() as tx:
-            trial.expire(tx, self._stamp(tx))
+            rules.expire(tx, self._stamp(tx))
             due = tx.head.due
         self._advance(due)
 
@@ -407,7 +407,7 @@ class Experiment(Record):
                 )
             head.state = becomes
             if kind == "stopped":
-                data |= trial.ending(tx)
+                data |= rules.ending(tx)
             log(tx, kind, self._stamp(tx, leaps=True), **data)
             due = head.due
         self._advance(due)
@@ -457,7 +457,7 @@ class Experiment(Record):
         now = self._now(tx)
         if self._document is not None and not leaps:
             check_leap(tx.head, now)
-        return trial.stamp(tx.head, now)
+        return rules.stamp(tx.head, now)
 
     def _advance(self, due: bool = True) -> None:
         """Do all that is due, one short transaction after the other."""
@@ -472,7 +472,7 @@ class Experiment(Record):
                         self._player.plan()
                     with self._ledger.writing() as tx:
                         if tx.head.due:
-                            trial.step(tx, self._player, self._stamp(tx))
+                            rules.step(tx, self._player, self._stamp(tx))
                         due = tx.head.due
                 except BaseException:
                     self._player.forget()

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from bestarm.checks import choice
 from bestarm.errors import InvalidInputError, MissingDependencyError
-from bestarm.live.damage import check_arms, check_plan, check_times
-from bestarm.live.ledger import ROW, Reading, Rows
+from bestarm.live.store.contract import ROW, Reading, Rows
+from bestarm.live.store.damage import check_arms, check_plan, check_times
 from bestarm.problem import Problem
 
 __all__ = ["LAYOUTS", "export"]

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bestarm.errors import MissingDependencyError
-from bestarm.live.damage import check_arms, check_times
-from bestarm.live.ledger import ROW, Reading, Rows
+from bestarm.live.store.contract import ROW, Reading, Rows
+from bestarm.live.store.damage import check_arms, check_times
 from bestarm.problem import Problem
 
 if TYPE_CHECKING:

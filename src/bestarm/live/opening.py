@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 from bestarm.checks import duration
 from bestarm.errors import MissingDependencyError
 from bestarm.live.events import FORMAT, record
-from bestarm.live.ledger import Event, Head
+from bestarm.live.store.contract import Event, Head
 
 if TYPE_CHECKING:
-    from bestarm.live.sql import SqlLedger, Store
+    from bestarm.live.store.sql import SqlLedger, Store
 
 __all__ = ["begun", "closed_on_error", "reached"]
 
@@ -33,7 +33,7 @@ def begun(at: float, *, lease: float | str | None, **data: object) -> tuple[Head
 def reached(url: str | Store) -> tuple[Store, type[SqlLedger]]:
     """A database by its URL, and what keeps books in it."""
     try:
-        from bestarm.live.sql import SqlLedger, Store  # noqa: PLC0415
+        from bestarm.live.store.sql import SqlLedger, Store  # noqa: PLC0415
     except ImportError as error:
         raise MissingDependencyError(
             f"Keeping experiments in a database needs {error.name}.",

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, TypeVar
 
 from bestarm.checks import whole
 from bestarm.errors import InvalidInputError
-from bestarm.live import trial
-from bestarm.live.batches import Status
+from bestarm.live import rules
 from bestarm.live.clocks import read_time
 from bestarm.live.events import sha256
-from bestarm.live.ledger import Event, Head, Ledger, Reading
 from bestarm.live.replay import Player
+from bestarm.live.store.contract import Event, Head, Ledger, Reading
+from bestarm.live.values import Status
 from bestarm.policies.policy import Policy
 from bestarm.problem import Problem
 from bestarm.records import Recommendation
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from bestarm.live.audit import Audit
+    from bestarm.live.audit.chain import Audit
     from bestarm.live.check import Check
-    from bestarm.live.document import Document
     from bestarm.live.replayed import Replayed
+    from bestarm.live.spec import Document
 
 __all__ = ["Record", "revision_of", "status_of"]
 
@@ -129,7 +129,7 @@ class Record:
     def status(self) -> Status:
         """Where the experiment stands."""
         with self._ledger.reading() as books:
-            waits_for, since = trial.waits_for(books)
+            waits_for, since = rules.waits_for(books)
             return replace(status_of(books.head), waits_for=waits_for, waits_since=since)
 
     def assignments(self) -> pd.DataFrame:
@@ -164,7 +164,7 @@ class Record:
 
         Reads everything once, in one moment's state, with as much memory for many as for few.
         """
-        from bestarm.live.audit import audit  # noqa: PLC0415
+        from bestarm.live.audit.chain import audit  # noqa: PLC0415
 
         created: dict[str, object] = {"seed": self._seed}
         if self._document is not None:
@@ -199,7 +199,7 @@ class Record:
         Quick for any number of outcomes: it reads the counters, the summaries and what no summary
         covers yet.
         """
-        from bestarm.live.health import examine  # noqa: PLC0415
+        from bestarm.live.audit.health import examine  # noqa: PLC0415
 
         # What a policy in memory was made with is not known: nothing is held against its means.
         options = {"mean_bound": math.inf} if self._document is None else self._document.options

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 from bestarm.errors import ProtocolError, ReplayError
-from bestarm.live.ledger import Entry, Reading
+from bestarm.live.store.contract import Entry, Reading
 from bestarm.policies.policy import Policy
 from bestarm.records import Plan, Summary
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from bestarm.errors import DesignError, ReplayError
-from bestarm.live import trial
+from bestarm.live import rules
 from bestarm.live.events import digest, plan_data
-from bestarm.live.ledger import Event, Reading
 from bestarm.live.replay import adopt, go_through, recorded_plans
+from bestarm.live.store.contract import Event, Reading
 from bestarm.policies.policy import Policy
 from bestarm.records import Plan, Recommendation
 
@@ -147,8 +147,8 @@ def _check_end(event: Event | None, policy: Policy, said: Recommendation) -> Non
         raise _disagree("The log does not tell of the end, or of more than is on record")
     if policy.plan() is not None:
         raise _disagree("The policy goes on where it stopped in the log")
-    found = {name: event.data.get(name) for name in trial.finished_data(said)}
-    if found != trial.finished_data(said):
+    found = {name: event.data.get(name) for name in rules.finished_data(said)}
+    if found != rules.finished_data(said):
         raise _disagree(f"The policy ends with {said.label!r} ({said.reason}), in the log {found}")
 
 

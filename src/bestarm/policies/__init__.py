@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 from bestarm.policies.policy import Method, Policy, check_adoptable
 
 if TYPE_CHECKING:
-    from bestarm.policies.action_elimination import ActionElimination
-    from bestarm.policies.anytime import AnytimeBAI
-    from bestarm.policies.bernstein import BernsteinElimination
-    from bestarm.policies.deo import DEO
-    from bestarm.policies.gopt import GOpt
-    from bestarm.policies.halving import SequentialHalving
-    from bestarm.policies.lucb import LUCB
-    from bestarm.policies.rage import RAGE
-    from bestarm.policies.sbe import SBE
-    from bestarm.policies.spbai import SPBAI
-    from bestarm.policies.uniform import Uniform
+    from bestarm.policies.anytime.rule import AnytimeBAI
+    from bestarm.policies.index.action_elimination import ActionElimination
+    from bestarm.policies.index.bernstein import BernsteinElimination
+    from bestarm.policies.index.lucb import LUCB
+    from bestarm.policies.oneshot.deo import DEO
+    from bestarm.policies.oneshot.gopt import GOpt
+    from bestarm.policies.oneshot.uniform import Uniform
+    from bestarm.policies.phased.halving import SequentialHalving
+    from bestarm.policies.phased.rage import RAGE
+    from bestarm.policies.phased.sbe import SBE
+    from bestarm.policies.phased.spbai import SPBAI
 
     POLICIES: dict[str, Method]
 
@@ -41,17 +41,17 @@ __all__ = [
 ]
 
 _HOMES = {
-    "ActionElimination": "action_elimination",
-    "AnytimeBAI": "anytime",
-    "BernsteinElimination": "bernstein",
-    "DEO": "deo",
-    "GOpt": "gopt",
-    "LUCB": "lucb",
-    "RAGE": "rage",
-    "SBE": "sbe",
-    "SPBAI": "spbai",
-    "SequentialHalving": "halving",
-    "Uniform": "uniform",
+    "ActionElimination": "index.action_elimination",
+    "AnytimeBAI": "anytime.rule",
+    "BernsteinElimination": "index.bernstein",
+    "DEO": "oneshot.deo",
+    "GOpt": "oneshot.gopt",
+    "LUCB": "index.lucb",
+    "RAGE": "phased.rage",
+    "SBE": "phased.sbe",
+    "SPBAI": "phased.spbai",
+    "SequentialHalving": "phased.halving",
+    "Uniform": "oneshot.uniform",
 }
 # Those that need more than a problem (a budget, an oracle's gap) are bound with functools.partial.
 _NAMES = {

@@ -11,18 +11,18 @@ from typing import Any
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse
 
-from bestarm.live.sql import Store
-from bestarm.server.access import ForbiddenError, UnauthorizedError
-from bestarm.server.errors import add_handlers, error_response
+from bestarm.live.store.sql import Store
+from bestarm.server.api.errors import add_handlers, error_response
+from bestarm.server.api.routes import router
+from bestarm.server.background import Keeper
+from bestarm.server.experiments import Trials
 from bestarm.server.feeds import FEEDS
-from bestarm.server.guard import Guard
-from bestarm.server.keeping import Keeper
-from bestarm.server.limits import Limits
-from bestarm.server.pages import mount
-from bestarm.server.plan_page import Planner
-from bestarm.server.plan_page import router as plans
-from bestarm.server.routes import router
-from bestarm.server.trials import Trials
+from bestarm.server.pages.plan import Planner
+from bestarm.server.pages.plan import router as plans
+from bestarm.server.pages.routes import mount
+from bestarm.server.security.guard import Guard
+from bestarm.server.security.limits import Limits
+from bestarm.server.security.roles import ForbiddenError, UnauthorizedError
 
 __all__ = ["create_app"]
 

@@ -14,9 +14,9 @@ from starlette.types import Message, Receive, Scope, Send
 
 from bestarm.errors import BestArmError
 from bestarm.live import Experiment
-from bestarm.server.errors import error_response
-from bestarm.server.limits import Limits
-from bestarm.server.schemas import StatusOut
+from bestarm.server.api.errors import error_response
+from bestarm.server.api.schemas import StatusOut
+from bestarm.server.security.limits import Limits
 
 __all__ = ["FEEDS", "Feeds", "Following", "gone"]
 

@@ -21,10 +21,10 @@ import uvicorn
 from fastapi import FastAPI
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from bestarm.server.api.errors import error_response
 from bestarm.server.app import create_app
-from bestarm.server.errors import error_response
 from bestarm.server.feeds import FEEDS
-from bestarm.server.limits import Limits
+from bestarm.server.security.limits import Limits
 
 __all__ = ["Protocol", "Serving", "configured", "listen", "serve"]
 

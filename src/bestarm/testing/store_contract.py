@@ -6,7 +6,7 @@
         check_store(lambda: MyLedger(next(names)))
 
 What an experiment guarantees when processes die, threads meet and outcomes come twice rests on
-these laws and on nothing else. What a ledger offers is `bestarm.live.ledger.Ledger`.
+these laws and on nothing else. What a ledger offers is `bestarm.live.store.contract.Ledger`.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from bestarm.errors import ConflictingOutcomeError
-from bestarm.live.batches import Receipt
 from bestarm.live.clocks import EARLIEST, LATEST
 from bestarm.live.events import log
-from bestarm.live.ledger import Entry, Head, Ledger, Opened, Reading, Request
-from bestarm.live.telling import record_each
+from bestarm.live.outcomes import record_each
+from bestarm.live.store.contract import Entry, Head, Ledger, Opened, Reading, Request
+from bestarm.live.values import Receipt
 from bestarm.records import Plan, Summary
 from bestarm.testing.store_samples import (
     FLOATS,

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bestarm.live.events import log, plan_data, summary_data
-from bestarm.live.ledger import Entry, Opened, Reading, Request, Sizes, Writing
+from bestarm.live.store.contract import Entry, Opened, Reading, Request, Sizes, Writing
 from bestarm.records import Plan, Summary
 
 __all__ = [

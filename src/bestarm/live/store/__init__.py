@@ -1,0 +1,1 @@
+"""Where experiments are kept: the contract of a store, in memory, in a database."""

@@ -1,0 +1,56 @@
+"""What is on record cannot be: one error for it, whoever reads it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bestarm.errors import DamagedStoreError
+from bestarm.geometry import Array
+from bestarm.live.store.contract import Ids
+from bestarm.records import Plan, Summary
+
+__all__ = ["UNREADABLE", "check_arms", "check_plan", "check_summary", "check_times", "damaged"]
+
+# What reading a text of another shape than it should have may raise.
+UNREADABLE = (
+    *(ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError),
+)
+_LAST = 9e9  # seconds: dates after the year 2255, or as long before 1970, are not written
+
+
+def damaged(sentence: str, what: object = None) -> DamagedStoreError:
+    """The error for what cannot be."""
+    return DamagedStoreError(
+        sentence,
+        field="store",
+        value=what,
+        remedy="Was the database edited, or restored in part? `bestarm experiment verify` says "
+        "what does not agree; restore the whole of it.",
+    )
+
+
+def check_arms(ids: Ids, arms: Ids, size: int) -> None:
+    """Raise unless all assignments are of arms that there are."""
+    wrong = np.flatnonzero((arms < 0) | (arms >= size))
+    if wrong.size:
+        number, arm = int(ids[wrong[0]]), int(arms[wrong[0]])
+        raise damaged(f"Assignment {number} has arm {arm} on record, of {size}.", number)
+
+
+def check_plan(plan: Plan, size: int) -> None:
+    """Raise unless a plan is over as many arms as there are."""
+    if plan.arms != size:
+        raise damaged(f"The plan of phase {plan.phase} is over {plan.arms} arms, of {size}.")
+
+
+def check_summary(number: int, summary: Summary, size: int) -> None:
+    """Raise unless a summary is of as many arms as there are."""
+    if len(summary.counts) != size:
+        raise damaged(f"Summary {number} is of {len(summary.counts)} arms, of {size}.", number)
+
+
+def check_times(times: Array) -> None:
+    """Raise unless times, as far as there are any, can be written as dates."""
+    wrong = times[np.abs(times) > _LAST]
+    if wrong.size:
+        raise damaged(f"There is a time on record that is no date: {wrong[0]:g} seconds.")

@@ -1,0 +1,234 @@
+"""All there is to see of a trial, as plain values: what a page or a report shows, and no more."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from threading import Lock
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from bestarm.live.check import Check
+from bestarm.live.experiment import Experiment
+from bestarm.live.watch import wording
+from bestarm.live.watch.follower import Follower, State
+from bestarm.live.watch.forecast import Forecast, from_evidence, from_phases
+from bestarm.live.watch.leaderboard import evidence_needed, leaderboard
+from bestarm.live.watch.snippets import snippets
+from bestarm.live.watch.timeline import baseline_lines, timeline
+from bestarm.live.watch.views import Allocated, Guarantee, Happening, Overview, Progress
+from bestarm.problem import Problem
+
+__all__ = ["headline", "lights", "overview"]
+
+_DECLARED = {"range", "scale"}  # checks of what was declared of rewards
+_RARELY = 10  # times as long as health checks take they are not made again
+
+
+class _Watched:
+    """What is kept between two looks at an experiment."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.follower = Follower(problem)
+        self.due = -math.inf  # when health is to be looked at again
+        self.health: tuple[Check, ...] = ()
+
+
+_watched: WeakKeyDictionary[Experiment, _Watched] = WeakKeyDictionary()
+_watching = Lock()
+
+
+def _of(experiment: Experiment) -> _Watched:
+    with _watching:
+        return _watched.setdefault(experiment, _Watched(experiment.problem))
+
+
+def headline(experiment: Experiment) -> str:
+    """The verdict in one sentence, from counters and log alone: for lists of many trials."""
+    glance = _of(experiment).follower.glance(experiment)
+    document = experiment._document
+    options = {} if document is None else document.options
+    return wording.from_log(glance, experiment.problem, options)
+
+
+def lights(experiment: Experiment) -> tuple[Check, ...]:
+    """The health checks, as `overview` has them: not made again at every look."""
+    return _health(experiment, _of(experiment), over=False)
+
+
+def overview(
+    experiment: Experiment, *, address: str = "http://127.0.0.1:8000", inside: bool = True
+) -> Overview:
+    """All there is to see of a trial.
+
+    What it takes is kept for the next time, so following a trial costs what has happened since.
+
+    Args:
+        experiment: the trial.
+        address: where its server is, for the lines to paste.
+        inside: whether it is for somebody who may know where the database is.
+    """
+    watched = _of(experiment)
+    revision = experiment.revision  # read first: what is shown may be newer, never older
+    state = watched.follower.state(experiment)
+    problem, head, said = experiment.problem, state.head, state.said
+    document = experiment._document
+    options = {} if document is None else document.options
+    health = _health(experiment, watched, head.over)
+    level = evidence_needed(state, problem, options)
+    board = leaderboard(state, problem, level, radii="budget" not in options)
+    guarantee = _guarantee(experiment, state, health)
+    store = getattr(experiment._ledger, "_store", None)
+    return Overview(
+        name=experiment.name,
+        description=experiment.description,
+        state=head.state,
+        phase=head.phase,
+        created=state.created,
+        updated=head.at,
+        revision=revision,
+        verdict=wording.verdict(head, said, problem, options, *state.waits_for),
+        leaders=tuple(problem.target_labels[target] for target in said.chosen or (said.target,)),
+        standing=wording.standing(said, options, proven=guarantee.proven),
+        sole_best=wording.sole_best(said, options, proven=guarantee.proven),
+        guarantee=guarantee,
+        health=health,
+        leaderboard=board,
+        timeline=timeline(state, board, level),
+        baseline=baseline_lines(state, problem, board),
+        allocation=_allocation(state, problem),
+        progress=_progress(state, problem, options, level, experiment._time()),
+        events=tuple(
+            Happening(
+                event.number,
+                event.at,
+                event.kind,
+                wording.happened(event, problem, open_plans=head.open),
+            )
+            for event in reversed(state.events)
+        ),
+        snippets=snippets(
+            experiment.name,
+            address=address.rstrip("/"),
+            store=store.place if store is not None and inside else None,
+        ),
+    )
+
+
+def _health(experiment: Experiment, watched: _Watched, over: bool) -> tuple[Check, ...]:
+    """The checks, made again unless that would take too much of the time: they read many rows."""
+    now = time.monotonic()
+    if over or now >= watched.due:
+        watched.health = experiment.health()
+        done = time.monotonic()
+        watched.due = done + _RARELY * (done - now)
+    return watched.health
+
+
+def _guarantee(experiment: Experiment, state: State, health: Sequence[Check]) -> Guarantee:
+    problem, said, document = experiment.problem, state.said, experiment._document
+    options = {} if document is None else document.options
+    against = [wording.contradiction(said)] if said.contradicted else []
+    against += [each.finding for each in health if each.name in _DECLARED and each.level != "ok"]
+    return Guarantee(
+        delta=problem.delta,
+        confidence=wording.percent(problem.delta),
+        policy="" if document is None else document.policy,
+        options=options,
+        proven=said.claims is not None and not said.contradicted,
+        blind=state.blind,
+        constants=wording.constants(
+            said, problem.delta, blind=state.blind, budget="budget" in options
+        ),
+        bounds=experiment._bounds,
+        noise=problem.noise,
+        baseline=problem.baseline,
+        assumptions=said.assumptions,
+        statement=said.statement,
+        contradictions=tuple(against),
+    )
+
+
+def _allocation(state: State, problem: Problem) -> tuple[Allocated, ...]:
+    return tuple(
+        Allocated(arm, label, float(planned), int(drawn), int(count))
+        for arm, (label, planned, drawn, count) in enumerate(
+            zip(problem.source_labels, state.planned, state.drawn, state.counts, strict=True)
+        )
+    )
+
+
+def _progress(
+    state: State, problem: Problem, options: Mapping[str, Any], level: float, now: float
+) -> Progress:
+    head, said = state.head, state.said
+    pace = _pace(state.closings, now)
+    forecast, decided = _forecast(state, level, options)
+    hours = None
+    if forecast is not None and pace and head.state == "running":
+        ends = (forecast.expected, forecast.low, forecast.high)
+        hours = tuple(None if end is None else end / pace for end in ends)
+    return Progress(
+        given=head.given,
+        answered=head.told,
+        used=int(state.drawn.sum()),
+        outstanding=head.outstanding,
+        lost=head.lost,
+        late=head.late,
+        phase_answered=head.phase_told + head.phase_lost,
+        phase_pulls=head.needed,
+        left=len(said.active),
+        options=problem.targets,
+        decided=decided,
+        pace=pace,
+        forecast=forecast,
+        hours=hours,  # type: ignore[arg-type]
+    )
+
+
+def _forecast(
+    state: State, level: float, options: Mapping[str, Any]
+) -> tuple[Forecast | None, float | None]:
+    head, said = state.head, state.said
+    decided = None
+    forecast = None
+    if state.looks:
+        look = state.looks[-1]
+        leading = said.chosen or (said.target,)
+        rivals = [target for target in said.active if target not in leading]
+        least = min((float(look.evidence[target]) for target in rivals), default=level)
+        decided = float(np.clip(least / level, 0.0, 1.0))
+        if not head.over:
+            forecast = from_evidence(look.pulls, least, level)
+    elif not head.over and not state.watched:
+        forecast = from_phases(said.trace, state.plan, left=head.remaining + head.outstanding)
+    cap = options.get("max_pulls")
+    if forecast is not None and isinstance(cap, int):
+        forecast = _capped(forecast, max(0, cap - int(state.drawn.sum())))
+    return forecast, decided
+
+
+def _capped(forecast: Forecast, most: int) -> Forecast:
+    if forecast.high is not None and forecast.high <= most:
+        return forecast
+    expected = None if forecast.expected is None else min(forecast.expected, most)
+    basis = f"{forecast.basis} The trial ends after {most:,} more in any case."
+    return Forecast(expected, min(forecast.low, most), most, basis)
+
+
+def _pace(closings: Sequence[tuple[float, int]], now: float) -> float | None:
+    """Outcomes an hour, from when the last summaries were closed.
+
+    The time since the last of them counts once it is longer than that between any two: a trial
+    that has come to a halt slows down.
+    """
+    if len(closings) < 2:
+        return None
+    (since, before), (until, after) = closings[0], closings[-1]
+    if now - until > max(later[0] - earlier[0] for earlier, later in pairwise(closings)):
+        until = now
+    return 3600 * (after - before) / (until - since) if until > since and after > before else None

@@ -1,0 +1,277 @@
+"""What is to be seen of a trial, as plain values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from bestarm.live.check import Check
+from bestarm.live.watch.forecast import Forecast
+from bestarm.live.watch.snippets import Snippets
+
+__all__ = [
+    "Allocated",
+    "Baseline",
+    "Guarantee",
+    "Happening",
+    "Line",
+    "Numbers",
+    "Option",
+    "Overview",
+    "Progress",
+    "Timeline",
+]
+
+Numbers = tuple[float | None, ...]
+
+
+@dataclass(frozen=True)
+class Guarantee:
+    """What is promised, and what the promise rests on.
+
+    Attributes:
+        delta: the error probability allowed.
+        confidence: 1 − δ in words.
+        policy: the policy's name.
+        options: what it was made with.
+        proven: whether an error probability is proven under the assumptions.
+        blind: whether the policy takes no account of the baseline, so that it can be misled.
+        constants: the same in words.
+        bounds: between what rewards must lie, or None.
+        noise: the declared scale of the noise; of no matter where there are bounds.
+        baseline: the declared bound on the baseline, likewise.
+        assumptions: one sentence each.
+        statement: what the policy says may be said now; may be empty.
+        contradictions: assumptions that the data contradict, one sentence each.
+    """
+
+    delta: float
+    confidence: str
+    policy: str
+    options: Mapping[str, Any]
+    proven: bool
+    blind: bool
+    constants: str
+    bounds: tuple[float, float] | None
+    noise: float
+    baseline: float
+    assumptions: tuple[str, ...]
+    statement: str
+    contradictions: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Option:
+    """One target on the leaderboard.
+
+    Attributes:
+        target: its index.
+        label: its name.
+        status: `"best"` once shown, `"leads"`, `"in"` or `"out"`.
+        phase_out: the phase in which it was dropped, or None.
+        arm: the source arm that is this very target, or None.
+        pulls: pulls of that arm with an outcome, or None.
+        behind: estimated leader − target, in reward units; None where nothing is known.
+        radius: what was added to and taken from it, where a phase has one radius.
+        low: the lower end of what `behind` may be; None if it has none.
+        high: the upper end.
+        known_in: the phase from which this is, where not from the last.
+        evidence: how much of the evidence needed to drop it there is, from 0 to 1, or None; 1 for
+            one that was dropped.
+        raw_mean: the mean of its outcomes. The baseline is in it: no decision rests on it, unless
+            the policy is blind to the baseline.
+    """
+
+    target: int
+    label: str
+    status: str
+    phase_out: int | None
+    arm: int | None
+    pulls: int | None
+    behind: float | None
+    radius: float | None
+    low: float | None
+    high: float | None
+    known_in: int | None
+    evidence: float | None
+    raw_mean: float | None
+
+
+@dataclass(frozen=True)
+class Line:
+    """One option over time; None where there is no value.
+
+    Attributes:
+        label: whose it is.
+        rank: its place on the leaderboard, from 0; −1 for what is no option.
+        out: whether the line ends because it was dropped.
+        x: pulls.
+        y: values.
+        low: lower ends, or empty.
+        high: upper ends, or empty.
+    """
+
+    label: str
+    rank: int
+    out: bool
+    x: tuple[float, ...]
+    y: Numbers
+    low: Numbers = ()
+    high: Numbers = ()
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """How the options fell behind.
+
+    Attributes:
+        kind: `"phases"` where each phase estimates afresh, `"looks"` where evidence gathers, or
+            `"none"`.
+        phases: the phase of each x.
+        lines: estimated leader − option, with the leader of the moment.
+        radius: for phases: the least and the largest radius, as two lines.
+        evidence: for looks: the log of the e-value against each option, in units of what is
+            needed to drop it.
+    """
+
+    kind: str
+    phases: tuple[tuple[float, int], ...]
+    lines: tuple[Line, ...]
+    radius: tuple[Line, ...]
+    evidence: tuple[Line, ...]
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """Raw outcomes beside what is left once the baseline is taken out, stretch by stretch.
+
+    Attributes:
+        level: the mean of all outcomes of each stretch.
+        raw: the mean outcome of single arms.
+        contrasts: estimated leader − option from the differences within all stretches so far:
+            free of the baseline.
+        leader: whose lead that is.
+        swing: how far `level` went up and down; None before a second stretch.
+        gap: the estimated lead over the closest option that is not named with the leader, or None.
+    """
+
+    level: Line
+    raw: tuple[Line, ...]
+    contrasts: tuple[Line, ...]
+    leader: str
+    swing: float | None
+    gap: float | None
+
+
+@dataclass(frozen=True)
+class Allocated:
+    """How often an arm was to be drawn, and was, of all pulls the policy was told of."""
+
+    arm: int
+    label: str
+    planned: float
+    drawn: int
+    answered: int
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far it is.
+
+    Attributes:
+        given: assignments given out in all.
+        answered: how many of them have an outcome that came in time.
+        used: pulls the policy has been told of: what the verdict rests on.
+        outstanding: assignments that await their outcome.
+        lost: assignments given up.
+        late: outcomes that came too late.
+        phase_answered: of the open phase.
+        phase_pulls: what it asks for.
+        left: options not dropped.
+        options: all of them.
+        decided: how much of the evidence needed to drop the closest competitor there is, from 0 to
+            1; None where a policy gathers none.
+        pace: outcomes an hour, lately; None if unknown.
+        forecast: how many pulls there may be to come; None if it is over or nothing is known.
+        hours: what that takes at this pace: the middle, the low and the high end; None while
+            nothing is given out.
+    """
+
+    given: int
+    answered: int
+    used: int
+    outstanding: int
+    lost: int
+    late: int
+    phase_answered: int
+    phase_pulls: int
+    left: int
+    options: int
+    decided: float | None
+    pace: float | None
+    forecast: Forecast | None
+    hours: tuple[float | None, float | None, float | None] | None
+
+
+@dataclass(frozen=True)
+class Happening:
+    """An event of the log, in words."""
+
+    number: int
+    at: float
+    kind: str
+    words: str
+
+
+@dataclass(frozen=True)
+class Overview:
+    """A trial as it stands.
+
+    Attributes:
+        name: its name; empty in memory.
+        description: what it is about.
+        state: `"running"`, `"paused"`, `"stopped"` or `"finished"`.
+        phase: the open one, or the last.
+        created: when it began, in seconds since 1970.
+        updated: when anything was last written.
+        revision: changes whenever anything is recorded.
+        verdict: one sentence.
+        leaders: the options named, or those that lead so far.
+        standing: what each of them is, or would be, said to be.
+        sole_best: whether that is to be the best, neither among several nor within a tolerance.
+        guarantee: what is promised.
+        health: the checks.
+        leaderboard: the options, the leader first.
+        timeline: how they fell behind.
+        baseline: raw outcomes, and what is made of them.
+        allocation: an arm a row.
+        progress: how far it is.
+        events: the last ones that tell something, newest first.
+        snippets: lines to paste.
+    """
+
+    name: str
+    description: str
+    state: str
+    phase: int
+    created: float
+    updated: float
+    revision: str
+    verdict: str
+    leaders: tuple[str, ...]
+    standing: str
+    sole_best: bool
+    guarantee: Guarantee
+    health: tuple[Check, ...]
+    leaderboard: tuple[Option, ...]
+    timeline: Timeline
+    baseline: Baseline
+    allocation: tuple[Allocated, ...]
+    progress: Progress
+    events: tuple[Happening, ...]
+    snippets: Snippets
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain data that JSON can carry."""
+        return asdict(self)

@@ -1,0 +1,1 @@
+"""The certified rule: valid at every look, under any baseline."""

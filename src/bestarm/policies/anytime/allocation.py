@@ -1,0 +1,131 @@
+"""Where to pull next: the design for the contrasts that still want evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+
+from bestarm.design import centered_g
+from bestarm.design.contrasts import Listed
+from bestarm.design.solver import minimise
+from bestarm.geometry import Array, lift
+from bestarm.policies.anytime.bets import Sampling
+from bestarm.policies.anytime.contests import Contrasts
+from bestarm.policies.anytime.guesses import Guesses
+from bestarm.problem import Problem
+
+__all__ = ["Allocation", "Stage"]
+
+_SHARE = 0.05  # of the G-design: it keeps every contrast, and the bound C, within reach
+_SURE = 2.0  # standard errors: gaps are not believed to be smaller than this
+_AGAIN = 2.0  # pulls, relative to those at the last design, after which to design anew, …
+_SOON = 1.2  # … and if other contrasts are open than then
+_TOL = 0.05  # how far from its optimum a design may be: estimates are farther from the truth
+_LEAST_WEIGHT = 1e-6
+_SINGULAR = 1e-13  # a scale of Σ_cov,p, relative to the largest, that is zero but for rounding
+
+
+class Stage(NamedTuple):
+    """How arms are drawn from one design to the next.
+
+    Attributes:
+        sampling: how they are drawn.
+        key: which contrasts were open when it was designed.
+        pulls: how many pulls there were then.
+    """
+
+    sampling: Sampling
+    key: object
+    pulls: int
+
+
+class Allocation:
+    """Minimises max over y of need_y ‖y‖² / gap_y² under Σ_cov,p⁻¹, from estimates so far.
+
+    A contrast with variance factor ‖y‖² gathers evidence at a rate of gap² / (2 s² ‖y‖²) a pull, so
+    this is the design under which the last of them has what it needs soonest. Arms whose rewards
+    vary more count for less: their features are divided by their deviation.
+
+    Args:
+        problem: the problem.
+        coordinates: its source arms, in coordinates of the affine span.
+    """
+
+    def __init__(self, problem: Problem, coordinates: Array) -> None:
+        self._problem = problem
+        self._coordinates, self._lifted = coordinates, lift(coordinates)
+        self._stage: Stage | None = None
+
+    def weights(
+        self, guesses: Guesses, *, wanted: Callable[[], Contrasts], margin: float, key: object
+    ) -> Array:
+        """The probabilities to draw the next batch with: the last design's, or a new one's.
+
+        Args:
+            guesses: what is known so far.
+            wanted: gives the open contrasts, each believed to be positive; asked where they matter.
+            margin: what is added to each one's estimate.
+            key: changes when other contrasts are open than before.
+        """
+        if self._stage is not None and not self._due(guesses, key):
+            return self._stage.sampling.probabilities
+        if not guesses.pulls:
+            return spread_out(self._problem)
+        return self._design(guesses, wanted(), margin)
+
+    def _due(self, guesses: Guesses, key: object) -> bool:
+        """Whether it is time to design anew."""
+        if self._stage is None:
+            return True
+        ratio = _AGAIN if self._stage.key == key else _SOON
+        return guesses.pulls >= ratio * self._stage.pulls
+
+    def stage(self, weights: Array, guesses: Guesses, key: object) -> Stage:
+        """How a batch with these probabilities is drawn, wherever they were computed.
+
+        Contrasts are read off a batch as they were off the last one if it has the same
+        probabilities, and by the spread known now if it does not: so this follows from the plans
+        and summaries on record. Nothing is changed before `keep`.
+        """
+        last = self._stage
+        same = last is not None and np.array_equal(weights, last.sampling.probabilities)
+        if last is not None and same and not self._due(guesses, key):
+            return last
+        if last is not None and same:
+            return Stage(last.sampling, key, guesses.pulls)
+        sampling = Sampling(self._coordinates, weights, guesses.spread)
+        scales = np.linalg.eigvalsh(sampling.covariance)
+        if scales[0] <= _SINGULAR * scales[-1]:
+            raise np.linalg.LinAlgError("the arms that can be drawn span too little")
+        return Stage(sampling, key, guesses.pulls)
+
+    def keep(self, stage: Stage) -> None:
+        """Note how the batch was drawn that was just told."""
+        self._stage = stage
+
+    def _design(self, guesses: Guesses, wanted: Contrasts, margin: float) -> Array:
+        spread = guesses.spread
+        typical = float(spread.mean())
+        lower = np.linalg.cholesky(guesses.information)
+        whitened = np.linalg.solve(lower, wanted.rows.T)
+        errors = np.sqrt(typical * np.einsum("ij,ij->j", whitened, whitened))
+        gaps = np.maximum(wanted.rows @ guesses.slope + margin, _SURE * errors)
+        rows = wanted.rows * (np.sqrt(wanted.needs) / gaps)[:, None]
+        features = self._lifted * np.sqrt(typical / spread)[:, None]
+        found = minimise(features, Listed(lift(rows / np.abs(rows).max(), 0.0)), _TOL)
+        weights = (1 - _SHARE) * found.weights + _SHARE * spread_out(self._problem)
+        weights = np.where(weights < _LEAST_WEIGHT, 0.0, weights)
+        return np.asarray(weights / weights.sum())
+
+
+@lru_cache(maxsize=64)
+def spread_out(problem: Problem) -> Array:
+    """The centered G-design of a problem."""
+    weights = centered_g(problem.source, tol=_TOL).weights
+    weights = np.where(weights < _LEAST_WEIGHT, 0.0, weights)
+    weights = weights / weights.sum()
+    weights.flags.writeable = False
+    return np.asarray(weights)

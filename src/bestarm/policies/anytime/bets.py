@@ -1,0 +1,302 @@
+"""Betting on contrasts from a batch's totals: the mathematics of the anytime rule.
+
+Before a batch is drawn, fix the policy p, a guess c(a) of every arm's reward and, for a contrast y,
+weights w(a) with Σ p_a w(a) = 0 and Σ p_a w(a) x_a = y. One pull then gives
+
+    z = w(a) (r − c(a)),        E[z | past] = y·θ − Σ p_a w(a) c(a)
+
+whatever the baseline, as long as it is fixed before the draw. If z ≥ −C and 0 ≤ λ < 1/C, then
+Π (1 + λz) exp(λ Σ p w c) is a nonnegative supermartingale while y·θ ≤ 0. Totals do not give it, but
+they bound it from below: for every F with z ≥ −F
+
+    1 + λz ≥ exp(λz − ψz²),     ψ = (−log(1 − λF) − λF) / F²                  (Fan et al. 2015)
+
+whose logarithm is linear in the batch's counts, sums and sums of squares. F need not be known
+before the draw: it is C, or the farthest fall that the sums of squares leave possible.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import ndtri
+
+from bestarm.geometry import Array
+from bestarm.records import Summary
+
+__all__ = [
+    "LOG_PRIOR",
+    "STAKES",
+    "WINDOW",
+    "Batch",
+    "Bets",
+    "Frame",
+    "Sampling",
+    "Scale",
+    "Settled",
+    "folded",
+    "log_value",
+]
+
+# Stakes in units of signal to noise, y·θ over the deviation of z. A contrast at 0.02 takes some
+# 20 000 pulls; it has the largest share, and shares fall off slowly on both sides, so that easier
+# and harder ones cost little more and every gap is found at last.
+STAKES: Array = 0.3 * 0.5 ** np.arange(14.0)
+_SHARES = 1 / (1 + np.square(np.log10(STAKES / 0.02) / 0.6))
+LOG_PRIOR: Array = np.log(_SHARES / _SHARES.sum())
+
+WINDOW = 32  # batches: of so many, with outcomes outstanding, every prefix is looked at
+
+_LARGEST = 0.9  # λC: what the farthest fall may take of a stake's wealth
+_RARE = 2e-3  # over √pulls: how often noise may be farther out than C allows for
+_EPSILON = float(np.finfo(float).eps)
+_STEPS = 16  # roundings of a total besides those of adding it up
+
+
+def log_value(log_wealth: Array) -> Array:
+    """The log of e-values: the wealth of all stakes (columns), averaged by their shares."""
+    from bestarm.policies.anytime.kernels import average  # noqa: PLC0415 - compiles
+
+    values = np.empty(len(log_wealth))
+    average(log_wealth, LOG_PRIOR, values)
+    return values
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Where rewards lie: means between `low` and `high`, plus `noise`-sub-Gaussian noise.
+
+    Bounded rewards are the case without noise. All of this, and all that is computed from it, is
+    about `center`, which is taken off every reward: where rewards are a million times as far from
+    zero as from each other, a sum of squares about zero would have no digit left for them.
+    """
+
+    low: float
+    high: float
+    noise: float = 0.0
+    center: float = 0.0
+
+    @property
+    def middle(self) -> float:
+        """The middle of the range."""
+        return (self.low + self.high) / 2
+
+    def reach(self, pulls: int) -> tuple[float, float]:
+        """How far outside the range C allows for, and what is charged for noise beyond that.
+
+        With a reach of kα, E(η − kα)₊ ≤ ∫ exp(−t²/2α²) dt from kα on = α √(2π) Φ(−k).
+
+        Args:
+            pulls: pulls before the batch: with more of them, less can be afforded.
+        """
+        rare = _RARE / math.sqrt(pulls + 1)
+        if not self.noise:
+            return 0.0, 0.0
+        return -self.noise * float(ndtri(rare)), self.noise * math.sqrt(2 * math.pi) * rare
+
+
+class Sampling:
+    """How arms are drawn, and how contrasts are read off a pull; kept from batch to batch.
+
+    Attributes:
+        probabilities: the policy p over all source arms.
+        arms: the source arms that can be drawn.
+        weights: their probabilities.
+        centered: their coordinates, less the mean under the policy.
+        covariance: Σ_cov,p in these coordinates.
+        readout: w(a) of a contrast y (a row) is y @ readout.
+
+    Args:
+        coordinates: all source arms, in coordinates of the affine span.
+        probabilities: p.
+        spread: the expected (r − c(a))² for all of them, up to a common factor.
+    """
+
+    def __init__(self, coordinates: Array, probabilities: Array, spread: Array) -> None:
+        self.probabilities = probabilities
+        self.arms = np.flatnonzero(probabilities)
+        self.weights = probabilities[self.arms]
+        coordinates = coordinates[self.arms]
+        self.centered = coordinates - self.weights @ coordinates
+        self.covariance = self.centered.T @ (self.weights[:, None] * self.centered)
+        # Of all weights that read y off a pull, these have the least variance:
+        # with M = Σ p φφᵀ/s² on φ = (1, x), w(a) = φ_aᵀ M⁻¹ (0, y) / s_a².
+        precision = 1 / spread[self.arms]
+        mass = self.weights * precision
+        center = mass @ self.centered / mass.sum()
+        shifted = self.centered - center
+        moment = shifted.T @ (mass[:, None] * shifted)
+        self.readout = np.linalg.solve(moment, (precision[:, None] * shifted).T)
+
+
+class Frame:
+    """All that is fixed before a batch is drawn; the bets on any contrast follow from it.
+
+    Attributes:
+        sampling: how arms are drawn.
+        guess: c(a) of each arm that can be drawn.
+        scale: where rewards lie.
+        spread: p times the expected (r − c)² of each.
+        below: how far a reward of each may fall below its guess, short of what is charged for.
+        above: how far it may exceed it.
+        likely: √Σ(r − c)² of each, as foreseen.
+        tail: what is charged for noise beyond that, in units of Σ p|w|.
+
+    Args:
+        sampling: how arms are drawn.
+        guess: c(a) for all source arms, inside the range of the scale.
+        spread: the expected (r − c(a))² for all of them.
+        scale: where rewards lie.
+        size: the number of pulls in the batch, as foreseen.
+        pulls: the number of pulls before it.
+    """
+
+    def __init__(
+        self,
+        sampling: Sampling,
+        *,
+        guess: Array,
+        spread: Array,
+        scale: Scale,
+        size: int,
+        pulls: int,
+    ) -> None:
+        self.sampling, self.scale = sampling, scale
+        self.guess = guess[sampling.arms]
+        self.spread = sampling.weights * spread[sampling.arms]
+        self.likely = np.sqrt(size * self.spread)
+        reach, self.tail = scale.reach(pulls)
+        self.below = self.guess - (scale.low - reach)
+        self.above = (scale.high + reach) - self.guess
+
+    def bets(self, contrasts: Array, *, margin: float = 0.0) -> Bets:
+        """Bets that contrasts (rows, in coordinates) exceed −margin."""
+        return Bets(self, contrasts @ self.sampling.readout, margin)
+
+
+class Settled(NamedTuple):
+    """What came of bets: one row a contrast, one column a stake.
+
+    Attributes:
+        stakes: λ.
+        growth: by how much the log wealth grew.
+    """
+
+    stakes: Array
+    growth: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Bets:
+    """Bets on contrasts. All of λ, C and ψ follow from the frame, so they are fixed with it.
+
+    Attributes:
+        frame: what they are made from.
+        w: w(a), one row a contrast, one column an arm of the frame.
+        margin: what is added to each contrast.
+    """
+
+    frame: Frame
+    w: Array
+    margin: float
+
+    def settle(self, batch: Batch) -> Settled:
+        """What a batch drawn under the frame makes of them."""
+        from bestarm.policies.anytime.kernels import settle  # noqa: PLC0415 - compiles
+
+        frame = self.frame
+        result = Settled(*np.empty((2, len(self.w), len(STAKES))))
+        settle(
+            self.w,
+            frame.sampling.weights,
+            frame.guess,
+            frame.spread,
+            frame.below,
+            frame.above,
+            frame.likely,
+            batch.first,
+            batch.second + batch.second_rounding,
+            batch.first_rounding,
+            batch.counts,
+            batch.lost,
+            frame.scale.low,
+            frame.scale.high,
+            self.margin,
+            frame.tail,
+            (len(frame.guess) + _STEPS) * _EPSILON,
+            STAKES,
+            _LARGEST,
+            *result,
+        )
+        return result
+
+    def log_growth(self, batch: Batch) -> Array:
+        """By how much the log wealth of every contrast and stake grows with a batch's outcome."""
+        return self.settle(batch).growth
+
+
+class Batch:
+    """The outcome of pulls that were drawn under a frame.
+
+    Sums of n rounded terms, added in whatever order, are off by at most (n − 1)u Σ|term| to first
+    order, with u = ε/2 (Higham 2002, section 4.2). Let x be a reward less the summary's center and
+    g the guess about that center. Then, with q = Σx² + n g², Σ(r − c) = Σx − ng is off by no more
+    than (n + 16) ε √(n q), and Σ(r − c)² = Σx² − g (2Σx − ng) by no more than (n + 16) ε q: n for
+    adding up, the rest for taking the center off, squaring, and the few operations here. (In the
+    first Σ|x| ≤ √(n Σx²), in the second 2|g| Σ|x| ≤ q; ε is twice u, which leaves room for terms
+    of second order up to n = 2⁴⁰.)
+
+    Attributes:
+        frame: what was fixed before.
+        summary: what came of it.
+        counts: pulls with an outcome, of each arm that can be drawn, as are the others.
+        first: Σ (r − c).
+        second: Σ (r − c)².
+        first_rounding: how far off `first` may be.
+        second_rounding: how far off `second` may be.
+        lost: pulls without an outcome that enter at the reward that hurts a bet most.
+        pending: whether outcomes are outstanding: then an amended batch may take this one's place.
+
+    Args:
+        frame: what was fixed before.
+        summary: what came of it.
+        worst_case: whether pulls whose outcome never comes enter. If not, they are passed over.
+    """
+
+    def __init__(self, frame: Frame, summary: Summary, worst_case: bool = False) -> None:
+        self.frame, self.summary = frame, summary
+        arms = frame.sampling.arms
+        guess = frame.guess - (summary.center - frame.scale.center)
+        self.counts: Array = summary.counts[arms].astype(float)
+        squares, sums = summary.squares[arms], summary.sums[arms]
+        shift = guess * self.counts
+        self.first = sums - shift
+        self.second = squares - guess * (2 * sums - shift)
+        parts = squares + guess * shift
+        rounding = (self.counts + _STEPS) * _EPSILON
+        self.first_rounding = rounding * np.sqrt(self.counts * parts)
+        self.second_rounding = rounding * parts
+        lost = summary.pending + summary.missing if worst_case else summary.pending
+        self.lost: Array = lost[arms].astype(float)
+        self.pending = bool(summary.pending.any())
+
+    @property
+    def pulls(self) -> int:
+        """The number of pulls that enter."""
+        return int(self.counts.sum() + self.lost.sum())
+
+
+def folded(past: Sequence[Batch]) -> int:
+    """How many of the first batches to count in every prefix that is looked at.
+
+    Those before the first with outcomes outstanding; but never more than the last few stay out, so
+    that one outcome that nobody ever tells holds nothing up.
+    """
+    done = max(len(past) - WINDOW, 0)
+    while done < len(past) and not past[done].pending:
+        done += 1
+    return done

@@ -1,0 +1,1 @@
+"""Methods that pull a few arms per round, by their means and bounds."""

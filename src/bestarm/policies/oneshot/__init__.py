@@ -1,0 +1,1 @@
+"""Methods that make one plan and read one answer off it."""

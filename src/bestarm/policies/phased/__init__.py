@@ -1,0 +1,1 @@
+"""Methods that work in phases: plan, estimate, eliminate."""

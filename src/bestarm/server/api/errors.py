@@ -1,0 +1,210 @@
+"""One shape for every error: what, which field, which value, and the remedy."""
+
+from __future__ import annotations
+
+import logging
+import math
+import re
+import reprlib
+from collections.abc import Mapping
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel, Field
+from starlette.exceptions import HTTPException
+
+from bestarm import errors
+from bestarm.server.security.tokens import hide_tokens
+
+__all__ = ["ErrorBody", "Refusal", "add_handlers", "answer_http", "error_response"]
+
+_STATUS: tuple[tuple[type[errors.BestArmError], int], ...] = (
+    (errors.UnknownExperimentError, 404),
+    (errors.UnknownAssignmentError, 404),
+    (errors.ExperimentExistsError, 409),
+    (errors.ConflictingOutcomeError, 409),
+    (errors.ConflictingRequestError, 409),
+    (errors.ClockError, 503),  # the server's, or the database's
+    (errors.InvalidInputError, 422),
+    (errors.StoreUnavailableError, 503),
+    (errors.ReplayError, 503),  # somewhere else it may go on
+)
+_KINDS = {400: "bad_request", 404: "not_found", 405: "method_not_allowed"}
+_log = logging.getLogger("bestarm.server")
+
+
+class ErrorDetail(BaseModel):
+    """What went wrong."""
+
+    kind: str = Field(description="A word for programs.", examples=["unknown_experiment"])
+    message: str = Field(
+        description="A sentence for people.", examples=["There is no experiment 'checkout'."]
+    )
+    field: str = Field(description="What was at fault.", examples=["name"])
+    value: Any = Field(default=None, description="What was given for it.", examples=["checkout"])
+    remedy: str = Field(default="", description="What to do about it.")
+
+
+class ErrorBody(BaseModel):
+    """The shape of every error."""
+
+    error: ErrorDetail
+
+
+class Refusal(HTTPException):
+    """A request that is refused for what it is, whatever it asks for."""
+
+    def __init__(
+        self,
+        status: int,
+        kind: str,
+        message: str,
+        *,
+        field: str,
+        value: object = None,
+        remedy: str = "",
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(status, message, dict(headers or {}))
+        self.kind, self.field, self.value, self.remedy = kind, field, value, remedy
+
+    def response(self) -> JSONResponse:
+        """As it is answered."""
+        return error_response(
+            self.status_code,
+            self.kind,
+            self.detail,
+            field=self.field,
+            value=self.value,
+            remedy=self.remedy,
+            headers=self.headers,
+        )
+
+
+def error_response(
+    status: int,
+    kind: str,
+    message: str,
+    *,
+    field: str,
+    value: object = None,
+    remedy: str = "",
+    headers: Mapping[str, str] | None = None,
+) -> JSONResponse:
+    """An error in the one shape. What a caller sent is repeated in part only, and no token is."""
+    detail = ErrorDetail(
+        kind=kind,
+        message=_text(message, 1000),
+        field=_text(field, 200),
+        value=_plain(value),
+        remedy=_text(remedy, 2000),
+    )
+    body = ErrorBody(error=detail).model_dump()
+    return JSONResponse(body, status_code=status, headers=headers)
+
+
+def add_handlers(app: FastAPI) -> None:
+    """Answer every error that is foreseen in the one shape; the guard answers the others."""
+    app.add_exception_handler(errors.BestArmError, _ours)
+    app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(HTTPException, answer_http)
+
+
+def _ours(_: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, errors.BestArmError)
+    status = next((code for kind, code in _STATUS if isinstance(error, kind)), 500)
+    kind = re.sub(r"(?<!^)(?=[A-Z])", "_", type(error).__name__.removesuffix("Error")).lower()
+    if status >= 500:
+        _log.error("%s: %s", kind, hide_tokens(str(error)), exc_info=error)
+    if isinstance(error, errors.StoreError):
+        return _store_failed(status, kind)
+    # A replay comes up when a phase closes: after what was told is on record.
+    kept = "Outcomes that were told are kept. " if isinstance(error, errors.ReplayError) else ""
+    return error_response(
+        status,
+        kind,
+        error.message,
+        field=error.field,
+        value=error.value,
+        remedy=f"{kept}{error.remedy}",
+    )
+
+
+def _store_failed(status: int, kind: str) -> JSONResponse:
+    # Where the database is and what it said is for the server's log, not for callers.
+    if status == 503:
+        return error_response(
+            status,
+            kind,
+            "The database cannot be used now.",
+            field="store",
+            remedy="What was not acknowledged was not kept; send the same request again.",
+            headers={"Retry-After": "1"},
+        )
+    return error_response(
+        status,
+        kind,
+        "The database refused, or what is in it cannot be right; the server's log says more.",
+        field="store",
+    )
+
+
+def _invalid(_: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, RequestValidationError)
+    first = error.errors()[0]
+    where = ".".join(str(part) for part in first.get("loc", ())) or "body"
+    if first.get("type") == "json_invalid":
+        return error_response(
+            400, "bad_request", "The body is not JSON that can be read.", field="body"
+        )
+    name = where.removeprefix("body.")
+    return error_response(
+        422,
+        "invalid_input",
+        f"`{name}`: {first.get('msg')}.",
+        field=where,
+        value=first.get("input"),
+    )
+
+
+def answer_http(_: Request, error: Exception) -> JSONResponse:
+    """What the framework refuses."""
+    assert isinstance(error, HTTPException)
+    if isinstance(error, Refusal):
+        return error.response()
+    return error_response(
+        error.status_code,
+        _KINDS.get(error.status_code, "refused"),
+        f"{error.detail}.",
+        field="request",
+        headers=error.headers,
+    )
+
+
+def _plain(value: object, depth: int = 0) -> Any:
+    """A value as JSON can carry it, cut where it is long."""
+    if value is None or isinstance(value, (bool, int)):
+        return value if value is None or abs(value) < 2**53 else _text(_short(value))
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if isinstance(value, (list, tuple)) and depth < 2:
+        return [_plain(item, depth + 1) for item in value[:10]]
+    return _text(value if isinstance(value, str) else _short(value))
+
+
+def _short(value: object) -> str:
+    try:
+        return _repr.repr(value)
+    except ValueError:  # a number of more digits than Python will write
+        return "a very large number"
+
+
+_repr = reprlib.Repr()
+_repr.maxlong = _repr.maxstring = _repr.maxother = 60
+
+
+def _text(value: str, most: int = 500) -> str:
+    said = value if len(value) <= most else f"{value[: most - 1]}…"
+    return hide_tokens(said).encode("utf-8", "replace").decode()

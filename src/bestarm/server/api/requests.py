@@ -1,0 +1,80 @@
+"""Reading requests: who sent it, then what is in it, and nothing that can be read two ways."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from fastapi import Request, Response
+from fastapi.routing import APIRoute
+from starlette.concurrency import run_in_threadpool
+
+from bestarm.server.api.errors import Refusal
+from bestarm.server.security.roles import check_role
+from bestarm.server.security.tokens import Role
+
+__all__ = ["CarefulRoute", "role_needed"]
+
+_MOST_NAMES = 1000  # in one object of a body: nothing has more
+_LARGE = 100_000  # bytes: more take long enough that others should not wait for it
+
+
+class CarefulRoute(APIRoute):
+    """A route that reads no body before it knows that the caller may send one."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """How a request is answered."""
+        answer, role = super().get_route_handler(), role_needed(self)
+
+        async def checked(request: Request) -> Response:
+            if role is not None:
+                request.state.role = await check_role(request, role)
+            return await answer(_CarefulRequest(request.scope, request.receive))
+
+        return checked
+
+
+def role_needed(route: APIRoute) -> Role | None:
+    """The least role that may call a route, or None where it names none."""
+    for each in route.dependencies:
+        role = getattr(each.dependency, "role", None)
+        if isinstance(role, Role):
+            return role
+    return None
+
+
+class _CarefulRequest(Request):
+    async def json(self) -> Any:
+        """The body, read as JSON that means one thing only."""
+        body = await self.body()
+        try:
+            if len(body) > _LARGE:
+                return await run_in_threadpool(_read, body)
+            return _read(body)
+        except (ValueError, RecursionError) as error:
+            raise Refusal(
+                400,
+                "bad_request",
+                "The body is not JSON that can be read.",
+                field="body",
+                value=str(error),
+            ) from None
+
+
+def _read(body: bytes) -> Any:
+    return json.loads(body, object_pairs_hook=_once, parse_constant=_no_number)
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object, each of whose names is there once."""
+    read = dict(pairs)
+    if len(read) < len(pairs):
+        raise ValueError("a name is there twice in one object")
+    if len(read) > _MOST_NAMES:
+        raise ValueError(f"an object has more than {_MOST_NAMES} names")
+    return read
+
+
+def _no_number(name: str) -> None:
+    raise ValueError(f"{name} is no number")

@@ -1,0 +1,272 @@
+"""What stands before every route: hosts, rates, sizes, the log, and headers that protect pages."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import ipaddress
+import logging
+import math
+import re
+import time
+from collections import OrderedDict
+from urllib.parse import quote
+
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from bestarm.server.api.errors import Refusal, error_response
+from bestarm.server.security.limits import Buckets, Limits
+from bestarm.server.security.tokens import hide_tokens
+
+__all__ = ["KNOWN", "Guard"]
+
+KNOWN = "bestarm.known"  # set in the scope of a request whose token was found to be valid
+
+_PROTECTING = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self' "
+    "'unsafe-inline'; img-src 'self' data: blob:; connect-src 'self'; font-src 'self'; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "private, no-cache",
+}
+_HEADERS = [(name.lower().encode(), value.encode()) for name, value in _PROTECTING.items()]
+_FORMS = {"/login"}  # the paths that take a form; all others take JSON
+_CHANGING = {"POST", "PUT", "PATCH", "DELETE"}
+_MOST_KNOWN = 10_000
+_HOST = re.compile(r"(\[(?P<six>[^\[\]]*)\]|(?P<name>[^:\[\]]+))(:[0-9]*)?")
+_ANSWERED = "bestarm.answered"  # set in the scope of a request whose answer has begun
+_log = logging.getLogger("bestarm.access")
+_failures = logging.getLogger("bestarm.server")
+
+
+class Guard:
+    """Refuses what is too much or for somebody else, before anything is read of it.
+
+    Args:
+        app: what it guards.
+        limits: how much is too much.
+        local: refuse requests that name another host: a page elsewhere could have its own name
+            lead here.
+        hosts: names that are accepted besides; if there are any, no others are.
+    """
+
+    def __init__(
+        self, app: ASGIApp, *, limits: Limits, local: bool, hosts: tuple[str, ...]
+    ) -> None:
+        self._app = app
+        self._limits = limits
+        self._buckets = Buckets(limits)
+        self._known: OrderedDict[str, None] = OrderedDict()
+        self._any_host = not local and not hosts
+        self._hosts = frozenset(host.lower() for host in hosts)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, or answer it here."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        send = _watched(scope, send)
+        headers: dict[bytes, bytes] = {}
+        for name, value in scope["headers"]:
+            headers.setdefault(name, value)
+        try:
+            self._check(scope, headers)
+        except Refusal as refusal:
+            await refusal.response()(scope, receive, send)
+            return
+        token = _digest(headers)
+        answered = scope
+        if scope["method"] == "HEAD":
+            scope, send = {**scope, "method": "GET"}, _without_body(send)
+        try:
+            await self._app(scope, self._limited(receive), send)
+        except Exception as error:
+            _failures.error("Unforeseen error", exc_info=error)
+            if answered.get(_ANSWERED):
+                raise  # too late to say anything
+            await _unforeseen()(scope, receive, send)
+        if token and scope.get(KNOWN):
+            self._known[token] = None
+            while len(self._known) > _MOST_KNOWN:
+                self._known.popitem(last=False)
+
+    def _check(self, scope: Scope, headers: dict[bytes, bytes]) -> None:
+        if not self._host_fits(headers.get(b"host", b"").decode("latin-1")):
+            raise Refusal(
+                421,
+                "misdirected",
+                "This server does not answer for that host.",
+                field="Host",
+                remedy="Name it with `bestarm serve --allow-host`.",
+            )
+        wait = self._buckets.take(self._caller(scope, headers))
+        if wait:
+            raise Refusal(
+                429,
+                "too_many_requests",
+                "Too many requests from this caller.",
+                field="request",
+                remedy="Send several outcomes in one request.",
+                headers={"Retry-After": str(math.ceil(wait))},
+            )
+        if scope["method"] in _CHANGING:
+            _check_origin(headers)
+            self._check_body(scope["path"], headers)
+
+    def _caller(self, scope: Scope, headers: dict[bytes, bytes]) -> str:
+        # Only a token that was once found valid is somebody: others could be made up without end.
+        token = _digest(headers)
+        if token in self._known:
+            self._known.move_to_end(token)
+            return token
+        client = scope.get("client")
+        return client[0] if client else ""
+
+    def _check_body(self, path: str, headers: dict[bytes, bytes]) -> None:
+        length = headers.get(b"content-length", b"0")
+        size = int(length) if length.isdigit() and len(length) < 20 else self._limits.body + 1
+        if size > self._limits.body:
+            raise self._too_large()
+        if not size and b"transfer-encoding" not in headers:
+            return
+        if headers.get(b"content-encoding", b"identity") != b"identity":
+            raise Refusal(
+                415,
+                "unsupported_media_type",
+                "The body must not be compressed.",
+                field="Content-Encoding",
+                remedy="Send it as it is.",
+            )
+        kind = headers.get(b"content-type", b"").decode("latin-1").split(";")[0].strip().lower()
+        form = kind == "application/x-www-form-urlencoded" and path in _FORMS
+        if kind != "application/json" and not form:
+            raise Refusal(
+                415,
+                "unsupported_media_type",
+                "The body must be JSON.",
+                field="Content-Type",
+                value=kind,
+                remedy="Send `Content-Type: application/json`.",
+            )
+
+    def _too_large(self) -> Refusal:
+        return Refusal(
+            413,
+            "too_large",
+            f"The body is larger than {self._limits.body} bytes.",
+            field="body",
+            remedy="Send several requests.",
+        )
+
+    def _limited(self, receive: Receive) -> Receive:
+        """What is received, as long as it is not too much or too slow."""
+        size, more = 0, True
+        deadline: float | None = None
+
+        async def limited() -> Message:
+            nonlocal size, more, deadline
+            if not more:
+                return await receive()
+            now = asyncio.get_running_loop().time()
+            deadline = deadline or now + self._limits.seconds
+            try:
+                async with asyncio.timeout(deadline - now):
+                    message = await receive()
+            except TimeoutError:
+                raise Refusal(
+                    408,
+                    "too_slow",
+                    "The body took too long to arrive.",
+                    field="body",
+                    headers={"Connection": "close"},
+                ) from None
+            size += len(message.get("body", b""))
+            if size > self._limits.body:
+                raise self._too_large()
+            more = message.get("more_body", False)
+            return message
+
+        return limited
+
+    def _host_fits(self, host: str) -> bool:
+        if self._any_host:
+            return True
+        found = _HOST.fullmatch(host.lower())
+        if found is None:
+            return False
+        if found["six"] is not None:
+            return found["six"] == "::1"
+        name = found["name"]
+        if name in self._hosts or name == "localhost":
+            return True
+        try:
+            return ipaddress.IPv4Address(name).is_loopback
+        except ValueError:
+            return False
+
+
+def _unforeseen() -> JSONResponse:
+    return error_response(
+        500,
+        "unforeseen",
+        "The server failed in a way that was not foreseen; its log says more.",
+        field="request",
+    )
+
+
+def _digest(headers: dict[bytes, bytes]) -> str:
+    token = headers.get(b"authorization")
+    return "" if token is None else hashlib.sha256(token).hexdigest()
+
+
+def _check_origin(headers: dict[bytes, bytes]) -> None:
+    # Browsers say who made a page send something; programs say nothing.
+    if headers.get(b"sec-fetch-site", b"none") not in {b"none", b"same-origin"}:
+        raise Refusal(
+            403,
+            "cross_site",
+            "A page of another site made this request.",
+            field="Sec-Fetch-Site",
+        )
+
+
+def _without_body(send: Send) -> Send:
+    """The head of an answer alone; what follows it is over at once, be it a stream."""
+    over = False
+
+    async def head(message: Message) -> None:
+        nonlocal over
+        if message["type"] == "http.response.start":
+            await send(message)
+        elif not over:
+            over = True
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    return head
+
+
+def _watched(scope: Scope, send: Send) -> Send:
+    """Log a request when its answer begins, and add the headers that protect pages."""
+    began = time.perf_counter()
+
+    async def watched(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            scope[_ANSWERED] = True
+            given = message.setdefault("headers", [])
+            named = {name.lower() for name, _ in given}
+            message["headers"] = [*given, *(each for each in _HEADERS if each[0] not in named)]
+            if _log.isEnabledFor(logging.INFO):
+                # Never the query, and the path as it was sent: it cannot break a line.
+                path = hide_tokens(quote(scope["path"]))
+                took = 1000 * (time.perf_counter() - began)
+                caller = (scope.get("client") or ("-",))[0]
+                said = (caller, scope["method"], path, message["status"], took)
+                _log.info("%s %s %s %d %.1f ms", *said)
+        await send(message)
+
+    return watched

@@ -1,0 +1,203 @@
+"""API tokens: who may look, who may ask and tell, who may manage.
+
+A token is 32 random bytes under a public number: `bestarm-7-…`. Only its digest is stored, and as
+it is random and long, a fast digest is enough. It is shown once, when it is made.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+import secrets
+from dataclasses import dataclass
+from enum import IntEnum
+
+from sqlalchemy import bindparam, insert, select, update
+
+from bestarm.errors import InvalidInputError, StoreError
+from bestarm.live.store.damage import damaged
+from bestarm.live.store.sql import Store
+from bestarm.live.store.sql.schema import tokens
+from bestarm.live.store.sql.statements import Prepared
+
+__all__ = [
+    "Role",
+    "Token",
+    "create_token",
+    "find_role",
+    "hide_tokens",
+    "list_tokens",
+    "make_pass",
+    "pass_holds",
+    "revoke_token",
+    "token_number",
+]
+
+_PREFIX = "bestarm"
+_FIND = Prepared(
+    select(tokens.c.role, tokens.c.digest).where(
+        tokens.c.id == bindparam("id"), tokens.c.revoked.is_(None)
+    )
+)
+_LIKE_A_TOKEN = re.compile(rf"({_PREFIX}-\d+-)[\w-]+")
+
+
+class Role(IntEnum):
+    """What a token allows; each role may do what those below it may."""
+
+    VIEW = 1
+    TELL = 2
+    MANAGE = 3
+
+    @classmethod
+    def named(cls, name: object) -> Role:
+        """The role of a name."""
+        try:
+            return cls[str(name).upper()]
+        except KeyError:
+            raise InvalidInputError(
+                f"`role` must be view, tell or manage; got {name!r}.", field="role", value=name
+            ) from None
+
+    @property
+    def word(self) -> str:
+        """Its name, as users write it."""
+        return self.name.lower()
+
+
+@dataclass(frozen=True)
+class Token:
+    """What is known of a token: all but the token itself.
+
+    Attributes:
+        id: its public number.
+        name: whose it is, or what for.
+        role: what it allows.
+        created: when it was made, in seconds since 1970.
+        revoked: when it was revoked, or None.
+    """
+
+    id: int
+    name: str
+    role: Role
+    created: float
+    revoked: float | None
+
+
+def create_token(store: Store, name: str, role: Role) -> str:
+    """Make a token; the text returned is nowhere else and cannot be shown again."""
+    if not isinstance(name, str) or not name.isprintable() or not 0 < len(name) <= 200:
+        raise InvalidInputError(
+            f"`name` must say whose token it is, in 1 to 200 characters; got {name!r}.",
+            field="name",
+            value=name,
+        )
+    store.prepare()
+    secret = secrets.token_urlsafe(32)
+    row = {"name": name, "role": int(role), "digest": _digest(secret), "created": store.now()}
+    with store.writing() as connection:
+        added = connection.execute(insert(tokens).returning(tokens.c.id), row)
+        number = added.scalar_one()
+    return f"{_PREFIX}-{number}-{secret}"
+
+
+def revoke_token(store: Store, number: int) -> Token:
+    """End a token; from the next request on it allows nothing. Doing it again is harmless."""
+    if number not in {token.id for token in list_tokens(store)}:
+        raise InvalidInputError(
+            f"There is no token {number}.",
+            field="id",
+            value=number,
+            remedy="`bestarm token list` shows them.",
+        )
+    now = store.now()
+    with store.writing() as connection:
+        still = tokens.c.revoked.is_(None)
+        connection.execute(update(tokens).where(tokens.c.id == number, still).values(revoked=now))
+    return next(token for token in list_tokens(store) if token.id == number)
+
+
+def list_tokens(store: Store) -> list[Token]:
+    """All tokens ever made, oldest first."""
+    if store.version() is None:
+        return []
+    store.prepare()
+    table = tokens.c
+    wanted = select(table.id, table.name, table.role, table.created, table.revoked)
+    with store.reading() as connection:
+        rows = connection.execute(wanted.order_by(table.id)).all()
+    return [
+        Token(row.id, row.name, _role(row.id, row.role), row.created, row.revoked) for row in rows
+    ]
+
+
+def _role(number: int, role: int) -> Role:
+    try:
+        return Role(role)
+    except ValueError:
+        raise damaged(f"Token {number} has a role on record that there is not: {role!r}.") from None
+
+
+def find_role(store: Store, text: str) -> Role | None:
+    """What a token allows, or None if it is not one, or not one any more."""
+    prefix, _, rest = text.partition("-")
+    number, _, secret = rest.partition("-")
+    role, known = _known(store, number if prefix == _PREFIX else "")
+    return role if hmac.compare_digest(known, _digest(secret)) else None
+
+
+def token_number(text: str) -> int | None:
+    """The public number of a token, whether there is one of it or not."""
+    number = text.split("-")[1] if text.startswith(f"{_PREFIX}-") else ""
+    return int(number) if number.isascii() and number.isdigit() and len(number) <= 9 else None
+
+
+def make_pass(store: Store, token: str) -> str | None:
+    """A text that stands for a valid token where one only looks, or None if it is not valid.
+
+    It is what a browser keeps: the token cannot be found from it, and it ends with the token.
+    """
+    if find_role(store, token) is None:
+        return None
+    number = token.split("-")[1]
+    return f"{number}-{_for_looking(_known(store, number)[1])}"
+
+
+def pass_holds(store: Store, text: str) -> bool:
+    """Whether a pass was made for a token that is still valid."""
+    number, _, proof = text.partition("-")
+    role, known = _known(store, number)
+    same = hmac.compare_digest(_for_looking(known).encode(), proof.encode("utf-8", "replace"))
+    return role is not None and same
+
+
+def _known(store: Store, number: str) -> tuple[Role | None, str]:
+    """Role and digest of a token that was not revoked; where there is none, a digest of nothing.
+
+    So that comparing takes the same time then.
+    """
+    nobody = None, _digest("")
+    if not number.isascii() or not number.isdigit() or len(number) > 9:
+        return nobody
+    try:
+        with store.reading() as connection:
+            row = _FIND(connection, id=int(number)).one_or_none()
+    except StoreError:
+        if store.version() is not None:
+            raise
+        return nobody  # nothing is there yet
+    return nobody if row is None else (_role(int(number), row.role), row.digest)
+
+
+def _for_looking(digest: str) -> str:
+    return hmac.new(digest.encode(), b"bestarm pass for looking", hashlib.sha256).hexdigest()
+
+
+def hide_tokens(text: str) -> str:
+    """A text without the secrets of the tokens in it, for logs and for errors."""
+    return _LIKE_A_TOKEN.sub(r"\1…", text)
+
+
+def _digest(secret: str) -> str:
+    return hashlib.sha256(f"bestarm token {secret}".encode("utf-8", "replace")).hexdigest()
