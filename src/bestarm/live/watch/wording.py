@@ -126,9 +126,11 @@ def _decided(
     among = f"of {problem.targets} options"
     if proven:
         sure = percent(problem.delta)
-        return f"{_list(names)} {verb} {best} {among}, at {sure} after {count(pulls, 'outcome')}."
+        return (
+            f"{_list(names)} {verb} {best} {among}, at {sure} after {count(pulls, 'assignment')}."
+        )
     return (
-        f"{_list(names)} {verb} named {best} {among} after {count(pulls, 'outcome')}; no error "
+        f"{_list(names)} {verb} named {best} {among} after {count(pulls, 'assignment')}; no error "
         "probability is proven."
     )
 

@@ -379,8 +379,8 @@ class AnytimeBAI(Policy):
     def _statement(self, final: bool) -> str:
         if self._contradicted:
             return (
-                "Rewards were seen that what was declared of them all but rules out, so nothing is "
-                "proven. Declare a larger `noise`, `baseline` or `mean_bound`."
+                "Rewards contradict the declared scales, so nothing is proven. Declare a larger "
+                "`noise`, `baseline` or `mean_bound`."
             )
         labels = [repr(self.problem.target_labels[i]) for i in self._contest.chosen]
         names, many, targets = ", ".join(labels), self._top > 1, self.problem.targets
