@@ -196,4 +196,4 @@ def test_a_plan_that_is_open_is_called_that(sqlite_url: str) -> None:
     with trial(sqlite_url, "anytime", bounds=[0, 1]) as made:
         assert overview(made).events[0].words.endswith("assignments or more.")
     with trial(sqlite_url, "sp-bai") as made:
-        assert overview(made).events[0].words.endswith("pulls.")
+        assert overview(made).events[0].words.endswith("assignments.")
