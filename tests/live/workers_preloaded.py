@@ -5,22 +5,27 @@ Without it a worker spends most of its life on imports, and is killed in the mid
 
 from __future__ import annotations
 
-import alembic.command
-import alembic.config
-import sqlalchemy.dialects.postgresql.psycopg
-import sqlalchemy.dialects.sqlite.pysqlite
-import yaml  # noqa: F401
+from importlib import import_module
+
 from workers_killed import PROBLEM, reward, settings
 
-import bestarm.live.audit
-import bestarm.live.document
-import bestarm.live.sql
 from bestarm.live import Experiment
 from bestarm.policies import POLICIES
+
+for name in (
+    "alembic.command",
+    "alembic.config",
+    "bestarm.live.audit",
+    "bestarm.live.document",
+    "bestarm.live.sql",
+    "sqlalchemy.dialects.postgresql.psycopg",
+    "sqlalchemy.dialects.sqlite.pysqlite",
+):
+    import_module(name)
 
 # A short trial under each policy loads its compiled functions.
 for number in range(3):
     made_with = settings(number)
     trial = Experiment(POLICIES[made_with["policy"]](PROBLEM, **made_with["options"]), seed=number)
     while not trial.finished:
-        trial.tell_many((each.id, reward(each.id, each.arm)) for each in trial.ask(100))
+        trial.tell_many([(each.id, reward(each.id, each.arm)) for each in trial.ask(100)])

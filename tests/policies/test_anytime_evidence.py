@@ -247,17 +247,19 @@ def estimated_design(bets: Bets, summary: Summary) -> Array:
 def crossings(growth: Growth, baseline: Callable[[Array], Array]) -> tuple[float, float]:
     """A 99 % interval for how often the wealth of one of two equal arms ever reaches 1/δ."""
     rng = np.random.default_rng(6)
+    arms = rng.integers(0, 2, size=(BATCHES, RUNS, SIZE))
+    signs = 2.0 * arms - 1
+    lead = np.cumsum(signs, axis=2) - signs  # of the second arm, before each draw
+    rewards = baseline(lead) + rng.choice([-0.5, 0.5], size=arms.shape)
+    drawn = np.stack([arms == 0, arms == 1], axis=2)
+    parts = (drawn, drawn * rewards[:, :, None], drawn * rewards[:, :, None] ** 2)
+    totals = np.concatenate([part.sum(axis=3) for part in parts], axis=2)
+    # Rewards are multiples of one half, and most totals come up many times.
+    seen, place = np.unique(totals.reshape(-1, 6), axis=0, return_inverse=True)
     bets = two_arms(np.array([0.5, 0.5])).bets(EACH_OTHER)
-    wealth, most = np.zeros(RUNS), np.zeros(RUNS)
-    for _ in range(BATCHES):
-        arms = rng.integers(0, 2, size=(RUNS, SIZE))
-        signs = 2.0 * arms - 1
-        lead = np.cumsum(signs, axis=1) - signs  # of the second arm, before each draw
-        rewards = baseline(lead) + rng.choice([-0.5, 0.5], size=(RUNS, SIZE))
-        for run in range(RUNS):
-            summary = Summary.from_pulls(arms[run], rewards[run], size=2)
-            wealth[run] += growth(bets, summary)[0, STAKE]
-        most = np.maximum(most, wealth)
+    grown = [growth(bets, Summary(n.astype(int), s, q)) for n, s, q in seen.reshape(-1, 3, 2)]
+    each = np.array(grown)[place, 0, STAKE].reshape(BATCHES, RUNS)
+    most = np.cumsum(each, axis=0).max(axis=0)
     return wilson(int(np.count_nonzero(most >= -np.log(DELTA))))
 
 
