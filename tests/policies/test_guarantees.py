@@ -278,8 +278,8 @@ def test_the_sharp_reading_needs_a_quarter_of_the_pulls_and_makes_no_error(
 ) -> None:
     """At most a quarter of the paper's pulls, published or ours, and no error in 300 runs.
 
-    Our mean has a standard error near 1 400 and lies 5 000 below; ours of the paper's reading,
-    divided by 4, one near 900: fresh seeds would break this less than once in 10³ times.
+    Our mean has a standard error near 1 600 and lies 4 000 below; ours of the paper's reading,
+    divided by 4, one near 900: fresh seeds would break this about once in a hundred times.
     """
     sharp = simulate(SHARP, small_gap(), runs=300, delta=0.1)
     assert sharp.mean_pulls <= 187_924.68 / 4
