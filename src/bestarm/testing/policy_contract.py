@@ -442,7 +442,8 @@ def _parts(value: object) -> tuple[object, ...] | None:
     """What a value is made of, or None if that is nothing but itself."""
     if isinstance(value, (tuple, list)):
         return tuple(value)
-    names = _field_names(type(value))
+    kind: Any = type(value)
+    names = _field_names(kind)
     return tuple([getattr(value, name) for name in names]) if names else None
 
 
