@@ -19,8 +19,6 @@ from generators.commands import commands
 from generators.modules import public_modules
 from generators.routes import description, roles
 
-import bestarm
-
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
 

@@ -13,7 +13,7 @@ from fastapi.routing import APIRoute
 from bestarm.server import create_app
 from bestarm.server.api.requests import role_needed
 
-__all__ = ["description", "route_page", "roles"]
+__all__ = ["description", "roles", "route_page"]
 
 _INTRODUCTION = """# HTTP interface
 
@@ -114,7 +114,9 @@ def _answer(answer: dict[str, Any], schema: dict[str, Any]) -> str:
     for kind, content in answer.get("content", {}).items():
         if "$ref" in content.get("schema", {}):
             return f"{_type(content['schema'])}.\n\n{_example(content['schema'], schema)}"
-        example = f"\n\n```text\n{content['example'].strip()}\n```\n" if "example" in content else ""
+        example = (
+            f"\n\n```text\n{content['example'].strip()}\n```\n" if "example" in content else ""
+        )
         return f"`{kind}`.{example}"
     return str(answer["description"])
 
