@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import os
+import pkgutil
 import re
 import shutil
 import subprocess
@@ -18,6 +19,8 @@ from generators import reference_pages
 from generators.commands import commands
 from generators.modules import public_modules
 from generators.routes import description, roles
+
+import bestarm
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
@@ -137,6 +140,28 @@ def test_docstrings_name_parameters_that_exist() -> None:
         assert named <= set(inspect.signature(thing).parameters), name
         checked += len(named)
     assert checked > 100
+
+
+def test_names_of_the_code_in_the_pages_exist() -> None:
+    """Such as `bounds.phase_delta` or `policies.anytime.kernels.settle`."""
+    packages = {module.name for module in pkgutil.iter_modules(bestarm.__path__)}
+    packages.remove("problem")  # in the pages, `problem.noise` is an attribute of a problem
+    checked = 0
+    for page in PAGES:
+        for name in re.findall(r"`(?:bestarm\.)?([a-z_]+(?:\.\w+)+)\b", page.read_text("utf-8")):
+            if name.split(".")[0] in packages and not name.endswith((".py", ".md")):
+                assert _find(name) is not None, f"{page.name}: {name}"
+                checked += 1
+    assert checked > 60
+
+
+def _find(name: str) -> Any:
+    thing: Any = bestarm
+    for part in name.split("."):
+        if inspect.ismodule(thing) and not hasattr(thing, part):
+            importlib.import_module(f"{thing.__name__}.{part}")
+        thing = getattr(thing, part)
+    return thing
 
 
 def test_every_command_and_option_has_a_help_text() -> None:
