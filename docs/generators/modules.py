@@ -10,7 +10,7 @@ import bestarm
 
 __all__ = ["module_pages", "public_modules"]
 
-_INTERNAL = {"__main__", "checks", "cli"}
+_INTERNAL = {"__main__", "checks", "cli", "labels"}
 _PUBLIC_SUBMODULES = {"environments.baselines"}
 _PAGE = """# `{name}`
 
