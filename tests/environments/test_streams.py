@@ -60,8 +60,8 @@ def jumping(rng: np.random.Generator) -> Iterator[float]:
 CASES: dict[str, tuple[Baseline, Path]] = {
     "constant": (baselines.constant(0.7), level),
     "sinusoid": (baselines.sinusoid(), sine),
-    "function": (baselines.given(lambda t: 1 + np.sin(2 * t)), sine),
-    "array": (baselines.given(1 + np.sin(2 * np.arange(1, 61))), sine),
+    "function": (baselines.custom(lambda t: 1 + np.sin(2 * t)), sine),
+    "array": (baselines.custom(1 + np.sin(2 * np.arange(1, 61))), sine),
     "random walk": (baselines.random_walk(0.9, bound=1.5), walk),
     "switches": (baselines.switches([-1.0, 0.5, 2.0], period=5), jumping),
 }
@@ -361,7 +361,7 @@ def test_running_past_the_end_of_an_array_is_refused_before_anything_is_drawn() 
     streams_pair = [world.begin(np.random.default_rng(18)) for _ in range(2)]
     plan = Plan.randomised([0.5, 0.5], 6, phase=1)
     first = [stream.pull(plan) for stream in streams_pair]
-    with pytest.raises(InvalidInputError, match=r"given for 10 rounds.*reach round 12.*longer"):
+    with pytest.raises(InvalidInputError, match=r"values for 10 rounds.*reach round 12.*longer"):
         streams_pair[0].pull(plan)
     last = Plan.randomised([0.5, 0.5], 4, phase=2)
     second = [stream.pull(last) for stream in streams_pair]

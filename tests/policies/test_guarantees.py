@@ -29,8 +29,8 @@ BASELINES: dict[str, Baseline] = {
     "sinusoid": baselines.sinusoid(),
     "random walk": baselines.random_walk(0.05, bound=2.0),
     "switches": baselines.switches((-2.0, 2.0), period=500),
-    "slow wave": baselines.given(lambda t: 2 * np.cos(t / 1000), bound=2.0),
-    "array": baselines.given(np.tile([-2.0, 0.0, 2.0, 1.0, -1.0], 40_000)),
+    "slow wave": baselines.custom(lambda t: 2 * np.cos(t / 1000), bound=2.0),
+    "array": baselines.custom(np.tile([-2.0, 0.0, 2.0, 1.0, -1.0], 40_000)),
     "adversary": baselines.adversary(2.0),
 }
 
