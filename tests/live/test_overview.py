@@ -104,8 +104,9 @@ def test_every_number_is_the_librarys(trial: Experiment) -> None:
         assert row.planned == pytest.approx(planned)
     assert (seen.progress.given, seen.progress.lost) == (status.pulls, status.lost)
     assert seen.progress.lost > 0
-    left_words = f"{len(said.active)} of 4 options remain; no winner at 95 % yet."
-    assert seen.verdict == f"Phase {status.phase}: {left_words}" == headline(trial)
+    possible = f"{len(said.active)} of 4 options are still possible."
+    assert seen.verdict == f"No winner yet: ‘{said.label}’ leads, {possible}"
+    assert headline(trial) == f"No winner yet: {possible}"
     assert seen.guarantee.proven
     assert seen.guarantee.assumptions == said.assumptions
 
@@ -158,7 +159,7 @@ def test_it_follows_to_the_winner(trial: Experiment) -> None:
     assert seen.leaderboard[0].label == said.label == "coffee"
     assert seen.leaderboard[0].status == "best"
     pulls = f"{said.pulls:,}"
-    assert seen.verdict == f"‘coffee’ is the best of 4 options, at 95 % after {pulls} pulls."
+    assert seen.verdict == f"‘coffee’ is the best of 4 options, at 95 % after {pulls} assignments."
     assert headline(trial) == seen.verdict
     assert seen.progress.forecast is None
     assert seen.health == trial.health()
@@ -276,12 +277,12 @@ def test_several_winners_and_a_tolerance(sqlite_url: str, problem: Problem) -> N
 def test_states_in_words(trial: Experiment, sqlite_url: str, problem: Problem) -> None:
     drive(trial, 120)
     trial.pause()
-    assert overview(trial).verdict.startswith(f"Paused in phase {trial.phase}: ")
-    assert headline(trial) == overview(trial).verdict
+    assert overview(trial).verdict.startswith("Paused, no winner yet: ‘")
+    assert headline(trial).startswith("Paused, no winner yet: ")
     trial.stop("<b>enough</b>")
     seen = overview(trial)
-    assert seen.verdict.startswith(f"Stopped by hand in phase {trial.phase}: ")
-    assert headline(trial) == seen.verdict
+    assert seen.verdict.startswith("Stopped by hand, without a winner: ‘")
+    assert headline(trial).startswith("Stopped by hand, without a winner: ")
     assert seen.progress.forecast is None
     assert seen.events[0].words == "Stopped by hand: <b>enough</b>"
     capped = {**BOUNDED, "max_pulls": 80}
@@ -294,9 +295,9 @@ def test_states_in_words(trial: Experiment, sqlite_url: str, problem: Problem) -
         assert forecast.high <= 40
         drive(short, 80)
         assert short.finished
-        assert overview(short).verdict.startswith("Ended at its limit of pulls: ‘")
-        assert overview(short).verdict.endswith("no winner at 95 %.")
-        assert headline(short).endswith("no winner at 95 %.")
+        start = "Ended at its limit of pulls, without a winner: ‘"
+        assert overview(short).verdict.startswith(start)
+        assert headline(short).startswith(start)
 
 
 def test_data_that_contradict_what_was_declared(sqlite_url: str, problem: Problem) -> None:
@@ -308,7 +309,7 @@ def test_data_that_contradict_what_was_declared(sqlite_url: str, problem: Proble
         assert not seen.guarantee.proven
         assert trial.recommendation().statement in seen.guarantee.contradictions
         assert "nothing is proven" in seen.guarantee.constants
-        assert seen.verdict.endswith("contradict what was declared of them: nothing is proven.")
+        assert seen.verdict.endswith("contradict the declared scales, so nothing is proven.")
         levels = {check.name: check.level for check in seen.health}
         assert levels["range"] == "alarm"
         assert seen.health == trial.health()

@@ -10,7 +10,7 @@ import pytest
 
 from bestarm import Problem
 from bestarm.errors import InvalidInputError
-from bestarm.planning import Effort, JobEffort, effort, plan_experiment
+from bestarm.planning import Effort, JobEffort, plan_experiment
 from bestarm.planning import plan as planning_module
 from bestarm.planning.effort import Job, duration, estimate_effort
 from bestarm.policies import Policy
@@ -30,7 +30,7 @@ class Time:
         return self.now
 
 
-class Sized:
+class Sized(Policy):
     """A policy whose plans have the sizes it is told, until its pulls are enough."""
 
     problem = PROBLEM
@@ -227,7 +227,3 @@ def test_it_does_not_change_the_plan() -> None:
     assert plan == plan_experiment(PROBLEM, **common)
     assert [job.policy for job in found[0].jobs] == ["anytime", "lucb", "sp-bai"]
     assert all(job.seconds > 0 and job.pulls > 0 for job in found[0].jobs)
-
-
-def test_every_policy_that_can_be_planned_has_its_usual_ratio() -> None:
-    assert set(planning_module.PLANNABLE) == set(effort._RATIOS)

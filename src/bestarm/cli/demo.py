@@ -12,6 +12,7 @@ import typer
 from bestarm import RAGE, SPBAI, AnytimeBAI, environments, figures
 from bestarm.cli.reporting import console, number, print_json
 from bestarm.cli.workers import bars, check_workers, working
+from bestarm.policies.registry import policies
 from bestarm.simulation import Results, run_once, simulate
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ _RAGE, _PAPER, _SHARP, _ANYTIME = "RAGE", "SP-BAI, paper", "SP-BAI, sharp", "Any
 _METHODS: dict[str, Method] = {
     _RAGE: RAGE,
     _PAPER: SPBAI,
-    _SHARP: partial(SPBAI, design="centered", stability="actual"),
+    _SHARP: policies()["sp-bai-sharp"].method,
     _ANYTIME: partial(AnytimeBAI, mean_bound=2.0),
 }
 

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from bestarm.cli.methods import nearest
 from bestarm.datasets import jester
 from bestarm.environments import Baseline, Environment, baselines, small_gap, uniform_sphere
 from bestarm.errors import InvalidInputError
+from bestarm.policies.registry import nearest
 
 __all__ = ["BASELINES", "INSTANCES", "Instance", "read_instance"]
 

@@ -18,36 +18,24 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 from functools import partial
 from operator import attrgetter
 from typing import Any
 
 from bestarm.environments import World
 from bestarm.errors import BestArmError, InvalidInputError
-from bestarm.policies import DEO, POLICIES, SPBAI, GOpt, Method, Policy, Uniform
+from bestarm.policies import Method, Policy
+from bestarm.policies.registry import find, nearest, policies, spelling
 from bestarm.problem import Problem
 from bestarm.simulation import Oracle
 
 __all__ = [
-    "METHODS",
     "Entry",
     "described",
     "importable_from_here",
     "make",
-    "nearest",
     "read_method",
 ]
-
-SHARP = partial(SPBAI, design="centered", stability="actual")
-METHODS: dict[str, Callable[..., Any]] = {
-    **POLICIES,
-    "sp-bai-sharp": SHARP,
-    "g-opt": GOpt,
-    "deo": DEO,
-    "uniform": Uniform,
-}
-_TRUTHS = {"g-opt": {"gap": "gap"}}  # what an oracle is told unless the options say it
 
 
 @dataclass(frozen=True)
@@ -99,7 +87,7 @@ def read_method(text: str) -> Entry:
     """
     head, colon, rest = text.strip().partition(":")
     attribute, _, options = rest.partition(":")
-    if colon and (_is_name(attribute) or ("=" not in attribute and _key_of(head) is None)):
+    if colon and (_is_name(attribute) or ("=" not in attribute and find(head) is None)):
         entry = Entry(
             f"{head}:{attribute}",
             _imported(text, head, attribute),
@@ -119,30 +107,14 @@ def read_method(text: str) -> Entry:
 
 
 def _ours(text: str, name: str) -> Entry:
-    key = _key_of(name)
-    if key is None:
+    info = find(name)
+    if info is None:
         raise _wrong(
             text,
-            f"There is no method {name!r}; there are {', '.join(METHODS)}.",
-            nearest(_plain(name), _spellings()) or "One's own is given as module:attribute.",
+            f"There is no method {name!r}; there are {', '.join(policies())}.",
+            nearest(name, spelling()) or "Your own is given as module:attribute.",
         )
-    return Entry(key, METHODS[key], truths=_TRUTHS.get(key, {}))
-
-
-def _key_of(name: str) -> str | None:
-    return _spellings().get(_plain(name))
-
-
-def _spellings() -> dict[str, str]:
-    """Our methods by name and by class, each without case and punctuation."""
-    classes = {made.__name__: key for key, made in METHODS.items() if inspect.isclass(made)}
-    return {_plain(name): key for name, key in ({key: key for key in METHODS} | classes).items()}
-
-
-def nearest(given: str, known: dict[str, str]) -> str:
-    """A question, if one of the known words (each with its usual spelling) is near."""
-    near = get_close_matches(given, list(known), n=1)
-    return f"Did you mean {known[near[0]]}?" if near else ""
+    return Entry(info.name, info.method, truths=dict(info.truths))
 
 
 def _plain(name: str) -> str:

@@ -23,6 +23,7 @@ import numpy as np
 from bestarm.environments import Environment
 from bestarm.errors import InvalidInputError
 from bestarm.policies import Method
+from bestarm.policies.registry import policies
 from bestarm.records import Plan
 from bestarm.simulation.engine import sample_run, sample_stream
 
@@ -38,18 +39,7 @@ _LONGEST_WATCH = 2.0  # but at most this long
 _PROBE = 2**16  # pulls over which the time per pull is measured
 _PROBES = 3
 _PULL = 5e-8  # seconds per pull, where the measurement gives 0
-_RATIO = 5.0  # pulls of a run over the lower bound, for a policy without an entry below
-# Rough: the middle of one or two runs each on 3 or 5 unrelated arms, with gaps of 0.5 to 0.005.
-# Single runs took between a fifth and seven times as much, most where bounds are declared.
-_RATIOS = {
-    "anytime": 3.0,
-    "sp-bai-sharp": 5.0,
-    "sp-bai": 10.0,
-    "sbe": 30.0,
-    "rage": 10.0,
-    "lucb": 6.0,
-    "ae": 30.0,
-}
+_RATIO = 5.0  # pulls of a run over the lower bound, for a policy that is not registered
 
 
 @dataclass(frozen=True)
@@ -222,7 +212,8 @@ def _watched(job: Job, seed: int, delta: float, clock: Clock) -> JobEffort:
         return JobEffort(
             job.policy, job.scenario, job.gap, float(np.mean(ends)), took, measured=True
         )
-    likely = _RATIOS.get(job.policy, _RATIO) * job.lower_bound
+    known = policies().get(job.policy)
+    likely = (_RATIO if known is None else known.effort) * job.lower_bound
     expected = min(max(likely, float(pulls + watch.coming)), float(job.cap))
     planning = max(took - seconds_per_pull * pulls, 0.0)
     further = (expected / pulls) ** _growth(watch.marks) if pulls else 1.0

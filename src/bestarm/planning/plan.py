@@ -16,7 +16,8 @@ from bestarm.planning.effort import Effort, Job, estimate_effort
 from bestarm.planning.forecasts import AssumedWorld, ExperimentPlan, PolicyForecast, forecast
 from bestarm.planning.warnings import remarks
 from bestarm.planning.worlds import World, make_world
-from bestarm.policies import POLICIES, SPBAI, Method
+from bestarm.policies import Method
+from bestarm.policies.registry import policies as registered
 from bestarm.problem import Problem, as_problem
 from bestarm.simulation import Outcome, simulate
 from bestarm.simulation.progress import Progress, reporting
@@ -24,13 +25,9 @@ from bestarm.simulation.progress import Progress, reporting
 if TYPE_CHECKING:
     pass
 
-__all__ = ["DEFAULT_POLICIES", "PLANNABLE", "plan_experiment"]
+__all__ = ["DEFAULT_POLICIES", "plan_experiment"]
 
 DEFAULT_POLICIES = ("anytime", "sp-bai-sharp", "sp-bai")
-PLANNABLE: dict[str, Method] = {
-    **POLICIES,
-    "sp-bai-sharp": partial(SPBAI, design="centered", stability="actual"),
-}
 _MOST = 10**11  # pulls of all simulated experiments together: about an hour of one core
 
 
@@ -204,15 +201,16 @@ def _methods(policies: Sequence[str] | Mapping[str, Method]) -> Mapping[str, Met
         chosen = dict(policies)
     else:
         names = [policies] if isinstance(policies, str) else list(policies)
+        known = {name: each for name, each in registered().items() if each.plannable}
         for name in names:
-            if name not in PLANNABLE:
+            if name not in known:
                 raise InvalidInputError(
-                    f"Unknown policy {name!r}; known are {', '.join(PLANNABLE)}.",
+                    f"Unknown policy {name!r}; known are {', '.join(known)}.",
                     field="policies",
                     value=name,
                     remedy="Pass other methods as a table from names to methods.",
                 )
-        chosen = {name: PLANNABLE[name] for name in names}
+        chosen = {name: known[name].method for name in names}
     if not chosen:
         raise InvalidInputError("There must be at least one policy.", field="policies", value=())
     return chosen

@@ -11,11 +11,12 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import HTMLResponse, Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from starlette.types import Message, Receive, Scope, Send
 
 from bestarm.defaults import DELTA
 from bestarm.errors import InvalidInputError
+from bestarm.policies.registry import policies
 from bestarm.server.api.errors import ErrorBody, Refusal
 from bestarm.server.api.requests import CarefulRoute
 from bestarm.server.api.schemas import Delta
@@ -40,7 +41,21 @@ Labels = Annotated[
 ]
 Lines = AsyncGenerator[dict[str, Any], None]
 DriftName = Literal["none", "sine", "walk", "switches"]
-PolicyName = Literal["anytime", "sp-bai", "sp-bai-sharp", "sbe", "rage", "lucb", "ae"]
+_PLANNABLE = [each for each in policies().values() if each.plannable]
+
+
+def _plannable(policy: str) -> str:
+    names = [each.name for each in _PLANNABLE]
+    if policy not in names:
+        raise ValueError(f"`policies` must be among {', '.join(names)}")
+    return policy
+
+
+PolicyName = Annotated[
+    str,
+    AfterValidator(_plannable),
+    Field(json_schema_extra={"enum": [each.name for each in _PLANNABLE]}),
+]
 
 
 class _In(BaseModel):
@@ -216,15 +231,7 @@ _ERRORS: dict[int | str, dict[str, Any]] = {
     code: {"model": ErrorBody, "description": words} for code, words in _WORDS.items()
 }
 
-_POLICIES = (
-    ("anytime", "Anytime", True),
-    ("sp-bai-sharp", "SP-BAI, sharp", True),
-    ("sp-bai", "SP-BAI, as published", False),
-    ("sbe", "SBE", False),
-    ("rage", "RAGE (ignores drift)", False),
-    ("lucb", "LUCB (ignores drift)", False),
-    ("ae", "Action elimination (ignores drift)", False),
-)
+_CHECKED = {"anytime", "sp-bai-sharp"}  # planned with unless one chooses otherwise
 _DRIFTS = (
     ("none", "stays", False),
     ("sine", "a slow wave", True),
@@ -308,7 +315,7 @@ async def page(request: Request) -> HTMLResponse:
         "plan.html",
         signed_in=COOKIE in request.cookies,
         seconds=request.app.state.planner.seconds,
-        policies=_POLICIES,
+        policies=[(each.name, each.summary, each.name in _CHECKED) for each in _PLANNABLE],
         drifts=_DRIFTS,
     )
     return HTMLResponse(words)

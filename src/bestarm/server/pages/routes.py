@@ -27,7 +27,7 @@ from bestarm.live.check import Check
 from bestarm.live.texts import spelled
 from bestarm.live.watch.overview import headline, overview
 from bestarm.live.watch.views import Overview
-from bestarm.policies import POLICIES
+from bestarm.policies.registry import policies
 from bestarm.server.api.errors import Refusal, answer_http
 from bestarm.server.experiments import Trials
 from bestarm.server.pages.charts import charts
@@ -54,14 +54,6 @@ _KINDS = {
 _FOR_EVER = "public, max-age=31536000, immutable"
 _PAGE = 50  # trials on one page of the list
 _LONGEST_SEARCH = 200
-_WORDS = {
-    "anytime": "anytime (proven)",
-    "sp-bai": "sp-bai (in phases, tuned)",
-    "sbe": "sbe (for comparison)",
-    "rage": "rage (blind to the baseline)",
-    "lucb": "lucb (blind to the baseline)",
-    "ae": "ae (blind to the baseline)",
-}
 _MOST_FORM = 10_000  # bytes
 _NOT_NOW = "This cannot be shown now"
 _LOG = "The server's log says more."
@@ -245,7 +237,11 @@ async def show_trials(request: Request) -> Response:
     """A page of the trials, and a form to begin another."""
     tag, part = await _browsed(request)
     assert part is not None
-    policies = [(name, _WORDS.get(name, name)) for name in POLICIES]
+    choices = [
+        (each.name, f"{each.name} ({each.summary})")
+        for each in policies().values()
+        if each.live and not each.required
+    ]
     return _page(
         request,
         "trials.html",
@@ -253,7 +249,7 @@ async def show_trials(request: Request) -> Response:
         tag=tag,
         part=part,
         empty=not part.total and not part.search,
-        policies=policies,
+        policies=choices,
     )
 
 
