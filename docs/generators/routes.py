@@ -44,11 +44,11 @@ def description() -> dict[str, Any]:
 
 def roles() -> dict[tuple[str, str], str]:
     """The least role that may call each route, by method and path."""
-    found = {}
+    found: dict[tuple[str, str], str] = {}
     for route in _walk(_app().routes):
         role = role_needed(route)
         if role is not None:
-            found |= {(method.lower(), route.path): role.word for method in route.methods}
+            found |= {(method.lower(), route.path): role.word for method in route.methods or ()}
     return found
 
 
