@@ -11,7 +11,7 @@ from bestarm.geometry import Array
 from bestarm.policies.anytime.bets import (
     LOG_PRIOR,
     STAKES,
-    Batch,
+    BatchOutcome,
     Bets,
     Frame,
     Sampling,
@@ -39,7 +39,7 @@ def one_pull(arm: int, reward: float, arms: int) -> Summary:
 
 def factor(bets: Bets, arm: int, reward: float, arms: int) -> Array:
     """exp of the log growth that one pull brings: contrasts × stakes."""
-    return np.exp(bets.log_growth(Batch(bets.frame, one_pull(arm, reward, arms))))
+    return np.exp(bets.log_growth(BatchOutcome(bets.frame, one_pull(arm, reward, arms))))
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -123,7 +123,7 @@ def test_totals_never_say_more_than_the_pulls_do(scale: Scale, spread: float) ->
         noise = rng.uniform(-spread, spread, 50)
         rewards = np.clip(frame.guess[arms] + noise, scale.low, scale.high)
         summary = Summary.from_pulls(arms, rewards, size=5)
-        stakes, growth = bets.settle(Batch(frame, summary))
+        stakes, growth = bets.settle(BatchOutcome(frame, summary))
         exact = exact_growth(bets, arms, rewards, stakes)
         assert (growth <= exact + 1e-9).all()
         np.testing.assert_allclose(growth[:, 11:], exact[:, 11:], atol=0.02)  # and hardly less
@@ -143,7 +143,7 @@ def test_falls_that_totals_rule_out_cost_nothing() -> None:
     )
     arms, rewards = rng.integers(0, 2, 50), rng.normal(size=50)
     bets = frame.bets(np.array([[1.0]]))
-    stakes, growth = bets.settle(Batch(frame, Summary.from_pulls(arms, rewards, size=2)))
+    stakes, growth = bets.settle(BatchOutcome(frame, Summary.from_pulls(arms, rewards, size=2)))
     z = bets.w[0, arms] * rewards
     largest = stakes[0, 0]
     assert largest * 600 == pytest.approx(0.9)  # λC
@@ -157,7 +157,7 @@ def test_a_margin_is_that_much_of_a_head_start() -> None:
     contrasts = rng.normal(size=(3, 2))
     summary = Summary.from_pulls(rng.integers(0, 5, 50), rng.uniform(size=50), size=5)
     plain, ahead = frame.bets(contrasts), frame.bets(contrasts, margin=0.2)
-    batch = Batch(frame, summary)
+    batch = BatchOutcome(frame, summary)
     difference = ahead.log_growth(batch) - plain.log_growth(batch)
     np.testing.assert_allclose(difference, 50 * 0.2 * plain.settle(batch).stakes)
 
@@ -169,12 +169,12 @@ def test_a_missing_outcome_in_the_worst_case_is_no_better_than_any_it_could_have
     none = np.zeros(5)
     for arm in range(5):
         lost = (np.arange(5) == arm).astype(int)
-        batch = Batch(frame, Summary(none.astype(int), none, none, lost), worst_case=True)
+        batch = BatchOutcome(frame, Summary(none.astype(int), none, none, lost), worst_case=True)
         worst = bets.log_growth(batch)
         could = [np.log(factor(bets, arm, r, 5)) for r in np.linspace(-2.0, 1.0, 31)]
         np.testing.assert_allclose(worst, np.min(could, axis=0), atol=1e-12)
         assert batch.pulls == 1
-        ignored = Batch(frame, batch.summary)
+        ignored = BatchOutcome(frame, batch.summary)
         assert not bets.log_growth(ignored).any()
         assert ignored.pulls == 0
 
@@ -196,7 +196,7 @@ def test_digits_lost_to_a_huge_level_are_not_evidence() -> None:
     for _ in range(200):
         arms = rng.integers(0, 2, 50)
         summary = Summary.from_pulls(arms, level + 1e-3 * rng.normal(size=50), size=2)
-        wealth += bets.log_growth(Batch(frame, summary))
+        wealth += bets.log_growth(BatchOutcome(frame, summary))
     assert (log_value(wealth) < 1.0).all()
 
 
@@ -226,7 +226,7 @@ def two_arms(weights: Array) -> Frame:
 
 
 def honest(bets: Bets, summary: Summary) -> Array:
-    return bets.log_growth(Batch(bets.frame, summary))
+    return bets.log_growth(BatchOutcome(bets.frame, summary))
 
 
 def stake_after(bets: Bets, summary: Summary) -> Array:

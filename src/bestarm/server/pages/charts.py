@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from bestarm.live.watch.views import Baseline, Line, Numbers, Overview, Timeline
+from bestarm.live.watch.views import BaselineView, Line, Numbers, Overview, Timeline
 
 __all__ = ["COLOURS", "Chart", "Series", "charts", "number"]
 
@@ -195,7 +195,7 @@ def _evidence(seen: Overview) -> list[Chart]:
     ]
 
 
-def _baseline(baseline: Baseline) -> list[Chart]:
+def _baseline(baseline: BaselineView) -> list[Chart]:
     if not baseline.level.x:
         return []
     raw = [Series("all outcomes", -2, baseline.level.x, baseline.level.y, dashed=True)]
