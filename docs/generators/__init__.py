@@ -1,4 +1,4 @@
-"""Write the reference pages from the code: modules, commands and routes."""
+"""Write the reference pages from the code: modules, commands, routes and policies."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from pathlib import Path
 
 from generators.commands import command_page
 from generators.modules import module_pages
+from generators.policies import policy_page
 from generators.routes import route_page
 
 __all__ = ["reference_pages", "write_reference"]
@@ -13,7 +14,12 @@ __all__ = ["reference_pages", "write_reference"]
 
 def reference_pages() -> dict[str, str]:
     """The Markdown of every generated page, by its file name."""
-    return {**module_pages(), "commands.md": command_page(), "http-api.md": route_page()}
+    return {
+        "commands.md": command_page(),
+        "http-api.md": route_page(),
+        "policies.md": policy_page(),
+        **module_pages(),
+    }
 
 
 def write_reference(folder: Path) -> None:
