@@ -8,7 +8,7 @@ __all__ = ["policy_page"]
 
 _PAGE = """# Policies by name
 
-The names by which `bestarm compare`, `bestarm plan`, `bestarm experiment create`, the HTTP interface
+The names by which `bestarm compare`, `bestarm plan`, `bestarm experiment create`, the HTTP API
 and the page know policies. An installed package [may add to them](../own-policy.md#register-it).
 
 *Proven*: a final answer has a proven error probability. *Drift*: the baseline does not bias it.

@@ -68,7 +68,7 @@ class Allocation:
             guesses: what is known so far.
             wanted: gives the open contrasts, each believed to be positive; asked where they matter.
             margin: what is added to each one's estimate.
-            key: changes when other contrasts are open than before.
+            key: it changes when other contrasts are open.
         """
         if self._stage is not None and not self._due(guesses, key):
             return self._stage.sampling.probabilities
