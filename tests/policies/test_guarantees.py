@@ -208,7 +208,7 @@ def test_a_baseline_that_drowns_unwelcome_phases() -> None:
 def _lean(runs: int, pulls: int) -> tuple[NDArray[np.int64], Array]:
     """Two arms at ±½, equal in truth; ν_t leans on which arm has been drawn more often so far.
 
-    Returns one row a run: arms drawn (0 or 1), rewards.
+    Returns one row per run: arms drawn (0 or 1), rewards.
     """
     rng = np.random.default_rng(11)
     arms = rng.integers(0, 2, size=(runs, pulls))

@@ -382,7 +382,7 @@ class TakesAnyArms(Halving):
 @breaks("a summary with pulls on arms of no weight is refused", words="another arm than planned")
 class TakesAnyArm(LooseHalving):
     def lets_pass(self, error: ProtocolError, summary: Summary) -> bool:
-        return "not what the plan" in str(error)
+        return "do not fit the plan" in str(error)
 
 
 @breaks("a refused summary changes nothing", words="after it refused a summary")
