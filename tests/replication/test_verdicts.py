@@ -115,7 +115,7 @@ def test_a_handful_of_runs_is_not_judged_but_a_length_that_never_varies_is() -> 
 
 
 @pytest.fixture(scope="module")
-def given_instances() -> tuple[Table, Row, Results]:
+def fixed_instances() -> tuple[Table, Row, Results]:
     """A row of the paper's table on given instances, with 300 runs."""
     [table] = paper_tables(["uniform"], jester())
     [row] = [row for row in table.rows if row.key == "g-opt"]
@@ -123,10 +123,10 @@ def given_instances() -> tuple[Table, Row, Results]:
 
 
 @pytest.mark.parametrize("runs", [100, 150, 250, 300])
-def test_given_instances_count_the_same_whatever_the_number_of_runs(
-    runs: int, given_instances: tuple[Table, Row, Results]
+def test_fixed_instances_count_the_same_whatever_the_number_of_runs(
+    runs: int, fixed_instances: tuple[Table, Row, Results]
 ) -> None:
-    table, row, most = given_instances
+    table, row, most = fixed_instances
     known = most.outcomes()[:runs]
     # Makes no new run.
     made = simulate(row.method, row.environment, runs=runs, known=known, delta=table.delta)

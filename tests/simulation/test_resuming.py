@@ -18,7 +18,8 @@ from bestarm.defaults import DELTA
 from bestarm.environments import InTurn, Semiparametric, published_spheres, small_gap
 from bestarm.errors import BestArmError, InvalidInputError
 from bestarm.policies import GOpt
-from bestarm.simulation import Oracle, Outcome, engine, run_once, simulate
+from bestarm.simulation import Oracle, Outcome, run_once, simulate
+from bestarm.simulation.threads import one_thread
 
 WORLD = small_gap(4, 0.5, noise=3.0)
 
@@ -92,7 +93,7 @@ def test_an_oracle_is_told_the_truth_of_each_world() -> None:
     assert results.pulls.tolist() == expected * 2
     assert results.method == "GOpt(gap=the world's gap)"
     assert run_once(Oracle(GOpt, gap="gap"), worlds, run=4).pulls == expected[1]
-    with pytest.raises(BestArmError, match="no 'secret'"):
+    with pytest.raises(BestArmError, match="no attribute 'secret'"):
         simulate(Oracle(GOpt, gap="secret"), worlds, runs=1)
     with pytest.raises(InvalidInputError):
         Oracle(3, gap="gap")  # type: ignore[arg-type]
@@ -137,13 +138,13 @@ def test_threads_of_one_process_share_one_limit(monkeypatch: pytest.MonkeyPatch)
     inside, leave = threading.Barrier(2), threading.Event()
 
     def stay() -> None:
-        with engine._one_thread():
+        with one_thread():
             inside.wait()
             leave.wait()
 
     thread = threading.Thread(target=stay)
     thread.start()
-    with engine._one_thread():
+    with one_thread():
         inside.wait()
     assert happened == ["set"]
     leave.set()

@@ -16,7 +16,14 @@ from bestarm.cli.files import read_table
 from bestarm.cli.reporting import console, print_json
 from bestarm.cli.workers import bars, check_workers, lines, working
 from bestarm.errors import InvalidInputError
-from bestarm.planning import DEFAULT_POLICIES, Effort, Forecast, Scenario, TrialPlan, plan_trial
+from bestarm.planning import (
+    DEFAULT_POLICIES,
+    Effort,
+    ExperimentPlan,
+    PolicyForecast,
+    Scenario,
+    plan_experiment,
+)
 from bestarm.planning.assumptions import as_scenario, scales
 from bestarm.planning.effort import LONGEST
 
@@ -83,7 +90,7 @@ def run_plan(
                 written(done, total)
                 shown["planning"](done, total)
 
-            plan = plan_trial(
+            plan = plan_experiment(
                 problem,
                 gap=gap,
                 scenarios=scenarios,
@@ -136,7 +143,7 @@ def _wrong(path: Path, what: str) -> InvalidInputError:
     )
 
 
-def _print_words(plan: TrialPlan, problem: Problem) -> None:
+def _print_words(plan: ExperimentPlan, problem: Problem) -> None:
     screen = console()
     among = "" if problem.source is problem.target else f", {plan.targets} targets"
     screen.print(
@@ -163,7 +170,7 @@ def _print_words(plan: TrialPlan, problem: Problem) -> None:
         screen.print(line, soft_wrap=True)
 
 
-def _table(plan: TrialPlan, forecasts: Sequence[Forecast]) -> Table:
+def _table(plan: ExperimentPlan, forecasts: Sequence[PolicyForecast]) -> Table:
     from rich.table import Table  # noqa: PLC0415
 
     table = Table(box=None, pad_edge=False, header_style="bold")
@@ -185,12 +192,12 @@ def _table(plan: TrialPlan, forecasts: Sequence[Forecast]) -> Table:
     return table
 
 
-def _at_least(each: Forecast, level: float) -> str:
+def _at_least(each: PolicyForecast, level: float) -> str:
     """A sign before a quantile that lies among trials that were cut."""
     return "≥ " if each.capped > (1 - level) * each.runs else ""
 
 
-def _days(plan: TrialPlan, each: Forecast) -> str:
+def _days(plan: ExperimentPlan, each: PolicyForecast) -> str:
     low, median, high = (_short(plan.days(n) or 0.0) for n in (each.low, each.median, each.high))
     return f"{median} ({low}–{high})"
 
@@ -199,7 +206,7 @@ def _short(days: float) -> str:
     return f"{days:,.0f}" if days >= 10 else f"{days:.1f}"
 
 
-def _remarks(plan: TrialPlan) -> list[str]:
+def _remarks(plan: ExperimentPlan) -> list[str]:
     said = list(plan.warnings)
     precise = [_precision(each) for each in plan.forecasts if each.runs > 1]
     if precise:
@@ -211,7 +218,7 @@ def _remarks(plan: TrialPlan) -> list[str]:
     return said
 
 
-def _precision(each: Forecast) -> float:
+def _precision(each: PolicyForecast) -> float:
     low, high = each.median_interval
     return max(high - each.median, each.median - low) / each.median
 

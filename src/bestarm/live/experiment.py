@@ -57,7 +57,7 @@ class Experiment(Record):
     A plan that is open never makes anybody wait: while its last outcomes are awaited, further
     assignments are drawn under it. It closes as soon as its share is answered without a gap, with
     all that follows without a gap; what was given out beyond counts once it is answered too. How
-    many those are, and with them later plans, then depends on when outcomes arrive.
+    many those are, and with them later plans, then depends on when outcomes arrive::
 
         experiment = Experiment(policy, seed=7)
         while not experiment.finished:

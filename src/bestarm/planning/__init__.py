@@ -1,18 +1,18 @@
-"""How long a trial will take, before it begins: simulated under assumptions one states."""
+"""How long an experiment will take: simulated before it begins, under stated assumptions."""
 
 from bestarm.planning.assumptions import Drift, Scenario
 from bestarm.planning.effort import Effort, JobEffort
-from bestarm.planning.forecasts import Assumed, Forecast, TrialPlan
-from bestarm.planning.trial import DEFAULT_POLICIES, plan_trial
+from bestarm.planning.forecasts import AssumedWorld, ExperimentPlan, PolicyForecast
+from bestarm.planning.plan import DEFAULT_POLICIES, plan_experiment
 
 __all__ = [
     "DEFAULT_POLICIES",
-    "Assumed",
+    "AssumedWorld",
     "Drift",
     "Effort",
-    "Forecast",
+    "ExperimentPlan",
     "JobEffort",
+    "PolicyForecast",
     "Scenario",
-    "TrialPlan",
-    "plan_trial",
+    "plan_experiment",
 ]

@@ -24,7 +24,7 @@ RowProgress = Callable[[Table, Row, int], object]
 
 @dataclass(frozen=True, eq=False)
 class Replication:
-    """What came of the tables.
+    """The results of the tables.
 
     Attributes:
         tables: the tables, in their order.
@@ -66,8 +66,8 @@ def reproduce(
         data: the ratings the Jester tables were made with.
         runs: of each row.
         seed: results depend on it and on nothing else.
-        out: a new or empty folder, or one to go on with.
-        resume: go on with what is in `out`; its finished runs are not made again.
+        out: a new or empty folder, or one to resume.
+        resume: continue from the runs in `out`, which are not repeated.
         executor: any `concurrent.futures` executor; without one the runs are made here.
         progress: called with the table, the row and how many of its runs have finished.
         finished: called with the table, a row that is done, and its cells before any verdict.

@@ -1,4 +1,4 @@
-"""What replications came to, with honest uncertainty."""
+"""Results of replications, with intervals."""
 
 from __future__ import annotations
 
@@ -20,10 +20,13 @@ __all__ = ["Outcome", "Results", "wilson"]
 
 
 def wilson(hits: int, runs: int, z: float = NormalDist().inv_cdf(0.975)) -> tuple[float, float]:
-    """Wilson's interval for a probability, at 95 % unless another normal quantile is given."""
+    """Wilson's interval for a probability; z is the normal quantile, by default of 95 %.
+
+    The closed form rather than SciPy's `binomtest`: `scipy.stats` takes a second to import.
+    """
     middle = (hits + z * z / 2) / (runs + z * z)
     half = z / (runs + z * z) * math.sqrt(hits * (runs - hits) / runs + z * z / 4)
-    # At no hits and at nothing else an end is 0 or 1 exactly, which rounding would miss.
+    # Without hits, or with hits only, an end is exactly 0 or 1, which rounding would miss.
     return 0.0 if hits == 0 else middle - half, 1.0 if hits == runs else middle + half
 
 
@@ -40,15 +43,15 @@ class Outcome(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Results:
-    """Replications of one method in one environment: one entry of each array a finished run.
+    """Replications of one method in one environment: one entry of each array per finished run.
 
     Attributes:
         method: the method's name.
         environment: the environment's name.
         seed: run i was drawn from `SeedSequence(seed, spawn_key=(i,))`.
-        delta: the error probability the method was asked for.
-        requested: the number of runs asked for.
-        interrupted: whether it was stopped before all of them had finished.
+        delta: the error probability that the method had to keep.
+        requested: the number of runs requested.
+        interrupted: whether it was stopped before all runs had finished.
         index: the number of each finished run, ascending.
         pulls: pulls used.
         correct: whether the recommended target is the best one.
@@ -106,7 +109,7 @@ class Results:
         return self.mean_pulls - half, self.mean_pulls + half
 
     def quantiles(self, q: Sequence[float] = (0.1, 0.25, 0.5, 0.75, 0.9)) -> dict[float, float]:
-        """Quantiles of the number of pulls: where gaps are random, means hide heavy tails."""
+        """Quantiles of the number of pulls. With random gaps, means hide heavy tails."""
         levels = np.asarray(q, dtype=float)
         if levels.ndim != 1 or not ((levels >= 0) & (levels <= 1)).all():
             raise InvalidInputError(
@@ -117,7 +120,7 @@ class Results:
         return dict(zip(levels.tolist(), values.tolist(), strict=True))
 
     def to_frame(self) -> pd.DataFrame:
-        """A data frame with one row a finished run."""
+        """A data frame with one row per finished run."""
         try:
             import pandas as pd  # noqa: PLC0415 - optional
         except ImportError:

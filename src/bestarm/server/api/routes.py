@@ -336,9 +336,14 @@ async def get_events(
     },
 )
 async def export(
-    name: Name, trials: _Trials, layout: Literal["assignments", "mrt"] = "assignments"
+    name: Name,
+    trials: _Trials,
+    layout: Annotated[
+        Literal["assignments", "mrt"],
+        Query(description="All columns, or those of a micro-randomised trial."),
+    ] = "assignments",
 ) -> Response:
-    """One row an assignment; `mrt` is the layout of micro-randomised trials."""
+    """One row per assignment."""
     return await trials.think(name, partial(_export, layout=layout))
 
 

@@ -13,7 +13,8 @@ import pytest
 
 from bestarm import SPBAI, AnytimeBAI, Problem, environments, simulate
 from bestarm.errors import InvalidInputError
-from bestarm.planning import Drift, Scenario, TrialPlan, plan_trial, trial
+from bestarm.planning import Drift, ExperimentPlan, Scenario, plan_experiment
+from bestarm.planning import plan as planning_module
 from bestarm.planning.assumptions import as_scenario
 from bestarm.simulation.results import wilson
 
@@ -22,13 +23,13 @@ SHARP = partial(SPBAI, design="centered", stability="actual")
 
 
 @pytest.fixture(scope="module")
-def plan() -> TrialPlan:
-    return plan_trial(
+def plan() -> ExperimentPlan:
+    return plan_experiment(
         PROBLEM, gap=0.4, drift=["none", "sine"], policies=["anytime", "sp-bai-sharp"], runs=30
     )
 
 
-def test_figures_are_those_of_the_simulation(plan: TrialPlan) -> None:
+def test_figures_are_those_of_the_simulation(plan: ExperimentPlan) -> None:
     world = environments.Semiparametric(
         np.eye(3),
         [0.4, 0, 0],
@@ -45,7 +46,7 @@ def test_figures_are_those_of_the_simulation(plan: TrialPlan) -> None:
     assert found.ratio == pytest.approx(found.mean / plan.scenarios[1].lower_bound)
 
 
-def test_the_bound_is_the_closed_form_of_unrelated_arms(plan: TrialPlan) -> None:
+def test_the_bound_is_the_closed_form_of_unrelated_arms(plan: ExperimentPlan) -> None:
     # One best arm and K − 1 tied behind: τ* = (1 + √(K − 1))² / gap².
     tau = (1 + math.sqrt(2)) ** 2 / 0.4**2
     doubt = 0.9 * math.log(0.95 / 0.05)
@@ -55,9 +56,9 @@ def test_the_bound_is_the_closed_form_of_unrelated_arms(plan: TrialPlan) -> None
     assert all(f.ratio is not None and f.ratio > 1 for f in plan.forecasts)
 
 
-def test_who_makes_the_runs_does_not_matter(plan: TrialPlan) -> None:
+def test_who_makes_the_runs_does_not_matter(plan: ExperimentPlan) -> None:
     with ThreadPoolExecutor(3) as pool:
-        again = plan_trial(
+        again = plan_experiment(
             PROBLEM,
             gap=0.4,
             drift=["none", "sine"],
@@ -68,7 +69,7 @@ def test_who_makes_the_runs_does_not_matter(plan: TrialPlan) -> None:
     assert again == plan
 
 
-def test_it_goes_through_json_whole(plan: TrialPlan) -> None:
+def test_it_goes_through_json_whole(plan: ExperimentPlan) -> None:
     document = json.loads(json.dumps(plan.to_dict(), allow_nan=False))
     assert [f["policy"] for f in document["forecasts"]] == ["anytime", "sp-bai-sharp"] * 2
     assert document["forecasts"][0]["days"] is None
@@ -85,17 +86,17 @@ def test_an_interruption_gives_what_was_finished_and_says_so() -> None:
             raise KeyboardInterrupt
 
     policies = ["sp-bai-sharp", "sp-bai", "sbe"]
-    cut = plan_trial(PROBLEM, gap=0.5, policies=policies, runs=20, progress=stop)
+    cut = plan_experiment(PROBLEM, gap=0.5, policies=policies, runs=20, progress=stop)
     assert cut.interrupted
     assert [(f.policy, f.runs) for f in cut.forecasts] == [("sp-bai-sharp", 20), ("sp-bai", 5)]
     assert "partial" in cut.warnings[0]
     assert calls == [(i, 60) for i in range(26)]
-    whole = plan_trial(PROBLEM, gap=0.5, policies=policies, runs=20)
+    whole = plan_experiment(PROBLEM, gap=0.5, policies=policies, runs=20)
     assert cut.forecasts[0] == whole.forecasts[0]
 
 
-def test_capped_trials_are_counted_and_named() -> None:
-    short = plan_trial(PROBLEM, gap=0.1, policies=["anytime"], runs=5, max_pulls=300)
+def test_capped_experiments_are_counted_and_named() -> None:
+    short = plan_experiment(PROBLEM, gap=0.1, policies=["anytime"], runs=5, max_pulls=300)
     (found,) = short.forecasts
     assert (found.capped, found.wrong, found.median) == (5, 0, 300)
     assert any("had no winner in 5 of 5" in sentence for sentence in short.warnings)
@@ -111,30 +112,32 @@ def test_a_gap_that_no_simulation_can_reach_is_refused_before_any(
         raise AssertionError("simulated")
 
     with monkeypatch.context() as patched:
-        patched.setattr(trial, "simulate", simulated)
-        with pytest.raises(InvalidInputError, match=r"outcomes or more, by any rule") as caught:
-            plan_trial(PROBLEM, gap=gap)
+        patched.setattr(planning_module, "simulate", simulated)
+        with pytest.raises(InvalidInputError, match="outcomes by any rule") as caught:
+            plan_experiment(PROBLEM, gap=gap)
         assert caught.value.field == "gap"
         assert "`max_pulls`" in caught.value.remedy
-        with pytest.raises(InvalidInputError, match="too many"):
-            plan_trial(PROBLEM, gap=gap, max_pulls=10**10)
-    plan = plan_trial(PROBLEM, gap=gap, max_pulls=200, runs=2, policies=["anytime"])
+        with pytest.raises(InvalidInputError, match="the limit is"):
+            plan_experiment(PROBLEM, gap=gap, max_pulls=10**10)
+    plan = plan_experiment(PROBLEM, gap=gap, max_pulls=200, runs=2, policies=["anytime"])
     assert plan.forecasts[0].capped == 2
 
 
-def test_fewer_trials_of_fewer_policies_are_fewer_pulls(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The limit is on all of them together: that of 30 trials here."""
-    known = plan_trial(PROBLEM, gap=0.5, runs=1, policies=["sbe"], max_pulls=1)
+def test_fewer_experiments_or_policies_are_fewer_pulls(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The limit is on all of them together: that of 30 experiments here."""
+    known = plan_experiment(PROBLEM, gap=0.5, runs=1, policies=["sbe"], max_pulls=1)
     bound = known.scenarios[0].lower_bound
-    monkeypatch.setattr(trial, "_MOST", 30.5 * bound)
+    monkeypatch.setattr(planning_module, "_MOST", 30.5 * bound)
     for runs, policies in ((30, ["sbe"]), (15, ["sbe", "rage"])):
-        plan_trial(PROBLEM, gap=0.5, runs=runs, policies=policies)
-        with pytest.raises(InvalidInputError, match="too many"):
-            plan_trial(PROBLEM, gap=0.5, runs=runs + 1, policies=policies)
+        plan_experiment(PROBLEM, gap=0.5, runs=runs, policies=policies)
+        with pytest.raises(InvalidInputError, match="the limit is"):
+            plan_experiment(PROBLEM, gap=0.5, runs=runs + 1, policies=policies)
 
 
 def test_a_policy_that_is_told_too_little_is_reported_wrong() -> None:
-    plan = plan_trial(
+    plan = plan_experiment(
         Problem(np.eye(2), delta=0.05),
         scenarios=[Scenario("jumps", gap=0.2, drift=Drift("switches", size=30.0, period=400))],
         policies=["sp-bai"],
@@ -153,7 +156,9 @@ def test_yes_and_no_are_planned_at_their_level() -> None:
         Scenario("rare", gap=0.1, level=0.15, drift=Drift("none")),
         Scenario("wave", gap=0.1, level=0.5, drift=Drift("sine", size=0.4)),
     ]
-    plan = plan_trial(problem, scenarios=scenarios, bounds=(0, 1), policies=["anytime"], runs=40)
+    plan = plan_experiment(
+        problem, scenarios=scenarios, bounds=(0, 1), policies=["anytime"], runs=40
+    )
     half, rare, _ = plan.forecasts
     # p(1 − p) is 0.2475 at the arms 0.45 and 0.55, and at least 0.09 at 0.1 and 0.2. Over a wave
     # 1/(p(1 − p)) is averaged, which for p = ½ + ½s is 4/(1 − s²).
@@ -163,7 +168,7 @@ def test_yes_and_no_are_planned_at_their_level() -> None:
     assert plan.scenarios[1].noise ** 2 == pytest.approx(0.09)
     assert plan.scenarios[2].noise ** -2 == pytest.approx(learnt, rel=1e-3)
     assert rare.mean < 0.75 * half.mean
-    assert sum(f.wrong for f in plan.forecasts) <= 8  # δ is 0.1: 120 trials, 12 expected at most
+    assert sum(f.wrong for f in plan.forecasts) <= 8  # δ is 0.1: at most 12 of 120 expected
 
 
 def test_the_anytime_rule_is_told_the_bounds() -> None:
@@ -173,7 +178,7 @@ def test_the_anytime_rule_is_told_the_bounds() -> None:
         told.append(bounds)
         return AnytimeBAI(problem, bounds=(0, 1), seed=seed)
 
-    plan_trial(
+    plan_experiment(
         Problem(np.eye(2)), gap=0.6, bounds=(0, 1), policies={"mine": method}, runs=1, drift="none"
     )
     assert set(told) == {(0.0, 1.0)}
@@ -182,16 +187,16 @@ def test_the_anytime_rule_is_told_the_bounds() -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ({}, "needs a gap or scenarios"),
-        ({"gap": 0.1, "scenarios": [Scenario("a", gap=1)]}, "and not both"),
+        ({}, "either a gap or scenarios"),
+        ({"gap": 0.1, "scenarios": [Scenario("a", gap=1)]}, "either a gap or scenarios"),
         ({"gap": 0.0}, "`gap` must be positive"),
         ({"gap": math.nan}, "`gap` must be a finite"),
         ({"gap": 1e300}, "too large or too small"),
         ({"gap": 1e-300}, "too large or too small"),
-        ({"gap": 0.1, "policies": ["best"]}, "no policy 'best'"),
+        ({"gap": 0.1, "policies": ["best"]}, "Unknown policy 'best'"),
         ({"gap": 0.1, "policies": []}, "at least one policy"),
         ({"gap": 0.1, "drift": "tide"}, "`drift` must be one of"),
-        ({"gap": 0.1, "drift": ["sine", "sine"]}, "a name of its own"),
+        ({"gap": 0.1, "drift": ["sine", "sine"]}, "a different name"),
         ({"gap": 0.1, "per_day": -1}, "`per_day` must be positive"),
         ({"gap": 0.1, "runs": 0}, "`runs` must be a whole number"),
         ({"gap": 2.0, "bounds": (0, 1)}, "would leave the bounds"),
@@ -210,7 +215,7 @@ def test_what_cannot_be_planned_is_refused_in_a_sentence(
     arguments: dict[str, Any], words: str
 ) -> None:
     with pytest.raises(InvalidInputError, match=words):
-        plan_trial(PROBLEM, **arguments)
+        plan_experiment(PROBLEM, **arguments)
 
 
 def test_a_scenario_from_a_document() -> None:
@@ -219,16 +224,16 @@ def test_a_scenario_from_a_document() -> None:
         "x", theta=(1.0, 0.0, 0.5), drift=Drift("walk", size=2)
     )
     assert as_scenario({"gap": 1, "drift": "none"}, name="1").name == "1"
-    with pytest.raises(InvalidInputError, match="no 'gaps'"):
+    with pytest.raises(InvalidInputError, match="Unknown key 'gaps'"):
         as_scenario({"gaps": 1}, name="1")
-    with pytest.raises(InvalidInputError, match="no 'speed'"):
+    with pytest.raises(InvalidInputError, match="Unknown key 'speed'"):
         as_scenario({"gap": 1, "drift": {"speed": 1}}, name="1")
     with pytest.raises(InvalidInputError, match="leave `gap` out"):
         as_scenario({"gap": 1, "theta": [1, 0, 0]}, name="1")
 
 
 def test_days_and_years() -> None:
-    plan = plan_trial(PROBLEM, gap=0.5, policies=["sp-bai-sharp"], runs=5, per_day=2)
+    plan = plan_experiment(PROBLEM, gap=0.5, policies=["sp-bai-sharp"], runs=5, per_day=2)
     (found,) = plan.forecasts
     assert plan.days(found.median) == found.median / 2
     assert plan.to_dict()["forecasts"][0]["days"]["median"] == found.median / 2
@@ -237,13 +242,13 @@ def test_days_and_years() -> None:
     assert f"{found.median / 2:,.1f} days" in str(plan)
 
 
-def test_a_trial_that_dropped_the_best_of_tied_others_is_not_passed_off_as_a_success() -> None:
+def test_an_experiment_that_dropped_the_best_of_tied_others_does_not_count_as_a_success() -> None:
     def blind(problem: Problem, *, max_pulls: int = 0, seed: int) -> AnytimeBAI:
         """Told a noise far too small, so that it drops the best soon and has ties left."""
         small = Problem(problem.source, delta=0.4, noise=0.02, baseline=0.02)
         return AnytimeBAI(small, max_pulls=max_pulls, seed=seed)
 
-    plan = plan_trial(
+    plan = plan_experiment(
         Problem(np.eye(6), delta=0.4),
         gap=0.01,
         drift="none",
