@@ -17,7 +17,7 @@ from bestarm.environments import Semiparametric, baselines, small_gap
 from bestarm.environments.baselines import Baseline
 from bestarm.geometry import Array
 from bestarm.policies import Method, Policy
-from bestarm.simulation import Results
+from bestarm.simulation import Results, RunJournal
 
 SHARP = partial(SPBAI, design="centered", stability="actual")
 READINGS: dict[str, Method] = {"paper": SPBAI, "sharp": SHARP}
@@ -76,7 +76,7 @@ def _enough(method: Method, world: Semiparametric, *, runs: int) -> Results:
     first = simulate(method, world, runs=FIRST, delta=0.1)
     if first.correct.all():
         return first
-    return simulate(method, world, runs=runs, known=first.outcomes(), delta=0.1)
+    return simulate(method, world, runs=runs, delta=0.1, journal=RunJournal(known=first.outcomes()))
 
 
 @pytest.mark.parametrize("baseline", BASELINES.values(), ids=BASELINES.keys())
