@@ -115,7 +115,7 @@ def test_totals_have_the_law_of_single_pulls(case: str, plans: list[Plan]) -> No
 
 
 @pytest.mark.parametrize(
-    "baseline", [baselines.given(lambda t: 1 + np.sin(2 * t)), baselines.given(np.array(SINE))]
+    "baseline", [baselines.custom(lambda t: 1 + np.sin(2 * t)), baselines.custom(np.array(SINE))]
 )
 @pytest.mark.parametrize("plans", [RANDOMISED, FIXED], ids=["randomised", "fixed"])
 def test_a_given_baseline_pays_what_the_same_sinusoid_pays(
