@@ -17,7 +17,7 @@ import numpy as np
 
 from bestarm import AnytimeBAI, Experiment, Problem
 from bestarm.environments.paths import Constant
-from bestarm.planning import AssumedWorld, Drift, Scenario, plan_experiment
+from bestarm.planning import AssumedWorld, Drift, PlanRequest, Scenario, plan_experiment
 
 _AT_ONCE, _OUT = 25, (0, 100)  # assignments in one request, and under way meanwhile
 _CAP = 200_000  # where all others are tied, a trial that dropped the best would not end
@@ -73,7 +73,9 @@ def cases() -> list[Case]:
 def assumptions(case: Case, scenario: Scenario) -> AssumedWorld:
     """A scenario in numbers."""
     plan = plan_experiment(
-        case.problem, scenarios=[scenario], bounds=case.bounds, policies=["anytime"], runs=1
+        PlanRequest(
+            case.problem, scenarios=[scenario], bounds=case.bounds, policies=["anytime"], runs=1
+        )
     )
     return plan.scenarios[0]
 
@@ -121,12 +123,14 @@ def main() -> None:
         if chosen.only and case.name not in chosen.only:
             continue
         plan = plan_experiment(
-            case.problem,
-            scenarios=[case.assumed],
-            bounds=case.bounds,
-            policies=["anytime"],
-            runs=chosen.runs,
-            seed=chosen.seed,
+            PlanRequest(
+                case.problem,
+                scenarios=[case.assumed],
+                bounds=case.bounds,
+                policies=["anytime"],
+                runs=chosen.runs,
+                seed=chosen.seed,
+            )
         )
         (said,) = plan.forecasts
         truth = assumptions(case, case.true)

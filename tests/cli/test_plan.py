@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from bestarm import Problem
 from bestarm.cli.app import app
 from bestarm.cli.workers import Bar, lines
-from bestarm.planning import Effort, JobEffort, plan_experiment
+from bestarm.planning import Effort, JobEffort, PlanRequest, plan_experiment
 from bestarm.planning import plan as planning_module
 
 ARMS = "name,a,b,c\nold,1,0,0\nnew,0,1,0\nbold,0,0,1\n"
@@ -38,7 +38,9 @@ def run(*arguments: str) -> tuple[int, str, str]:
 def test_json_is_the_library_s_plan(arms: str) -> None:
     code, out, _ = run(arms, *QUICK, "--per-day", "100", "--json")
     problem = Problem(np.eye(3), delta=0.05, source_labels=["old", "new", "bold"])
-    plan = plan_experiment(problem, gap=0.5, policies=["sp-bai-sharp"], runs=20, per_day=100)
+    plan = plan_experiment(
+        PlanRequest(problem, gap=0.5, policies=["sp-bai-sharp"], runs=20, per_day=100)
+    )
     assert code == 0
     assert json.loads(out) == json.loads(json.dumps(plan.to_dict()))
 
@@ -47,7 +49,14 @@ def test_words_have_the_figures_and_what_they_rest_on(arms: str) -> None:
     code, out, _ = run(arms, *QUICK, "--per-day", "100", "--drift", "none", "--drift", "walk")
     problem = Problem(np.eye(3), delta=0.05, source_labels=["old", "new", "bold"])
     plan = plan_experiment(
-        problem, gap=0.5, policies=["sp-bai-sharp"], runs=20, drift=["none", "walk"], per_day=100
+        PlanRequest(
+            problem,
+            gap=0.5,
+            policies=["sp-bai-sharp"],
+            runs=20,
+            drift=["none", "walk"],
+            per_day=100,
+        )
     )
     assert code == 0
     for assumed, each in zip(plan.scenarios, plan.forecasts, strict=True):

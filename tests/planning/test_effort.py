@@ -10,7 +10,7 @@ import pytest
 
 from bestarm import Problem
 from bestarm.errors import InvalidInputError
-from bestarm.planning import Effort, JobEffort, plan_experiment
+from bestarm.planning import Effort, JobEffort, PlanRequest, plan_experiment
 from bestarm.planning import plan as planning_module
 from bestarm.planning.effort import Job, duration, estimate_effort
 from bestarm.policies import Policy
@@ -211,9 +211,7 @@ def test_it_is_told_before_anything_is_simulated_and_can_end_the_plan(
     monkeypatch.setattr(planning_module, "simulate", simulated)
     with pytest.raises(InvalidInputError, match="out of reach"):
         plan_experiment(
-            PROBLEM,
-            gap=0.5,
-            policies=["anytime"],
+            PlanRequest(PROBLEM, gap=0.5, policies=["anytime"]),
             progress=lambda done, total: told.append((done, total)),
             on_estimate=refuse,
         )
@@ -223,7 +221,7 @@ def test_it_is_told_before_anything_is_simulated_and_can_end_the_plan(
 def test_it_does_not_change_the_plan() -> None:
     found: list[Effort] = []
     common: Any = {"gap": 0.5, "policies": ["anytime", "lucb", "sp-bai"], "runs": 3}
-    plan = plan_experiment(PROBLEM, **common, on_estimate=found.append)
-    assert plan == plan_experiment(PROBLEM, **common)
+    plan = plan_experiment(PlanRequest(PROBLEM, **common), on_estimate=found.append)
+    assert plan == plan_experiment(PlanRequest(PROBLEM, **common))
     assert [job.policy for job in found[0].jobs] == ["anytime", "lucb", "sp-bai"]
     assert all(job.seconds > 0 and job.pulls > 0 for job in found[0].jobs)

@@ -13,7 +13,7 @@ import pytest
 
 from bestarm import SPBAI, AnytimeBAI, Problem, environments, simulate
 from bestarm.errors import InvalidInputError
-from bestarm.planning import Drift, ExperimentPlan, Scenario, plan_experiment
+from bestarm.planning import Drift, ExperimentPlan, PlanRequest, Scenario, plan_experiment
 from bestarm.planning import plan as planning_module
 from bestarm.planning.assumptions import as_scenario
 from bestarm.simulation.results import wilson
@@ -25,7 +25,9 @@ SHARP = partial(SPBAI, design="centered", stability="actual")
 @pytest.fixture(scope="module")
 def plan() -> ExperimentPlan:
     return plan_experiment(
-        PROBLEM, gap=0.4, drift=["none", "sine"], policies=["anytime", "sp-bai-sharp"], runs=30
+        PlanRequest(
+            PROBLEM, gap=0.4, drift=["none", "sine"], policies=["anytime", "sp-bai-sharp"], runs=30
+        )
     )
 
 
@@ -59,11 +61,13 @@ def test_the_bound_is_the_closed_form_of_unrelated_arms(plan: ExperimentPlan) ->
 def test_who_makes_the_runs_does_not_matter(plan: ExperimentPlan) -> None:
     with ThreadPoolExecutor(3) as pool:
         again = plan_experiment(
-            PROBLEM,
-            gap=0.4,
-            drift=["none", "sine"],
-            policies=["anytime", "sp-bai-sharp"],
-            runs=30,
+            PlanRequest(
+                PROBLEM,
+                gap=0.4,
+                drift=["none", "sine"],
+                policies=["anytime", "sp-bai-sharp"],
+                runs=30,
+            ),
             executor=pool,
         )
     assert again == plan
@@ -86,17 +90,19 @@ def test_an_interruption_gives_what_was_finished_and_says_so() -> None:
             raise KeyboardInterrupt
 
     policies = ["sp-bai-sharp", "sp-bai", "sbe"]
-    cut = plan_experiment(PROBLEM, gap=0.5, policies=policies, runs=20, progress=stop)
+    cut = plan_experiment(PlanRequest(PROBLEM, gap=0.5, policies=policies, runs=20), progress=stop)
     assert cut.interrupted
     assert [(f.policy, f.runs) for f in cut.forecasts] == [("sp-bai-sharp", 20), ("sp-bai", 5)]
     assert "partial" in cut.warnings[0]
     assert calls == [(i, 60) for i in range(26)]
-    whole = plan_experiment(PROBLEM, gap=0.5, policies=policies, runs=20)
+    whole = plan_experiment(PlanRequest(PROBLEM, gap=0.5, policies=policies, runs=20))
     assert cut.forecasts[0] == whole.forecasts[0]
 
 
 def test_capped_experiments_are_counted_and_named() -> None:
-    short = plan_experiment(PROBLEM, gap=0.1, policies=["anytime"], runs=5, max_pulls=300)
+    short = plan_experiment(
+        PlanRequest(PROBLEM, gap=0.1, policies=["anytime"], runs=5, max_pulls=300)
+    )
     (found,) = short.forecasts
     assert (found.capped, found.wrong, found.median) == (5, 0, 300)
     assert any("had no winner in 5 of 5" in sentence for sentence in short.warnings)
@@ -114,12 +120,14 @@ def test_a_gap_that_no_simulation_can_reach_is_refused_before_any(
     with monkeypatch.context() as patched:
         patched.setattr(planning_module, "simulate", simulated)
         with pytest.raises(InvalidInputError, match="outcomes by any rule") as caught:
-            plan_experiment(PROBLEM, gap=gap)
+            plan_experiment(PlanRequest(PROBLEM, gap=gap))
         assert caught.value.field == "gap"
         assert "`max_pulls`" in caught.value.remedy
         with pytest.raises(InvalidInputError, match="the limit is"):
-            plan_experiment(PROBLEM, gap=gap, max_pulls=10**10)
-    plan = plan_experiment(PROBLEM, gap=gap, max_pulls=200, runs=2, policies=["anytime"])
+            plan_experiment(PlanRequest(PROBLEM, gap=gap, max_pulls=10**10))
+    plan = plan_experiment(
+        PlanRequest(PROBLEM, gap=gap, max_pulls=200, runs=2, policies=["anytime"])
+    )
     assert plan.forecasts[0].capped == 2
 
 
@@ -127,21 +135,23 @@ def test_fewer_experiments_or_policies_are_fewer_pulls(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The limit is on all of them together: that of 30 experiments here."""
-    known = plan_experiment(PROBLEM, gap=0.5, runs=1, policies=["sbe"], max_pulls=1)
+    known = plan_experiment(PlanRequest(PROBLEM, gap=0.5, runs=1, policies=["sbe"], max_pulls=1))
     bound = known.scenarios[0].lower_bound
     monkeypatch.setattr(planning_module, "_MOST", 30.5 * bound)
     for runs, policies in ((30, ["sbe"]), (15, ["sbe", "rage"])):
-        plan_experiment(PROBLEM, gap=0.5, runs=runs, policies=policies)
+        plan_experiment(PlanRequest(PROBLEM, gap=0.5, runs=runs, policies=policies))
         with pytest.raises(InvalidInputError, match="the limit is"):
-            plan_experiment(PROBLEM, gap=0.5, runs=runs + 1, policies=policies)
+            plan_experiment(PlanRequest(PROBLEM, gap=0.5, runs=runs + 1, policies=policies))
 
 
 def test_a_policy_that_is_told_too_little_is_reported_wrong() -> None:
     plan = plan_experiment(
-        Problem(np.eye(2), delta=0.05),
-        scenarios=[Scenario("jumps", gap=0.2, drift=Drift("switches", size=30.0, period=400))],
-        policies=["sp-bai"],
-        runs=60,
+        PlanRequest(
+            Problem(np.eye(2), delta=0.05),
+            scenarios=[Scenario("jumps", gap=0.2, drift=Drift("switches", size=30.0, period=400))],
+            policies=["sp-bai"],
+            runs=60,
+        )
     )
     (found,) = plan.forecasts
     assert found.wrong > 10
@@ -157,7 +167,7 @@ def test_yes_and_no_are_planned_at_their_level() -> None:
         Scenario("wave", gap=0.1, level=0.5, drift=Drift("sine", size=0.4)),
     ]
     plan = plan_experiment(
-        problem, scenarios=scenarios, bounds=(0, 1), policies=["anytime"], runs=40
+        PlanRequest(problem, scenarios=scenarios, bounds=(0, 1), policies=["anytime"], runs=40)
     )
     half, rare, _ = plan.forecasts
     # p(1 − p) is 0.2475 at the arms 0.45 and 0.55, and at least 0.09 at 0.1 and 0.2. Over a wave
@@ -179,7 +189,14 @@ def test_the_anytime_rule_is_told_the_bounds() -> None:
         return AnytimeBAI(problem, bounds=(0, 1), seed=seed)
 
     plan_experiment(
-        Problem(np.eye(2)), gap=0.6, bounds=(0, 1), policies={"mine": method}, runs=1, drift="none"
+        PlanRequest(
+            Problem(np.eye(2)),
+            gap=0.6,
+            bounds=(0, 1),
+            policies={"mine": method},
+            runs=1,
+            drift="none",
+        )
     )
     assert set(told) == {(0.0, 1.0)}
 
@@ -215,7 +232,7 @@ def test_what_cannot_be_planned_is_refused_in_a_sentence(
     arguments: dict[str, Any], words: str
 ) -> None:
     with pytest.raises(InvalidInputError, match=words):
-        plan_experiment(PROBLEM, **arguments)
+        plan_experiment(PlanRequest(PROBLEM, **arguments))
 
 
 def test_a_scenario_from_a_document() -> None:
@@ -233,7 +250,9 @@ def test_a_scenario_from_a_document() -> None:
 
 
 def test_days_and_years() -> None:
-    plan = plan_experiment(PROBLEM, gap=0.5, policies=["sp-bai-sharp"], runs=5, per_day=2)
+    plan = plan_experiment(
+        PlanRequest(PROBLEM, gap=0.5, policies=["sp-bai-sharp"], runs=5, per_day=2)
+    )
     (found,) = plan.forecasts
     assert plan.days(found.median) == found.median / 2
     assert plan.to_dict()["forecasts"][0]["days"]["median"] == found.median / 2
@@ -249,12 +268,14 @@ def test_an_experiment_that_dropped_the_best_of_tied_others_does_not_count_as_a_
         return AnytimeBAI(small, max_pulls=max_pulls, seed=seed)
 
     plan = plan_experiment(
-        Problem(np.eye(6), delta=0.4),
-        gap=0.01,
-        drift="none",
-        policies={"blind": blind},
-        runs=30,
-        max_pulls=20_000,
+        PlanRequest(
+            Problem(np.eye(6), delta=0.4),
+            gap=0.01,
+            drift="none",
+            policies={"blind": blind},
+            runs=30,
+            max_pulls=20_000,
+        )
     )
     (found,) = plan.forecasts
     assert found.astray > 0

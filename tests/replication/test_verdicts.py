@@ -14,7 +14,7 @@ from bestarm.replication import Cell, Row, Table, paper_tables
 from bestarm.replication.cell import mean_test, rate_test, row_cells
 from bestarm.replication.published import RUNS, Published
 from bestarm.replication.verdicts import _holm, _verdict
-from bestarm.simulation import Results, simulate
+from bestarm.simulation import Results, RunJournal, simulate
 
 
 @pytest.mark.parametrize("runs", [100, 1000])
@@ -129,7 +129,9 @@ def test_fixed_instances_count_the_same_whatever_the_number_of_runs(
     table, row, most = fixed_instances
     known = most.outcomes()[:runs]
     # Makes no new run.
-    made = simulate(row.method, row.environment, runs=runs, known=known, delta=table.delta)
+    made = simulate(
+        row.method, row.environment, runs=runs, delta=table.delta, journal=RunJournal(known=known)
+    )
     pulls, _ = row_cells(table, row, made)
     assert pulls.value == pytest.approx(323_509.88, abs=0.005)
     assert pulls.p_value is not None

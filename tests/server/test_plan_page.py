@@ -23,7 +23,7 @@ from needed import need
 
 from bestarm import Problem
 from bestarm.live.store.sql import Store
-from bestarm.planning import plan_experiment, worker
+from bestarm.planning import PlanRequest, plan_experiment, worker
 from bestarm.server import Limits
 from bestarm.server.pages import plan as plan_page
 from bestarm.server.security.tokens import Role, create_token
@@ -143,14 +143,16 @@ def test_the_plan_is_the_library_s(client: httpx.Client) -> None:
     labels = ["old", "<script>alert(1)</script>"]
     problem = Problem(np.eye(2), delta=0.05, noise=0.5, baseline=1.0, source_labels=labels)
     plan = plan_experiment(
-        problem,
-        gap=0.4,
-        bounds=(0, 1),
-        drift=["none", "sine"],
-        policies=["anytime", "sp-bai-sharp"],
-        per_day=100,
-        runs=10,
-        seed=3,
+        PlanRequest(
+            problem,
+            gap=0.4,
+            bounds=(0, 1),
+            drift=["none", "sine"],
+            policies=["anytime", "sp-bai-sharp"],
+            per_day=100,
+            runs=10,
+            seed=3,
+        )
     )
     assert found[-1][1] == json.loads(json.dumps(plan.to_dict()))
     assert settled()
@@ -335,7 +337,9 @@ def test_a_browser_plans_and_stops_without_running_what_users_typed(client: http
         browser.close()
     problem = Problem(np.eye(2), delta=0.05, noise=0.5)
     policies = ["anytime", "sp-bai-sharp"]
-    plan = plan_experiment(problem, gap=0.4, bounds=(0, 1), policies=policies, per_day=100, runs=10)
+    plan = plan_experiment(
+        PlanRequest(problem, gap=0.4, bounds=(0, 1), policies=policies, per_day=100, runs=10)
+    )
     for each in plan.forecasts:
         row = f"{each.policy}\t{each.median:,.0f}\t{each.low:,.0f} – {each.high:,.0f}\t"
         assert row in words

@@ -18,6 +18,7 @@ from bestarm.replication import (
     Cell,
     Replication,
     Row,
+    RowObserver,
     Table,
     cells,
     paper_tables,
@@ -58,8 +59,7 @@ def run_reproduce(
             out=out,
             resume=resume,
             executor=executor,
-            progress=display,
-            finished=display.finished,
+            observer=RowObserver(progress=display, finished=display.finished),
         )
     if replication.interrupted:
         _leave(out, names)

@@ -3,7 +3,8 @@
 from bestarm.planning.assumptions import Drift, Scenario
 from bestarm.planning.effort import Effort, JobEffort
 from bestarm.planning.forecasts import AssumedWorld, ExperimentPlan, PolicyForecast
-from bestarm.planning.plan import DEFAULT_POLICIES, plan_experiment
+from bestarm.planning.plan import plan_experiment
+from bestarm.planning.request import DEFAULT_POLICIES, PlanRequest
 
 __all__ = [
     "DEFAULT_POLICIES",
@@ -12,6 +13,7 @@ __all__ = [
     "Effort",
     "ExperimentPlan",
     "JobEffort",
+    "PlanRequest",
     "PolicyForecast",
     "Scenario",
     "plan_experiment",

@@ -26,7 +26,8 @@ from typing import Any
 from bestarm.errors import BestArmError, InvalidInputError
 from bestarm.planning.assumptions import as_scenario, scales
 from bestarm.planning.effort import Effort
-from bestarm.planning.plan import DEFAULT_POLICIES, plan_experiment
+from bestarm.planning.plan import plan_experiment
+from bestarm.planning.request import DEFAULT_POLICIES, PlanRequest
 from bestarm.problem import Problem, features_of
 
 __all__ = ["main", "make_plan"]
@@ -84,16 +85,18 @@ def make_plan(
             field="scenarios",
         )
     return plan_experiment(
-        problem,
-        gap=fields.get("gap"),
-        scenarios=[_scenario(each, number) for number, each in enumerate(documents, start=1)],
-        drift=fields.get("drift", "sine"),
-        bounds=bounds,
-        level=fields.get("level"),
-        policies=fields.get("policies", DEFAULT_POLICIES),
-        per_day=fields.get("per_day"),
-        runs=fields["runs"],
-        seed=fields["seed"],
+        PlanRequest(
+            problem,
+            gap=fields.get("gap"),
+            scenarios=[_scenario(each, number) for number, each in enumerate(documents, start=1)],
+            drift=fields.get("drift", "sine"),
+            bounds=bounds,
+            level=fields.get("level"),
+            policies=fields.get("policies", DEFAULT_POLICIES),
+            per_day=fields.get("per_day"),
+            runs=fields["runs"],
+            seed=fields["seed"],
+        ),
         progress=progress,
         on_estimate=on_estimate,
     ).to_dict()

@@ -20,7 +20,7 @@ from bestarm.problem import Problem
 if TYPE_CHECKING:
     from bestarm.environments.paths import Constant, Moving
 
-__all__ = ["World", "make_world"]
+__all__ = ["ScenarioWorld", "make_world"]
 
 _PERIOD = 1000.0  # outcomes per period of a drift, where outcomes per day are not known
 _CAP = 100  # times the lower bound
@@ -28,7 +28,7 @@ _LEAST_CAP = 1_000_000
 
 
 @dataclass(frozen=True)
-class World:
+class ScenarioWorld:
     """An environment with its numbers."""
 
     environment: Environment
@@ -46,7 +46,7 @@ def make_world(
     *,
     bounds: tuple[float, float] | None,
     per_day: float | None,
-) -> World:
+) -> ScenarioWorld:
     """Make the world of a scenario.
 
     Args:
@@ -77,7 +77,7 @@ def make_world(
     environment = _environment(problem, scenario, theta, baseline, bounds, noise)
     values = (problem.target - problem.target[0]) @ theta
     best, ranked = int(values.argmax()), np.sort(values)
-    return World(
+    return ScenarioWorld(
         environment,
         AssumedWorld(
             scenario=scenario.name,

@@ -23,7 +23,7 @@ from bestarm.records import Plan, Recommendation
 from bestarm.simulation.naming import method_name
 from bestarm.simulation.oracle import Oracle
 from bestarm.simulation.progress import Progress, reporting
-from bestarm.simulation.results import Outcome, Results
+from bestarm.simulation.results import Outcome, Results, RunJournal
 from bestarm.simulation.threads import one_thread
 
 if TYPE_CHECKING:
@@ -48,8 +48,7 @@ def simulate(
     delta: float = DELTA,
     executor: Executor | None = None,
     progress: Progress = False,
-    known: Iterable[Outcome] = (),
-    record: Callable[[Sequence[Outcome]], object] | None = None,
+    journal: RunJournal | None = None,
 ) -> Results:
     """Run a method many times, independently.
 
@@ -62,9 +61,8 @@ def simulate(
         delta: the error probability that the policy must keep.
         executor: any `concurrent.futures` executor; without one the runs are made in this process.
         progress: True shows a bar; a function is called with (runs done, runs in total).
-        known: outcomes of the same simulation, interrupted earlier; those runs are not repeated.
-        record: called with the outcomes of runs as they finish, in any order, so that they can
-            be stored and later be passed as `known`.
+        journal: outcomes of the same simulation, interrupted earlier, which are not repeated; and
+            a function that stores the outcomes of further runs.
 
     Returns:
         One entry per run. Ctrl-C returns the runs finished so far, with `interrupted` set.
@@ -82,7 +80,8 @@ def simulate(
             value=executor,
             remedy="Try concurrent.futures.ProcessPoolExecutor(), or leave it out.",
         )
-    finished = _known_outcomes(known, total)
+    journal = journal or RunJournal()
+    finished = _known_outcomes(journal.known, total)
     missing = [run for run in range(total) if run not in finished]
     interrupted, pulls = False, 0
     with one_thread(), reporting(progress, total) as report:
@@ -90,8 +89,8 @@ def simulate(
         def collect(outcomes: Sequence[Outcome]) -> None:
             nonlocal pulls
             fresh = [outcome for outcome in outcomes if outcome.run not in finished]
-            if fresh and record is not None:
-                record(fresh)
+            if fresh and journal.record is not None:
+                journal.record(fresh)
             pulls += sum(outcome.pulls for outcome in fresh)
             finished.update((outcome.run, outcome) for outcome in fresh)
             report(len(finished), pulls)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 from typing import TYPE_CHECKING, NamedTuple
@@ -16,7 +16,7 @@ from bestarm.errors import InvalidInputError, MissingDependencyError
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Outcome", "Results", "wilson"]
+__all__ = ["Outcome", "Results", "RunJournal", "wilson"]
 
 
 def wilson(hits: int, runs: int, z: float = NormalDist().inv_cdf(0.975)) -> tuple[float, float]:
@@ -39,6 +39,19 @@ class Outcome(NamedTuple):
     final: bool
     target: int
     plans: int
+
+
+@dataclass(frozen=True)
+class RunJournal:
+    """Where the outcomes of runs are kept, so that a simulation can be resumed.
+
+    Attributes:
+        known: outcomes of runs that finished earlier.
+        record: called with the outcomes of runs as they finish, in any order; or None.
+    """
+
+    known: Iterable[Outcome] = ()
+    record: Callable[[Sequence[Outcome]], object] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,7 +92,7 @@ class Results:
         return len(self.pulls)
 
     def outcomes(self) -> list[Outcome]:
-        """The finished runs one by one, as `simulate` takes them for `known`."""
+        """The finished runs one by one, as `RunJournal.known` takes them."""
         columns = (self.index, self.pulls, self.correct, self.final, self.target, self.plans)
         return [Outcome(*row) for row in zip(*(c.tolist() for c in columns), strict=True)]
 
