@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import sqlite3
 from importlib.metadata import version
 from pathlib import Path
@@ -12,12 +11,11 @@ from typing import Any
 import pytest
 from chained_policies import Chained
 
-from bestarm import ActionElimination, AnytimeBAI, Problem
+from bestarm import AnytimeBAI, Problem
 from bestarm.errors import ReplayError
 from bestarm.live import Experiment
 from bestarm.live.spec import Document, make_document
 
-OLD = Path(__file__).parent / "assets" / "store_0001.db"
 DRINKS = Problem([[1, 0], [0, 1]], source_labels=["tea", "coffee"])
 OPTIONS: dict[str, object] = {"bounds": (0, 1)}
 OWN = "chained_policies:Chained"
@@ -101,22 +99,6 @@ def ended(experiment: Experiment) -> Any:
         batch = experiment.ask(30)
         experiment.tell_many({each.id: 0.5 for each in batch})
     return experiment.recommendation()
-
-
-def test_trials_from_before_versions_were_noted_go_on_with_the_first(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    shutil.copyfile(OLD, tmp_path / "old.db")
-    url = f"sqlite:///{tmp_path / 'old.db'}"
-    assert "bestarm" not in noted(tmp_path / "old.db")
-    with Experiment.open(url, "steps") as experiment:
-        assert experiment.recommendation().pulls == 159
-        assert experiment.verify().sound
-    monkeypatch.setattr(ActionElimination, "version", 7)
-    with Experiment.open(url, "steps") as experiment:
-        with pytest.raises(ReplayError, match=r"version 1 .* version 7.* the bestarm of then"):
-            experiment.recommendation()
-        assert experiment.verify().sound
 
 
 @pytest.mark.parametrize("named", [None, "1.0", True, 3])

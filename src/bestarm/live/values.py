@@ -1,4 +1,4 @@
-"""What an experiment hands out and says of itself: values, no behaviour."""
+"""The values that an experiment returns."""
 
 from __future__ import annotations
 
@@ -12,7 +12,20 @@ from numpy.typing import NDArray
 
 from bestarm.geometry import Array
 
-__all__ = ["Assignment", "Batch", "Listed", "Receipt", "Status", "plural"]
+__all__ = [
+    "LEVELS",
+    "Assignment",
+    "Batch",
+    "Check",
+    "Listed",
+    "Receipt",
+    "Status",
+    "held_up",
+    "plural",
+    "worst",
+]
+
+LEVELS = ("ok", "warning", "alarm")
 
 
 @dataclass(frozen=True)
@@ -191,6 +204,31 @@ class Listed:
     created: float
     status: Status
     revision: str
+
+
+@dataclass(frozen=True)
+class Check:
+    """One question about an experiment or a database, answered.
+
+    Attributes:
+        name: the question, in a word.
+        level: `"ok"`, `"warning"` or `"alarm"`.
+        finding: the answer, in a sentence.
+        action: what to do about it; empty if nothing.
+    """
+
+    name: str
+    level: str
+    finding: str
+    action: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.level}: {self.name}: {self.finding} {self.action}".rstrip()
+
+
+def worst(checks: Sequence[Check]) -> str:
+    """The highest level among checks."""
+    return max((check.level for check in checks), key=LEVELS.index, default="ok")
 
 
 def held_up(number: int, since: float) -> str:

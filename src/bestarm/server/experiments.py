@@ -149,7 +149,7 @@ class Trials:
 
     def browsed(self, *, search: str, first: int, limit: int) -> tuple[Sequence[Listed], int]:
         """Some of the store, those that run first, then the newest first; and how many fit."""
-        found, total = SqlLedger.browsed(self.store, search=search, first=first, limit=limit)
+        found, total = SqlLedger.search(self.store, search, first=first, limit=limit)
         return [
             Listed(name, description, created, status_of(head), revision_of(head))
             for name, description, created, head in found

@@ -21,28 +21,35 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from bestarm.errors import ConflictingOutcomeError
-from bestarm.live.clocks import EARLIEST, LATEST
 from bestarm.live.events import log
+from bestarm.live.inputs import EARLIEST, LATEST
 from bestarm.live.outcomes import record_each
-from bestarm.live.store.contract import Entry, Head, Ledger, Opened, Reading, Request
+from bestarm.live.store.contract import (
+    Head,
+    Ledger,
+    PlanRecord,
+    Reading,
+    Request,
+    SummaryRecord,
+)
 from bestarm.live.values import Receipt
 from bestarm.records import Plan, Summary
 from bestarm.testing.store_samples import (
     FLOATS,
     STEPS,
     TEXTS,
-    entry_data,
     give_some,
     ids_of,
     open_phase,
-    opened_data,
     picture,
+    plan_record_data,
     read_answers,
     read_rewards,
     read_rows,
     require,
     require_dense,
     require_same,
+    summary_record_data,
     tell_some,
     write_some,
 )
@@ -113,14 +120,14 @@ def _an_exception_leaves_nothing(case: _Case) -> None:
     ledger = case.books()
     with ledger.writing() as tx:
         give_some(tx, [0, 1, 1, 0, 1, 0, 0, 1], request="kept")
-        tx.lose([2, 5], reason="gone", at=3.0)
+        tx.add_losses([2, 5], reason="gone", at=3.0)
         tell_some(tx, [0, 1, 2], [1.0, 2.0, 3.0], late=[False, False, True])
     with ledger.reading() as books:
         before = picture(books)
     for name, step in STEPS.items():
         for error in (RuntimeError, KeyboardInterrupt):
             with suppress(RuntimeError, KeyboardInterrupt), ledger.writing() as tx:
-                tx.head.state, tx.head.tip, tx.head.at = "stopped", "f" * 64, 1e9
+                tx.head.state, tx.head.last_hash, tx.head.last_time = "stopped", "f" * 64, 1e9
                 step(tx)
                 raise error
             for how, view in case.views(ledger):
@@ -129,8 +136,8 @@ def _an_exception_leaves_nothing(case: _Case) -> None:
                     require_same(picture(books), before, where)
     # What failed can be done again, all of it.
     with ledger.writing() as tx:
-        for step in STEPS.values():
-            step(tx)
+        results = {name: step(tx) for name, step in STEPS.items()}
+        require(results["refusing"] == 2, "a reward refused in vain counts as refused")
     with ledger.reading() as books:
         require(
             books.rewards(ids_of([3])) == {3: 4.0}, "an outcome told twice, once in vain, is lost"
@@ -147,7 +154,7 @@ def _a_reading_sees_one_state(case: _Case) -> None:
         with ledger.writing() as tx:
             give_some(tx, [1, 1], request="meanwhile")
             tell_some(tx, [0, 3], [1.0, 2.0])
-            tx.lose([1], reason="", at=5.0)
+            tx.add_losses([1], reason="", at=5.0)
             log(tx, "meanwhile", 5.0)
 
     with ThreadPoolExecutor(1) as pool:
@@ -159,7 +166,7 @@ def _a_reading_sees_one_state(case: _Case) -> None:
             require_same(after, before, "while somebody else writes, within one reading")
         writer.result()
     with ledger.reading() as books:
-        require(books.head.given == 5, "a reading does not see what was written before it")
+        require(books.head.assigned == 5, "a reading does not see what was written before it")
 
 
 def _one_writes_at_a_time(case: _Case) -> None:
@@ -170,11 +177,11 @@ def _one_writes_at_a_time(case: _Case) -> None:
         mine = []
         for turn in range(turns):
             with suppress(_OwnError), views[worker % len(views)].writing() as tx:
-                number, told = tx.head.given, tx.head.told
+                number, told = tx.head.assigned, tx.head.outcomes
                 time.sleep(0.001 * (worker == turn % _THREADS))
                 give_some(tx, [worker % 2], request=f"{worker} {turn}")
                 tell_some(tx, [number], [float(worker)])
-                tx.head.told = told + 1
+                tx.head.outcomes = told + 1
                 log(tx, "told", 1.0, number=number)
                 if turn % 4 == 3:
                     raise _OwnError
@@ -191,7 +198,7 @@ def _one_writes_at_a_time(case: _Case) -> None:
     kept = _THREADS * (turns - turns // 4)
     require(sorted(ids) == list(range(kept)), "threads that wrote at once got the same id")
     with ledger.reading() as books:
-        counted = (books.head.given, books.head.told, len(read_rewards(books)))
+        counted = (books.head.assigned, books.head.outcomes, len(read_rewards(books)))
         require(counted == (kept,) * 3, f"{kept} were written by threads and {counted} are counted")
         require_dense([event.number for event in books.events()], "events")
     for view in views[1:]:
@@ -223,15 +230,15 @@ def _refusals_count_once(case: _Case) -> None:
     ledger = case.books()
     with ledger.writing() as tx:
         give_some(tx, [0, 1, 0, 1])
-        added = tx.refuse(ids_of([2, 0]), np.array([7.0, 8.0]), at=2.0)
+        added = tx.add_refusals(ids_of([2, 0]), np.array([7.0, 8.0]), at=2.0)
         require(added == 2, f"two rewards that are refused are counted as {added}")
     with ledger.writing() as tx:
-        added = tx.refuse(ids_of([0, 1, 2]), np.array([9.0, 9.0, 9.0]), at=3.0)
+        added = tx.add_refusals(ids_of([0, 1, 2]), np.array([9.0, 9.0, 9.0]), at=3.0)
         require(added == 1, f"of three refused rewards one is new, and {added} are counted")
     for how, view in case.views(ledger):
-        with view.reading() as books:
-            there = books.sizes().refusals
-            require(there == 3, f"of three refusals {there} are on record{how}")
+        with view.writing() as tx:
+            added = tx.add_refusals(ids_of([0, 1, 2]), np.array([9.0, 9.0, 9.0]), at=4.0)
+            require(added == 0, f"of three known refusals {added} are counted as new{how}")
 
 
 def _losses_keep_their_order(case: _Case) -> None:
@@ -239,12 +246,12 @@ def _losses_keep_their_order(case: _Case) -> None:
     arms = [0, 1, 2, 0, 1, 2, 2, 1]
     with ledger.writing() as tx:
         give_some(tx, arms)
-        tx.lose([6, 1], reason="first", at=9.0)
-        tx.lose([4], reason="second", at=3.0)  # the clock may go back; the order may not
+        tx.add_losses([6, 1], reason="first", at=9.0)
+        tx.add_losses([4], reason="second", at=3.0)  # the clock may go back; the order may not
     with ledger.writing() as tx:
         open_phase(tx, Plan.randomised([1.0, 0.0, 0.0], 4, phase=2))
         give_some(tx, [0, 0, 0])
-        tx.lose([9, 0, 8, 3], reason="third", at=5.0)
+        tx.add_losses([9, 0, 8, 3], reason="third", at=5.0)
     expected = {1: [6, 1, 4, 0, 3], 2: [9, 8], 3: []}
     every = [*arms, 0, 0, 0]
     for how, view in case.views(ledger):
@@ -267,7 +274,7 @@ def _ranges_end_where_they_should(case: _Case) -> None:
     with ledger.writing() as tx:
         give_some(tx, [0, 1] * 3, at=10.0)
         give_some(tx, [1, 0] * 3, at=20.0)
-        tx.lose([2, 9], reason="", at=30.0)
+        tx.add_losses([2, 9], reason="", at=30.0)
         tell_some(tx, [0, 1, 2, 4, 7, 11], [0.0, 1.0, 2.0, 4.0, 7.0, 11.0], late=np.arange(6) == 2)
     free = [3, 5, 6, 8, 10]
     with ledger.reading() as books:
@@ -279,23 +286,28 @@ def _ranges_end_where_they_should(case: _Case) -> None:
                 where = f"from {first} up to {end}"
                 require(found == ids == list(range(first, end)), f"the rows {where} are {found}")
                 wanted = [number for number in free if first <= number < end]
-                one = books.unsettled(first, end).tolist()
-                require(one == wanted[:1], f"the first unsettled {where} is {one}")
+                one = books.first_outstanding(first, end)
+                least = wanted[0] if wanted else None
+                require(one == least, f"the first outstanding {where} is {one}")
                 for by, last in ((9.9, 0), (10.0, 6), (19.9, 6), (20.0, size)):
-                    some = books.unsettled(first, end, asked_by=by).tolist()
+                    some = books.outstanding(first, end, asked_by=by).tolist()
                     known = [number for number in wanted if number < last]
-                    require(some == known, f"the unsettled {where} asked for by {by:g} are {some}")
+                    require(some == known, f"the outstanding {where} by {by:g} are {some}")
         require(
             read_rows(books, 0, size + 9)["id"].tolist() == list(range(size)), "rows never given"
         )
-        require(books.asked(5) == 10.0 and books.asked(6) == 20.0, "times of asking have moved")
-        arms, rewards = read_answers(books, 0, 3)
-        require(arms == [0, 1, 0], "the arms of what is settled are others")
+        require(
+            books.asked_at(5) == 10.0 and books.asked_at(6) == 20.0, "times of asking have moved"
+        )
+        answers = read_answers(books, 0, 3)
+        require(answers["arm"].tolist() == [0, 1, 0], "the arms of answers are others")
+        rewards = answers["reward"].tolist()
         require(
             rewards[:2] == [0.0, 1.0] and math.isnan(rewards[2]),
-            "the reward of what was lost is taken, though it came late",
+            "the reward of a lost assignment is used, though it came late",
         )
-        require(read_answers(books, 7, 8) == ([0], [7.0]), "a single answer is another")
+        single = read_answers(books, 7, 8)[["arm", "reward"]].tolist()
+        require(single == [(0, 7.0)], f"a single answer is {single}")
         require(books.rewards(ids_of([11, 3, 0])) == {11: 11.0, 0: 0.0}, "rewards are not by id")
         require(books.rewards(ids_of([2])) == {2: 2.0}, "a reward told late is not on record")
         nothing = (books.rewards(ids_of([])), books.lost(ids_of([])), books.lost(ids_of([3, 11])))
@@ -308,7 +320,7 @@ def _long_ranges_count_each_row_once(case: _Case) -> None:
     lost, awaited = size // 2, size - 7
     with ledger.writing() as tx:
         give_some(tx, [0] * size)
-        tx.lose([lost], reason="", at=2.0)
+        tx.add_losses([lost], reason="", at=2.0)
         told = [number for number in range(size) if number != awaited]
         tell_some(tx, told, [1.0] * len(told), late=np.array(told) == lost, at=3.0)
         _require_awaited(tx, size, awaited, "within the transaction that told them")
@@ -318,8 +330,8 @@ def _long_ranges_count_each_row_once(case: _Case) -> None:
 
 
 def _require_awaited(books: Reading, size: int, awaited: int, where: str) -> None:
-    found = books.unsettled(0, size).tolist()
-    require(found == [awaited], f"of {size} the first awaited is {found}, not {awaited}, {where}")
+    found = books.first_outstanding(0, size)
+    require(found == awaited, f"of {size} the first awaited is {found}, not {awaited}, {where}")
 
 
 def _one_outcome_told_by_two_is_one(case: _Case) -> None:
@@ -333,7 +345,7 @@ def _one_outcome_told_by_two_is_one(case: _Case) -> None:
             (ids_of([3, 0]), np.array([4.0, 5.0])),  # contradicts the first, so 3 is not told
         ]
         first, second, third = record_each(tx, told, now=2.0, bounds=None)
-        counted = tx.head.told
+        counted = tx.head.outcomes
     right = first == Receipt(2, 0, 0) and second == Receipt(1, 1, 0)
     require(right, f"two who told one outcome at once are answered {first} and {second}")
     require(
@@ -354,23 +366,34 @@ def _numbers_are_kept_to_the_bit(case: _Case) -> None:
     weights = np.array([1 / 3, 2 / 3 - 1e-17, 5e-17])
     plan = Plan.randomised(weights / weights.sum(), 2**52 + 1, phase=2, open=True, most=2**53 - 1)
     counts = np.arange(1, size + 1)
-    entry = Entry(
+    entry = SummaryRecord(
         0, 1, 0, 2**61, True, Summary(counts, np.array(FLOATS), np.abs(FLOATS), counts), "a" * 64
     )
     request = Request("large", 2**62 + 1, 0, size, 2**61 + 1, 2**60 + 1)
     at = 1_767_225_600.123_456_7
     with ledger.writing() as tx:
         chances = np.abs(FLOATS) / np.abs(FLOATS).max()
-        tx.give(np.zeros(size, dtype=np.int64), chances, at=at, request=request)
-        tx.head.given += size
-        tx.tell(ids_of(range(size)), np.array(FLOATS), at=at, late=np.zeros(size, dtype=bool))
-        tx.add_entry(entry)
+        tx.add_assignments(np.zeros(size, dtype=np.int64), chances, at=at, request=request)
+        tx.head.assigned += size
+        tx.add_outcomes(
+            ids_of(range(size)), np.array(FLOATS), at=at, late=np.zeros(size, dtype=bool)
+        )
+        tx.add_summary(entry)
         tx.head.summaries += 1
-        tx.open_phase(Opened(plan, 2**60 + 1))
+        tx.add_plan(PlanRecord(plan, 2**60 + 1))
         log(tx, "numbers", at, floats=FLOATS, whole=2**62 + 1)
-        for name in ("lease", "lowest", "highest", "oldest", "at", "setback"):
+        for name in ("lease", "lowest", "highest", "oldest", "last_time", "clock_setback"):
             setattr(tx.head, name, at + 0.1)
-        for name in ("told", "lost", "late", "refused", "pulls", "most", "first", "handed"):
+        for name in (
+            "outcomes",
+            "losses",
+            "late",
+            "refusals",
+            "pulls",
+            "limit",
+            "first",
+            "summary_end",
+        ):
             setattr(tx.head, name, 2**62 + 1)
         head = replace(tx.head)
     for how, view in case.views(ledger):
@@ -381,11 +404,17 @@ def _numbers_are_kept_to_the_bit(case: _Case) -> None:
                     same = math.copysign(1, one) == math.copysign(1, other) and one == other
                     require(same, f"a {name} of {other!r} is read back as {one!r}{how}")
             require(set(rows["asked"].tolist()) == {at}, f"a time is read back another{how}")
-            require(read_answers(books, 0, size)[1] == FLOATS, f"answers are rounded{how}")
+            require(
+                read_answers(books, 0, size)["reward"].tolist() == FLOATS,
+                f"answers are rounded{how}",
+            )
             require(list(read_rewards(books).values()) == FLOATS, f"rewards are rounded{how}")
-            (found,) = books.entries()
-            require(entry_data(found) == entry_data(entry), f"a summary is read back another{how}")
-            same = opened_data(books.opened(2)) == opened_data(Opened(plan, 2**60 + 1))
+            (found,) = books.summaries()
+            require(
+                summary_record_data(found) == summary_record_data(entry),
+                f"a summary is read back another{how}",
+            )
+            same = plan_record_data(books.plan(2)) == plan_record_data(PlanRecord(plan, 2**60 + 1))
             require(same, f"a plan is read back another{how}")
             require(books.request("large") == request, f"a request is read back another{how}")
             last = list(books.events())[-1]
@@ -395,7 +424,7 @@ def _numbers_are_kept_to_the_bit(case: _Case) -> None:
             require(books.head == head, f"the counters are read back as {books.head}{how}")
     for unset in (
         Head(),
-        Head(lease=0.1, most=7, oldest=-1e-300, at=0.0, lowest=-0.5, highest=0.5),
+        Head(lease=0.1, limit=7, oldest=-1e-300, last_time=0.0, lowest=-0.5, highest=0.5),
     ):
         with ledger.writing() as tx:
             for name, value in vars(unset).items():
@@ -409,7 +438,7 @@ def _texts_are_kept(case: _Case) -> None:
     with ledger.writing() as tx:
         for number, text in enumerate(TEXTS):
             give_some(tx, [0], request=text)
-            tx.lose([number], reason=text, at=1.0)
+            tx.add_losses([number], reason=text, at=1.0)
             log(tx, "said", 1.0, text=text, **{f"key {text}": [text]})
     for how, view in case.views(ledger):
         with view.reading() as books:
@@ -434,18 +463,18 @@ def _many_at_once(case: _Case) -> None:
     late = np.zeros(size, dtype=bool)
     last = size - 1
     with ledger.writing() as tx:
-        tx.give(arms, (arms + 1) / 3, at=1.0, request=None)
-        tx.head.given += size
-        free = tx.unsettled(0, size, asked_by=1.0)
-        require(np.array_equal(free, ids), f"of {size} new assignments {len(free)} are unsettled")
+        tx.add_assignments(arms, (arms + 1) / 3, at=1.0, request=None)
+        tx.head.assigned += size
+        free = tx.outstanding(0, size, asked_by=1.0)
+        require(np.array_equal(free, ids), f"of {size} new assignments {len(free)} are outstanding")
         told = order[order != last]
-        added = tx.tell(told, rewards[told], at=2.0, late=late[told])
+        added = tx.add_outcomes(told, rewards[told], at=2.0, late=late[told])
         require(added == size - 1, f"{size - 1} outcomes are counted as {added}")
-        found = tx.unsettled(0, size).tolist()
-        require(found == [last], f"the last of {size} awaited is {found}")
-        added = tx.tell(order, -rewards[order], at=3.0, late=late)
+        found = tx.first_outstanding(0, size)
+        require(found == last, f"the last of {size} awaited is {found}")
+        added = tx.add_outcomes(order, -rewards[order], at=3.0, late=late)
         require(added == 1, f"one new outcome among {size} is counted as {added}")
-        require(not tx.unsettled(0, size).size, f"all of {size} are told and one is awaited")
+        require(tx.first_outstanding(0, size) is None, f"all of {size} are told and one is awaited")
     rewards[last] *= -1
     with ledger.reading() as books:
         rows = read_rows(books, 0, size)
@@ -454,9 +483,9 @@ def _many_at_once(case: _Case) -> None:
         _require_times(books, size)
         some = read_rows(books, 7, size - 7)
         require(np.array_equal(some["id"], ids[7:-7]), f"rows 7 to {size - 7} are others")
-        drawn, answers = read_answers(books, 3, size)
-        right = np.array_equal(drawn, arms[3:]) and np.array_equal(answers, rewards[3:])
-        require(right, f"answers of {size} are others")
+        answers = read_answers(books, 3, size)
+        same = np.array_equal(answers["arm"], arms[3:])
+        require(same and np.array_equal(answers["reward"], rewards[3:]), "answers are others")
         wanted = ids_of([last, 0, size // 2, 1])
         known = {number: float(rewards[number]) for number in wanted.tolist()}
         require(books.rewards(wanted) == known, "rewards of ids far apart are others")
@@ -470,9 +499,9 @@ def _many_at_once(case: _Case) -> None:
         require(counted == list(range(few)), f"of {few} events {len(counted)} are read")
         _require_parts(books, few)
     with ledger.writing() as tx:
-        tx.give(arms, (arms + 1) / 3, at=1.0, request=None)
-        tx.head.given += size
-        tx.lose((size + order).tolist(), reason="all", at=4.0)
+        tx.add_assignments(arms, (arms + 1) / 3, at=1.0, request=None)
+        tx.head.assigned += size
+        tx.add_losses((size + order).tolist(), reason="all", at=4.0)
     with ledger.reading() as books:
         lost = books.lost_arms(1, 0, size)
         require(np.array_equal(lost, arms[order]), f"the arms of {size} lost are in another order")
@@ -482,7 +511,7 @@ def _many_at_once(case: _Case) -> None:
 def _require_times(books: Reading, size: int) -> None:
     """All were told at once, but the last."""
     for end in (size - 1, size):
-        times = np.concatenate(list(books.times(0, end)))
+        times = read_answers(books, 0, end)
         told = np.where(np.arange(end) == size - 1, 3.0, 2.0)
         right = np.array_equal(times["told"], told) and bool((times["asked"] == 1.0).all())
         require(right and bool(np.isnan(times["lost"]).all()), f"the times of {end} are others")

@@ -9,13 +9,12 @@ from numpy.typing import NDArray
 
 from bestarm.errors import ProtocolError
 from bestarm.geometry import Array
-from bestarm.live import digests
 from bestarm.live.audit.ratios import RatioTest
 from bestarm.live.audit.scales import Scales
-from bestarm.live.check import Check
-from bestarm.live.store.contract import ROW, Entry, Head, Reading, Rows
+from bestarm.live.store.contract import ROW, Head, Reading, Rows, SummaryRecord
 from bestarm.live.store.damage import check_arms, check_plan, check_summary, damaged
-from bestarm.live.values import plural
+from bestarm.live.summaries import rows_of, waiting_ids
+from bestarm.live.values import Check, plural
 from bestarm.problem import Problem
 from bestarm.records import Counts, Plan, Summary
 
@@ -58,7 +57,7 @@ def examine(
             later.add(entry)
             continue
         lost = entry.summary.missing
-        if head.lost and not plan.open:  # replaced, and therefore in no summary
+        if head.losses and not plan.open:  # replaced, and therefore in no summary
             again = books.lost_arms(plan.phase, 0, 2**40)
             if ((again < 0) | (again >= problem.arms)).any():
                 raise damaged(f"Phase {plan.phase} has losses on record of arms that are not.")
@@ -73,7 +72,7 @@ def examine(
         told, lost = ~np.isnan(rows["reward"]) & np.isnan(rows["lost"]), ~np.isnan(rows["lost"])
         late = now - rows["asked"] > tail.patience
         arms.add(
-            books.opened(phase).plan,
+            books.plan(phase).plan,
             told=summary.counts + _counted(rows["arm"][told], problem.arms),
             lost=summary.missing + _counted(rows["arm"][lost | (~told & late)], problem.arms),
             waiting=_counted(rows["arm"][~told & ~lost & ~late], problem.arms),
@@ -93,7 +92,7 @@ def examine(
     return (
         _ratio("assignments", arms.given, labels, "assignments"),
         _ratio("outcomes", arms.told, labels, "outcomes of settled assignments"),
-        _missing(arms, labels, head.lost),
+        _missing(arms, labels, head.losses),
         _overdue(head, tail, now),
         _late(head),
         _range(head, bounds, scales),
@@ -106,10 +105,10 @@ def _counted(arms: Array | Counts, size: int) -> Counts:
     return np.bincount(arms.astype(np.int64), minlength=size)
 
 
-def _with_plans(books: Reading) -> Iterator[tuple[Entry, Plan]]:
-    phases = books.phases()
+def _with_plans(books: Reading) -> Iterator[tuple[SummaryRecord, Plan]]:
+    phases = books.plans()
     opened: dict[int, Plan] = {}
-    for entry in books.entries():
+    for entry in books.summaries():
         while entry.phase not in opened:
             following = next(phases, None)
             if following is None:
@@ -124,7 +123,7 @@ class _Provisional:
     def __init__(self) -> None:
         self.totals: dict[int, Summary] = {}
 
-    def add(self, entry: Entry) -> None:
+    def add(self, entry: SummaryRecord) -> None:
         """Add a summary, or what amends one."""
         before = self.totals.get(entry.phase)
         try:
@@ -184,19 +183,19 @@ class _Tail:
         head = books.head
         self._books = books
         self._now = now
-        start = max(0, head.handed - _WINDOW)
-        pieces = list(books.rows(start, min(head.given, head.handed + _TAIL)))
+        start = max(0, head.summary_end - _WINDOW)
+        pieces = list(books.rows(start, min(head.assigned, head.summary_end + _TAIL)))
         window: Rows = np.concatenate(pieces) if pieces else np.empty(0, dtype=ROW)
         delays = (window["told"] - window["asked"])[np.isnan(window["lost"]) & ~window["late"]]
         delays = delays[~np.isnan(delays)]
         self.usual = float(np.quantile(delays, 0.95)) if len(delays) >= _FEW else None
-        self.rows = window[window["id"] >= head.handed]
-        self.waiting = digests.rows_of(books, digests.waiting_ids(books))
+        self.rows = window[window["id"] >= head.summary_end]
+        self.waiting = rows_of(books, waiting_ids(books))
         waiting = np.isnan(self.rows["reward"]) & np.isnan(self.rows["lost"])
         before = np.isnan(self.waiting["reward"]) & np.isnan(self.waiting["lost"])
         asked = [self.waiting["asked"][before], self.rows["asked"][waiting]]
         self.ages = now - np.concatenate(asked)
-        self._settled = self.rows["id"][waiting].min(initial=head.given)
+        self._settled = self.rows["id"][waiting].min(initial=head.assigned)
 
     @property
     def patience(self) -> float:
@@ -222,7 +221,7 @@ class _Tail:
         for phase in np.unique(self.rows["phase"]).tolist():
             rows = self.rows[self.rows["phase"] == phase]
             told = ~np.isnan(rows["reward"]) & np.isnan(rows["lost"])
-            yield self._books.opened(phase).plan, rows, told & (rows["id"] < self._settled)
+            yield self._books.plan(phase).plan, rows, told & (rows["id"] < self._settled)
 
 
 def _by_chance(chance: float) -> str:
@@ -298,7 +297,7 @@ def _overdue(head: Head, tail: _Tail, now: float) -> Check:
             "overdue",
             level,
             f"{plural(len(overdue), 'outcome')} overdue, for up to {_time(longest - patience)}: "
-            f"nobody has asked or told since ({_time(max(0.0, now - head.at))} ago).",
+            f"nobody has asked or told since ({_time(max(0.0, now - head.last_time))} ago).",
             "See whether the workers run; the next `ask` or `tell` gives overdue outcomes up.",
         )
     return Check(
@@ -315,7 +314,7 @@ def _overdue(head: Head, tail: _Tail, now: float) -> Check:
 
 
 def _late(head: Head) -> Check:
-    every = head.told + head.late
+    every = head.outcomes + head.late
     said = f"{head.late} of {plural(every, 'outcome')} came too late to be used"
     if head.over or head.late <= max(2, 0.05 * every):
         return Check("late", "ok", f"{said}.")
@@ -328,17 +327,17 @@ def _late(head: Head) -> Check:
 
 
 def _range(head: Head, bounds: tuple[float, float] | None, scales: Scales) -> Check:
-    told = head.told + head.late
+    told = head.outcomes + head.late
     if bounds is not None:
         low, high = bounds
-        if not head.refused:
+        if not head.refusals:
             return Check("range", "ok", f"All rewards told lie between {low:g} and {high:g}.")
-        often = head.refused >= 3 and head.refused > 0.01 * (told + head.refused)
+        often = head.refusals >= 3 and head.refusals > 0.01 * (told + head.refusals)
         return Check(
             "range",
             "alarm" if often else "warning",
             f"Rewards outside {low:g} to {high:g} were refused for "
-            f"{plural(head.refused, 'assignment')}, beside {told} taken.",
+            f"{plural(head.refusals, 'assignment')}, beside {told} taken.",
             "Correct their unit; if such rewards do occur, a new trial needs wider bounds.",
         )
     if not told:
@@ -367,7 +366,7 @@ def _scale(bounds: tuple[float, float] | None, scales: Scales, labels: Sequence[
 
 
 def _clock(head: Head) -> Check:
-    back = head.setback
+    back = head.clock_setback
     said = f"The clock was seen to be {_time(back)} behind an earlier time"
     if back <= 1.0 and (head.lease is None or back <= 0.1 * head.lease):
         return Check("clock", "ok", f"{said}." if back else "The clock only ever went forward.")

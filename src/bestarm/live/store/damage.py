@@ -24,8 +24,8 @@ def damaged(sentence: str, what: object = None) -> DamagedStoreError:
         sentence,
         field="store",
         value=what,
-        remedy="Was the database edited, or restored in part? `bestarm experiment verify` says "
-        "what does not agree; restore the whole of it.",
+        remedy="Was the database edited, or restored in part? `Experiment.verify` lists what does "
+        "not agree; restore the whole of it.",
     )
 
 

@@ -16,9 +16,8 @@ from pathlib import Path
 from sqlalchemy import text
 
 from bestarm.errors import BestArmError, StoreUnavailableError
-from bestarm.live.check import Check
 from bestarm.live.store.sql import Store
-from bestarm.live.store.sql.database import VERSION
+from bestarm.live.values import Check
 
 __all__ = ["diagnose"]
 
@@ -249,12 +248,6 @@ def _tables(store: Store) -> Check:
         return Check("tables", "alarm", error.message, error.remedy)
     if version is None:
         return Check("tables", "ok", "It holds no experiments yet.")
-    if version != VERSION:
-        return Check(
-            "tables",
-            "ok",
-            f"Its tables are of version {version} and become {VERSION} when next opened.",
-        )
     return Check("tables", "ok", f"Its tables are of version {version}, the present one.")
 
 

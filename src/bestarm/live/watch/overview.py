@@ -12,8 +12,8 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from bestarm.live.check import Check
 from bestarm.live.experiment import Experiment
+from bestarm.live.values import Check
 from bestarm.live.watch import wording
 from bestarm.live.watch.follower import Follower, State
 from bestarm.live.watch.forecast import Forecast, from_evidence, from_phases
@@ -50,7 +50,7 @@ def _of(experiment: Experiment) -> _Watched:
 def headline(experiment: Experiment) -> str:
     """The verdict in one sentence, from counters and log alone: for lists of many trials."""
     glance = _of(experiment).follower.glance(experiment)
-    document = experiment._document
+    document = experiment.spec
     options = {} if document is None else document.options
     return wording.from_log(glance, experiment.problem, options)
 
@@ -76,20 +76,19 @@ def overview(
     revision = experiment.revision  # read first: what is shown may be newer, never older
     state = watched.follower.state(experiment)
     problem, head, said = experiment.problem, state.head, state.said
-    document = experiment._document
+    document = experiment.spec
     options = {} if document is None else document.options
     health = _health(experiment, watched, head.over)
     level = evidence_needed(state, problem, options)
     board = leaderboard(state, problem, level, radii="budget" not in options)
     guarantee = _guarantee(experiment, state, health)
-    store = getattr(experiment._ledger, "_store", None)
     return Overview(
         name=experiment.name,
         description=experiment.description,
         state=head.state,
         phase=head.phase,
         created=state.created,
-        updated=head.at,
+        updated=head.last_time,
         revision=revision,
         verdict=wording.verdict(head, said, problem, options, *state.waits_for),
         leaders=tuple(problem.target_labels[target] for target in said.chosen or (said.target,)),
@@ -101,7 +100,7 @@ def overview(
         timeline=timeline(state, board, level),
         baseline=baseline_lines(state, problem, board),
         allocation=_allocation(state, problem),
-        progress=_progress(state, problem, options, level, experiment._time()),
+        progress=_progress(state, problem, options, level, experiment.now()),
         events=tuple(
             Happening(
                 event.number,
@@ -114,7 +113,7 @@ def overview(
         snippets=snippets(
             experiment.name,
             address=address.rstrip("/"),
-            store=store.place if store is not None and inside else None,
+            store=experiment.place if inside else None,
         ),
     )
 
@@ -130,7 +129,7 @@ def _health(experiment: Experiment, watched: _Watched, over: bool) -> tuple[Chec
 
 
 def _guarantee(experiment: Experiment, state: State, health: Sequence[Check]) -> Guarantee:
-    problem, said, document = experiment.problem, state.said, experiment._document
+    problem, said, document = experiment.problem, state.said, experiment.spec
     options = {} if document is None else document.options
     against = [wording.contradiction(said)] if said.contradicted else []
     against += [each.finding for each in health if each.name in _DECLARED and each.level != "ok"]
@@ -173,13 +172,13 @@ def _progress(
         ends = (forecast.expected, forecast.low, forecast.high)
         hours = tuple(None if end is None else end / pace for end in ends)
     return Progress(
-        given=head.given,
-        answered=head.told,
+        given=head.assigned,
+        answered=head.outcomes,
         used=int(state.drawn.sum()),
         outstanding=head.outstanding,
-        lost=head.lost,
+        lost=head.losses,
         late=head.late,
-        phase_answered=head.phase_told + head.phase_lost,
+        phase_answered=head.phase_outcomes + head.phase_losses,
         phase_pulls=head.needed,
         left=len(said.active),
         options=problem.targets,

@@ -12,7 +12,18 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from sqlalchemy import Connection, Engine, create_engine, event, exc, inspect, select, text
+from sqlalchemy import (
+    Connection,
+    Engine,
+    MetaData,
+    Table,
+    create_engine,
+    event,
+    exc,
+    inspect,
+    select,
+    text,
+)
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.pool import Pool
 
@@ -28,17 +39,13 @@ from bestarm.live.store.sql.files import Change, WatchedFile
 from bestarm.live.store.sql.schema import VERSION_TABLE
 from bestarm.live.store.sql.statements import SERVER_TIME
 
-__all__ = ["VERSION", "VERSIONS", "Store"]
+__all__ = ["VERSION", "Store"]
 
-# Every version of the tables there was, the newest last; a migration leads from each to the next.
-VERSIONS = ("0001", "0002", "0003", "0004", "0005")
-VERSION = VERSIONS[-1]
+VERSION = "1"  # of the tables
 
 _PATIENCE = 60  # seconds that one waits for others to finish writing
 _NAP = 5  # milliseconds that SQLite itself waits for them
 _LOCK = 0x62657374  # what PostgreSQL's processes lock while the tables are made
-
-_abandoned: list[Pool] = []  # of a parent process, kept so that nothing closes its connections
 
 
 class Store:
@@ -53,6 +60,7 @@ class Store:
         self.sqlite = self.url.get_backend_name() == "sqlite"
         self._engine: Engine = create_engine(self.url, **_options(self.sqlite))
         self._process = os.getpid()
+        self._abandoned: list[Pool] = []  # of a parent process: nothing must close its connections
         self._file = WatchedFile(self.url) if self.sqlite else None
         self._reopening = Lock()
         self._generation = 0
@@ -145,7 +153,7 @@ class Store:
     def _own(self) -> Engine:
         if self._process != os.getpid():
             # A forked child must not speak on its parent's connections, nor close them.
-            _abandoned.append(self._engine.pool)
+            self._abandoned.append(self._engine.pool)
             self._engine.dispose(close=False)
             self._process = os.getpid()
             if self._file is not None:
@@ -168,17 +176,20 @@ class Store:
             ) from error
 
     def _error(self, error: BaseException | None, unavailable: bool) -> StoreError:
+        code = getattr(error, "sqlite_errorcode", None)
+        if isinstance(error, sqlite3.OperationalError) and code is None:
+            # Python's own: SQLite keeps any bytes as a text, and these cannot be decoded.
+            return damaged(f"The store {self.place} holds a text that is not in UTF-8.", self.place)
+        state = getattr(error, "sqlstate", None) if code is None else code & 0xFF
+        remedies = [_REMEDIES[state]] if state in _REMEDIES else []
         said = " ".join(str(error).split()).rstrip(".")
-        known = [what for words, what in _REMEDIES.items() if words in said]
         kind: type[StoreError] = StoreError
         wrong = f"The store {self.place} refused: {said}."
-        if "decode to UTF-8" in said:  # SQLite keeps any bytes as a text
-            return damaged(f"The store {self.place} holds a text that is not in UTF-8.", self.place)
         if unavailable:
             kind = StoreUnavailableError
             wrong = f"The store {self.place} cannot be used now: {said}."
-            known.append("Nothing acknowledged is lost, and the same call can be made again.")
-        remedy = " ".join(known) or "Nothing was changed."
+            remedies.append("Nothing acknowledged is lost, and the same call can be made again.")
+        remedy = " ".join(remedies) or "Nothing was changed."
         return kind(wrong, field="url", value=self.place, remedy=remedy)
 
     def now(self) -> float:
@@ -192,7 +203,7 @@ class Store:
         """The version of its tables, or None where there are none.
 
         Raises:
-            StoreVersionError: they are of a version that is not known here.
+            StoreVersionError: they are of another version than this one.
         """
         self.check_file()
         if self._file is not None and not os.path.exists(self._file.path):
@@ -203,30 +214,47 @@ class Store:
             if not inspect(connection).has_table(VERSION_TABLE):
                 return None
             found = connection.execute(text(f"SELECT version_num FROM {VERSION_TABLE}")).scalar()
-        if found is not None and found not in VERSIONS:
+        if found not in {None, VERSION}:
             raise StoreVersionError(
-                f"The store {self.place} is of version {found}; this bestarm knows {VERSION}.",
+                f"The tables of {self.place} are of version {found}; this bestarm uses version "
+                f"{VERSION}.",
                 field="url",
                 value=self.place,
-                remedy="Install a newer bestarm. Nothing was changed.",
+                remedy="Use the bestarm that made them, or another database. Nothing was changed.",
             )
         return found
 
     def prepare(self) -> None:
-        """Make the tables, or bring those of an older version up to date. Safe to call at once
-        from many processes."""
+        """Make the tables unless they are there. Safe to call at once from many processes."""
         if self.version() == VERSION:
             return
         from alembic import command  # noqa: PLC0415
         from alembic.config import Config  # noqa: PLC0415
 
-        with self.writing() as connection:
-            if not self.sqlite:
-                connection.execute(select(text(f"pg_advisory_xact_lock({_LOCK})")))
+        with self._making_tables() as connection:
             config = Config()
             config.set_main_option("script_location", "bestarm.live.store.sql:migrations")
             config.attributes["connection"] = connection
             command.upgrade(config, "head")
+
+    def make_tables(self, metadata: MetaData) -> None:
+        """Make other tables beside those of experiments, unless they are there."""
+        with self._making_tables() as connection:
+            metadata.create_all(connection)
+
+    def has_table(self, table: Table) -> bool:
+        """Whether a table is there."""
+        if self.version() is None:
+            return False
+        with self.reading() as connection:
+            return bool(inspect(connection).has_table(table.name))
+
+    @contextmanager
+    def _making_tables(self) -> Iterator[Connection]:
+        with self.writing() as connection:
+            if not self.sqlite:
+                connection.execute(select(text(f"pg_advisory_xact_lock({_LOCK})")))
+            yield connection
 
 
 def _of_somebody_else(path: Path) -> bool:
@@ -251,18 +279,18 @@ _REFUSED = {
     "-wal or -shm, and make the same call again.",
 }
 _UNAVAILABLE = (exc.OperationalError, exc.InterfaceError, exc.InternalError)
-_REMEDIES = {
-    "disk is full": "Free some space on its disk.",
-    "disk I/O error": "Check its disk.",
-    "readonly database": "Make the file and its folder writable.",
-    "unable to open database file": "Check that the folder exists and can be written to.",
-    "database is locked": "Another program holds the file open for writing.",
-    "lock timeout": "Another program keeps the experiment to itself.",
-    "not a database": "The file is no SQLite database, or is damaged.",
-    "malformed": "The file is damaged: restore it from a backup.",
-    "read-only transaction": "This server takes no writes now; is it a standby?",
+_REMEDIES: dict[object, str] = {  # by the code of SQLite, or the state of PostgreSQL
+    sqlite3.SQLITE_FULL: "Free some space on its disk.",
+    sqlite3.SQLITE_IOERR: "Check its disk.",
+    sqlite3.SQLITE_READONLY: "Make the file and its folder writable.",
+    sqlite3.SQLITE_CANTOPEN: "Check that the folder exists and can be written to.",
+    sqlite3.SQLITE_BUSY: "Another program holds the file open for writing.",
+    sqlite3.SQLITE_NOTADB: "The file is not a SQLite database, or is damaged.",
+    sqlite3.SQLITE_CORRUPT: "The file is damaged: restore it from a backup.",
+    "53100": "Free some space on its disk.",
+    "55P03": "Another program keeps the experiment to itself.",
+    "25006": "This server takes no writes now; is it a standby?",
 }
-
 
 _BACKENDS = {
     "sqlite": "sqlite",
