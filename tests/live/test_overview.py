@@ -179,15 +179,15 @@ def test_single_outcomes_are_never_read(trial: Experiment, monkeypatch: pytest.M
     monkeypatch.setattr(Experiment, "health", lambda _: ())
     books: Any = trial.inspect(lambda _, found: type(found))
     read: list[tuple[str, int]] = []
-    for name in ("rows", "answers", "rewards", "unsettled"):
+    for name in ("rows", "answers", "rewards", "outstanding"):
         monkeypatch.setattr(books, name, None)
-    entries = books.entries
+    summaries = books.summaries
 
     def counted(self: Any, start: int = 0) -> Iterator[SummaryRecord]:
-        read.append(("entries", start))
-        yield from entries(self, start)
+        read.append(("summaries", start))
+        yield from summaries(self, start)
 
-    monkeypatch.setattr(books, "entries", counted)
+    monkeypatch.setattr(books, "summaries", counted)
     overview(trial)
     overview(trial)
     assert all(start > 10 for _, start in read), "summaries that are known were read again"
