@@ -291,9 +291,8 @@ def test_a_log_that_was_changed(drinks: str) -> None:
     code, out, _ = invoke("verify", drinks, "--json")
     report = json.loads(out)
     assert (code, report["sound"]) == (1, False)
-    hashed, began = report["findings"]
+    (hashed,) = report["findings"]
     assert hashed.startswith("Event 0 (created) does not have the hash")
-    assert "another time on record" in began
 
 
 def test_a_record_that_was_changed_is_not_played_again(drinks: str) -> None:
@@ -310,7 +309,7 @@ def test_a_record_that_was_changed_is_not_played_again(drinks: str) -> None:
     assert (code, json.loads(out)["agrees"]) == (1, False)
     assert err.count("\n") == 1
     assert "verify" in refused("replay", drinks, code=1)
-    assert "Replayed" in refused("recommend", drinks)
+    assert "refuses summary" in refused("recommend", drinks)
     assert record() == before
     assert invoke("verify", drinks)[0] == 1
 
