@@ -1,4 +1,4 @@
-"""Is the trial well? A few questions, each with an answer, a level and what to do."""
+"""Health checks of an experiment: each has a level, a finding and what to do."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from bestarm.records import Counts, Plan, Summary
 
 __all__ = ["examine"]
 
-_WARNING, _ALARM = 1e-3, 1e-6  # what a trial in order shows with less probability
-_TAIL = 200_000  # assignments looked at one by one, of those that no summary covers
-_WINDOW = 10_000  # settled ones before them, for how long outcomes take
-_FEW = 20  # fewer outcomes than that say nothing about it
+_WARNING, _ALARM = 1e-3, 1e-6  # probabilities under which a sound experiment shows a finding
+_TAIL = 200_000  # assignments that no summary covers, read one by one
+_WINDOW = 10_000  # settled assignments before them, for how long outcomes take
+_FEW = 20  # outcomes needed to know that
 _LEAST_PATIENCE = 60.0  # seconds
-_SLOW = 10  # times as long as nearly all outcomes take
+_SLOW = 10  # an outcome is overdue after 10 × the time that 95 % of them take
 
 
 def examine(
@@ -36,12 +36,12 @@ def examine(
     mean_bound: float | None,
     now: float,
 ) -> tuple[Check, ...]:
-    """Look after a trial, from its counters, its summaries and what no summary covers yet.
+    """Check an experiment by its counters, its summaries and the rows that no summary covers.
 
     Args:
         books: a transaction.
         problem: what is declared of noise and baseline.
-        bounds: between what rewards must lie, or None.
+        bounds: the least and the largest reward there can be, or None.
         mean_bound: what is declared of the size of x·θ; the problem's scale if None.
         now: the time.
     """
@@ -154,9 +154,9 @@ class _Arms:
 
         Args:
             plan: the plan.
-            told: outcomes an arm.
-            lost: assignments an arm whose outcome will not come.
-            waiting: assignments an arm of which one cannot know yet.
+            told: outcomes per arm.
+            lost: lost assignments per arm.
+            waiting: outstanding assignments per arm.
         """
         if plan.provisional and waiting is not None and waiting.any():
             # Of what is in, the quick ones would be too many.
@@ -225,7 +225,7 @@ class _Tail:
 
 
 def _by_chance(chance: float) -> str:
-    return "never" if chance == 0 else f"in at most one trial in {1 / chance:,.0f}"
+    return "never" if chance == 0 else f"in at most one experiment in {1 / chance:,.0f}"
 
 
 def _level(chance: float) -> str:
@@ -237,20 +237,20 @@ def _ratio(name: str, test: RatioTest, labels: Sequence[str], what: str) -> Chec
     if not total:
         return Check(name, "ok", f"There are no random {what} yet.")
     if level == "ok":
-        return Check(name, "ok", f"{total} {what} have arms as their probabilities say.")
+        return Check(name, "ok", f"The arms of {total} {what} match their probabilities.")
     return Check(
         name,
         level,
-        f"Among {total} {what}, arm {labels[arm]!r} is there {test.observed[arm]} times where "
-        f"{test.expected[arm]:.1f} were expected; by chance this happens "
+        f"Among {total} {what}, arm {labels[arm]!r} occurs {test.observed[arm]} times where "
+        f"{test.expected[arm]:.1f} are expected; by chance this happens "
         f"{_by_chance(test.chance)}.",
-        "Run `bestarm experiment verify`: the record was changed, or draws are not what they were."
+        "Call `Experiment.verify`: the record was changed, or the draws were."
         if name == "assignments"
-        else "Find out why outcomes of some arms do not come: conclusions may be biased.",
+        else "Find out why outcomes of some arms are missing: conclusions may be biased.",
     )
 
 
-_MANY_LOST, _MOST_LOST = 0.5, 0.9  # of all outcomes; most trials lose far fewer
+_MANY_LOST, _MOST_LOST = 0.5, 0.9  # of all outcomes; most experiments lose far fewer
 
 
 def _missing(arms: _Arms, labels: Sequence[str], lost_yet: int) -> Check:
@@ -266,19 +266,19 @@ def _missing(arms: _Arms, labels: Sequence[str], lost_yet: int) -> Check:
         return Check(
             "missing",
             "alarm" if part > _MOST_LOST else "warning",
-            f"{share} outcomes are missing, of all arms alike.",
-            "See whether outcomes are reported at all; what is lost takes as many more pulls.",
+            f"{share} outcomes are missing, in all arms alike.",
+            "Check whether outcomes are reported at all: each loss takes another pull.",
         )
     if level == "ok":
-        return Check("missing", "ok", f"{share} outcomes are missing, of all arms alike.")
+        return Check("missing", "ok", f"{share} outcomes are missing, in all arms alike.")
     arm = arms.lost.oddest
     return Check(
         "missing",
         level,
         f"{share} outcomes are missing, {lost[arm]} of the {settled[arm]} of arm {labels[arm]!r}; "
-        f"if arms were alike, this would happen {_by_chance(arms.lost.chance)}.",
-        "Losing outcomes depends on the arm, so it may depend on the outcome: a policy that takes "
-        "what is missing at its worst (missing='worst-case') remains valid.",
+        f"if losses did not depend on the arm, this would happen {_by_chance(arms.lost.chance)}.",
+        "Losses depend on the arm, so they may depend on the outcome: a policy that assumes the "
+        "worst of missing outcomes (missing='worst-case') remains valid.",
     )
 
 
@@ -287,9 +287,9 @@ def _overdue(head: Head, tail: _Tail, now: float) -> Check:
     late = tail.ages >= patience if head.lease is not None else tail.ages > patience
     overdue = tail.ages[late]
     if head.over or not len(overdue):
-        usual = "" if tail.usual is None else f"; nearly all came within {_time(tail.usual)}"
+        usual = "" if tail.usual is None else f"; 95 % came within {_time(tail.usual)}"
         waiting = plural(len(tail.ages), "outcome")
-        return Check("overdue", "ok", f"{waiting} awaited, none of them overdue{usual}.")
+        return Check("overdue", "ok", f"{waiting} outstanding, none overdue{usual}.")
     longest = float(overdue.max())
     level = "alarm" if longest > 10 * patience else "warning"
     if head.lease is not None:
@@ -297,19 +297,18 @@ def _overdue(head: Head, tail: _Tail, now: float) -> Check:
             "overdue",
             level,
             f"{plural(len(overdue), 'outcome')} overdue, for up to {_time(longest - patience)}: "
-            f"nobody has asked or told since ({_time(max(0.0, now - head.last_time))} ago).",
-            "See whether the workers run; the next `ask` or `tell` gives overdue outcomes up.",
+            f"the last call was {_time(max(0.0, now - head.last_time))} ago.",
+            "Check whether the workers run; the next `ask` or `tell` gives up overdue outcomes.",
         )
     return Check(
         "overdue",
         level,
-        f"{plural(len(overdue), 'outcome')} outstanding for up to {_time(longest)}, where nearly "
-        f"all came within {_time(tail.usual or 0.0)}.",
-        "Each counts at its worst until it is told, which costs evidence: tell them, `fail` them, "
+        f"{plural(len(overdue), 'outcome')} outstanding for up to {_time(longest)}, where 95 % "
+        f"came within {_time(tail.usual or 0.0)}.",
+        "The policy assumes the worst of each, which costs evidence: tell them, `fail` them, "
         "or set a lease."
         if head.provisional
-        else "Nothing is decided beyond the first that is not answered: tell them, `fail` them, or "
-        "set a lease.",
+        else "Decisions wait for the first of them: tell them, `fail` them, or set a lease.",
     )
 
 
@@ -331,35 +330,35 @@ def _range(head: Head, bounds: tuple[float, float] | None, scales: Scales) -> Ch
     if bounds is not None:
         low, high = bounds
         if not head.refusals:
-            return Check("range", "ok", f"All rewards told lie between {low:g} and {high:g}.")
+            return Check("range", "ok", f"All rewards lie between {low:g} and {high:g}.")
         often = head.refusals >= 3 and head.refusals > 0.01 * (told + head.refusals)
         return Check(
             "range",
             "alarm" if often else "warning",
             f"Rewards outside {low:g} to {high:g} were refused for "
-            f"{plural(head.refusals, 'assignment')}, beside {told} taken.",
-            "Correct their unit; if such rewards do occur, a new trial needs wider bounds.",
+            f"{plural(head.refusals, 'assignment')}; {told} were accepted.",
+            "Correct their unit; if such rewards do occur, begin a new experiment with wider bounds.",
         )
     if not told:
-        return Check("range", "ok", "No reward was told yet.")
+        return Check("range", "ok", "There are no rewards yet.")
     size = max(abs(head.lowest), abs(head.highest))
     level = scales.level_of_reward(size, told)
     if level == "ok":
         return Check(
-            "range", "ok", f"Rewards from {head.lowest:g} to {head.highest:g} fit what is declared."
+            "range", "ok", f"Rewards from {head.lowest:g} to {head.highest:g} fit the declared scales."
         )
     return Check(
         "range",
         level,
         f"Rewards from {head.lowest:g} to {head.highest:g} do not fit {scales.declared}.",
-        "Correct their unit, or begin again with scales that fit: the error probability rests on "
-        "them.",
+        "Correct their unit, or begin again with scales that fit: the error probability depends "
+        "on them.",
     )
 
 
 def _scale(bounds: tuple[float, float] | None, scales: Scales, labels: Sequence[str]) -> Check:
     if bounds is not None:
-        return Check("scale", "ok", "Rewards are bounded, and no other scale is relied on.")
+        return Check("scale", "ok", "Rewards are bounded; no other scale is needed.")
     level, finding = scales.verdict(labels)
     action = "" if level == "ok" else "Begin again with a baseline and a noise that fit."
     return Check("scale", level, finding, action)
@@ -367,15 +366,15 @@ def _scale(bounds: tuple[float, float] | None, scales: Scales, labels: Sequence[
 
 def _clock(head: Head) -> Check:
     back = head.clock_setback
-    said = f"The clock was seen to be {_time(back)} behind an earlier time"
+    said = f"The clock was set back by {_time(back)}"
     if back <= 1.0 and (head.lease is None or back <= 0.1 * head.lease):
-        return Check("clock", "ok", f"{said}." if back else "The clock only ever went forward.")
+        return Check("clock", "ok", f"{said}." if back else "The clock was never set back.")
     limit = 3600.0 if head.lease is None else 0.5 * head.lease
     return Check(
         "clock",
         "alarm" if back > limit else "warning",
         f"{said}.",
-        "Set the clocks of all machines by one server: leases are counted by them.",
+        "Set the clocks of all machines by one server: leases end by them.",
     )
 
 
