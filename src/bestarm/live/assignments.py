@@ -43,7 +43,7 @@ class Assigner:
             raise damaged(f"Phase {head.phase} has fewer losses on record than were counted.")
         request = None
         if name is not None:
-            request = Request(name, count, start, size, head.phase, waiting)
+            request = Request(name, count, start, size, head.phase)
             head.requests_hash = chain_request(head.requests_hash, request)
         tx.add_assignments(arms, probabilities, at=now, request=request)
         head.assigned += size

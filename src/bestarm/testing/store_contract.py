@@ -369,7 +369,7 @@ def _numbers_are_kept_to_the_bit(case: _Case) -> None:
     entry = SummaryRecord(
         0, 1, 0, 2**61, True, Summary(counts, np.array(FLOATS), np.abs(FLOATS), counts), "a" * 64
     )
-    request = Request("large", 2**62 + 1, 0, size, 2**61 + 1, 2**60 + 1)
+    request = Request("large", 2**62 + 1, 0, size, 2**61 + 1)
     at = 1_767_225_600.123_456_7
     with ledger.writing() as tx:
         chances = np.abs(FLOATS) / np.abs(FLOATS).max()

@@ -96,7 +96,7 @@ def give_some(tx: Writing, arms: list[int], *, at: float = 1.0, request: str | N
     first, size = tx.head.assigned, len(arms)
     asked = None
     if request is not None:
-        asked = Request(request, size + 1, first, size, tx.head.phase, 3)
+        asked = Request(request, size + 1, first, size, tx.head.phase)
     tx.add_assignments(ids_of(arms), np.full(size, 0.25), at=at, request=asked)
     tx.head.assigned += size
 
@@ -168,7 +168,7 @@ def write_some(tx: Writing) -> dict[str, object]:
         (4, 2, 0, 0.25, 6.0, nan, nan, False, nan),
         (5, 2, 1, 0.25, 6.0, nan, nan, False, nan),
     ]
-    requests = [Request("a", 4, 0, 3, 1, 3), Request("b", 3, 4, 2, 2, 3)]
+    requests = [Request("a", 4, 0, 3, 1), Request("b", 3, 4, 2, 2)]
     return {
         "head": asdict(tx.head),
         "rows": rows,

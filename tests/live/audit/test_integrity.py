@@ -183,7 +183,7 @@ TAMPERED = {
         "requests up to event",
     ),
     "a request that never was": (
-        "INSERT INTO bestarm_requests SELECT experiment, 'new', 1, 40, 1, 1, 0 "
+        "INSERT INTO bestarm_requests SELECT experiment, 'new', 1, 40, 1, 1 "
         "FROM bestarm_requests WHERE name = 'third'",
         "never made",
     ),

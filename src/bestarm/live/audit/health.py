@@ -11,6 +11,7 @@ from bestarm.errors import ProtocolError
 from bestarm.geometry import Array
 from bestarm.live.audit.ratios import RatioTest
 from bestarm.live.audit.scales import Scales
+from bestarm.live.replay import recorded_plans
 from bestarm.live.store.contract import ROW, Head, Reading, Rows, SummaryRecord
 from bestarm.live.store.damage import check_arms, check_plan, check_summary, damaged
 from bestarm.live.summaries import rows_of, waiting_ids
@@ -49,30 +50,32 @@ def examine(
     largest = problem.scale if mean_bound is None else mean_bound
     scales = Scales(problem, largest)
     arms = _Arms(problem.arms)
-    later = _Provisional()
-    for entry, plan in _with_plans(books):
+    provisional: dict[int, Summary] = {}
+    plan_of = recorded_plans(books)
+    for record in books.summaries():
+        plan, summary = plan_of(record.phase), record.summary
         check_plan(plan, problem.arms)
-        check_summary(entry.number, entry.summary, problem.arms)
+        check_summary(record.number, summary, problem.arms)
         if plan.provisional:
-            later.add(entry)
+            provisional[plan.phase] = _amended(provisional.get(plan.phase), record)
             continue
-        lost = entry.summary.missing
+        lost = summary.missing
         if head.losses and not plan.open:  # replaced, and therefore in no summary
             again = books.lost_arms(plan.phase, 0, 2**40)
             if ((again < 0) | (again >= problem.arms)).any():
                 raise damaged(f"Phase {plan.phase} has losses on record of arms that are not.")
             lost = _counted(again, problem.arms)
-        arms.add(plan, told=entry.summary.counts, lost=lost)
-        scales.add(entry.summary)
+        arms.add(plan, told=summary.counts, lost=lost)
+        scales.add(summary)
     tail = _Tail(books, now)
-    for phase, summary in later.totals.items():
+    for phase, summary in provisional.items():
         check_arms(tail.waiting["id"], tail.waiting["arm"], problem.arms)
         scales.add(summary)
         rows = tail.waiting[tail.waiting["phase"] == phase]
         told, lost = ~np.isnan(rows["reward"]) & np.isnan(rows["lost"]), ~np.isnan(rows["lost"])
         late = now - rows["asked"] > tail.patience
         arms.add(
-            books.plan(phase).plan,
+            plan_of(phase),
             told=summary.counts + _counted(rows["arm"][told], problem.arms),
             lost=summary.missing + _counted(rows["arm"][lost | (~told & late)], problem.arms),
             waiting=_counted(rows["arm"][~told & ~lost & ~late], problem.arms),
@@ -105,34 +108,14 @@ def _counted(arms: Array | Counts, size: int) -> Counts:
     return np.bincount(arms.astype(np.int64), minlength=size)
 
 
-def _with_plans(books: Reading) -> Iterator[tuple[SummaryRecord, Plan]]:
-    phases = books.plans()
-    opened: dict[int, Plan] = {}
-    for entry in books.summaries():
-        while entry.phase not in opened:
-            following = next(phases, None)
-            if following is None:
-                raise damaged(f"The plan of summary {entry.number} is missing.", entry.number)
-            opened[following.plan.phase] = following.plan
-        yield entry, opened[entry.phase]
-
-
-class _Provisional:
-    """The totals of phases that closed while outcomes were outstanding, with what came later."""
-
-    def __init__(self) -> None:
-        self.totals: dict[int, Summary] = {}
-
-    def add(self, entry: SummaryRecord) -> None:
-        """Add a summary, or what amends one."""
-        before = self.totals.get(entry.phase)
-        try:
-            total = entry.summary if before is None else before.amended(entry.summary)
-        except ProtocolError:
-            raise damaged(
-                f"Summary {entry.number} amends what was not outstanding.", entry.number
-            ) from None
-        self.totals[entry.phase] = total
+def _amended(before: Summary | None, record: SummaryRecord) -> Summary:
+    """The totals of a phase that closed while outcomes were outstanding, with a later summary."""
+    try:
+        return record.summary if before is None else before.amended(record.summary)
+    except ProtocolError:
+        raise damaged(
+            f"Summary {record.number} amends what was not outstanding.", record.number
+        ) from None
 
 
 class _Arms:
@@ -337,20 +320,23 @@ def _range(head: Head, bounds: tuple[float, float] | None, scales: Scales) -> Ch
             "alarm" if often else "warning",
             f"Rewards outside {low:g} to {high:g} were refused for "
             f"{plural(head.refusals, 'assignment')}; {told} were accepted.",
-            "Correct their unit; if such rewards do occur, begin a new experiment with wider bounds.",
+            "Correct their unit; if such rewards occur, begin a new experiment with wider bounds.",
         )
     if not told:
         return Check("range", "ok", "There are no rewards yet.")
     size = max(abs(head.lowest), abs(head.highest))
     level = scales.level_of_reward(size, told)
+    rewards = f"Rewards from {head.lowest:g} to {head.highest:g}"
     if level == "ok":
         return Check(
-            "range", "ok", f"Rewards from {head.lowest:g} to {head.highest:g} fit the declared scales."
+            "range",
+            "ok",
+            f"Rewards from {head.lowest:g} to {head.highest:g} fit the declared scales.",
         )
     return Check(
         "range",
         level,
-        f"Rewards from {head.lowest:g} to {head.highest:g} do not fit {scales.declared}.",
+        f"{rewards} do not fit {scales.declared}.",
         "Correct their unit, or begin again with scales that fit: the error probability depends "
         "on them.",
     )

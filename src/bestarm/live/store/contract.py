@@ -148,7 +148,6 @@ class Request:
         first: the id of the first assignment it was given.
         size: how many it was given.
         phase: their phase.
-        waiting: how many outcomes of the phase were outstanding, if it was given too few.
     """
 
     name: str
@@ -156,7 +155,6 @@ class Request:
     first: int
     size: int
     phase: int
-    waiting: int
 
 
 class Reading(Protocol):

@@ -148,7 +148,6 @@ requests = Table(
     Column("first", BigInteger, nullable=False),
     Column("size", BigInteger, nullable=False),
     Column("phase", BigInteger, nullable=False),
-    Column("waiting", BigInteger, nullable=False),
     sqlite_with_rowid=False,
 )
 

@@ -1,7 +1,7 @@
-"""Every statement on an experiment's books, built once.
+"""Every statement on an experiment's tables, built once.
 
-SQLAlchemy writes them in the dialect of the database, once; after that only values change. To build
-and look up a statement anew for every call took several times as long as SQLite takes to run it.
+SQLAlchemy writes each of them once in the dialect of the database; after that only values change.
+To build a statement for every call took several times as long as SQLite takes to run it.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Prepared:
         connection.exec_driver_sql(text, rows)
 
     def fetch(self, connection: Connection, **values: Any) -> list[Any]:
-        """Run it, and give plain tuples: many rows of SQLAlchemy's own take long to make."""
+        """Run it, and return plain tuples: rows of SQLAlchemy take long to make."""
         result = self(connection, **values)
         assert result.cursor is not None
         rows = list(result.cursor.fetchall())
@@ -66,7 +66,7 @@ class Prepared:
         return rows
 
     def stream(self, connection: Connection, size: int, **values: Any) -> Iterator[Any]:
-        """Run it once, and give its rows as they are read, so many at a time."""
+        """Run it once, and yield its rows as they are read, `size` at a time."""
         text, order = self.written(connection)
         ordered = values if order is None else tuple(values[name] for name in order)
         options = {"stream_results": True, "yield_per": size}
@@ -74,11 +74,11 @@ class Prepared:
         try:
             yield from result
         finally:
-            if not connection.closed:  # whoever reads may stop half-way, and end later than it
+            if not connection.closed:  # the reader may stop half-way, and end after it
                 result.close()
 
     def written(self, connection: Connection) -> tuple[str, list[str] | None]:
-        """Its text, and the order of its values where they have no names in it."""
+        """Its text, and the order of its values where they are given by position."""
         dialect = connection.dialect
         if dialect.name not in self._written:
             compiled = self._statement.compile(dialect=dialect)
@@ -88,7 +88,7 @@ class Prepared:
 
 
 class Adding:
-    """Adds many rows at once, and passes over those that are there already.
+    """Adds many rows at once, except those that are on record.
 
     Args:
         table: where.
@@ -110,7 +110,7 @@ class Adding:
         self._at_once = Prepared(adding.on_conflict_do_nothing())
 
     def __call__(self, connection: Connection, **values: Any) -> int:
-        """Add rows; gives how many were added."""
+        """Add rows, and return the number added."""
         lists = {n: v if n in self._same else v.tolist() for n, v in values.items()}
         if connection.dialect.name != "sqlite":
             return int(self._at_once(connection, **lists).rowcount)
@@ -174,7 +174,7 @@ def _new(table: Table) -> Prepared:
 PLAN_COLUMNS = ("phase", "plan", "first")
 SUMMARY_COLUMNS = ("number", "phase", "first", "end", "late", "summary", "digest")
 EVENT_COLUMNS = ("number", "at", "kind", "data", "hash")
-REQUEST_COLUMNS = ("name", "count", "first", "size", "phase", "waiting")
+REQUEST_COLUMNS = ("name", "count", "first", "size", "phase")
 
 _one = s.experiments.c.id == bindparam("experiment")
 _counters = select(*(s.experiments.c[name] for name in s.COUNTERS)).where(_one)
@@ -276,6 +276,7 @@ PLAN = Prepared(_found(s.plans, *PLAN_COLUMNS).where(s.plans.c.phase == bindpara
 PLANS = _from(s.plans, "phase", *PLAN_COLUMNS)
 SUMMARIES = _from(s.summaries, "number", *SUMMARY_COLUMNS)
 EVENTS = _from(s.events, "number", *EVENT_COLUMNS)
-_asked = s.requests.c
-REQUEST = Prepared(_found(s.requests, *REQUEST_COLUMNS).where(_asked.name == bindparam("name")))
-REQUESTS = Prepared(_found(s.requests, *REQUEST_COLUMNS).order_by(_asked.first))
+REQUEST = Prepared(
+    _found(s.requests, *REQUEST_COLUMNS).where(s.requests.c.name == bindparam("name"))
+)
+REQUESTS = Prepared(_found(s.requests, *REQUEST_COLUMNS).order_by(s.requests.c.first))

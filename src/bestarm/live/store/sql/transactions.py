@@ -93,7 +93,7 @@ class SqlReading:
         start: int,
         limit: int | None = None,
     ) -> Iterator[T]:
-        """Records from a number on, which is their first column, up to a limit."""
+        """Records from a number on, which is in their first column, up to a limit."""
         left = 2**62 if limit is None else limit
         while left and (found := self._fetch(statement, start=start, size=min(left, _PAGE))):
             yield from map(read, found)
