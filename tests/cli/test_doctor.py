@@ -113,7 +113,7 @@ def test_file_systems(path: str, kind: str, level: str) -> None:
 def test_where_mounts_are_not_known_nothing_is_claimed() -> None:
     check = doctor._file_system(Path("/x"), "")
     assert check.level == "ok"
-    assert "not known" in check.finding
+    assert "unknown" in check.finding
 
 
 @pytest.mark.parametrize(("free", "level"), [(5e10, "ok"), (5e8, "warning"), (1e6, "alarm")])

@@ -23,9 +23,9 @@ _BLOCK = 2**16  # counters drawn at a time: bounds the memory of a very large re
 
 
 def read_seed(seed: int | None) -> int:
-    """The seed that was asked for; if none was, one that nobody can foresee.
+    """The seed, or if it is None a random one that nobody can foresee.
 
-    A random one is below 2^53, so that every reader of JSON keeps it as it is.
+    A random seed is below 2^53, so that every reader of JSON keeps it exactly.
     """
     return secrets.randbits(53) if seed is None else whole(seed, "seed", least=0)
 

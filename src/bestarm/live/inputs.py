@@ -65,7 +65,7 @@ def read_outcomes(outcomes: object) -> tuple[Ids, Array]:
 
 
 def read_ids(ids: object) -> list[int]:
-    """Ids, each once, in the order given."""
+    """Ids, each once, in the same order."""
     if not isinstance(ids, Iterable):
         ids = [ids]
     return list(dict.fromkeys(whole(_id(each), "id", least=0, below=2**63) for each in ids))
@@ -77,7 +77,7 @@ def _id(number: object) -> object:
 
 
 def conflict(number: int, before: float, now: float) -> ConflictingOutcomeError:
-    """The error for an outcome that contradicts what is on record."""
+    """The error for an outcome that contradicts the one on record."""
     rewards = f"told {before:g}, now {now:g}"
     if f"{before:g}" == f"{now:g}":  # they differ in digits that are seldom shown
         rewards = f"told {before!r}, now {now!r}"
@@ -198,7 +198,7 @@ def _remedy(number: float) -> str:
             return f"Did you give {unit}? Divide by {size:,.0f}."
     if -LATEST < number < EARLIEST:
         return "A stored experiment needs real times; one in memory may run on a clock of its own."
-    return "`time.time` tells it."
+    return "Use `time.time`."
 
 
 def clean_text(value: object) -> str:

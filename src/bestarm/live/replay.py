@@ -38,8 +38,8 @@ class Player:
     """A policy, and how many of the recorded summaries it has been told.
 
     Args:
-        make: makes the policy as it was at the start, or is the policy itself where no other can
-            be made.
+        make: makes the policy as it was at the start; or the policy itself, if it cannot be made
+            again.
     """
 
     def __init__(self, make: Callable[[], Policy] | Policy) -> None:
@@ -51,10 +51,10 @@ class Player:
         self._asked: tuple[int, Plan | None] | None = None
 
     def policy(self, books: Reading) -> Policy:
-        """The policy as it stands by the books, with the plan that is open on record.
+        """The policy, told all recorded summaries and with the open plan adopted.
 
         Raises:
-            ReplayError: it refuses a plan or a summary that is on record.
+            ReplayError: it refuses a plan or a summary on record.
         """
         if self._policy is None:
             assert self._make is not None
@@ -75,7 +75,7 @@ class Player:
         return policy
 
     def plan(self) -> Plan | None:
-        """What the policy plans next, for which it is asked once."""
+        """The policy's next plan; the policy is asked for it once."""
         assert self._policy is not None
         if self._asked is None or self._asked[0] != self._told:
             self._asked = self._told, self._policy.plan()
