@@ -13,7 +13,6 @@ from bestarm.live.draws import read_seed
 from bestarm.live.events import sha256
 from bestarm.live.inputs import check_name, clean_text, normal_form, read_label, read_time
 from bestarm.live.operations import Operations
-from bestarm.live.record import revision_of, status_of
 from bestarm.live.replay import Player
 from bestarm.live.store.memory import MemoryLedger
 from bestarm.live.values import Listed
@@ -206,10 +205,7 @@ class Experiment(Operations):
             found = ledgers.list(store, limit=most, after=after)
             if store is not url:
                 store.close()
-        return [
-            Listed(name, description, created, status_of(head), revision_of(head))
-            for name, description, created, head in found
-        ]
+        return found
 
     def close(self) -> None:
         """Release the database, if there is one."""

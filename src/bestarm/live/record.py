@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from bestarm.live.replay import Replayed
     from bestarm.live.spec import Document
 
-__all__ = ["Record", "revision_of", "status_of"]
+__all__ = ["Record"]
 
 T = TypeVar("T")
 
@@ -118,7 +118,7 @@ class Record:
     @property
     def revision(self) -> str:
         """A text that changes whenever anything is recorded."""
-        return revision_of(self._head())
+        return self._head().revision
 
     @property
     def finished(self) -> bool:
@@ -156,7 +156,7 @@ class Record:
         """The status of the experiment."""
         with self.read() as books:
             waits_for, since = rules.waits_for(books)
-            return replace(status_of(books.head), waits_for=waits_for, waits_since=since)
+            return replace(Status.of(books.head), waits_for=waits_for, waits_since=since)
 
     def assignments(self) -> pd.DataFrame:
         """Every assignment by id, with its state."""
@@ -260,25 +260,3 @@ class Record:
     def _head(self) -> Head:
         with self.read() as books:
             return replace(books.head)
-
-
-def revision_of(head: Head) -> str:
-    """A text that changes whenever anything is recorded."""
-    counts = (head.assigned, head.outcomes, head.losses, head.late, head.refusals, head.events)
-    return "-".join(map(str, counts))
-
-
-def status_of(head: Head) -> Status:
-    """The status of an experiment, by its counters."""
-    return Status(
-        phase=head.phase,
-        given=head.phase_assigned,
-        answered=head.phase_settled,
-        outstanding=head.outstanding,
-        remaining=head.remaining,
-        pulls=head.assigned,
-        state=head.state,
-        lost=head.losses,
-        late=head.late,
-        needs_lease=head.waits and head.lease is None and not head.over,
-    )

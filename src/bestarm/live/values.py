@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bestarm.geometry import Array
+from bestarm.live.store.head import Head
 
 __all__ = [
     "LEVELS",
@@ -163,6 +164,22 @@ class Status:
     needs_lease: bool = False
     waits_for: int | None = field(default=None, compare=False)
     waits_since: float | None = field(default=None, compare=False)
+
+    @classmethod
+    def of(cls, head: Head) -> Status:
+        """The status by the counters, without what holds up the decision."""
+        return cls(
+            phase=head.phase,
+            given=head.phase_assigned,
+            answered=head.phase_settled,
+            outstanding=head.outstanding,
+            remaining=head.remaining,
+            pulls=head.assigned,
+            state=head.state,
+            lost=head.losses,
+            late=head.late,
+            needs_lease=head.waits and head.lease is None and not head.over,
+        )
 
     @property
     def finished(self) -> bool:

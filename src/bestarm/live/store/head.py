@@ -88,6 +88,12 @@ class Head:
         return self.state in {"stopped", "finished"}
 
     @property
+    def revision(self) -> str:
+        """A text that changes whenever anything is recorded."""
+        counts = (self.assigned, self.outcomes, self.losses, self.late, self.refusals, self.events)
+        return "-".join(map(str, counts))
+
+    @property
     def waits(self) -> bool:
         """Whether decisions wait for the first outstanding outcome."""
         return self.open and not self.provisional

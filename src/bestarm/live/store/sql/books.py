@@ -15,11 +15,11 @@ from bestarm.live.store.sql import schema as s
 from bestarm.live.store.sql.database import Store
 from bestarm.live.store.sql.records import LISTED, OPENED, head_columns, read_head
 from bestarm.live.store.sql.transactions import SqlReading, SqlWriting
+from bestarm.live.values import Listed, Status
 
 __all__ = ["SqlLedger"]
 
-Listing = tuple[str, str, float, Head]  # name, description, time of creation and counters
-_LISTINGS = select(
+_LISTED = select(
     s.experiments.c.name,
     s.experiments.c.description,
     s.experiments.c.created,
@@ -117,8 +117,8 @@ class SqlLedger:
     @staticmethod
     def list(
         store: Store, *, limit: int | None = None, after: str | None = None
-    ) -> Sequence[Listing]:
-        """Name, description, time of creation and counters of experiments, oldest first.
+    ) -> Sequence[Listed]:
+        """The experiments of a database, oldest first.
 
         Args:
             store: the database.
@@ -132,7 +132,7 @@ class SqlLedger:
         if not there and after is None:
             return []
         table = s.experiments.c
-        wanted = _LISTINGS.order_by(table.id).limit(limit)
+        wanted = _LISTED.order_by(table.id).limit(limit)
         if there:
             with store.reading() as connection:
                 last: int | None = 0
@@ -141,7 +141,7 @@ class SqlLedger:
                     last = connection.execute(number).scalar_one_or_none()
                 if last is not None:
                     found = connection.execute(wanted.where(table.id > last)).all()
-                    return _listings(found)
+                    return _read_listed(found)
         raise UnknownExperimentError(
             f"There is no experiment {after!r} to go on after.",
             field="after",
@@ -160,7 +160,7 @@ class SqlLedger:
         return [(name, state) for name, state in found]
 
     @staticmethod
-    def search(store: Store, text: str, *, first: int, limit: int) -> tuple[Sequence[Listing], int]:
+    def search(store: Store, text: str, *, first: int, limit: int) -> tuple[Sequence[Listed], int]:
         """Some of the experiments that a text is found in, and the number of all of them.
 
         Running experiments come first, and among them the newest.
@@ -175,7 +175,7 @@ class SqlLedger:
             return [], 0
         table = s.experiments.c
         place = case((table.state == "running", 0), (table.state == "paused", 1), else_=2)
-        wanted = _LISTINGS.order_by(place, table.created.desc(), table.id.desc())
+        wanted = _LISTED.order_by(place, table.created.desc(), table.id.desc())
         count = select(func.count()).select_from(s.experiments)
         if text:
             fits = or_(
@@ -188,7 +188,7 @@ class SqlLedger:
         with store.reading() as connection:
             total = int(connection.execute(count).scalar_one())
             found = connection.execute(wanted.offset(first).limit(limit)).all()
-        return _listings(found), total
+        return _read_listed(found), total
 
     @contextmanager
     def reading(self) -> Iterator[SqlReading]:
@@ -211,5 +211,9 @@ class SqlLedger:
         self._store.close()
 
 
-def _listings(rows: Sequence[Any]) -> Sequence[Listing]:
-    return [(*LISTED(row[:3], "an experiment"), read_head(row[3:])) for row in rows]
+def _read_listed(rows: Sequence[Any]) -> Sequence[Listed]:
+    found = []
+    for row in rows:
+        (name, description, created), head = LISTED(row[:3], "an experiment"), read_head(row[3:])
+        found.append(Listed(name, description, created, Status.of(head), head.revision))
+    return found
