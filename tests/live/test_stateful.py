@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 from chained_policies import PROBLEM, Chained
+from experiment_model import Given, Model
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -27,7 +28,6 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
-from trial_model import Given, Model
 
 from bestarm.errors import (
     BestArmError,
@@ -82,8 +82,8 @@ class Crashing:
         self._ledger.close()
 
 
-class Trial(RuleBasedStateMachine):
-    """One trial, opened twice, beside a model of it.
+class Machine(RuleBasedStateMachine):
+    """One experiment, opened twice, beside a model of it.
 
     Args:
         url: where it is kept; None for memory, where it is opened once.
@@ -485,7 +485,7 @@ def everything(experiment: Experiment) -> dict[str, object]:
         }
 
 
-def run(machine: Callable[[], Trial], *, examples: int, steps: int) -> None:
+def run(machine: Callable[[], Machine], *, examples: int, steps: int) -> None:
     run_state_machine_as_test(
         machine,  # type: ignore[arg-type]
         settings=settings(
@@ -500,12 +500,12 @@ def run(machine: Callable[[], Trial], *, examples: int, steps: int) -> None:
 
 
 def test_a_trial_in_memory_is_the_model() -> None:
-    run(lambda: Trial(None), examples=80, steps=40)
+    run(lambda: Machine(None), examples=80, steps=40)
 
 
 def test_a_trial_in_a_file_is_the_model(sqlite_url: str) -> None:
-    run(lambda: Trial(sqlite_url), examples=16, steps=30)
+    run(lambda: Machine(sqlite_url), examples=16, steps=30)
 
 
 def test_a_trial_on_a_server_is_the_model(postgres_url: str) -> None:
-    run(lambda: Trial(postgres_url), examples=8, steps=30)
+    run(lambda: Machine(postgres_url), examples=8, steps=30)

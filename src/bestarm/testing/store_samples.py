@@ -3,21 +3,32 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bestarm.live.events import log, plan_data, summary_data
-from bestarm.live.store.contract import ANSWER, PlanRecord, Reading, Request, SummaryRecord, Writing
+from bestarm.live.store.contract import (
+    ANSWER,
+    Ledger,
+    PlanRecord,
+    Reading,
+    Request,
+    SummaryRecord,
+    Writing,
+)
 from bestarm.records import Plan, Summary
 
 __all__ = [
     "FLOATS",
     "STEPS",
     "TEXTS",
+    "Case",
+    "Make",
+    "Reopen",
     "give_some",
     "ids_of",
     "open_phase",
@@ -75,6 +86,41 @@ TEXTS = [
     "{}",
     "x" * 200,
 ]
+
+
+Make = Callable[[], Ledger]
+Reopen = Callable[[Ledger], Ledger]
+
+
+@dataclass(frozen=True)
+class Case:
+    """What the laws are tested on.
+
+    Attributes:
+        make: makes an empty ledger.
+        reopen: opens it as another process would, or None.
+        many: the size of the largest batch.
+    """
+
+    make: Make
+    reopen: Reopen | None
+    many: int
+
+    def books(self, *, phases: int = 1) -> Ledger:
+        """A new ledger in which the first phases are open; the head is at the last."""
+        ledger = self.make()
+        for phase in range(1, phases + 1):
+            with ledger.writing() as tx:
+                open_phase(tx, Plan.randomised([0.25, 0.75, 0.0], 8, phase=phase, open=True))
+        return ledger
+
+    def views(self, ledger: Ledger) -> Iterator[tuple[str, Ledger]]:
+        """The ledger, and the ledger as others see it."""
+        yield "", ledger
+        if self.reopen is not None:
+            other = self.reopen(ledger)
+            yield " when opened again", other
+            other.close()
 
 
 # --- writing -----------------------------------------------------------------------------------
