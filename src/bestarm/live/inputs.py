@@ -108,8 +108,7 @@ def _columns(outcomes: object) -> tuple[Any, Any]:
 
 
 def _plain(ids: list[Any], rewards: list[Any]) -> bool:
-    """Whether these are Python's own numbers and all is well: then there is no need to look at
-    them one by one."""
+    """Whether these are Python's own numbers and all valid, so that none has to be read alone."""
     if not (set(map(type, ids)) <= {int} and set(map(type, rewards)) <= _PLAIN_REWARDS):
         return False
     if not ids:

@@ -296,7 +296,7 @@ def _check_end(event: Event | None, policy: Policy, said: Recommendation) -> Non
     if event is None or event.kind != "finished":
         raise _disagree("The log does not tell of the end, or of more than is on record")
     if policy.plan() is not None:
-        raise _disagree("The policy goes on where it stopped in the log")
+        raise _disagree("The policy continues where it stopped in the log")
     found = {name: event.data.get(name) for name in recommendation_data(said)}
     if found != recommendation_data(said):
         raise _disagree(f"The policy ends with {said.label!r} ({said.reason}), in the log {found}")

@@ -112,7 +112,7 @@ def test_a_list_is_read_in_parts(store_url: str) -> None:
     assert Experiment.list(store_url, limit=2, after="a") == whole[2:4]
     assert Experiment.list(store_url, after="ü") == whole[3:]
     assert Experiment.list(store_url, limit=9, after="d") == []
-    with pytest.raises(UnknownExperimentError, match="no experiment 'x' to go on after"):
+    with pytest.raises(UnknownExperimentError, match="no experiment 'x' to continue after"):
         Experiment.list(store_url, after="x")
     with pytest.raises(InvalidInputError, match="`limit` must be a whole number"):
         Experiment.list(store_url, limit=0)
@@ -135,6 +135,6 @@ def test_a_list_says_what_has_changed(store_url: str) -> None:
 
 
 def test_to_list_after_nothing_makes_no_file(tmp_path: Path) -> None:
-    with pytest.raises(UnknownExperimentError, match="to go on after"):
+    with pytest.raises(UnknownExperimentError, match="to continue after"):
         Experiment.list(f"sqlite:///{tmp_path}/none.db", after="x")
     assert not list(tmp_path.iterdir())

@@ -119,11 +119,11 @@ def _amended(before: Summary | None, record: SummaryRecord) -> Summary:
 
 
 class _Arms:
-    """How often arms were given out, told and lost, beside the probabilities on record.
+    """Counts of arms assigned, told and lost, with the recorded probabilities.
 
     A phase is one batch of the tests, however many summaries it has: when it begins is settled
     before its arms are drawn, whereas where a summary ends depends on which outcomes have come. So
-    the evidence on what was given out and told holds at all looks at once. What was lost includes
+    the evidence on what was assigned and told holds at all looks at once. What was lost includes
     overdue outcomes, which may come after all: of those it holds at the look at hand.
     """
 
@@ -142,14 +142,14 @@ class _Arms:
             waiting: outstanding assignments per arm.
         """
         if plan.provisional and waiting is not None and waiting.any():
-            # Of what is in, the quick ones would be too many.
+            # Among the outcomes so far, quick ones would be too many.
             assert plan.weights is not None
             self.given.add(plan.weights, told + lost + waiting)
             return
         self.settled = self.settled + told + lost
         more, self._phase = plan.phase == self._phase, plan.phase
         if plan.weights is None:
-            # Which arms come up is fixed; which of them are lost should still be up to chance.
+            # The arms are fixed, but which of them are lost should be random.
             assert plan.counts is not None
             self.lost.add(plan.counts / plan.pulls, np.minimum(lost, plan.counts), more=more)
             return
@@ -182,16 +182,16 @@ class _Tail:
 
     @property
     def patience(self) -> float:
-        """How long one waits for an outcome before that is odd."""
+        """The number of seconds after which an outcome is overdue."""
         lease = self._books.head.lease
         if lease is not None:
             return lease
         return np.inf if self.usual is None else max(_LEAST_PATIENCE, _SLOW * self.usual)
 
     def gone(self, rows: Rows) -> NDArray[np.bool_]:
-        """Which of them are lost, or as good as that.
+        """Which of them are lost or overdue.
 
-        Only of those that had their time: before, losses of quick arms would be too many.
+        Only those that had their time count: before, losses of quick arms would be too many.
         """
         told = ~np.isnan(rows["reward"]) & np.isnan(rows["lost"])
         old = (rows["id"] < self._settled) | (self._now - rows["asked"] > self.patience)
@@ -199,8 +199,8 @@ class _Tail:
         return gone
 
     def parts(self) -> Iterator[tuple[Plan, Rows, NDArray[np.bool_]]]:
-        """Their rows by plan, and which of them were told and have nobody before them who waits:
-        beyond, the quick ones would be too many."""
+        """Their rows by plan, and which of them were told before the first outstanding one: beyond
+        it, quick outcomes would be too many."""
         for phase in np.unique(self.rows["phase"]).tolist():
             rows = self.rows[self.rows["phase"] == phase]
             told = ~np.isnan(rows["reward"]) & np.isnan(rows["lost"])

@@ -143,7 +143,7 @@ class SqlLedger:
                     found = connection.execute(wanted.where(table.id > last)).all()
                     return _read_listed(found)
         raise UnknownExperimentError(
-            f"There is no experiment {after!r} to go on after.",
+            f"There is no experiment {after!r} to continue after.",
             field="after",
             value=after,
             remedy="Give the name of the last experiment of the part before.",

@@ -96,7 +96,7 @@ class Store:
                 remedy=_REFUSED[change],
             )
         with self._reopening:
-            if self._file.change() is change:  # nobody else has seen to it meanwhile
+            if self._file.change() is change:  # no other thread has reopened it
                 self._generation, self._change = self._generation + 1, change
                 self._own().dispose()
                 self._file.forget()
