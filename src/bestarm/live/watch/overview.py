@@ -11,8 +11,8 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from bestarm.live.check import Check
 from bestarm.live.experiment import Experiment
+from bestarm.live.values import Check
 from bestarm.live.watch import wording
 from bestarm.live.watch.follower import Follower, State
 from bestarm.live.watch.forecast import EndForecast, from_evidence, from_phases
@@ -80,14 +80,13 @@ def overview(
     level = -math.log(problem.delta) if needed is None else needed
     board = leaderboard(state, problem, level, radii=not traits.budgeted)
     guarantee = _guarantee(experiment, state, health)
-    store = getattr(experiment._ledger, "_store", None)
     return Overview(
         name=experiment.name,
         description=experiment.description,
         state=head.state,
         phase=head.phase,
         created=state.created,
-        updated=head.at,
+        updated=head.last_time,
         revision=revision,
         verdict=wording.verdict(head, said, problem, traits, waits_for=state.waits_for),
         leaders=tuple(problem.target_labels[target] for target in said.chosen or (said.target,)),
@@ -99,7 +98,7 @@ def overview(
         timeline=timeline(state, board, level),
         baseline=baseline_lines(state, problem, board),
         allocation=_allocation(state, problem),
-        progress=_progress(state, problem, traits, level, experiment._time()),
+        progress=_progress(state, problem, traits, level, experiment.now()),
         events=tuple(
             Happening(
                 event.number,
@@ -112,7 +111,7 @@ def overview(
         snippets=snippets(
             experiment.name,
             address=address.rstrip("/"),
-            store=store.place if store is not None and inside else None,
+            store=experiment.place if inside else None,
         ),
     )
 
@@ -128,7 +127,7 @@ def _health(experiment: Experiment, watched: _Watched, over: bool) -> tuple[Chec
 
 
 def _guarantee(experiment: Experiment, state: State, health: Sequence[Check]) -> Guarantee:
-    problem, said, document = experiment.problem, state.said, experiment._document
+    problem, said, document = experiment.problem, state.said, experiment.spec
     options = {} if document is None else document.options
     against = (
         [said.statement or "Outcomes contradict the declared scales."] if said.contradicted else []
@@ -169,13 +168,13 @@ def _progress(state: State, problem: Problem, traits: Traits, level: float, now:
         ends = (forecast.expected, forecast.low, forecast.high)
         hours = tuple(None if end is None else end / pace for end in ends)
     return Progress(
-        given=head.given,
-        answered=head.told,
+        given=head.assigned,
+        answered=head.outcomes,
         used=int(state.drawn.sum()),
         outstanding=head.outstanding,
-        lost=head.lost,
+        lost=head.losses,
         late=head.late,
-        phase_answered=head.phase_told + head.phase_lost,
+        phase_answered=head.phase_outcomes + head.phase_losses,
         phase_pulls=head.needed,
         left=len(said.active),
         options=problem.targets,
