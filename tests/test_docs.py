@@ -24,7 +24,7 @@ from bestarm.cli.app import app
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
 REFERENCE = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8")
-INTERNAL = {"__main__", "checks", "cli"}
+INTERNAL = {"__main__", "checks", "cli", "files"}
 MODULES = sorted(
     {m.name for m in pkgutil.iter_modules(bestarm.__path__)} - INTERNAL | {"environments.baselines"}
 )

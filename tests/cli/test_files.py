@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bestarm.cli.files import Table, read_table, write_table
-from bestarm.cli.outcomes import read_outcomes
+from bestarm.cli.experiment.outcomes import read_outcomes
+from bestarm.cli.features import Table, read_table, write_table
 from bestarm.errors import InvalidInputError
 
 NUMBERS = [[1.0, 2.0], [3.0, 4.0]]

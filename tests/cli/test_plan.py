@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from bestarm import Problem
 from bestarm.cli.app import app
-from bestarm.cli.workers import Bar, lines
+from bestarm.cli.progress import Bar, lines
 from bestarm.planning import Effort, JobEffort, plan_trial, trial
 
 ARMS = "name,a,b,c\nold,1,0,0\nnew,0,1,0\nbold,0,0,1\n"

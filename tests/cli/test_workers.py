@@ -15,8 +15,8 @@ import pytest
 from distributed import LocalCluster
 from own_policies import POLICY, refused, run, write_module
 
-from bestarm.cli import workers
 from bestarm.errors import BestArmError, InvalidInputError, MissingDependencyError
+from bestarm.simulation import executors
 from bestarm.simulation.provenance import installed
 
 
@@ -34,12 +34,12 @@ def cluster() -> Iterator[LocalCluster]:
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workers, "_PATIENCE", 0.5)
+    monkeypatch.setattr(executors, "_PATIENCE", 0.5)
 
 
 @pytest.mark.parametrize(("given", "kind"), [(None, type(None)), (1, type(None))])
 def test_one_worker_is_this_process(given: int | None, kind: type) -> None:
-    with workers.working(given) as executor:
+    with executors.open_executor(given) as executor:
         assert isinstance(executor, kind)
 
 
@@ -50,7 +50,7 @@ def test_one_worker_is_this_process(given: int | None, kind: type) -> None:
 def test_an_address_that_does_not_answer_is_one_sentence(
     address: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    with pytest.raises(InvalidInputError) as raised, workers.working(dask=address):
+    with pytest.raises(InvalidInputError) as raised, executors.open_executor(dask=address):
         pass
     assert str(raised.value).startswith(f"No Dask scheduler answers at {address!r}. Give")
     assert capfd.readouterr() == ("", "")
@@ -60,12 +60,18 @@ def test_an_address_that_does_not_answer_is_one_sentence(
 def test_a_server_that_says_nothing_is_not_waited_for() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"127.0.0.1:{server.getsockname()[1]}"
-        with pytest.raises(InvalidInputError, match="No Dask"), workers.working(dask=address):
+        with (
+            pytest.raises(InvalidInputError, match="No Dask"),
+            executors.open_executor(dask=address),
+        ):
             pass
 
 
 def test_a_real_process_leaves_quietly() -> None:
-    code = "from bestarm.cli import main, workers\nworkers._PATIENCE = 1\nmain()"
+    code = (
+        "from bestarm.cli import main\nfrom bestarm.simulation import executors\n"
+        "executors._PATIENCE = 1\nmain()"
+    )
     result = subprocess.run(
         [
             *(sys.executable, "-c", code, "compare", "--method", "uniform:budget=20"),
@@ -87,7 +93,7 @@ def test_without_distributed_one_sentence_says_what_to_install(
     monkeypatch.setitem(sys.modules, "distributed", None)
     with (
         pytest.raises(MissingDependencyError, match=r"pip install 'bestarm\[dask\]'"),
-        workers.working(dask="127.0.0.1:1"),
+        executors.open_executor(dask="127.0.0.1:1"),
     ):
         pass
 
@@ -124,7 +130,7 @@ def test_workers_that_are_not_like_us_are_refused(
     try:
         with (
             pytest.raises(InvalidInputError, match=r"has Python 3\.\d+, and Python 4\.0 is here"),
-            workers.working(dask=cluster.scheduler_address),
+            executors.open_executor(dask=cluster.scheduler_address),
         ):
             pass
     finally:
@@ -133,7 +139,7 @@ def test_workers_that_are_not_like_us_are_refused(
 
 def test_a_cluster_s_worker_is_no_scheduler(cluster: LocalCluster) -> None:
     (address,) = cluster.scheduler_info["workers"]
-    with pytest.raises(InvalidInputError, match="No Dask"), workers.working(dask=address):
+    with pytest.raises(InvalidInputError, match="No Dask"), executors.open_executor(dask=address):
         pass
 
 
@@ -142,7 +148,7 @@ def test_a_scheduler_without_workers_is_refused() -> None:
         address = cluster.scheduler_address
         with (
             pytest.raises(InvalidInputError, match=f"Start one with `dask worker {address}`"),
-            workers.working(dask=address),
+            executors.open_executor(dask=address),
         ):
             pass
 
@@ -160,5 +166,5 @@ def test_a_method_that_kills_workers_is_one_sentence_and_loggers_get_their_level
 
 
 def test_errors_of_a_run_pass_as_they_are() -> None:
-    with pytest.raises(BestArmError, match="mine"), workers.working(2):
+    with pytest.raises(BestArmError, match="mine"), executors.open_executor(2):
         raise BestArmError("mine", field="x")

@@ -26,7 +26,7 @@ from bestarm.server.app import create_app
 from bestarm.server.feeds import FEEDS
 from bestarm.server.security.limits import Limits
 
-__all__ = ["Protocol", "Serving", "configured", "listen", "serve"]
+__all__ = ["Protocol", "Serving", "listen", "run_server", "uvicorn_config"]
 
 _log = logging.getLogger("bestarm.server")
 _STOPPING = 10  # seconds that requests are given to end once the server stops
@@ -236,7 +236,7 @@ def listen(host: str, port: int) -> socket.socket:
     return socket.create_server((host, port), family=family, backlog=256)
 
 
-def configured(serving: Serving, *, log: dict[str, Any] | None = None) -> uvicorn.Config:
+def uvicorn_config(serving: Serving, *, log: dict[str, Any] | None = None) -> uvicorn.Config:
     """How the application is served."""
     return uvicorn.Config(
         serving,
@@ -252,14 +252,14 @@ def configured(serving: Serving, *, log: dict[str, Any] | None = None) -> uvicor
     )
 
 
-def serve(
+def run_server(
     serving: Serving, listener: socket.socket, *, workers: int = 1, quiet: bool = False
 ) -> None:
     """Serve until stopped by Ctrl-C or SIGTERM, and log requests to stderr unless to be quiet."""
     if workers > 1:
         _serve_together(serving, listener, workers=workers, quiet=quiet)
     else:
-        uvicorn.Server(configured(serving, log=_logging(quiet))).run(sockets=[listener])
+        uvicorn.Server(uvicorn_config(serving, log=_logging(quiet))).run(sockets=[listener])
 
 
 def _serve_together(
@@ -301,7 +301,7 @@ def _serve_beside(serving: Serving, listener: socket.socket, quiet: bool) -> Non
 
     Thread(target=end_with_parent, daemon=True).start()
     with suppress(KeyboardInterrupt):
-        serve(serving, listener, quiet=quiet)
+        run_server(serving, listener, quiet=quiet)
 
 
 def _logging(quiet: bool) -> dict[str, Any]:

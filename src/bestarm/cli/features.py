@@ -1,4 +1,4 @@
-"""Tables of features from files, and weights into them."""
+"""Tables: features from files, and results into them."""
 
 from __future__ import annotations
 
@@ -6,18 +6,17 @@ import csv
 import errno
 import os
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TextIO
 
-from bestarm.cli.numbers import read_number
+from bestarm.cli.options import read_number
 from bestarm.cli.rows import Row, read_rows, wrong_file
 from bestarm.errors import InvalidInputError
-from bestarm.problem import one_hot
+from bestarm.files import replacing
+from bestarm.problem import Problem, one_hot
 
-__all__ = ["Table", "read_table", "ready_for_writing", "write_table"]
+__all__ = ["Table", "check_writable", "read_problem", "read_table", "write_table"]
 
 _NAME_HEADERS = {"name", "label"}
 
@@ -27,8 +26,8 @@ class Table:
     """The rows of a file.
 
     Attributes:
-        features: one list of numbers a row.
-        labels: one name a row, or None where the file has none.
+        features: one list of numbers per row.
+        labels: one name per row, or None if the file has none.
     """
 
     features: list[list[float]]
@@ -38,6 +37,23 @@ class Table:
     def names(self) -> list[str]:
         """The labels, or the numbers of the rows from 0."""
         return self.labels or [str(i) for i in range(len(self.features))]
+
+
+def read_problem(
+    source: Path, target: Path | None, *, delta: float, noise: float, baseline: float
+) -> Problem:
+    """The problem whose arms, and targets if they differ, are in files."""
+    arms = read_table(source)
+    options = None if target is None else read_table(target)
+    return Problem(
+        arms.features,
+        None if options is None else options.features,
+        delta=delta,
+        noise=noise,
+        baseline=baseline,
+        source_labels=arms.labels,
+        target_labels=None if options is None else options.labels,
+    )
 
 
 def read_table(path: Path, *, names_alone: bool = True) -> Table:
@@ -81,7 +97,7 @@ def read_table(path: Path, *, names_alone: bool = True) -> Table:
 
 
 def _labels(path: Path, rows: Sequence[Row]) -> list[str]:
-    """The first fields: each there, and once."""
+    """The first fields, none empty, each different."""
     places: dict[str, str] = {}
     for place, fields in rows:
         name = fields[0]
@@ -141,13 +157,14 @@ def _wrong(path: Path, what: str, remedy: str) -> InvalidInputError:
 
 def write_table(path: Path, header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Write a CSV file, all of it or nothing. Raises OSError where that is not possible."""
-    with _replacing(path) as file:
+    check_writable(path)
+    with replacing(path) as part, part.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(header)
         writer.writerows(rows)
 
 
-def ready_for_writing(path: Path) -> None:
+def check_writable(path: Path) -> None:
     """Raise OSError now if a file could not be written in a while."""
     if path.is_dir():
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
@@ -158,21 +175,3 @@ def ready_for_writing(path: Path) -> None:
             pass
     except OSError as error:
         raise type(error)(error.errno, error.strerror, str(path)) from None
-
-
-@contextmanager
-def _replacing(path: Path) -> Iterator[TextIO]:
-    """A file that takes a path's place once it is complete."""
-    ready_for_writing(path)
-    if path.exists() and not path.is_file():
-        with path.open("w", encoding="utf-8", newline="") as file:
-            yield file
-        return
-    goal = path.resolve()
-    part = goal.with_name(f".{goal.name}.{os.getpid()}.part")
-    try:
-        with part.open("w", encoding="utf-8", newline="") as file:
-            yield file
-        part.replace(goal)
-    finally:
-        part.unlink(missing_ok=True)

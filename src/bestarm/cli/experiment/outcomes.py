@@ -4,35 +4,35 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bestarm.cli.numbers import read_number
+from bestarm.cli.options import read_number
 from bestarm.cli.rows import read_rows
 from bestarm.errors import InvalidInputError
 
-__all__ = ["number_of", "read_outcomes", "reward_of"]
+__all__ = ["read_id", "read_outcomes", "read_reward"]
 
 _TRUTH = {"true": 1.0, "yes": 1.0, "false": 0.0, "no": 0.0}
 _TABLE = "Give a table with the columns id and reward."
 
 
-def number_of(text: str, field: str, where: str = "") -> int:
-    """A whole number, of its plain digits."""
+def read_id(text: str, where: str = "") -> int:
+    """An assignment's id: a whole number in plain digits."""
     try:
         if not text.strip().lstrip("+-").isdecimal():
             raise ValueError  # noqa: TRY301
         return int(text)
     except ValueError:
         raise InvalidInputError(
-            f"`{field}` must be a whole number; got {text!r}{where}.", field=field, value=text
+            f"`id` must be a whole number; got {text!r}{where}.", field="id", value=text
         ) from None
 
 
-def reward_of(text: str, field: str, where: str = "") -> float:
-    """A number, or true, false, yes or no; the experiment says whether it can be a reward."""
+def read_reward(text: str, where: str = "") -> float:
+    """A number, or true, false, yes or no; whether it can be a reward the experiment decides."""
     value = _TRUTH.get(text.strip().lower(), read_number(text))
     if value is None:
         raise InvalidInputError(
-            f"`{field}` must be a number, or true or false; got {text!r}{where}.",
-            field=field,
+            f"`reward` must be a number, or true or false; got {text!r}{where}.",
+            field="reward",
             value=text,
             remedy="Write decimals with a point: 0.5." if "," in text else "",
         )
@@ -67,7 +67,7 @@ def read_outcomes(path: Path) -> tuple[list[tuple[int, float]], int]:
         if not reward:
             skipped += 1
             continue
-        outcomes.append((number_of(number, "id", where), reward_of(reward, "reward", where)))
+        outcomes.append((read_id(number, where), read_reward(reward, where)))
     return outcomes, skipped
 
 
@@ -78,7 +78,7 @@ def _columns(fields: list[str], where: str) -> tuple[int, int] | None:
         return None
     found = [name for name in ("reward", "outcome") if name in names]
     if "id" not in names or not found:
-        raise _wrong(f"The columns 'id' and 'reward' are not{where}: it has {', '.join(fields)}.")
+        raise _wrong(f"There are no columns 'id' and 'reward'{where}: it has {', '.join(fields)}.")
     return names.index("id"), names.index(found[0])
 
 

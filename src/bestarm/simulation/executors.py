@@ -1,4 +1,4 @@
-"""Who makes the runs: this process, others beside it, or a Dask cluster; and bars that show it."""
+"""Executors for replications: this process, others beside it, or a Dask cluster."""
 
 from __future__ import annotations
 
@@ -7,27 +7,21 @@ import logging
 import os
 import signal
 import sys
-import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError, Executor, Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from multiprocessing import get_context, parent_process, resource_tracker
-from threading import Event, Thread, current_thread, main_thread
+from threading import Thread, current_thread, main_thread
 from types import FrameType
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
-
-import typer
+from typing import Any, ParamSpec, TypeVar
 
 from bestarm.checks import whole
 from bestarm.errors import BestArmError, InvalidInputError, MissingDependencyError
 from bestarm.simulation.provenance import installed
 
-if TYPE_CHECKING:
-    from rich.progress import Progress, TaskID
-
-__all__ = ["Bar", "bars", "check_workers", "lines", "working"]
+__all__ = ["check_workers", "open_executor"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -37,8 +31,8 @@ _CHATTY = ("distributed", "distributed.client", "tornado", "tornado.application"
 
 
 @contextmanager
-def working(workers: int | None = None, dask: str | None = None) -> Iterator[Executor | None]:
-    """Where runs are to be made: an executor, or None for this process.
+def open_executor(workers: int | None = None, dask: str | None = None) -> Iterator[Executor | None]:
+    """An executor for the runs, or None for this process.
 
     Args:
         workers: the number of processes on this machine; None is one, this one.
@@ -61,13 +55,13 @@ def working(workers: int | None = None, dask: str | None = None) -> Iterator[Exe
 
 
 def check_workers(workers: int | None, dask: str | None) -> None:
-    """Raise where `working` would refuse these, without starting anything."""
+    """Raise where `open_executor` would refuse these, without starting anything."""
     if workers is None:
         return
     whole(workers, "workers", least=1)
     if dask is not None:
         raise InvalidInputError(
-            "`--workers` and `--dask` exclude each other.",
+            "`workers` and `dask` exclude each other.",
             field="workers",
             value=workers,
             remedy="A cluster has its own number of workers.",
@@ -78,7 +72,7 @@ def check_workers(workers: int | None, dask: str | None) -> None:
 def _processes(count: int) -> Iterator[Executor]:
     # New processes, because the progress display has a thread; Ctrl-C does not reach them, because
     # the one process that collects the runs decides when to stop.
-    executor = _Processes(count, mp_context=get_context("spawn"), initializer=_begin)
+    executor = _Processes(count, mp_context=get_context("spawn"), initializer=_start_worker)
     try:
         yield executor
     except BrokenProcessPool as error:
@@ -131,17 +125,17 @@ def _hold_interrupts() -> Iterator[None]:
             signal.raise_signal(signal.SIGINT)
 
 
-def _begin() -> None:
-    """What a worker process does first."""
+def _start_worker() -> None:
+    """Prepare a worker process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if hasattr(signal, "pthread_sigmask"):
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-    sys.stdout = sys.stderr  # what a method prints is not what the command says
+    sys.stdout = sys.stderr  # what a method prints must not mix with the results
     Thread(target=_end_with_parent, daemon=True).start()
 
 
 def _end_with_parent() -> None:
-    """A parent that is killed cannot tell its workers to stop."""
+    """End this process with its parent: one that is killed cannot tell its workers to stop."""
     parent = parent_process()
     if parent is not None:
         parent.join()
@@ -155,14 +149,14 @@ def _cluster(address: str) -> Iterator[Executor]:
         from distributed.comm.core import CommClosedError  # noqa: PLC0415
     except ImportError:
         raise MissingDependencyError(
-            "`--dask` needs distributed, which is not installed.",
+            "A Dask cluster needs distributed, which is not installed.",
             field="dask",
             remedy="Install it with pip install 'bestarm[dask]'.",
         ) from None
     with _quiet():
         client = _connect(address)
         try:
-            _check_workers(client, address)
+            _check_versions(client, address)
             # An exception would be the same at a second try; a lost worker's work is redone anyway.
             yield client.get_executor(pure=False, retries=0)
         except (KilledWorker, CancelledError, CommClosedError) as error:
@@ -199,7 +193,7 @@ def _connect(address: str) -> Any:
 
 
 async def _kind(address: str) -> object:
-    """What answers at an address. A client would wait for ever for one that says nothing."""
+    """The kind of server at an address. A client would wait for ever for one that is silent."""
     from distributed.comm.core import connect  # noqa: PLC0415
     from distributed.core import send_recv  # noqa: PLC0415
     from distributed.security import Security  # noqa: PLC0415
@@ -211,8 +205,8 @@ async def _kind(address: str) -> object:
         comm.abort()
 
 
-def _check_workers(client: Any, address: str) -> None:
-    """Results must not depend on who makes a run, nor wait for ever for somebody to make it."""
+def _check_versions(client: Any, address: str) -> None:
+    """Require workers, all with our versions: results must not depend on who makes a run."""
     try:
         there = client.run(installed)
     except Exception as error:
@@ -243,7 +237,7 @@ def _check_workers(client: Any, address: str) -> None:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """What the cluster's libraries log is said in our words, or is of no use to a user."""
+    """Silence the loggers of the cluster's libraries: our errors say the same in plain words."""
     levels = {name: logging.getLogger(name).level for name in _CHATTY}
     for name in levels:
         logging.getLogger(name).setLevel(logging.CRITICAL + 1)
@@ -252,72 +246,3 @@ def _quiet() -> Iterator[None]:
     finally:
         for name, level in levels.items():
             logging.getLogger(name).setLevel(level)
-
-
-@contextmanager
-def bars(names: Sequence[str], runs: int) -> Iterator[dict[str, Bar]]:
-    """One display with a bar a name, on stderr where that is a terminal."""
-    from rich import progress as rich  # noqa: PLC0415
-    from rich.console import Console  # noqa: PLC0415
-
-    screen = Console(stderr=True)
-    columns = (
-        rich.TextColumn("{task.description}", markup=False),
-        rich.BarColumn(),
-        rich.MofNCompleteColumn(),
-        rich.TimeElapsedColumn(),
-        rich.TimeRemainingColumn(),
-    )
-    with rich.Progress(*columns, console=screen, disable=not screen.is_terminal) as display:
-        yield {name: Bar(display, display.add_task(name, total=runs)) for name in names}
-
-
-@contextmanager
-def lines(every: float = 10.0) -> Iterator[Callable[[int, int], None]]:
-    """A function to be told (runs done, runs in all), which says so where no bar is shown.
-
-    It writes a line to stderr when it is first called, and every so many seconds from then on,
-    whether or not a run has ended meanwhile.
-    """
-    began, over = time.monotonic(), Event()
-    latest = (0, 0)
-
-    def say() -> None:
-        done, total = latest
-        typer.echo(
-            f"bestarm: {done:,} of {total:,} runs after {time.monotonic() - began:.0f} s", err=True
-        )
-
-    def go_on() -> None:
-        while not over.wait(every):
-            say()
-
-    saying = Thread(target=go_on, name="lines", daemon=True)
-
-    def told(done: int, total: int) -> None:
-        nonlocal latest
-        latest = done, total
-        if saying.ident is None:
-            say()
-            saying.start()
-
-    if sys.stderr.isatty():
-        yield lambda _done, _total: None
-        return
-    try:
-        yield told
-    finally:
-        over.set()
-        if saying.ident is not None:
-            saying.join()
-
-
-class Bar:
-    """What `simulate` calls with (runs done, runs in all)."""
-
-    def __init__(self, display: Progress, task: TaskID) -> None:
-        self._display, self._task = display, task
-
-    def __call__(self, done: int, _total: int) -> None:
-        """Show how many runs are done."""
-        self._display.update(self._task, completed=done)

@@ -1,6 +1,6 @@
-"""Methods that bring their source along: a cluster's workers have other folders than ours.
+"""Methods that travel with their source, because a cluster's workers have other folders than ours.
 
-They may also have imported an older version of one's own module, and would silently use that.
+Workers may also have imported an older version of the same module, and would silently use it.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from typing import Any
 from bestarm.policies import Policy
 from bestarm.problem import Problem
 
-__all__ = ["Carried", "sources_in"]
+__all__ = ["PortableMethod", "sources_in"]
 
 Files = tuple[tuple[str, bytes], ...]
 
 
 def sources_in(folder: Path) -> Files:
-    """The modules imported so far that lie in a folder, as paths below it with their contents."""
+    """The imported modules that lie in a folder: relative paths with their contents."""
     found: dict[str, bytes] = {}
     for name, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None)
@@ -40,14 +40,14 @@ def sources_in(folder: Path) -> Files:
     return tuple(sorted(found.items()))
 
 
-class Carried:
-    """A method of somebody's own together with the files it is made of.
+class PortableMethod:
+    """A user's method together with the files it is made of.
 
     Args:
         module: the module's name.
         attribute: the method's name in it.
         options: keywords bound to it.
-        files: the module, and those beside it that it imports; none for an installed one.
+        files: the module and its neighbours that it imports; empty for an installed module.
     """
 
     def __init__(self, module: str, attribute: str, options: dict[str, Any], files: Files) -> None:
@@ -55,7 +55,7 @@ class Carried:
         self._attribute, self._options = attribute, options
 
     def __call__(self, problem: Problem, *, seed: int) -> Policy:
-        """Make a policy, from these very files wherever it is called."""
+        """Make a policy from exactly these files, wherever it is called."""
         with _lock:
             home = _imported(self._module, self._files)
         policy: Policy = attrgetter(self._attribute)(home)(problem, seed=seed, **self._options)

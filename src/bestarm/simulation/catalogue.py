@@ -1,4 +1,4 @@
-"""Instances as they are named on the command line."""
+"""Instances on which methods are compared, by name."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from bestarm.cli.methods import nearest
+from bestarm.checks import suggestion
 from bestarm.datasets import jester
 from bestarm.environments import Baseline, Environment, baselines, small_gap, uniform_sphere
 from bestarm.errors import InvalidInputError
 
-__all__ = ["BASELINES", "INSTANCES", "Instance", "read_instance"]
+__all__ = ["BASELINES", "INSTANCES", "Instance", "find_instance"]
 
 INSTANCES = ("small-gap", "uniform", "jester")
 BASELINES: dict[str, Callable[[], Baseline]] = {
@@ -21,18 +21,18 @@ BASELINES: dict[str, Callable[[], Baseline]] = {
     "switches": baselines.switches,
     "adversary": baselines.adversary,
 }
-_LONGEST = 5_000_000  # fresh arms may tie almost exactly, and no method would ever end
+_MAX_PULLS = 5_000_000  # random arms may tie almost exactly, and then no method would end
 
 
 @dataclass(frozen=True)
 class Instance:
-    """Where methods are compared.
+    """An environment to compare methods in.
 
     Attributes:
         environment: the environment.
-        description: what it is, in a phrase.
-        note: what must be known about its data, in a sentence; empty where it has none.
-        max_pulls: where a run is cut if nothing else is said.
+        description: a phrase that names it.
+        note: where its data come from, in a sentence; empty if it has none.
+        max_pulls: where a run is cut by default, or None.
     """
 
     environment: Environment
@@ -41,17 +41,17 @@ class Instance:
     max_pulls: int | None = None
 
 
-def read_instance(name: str, *, baseline: str | None, data: Path | None) -> Instance:
-    """What an instance given on the command line means.
+def find_instance(name: str, *, baseline: str | None, data: Path | None) -> Instance:
+    """The instance of a name.
 
     Raises:
-        InvalidInputError: there is none of this name, or an option does not belong to it.
+        InvalidInputError: the name is not known, or an option does not apply to the instance.
     """
     key = _one_of(name, INSTANCES, "instance")
     if key == "jester":
         if baseline is not None:
             raise InvalidInputError(
-                "`--baseline` does not belong to jester, whose ratings are what they are.",
+                "`baseline` does not apply to jester, whose ratings are recorded data.",
                 field="baseline",
                 value=baseline,
                 remedy="Leave it out.",
@@ -60,16 +60,16 @@ def read_instance(name: str, *, baseline: str | None, data: Path | None) -> Inst
         return Instance(ratings.environment(), ratings.name, ratings.source)
     if data is not None:
         raise InvalidInputError(
-            f"`--data` belongs to jester, not to {key}.",
+            f"`data` applies to jester, not to {key}.",
             field="data",
             value=str(data),
-            remedy="Leave it out, or take --instance jester.",
+            remedy="Leave it out, or choose the instance jester.",
         )
     drift = _one_of(baseline or "sinusoid", tuple(BASELINES), "baseline")
     words = f"{key} with baseline {drift}"
     if key == "small-gap":
         return Instance(small_gap(baseline=BASELINES[drift]()), words)
-    return Instance(uniform_sphere(baseline=BASELINES[drift]()), words, max_pulls=_LONGEST)
+    return Instance(uniform_sphere(baseline=BASELINES[drift]()), words, max_pulls=_MAX_PULLS)
 
 
 def _one_of(given: str, known: tuple[str, ...], field: str) -> str:
@@ -79,6 +79,6 @@ def _one_of(given: str, known: tuple[str, ...], field: str) -> str:
             f"There is no {field} {given!r}; there are {', '.join(known)}.",
             field=field,
             value=given,
-            remedy=nearest(name, {word: word for word in known}),
+            remedy=suggestion(name, known),
         )
     return name
