@@ -23,8 +23,7 @@ from bestarm.cli.app import app
 from bestarm.defaults import DELTA
 from bestarm.live import Experiment
 from bestarm.replication import Table
-from bestarm.server.api import schemas
-from bestarm.server.pages import plan
+from bestarm.server.api import plan, schemas
 from bestarm.server.pages.panels import render
 
 IN_REFERENCE = re.compile(r"^- `(--[\w-]+)`:(.*?)(?=^- |^#|\n\n)", re.M | re.S)

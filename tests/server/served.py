@@ -20,7 +20,7 @@ import uvicorn
 from bestarm.live.store.sql import Store
 from bestarm.server.security.limits import Limits
 from bestarm.server.security.tokens import Role, create_token
-from bestarm.server.serving import Serving, configured, listen
+from bestarm.server.serving import Serving, uvicorn_config, listen
 
 __all__ = ["ARMS", "MANY", "PATIENCE", "Served", "get", "in_process", "in_thread", "post"]
 
@@ -89,7 +89,7 @@ def in_thread(url: str, **settings: Any) -> Iterator[Served]:
     """A server in a thread; settings are those of `Serving`."""
     listener = listen("127.0.0.1", 0)
     port = listener.getsockname()[1]
-    server = uvicorn.Server(configured(Serving(url, **{"limits": MANY, **settings})))
+    server = uvicorn.Server(uvicorn_config(Serving(url, **{"limits": MANY, **settings})))
     thread = Thread(target=server.run, kwargs={"sockets": [listener]})
     thread.start()
     try:

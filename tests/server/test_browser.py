@@ -28,6 +28,7 @@ from bestarm.live import Experiment
 from bestarm.live.watch.overview import overview
 from bestarm.live.watch.views import Overview
 from bestarm.server.pages.charts import charts, number
+from bestarm.server.pages.snippets import snippets
 from bestarm.server.security.tokens import Role
 
 NASTY = "<script>alert(1)</script>"
@@ -173,7 +174,7 @@ def finished(browser: Browser, served: Served, url: str) -> Overview:
             worker.wait()
         expect(page.get_by_role("button", name="Pause")).to_have_count(0)
         with Experiment.open(url, NAME) as trial:
-            seen = overview(trial, address=served.base)
+            seen = overview(trial)
             assert trial.recommendation().final
         expect(verdict).to_have_text(seen.verdict)
     return seen
@@ -214,7 +215,7 @@ def test_every_panel_shows_the_librarys_numbers(
             if option.status == "best":
                 assert cells[1] == "the best"
             else:
-                assert cells[1] == f"out in phase {option.phase_out}"
+                assert cells[1] == f"ruled out in phase {option.phase_out}"
                 ends = f"{number(option.low)} to {number(option.high)}"
                 assert cells[2] == f"{number(option.behind)} {ends}"
                 assert cells[3] == "100 %"
@@ -228,8 +229,8 @@ def test_every_panel_shows_the_librarys_numbers(
                 ".filter(trace => trace.hoverinfo === 'text').map(trace => trace.y)",
                 key,
             )
-            assert len(drawn) == len(chart.series)
-            for ys, series in zip(drawn, chart.series, strict=True):
+            assert len(drawn) == len(chart.lines)
+            for ys, series in zip(drawn, chart.lines, strict=True):
                 assert ys == pytest.approx(list(series.y), nan_ok=True)
 
         for label in LABELS:  # text, even where a chart is touched
@@ -243,10 +244,10 @@ def test_every_panel_shows_the_librarys_numbers(
             assert cells[:3] == [arm.label, f"{arm.planned:,.0f}", f"{arm.drawn:,}"]
 
         said = panel(page, "progress")
-        assert "It is over" in said
+        assert "The experiment is over" in said
         for name, count in (
-            ("Given out", seen.progress.given),
-            ("Answered in time", seen.progress.answered),
+            ("Assignments", seen.progress.given),
+            ("Outcomes in time", seen.progress.answered),
             ("Used for the verdict", seen.progress.used),
         ):
             assert f"{name} {count:,}" in said
@@ -256,11 +257,13 @@ def test_every_panel_shows_the_librarys_numbers(
 
         for name in ("python", "curl", "library", "cli"):
             code = page.locator(f"#code-{name}").text_content()
-            assert code == getattr(seen.snippets, name)
+            assert code == getattr(snippets(NAME, address=served.base, store=served.url), name)
 
 
-def test_the_lines_to_paste_work(served: Served, finished: Overview) -> None:
-    code = f"measure = lambda label: 1.0\n{finished.snippets.python}\nprint(given['state'])"
+@pytest.mark.usefixtures("finished")
+def test_the_lines_to_paste_work(served: Served) -> None:
+    pasted = snippets(NAME, address=served.base, store=None)
+    code = f"measure = lambda label: 1.0\n{pasted.python}\nprint(batch['state'])"
     env = {"BESTARM_TOKEN": served.token(Role.TELL)}
     ran = subprocess.run(
         [sys.executable, "-c", code],
@@ -383,7 +386,7 @@ def test_where_a_token_is_needed_one_signs_in_and_follows(browser: Browser, url:
         expect(page.get_by_role("alert")).to_have_text("That is not a valid token.")
         page.get_by_label("Token").fill(outside.token(Role.VIEW))
         page.get_by_role("button", name="Sign in").click()
-        expect(page.locator("h1")).to_have_text("Trials")
+        expect(page.locator("h1")).to_have_text("Experiments")
         with outside.client() as client:
             body = {"name": "seen", "source": [[1, 0], [0, 1]], "options": {"bounds": [0, 1]}}
             client.post("/experiments", json=body).raise_for_status()

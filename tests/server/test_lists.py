@@ -16,9 +16,9 @@ from bestarm.live import Experiment
 from bestarm.live.check import Check
 from bestarm.live.store.sql import Store
 from bestarm.live.watch import overview
-from bestarm.server.background import Keeper
-from bestarm.server.experiments import Trials
-from bestarm.server.pages import routes
+from bestarm.server.upkeep import Upkeep
+from bestarm.server.experiments import OpenExperiments
+from bestarm.server.pages.listing import Query, listing
 from bestarm.server.security.limits import Limits
 from bestarm.server.security.tokens import Role
 
@@ -40,7 +40,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
             made.pause()
     store.close()
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(Keeper, "go_round", lambda _: None)  # its findings are news at any time
+        patched.setattr(Upkeep, "run_once", lambda _: None)  # its findings are news at any time
         with in_thread(url) as running:
             yield running
 
@@ -194,12 +194,12 @@ def test_what_is_known_is_not_sent_again_nor_read(
 def test_an_alarm_is_news(served: Served) -> None:
     """Health is seen to by the server itself; what it finds changes no counter of a trial."""
     store = Store(served.url)
-    trials = Trials(store, limits=Limits())
-    asked = routes._Asked("trial 000", 1)
-    calm, _ = routes._part(trials, asked, {}, None)
-    assert routes._part(trials, asked, {"trial 000": None}, calm) == (calm, None)
+    trials = OpenExperiments(store, limits=Limits())
+    asked = Query("trial 000", 1)
+    calm, _ = listing(trials, asked, {}, None)
+    assert listing(trials, asked, {"trial 000": None}, calm) == (calm, None)
     alarm = Check("allocation", "alarm", "It is off.", "Stop.")
-    found, part = routes._part(trials, asked, {"trial 000": alarm}, calm)
+    found, part = listing(trials, asked, {"trial 000": alarm}, calm)
     assert found != calm
     assert part is not None
     assert part.rows[0].worst == alarm

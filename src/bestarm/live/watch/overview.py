@@ -18,7 +18,6 @@ from bestarm.live.watch import wording
 from bestarm.live.watch.follower import Follower, State
 from bestarm.live.watch.forecast import Forecast, from_evidence, from_phases
 from bestarm.live.watch.leaderboard import evidence_needed, leaderboard
-from bestarm.live.watch.snippets import snippets
 from bestarm.live.watch.timeline import baseline_lines, timeline
 from bestarm.live.watch.views import Allocated, Guarantee, Happening, Overview, Progress
 from bestarm.problem import Problem
@@ -60,17 +59,13 @@ def lights(experiment: Experiment) -> tuple[Check, ...]:
     return _health(experiment, _of(experiment), over=False)
 
 
-def overview(
-    experiment: Experiment, *, address: str = "http://127.0.0.1:8000", inside: bool = True
-) -> Overview:
+def overview(experiment: Experiment) -> Overview:
     """All there is to see of a trial.
 
     What it takes is kept for the next time, so following a trial costs what has happened since.
 
     Args:
         experiment: the trial.
-        address: where its server is, for the lines to paste.
-        inside: whether it is for somebody who may know where the database is.
     """
     watched = _of(experiment)
     revision = experiment.revision  # read first: what is shown may be newer, never older
@@ -82,7 +77,6 @@ def overview(
     level = evidence_needed(state, problem, options)
     board = leaderboard(state, problem, level, radii="budget" not in options)
     guarantee = _guarantee(experiment, state, health)
-    store = getattr(experiment._ledger, "_store", None)
     return Overview(
         name=experiment.name,
         description=experiment.description,
@@ -110,11 +104,6 @@ def overview(
                 wording.happened(event, problem, open_plans=head.open),
             )
             for event in reversed(state.events)
-        ),
-        snippets=snippets(
-            experiment.name,
-            address=address.rstrip("/"),
-            store=store.place if store is not None and inside else None,
         ),
     )
 

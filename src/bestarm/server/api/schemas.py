@@ -16,6 +16,7 @@ from bestarm.records import Recommendation
 __all__ = [
     "AskBody",
     "AssignmentsOut",
+    "Body",
     "CheckOut",
     "CreateBody",
     "Delta",
@@ -71,12 +72,14 @@ def _like(**example: Any) -> dict[str, Any]:
     return {"examples": [example]}
 
 
-class _In(BaseModel):
+class Body(BaseModel):
+    """The body of a request: nothing in it is converted or ignored."""
+
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
-class CreateBody(_In):
-    """A trial to begin."""
+class CreateBody(Body):
+    """An experiment to create."""
 
     model_config = ConfigDict(
         json_schema_extra=_like(
@@ -93,12 +96,12 @@ class CreateBody(_In):
     name: Annotated[str, Field(min_length=1, max_length=200)]
     source: Features | None = Field(
         default=None,
-        description="Features of what can be tried, a row per arm. Left out, the names alone tell "
-        "the arms apart.",
+        description="Features of the options that can be tried, one row per option. Left out, the "
+        "names alone tell them apart.",
     )
     source_labels: Labels | None = Field(default=None, description="A name for each.")
     target: Features | None = Field(
-        default=None, description="Features of what is chosen among; the source if left out."
+        default=None, description="Features of the options to choose among; the source if left out."
     )
     target_labels: Labels | None = Field(default=None, description="A name for each.")
     delta: Delta = DELTA
@@ -123,7 +126,7 @@ class CreateBody(_In):
     ] = ""
 
 
-class AskBody(_In):
+class AskBody(Body):
     """How many assignments are wanted."""
 
     model_config = ConfigDict(json_schema_extra=_like(count=2))
@@ -131,14 +134,14 @@ class AskBody(_In):
     count: Annotated[int, Field(ge=1)] = 1
 
 
-class OutcomeIn(_In):
+class OutcomeIn(Body):
     """The outcome of one assignment."""
 
     id: Id
     reward: bool | Number = Field(description="A number, or true or false for 1 and 0.")
 
 
-class TellBody(_In):
+class TellBody(Body):
     """Outcomes: all of them are recorded or none."""
 
     model_config = ConfigDict(
@@ -148,7 +151,7 @@ class TellBody(_In):
     outcomes: Annotated[list[OutcomeIn], Field(fail_fast=True)]
 
 
-class FailBody(_In):
+class FailBody(Body):
     """Assignments whose outcome will never come."""
 
     model_config = ConfigDict(json_schema_extra=_like(ids=[1], reason="left the page"))
@@ -157,7 +160,7 @@ class FailBody(_In):
     reason: Annotated[str, Field(max_length=1000)] = "failed"
 
 
-class LeaseBody(_In):
+class LeaseBody(Body):
     """How long outcomes may take."""
 
     model_config = ConfigDict(json_schema_extra=_like(lease="1d"))
@@ -167,8 +170,8 @@ class LeaseBody(_In):
     )
 
 
-class StopBody(_In):
-    """Why a trial is stopped."""
+class StopBody(Body):
+    """Why an experiment is stopped."""
 
     model_config = ConfigDict(json_schema_extra=_like(reason="the season is over"))
 
@@ -192,27 +195,27 @@ _STATUS = {
 
 
 class StatusOut(BaseModel):
-    """Where a trial stands."""
+    """Where an experiment stands."""
 
     model_config = ConfigDict(json_schema_extra=_like(**_STATUS))
 
     state: State
     phase: int = Field(description="The open phase, or the last one.")
-    given: int = Field(description="Assignments of that phase given out.")
-    answered: int = Field(description="How many of those are answered, or lost.")
-    outstanding: int = Field(description="How many outcomes are awaited.")
-    remaining: int = Field(description="Assignments of that phase still to give out.")
-    pulls: int = Field(description="Assignments given out in all phases.")
+    given: int = Field(description="Assignments made in that phase.")
+    answered: int = Field(description="How many of those have an outcome, or are lost.")
+    outstanding: int = Field(description="How many outcomes are outstanding.")
+    remaining: int = Field(description="Assignments of that phase still to be made.")
+    pulls: int = Field(description="Assignments made in all phases.")
     lost: int = Field(description="Assignments whose outcome will not come, or came too late.")
     late: int = Field(description="Outcomes that came too late to be used.")
     needs_lease: bool = Field(
-        description="Whether one outcome that is never told would hold up the decision for ever: "
+        description="Whether one outcome that never comes would hold up the decision for ever: "
         "set a lease."
     )
     waits_for: int | None = Field(
         description="The assignment whose outcome holds up the decision, or null."
     )
-    waits_since: float | None = Field(description="When it was given out, in seconds since 1970.")
+    waits_since: float | None = Field(description="When it was made, in seconds since 1970.")
 
     @classmethod
     def of(cls, status: Status) -> StatusOut:
@@ -221,7 +224,7 @@ class StatusOut(BaseModel):
 
 
 class ExperimentOut(BaseModel):
-    """A trial."""
+    """An experiment."""
 
     name: str
     description: str
@@ -240,7 +243,7 @@ class ExperimentOut(BaseModel):
 
 
 class ListOut(BaseModel):
-    """Trials, oldest first."""
+    """Experiments, oldest first."""
 
     model_config = ConfigDict(
         json_schema_extra=_like(
@@ -263,17 +266,17 @@ class ListOut(BaseModel):
 
 
 class AssignmentOut(BaseModel):
-    """One pull to be made."""
+    """One option to try."""
 
     id: int
     arm: int = Field(description="Its row in the source.")
-    label: str = Field(description="The arm's name.")
+    label: str = Field(description="The option's name.")
     probability: float = Field(description="With which it was drawn; 1 under a fixed plan.")
     phase: int
 
 
 class AssignmentsOut(BaseModel):
-    """The assignments of one request: fewer than asked for while a phase awaits its outcomes."""
+    """The assignments of one request: fewer than asked for while a phase waits for outcomes."""
 
     model_config = ConfigDict(
         json_schema_extra=_like(
@@ -290,13 +293,13 @@ class AssignmentsOut(BaseModel):
     assignments: list[AssignmentOut]
     phase: int
     waiting: int = Field(
-        description="Where fewer were given than asked for: how many outcomes are awaited first."
+        description="If fewer were made than asked for: how many outcomes must arrive first."
     )
     state: State
 
     @staticmethod
     def plain(batch: Batch) -> dict[str, Any]:
-        """From the library's, as plain data: a batch may be large."""
+        """From the library's, as plain data, because a batch may be large."""
         columns = zip(batch.ids, batch.arms.tolist(), batch.probabilities.tolist(), strict=True)
         rows = [
             {"id": id_, "arm": arm, "label": batch.labels[arm], "probability": p, "phase": phase}
@@ -312,13 +315,13 @@ class AssignmentsOut(BaseModel):
 
 
 class ReceiptOut(BaseModel):
-    """What became of outcomes that were told."""
+    """What became of the outcomes of a request."""
 
     model_config = ConfigDict(json_schema_extra=_like(recorded=2, repeated=0, late=0))
 
     recorded: int = Field(description="On record from now on.")
     repeated: int = Field(description="On record before, with the same reward.")
-    late: int = Field(description="Of those recorded: came too late to be used.")
+    late: int = Field(description="Of those recorded: arrived too late to be used.")
 
     @classmethod
     def of(cls, receipt: Receipt) -> ReceiptOut:
@@ -327,7 +330,7 @@ class ReceiptOut(BaseModel):
 
 
 class RecommendationOut(BaseModel):
-    """The target the policy would name now, and how far that can be relied on."""
+    """The option that the policy would name now, and how far that can be relied on."""
 
     model_config = ConfigDict(
         json_schema_extra=_like(
@@ -356,7 +359,7 @@ class RecommendationOut(BaseModel):
         description="`identified`, `running`, or what stopped it short: `max_pulls`, "
         "`max_phases`, `max_phase_pulls`, `budget`, or `stopped` by hand."
     )
-    pulls: int = Field(description="Of those given out, how many it rests on.")
+    pulls: int = Field(description="How many assignments it rests on.")
     claims: float | None = Field(
         description="The proven bound on the probability that a final answer is wrong, known "
         "before there is one; null where nothing is proven."
@@ -367,12 +370,12 @@ class RecommendationOut(BaseModel):
     contradicted: bool = Field(
         description="Whether rewards contradict the assumptions: nothing is proven then."
     )
-    active: list[int] = Field(description="Targets that are not ruled out.")
+    active: list[int] = Field(description="Options that are not ruled out.")
     active_labels: list[str] = Field(description="Their names.")
-    chosen: list[int] = Field(description="The targets named, where there may be several.")
+    chosen: list[int] = Field(description="The options named; there may be several.")
     chosen_labels: list[str] = Field(description="Their names.")
     assumptions: list[str] = Field(description="What the bound rests on.")
-    statement: str = Field(description="What may be said now, in words.")
+    statement: str = Field(description="What may be claimed now, in words.")
 
     @classmethod
     def of(cls, said: Recommendation, labels: Sequence[str]) -> RecommendationOut:
@@ -386,7 +389,7 @@ class RecommendationOut(BaseModel):
 
 
 class CheckOut(BaseModel):
-    """One of the trial's health checks."""
+    """One of the experiment's health checks."""
 
     name: str
     level: Literal["ok", "warning", "alarm"]
@@ -403,7 +406,7 @@ class HealthOut(BaseModel):
                 {
                     "name": "assignments",
                     "level": "ok",
-                    "finding": "240 assignments have arms as their probabilities say.",
+                    "finding": "Traffic split matches the plan (240 assignments).",
                     "action": "",
                 }
             ]
@@ -414,7 +417,7 @@ class HealthOut(BaseModel):
 
 
 class EventOut(BaseModel):
-    """A change of the trial's state."""
+    """A change of the experiment's state."""
 
     number: int
     at: float = Field(description="When, in seconds since 1970.")

@@ -10,7 +10,7 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from starlette.concurrency import run_in_threadpool
 
 from bestarm.errors import BestArmError
-from bestarm.server.experiments import Trials
+from bestarm.server.experiments import OpenExperiments
 from bestarm.server.security.guard import KNOWN
 from bestarm.server.security.tokens import Role, find_role, pass_holds, token_number
 
@@ -49,7 +49,7 @@ def role_of(request: Request, credentials: HTTPAuthorizationCredentials | None) 
     cookie that the page keeps allows looking and nothing else. On a server that only this machine
     can reach, looking needs no token, unless a proxy passed the request on from elsewhere.
     """
-    trials: Trials = request.app.state.trials
+    trials: OpenExperiments = request.app.state.experiments
     trials.store.check_file()
     if credentials is not None:
         request.state.caller = token_number(credentials.credentials)

@@ -12,8 +12,8 @@ from served import ARMS, Served, in_thread
 
 from bestarm.errors import BestArmError, InvalidInputError, StoreUnavailableError
 from bestarm.live import Receipt
-from bestarm.server.api import gather
-from bestarm.server.api.gather import Outcomes, Tellers
+from bestarm.server.api import tell_queue
+from bestarm.server.api.tell_queue import Outcomes, TellQueue
 
 
 class Books:
@@ -46,7 +46,7 @@ async def settled() -> None:
 def test_while_one_lot_is_written_the_next_gathers() -> None:
     async def run() -> None:
         books = Books()
-        tellers = Tellers(books.write)
+        tellers = TellQueue(books.write)
         calls = [asyncio.create_task(tellers.tell("t", [(0, 1.0)]))]
         await settled()
         rewards = [1.0, -1.0, 1.0, -1.0]
@@ -69,7 +69,7 @@ def test_while_one_lot_is_written_the_next_gathers() -> None:
 def test_who_goes_away_takes_nobody_along() -> None:
     async def run() -> None:
         books = Books()
-        tellers = Tellers(books.write)
+        tellers = TellQueue(books.write)
         first, second, third = (
             asyncio.create_task(tellers.tell("t", [(n, 1.0)])) for n in range(3)
         )
@@ -88,7 +88,7 @@ def test_what_befalls_the_books_is_said_to_all_of_the_lot_and_not_to_the_next() 
     async def run() -> None:
         books = Books()
         books.broken = True
-        tellers = Tellers(books.write)
+        tellers = TellQueue(books.write)
         calls = [asyncio.create_task(tellers.tell("t", [(n, 1.0)])) for n in range(3)]
         await settled()
         books.let.set()
@@ -101,11 +101,11 @@ def test_what_befalls_the_books_is_said_to_all_of_the_lot_and_not_to_the_next() 
 
 
 def test_a_lot_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gather, "_MOST", 10)
+    monkeypatch.setattr(tell_queue, "_MOST", 10)
 
     async def run() -> None:
         books = Books()
-        tellers = Tellers(books.write)
+        tellers = TellQueue(books.write)
         calls = [
             asyncio.create_task(tellers.tell("t", [(n, 1.0)] * size))
             for n, size in enumerate((1, 4, 4, 4, 50, 2))

@@ -1,4 +1,4 @@
-"""Lines to paste: how to ask and tell in one very trial, in Python, with curl and in a shell."""
+"""Code to paste: how to ask and tell in one experiment, in Python, with curl, in a shell."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["Snippets", "snippets"]
 
 @dataclass(frozen=True)
 class Snippets:
-    """Ready to paste, every name quoted as its language wants it.
+    """Code ready to paste, with every name quoted as its language requires.
 
     Attributes:
         python: asks and tells over HTTP.
@@ -27,12 +27,12 @@ class Snippets:
 
 
 def snippets(name: str, *, address: str, store: str | None) -> Snippets:
-    """Lines for one trial.
+    """Code for one experiment.
 
     Args:
-        name: the trial's.
-        address: where the server is, without a slash at its end.
-        store: the database's URL without its password, or None for a trial in memory.
+        name: the experiment's.
+        address: the server's address, without a slash at its end.
+        store: the database's URL without its password; None if it is in memory, or not to be shown.
     """
     place = f"{address}/api/v1/experiments/{quote(name, safe='')}"
     return Snippets(
@@ -55,17 +55,17 @@ def _cli(name: str, store: str) -> str:
 _PYTHON = """\
 import os, httpx
 
-trial = httpx.Client(
+experiment = httpx.Client(
     base_url={place},
     headers={{"Authorization": "Bearer " + os.environ["BESTARM_TOKEN"]}},
     timeout=60,
 )
-given = trial.post("ask", json={{"count": 10}}).raise_for_status().json()
+batch = experiment.post("ask", json={{"count": 10}}).raise_for_status().json()
 outcomes = [
     {{"id": each["id"], "reward": measure(each["label"])}}  # measure: yours
-    for each in given["assignments"]
+    for each in batch["assignments"]
 ]
-trial.post("tell", json={{"outcomes": outcomes}}).raise_for_status()
+experiment.post("tell", json={{"outcomes": outcomes}}).raise_for_status()
 """
 
 _CURL = """\
@@ -78,8 +78,8 @@ curl -s {tell} -H "Authorization: Bearer $BESTARM_TOKEN" \\
 _LIBRARY = """\
 from bestarm.live import Experiment
 
-with Experiment.open({store}, {name}) as trial:
-    outcomes = [(each.id, measure(each.label)) for each in trial.ask(10)]  # measure: yours
-    trial.tell_many(outcomes)
-    print(trial.recommendation())
+with Experiment.open({store}, {name}) as experiment:
+    outcomes = [(each.id, measure(each.label)) for each in experiment.ask(10)]  # measure: yours
+    experiment.tell_many(outcomes)
+    print(experiment.recommendation())
 """

@@ -1,10 +1,10 @@
-// A trial's page follows the trial: panels come from the server as HTML, charts as numbers.
+// The page of an experiment follows it: panels come from the server as HTML, charts as numbers.
 "use strict";
 (function () {
-  const trial = document.getElementById("trial");
-  const address = trial.dataset.address;
+  const experiment = document.getElementById("experiment");
+  const address = experiment.dataset.address;
   const live = document.getElementById("live");
-  let revision = null, tag = "", state = trial.dataset.state, charts = {};
+  let revision = null, tag = "", state = experiment.dataset.state, charts = {};
 
   // --- following -----------------------------------------------------------------------------
   const APART = 1000, POLL = 3000, SETTLED = 4000, RARELY = 60000; // milliseconds
@@ -16,7 +16,7 @@
     badge();
   }
 
-  // Nothing is live about a trial that is over, though the page still follows its late outcomes.
+  // An experiment that is over is not live, though the page still follows its late outcomes.
   function badge() { live.hidden = !live.textContent || ["stopped", "finished"].includes(state); }
 
   function soon() {
@@ -121,6 +121,7 @@
 
   // --- charts --------------------------------------------------------------------------------
   // Plotly reads a little HTML in texts: what users typed is written so that it stays text.
+  const COLOURS = Number(experiment.dataset.colours), REFERENCE = -2; // ranks of lines
   const plain = (text) => text.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
   const brief = (text) => (text.length > 40 ? `${text.slice(0, 39)}…` : text);
   const digits = new Intl.NumberFormat(undefined, { maximumSignificantDigits: 3 });
@@ -138,26 +139,28 @@
 
   function traces(chart, of) {
     const made = [];
-    const colour = (each) => of(each.colour >= 0 ? `c${each.colour}` : each.colour === -1 ? "quiet" : "soft");
-    for (const each of chart.series) {
+    const coloured = (each) => each.rank >= 0 && each.rank < COLOURS;
+    const colour = (each) => of(coloured(each) ? `c${each.rank}` : each.rank === REFERENCE ? "soft" : "quiet");
+    for (const each of chart.lines) {
       if (!each.low.length) continue;
       const there = each.x.map((_, i) => i).filter((i) => each.low[i] !== null && each.high[i] !== null);
       const edge = { x: there.map((i) => each.x[i]), mode: "lines", line: { width: 0 }, hoverinfo: "skip" };
       made.push({ ...edge, y: there.map((i) => each.low[i]) });
       made.push({ ...edge, y: there.map((i) => each.high[i]), fill: "tonexty", fillcolor: see(colour(each), 0.13) });
     }
-    for (const each of chart.series) {
+    for (const each of chart.lines) {
       const at = each.y.length - 1;
-      const marks = each.y.map((_, i) => (each.cross && i === at ? 9 : each.dots ? 5 : 0));
+      const dotted = chart.dots && each.rank !== REFERENCE && each.rank < COLOURS;
+      const marks = each.y.map((_, i) => (each.out && i === at ? 9 : dotted ? 5 : 0));
       if (at === 0) marks[0] = 8;
       made.push({
         x: each.x, y: each.y, name: plain(brief(each.label)),
         mode: marks.some(Boolean) ? "lines+markers" : "lines",
-        line: { color: colour(each), width: each.colour === 0 ? 2.6 : each.colour > 0 ? 2 : 1.2, dash: each.dashed ? "dash" : "solid" },
-        marker: { color: colour(each), size: marks, line: { color: colour(each), width: marks.map((_, i) => (each.cross && i === at ? 2.2 : 0)) }, opacity: marks.map((size) => (size ? 1 : 0)), symbol: marks.map((_, i) => (each.cross && i === at ? "x-thin" : "circle")) },
+        line: { color: colour(each), width: each.rank === 0 ? 2.6 : coloured(each) ? 2 : 1.2, dash: each.rank === REFERENCE ? "dash" : "solid" },
+        marker: { color: colour(each), size: marks, line: { color: colour(each), width: marks.map((_, i) => (each.out && i === at ? 2.2 : 0)) }, opacity: marks.map((size) => (size ? 1 : 0)), symbol: marks.map((_, i) => (each.out && i === at ? "x-thin" : "circle")) },
         hoverinfo: "text",
         text: each.y.map((y, i) => (y === null ? "" : `<b>${plain(brief(each.label))}</b><br>${digits.format(y)}${
-          each.colour >= 0 && each.low.length && each.low[i] !== null && each.high[i] !== null ? ` (${digits.format(each.low[i])} to ${digits.format(each.high[i])})` : ""
+          coloured(each) && each.low.length && each.low[i] !== null && each.high[i] !== null ? ` (${digits.format(each.low[i])} to ${digits.format(each.high[i])})` : ""
         }<br>${chart.x_title} ${whole.format(Math.round(each.x[i]))}`)),
       });
     }
@@ -194,7 +197,7 @@
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", plot);
 
   const script = document.createElement("script");
-  script.src = trial.dataset.plotly;
+  script.src = experiment.dataset.plotly;
   script.addEventListener("load", plot);
   document.head.append(script);
 
@@ -285,14 +288,14 @@
   function ask() {
     const dialog = document.createElement("dialog");
     dialog.setAttribute("aria-labelledby", "stop-title");
-    const title = Object.assign(document.createElement("h2"), { id: "stop-title", textContent: "Stop the trial for good?" });
-    const words = Object.assign(document.createElement("p"), { className: "soft", textContent: "Nothing more is given out, and outcomes that come later are not used. It cannot be taken back." });
-    const label = Object.assign(document.createElement("label"), { textContent: "Why", htmlFor: "stop-why" });
+    const title = Object.assign(document.createElement("h2"), { id: "stop-title", textContent: "Stop the experiment for good?" });
+    const words = Object.assign(document.createElement("p"), { className: "soft", textContent: "No more assignments are made, and outcomes that come later are not used. This cannot be undone." });
+    const label = Object.assign(document.createElement("label"), { textContent: "Reason", htmlFor: "stop-why" });
     const why = Object.assign(document.createElement("input"), { id: "stop-why", maxLength: 1000 });
     const row = Object.assign(document.createElement("p"), { className: "actions" });
     row.append(
       button("Keep it running", "", () => dialog.close()),
-      button("Stop the trial", "danger", () => { dialog.close(); change("stop", { reason: why.value }); }),
+      button("Stop the experiment", "danger", () => { dialog.close(); change("stop", { reason: why.value }); }),
     );
     dialog.append(title, words, label, why, row);
     dialog.addEventListener("close", () => dialog.remove());

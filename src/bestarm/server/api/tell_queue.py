@@ -1,4 +1,4 @@
-"""Small tells that come at the same time are written down together: one wait for the disk."""
+"""Small tells that arrive at the same time are written together: one wait for the disk."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from bestarm.errors import BestArmError
 from bestarm.live import Receipt
 
-__all__ = ["Tellers"]
+__all__ = ["TellQueue"]
 
 Outcomes = Sequence[tuple[int, float]]
 _Waiting = tuple[Outcomes, "asyncio.Future[Receipt]"]
@@ -17,14 +17,14 @@ Write = Callable[[str, list[Outcomes]], Awaitable[Sequence[Receipt | BestArmErro
 _MOST = 2000  # outcomes at a time: nobody waits for a large write because of others
 
 
-class Tellers:
-    """Those who wait to have their outcomes written down, by trial.
+class TellQueue:
+    """Outcomes that wait to be written, by experiment.
 
-    While one lot is being written the next gathers. Each is answered once its own are on disk, and
-    is told its own mistake alone.
+    While one group is being written the next one gathers. Each caller is answered once its own
+    outcomes are on disk, and is told of its own mistake alone.
 
     Args:
-        write: writes down, for a trial, what several have told.
+        write: writes what several callers have told of an experiment.
     """
 
     def __init__(self, write: Write) -> None:
@@ -33,32 +33,34 @@ class Tellers:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def tell(self, name: str, outcomes: Outcomes) -> Receipt:
-        """Have outcomes of a trial written down."""
+        """Have outcomes of an experiment written."""
         answer: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
         if name in self._waiting:
             self._waiting[name].append((outcomes, answer))
         else:
             self._waiting[name] = [(outcomes, answer)]
-            # A task of its own: whoever came first may go away before the others are answered.
-            task = asyncio.create_task(self._go_on(name))
+            # A task of its own: the first caller may go away before the others are answered.
+            task = asyncio.create_task(self._write_all(name))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
         return await answer
 
-    async def _go_on(self, name: str) -> None:
+    async def _write_all(self, name: str) -> None:
         try:
             while self._waiting[name]:
-                lot = self._next(name)
-                _answer(lot, await self._written(name, lot))
+                group = self._next(name)
+                _answer(group, await self._write_group(name, group))
         finally:
             left = self._waiting.pop(name)
             _answer(left, [RuntimeError("The server stops.")] * len(left))
 
-    async def _written(self, name: str, lot: Sequence[_Waiting]) -> Sequence[Receipt | Exception]:
+    async def _write_group(
+        self, name: str, group: Sequence[_Waiting]
+    ) -> Sequence[Receipt | Exception]:
         try:
-            return await self._write(name, [outcomes for outcomes, _ in lot])
+            return await self._write(name, [outcomes for outcomes, _ in group])
         except Exception as error:
-            return [error] * len(lot)  # theirs who wait
+            return [error] * len(group)  # the callers raise it
 
     def _next(self, name: str) -> list[_Waiting]:
         waiting, size = self._waiting[name], 0
@@ -72,10 +74,10 @@ class Tellers:
         return waiting[:at]
 
 
-def _answer(lot: Sequence[_Waiting], found: Sequence[Receipt | Exception]) -> None:
-    for (_, answer), each in zip(lot, found, strict=True):
+def _answer(group: Sequence[_Waiting], answers: Sequence[Receipt | Exception]) -> None:
+    for (_, answer), each in zip(group, answers, strict=True):
         if answer.done():
-            continue  # whoever asked has gone
+            continue  # the caller has gone
         if isinstance(each, Receipt):
             answer.set_result(each)
         else:

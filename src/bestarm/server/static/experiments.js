@@ -1,4 +1,4 @@
-// The list of trials keeps itself up to date, and a form makes new ones.
+// The list of experiments keeps itself up to date, and a form creates new ones.
 "use strict";
 (function () {
   const { Said, table, number, bounds } = bestarmForms;
@@ -49,7 +49,7 @@
   function body() {
     const source = table(form.elements.source.value, "options");
     const made = { name: form.elements.name.value.trim(), policy: form.elements.policy.value };
-    if (!made.name) throw new Said("Give the trial a name.");
+    if (!made.name) throw new Said("Give the experiment a name.");
     if (source.features) made.source = source.features;
     if (source.labels) made.source_labels = source.labels;
     if (form.elements.target.value.trim()) {
@@ -85,7 +85,7 @@
     go.disabled = true;
     try {
       const token = form.elements.token.value.trim();
-      if (!token) throw new Said("Creating a trial needs a manage token.");
+      if (!token) throw new Said("Creating an experiment needs an access token (role: manage).");
       const made = body();
       const answer = await fetch("/api/v1/experiments", {
         method: "POST",
