@@ -23,7 +23,8 @@ import numpy as np
 
 from bestarm import LUCB, ActionElimination, Problem
 from bestarm.environments import Ratings, Semiparametric, baselines, small_gap
-from bestarm.records import Plan
+from bestarm.policies import Policy
+from bestarm.records import Plan, Recommendation, Summary
 from bestarm.simulation import run_once
 
 REPEATS = 5
@@ -64,7 +65,7 @@ def main() -> None:
         _rule_row(rule, "ratings", Ratings(table))
 
 
-class _Planned:
+class _Planned(Policy):
     """A rule without its `follow`."""
 
     def __init__(
@@ -76,9 +77,24 @@ class _Planned:
         max_pulls: int,
         seed: int,
     ) -> None:
-        policy = rule(problem, sigma=sigma, max_pulls=max_pulls, seed=seed)
-        self.problem, self.plan, self.update = problem, policy.plan, policy.update
-        self.adopt, self.recommend = policy.adopt, policy.recommend
+        self.problem = problem
+        self._rule = rule(problem, sigma=sigma, max_pulls=max_pulls, seed=seed)
+
+    def plan(self) -> Plan | None:
+        """As the rule does."""
+        return self._rule.plan()
+
+    def adopt(self, plan: Plan) -> None:
+        """As the rule does."""
+        self._rule.adopt(plan)
+
+    def update(self, summary: Summary) -> None:
+        """As the rule does."""
+        self._rule.update(summary)
+
+    def recommend(self) -> Recommendation:
+        """As the rule does."""
+        return self._rule.recommend()
 
 
 def _rule_row(

@@ -24,6 +24,7 @@ from bestarm import AnytimeBAI, Problem, bounds
 from bestarm.environments import Semiparametric, baselines
 from bestarm.figures import ink, save
 from bestarm.geometry import Array
+from bestarm.policies import Policy
 from bestarm.policies.anytime.allocation import Allocation
 from bestarm.records import Plan, Recommendation, Summary
 from bestarm.simulation import run_once
@@ -57,7 +58,7 @@ def world(left: NDArray[np.int64] | None = None) -> Semiparametric:
     )
 
 
-class MeansTop:
+class MeansTop(Policy):
     """The m best by arm means: LUCB for sets, certified for rewards that do not drift.
 
     Each round pulls, eight times each, the weakest of the m leaders and the strongest of the

@@ -16,10 +16,10 @@ import os
 import numpy as np
 from bestarm import Plan, Recommendation, estimation
 from bestarm.errors import ProtocolError
-from bestarm.policies import check_adoptable
+from bestarm.policies import Policy, check_adoptable
 
 
-class Once:
+class Once(Policy):
     """One batch of uniform draws."""
 
     def __init__(self, problem, *, seed=0, pulls=5000):

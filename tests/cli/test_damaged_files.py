@@ -96,7 +96,7 @@ DAMAGE = {
     ),
     "one bound": (
         "experiments",
-        "document = json_set(document, '$.bounds', json('[1]'))",
+        "document = json_set(document, '$.traits.bounds', json('[1]'))",
         "status",
     ),
     "a list for an event": ("events", "data = '[]'", "log"),

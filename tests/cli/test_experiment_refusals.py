@@ -187,7 +187,10 @@ def test_states_that_do_not_follow(drinks: str) -> None:
     [
         (("arms.csv", "--delta", "5"), "Did you mean 0.05?"),
         (("arms.csv", "--noise", "-1"), "noise"),
-        (("arms.csv", "--policy", "sp_bay"), "There is no policy 'sp_bay'. Known are anytime"),
+        (
+            ("arms.csv", "--policy", "sp_bay"),
+            "There is no policy 'sp_bay'. Did you mean sp-bai? Known are anytime",
+        ),
         (("arms.csv", "--policy", "nowhere:Mine"), "No module named 'nowhere'"),
         (("arms.csv", "--policy", "broken_one:Mine"), "SyntaxError"),
         (("arms.csv", "--policy", "math:pi"), "policy"),

@@ -22,6 +22,7 @@ from scipy import stats
 
 from bestarm.environments import Environment, Ratings, rating_streams
 from bestarm.errors import InvalidInputError
+from bestarm.policies import Policy
 from bestarm.problem import Problem
 from bestarm.records import Plan, Recommendation, Summary, round_robin
 from bestarm.simulation import simulate
@@ -313,7 +314,7 @@ def test_pickled_worlds_give_the_same_runs(replacement: bool, pulls: int) -> Non
     assert len(pickle.dumps(world)) < fresh + 100  # tables stay where they were made
 
 
-class ArmMeans:
+class ArmMeans(Policy):
     """One plan of uniform draws, then the best mean; here, so that workers can import it."""
 
     def __init__(self, problem: Problem, *, seed: int) -> None:

@@ -7,7 +7,7 @@ import hashlib
 import numpy as np
 
 from bestarm.errors import ProtocolError
-from bestarm.policies import check_adoptable
+from bestarm.policies import Policy, check_adoptable
 from bestarm.problem import Problem
 from bestarm.records import Plan, Recommendation, Summary
 
@@ -17,7 +17,7 @@ PROBLEM = Problem(np.eye(4), source_labels=["north", "east", "south", "west"])
 SIZES = (6, 5, 9, 4)
 
 
-class Chained:
+class Chained(Policy):
     """A policy whose every plan, and whose answer, hang on every bit of all summaries before.
 
     Args:

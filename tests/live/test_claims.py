@@ -72,9 +72,7 @@ def test_a_contradiction_is_shown_without_a_sentence_of_the_policy() -> None:
     problem = Problem(np.eye(2), noise=0.1, baseline=0.1)
     Reworded.words = ""
     seen = played(Reworded(problem), lambda _: 50.0, 60)
-    assert seen.guarantee.contradictions[0] == (
-        "Rewards contradict what was declared of them: nothing is proven."
-    )
+    assert seen.guarantee.contradictions[0] == "Outcomes contradict the declared scales."
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 from bestarm import Problem
 from bestarm.errors import InvalidInputError
 from bestarm.live import Experiment
-from bestarm.live.watch.wording import happened
+from bestarm.live.watch.wording import describe
 from bestarm.policies import SPBAI, AnytimeBAI
 
 PROBLEM = Problem(np.eye(3), delta=0.2)
@@ -105,7 +105,7 @@ def test_late_calls_are_told_in_words() -> None:
     trial.stop("enough")
     trial.tell_many({0: 0.5, 4: 0.5})
     trial.fail(1)
-    words = [happened(each, PROBLEM, open_plans=True) for each in trial.events()[-3:]]
+    words = [describe(each, PROBLEM, open_plans=True) for each in trial.events()[-3:]]
     assert words == [
         "Stopped by hand: enough",
         "2 outcomes came too late to be used.",

@@ -25,7 +25,8 @@ from workers_started import PATIENCE, processes
 from bestarm.live import Experiment, draw
 from bestarm.live.events import summary_data
 from bestarm.live.store.sql import schema as s
-from bestarm.policies import POLICIES, Policy
+from bestarm.policies import Policy
+from bestarm.policies.registry import policies
 from bestarm.records import Plan, Recommendation, Summary, round_robin
 
 WORKERS = 4
@@ -261,7 +262,7 @@ class Books:
             policy.adopt(read_plan(plan))
             phase = phase if row["late"] else row["phase"] + 1
             if row["late"]:
-                policy.amend(self._summary(row), phase=row["phase"])  # type: ignore[attr-defined]
+                policy.amend(self._summary(row), phase=row["phase"])
             else:
                 policy.update(self._summary(row))
         return policy
@@ -274,7 +275,8 @@ def read_plan(data: dict[str, Any]) -> Plan:
 
 def make(made_with: dict[str, Any]) -> Policy:
     options = {n: tuple(v) if isinstance(v, list) else v for n, v in made_with["options"].items()}
-    return POLICIES[made_with["policy"]](PROBLEM, seed=made_with["seed"], **options)
+    method = policies()[made_with["policy"]].method
+    return method(PROBLEM, seed=made_with["seed"], **options)
 
 
 def uninterrupted(trial: int, books: Books) -> Experiment:

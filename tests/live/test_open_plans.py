@@ -11,6 +11,7 @@ from kept import given_out, told
 from bestarm import AnytimeBAI, Problem
 from bestarm.errors import ConflictingOutcomeError, InvalidInputError, UnknownAssignmentError
 from bestarm.live import Experiment, Receipt
+from bestarm.policies import Policy
 from bestarm.policies.anytime.bets import STAKES
 from bestarm.policies.anytime.contests import TopOf
 from bestarm.records import Plan, Recommendation, Summary
@@ -19,7 +20,7 @@ PROBLEM = Problem(np.eye(3), delta=0.1, source_labels=["tea", "coffee", "water"]
 SIZES = (5, 4, 6, 3)
 
 
-class Recorder:
+class Recorder(Policy):
     """Plans of a few pulls with weights of their own; remembers what it is told."""
 
     def __init__(self, *, most: int | None = None) -> None:

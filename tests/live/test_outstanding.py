@@ -13,6 +13,7 @@ from bestarm import AnytimeBAI, Problem
 from bestarm.geometry import Array
 from bestarm.live import Experiment
 from bestarm.live.watch.overview import overview
+from bestarm.policies import Policy
 from bestarm.policies.anytime.bets import STAKES, WINDOW, Batch, log_value
 from bestarm.policies.anytime.contests import BestOf, TopOf
 from bestarm.records import Plan, Recommendation, Summary
@@ -162,7 +163,7 @@ def test_what_is_outstanding_counts_for_no_more_than_anything_it_may_turn_out_to
 # --- every outcome is handed over once ------------------------------------------------------------
 
 
-class Recorder:
+class Recorder(Policy):
     """Provisional plans of a few pulls with weights of their own; remembers what it is told."""
 
     def __init__(self) -> None:

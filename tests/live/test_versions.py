@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import sqlite3
 from importlib.metadata import version
 from pathlib import Path
@@ -12,10 +11,11 @@ from typing import Any
 import pytest
 from chained_policies import Chained
 
-from bestarm import ActionElimination, AnytimeBAI, Problem
-from bestarm.errors import ReplayError
+from bestarm import AnytimeBAI, Problem
+from bestarm.errors import InvalidInputError, ReplayError
 from bestarm.live import Experiment
 from bestarm.live.spec import Document, make_document
+from bestarm.policies import Traits
 
 OLD = Path(__file__).parent / "assets" / "store_0001.db"
 DRINKS = Problem([[1, 0], [0, 1]], source_labels=["tea", "coffee"])
@@ -46,7 +46,7 @@ def test_a_trial_notes_the_versions_that_began_it(tmp_path: Path) -> None:
     path = tmp_path / "trial.db"
     with Experiment.open(begin(path), "drinks") as experiment:
         assert experiment.verify().sound
-    assert noted(path)["policy_version"] == AnytimeBAI.version
+    assert noted(path)["traits"]["version"] == AnytimeBAI.version
     assert noted(path)["bestarm"] == version("bestarm")
 
 
@@ -66,8 +66,8 @@ def test_another_version_does_not_go_on_and_says_which_one_does(
                 call()
             text = str(caught.value)
             assert "version 2 of the policy 'anytime'" in text
-            assert "here it has version 3" in text
-            assert f"Install bestarm {version('bestarm')} to go on" in text
+            assert "version 3, which is installed here" in text
+            assert f"Install bestarm {version('bestarm')} to continue" in text
         # What was told is on record, and nothing was decided by the wrong arithmetic.
         assert experiment.status().outstanding == 0
         assert len(experiment.events()) == events
@@ -103,67 +103,52 @@ def ended(experiment: Experiment) -> Any:
     return experiment.recommendation()
 
 
-def test_trials_from_before_versions_were_noted_go_on_with_the_first(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    shutil.copyfile(OLD, tmp_path / "old.db")
-    url = f"sqlite:///{tmp_path / 'old.db'}"
-    assert "bestarm" not in noted(tmp_path / "old.db")
-    with Experiment.open(url, "steps") as experiment:
-        assert experiment.recommendation().pulls == 159
-        assert experiment.verify().sound
-    monkeypatch.setattr(ActionElimination, "version", 7)
-    with Experiment.open(url, "steps") as experiment:
-        with pytest.raises(ReplayError, match=r"version 1 .* version 7.* the bestarm of then"):
-            experiment.recommendation()
-        assert experiment.verify().sound
+def name_version(monkeypatch: pytest.MonkeyPatch, named: Any) -> None:
+    monkeypatch.setattr(Chained, "traits", Traits(version=named))
 
 
-@pytest.mark.parametrize("named", [None, "1.0", True, 3])
+@pytest.mark.parametrize("named", [None, 3])
 def test_a_policy_of_ones_own_may_name_none(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: object
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: int | None
 ) -> None:
-    if named is not None:
-        monkeypatch.setattr(Chained, "version", named, raising=False)
+    name_version(monkeypatch, named)
     path = tmp_path / "own.db"
     url = begin(path, OWN)
-    assert noted(path)["policy_version"] == (3 if named == 3 else None)
+    assert noted(path)["traits"]["version"] == named
     with Experiment.open(url, "drinks") as experiment:
         assert experiment.replay().recommendation.pulls == 11
-    # One that stops naming its version is held to what it decided alone.
-    monkeypatch.delattr(Chained, "version", raising=False)
+    # A policy that stops naming its version is only compared by its decisions.
+    name_version(monkeypatch, None)
     with Experiment.open(url, "drinks") as experiment:
         assert experiment.replay().recommendation.pulls == 11
+
+
+@pytest.mark.parametrize("traits", ["proven", Traits(version="1.0"), Traits(bounds=(1, 0))])  # type: ignore[arg-type]
+def test_traits_that_cannot_be_kept_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, traits: object
+) -> None:
+    monkeypatch.setattr(Chained, "traits", traits)
+    with pytest.raises(InvalidInputError, match="traits"):
+        begin(tmp_path / "own.db", OWN)
 
 
 def test_a_policy_of_ones_own_is_held_to_the_version_it_names(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Chained, "version", 3, raising=False)
+    name_version(monkeypatch, 3)
     url = begin(tmp_path / "own.db", OWN)
-    monkeypatch.setattr(Chained, "version", 4)
+    name_version(monkeypatch, 4)
     with (
         Experiment.open(url, "drinks") as experiment,
-        pytest.raises(ReplayError, match=r"Install the 'chained_policies' of then to go on"),
+        pytest.raises(ReplayError, match=r"Install the 'chained_policies' that created it"),
     ):
         experiment.recommendation()
 
 
-@pytest.mark.parametrize("policy", ["anytime", OWN])
-def test_a_document_reads_back_to_the_same_text(policy: str) -> None:
-    """The log has a digest of it, so what was not noted then must not be noted now."""
+@pytest.mark.parametrize("policy", ["anytime", "sp-bai-sharp", OWN])
+def test_a_spec_reads_back_to_the_same_text(policy: str) -> None:
+    """The log has a digest of it."""
     options = OPTIONS if policy == "anytime" else {}
-    text = make_document(DRINKS, policy, options, 1).to_json()
-    assert Document.from_json(text).to_json() == text
-    old = {
-        key: value
-        for key, value in json.loads(text).items()
-        if key not in {"policy_version", "bestarm"}
-    }
-    again = Document.from_json(json.dumps(old))
-    assert json.loads(again.to_json()) == old
-    if policy == "anytime":  # at its second version since
-        with pytest.raises(ReplayError, match="begun with version 1"):
-            again.make()
-    else:
-        assert again.make().plan() is not None
+    made = make_document(DRINKS, policy, options, 1)
+    assert Document.from_json(made.to_json()).to_json() == made.to_json()
+    assert Document.from_json(made.to_json()).traits == made.make().traits

@@ -10,7 +10,7 @@ import pytest
 
 from bestarm import Problem
 from bestarm.errors import InvalidInputError
-from bestarm.planning import Effort, JobEffort, effort, plan_trial, trial
+from bestarm.planning import Effort, JobEffort, plan_trial, trial
 from bestarm.planning.effort import Job, duration, estimate_effort
 from bestarm.policies import Policy
 from bestarm.records import Plan, Recommendation, Summary
@@ -29,7 +29,7 @@ class Time:
         return self.now
 
 
-class Sized:
+class Sized(Policy):
     """A policy whose plans have the sizes it is told, until its pulls are enough."""
 
     problem = PROBLEM
@@ -226,7 +226,3 @@ def test_it_does_not_change_the_plan() -> None:
     assert plan == plan_trial(PROBLEM, **common)
     assert [job.policy for job in found[0].jobs] == ["anytime", "lucb", "sp-bai"]
     assert all(job.seconds > 0 and job.pulls > 0 for job in found[0].jobs)
-
-
-def test_every_policy_that_can_be_planned_has_its_usual_ratio() -> None:
-    assert set(trial.PLANNABLE) == set(effort._RATIOS)

@@ -195,7 +195,7 @@ def play(case: Case, run: Run | None = None) -> Run:
                 totals["pending"] = [here + lost for here, lost in pending]
         summary = read_summary(totals)
         if late and before is not None:
-            policy.amend(summary, phase=before.phase)  # type: ignore[attr-defined]
+            policy.amend(summary, phase=before.phase)
         else:
             policy.update(summary)
             before = plan

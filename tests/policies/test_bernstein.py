@@ -189,7 +189,7 @@ def test_batches_grow_and_pull_active_arms_alike() -> None:
         rewards = plan.counts * np.array([0.9, 0.8, 0.1])
         policy.update(Summary(plan.counts, rewards, rewards * [0.9, 0.8, 0.1]))
     assert any("between 0 and 1" in sentence for sentence in policy.recommend().assumptions)
-    assert list(policy.bounds) == [0, 1]
+    assert policy.traits.bounds == (0.0, 1.0)
     assert sizes == [1, 1, 1, 1, 2, 3, 4, 6, 9, 14, 21, 31]
     assert policy.recommend().active == (0, 1)
 

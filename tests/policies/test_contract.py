@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from bestarm import (
-    DEO,
     LUCB,
     RAGE,
     SBE,
@@ -18,17 +17,14 @@ from bestarm import (
     GOpt,
     Problem,
     SequentialHalving,
-    Uniform,
 )
 from bestarm.errors import InvalidInputError
-from bestarm.policies import POLICIES, Method
+from bestarm.policies import Method
+from bestarm.policies.registry import policies
 from bestarm.testing import check_policy
 
 METHODS: dict[str, Method] = {
-    **POLICIES,
-    # With the noise that is declared, they would make thousands of plans.
-    "lucb": partial(LUCB, sigma=0.5),
-    "ae": partial(ActionElimination, sigma=0.5),
+    **{name: partial(info.method, **info.example) for name, info in policies().items()},
     "xor, actual": partial(SPBAI, stability="actual"),
     "centered, paper": partial(SPBAI, design="centered"),
     "centered, actual": partial(SPBAI, design="centered", stability="actual"),
@@ -46,32 +42,23 @@ METHODS: dict[str, Method] = {
     "capped SBE": partial(SBE, max_pulls=50),
     "capped LUCB": partial(LUCB, sigma=0.3, max_pulls=9),
     "capped AE": partial(ActionElimination, sigma=0.3, max_pulls=9),
-    "G-Opt": partial(GOpt, gap=0.5),
     "capped G-Opt": partial(GOpt, gap=0.5, max_pulls=20),
-    "DEO": partial(DEO, budget=5000),
-    "uniform": partial(Uniform, budget=5000),
-    "halving": partial(SequentialHalving, budget=5000),
     "halving, short of pulls": partial(SequentialHalving, budget=40, batches=1),
     "one round": partial(SequentialHalving, budget=500, rounds=1),
     "certified LUCB": partial(LUCB, sigma=0.1, radius="certified"),
     "certified AE": partial(ActionElimination, sigma=0.1, radius="certified"),
-    "Bernstein": partial(BernsteinElimination, bounds=(-30, 30)),
     "capped Bernstein": partial(BernsteinElimination, bounds=(-30, 30), max_pulls=50),
 }
 PULLS_ITS_TARGETS = {
     "replication",
     "replication, capped phase",
-    "sbe",
+    *(name for name, info in policies().items() if not info.transductive),
     "capped SBE",
     "capped phase of SBE",
-    "lucb",
     "capped LUCB",
-    "ae",
     "capped AE",
-    "uniform",
     "certified LUCB",
     "certified AE",
-    "Bernstein",
     "capped Bernstein",
 }
 

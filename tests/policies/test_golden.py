@@ -13,18 +13,15 @@ import numpy as np
 import pytest
 from golden import CASES, KEPT
 
-from bestarm import AnytimeBAI, Problem, Summary, policies
+from bestarm import AnytimeBAI, Problem, Summary
 from bestarm.policies.anytime import allocation, bets, guesses, rule
 from bestarm.policies.index import base as index_rule
 from bestarm.policies.index import bernstein
 from bestarm.policies.phased import halving
+from bestarm.policies.registry import BUILT_IN
 
 RUNS: dict[str, golden.Run] = json.loads(KEPT.read_text(encoding="utf-8"))
-CLASSES = {
-    name: each
-    for name in policies.__all__
-    if inspect.isclass(each := getattr(policies, name)) and name not in {"Method", "Policy"}
-}
+CLASSES = {each.place.partition(":")[2]: each.factory for each in BUILT_IN}
 
 
 @pytest.mark.parametrize("name", CASES)

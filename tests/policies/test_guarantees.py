@@ -16,7 +16,7 @@ from bestarm import RAGE, SPBAI, Plan, Problem, Recommendation, Summary, estimat
 from bestarm.environments import Semiparametric, baselines, small_gap
 from bestarm.environments.baselines import Baseline
 from bestarm.geometry import Array
-from bestarm.policies import Method
+from bestarm.policies import Method, Policy
 from bestarm.simulation import Results
 
 SHARP = partial(SPBAI, design="centered", stability="actual")
@@ -35,7 +35,7 @@ BASELINES: dict[str, Baseline] = {
 }
 
 
-class ArmMeans:
+class ArmMeans(Policy):
     """Pulls every arm equally often, in turn, and names the best mean: the obvious thing."""
 
     def __init__(self, problem: Problem, *, seed: int) -> None:

@@ -20,7 +20,7 @@ import uvicorn
 from bestarm.live.store.sql import Store
 from bestarm.server.security.limits import Limits
 from bestarm.server.security.tokens import Role, create_token
-from bestarm.server.serving import Serving, uvicorn_config, listen
+from bestarm.server.serving import Serving, listen, uvicorn_config
 
 __all__ = ["ARMS", "MANY", "PATIENCE", "Served", "get", "in_process", "in_thread", "post"]
 

@@ -9,6 +9,7 @@ import shutil
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
+from html import unescape
 from html.parser import HTMLParser
 from importlib import resources
 from pathlib import Path
@@ -155,13 +156,13 @@ def test_assets_are_served_from_packages_and_kept(served: Served) -> None:
         answer = get(served, path)
         assert answer.status_code == 200
         assert "immutable" in answer.headers["cache-control"]
-        assert answer.headers["content-encoding"] == "gzip"
         name = path.split("/")[2].split("?")[0]
         package, folder = (
             ("plotly", "package_data") if "plotly" in name else ("bestarm.server", "static")
         )
         content = resources.files(package).joinpath(folder, name).read_bytes()
         assert answer.content == content
+        assert ("content-encoding" in answer.headers) == (len(content) > 1000)
         raw = get(served, path, headers={"Accept-Encoding": "identity"})
         assert raw.content == content
     for path in (
@@ -302,7 +303,7 @@ def test_the_report_needs_nothing_else(tmp_path: Path) -> None:
     assert all((a.get("href") or "").startswith("data:") for a in loaded)
     assert "url(" not in re.sub(r"url\(#clip-\w+\)", "", text)
     assert sum(tag == "svg" for tag, _ in read.tags) == 4
-    assert overview(trial).verdict.replace(" %", "\xa0%") in text
+    assert overview(trial).verdict.replace(" %", "\xa0%") in unescape(text)
     assert len(text.encode()) < 300_000
     assert len(gzip.compress(text.encode())) < 40_000
 

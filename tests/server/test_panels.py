@@ -131,7 +131,7 @@ def test_the_page_says_of_how_many_pulls_the_verdict_speaks(sqlite_url: str) -> 
         seen, said = overview(made), panels(overview(made))
     used = seen.progress.used
     assert used < out
-    assert f"after {used:,} pulls" in seen.verdict
+    assert f"after {used:,} assignments" in seen.verdict
     assert f"<dt>Assignments</dt><dd>{out:,}, {used:,} used so far</dd>" in said["verdict"]
     assert f"<dt>Outcomes in time</dt><dd>{seen.progress.answered:,}</dd>" in said["progress"]
 
@@ -207,6 +207,6 @@ def test_nobody_leads_before_there_is_an_outcome(sqlite_url: str) -> None:
 
 def test_a_plan_that_is_open_is_called_that(sqlite_url: str) -> None:
     with trial(sqlite_url, "anytime", bounds=[0, 1]) as made:
-        assert overview(made).events[0].words.endswith("pulls or more.")
+        assert overview(made).events[0].words.endswith("assignments or more.")
     with trial(sqlite_url, "sp-bai") as made:
-        assert overview(made).events[0].words.endswith("pulls.")
+        assert overview(made).events[0].words.endswith("assignments.")

@@ -27,7 +27,7 @@ from bestarm.planning import plan_trial, worker
 from bestarm.server import Limits
 from bestarm.server.api import plan as plan_api
 from bestarm.server.security.tokens import Role, create_token
-from bestarm.server.serving import Serving, uvicorn_config, listen
+from bestarm.server.serving import Serving, listen, uvicorn_config
 
 LONG = {"source": [[1, 0], [0, 1]], "gap": 0.03, "policies": ["anytime"], "runs": 2000}
 LIMIT = 600.0  # seconds: far more than anything here takes, however slow the machine
@@ -172,7 +172,7 @@ def test_scenarios_as_documents(client: httpx.Client) -> None:
         ({"gap": 3, "bounds": [0, 1]}, "would leave the bounds"),
         ({"gap": 1, "source": [[1], [1]]}, "identical features"),
         ({"scenarios": [{"name": "a", "gap": 1}], "level": 1.0}, "go with `gap`"),
-        ({"gap": 1, "policies": ["magic"]}, "Input should be"),
+        ({"gap": 1, "policies": ["magic"]}, "must be among anytime"),
         ({"gap": 1, "runs": 10**6}, "less than or equal to 2000"),
         ({"gap": 1, "source": [[1.0]] * 201}, "at most 200"),
         ({"gap": 1, "command": "rm"}, "Extra inputs"),

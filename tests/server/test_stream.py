@@ -1,4 +1,4 @@
-"""StatusStream a trial: news to all who follow, one look for all, and an end when the server ends."""
+"""Following an experiment: events for all, one reader, and an end when the server stops."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from bestarm.errors import StoreUnavailableError
 from bestarm.live import Experiment
 from bestarm.live.record import Record
 from bestarm.live.store.sql import Store
-from bestarm.server import streams, serving
+from bestarm.server import serving, streams
 from bestarm.server.security.limits import Limits
 from bestarm.server.security.tokens import Role, revoke_token
 
@@ -84,8 +84,12 @@ def test_all_who_follow_see_every_change_and_the_trial_is_looked_at_once(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun, turns, looks, several = 0, 0, 0, Event()
-    look: Callable[[streams.StatusStreams, str, Any], Coroutine[Any, Any, None]] = vars(streams.StatusStreams)["_keep_reading"]
-    read: Callable[[streams.StatusStreams, str, str], tuple[str, str]] = vars(streams.StatusStreams)["_read"]
+    look: Callable[[streams.StatusStreams, str, Any], Coroutine[Any, Any, None]] = vars(
+        streams.StatusStreams
+    )["_keep_reading"]
+    read: Callable[[streams.StatusStreams, str, str], tuple[str, str]] = vars(
+        streams.StatusStreams
+    )["_read"]
     revision: Callable[[Experiment], str] = vars(Record)["revision"].fget
 
     async def counted_look(self: streams.StatusStreams, name: str, feed: Any) -> None:

@@ -203,7 +203,7 @@ def test_no_log_and_no_answer_shows_a_token(
 def test_the_commands(tmp_path: Path) -> None:
     store = f"sqlite:///{tmp_path / 'trial.db'}"
     none = bestarm("token", "list", "--store", store)
-    assert "no token yet" in none.stdout
+    assert "no tokens yet" in none.stdout
     made = bestarm("token", "create", "ci <b>[red]", "--role", "tell", "--store", store)
     assert made.exit_code == 0
     token = made.stdout.strip()

@@ -15,9 +15,9 @@ from bestarm import Problem
 from bestarm.live import Experiment
 from bestarm.live.store.sql import Store
 from bestarm.server import upkeep
-from bestarm.server.upkeep import Upkeep
 from bestarm.server.experiments import OpenExperiments
 from bestarm.server.security.limits import Limits
+from bestarm.server.upkeep import Upkeep
 
 
 def create(url: str, name: str, **options: float) -> Experiment:

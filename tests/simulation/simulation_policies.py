@@ -8,11 +8,12 @@ import signal
 import numpy as np
 
 from bestarm.errors import InvalidInputError
+from bestarm.policies import Policy
 from bestarm.problem import Problem
 from bestarm.records import Counts, Plan, Recommendation, Summary
 
 
-class ArmMeans:
+class ArmMeans(Policy):
     """Plans of uniform random draws, their lengths drawn from the seed; then the best mean."""
 
     def __init__(self, problem: Problem, *, seed: int, plans: int = 2, pulls: int = 300) -> None:

@@ -15,7 +15,7 @@ from bestarm.environments import Ahead, Environment, Ratings, Semiparametric, Wo
 from bestarm.errors import InvalidInputError
 from bestarm.geometry import Array
 from bestarm.policies.index.base import IndexRule
-from bestarm.policies.policy import Policy
+from bestarm.policies.policy import Policy, Traits
 from bestarm.records import Counts, Plan, Recommendation, Summary
 from bestarm.simulation import Results, engine, run_once, simulate
 
@@ -46,7 +46,7 @@ WORLDS: dict[str, Environment] = {
 }
 
 
-class Planned:
+class Planned(Policy):
     """A rule without its `follow`."""
 
     def __init__(
@@ -59,8 +59,18 @@ class Planned:
     ) -> None:
         self._rule: IndexRule = rule(problem, sigma=SIGMA[rule], seed=seed, max_pulls=max_pulls)
         self.problem = problem
-        self.plan, self.update = self._rule.plan, self._rule.update
-        self.adopt, self.recommend = self._rule.adopt, self._rule.recommend
+
+    def plan(self) -> Plan | None:
+        return self._rule.plan()
+
+    def adopt(self, plan: Plan) -> None:
+        self._rule.adopt(plan)
+
+    def update(self, summary: Summary) -> None:
+        self._rule.update(summary)
+
+    def recommend(self) -> Recommendation:
+        return self._rule.recommend()
 
 
 @pytest.fixture
@@ -99,12 +109,16 @@ def test_plans_are_counted_as_if_planned(rule: type[LUCB | ActionElimination]) -
         assert not result.final.any()
 
 
-class Recorder:
+class Recorder(Policy):
     """Follows by odd steps between plans, and keeps every reward."""
 
     def __init__(self, problem: Problem, *, seed: int, pulls: int, kept: list[float]) -> None:
         self.problem, self._pulls, self._kept = problem, pulls, kept
         self._rng = np.random.default_rng(seed)
+
+    @property
+    def traits(self) -> Traits:
+        return Traits(follows=True)
 
     def plan(self) -> Plan | None:
         counts = np.array([0, 1, 0])
@@ -240,7 +254,7 @@ def test_a_rule_and_a_wrapped_rule_are_policies() -> None:
         assert isinstance(rule(problem), Policy)
         wrapped = Planned(problem, seed=0, rule=rule)
         assert isinstance(wrapped, Policy)
-        assert not hasattr(wrapped, "follow")
+        assert not wrapped.traits.follows
 
 
 def test_results_are_the_same_in_other_processes() -> None:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from bestarm.errors import ProtocolError
 from bestarm.geometry import Array
-from bestarm.policies import check_adoptable
+from bestarm.policies import Policy, check_adoptable
 from bestarm.problem import Problem
 from bestarm.records import Phase, Plan, Recommendation, Summary
 from bestarm.testing import LinearRewards, check_policy
@@ -23,7 +23,7 @@ from bestarm.testing import LinearRewards, check_policy
 PROBLEM = Problem([[1, 0], [0, 1], [0.6, 0.8], [0, 0]], [[1, 0], [0.5, 0.5], [0, 1]])
 
 
-class Halving:
+class Halving(Policy):
     """A correct policy: each phase regresses on the arm means and drops the worse half."""
 
     planned = "randomised"

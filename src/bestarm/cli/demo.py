@@ -93,15 +93,15 @@ def demo(
 def _contestants() -> dict[str, Contestant]:
     from bestarm.environments import small_gap
     from bestarm.policies import RAGE, SPBAI, AnytimeBAI
+    from bestarm.policies.registry import policies
     from bestarm.simulation.compare import Contestant
 
     # SP-BAI is told what the paper told it, |ν_t| ≤ 1; a proof needs what ν_t = 1 + sin 2t reaches.
     as_published, proven = small_gap(), small_gap(declared_baseline=2.0)
-    sharp = partial(SPBAI, design="centered", stability="actual")
     return {
         _RAGE: Contestant(RAGE, as_published),
         _PAPER: Contestant(SPBAI, as_published),
-        _SHARP: Contestant(sharp, as_published),
+        _SHARP: Contestant(policies()["sp-bai-sharp"].method, as_published),
         _ANYTIME: Contestant(partial(AnytimeBAI, mean_bound=2.0), proven),
     }
 

@@ -24,22 +24,13 @@ from typing import Any
 from bestarm.checks import suggestion
 from bestarm.environments import World
 from bestarm.errors import BestArmError, InvalidInputError
-from bestarm.policies import DEO, POLICIES, SPBAI, GOpt, Method, Policy, Uniform
+from bestarm.policies import Method, Policy
+from bestarm.policies.registry import find, policies
 from bestarm.problem import Problem
 from bestarm.simulation import Oracle
 from bestarm.simulation.portable import PortableMethod, sources_in
 
-__all__ = ["METHODS", "Entry", "described", "make", "read_method"]
-
-SHARP = partial(SPBAI, design="centered", stability="actual")
-METHODS: dict[str, Callable[..., Any]] = {
-    **POLICIES,
-    "sp-bai-sharp": SHARP,
-    "g-opt": GOpt,
-    "deo": DEO,
-    "uniform": Uniform,
-}
-_TRUTHS = {"g-opt": {"gap": "gap"}}  # what an oracle is told unless the options say it
+__all__ = ["Entry", "described", "make", "read_method"]
 
 
 @dataclass(frozen=True)
@@ -99,7 +90,7 @@ def read_method(text: str) -> Entry:
     """
     head, colon, rest = text.strip().partition(":")
     attribute, _, options = rest.partition(":")
-    if colon and (_is_name(attribute) or ("=" not in attribute and _key_of(head) is None)):
+    if colon and (_is_name(attribute) or ("=" not in attribute and find(head) is None)):
         entry = Entry(
             f"{head}:{attribute}",
             _imported(text, head, attribute),
@@ -119,29 +110,14 @@ def read_method(text: str) -> Entry:
 
 
 def _built_in(text: str, name: str) -> Entry:
-    key = _key_of(name)
-    if key is None:
+    info = find(name)
+    if info is None:
         raise _wrong(
             text,
-            f"There is no method {name!r}; there are {', '.join(METHODS)}.",
-            suggestion(name, _names()) or "Give your own as module:attribute.",
+            f"There is no method {name!r}; there are {', '.join(policies())}.",
+            suggestion(name, policies()) or "Give your own as module:attribute.",
         )
-    return Entry(key, METHODS[key], truths=_TRUTHS.get(key, {}))
-
-
-def _key_of(name: str) -> str | None:
-    return {_plain(known): key for known, key in _names().items()}.get(_plain(name))
-
-
-def _names() -> dict[str, str]:
-    """The names and the classes of built-in methods, each with the method's key."""
-    classes = {made.__name__: key for key, made in METHODS.items() if inspect.isclass(made)}
-    return classes | {key: key for key in METHODS}
-
-
-def _plain(name: str) -> str:
-    """A name without case and punctuation."""
-    return "".join(letter for letter in name.lower() if letter.isalnum())
+    return Entry(info.name, info.method, truths=dict(info.truths))
 
 
 def _imported(text: str, module: str, attribute: str) -> Callable[..., Any]:

@@ -80,8 +80,8 @@ def plan(
         list[str] | None,
         typer.Option(
             metavar="NAME",
-            help="anytime, sp-bai, sp-bai-sharp, sbe, rage, lucb or ae; the first three if left "
-            "out. Repeat it for more.",
+            help="A policy by name; anytime, sp-bai-sharp and sp-bai if left out. Repeat it for "
+            "more.",
         ),
     ] = None,
     per_day: Annotated[

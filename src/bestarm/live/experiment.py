@@ -24,7 +24,7 @@ from bestarm.live.store.contract import Ids, Ledger, Writing
 from bestarm.live.store.memory import MemoryLedger
 from bestarm.live.texts import text, title, words
 from bestarm.live.values import Assignment, Batch, Listed, Receipt
-from bestarm.policies.policy import Policy
+from bestarm.policies.policy import Policy, Traits
 from bestarm.problem import Problem
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ class Experiment(Record):
             Player(policy),
             policy.problem,
             seed=read_seed(seed),
-            bounds=getattr(policy, "bounds", None),
+            traits=policy.traits,
             clock=clock,
         )
         with self._ledger.writing() as tx:
@@ -240,7 +240,7 @@ class Experiment(Record):
             Player(document.make),
             document.problem,
             seed=document.seed,
-            bounds=document.bounds,
+            traits=document.traits,
             clock=clock,
         )
         self._name, self._description = name, description
@@ -253,10 +253,10 @@ class Experiment(Record):
         problem: Problem,
         *,
         seed: int,
-        bounds: tuple[float, float] | None,
+        traits: Traits,
         clock: Callable[[], float] | None,
     ) -> None:
-        super().__init__(ledger, player, problem, seed=seed, bounds=bounds, clock=clock)
+        super().__init__(ledger, player, problem, seed=seed, traits=traits, clock=clock)
         self._giver = Giver(problem.source_labels, seed)
 
     def ask(self, count: int = 1, *, request_id: str | None = None) -> Batch:

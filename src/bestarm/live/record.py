@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from threading import RLock
@@ -16,7 +15,7 @@ from bestarm.live.events import sha256
 from bestarm.live.replay import Player
 from bestarm.live.store.contract import Event, Head, Ledger, Reading
 from bestarm.live.values import Status
-from bestarm.policies.policy import Policy
+from bestarm.policies.policy import Policy, Traits
 from bestarm.problem import Problem
 from bestarm.records import Recommendation
 
@@ -43,7 +42,7 @@ class Record:
         player: brings the policy to where they are.
         problem: what is to be found out.
         seed: of the draws.
-        bounds: between what rewards must lie, or None.
+        traits: what the policy declares about itself.
         clock: what tells the time, in seconds; None for that of the place where the books are.
     """
 
@@ -56,14 +55,15 @@ class Record:
         problem: Problem,
         *,
         seed: int,
-        bounds: tuple[float, float] | None,
+        traits: Traits,
         clock: Callable[[], float] | None,
     ) -> None:
         self._ledger = ledger
         self._player = player
         self._problem = problem
         self._seed = seed
-        self._bounds = bounds
+        self._traits = traits
+        self._bounds = traits.bounds
         self._clock = clock
         self._name = self._description = ""
         self._lock = RLock()  # held by whoever uses the policy
@@ -82,6 +82,11 @@ class Record:
     def problem(self) -> Problem:
         """The problem the policy was made for."""
         return self._problem
+
+    @property
+    def traits(self) -> Traits:
+        """What the policy declares about itself."""
+        return self._traits
 
     @property
     def seed(self) -> int:
@@ -201,14 +206,12 @@ class Record:
         """
         from bestarm.live.audit.health import examine  # noqa: PLC0415
 
-        # What a policy in memory was made with is not known: nothing is held against its means.
-        options = {"mean_bound": math.inf} if self._document is None else self._document.options
         with self._ledger.reading() as books:
             return examine(
                 books,
                 problem=self._problem,
                 bounds=self._bounds,
-                mean_bound=options.get("mean_bound"),
+                mean_bound=self._traits.mean_bound,
                 now=self._now(books),
             )
 

@@ -138,7 +138,7 @@ def after(phase: int, entry: Entry) -> int:
 def tell(policy: Policy, summary: Summary, *, phase: int, late: bool) -> None:
     """Tell a policy a summary of a phase; late if the phase had closed before."""
     if late:
-        policy.amend(summary, phase=phase)  # type: ignore[attr-defined]
+        policy.amend(summary, phase=phase)
     else:
         policy.update(summary)
 

@@ -1,12 +1,11 @@
-"""What a stored trial is made of: all that is needed to make its policy again, as plain data."""
+"""What a stored experiment is made of: plain data from which its policy is made again."""
 
 from __future__ import annotations
 
 import json
 import reprlib
 from collections.abc import Mapping
-from dataclasses import dataclass
-from importlib import import_module
+from dataclasses import asdict, dataclass, fields
 from importlib.metadata import version as installed
 from typing import Any
 
@@ -14,7 +13,8 @@ from bestarm.checks import interval
 from bestarm.errors import BestArmError, DamagedStoreError, InvalidInputError, ReplayError
 from bestarm.live.events import canonical
 from bestarm.live.store.damage import UNREADABLE
-from bestarm.policies.policy import Method, Policy
+from bestarm.policies.policy import Policy, Traits
+from bestarm.policies.registry import BUILT_IN, load
 from bestarm.problem import Problem, as_problem
 
 __all__ = ["Document", "make_document"]
@@ -34,27 +34,25 @@ class Document:
         policy: the policy's name, or its place as `module:attribute`.
         options: what it is made with, besides the problem and the seed.
         seed: of the draws, and of the policy.
-        bounds: between what rewards must lie, or None.
-        version: of the policy's arithmetic at the start; None where it names none.
-        bestarm: the version of bestarm it was created with; None where that was not noted yet.
+        traits: what the policy declared about itself when the experiment was created.
+        bestarm: the version of bestarm it was created with.
     """
 
     problem: Problem
     policy: str
     options: dict[str, Any]
     seed: int
-    bounds: tuple[float, float] | None
-    version: int | None = None
-    bestarm: str | None = None
+    traits: Traits
+    bestarm: str
 
     def make(self) -> Policy:
         """The policy as it is at the start.
 
         Raises:
-            ReplayError: its arithmetic is of another version than the one that began the trial.
+            ReplayError: its arithmetic has another version than the one that began the experiment.
         """
         policy = _make(self.problem, self.policy, self.options, self.seed)
-        began, now = self._began(), _version(policy)
+        began, now = self.traits.version, policy.traits.version
         if began is not None and now is not None and began != now:
             raise _other_version(self, began, now)
         return policy
@@ -62,17 +60,12 @@ class Document:
     @property
     def ours(self) -> bool:
         """Whether the policy comes with bestarm."""
-        return ":" not in self.policy or self.policy.startswith("bestarm.")
-
-    def _began(self) -> int | None:
-        # Before versions were noted, all of ours were at their first.
-        return 1 if self.bestarm is None and self.ours else self.version
+        return self.policy in {each.name for each in BUILT_IN} or self.policy.startswith("bestarm.")
 
     def to_json(self) -> str:
         """As text that reads back to the same bits."""
         problem = self.problem
         same = problem.target is problem.source and problem.target_labels == problem.source_labels
-        noted = {"policy_version": self.version, "bestarm": self.bestarm}
         return canonical(
             {
                 "source": problem.source.tolist(),
@@ -85,8 +78,8 @@ class Document:
                 "policy": self.policy,
                 "options": self.options,
                 "seed": self.seed,
-                "bounds": self.bounds,
-                **({} if self.bestarm is None else noted),
+                "traits": asdict(self.traits),
+                "bestarm": self.bestarm,
             }
         )
 
@@ -105,15 +98,13 @@ class Document:
                 source_labels=data["source_labels"],
                 target_labels=data["target_labels"],
             )
-            bounds = None if data["bounds"] is None else (data["bounds"][0], data["bounds"][1])
             return cls(
                 problem,
                 data["policy"],
                 data["options"],
                 data["seed"],
-                bounds,
-                data.get("policy_version"),
-                data.get("bestarm"),
+                _read_traits(data["traits"]),
+                data["bestarm"],
             )
         except UNREADABLE as error:
             raise DamagedStoreError(
@@ -125,49 +116,57 @@ class Document:
 
 def _check_kinds(data: Any) -> None:
     """Raise TypeError unless what a document holds is of the kinds that `to_json` writes."""
-    kinds: dict[str, tuple[type, ...]] = {
-        "policy": (str,),
-        "options": (dict,),
-        "seed": (int,),
-        "bounds": (list, type(None)),
-        "policy_version": (int, type(None)),
-        "bestarm": (str, type(None)),
-    }
+    kinds = {"policy": str, "options": dict, "seed": int, "traits": dict, "bestarm": str}
     if not isinstance(data, dict):
         raise TypeError("it is not an object")
-    for name, known in kinds.items():
-        value = data.get(name)
-        if name in data and (not isinstance(value, known) or isinstance(value, bool)):
+    for name, kind in kinds.items():
+        value = data[name]
+        if not isinstance(value, kind) or isinstance(value, bool):
             raise TypeError(f"`{name}` is {reprlib.repr(value)}")
-    if data["bounds"] is not None:
-        interval(data["bounds"], "bounds")
+
+
+def _read_traits(data: dict[str, Any]) -> Traits:
+    """What a document holds of the policy's traits. Raises TypeError if they cannot be."""
+    bounds = data["bounds"]
+    known = {**data, "bounds": None if bounds is None else interval(bounds, "bounds")}
+    for part in fields(Traits):
+        value = known[part.name]
+        if part.name != "bounds" and not isinstance(value, (int, float, type(None))):
+            raise TypeError(f"`{part.name}` is {reprlib.repr(value)}")
+    return Traits(**known)
 
 
 def make_document(
     problem: Problem, policy: str, options: Mapping[str, object] | None, seed: int
 ) -> Document:
-    """Check what a trial is to be made of by making its policy once."""
+    """Check what an experiment is to be made of by making its policy once."""
     as_problem(problem)
     if not isinstance(policy, str):
         raise InvalidInputError(
             f"`policy` must be a name, so that any process can make it again; got {policy!r}.",
             field="policy",
             value=policy,
-            remedy=_known(),
+            remedy="Name it, for example 'anytime', or give your own as 'module:attribute'.",
         )
     plain = _plain(options)
     made = _make(problem, policy, plain, seed)
     _check_plan(made, policy, plain)
-    bounds = getattr(made, "bounds", None)
-    return Document(
-        problem,
-        policy,
-        plain,
-        seed,
-        None if bounds is None else tuple(bounds),
-        _version(made),
-        installed("bestarm"),
-    )
+    return Document(problem, policy, plain, seed, _check_traits(made, policy), installed("bestarm"))
+
+
+def _check_traits(policy: Policy, name: str) -> Traits:
+    """What a policy declares, or a refusal if that could not be read back."""
+    traits = policy.traits
+    try:
+        if not isinstance(traits, Traits):
+            raise TypeError(f"{traits!r} is not a Traits")
+        return _read_traits(json.loads(canonical(asdict(traits))))
+    except UNREADABLE as error:
+        raise InvalidInputError(
+            f"The policy {name!r} declares traits that cannot be kept ({error}).",
+            field="traits",
+            value=traits,
+        ) from None
 
 
 def _plain(options: Mapping[str, object] | None) -> dict[str, Any]:
@@ -194,7 +193,7 @@ def _plain(options: Mapping[str, object] | None) -> dict[str, Any]:
 
 
 def _make(problem: Problem, name: str, options: dict[str, Any], seed: int) -> Policy:
-    method = _method(name)
+    method = load(name)
     # JSON has no tuples; the options that are pairs are written as lists.
     given = {key: tuple(v) if isinstance(v, list) else v for key, v in options.items()}
     try:
@@ -214,29 +213,25 @@ def _make(problem: Problem, name: str, options: dict[str, Any], seed: int) -> Po
             f"The policy {name!r} cannot be made ({_said(error)}).", field="policy", value=name
         ) from error
     if not isinstance(policy, Policy):
-        raise InvalidInputError(f"{name!r} makes no policy.", field="policy", value=name)
+        raise InvalidInputError(
+            f"{name!r} does not make a policy.",
+            field="policy",
+            value=name,
+            remedy="Derive it from bestarm.policies.Policy.",
+        )
     return policy
 
 
-def _version(policy: Policy) -> int | None:
-    """The version of its arithmetic that a policy names, if it names one."""
-    version = getattr(policy, "version", None)
-    return version if isinstance(version, int) and not isinstance(version, bool) else None
-
-
 def _other_version(document: Document, began: int, now: int) -> ReplayError:
-    name, origin = document.policy, document.bestarm
-    created = f"bestarm {origin}" if origin else "an earlier bestarm"
-    needed = created if document.ours else f"the {name.partition(':')[0]!r} of then"
-    if document.ours and not origin:
-        needed = "the bestarm of then (the first event of the log may name it)"
+    name = document.policy
+    created = f"bestarm {document.bestarm}"
+    needed = created if document.ours else f"the {name.partition(':')[0]!r} that created it"
     return ReplayError(
-        f"The trial was begun with version {began} of the policy {name!r}, under {created}, and "
-        f"here it has version {now}, which would decide otherwise.",
+        f"The experiment was created with version {began} of the policy {name!r}, under {created}; "
+        f"version {now}, which is installed here, would decide otherwise.",
         field="version",
         value=began,
-        remedy=f"Install {needed} to go on with it; what is on record can be looked at, exported "
-        "and verified with any.",
+        remedy=f"Install {needed} to continue it. Any version can show, export and verify it.",
     )
 
 
@@ -260,38 +255,6 @@ def _not_taken(name: str, options: dict[str, Any], why: object) -> InvalidInputE
     )
 
 
-def _known() -> str:
-    from bestarm.policies import POLICIES  # noqa: PLC0415
-
-    return f"Known are {', '.join(POLICIES)}; your own is named as 'module:attribute'."
-
-
 def _said(error: Exception) -> str:
     """An exception of somebody else's code, in words."""
     return " ".join(f"{type(error).__name__}: {error}".split()).rstrip(": .")
-
-
-def _method(name: str) -> Method:
-    from bestarm.policies import POLICIES  # noqa: PLC0415  (they are heavy, and may not be needed)
-
-    if name in POLICIES:
-        return POLICIES[name]
-    module, colon, attribute = name.partition(":")
-    if not colon:
-        raise InvalidInputError(
-            f"There is no policy {name!r}.",
-            field="policy",
-            value=name,
-            remedy=_known(),
-        )
-    try:
-        return getattr(import_module(module), attribute)  # type: ignore[no-any-return]
-    except BestArmError:
-        raise
-    except Exception as error:
-        raise InvalidInputError(
-            f"The policy {name!r} cannot be loaded ({_said(error)}).",
-            field="policy",
-            value=name,
-            remedy="Its module must be importable wherever the trial is opened.",
-        ) from None

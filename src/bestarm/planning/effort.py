@@ -23,6 +23,7 @@ import numpy as np
 from bestarm.environments import Environment
 from bestarm.errors import InvalidInputError
 from bestarm.policies import Method
+from bestarm.policies.registry import policies
 from bestarm.records import Plan
 from bestarm.simulation.engine import sample_run, sample_stream
 
@@ -39,17 +40,6 @@ _PROBE = 2**16  # pulls by which the time of one is measured
 _PROBES = 3
 _PULL = 5e-8  # seconds of a pull before any was measured
 _RATIO = 5.0  # runs take about so many times the lower bound, where nothing is known of a policy
-# Rough: the middle of one or two runs each on 3 or 5 unrelated arms, with gaps of 0.5 to 0.005.
-# Single runs were from a fifth of these to seven times them, the largest where bounds are declared.
-_RATIOS = {
-    "anytime": 3.0,
-    "sp-bai-sharp": 5.0,
-    "sp-bai": 10.0,
-    "sbe": 30.0,
-    "rage": 10.0,
-    "lucb": 6.0,
-    "ae": 30.0,
-}
 
 
 @dataclass(frozen=True)
@@ -220,7 +210,8 @@ def _watched(job: Job, seed: int, delta: float, clock: Clock) -> JobEffort:
         ends += [pulls] * over
     if over:
         return JobEffort(job.policy, job.scenario, job.gap, float(np.mean(ends)), took, seen=True)
-    likely = _RATIOS.get(job.policy, _RATIO) * job.lower_bound
+    known = policies().get(job.policy)
+    likely = (_RATIO if known is None else known.effort) * job.lower_bound
     expected = min(max(likely, float(pulls + watch.coming)), float(job.cap))
     planning = max(took - seconds_per_pull * pulls, 0.0)
     further = (expected / pulls) ** _growth(watch.marks) if pulls else 1.0

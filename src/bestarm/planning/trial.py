@@ -22,7 +22,8 @@ from bestarm.planning.effort import Effort, Job, estimate_effort
 from bestarm.planning.forecasts import Assumed, Forecast, TrialPlan, forecast
 from bestarm.planning.truths import closest, typical
 from bestarm.planning.warnings import remarks
-from bestarm.policies import POLICIES, SPBAI, Method
+from bestarm.policies import Method
+from bestarm.policies.registry import policies as registered
 from bestarm.problem import Problem, as_problem
 from bestarm.simulation import Outcome, simulate
 from bestarm.simulation.progress import Progress, reporting
@@ -30,13 +31,9 @@ from bestarm.simulation.progress import Progress, reporting
 if TYPE_CHECKING:
     from bestarm.environments.paths import Constant, Moving
 
-__all__ = ["DEFAULT_POLICIES", "PLANNABLE", "plan_trial"]
+__all__ = ["DEFAULT_POLICIES", "plan_trial"]
 
 DEFAULT_POLICIES = ("anytime", "sp-bai-sharp", "sp-bai")
-PLANNABLE: dict[str, Method] = {
-    **POLICIES,
-    "sp-bai-sharp": partial(SPBAI, design="centered", stability="actual"),
-}
 _PERIOD = 1000.0  # outcomes, where nothing is said of a day
 _CAP = 100  # times the lower bound
 _LEAST_CAP = 1_000_000
@@ -223,15 +220,16 @@ def _methods(policies: Sequence[str] | Mapping[str, Method]) -> Mapping[str, Met
         chosen = dict(policies)
     else:
         names = [policies] if isinstance(policies, str) else list(policies)
+        known = {name: each for name, each in registered().items() if each.plannable}
         for name in names:
-            if name not in PLANNABLE:
+            if name not in known:
                 raise InvalidInputError(
-                    f"There is no policy {name!r} to plan with; there are {', '.join(PLANNABLE)}.",
+                    f"There is no policy {name!r} to plan with; there are {', '.join(known)}.",
                     field="policies",
                     value=name,
-                    remedy="One's own are given as a table of names and methods.",
+                    remedy="Give your own as a mapping from names to methods.",
                 )
-        chosen = {name: PLANNABLE[name] for name in names}
+        chosen = {name: known[name].method for name in names}
     if not chosen:
         raise InvalidInputError("There must be at least one policy.", field="policies", value=())
     return chosen

@@ -1,11 +1,12 @@
-"""Methods: each one file, all under one protocol. They load on first use."""
+"""Policies: one file each, all under one protocol. They are imported on first use."""
 
 from __future__ import annotations
 
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from bestarm.policies.policy import Method, Policy, check_adoptable
+from bestarm.policies.policy import Look, Method, Policy, Traits, check_adoptable
+from bestarm.policies.registry import BUILT_IN, PolicyInfo
 
 if TYPE_CHECKING:
     from bestarm.policies.anytime.rule import AnytimeBAI
@@ -20,12 +21,9 @@ if TYPE_CHECKING:
     from bestarm.policies.phased.sbe import SBE
     from bestarm.policies.phased.spbai import SPBAI
 
-    POLICIES: dict[str, Method]
-
 __all__ = [
     "DEO",
     "LUCB",
-    "POLICIES",
     "RAGE",
     "SBE",
     "SPBAI",
@@ -33,44 +31,26 @@ __all__ = [
     "AnytimeBAI",
     "BernsteinElimination",
     "GOpt",
+    "Look",
     "Method",
     "Policy",
+    "PolicyInfo",
     "SequentialHalving",
+    "Traits",
     "Uniform",
     "check_adoptable",
 ]
 
-_HOMES = {
-    "ActionElimination": "index.action_elimination",
-    "AnytimeBAI": "anytime.rule",
-    "BernsteinElimination": "index.bernstein",
-    "DEO": "oneshot.deo",
-    "GOpt": "oneshot.gopt",
-    "LUCB": "index.lucb",
-    "RAGE": "phased.rage",
-    "SBE": "phased.sbe",
-    "SPBAI": "phased.spbai",
-    "SequentialHalving": "phased.halving",
-    "Uniform": "oneshot.uniform",
-}
-# Those that need more than a problem (a budget, an oracle's gap) are bound with functools.partial.
-_NAMES = {
-    "anytime": "AnytimeBAI",
-    "sp-bai": "SPBAI",
-    "sbe": "SBE",
-    "rage": "RAGE",
-    "lucb": "LUCB",
-    "ae": "ActionElimination",
-}
+_PLACES: dict[str, str] = {}  # modules by class
+for _each in BUILT_IN:
+    _module, _, _class = _each.place.partition(":")
+    _PLACES[_class] = _module
 
 
 def __getattr__(name: str) -> object:
-    if name in _HOMES:
-        found: object = getattr(import_module(f"bestarm.policies.{_HOMES[name]}"), name)
-    elif name == "POLICIES":
-        found = {key: __getattr__(home) for key, home in _NAMES.items()}
-    else:
+    if name not in _PLACES:
         raise AttributeError(f"module 'bestarm.policies' has no attribute {name!r}")
+    found: object = getattr(import_module(_PLACES[name]), name)
     globals()[name] = found
     return found
 

@@ -2,58 +2,98 @@
 
 A plan that was carried out is a fact. Nothing of a policy is pickled: to recover one, a fresh one
 adopts every plan on record and is told its summary. Designs are solved for new plans only.
+
+What a policy can do beyond that, and what its verdict means, it declares in `Traits`. No other
+layer knows the name of a policy or of one of its options.
 """
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from typing import Literal, Protocol, runtime_checkable
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bestarm.errors import InvalidInputError, ProtocolError
+from bestarm.geometry import Array
 from bestarm.problem import Problem
 from bestarm.records import Plan, Recommendation, Summary
 
-__all__ = ["Method", "Policy", "check_adoptable", "has_stopped", "same_plan"]
+__all__ = ["Look", "Method", "Policy", "Traits", "check_adoptable", "has_stopped", "same_plan"]
+
+
+@dataclass(frozen=True)
+class Traits:
+    """What a policy declares about itself.
+
+    Attributes:
+        version: the version of its arithmetic, raised with every change after which it would decide
+            otherwise, told the same summaries of the same plans. (A change of new plans alone needs
+            no new version, because plans on record are adopted.) A stored experiment goes on with
+            the version that began it. None for a policy without versions.
+        blind: whether it ignores the baseline, and can therefore be misled by it.
+        bounds: the interval outside of which it refuses rewards; None if it takes all.
+        mean_bound: the bound on |x·θ| that its claim rests on; None for the problem's scale.
+        names: how many targets it names.
+        margin: how much worse than the best of the others a named target may be, in reward units.
+        evidence_needed: the log of the e-value at which it drops a target; None if it gathers no
+            evidence.
+        max_pulls: the number of pulls at which it stops in any case, or None.
+        budgeted: whether it stops when its pulls are spent, and not when it is sure.
+        follows: whether `follow` makes rounds.
+    """
+
+    version: int | None = None
+    blind: bool = False
+    bounds: tuple[float, float] | None = None
+    mean_bound: float | None = None
+    names: int = 1
+    margin: float = 0.0
+    evidence_needed: float | None = None
+    max_pulls: int | None = None
+    budgeted: bool = False
+    follows: bool = False
+
+    @property
+    def names_the_best(self) -> bool:
+        """Whether it names one target as the best, neither several nor one within a margin."""
+        return self.names == 1 and not self.margin
+
+
+@dataclass(frozen=True, eq=False)
+class Look:
+    """What a policy knows about every target between two plans.
+
+    Attributes:
+        leader: the target that it would name now.
+        estimate: estimated leader − target, one value per target.
+        low: the lower end of an interval for it that holds at every moment at once.
+        high: the upper end.
+        log_evidence: the log of the e-value against each target.
+    """
+
+    leader: int
+    estimate: Array
+    low: Array
+    high: Array
+    log_evidence: Array
 
 
 @runtime_checkable
 class Policy(Protocol):
     """What an engine, a store or a route may ask of a method; none of them knows which it is.
 
-    A policy whose plans are short may have one more method, which simulations then use where the
-    rewards to come do not depend on what is pulled:
-
-        follow(table, rows, common) -> tuple[int, int]
-            Given that arm a pays `table[rows[i], a] + common[i]` at the i-th round to come, do what
-            as many whole plans would, from the first of these rounds on. Returns the numbers of
-            pulls made and of plans they stand for; (0, 0), with nothing changed, asks for the next
-            plan to be carried out as usual. It looks only at rounds that it uses.
-
-    One whose plans are open has one more method as well:
-
-        amend(summary, phase) -> None
-            Take further outcomes of pulls that were drawn under the plan of an earlier phase. If
-            that plan was provisional, they are of pulls that its summary had as `pending`; if not,
-            of pulls beyond those in its summary, and the phase is the one before. The current plan
-            may be out, and stays as it is.
-
-    One that refuses rewards
-    outside some interval may say so in an attribute `bounds`, so that a live experiment can refuse
-    a single reward before it is part of a summary. One that takes no account of the baseline says
-    so in an attribute `blind`, so that nobody is told that it cannot be misled.
-
-    One that is kept in stores names the `version` of its arithmetic, a whole number that is raised
-    with every change after which it would decide otherwise, told the same summaries of the same
-    plans. (A change of new plans alone needs no new version: plans on record are adopted.) A trial
-    notes it when it is created, and goes on with that version alone.
+    Derive a policy from this class. `problem`, `plan`, `adopt`, `update` and `recommend` are its
+    own; `traits`, `amend`, `look` and `follow` have defaults for policies without these abilities.
     """
 
+    problem: Problem  # that the policy was made for
+
     @property
-    def problem(self) -> Problem:
-        """The problem the policy was made for."""
-        ...
+    def traits(self) -> Traits:
+        """What the policy declares about itself."""
+        return Traits()
 
     def plan(self) -> Plan | None:
         """The next plan, or None once the policy has stopped. Asking twice gives the same plan."""
@@ -81,6 +121,43 @@ class Policy(Protocol):
     def recommend(self) -> Recommendation:
         """The target the policy would name now; `final` says whether it has identified it."""
         ...
+
+    def amend(self, summary: Summary, *, phase: int) -> None:  # noqa: ARG002
+        """Take further outcomes of pulls that were drawn under the plan of an earlier phase.
+
+        Only policies that make open plans are asked to. If that plan was provisional, the outcomes
+        are of pulls that its summary had as `pending`; if not, of pulls beyond those in its
+        summary, and the phase is the previous one. The current plan may be out, and stays as it is.
+
+        Raises ProtocolError, and changes nothing, if no outcome of that phase is awaited.
+        """
+        raise ProtocolError(
+            f"No outcome of phase {phase} is awaited: {type(self).__name__} makes no open plans.",
+            field="phase",
+            value=phase,
+            remedy="Tell a policy that makes closed plans the whole plan at once.",
+        )
+
+    def look(self) -> Look | None:
+        """What the policy knows about every target now; None if it says so per phase only."""
+        return None
+
+    def follow(
+        self,
+        table: Array,  # noqa: ARG002
+        rows: NDArray[np.int64],  # noqa: ARG002
+        common: Array,  # noqa: ARG002
+    ) -> tuple[int, int]:
+        """Make whole plans at once, where the rewards to come do not depend on what is pulled.
+
+        Simulations use it if `traits.follows`. Arm a pays `table[rows[i], a] + common[i]` at the
+        i-th pull to come. The policy looks only at pulls that it uses.
+
+        Returns:
+            The numbers of pulls made and of plans they stand for. (0, 0), with nothing changed,
+            asks for the next plan to be carried out as usual.
+        """
+        return 0, 0
 
 
 class Method(Protocol):

@@ -23,6 +23,7 @@ from bestarm.policies import (
     Method,
     Uniform,
 )
+from bestarm.policies.registry import policies
 from bestarm.replication.published import Metric, Published, published
 from bestarm.simulation import Oracle
 
@@ -34,7 +35,7 @@ _PHASE_CAP = 5_000_000  # pulls in one phase
 _AE_CAP = 3_000_000  # pulls in one run
 _BEST_JOKE = 19
 _SIGMAS = (1, 1.5, 2, 2.5, 3, 3.5, 4)
-_SHARP = partial(SPBAI, design="centered", stability="actual")
+_SHARP = policies()["sp-bai-sharp"].method
 
 
 @dataclass(frozen=True)

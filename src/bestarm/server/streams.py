@@ -7,6 +7,7 @@ import json
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
+from typing import Any
 
 from sse_starlette import EventSourceResponse, ServerSentEvent
 from starlette.concurrency import run_in_threadpool
@@ -25,18 +26,19 @@ STREAMS = "bestarm.streams"  # where a running application keeps its streams, to
 _PULSE = 0.5  # seconds between two reads of an experiment that is followed
 _SILENCE = 15.0  # seconds between two signs of life, and between two checks of the token
 _FAREWELL = 8.0  # seconds in which a stream ends by itself once the server stops
+_END = "\n"  # of a line
 _RETRY = 2000  # milliseconds after which a browser connects again
 
 
 class EventStream(EventSourceResponse):
     """Server-sent events, ended in order when the server stops."""
 
-    def __init__(self, events: AsyncIterator[ServerSentEvent]) -> None:
+    def __init__(self, events: AsyncIterator[dict[str, Any]]) -> None:
         super().__init__(
             events,
             ping=_SILENCE,
-            ping_message_factory=lambda: ServerSentEvent(comment="still here"),
-            sep="\n",
+            ping_message_factory=lambda: ServerSentEvent(comment="still here", sep=_END),
+            sep=_END,
             shutdown_grace_period=_FAREWELL,
         )
 
@@ -174,7 +176,7 @@ class StatusStream(EventStream):
         with self._streams.join(self._name, self._anonymous) as self._latest:
             await super().__call__(scope, receive, send)
 
-    async def _events(self) -> AsyncIterator[ServerSentEvent]:
+    async def _events(self) -> AsyncIterator[dict[str, Any]]:
         """The status whenever it changes."""
         loop, known, latest = asyncio.get_running_loop(), self._known, self._latest
         checked = loop.time()
@@ -188,7 +190,7 @@ class StatusStream(EventStream):
             changed = latest.changed
             if latest.revision not in {"", known}:
                 known = latest.revision
-                yield ServerSentEvent(latest.data, event="status", id=known, retry=_RETRY)
+                yield {"event": "status", "id": known, "data": latest.data, "retry": _RETRY}
                 continue
             with suppress(TimeoutError):
                 async with asyncio.timeout(_SILENCE):

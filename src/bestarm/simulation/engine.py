@@ -290,15 +290,15 @@ def _to_the_end(
     A policy that can follow a stream known ahead makes many rounds at a time, each for a plan.
     """
     pulls, plans, block = 0, 0, _BLOCK
-    follow = getattr(policy, "follow", None) if observe is None else None
+    follows = policy.traits.follows and observe is None
     ahead, skip = (getattr(stream, name, None) for name in ("ahead", "skip"))
     while (plan := policy.plan()) is not None:
         if go_on is not None and not go_on(pulls, plans, plan):
             return pulls, plans, False
-        if follow and ahead and skip:
+        if follows and ahead and skip:
             known = ahead(block)
             block = min(2 * block, _LONGEST_BLOCK)
-            followed, rounds = (0, 0) if known is None else follow(*known)
+            followed, rounds = (0, 0) if known is None else policy.follow(*known)
             if followed:
                 skip(followed)
                 pulls += followed

@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from threading import Lock
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 
@@ -19,12 +19,11 @@ from bestarm.live import rules
 from bestarm.live.experiment import Experiment
 from bestarm.live.replay import adopt, after, go_through
 from bestarm.live.store.contract import Entry, Event, Head, Opened, Reading
-from bestarm.policies.anytime.intervals import Intervals
 from bestarm.policies.policy import Policy
 from bestarm.problem import Problem
 from bestarm.records import Plan, Recommendation, Summary
 
-__all__ = ["Follower", "Glance", "Look", "Slice", "State"]
+__all__ = ["Follower", "Glance", "Moment", "Slice", "State"]
 
 _APART = 1.15  # pulls from one look to the next, as a ratio
 _MOST_LOOKS = 60
@@ -34,16 +33,8 @@ _KEPT_ROUTINE = 12
 _KEPT_NOTABLE = 60
 
 
-@runtime_checkable
-class _Watchable(Protocol):
-    """A policy that can be looked at between its phases."""
-
-    def intervals(self) -> Intervals: ...
-    def evidence(self) -> Array: ...
-
-
 @dataclass(frozen=True, eq=False)
-class Look:
+class Moment:
     """What a policy knew of all targets at one moment.
 
     Attributes:
@@ -130,9 +121,7 @@ class State:
     Attributes:
         head: the counters.
         said: what the policy recommends.
-        watched: whether the policy can be looked at: `looks` has moments then, the last one now.
-        blind: whether the policy takes no account of the baseline.
-        looks: what it knew over time.
+        looks: what the policy knew over time, the last one now; empty if it does not tell.
         counts: outcomes an arm that the policy was told.
         sums: their sum.
         planned: how many the plans would have drawn of each arm.
@@ -148,9 +137,7 @@ class State:
 
     head: Head
     said: Recommendation
-    watched: bool
-    blind: bool
-    looks: tuple[Look, ...]
+    looks: tuple[Moment, ...]
     counts: Array
     sums: Array
     planned: Array
@@ -239,8 +226,8 @@ class Follower:
         self._phase = 1  # of the plan that was open then
         self._log = _Log()
         self._phases: dict[int, Opened] = {}
-        self._looks: list[Look] = []
-        self._now: Look | None = None
+        self._looks: list[Moment] = []
+        self._now: Moment | None = None
         self._slices: list[Slice] = []
         self._coordinates = problem.span.coordinates(problem.source)
         self._counts, self._sums, self._planned, self._drawn = np.zeros((4, problem.arms))
@@ -306,21 +293,20 @@ class Follower:
     def _due(self, pulls: int) -> bool:
         return not self._looks or pulls >= _APART * self._looks[-1].pulls
 
-    def _look(self, policy: Policy, phase: int) -> Look | None:
-        if not isinstance(policy, _Watchable):
+    def _look(self, policy: Policy, phase: int) -> Moment | None:
+        found = policy.look()
+        if found is None:
             return None
-        found, said = policy.intervals(), policy.recommend()
-        with np.errstate(divide="ignore"):
-            evidence = np.log(policy.evidence())
-        return Look(
-            said.pulls,
+        recommendation = policy.recommend()
+        return Moment(
+            recommendation.pulls,
             phase,
             found.leader,
-            said.active,
+            recommendation.active,
             found.estimate,
             found.low,
             found.high,
-            evidence,
+            found.log_evidence,
         )
 
     def _add(self, entry: Entry) -> None:
@@ -353,8 +339,6 @@ class Follower:
         return State(
             head=head,
             said=said,
-            watched=isinstance(policy, _Watchable),
-            blind=bool(getattr(policy, "blind", False)),
             looks=tuple(_thinned(looks)),
             counts=self._counts.copy(),
             sums=self._sums.copy(),
@@ -392,7 +376,7 @@ def _merged(slices: list[Slice]) -> list[Slice]:
     return joined
 
 
-def _thinned(looks: list[Look]) -> list[Look]:
+def _thinned(looks: list[Moment]) -> list[Moment]:
     if len(looks) <= _MOST_LOOKS:
         return looks
     places = np.linspace(0, len(looks) - 1, _MOST_LOOKS).round().astype(int)

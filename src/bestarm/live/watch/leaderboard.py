@@ -3,26 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from bestarm import bounds as thresholds
 from bestarm.live.watch.follower import State
 from bestarm.live.watch.views import Option
 from bestarm.problem import Problem
 
-__all__ = ["evidence_needed", "finite", "leaderboard"]
-
-
-def evidence_needed(state: State, problem: Problem, options: Mapping[str, Any]) -> float:
-    """The log of the e-value that drops a target."""
-    top = max(1, len(state.said.chosen))
-    if top == 1 and not options.get("tolerance"):
-        return -math.log(problem.delta)
-    return -math.log(thresholds.set_delta(problem.delta, targets=problem.targets, top=top))
+__all__ = ["finite", "leaderboard"]
 
 
 def finite(value: float) -> float | None:

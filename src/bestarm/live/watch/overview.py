@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from threading import Lock
-from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -17,9 +16,10 @@ from bestarm.live.experiment import Experiment
 from bestarm.live.watch import wording
 from bestarm.live.watch.follower import Follower, State
 from bestarm.live.watch.forecast import Forecast, from_evidence, from_phases
-from bestarm.live.watch.leaderboard import evidence_needed, leaderboard
+from bestarm.live.watch.leaderboard import leaderboard
 from bestarm.live.watch.timeline import baseline_lines, timeline
 from bestarm.live.watch.views import Allocated, Guarantee, Happening, Overview, Progress
+from bestarm.policies.policy import Traits
 from bestarm.problem import Problem
 
 __all__ = ["headline", "lights", "overview"]
@@ -49,9 +49,7 @@ def _of(experiment: Experiment) -> _Watched:
 def headline(experiment: Experiment) -> str:
     """The verdict in one sentence, from counters and log alone: for lists of many trials."""
     glance = _of(experiment).follower.glance(experiment)
-    document = experiment._document
-    options = {} if document is None else document.options
-    return wording.from_log(glance, experiment.problem, options)
+    return wording.headline(glance, experiment.problem, experiment.traits)
 
 
 def lights(experiment: Experiment) -> tuple[Check, ...]:
@@ -71,11 +69,11 @@ def overview(experiment: Experiment) -> Overview:
     revision = experiment.revision  # read first: what is shown may be newer, never older
     state = watched.follower.state(experiment)
     problem, head, said = experiment.problem, state.head, state.said
-    document = experiment._document
-    options = {} if document is None else document.options
+    traits = experiment.traits
     health = _health(experiment, watched, head.over)
-    level = evidence_needed(state, problem, options)
-    board = leaderboard(state, problem, level, radii="budget" not in options)
+    needed = traits.evidence_needed
+    level = -math.log(problem.delta) if needed is None else needed
+    board = leaderboard(state, problem, level, radii=not traits.budgeted)
     guarantee = _guarantee(experiment, state, health)
     return Overview(
         name=experiment.name,
@@ -85,23 +83,23 @@ def overview(experiment: Experiment) -> Overview:
         created=state.created,
         updated=head.at,
         revision=revision,
-        verdict=wording.verdict(head, said, problem, options, *state.waits_for),
+        verdict=wording.verdict(head, said, problem, traits, waits_for=state.waits_for),
         leaders=tuple(problem.target_labels[target] for target in said.chosen or (said.target,)),
-        standing=wording.standing(said, options, proven=guarantee.proven),
-        sole_best=wording.sole_best(said, options, proven=guarantee.proven),
+        standing=wording.standing(said, traits, proven=guarantee.proven),
+        sole_best=guarantee.proven and traits.names_the_best,
         guarantee=guarantee,
         health=health,
         leaderboard=board,
         timeline=timeline(state, board, level),
         baseline=baseline_lines(state, problem, board),
         allocation=_allocation(state, problem),
-        progress=_progress(state, problem, options, level, experiment._time()),
+        progress=_progress(state, problem, traits, level, experiment._time()),
         events=tuple(
             Happening(
                 event.number,
                 event.at,
                 event.kind,
-                wording.happened(event, problem, open_plans=head.open),
+                wording.describe(event, problem, open_plans=head.open),
             )
             for event in reversed(state.events)
         ),
@@ -121,7 +119,9 @@ def _health(experiment: Experiment, watched: _Watched, over: bool) -> tuple[Chec
 def _guarantee(experiment: Experiment, state: State, health: Sequence[Check]) -> Guarantee:
     problem, said, document = experiment.problem, state.said, experiment._document
     options = {} if document is None else document.options
-    against = [wording.contradiction(said)] if said.contradicted else []
+    against = (
+        [said.statement or "Outcomes contradict the declared scales."] if said.contradicted else []
+    )
     against += [each.finding for each in health if each.name in _DECLARED and each.level != "ok"]
     return Guarantee(
         delta=problem.delta,
@@ -129,10 +129,8 @@ def _guarantee(experiment: Experiment, state: State, health: Sequence[Check]) ->
         policy="" if document is None else document.policy,
         options=options,
         proven=said.claims is not None and not said.contradicted,
-        blind=state.blind,
-        constants=wording.constants(
-            said, problem.delta, blind=state.blind, budget="budget" in options
-        ),
+        blind=experiment.traits.blind,
+        constants=wording.reliability(said, experiment.traits, problem.delta),
         bounds=experiment._bounds,
         noise=problem.noise,
         baseline=problem.baseline,
@@ -151,12 +149,10 @@ def _allocation(state: State, problem: Problem) -> tuple[Allocated, ...]:
     )
 
 
-def _progress(
-    state: State, problem: Problem, options: Mapping[str, Any], level: float, now: float
-) -> Progress:
+def _progress(state: State, problem: Problem, traits: Traits, level: float, now: float) -> Progress:
     head, said = state.head, state.said
     pace = _pace(state.closings, now)
-    forecast, decided = _forecast(state, level, options)
+    forecast, decided = _forecast(state, level, traits)
     hours = None
     if forecast is not None and pace and head.state == "running":
         ends = (forecast.expected, forecast.low, forecast.high)
@@ -179,9 +175,7 @@ def _progress(
     )
 
 
-def _forecast(
-    state: State, level: float, options: Mapping[str, Any]
-) -> tuple[Forecast | None, float | None]:
+def _forecast(state: State, level: float, traits: Traits) -> tuple[Forecast | None, float | None]:
     head, said = state.head, state.said
     decided = None
     forecast = None
@@ -193,11 +187,10 @@ def _forecast(
         decided = float(np.clip(least / level, 0.0, 1.0))
         if not head.over:
             forecast = from_evidence(look.pulls, least, level)
-    elif not head.over and not state.watched:
+    elif not head.over and traits.evidence_needed is None:
         forecast = from_phases(said.trace, state.plan, left=head.remaining + head.outstanding)
-    cap = options.get("max_pulls")
-    if forecast is not None and isinstance(cap, int):
-        forecast = _capped(forecast, max(0, cap - int(state.drawn.sum())))
+    if forecast is not None and traits.max_pulls is not None:
+        forecast = _capped(forecast, max(0, traits.max_pulls - int(state.drawn.sum())))
     return forecast, decided
 
 

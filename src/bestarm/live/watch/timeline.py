@@ -8,7 +8,7 @@ from itertools import accumulate
 
 import numpy as np
 
-from bestarm.live.watch.follower import Look, Slice, State
+from bestarm.live.watch.follower import Moment, Slice, State
 from bestarm.live.watch.leaderboard import finite
 from bestarm.live.watch.views import Baseline, Line, Option, Timeline
 from bestarm.problem import Problem
@@ -35,10 +35,10 @@ def timeline(state: State, board: Sequence[Option], level: float) -> Timeline:
         return _from_looks(state.looks, shown, level)
     if state.said.trace:
         return _from_trace(state.said.trace, shown)
-    return Timeline("looks" if state.watched else "none", (), (), (), ())
+    return Timeline("none", (), (), (), ())
 
 
-def _from_looks(looks: Sequence[Look], shown: Sequence[Option], level: float) -> Timeline:
+def _from_looks(looks: Sequence[Moment], shown: Sequence[Option], level: float) -> Timeline:
     lines, evidence = [], []
     for rank, option in enumerate(shown):
         target, seen = option.target, []

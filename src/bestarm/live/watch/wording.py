@@ -1,32 +1,31 @@
-"""What may be said of a trial, in sentences for people who do not know the method."""
+"""Facts about an experiment as sentences, for people who do not know the method."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from bestarm.live.store.contract import Event, Head
 from bestarm.live.values import held_up, plural
 from bestarm.live.watch.follower import Glance
+from bestarm.policies.policy import Traits
 from bestarm.problem import Problem
 from bestarm.records import Recommendation
 
 __all__ = [
-    "constants",
-    "contradiction",
-    "from_log",
-    "happened",
+    "describe",
+    "headline",
     "percent",
-    "sole_best",
+    "reliability",
     "standing",
     "verdict",
 ]
 
-_ENDED = {
+_CONTRADICTED = "The outcomes contradict the declared scales, so nothing is proven."
+_ENDS = {
     "max_pulls": "Ended at its limit of pulls",
     "max_phases": "Ended at its limit of phases",
-    "max_phase_pulls": "Ended at its limit of pulls a phase",
-    "budget": "Its budget is spent",
+    "max_phase_pulls": "Ended at its limit of pulls per phase",
+    "budget": "Ended: its pulls are spent",
 }
 
 
@@ -39,30 +38,23 @@ def percent(delta: float) -> str:
     return f"{100 * (1 - delta):.10g} %"
 
 
-def constants(said: Recommendation, delta: float, *, blind: bool, budget: bool = False) -> str:
-    """How far the error probability can be relied on.
-
-    Args:
-        said: by the policy.
-        delta: the error probability allowed.
-        blind: that the policy takes no account of the baseline.
-        budget: that it goes by a number of pulls, and not by δ.
-    """
-    if said.contradicted:
-        return "Outcomes contradict what was declared of them, so nothing is proven any more."
-    if said.claims is not None:
-        still = ", as long as nothing drifts" if blind else ""
+def reliability(recommendation: Recommendation, traits: Traits, delta: float) -> str:
+    """How far the error probability can be relied on."""
+    if recommendation.contradicted:
+        return _CONTRADICTED
+    if recommendation.claims is not None:
+        limit = ", as long as nothing drifts" if traits.blind else ""
         return (
-            f"A wrong winner is named with probability {said.claims:g} at most{still}, however "
-            "often one looks."
+            f"A wrong winner is named with probability {recommendation.claims:g} at most{limit}, "
+            "however often one looks."
         )
-    if blind:
+    if traits.blind:
         return (
-            "This policy does not take the baseline out. Where the baseline moves, it can name a "
-            "wrong winner however many pulls there are; no error probability is proven."
+            "This policy ignores the baseline. Where the baseline moves, it can name a wrong "
+            "winner however many pulls there are; no error probability is proven."
         )
-    if budget:
-        return "It names what leads once its pulls are spent; no error probability is claimed."
+    if traits.budgeted:
+        return "It names the leader once its pulls are spent; no error probability is claimed."
     return (
         f"The constants are tuned so that errors stay below {delta:g} in practice; no error "
         "probability is proven."
@@ -71,156 +63,149 @@ def constants(said: Recommendation, delta: float, *, blind: bool, budget: bool =
 
 def verdict(
     head: Head,
-    said: Recommendation,
+    recommendation: Recommendation,
     problem: Problem,
-    options: Mapping[str, Any],
-    waits_for: int | None = None,
-    waits_since: float | None = None,
+    traits: Traits,
+    *,
+    waits_for: tuple[int | None, float | None] = (None, None),
 ) -> str:
-    """The state of a trial in one sentence, and which outcome holds it up, if one does."""
-    names = [problem.target_labels[target] for target in said.chosen or (said.target,)]
-    if not said.final:
-        leader = _listed(names) if said.pulls else None
-        text = _undecided(head, problem, left=len(said.active), leader=leader, why=said.reason)
-        if waits_for is not None and waits_since is not None:
-            wait = held_up(waits_for, waits_since)
-            text += f" {wait[0].upper()}{wait[1:]}."
-        if said.contradicted:
-            text += " Outcomes contradict what was declared of them: nothing is proven."
-        return text
-    if said.contradicted:
-        return (
-            f"{_listed(names)} {'leads' if len(names) == 1 else 'lead'}, but outcomes contradict "
-            "what was declared of them: nothing is proven."
-        )
-    return _decided(names, problem, options, proven=said.error_bound is not None, pulls=said.pulls)
+    """The state of an experiment in one sentence, and which outcome holds it up, if one does."""
+    targets = recommendation.chosen or (recommendation.target,)
+    names = [problem.target_labels[target] for target in targets]
+    if recommendation.final and recommendation.contradicted:
+        return f"{_list(names)} {_verb(names, 'lead')}. {_CONTRADICTED}"
+    if recommendation.final:
+        proven = recommendation.error_bound is not None
+        return _decided(names, problem, traits, proven=proven, pulls=recommendation.pulls)
+    text = _undecided(
+        head,
+        problem,
+        left=len(recommendation.active),
+        leaders=names if recommendation.pulls else [],
+        reason=recommendation.reason,
+    )
+    number, since = waits_for
+    if number is not None and since is not None:
+        wait = held_up(number, since)
+        text += f" {wait[0].upper()}{wait[1:]}."
+    return f"{text} {_CONTRADICTED}" if recommendation.contradicted else text
 
 
-def contradiction(said: Recommendation) -> str:
-    """What is said of rewards that the assumptions all but rule out."""
-    return said.statement or "Rewards contradict what was declared of them: nothing is proven."
+def headline(glance: Glance, problem: Problem, traits: Traits) -> str:
+    """The verdict, as far as counters and events tell it without the policy."""
+    head, end = glance.head, glance.ended
+    if end is not None and end["final"]:
+        names = [problem.target_labels[target] for target in end["chosen"] or [end["target"]]]
+        proven = end["error_bound"] is not None
+        return _decided(names, problem, traits, proven=proven, pulls=end["pulls"])
+    # A rule that names several may take a dropped option back.
+    left = problem.targets - len(glance.eliminated) if traits.names_the_best else None
+    leaders = [] if end is None else [end["label"]]
+    reason = "running" if end is None else end["reason"]
+    return _undecided(head, problem, left=left, leaders=leaders, reason=reason)
 
 
-def sole_best(said: Recommendation, options: Mapping[str, Any], *, proven: bool) -> bool:
-    """Whether the one that is named is shown to be the best, and not only close to it."""
-    return proven and len(said.chosen) <= 1 and not options.get("tolerance")
-
-
-def standing(said: Recommendation, options: Mapping[str, Any], *, proven: bool) -> str:
-    """What one of those that are named is."""
+def standing(recommendation: Recommendation, traits: Traits, *, proven: bool) -> str:
+    """What each of the named options is."""
     if not proven:
         return "named"
-    count = max(1, len(said.chosen))
-    among = "" if count == 1 or options.get("tolerance") else "among "
-    return f"{among}{_best(count, options)}"
+    count = max(1, len(recommendation.chosen))
+    among = "" if count == 1 or traits.margin else "among "
+    return f"{among}{_best(count, traits)}"
 
 
-def _best(count: int, options: Mapping[str, Any]) -> str:
+def _best(count: int, traits: Traits) -> str:
     best = "the best" if count == 1 else f"the {count} best"
-    return f"within {options['tolerance']:g} of {best}" if options.get("tolerance") else best
-
-
-def from_log(glance: Glance, problem: Problem, options: Mapping[str, Any]) -> str:
-    """The same, as far as it can be told without the policy."""
-    head, ended = glance.head, glance.ended
-    if ended is not None and ended["final"]:
-        names = [problem.target_labels[t] for t in ended["chosen"] or [ended["target"]]]
-        proven = ended["error_bound"] is not None
-        return _decided(names, problem, options, proven=proven, pulls=ended["pulls"])
-    # Where several are named, one that was dropped may come back.
-    several = options.get("top", 1) != 1 or options.get("tolerance")
-    left = None if several else problem.targets - len(glance.eliminated)
-    why = "running" if ended is None else ended["reason"]
-    leader = None if ended is None else _listed([ended["label"]])
-    return _undecided(head, problem, left=left, leader=leader, why=why)
+    return f"within {traits.margin:g} of {best}" if traits.margin else best
 
 
 def _decided(
-    names: Sequence[str],
-    problem: Problem,
-    options: Mapping[str, Any],
-    *,
-    proven: bool,
-    pulls: int,
+    names: Sequence[str], problem: Problem, traits: Traits, *, proven: bool, pulls: int
 ) -> str:
-    best = _best(len(names), options)
-    verb = "is" if len(names) == 1 else "are"
-    after = f"after {plural_many(pulls, 'pull')}"
+    best, verb = _best(len(names), traits), "is" if len(names) == 1 else "are"
+    among = f"of {problem.targets} options"
     if proven:
         sure = percent(problem.delta)
-        return f"{_listed(names)} {verb} {best} of {problem.targets} options, at {sure} {after}."
+        return (
+            f"{_list(names)} {verb} {best} {among}, at {sure} after {count(pulls, 'assignment')}."
+        )
     return (
-        f"{_listed(names)} {verb} named {best} of {problem.targets} options {after}; no error "
+        f"{_list(names)} {verb} named {best} {among} after {count(pulls, 'assignment')}; no error "
         "probability is proven."
     )
 
 
 def _undecided(
-    head: Head, problem: Problem, *, left: int | None, leader: str | None, why: str
+    head: Head, problem: Problem, *, left: int | None, leaders: Sequence[str], reason: str
 ) -> str:
-    remain = ""
+    parts = []
+    if leaders:
+        parts.append(f"{_list(leaders)} {_verb(leaders, 'lead')}")
     if left is not None:
-        verb = "remains" if left == 1 else "remain"
-        remain = f"{left} of {problem.targets} options {verb}; "
-    sure = percent(problem.delta)
+        still = "is" if left == 1 else "are"
+        parts.append(f"{left} of {problem.targets} options {still} still possible")
+    rest = ", ".join(parts) or f"{problem.targets} options are compared"
     if head.state == "finished":
-        leads = "" if leader is None else f"{leader} leads, "
-        return f"{_ENDED.get(why, 'Ended')}: {leads}{remain}no winner at {sure}."
-    if head.state == "stopped":
-        return f"Stopped by hand in phase {head.phase}: {remain}no winner at {sure}."
-    start = f"Paused in phase {head.phase}" if head.state == "paused" else f"Phase {head.phase}"
-    return f"{start}: {remain}no winner at {sure} yet."
+        return f"{_ENDS.get(reason, 'Ended')}, without a winner: {rest}."
+    start = {"stopped": "Stopped by hand, without a winner", "paused": "Paused, no winner yet"}
+    return f"{start.get(head.state, 'No winner yet')}: {rest}."
 
 
-def _listed(names: Sequence[str]) -> str:
-    shown = [f"‘{name}’" for name in names]
-    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
+def _verb(names: Sequence[str], verb: str) -> str:
+    return f"{verb}s" if len(names) == 1 else verb
 
 
-def plural_many(count: int, noun: str) -> str:
-    """A number of things, thousands apart."""
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+def _list(names: Sequence[str]) -> str:
+    quoted = [f"‘{name}’" for name in names]
+    return quoted[0] if len(quoted) == 1 else f"{', '.join(quoted[:-1])} and {quoted[-1]}"
 
 
-def happened(event: Event, problem: Problem, *, open_plans: bool) -> str:
-    """An event of a trial on this problem, in words.
+def count(number: int, noun: str) -> str:
+    """A number of things, with thousands apart."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def describe(event: Event, problem: Problem, *, open_plans: bool) -> str:  # noqa: PLR0911
+    """An event of an experiment, in words.
 
     Args:
-        event: what happened.
-        problem: the trial's.
+        event: the event.
+        problem: the experiment's problem.
         open_plans: whether more may be drawn under a plan than it asks for.
     """
     data = event.data
     phase = data.get("phase")
-    if event.kind == "planned":
-        more = " or more" if open_plans else ""
-        return f"Phase {phase} planned: {plural_many(data['pulls'], 'pull')}{more}."
-    if event.kind in {"closed", "answered"}:
-        many = plural_many(data.get("drawn", data["end"] - data["first"]), "pull")
-        late = " that came after it was closed" if event.kind == "answered" else ""
-        return f"Phase {phase} told to the policy: {many}{late}."
-    if event.kind == "eliminated":
-        return f"{_listed(data['labels'])} dropped in phase {phase}."
-    if event.kind == "finished":
-        names = [problem.target_labels[each] for each in data["chosen"]] or [data["label"]]
-        named = "is named" if len(names) == 1 else "are named"
-        ends = named if data["final"] else "led at the end"
-        return f"Finished: {_listed(names)} {ends} ({data['reason'].replace('_', ' ')})."
-    if event.kind == "changed":
-        lease = "any time" if data["lease"] is None else plural(round(data["lease"]), "second")
-        return f"Outcomes may now take {lease}."
-    words = {
-        "created": "Created.",
-        "paused": "Paused: nothing is given out.",
-        "resumed": "Resumed.",
-        "stopped": "Stopped by hand.",
-    }.get(event.kind, f"{event.kind.capitalize()}.")
-    if event.kind in {"late", "failed"}:
-        words = _too_late(event)
-    reason = data.get("reason")
-    return f"{words[:-1]}: {reason}" if event.kind == "stopped" and reason else words
+    match event.kind:
+        case "planned":
+            more = " or more" if open_plans else ""
+            return f"Phase {phase} planned: {count(data['pulls'], 'assignment')}{more}."
+        case "closed":
+            return f"Phase {phase} evaluated: {count(data['drawn'], 'assignment')}."
+        case "answered":
+            return f"Phase {phase}: {count(data['drawn'], 'outcome')} added that came later."
+        case "eliminated":
+            return f"{_list(data['labels'])} dropped in phase {phase}."
+        case "finished":
+            names = [problem.target_labels[each] for each in data["chosen"]] or [data["label"]]
+            named = "is named" if len(names) == 1 else "are named"
+            end = named if data["final"] else "led at the end"
+            return f"Finished: {_list(names)} {end} ({data['reason'].replace('_', ' ')})."
+        case "changed" if data["lease"] is None:
+            return "Outcomes may now take any time."
+        case "changed":
+            return f"Outcomes may now take {plural(round(data['lease']), 'second')}."
+        case "late":
+            return f"{count(_size(event), 'outcome')} came too late to be used."
+        case "failed":
+            return f"{count(_size(event), 'outcome')} given up."
+        case "paused":
+            return "Paused: no assignments are made."
+        case "stopped":
+            return (
+                f"Stopped by hand: {data['reason']}" if data.get("reason") else "Stopped by hand."
+            )
+    return f"{event.kind.capitalize()}."
 
 
-def _too_late(event: Event) -> str:
-    many = plural_many(sum(end - first for first, end in event.data["ids"]), "outcome")
-    return f"{many} {'came too late to be used' if event.kind == 'late' else 'given up'}."
+def _size(event: Event) -> int:
+    return sum(end - first for first, end in event.data["ids"])

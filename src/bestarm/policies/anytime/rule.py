@@ -16,7 +16,7 @@ from bestarm.policies.anytime.bets import Batch, Frame, Scale
 from bestarm.policies.anytime.contests import BestOf, Contest, Stakes, TopOf
 from bestarm.policies.anytime.guesses import Guesses
 from bestarm.policies.anytime.intervals import Intervals, lower_ends
-from bestarm.policies.policy import check_adoptable, has_stopped, same_plan
+from bestarm.policies.policy import Look, Policy, Traits, check_adoptable, has_stopped, same_plan
 from bestarm.problem import Problem, as_problem
 from bestarm.records import Plan, Recommendation, Summary
 
@@ -37,7 +37,7 @@ class _Open(NamedTuple):
     stage: Stage
 
 
-class AnytimeBAI:
+class AnytimeBAI(Policy):
     """Best-arm identification with a proven error probability and no constant to tune.
 
     Every target's wealth bets, batch by batch, that it is not the best; a target whose wealth
@@ -87,12 +87,13 @@ class AnytimeBAI:
         max_pulls: int | None = None,
         missing: Literal["ignorable", "worst-case"] = "ignorable",
     ) -> None:
-        self._problem = as_problem(problem)
+        self.problem = as_problem(problem)
         whole(seed, "seed", least=0)
         self._top = whole(top, "top", least=1, below=problem.targets)
         self._tolerance = not_negative(tolerance, "tolerance")
         self._max_pulls = None if max_pulls is None else whole(max_pulls, "max_pulls", least=1)
         self._bounds = None if bounds is None else interval(bounds, "bounds")
+        self._mean_bound = mean_bound
         self._scale, self._assumptions = _scale(problem, self._bounds, mean_bound)
         choice(missing, ("ignorable", "worst-case"), "missing")
         if missing == "worst-case" and self._bounds is None:
@@ -122,23 +123,30 @@ class AnytimeBAI:
         self._stopped: str | None = None
 
     def _make_contest(self) -> Contest:
-        delta, targets = self._problem.delta, self._problem.targets
+        if self.traits.names_the_best:
+            return BestOf(self._targets, level=self._level)
+        return TopOf(self._targets, level=self._level, top=self._top, tolerance=self._tolerance)
+
+    @property
+    def _level(self) -> float:
+        """The log of the e-value that drops a target."""
+        delta, targets = self.problem.delta, self.problem.targets
         if self._top == 1 and not self._tolerance:
-            return BestOf(self._targets, level=-math.log(delta))
-        share = thresholds.set_delta(delta, targets=targets, top=self._top)
-        return TopOf(
-            self._targets, level=-math.log(share), top=self._top, tolerance=self._tolerance
+            return -math.log(delta)
+        return -math.log(thresholds.set_delta(delta, targets=targets, top=self._top))
+
+    @property
+    def traits(self) -> Traits:
+        """What the policy declares about itself."""
+        return Traits(
+            version=self.version,
+            bounds=self._bounds,
+            mean_bound=self._mean_bound,
+            names=self._top,
+            margin=self._tolerance,
+            evidence_needed=self._level,
+            max_pulls=self._max_pulls,
         )
-
-    @property
-    def problem(self) -> Problem:
-        """The problem the policy was made for."""
-        return self._problem
-
-    @property
-    def bounds(self) -> tuple[float, float] | None:
-        """Between what rewards must lie, or None."""
-        return self._bounds
 
     def plan(self) -> Plan | None:
         """The next batch, or None once the policy has stopped."""
@@ -168,7 +176,7 @@ class AnytimeBAI:
     def adopt(self, plan: Plan) -> None:
         """Make a recorded plan the current one: bets use its probabilities, to the last bit."""
         phase = None if self._stopped is not None else self._plans + 1
-        check_adoptable(plan, self._problem, phase=phase, kind="randomised")
+        check_adoptable(plan, self.problem, phase=phase, kind="randomised")
         if self._open is None or not same_plan(self._open.plan, plan):
             self._open = self._prepare(plan)
 
@@ -201,7 +209,7 @@ class AnytimeBAI:
 
     def _next_size(self, most: int | None) -> int:
         size = int(min(_GROWTH * self._pulls, self._guesses.longest()))
-        size = max(size, _LEAST * (self._problem.rank + 1))
+        size = max(size, _LEAST * (self.problem.rank + 1))
         # With nothing left to draw the plan stands for the wait for what is outstanding.
         return size if most is None else max(1, min(size, most))
 
@@ -301,7 +309,7 @@ class AnytimeBAI:
             second = summary.squares + shift * (summary.sums + first)
             wrong |= second > half * half * counts + 4 * size * lost
             if wrong.any():
-                arm = self._problem.source_labels[int(np.argmax(wrong))]
+                arm = self.problem.source_labels[int(np.argmax(wrong))]
                 low, high = self._bounds
                 raise InvalidInputError(
                     f"The rewards of arm {arm!r} cannot all lie between {low:g} and {high:g}.",
@@ -327,12 +335,19 @@ class AnytimeBAI:
         leader = int(self._contest.chosen[0])
         rows = self._targets[leader] - self._targets
         others = np.arange(len(rows)) != leader
-        share = thresholds.pairs_delta(self._problem.delta, targets=len(rows))
+        share = thresholds.pairs_delta(self.problem.delta, targets=len(rows))
         low, high = np.zeros((2, len(rows)))
         low[others] = lower_ends(rows[others], self._past, level=-math.log(share))
         high[others] = -lower_ends(-rows[others], self._past, level=-math.log(share))
         estimate = rows @ self._guesses.slope
-        return Intervals(leader, estimate, low, high, self._problem.delta)
+        return Intervals(leader, estimate, low, high, self.problem.delta)
+
+    def look(self) -> Look:
+        """What is known about every target now."""
+        found = self.intervals()
+        with np.errstate(divide="ignore"):
+            evidence = np.log(self.evidence())
+        return Look(found.leader, found.estimate, found.low, found.high, evidence)
 
     def recommend(self) -> Recommendation:
         """The leader, or the leading set; final once it is shown to be right."""
@@ -340,16 +355,16 @@ class AnytimeBAI:
         final = self._stopped == "identified"
         return Recommendation(
             target=chosen[0],
-            label=self._problem.target_labels[chosen[0]],
+            label=self.problem.target_labels[chosen[0]],
             final=final,
             reason=self._stopped or "running",
             pulls=self._pulls,
-            error_bound=self._problem.delta if final and not self._contradicted else None,
+            error_bound=self.problem.delta if final and not self._contradicted else None,
             active=chosen if final else tuple(self._contest.active.tolist()),
             chosen=chosen,
             assumptions=(*self._assumptions, *self._of_losses()),
             statement=self._statement(final),
-            claims=self._problem.delta,
+            claims=self.problem.delta,
             contradicted=self._contradicted,
         )
 
@@ -364,11 +379,11 @@ class AnytimeBAI:
     def _statement(self, final: bool) -> str:
         if self._contradicted:
             return (
-                "Rewards were seen that what was declared of them all but rules out, so nothing is "
-                "proven. Declare a larger `noise`, `baseline` or `mean_bound`."
+                "Rewards contradict the declared scales, so nothing is proven. Declare a larger "
+                "`noise`, `baseline` or `mean_bound`."
             )
-        labels = [repr(self._problem.target_labels[i]) for i in self._contest.chosen]
-        names, many, targets = ", ".join(labels), self._top > 1, self._problem.targets
+        labels = [repr(self.problem.target_labels[i]) for i in self._contest.chosen]
+        names, many, targets = ", ".join(labels), self._top > 1, self.problem.targets
         if not self._outcomes:
             return f"Not decided: no outcome of the {targets} targets is in yet."
         if not final:
@@ -385,7 +400,7 @@ class AnytimeBAI:
             claim = f"{who} is at most {self._tolerance:g} worse than the {whom}"
         return (
             f"{claim} of {targets} targets. The probability that this rule ever says so wrongly, "
-            f"at any of its looks, is at most {self._problem.delta:g}."
+            f"at any of its looks, is at most {self.problem.delta:g}."
         )
 
 

@@ -52,7 +52,7 @@ class ActionElimination(IndexRule):
         return math.sqrt(0.5) if self._certified else 2.0
 
     def _share(self) -> float:
-        return bounds.contrast_delta(self._problem.delta, active=self._problem.arms)
+        return bounds.contrast_delta(self.problem.delta, active=self.problem.arms)
 
     def _next(self) -> Integers:
         means = self._means[self._active]

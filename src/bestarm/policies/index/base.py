@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -12,7 +12,7 @@ from bestarm import bounds
 from bestarm.checks import choice, positive, whole
 from bestarm.geometry import Array
 from bestarm.policies.oneshot.base import require_pullable_targets
-from bestarm.policies.policy import check_adoptable, has_stopped
+from bestarm.policies.policy import Policy, Traits, check_adoptable, has_stopped
 from bestarm.problem import Problem
 from bestarm.records import Plan, Recommendation, Summary
 
@@ -25,7 +25,7 @@ NO_DRIFT = "Given the past, an arm's mean reward is its own and never changes: n
 _TURN = 300  # pulls; the certified radius is tightest at about ten times as many
 
 
-class IndexRule(ABC):
+class IndexRule(Policy):
     """A policy that decides after every round from the means of all pulls so far.
 
     The first round pulls every arm once. After each round, `_next` says which arms to pull next,
@@ -39,7 +39,7 @@ class IndexRule(ABC):
         max_pulls: stop at this many pulls; such a stop is never final.
     """
 
-    blind: ClassVar[bool] = True
+    version: ClassVar[int]
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class IndexRule(ABC):
     ) -> None:
         require_pullable_targets(problem, type(self).__name__)
         choice(radius, ("lil", "certified"), "radius")
-        self._problem = problem
+        self.problem = problem
         self._certified = radius == "certified"
         self._sigma = positive(sigma, "sigma")
         self._max_pulls = None if max_pulls is None else whole(max_pulls, "max_pulls", least=1)
@@ -65,9 +65,9 @@ class IndexRule(ABC):
         self._adopted: Plan | None = None
 
     @property
-    def problem(self) -> Problem:
-        """The problem the policy was made for."""
-        return self._problem
+    def traits(self) -> Traits:
+        """It ignores the baseline, and simulations can make its rounds at once."""
+        return Traits(version=self.version, blind=True, max_pulls=self._max_pulls, follows=True)
 
     @property
     def _means(self) -> Array:
@@ -80,25 +80,25 @@ class IndexRule(ABC):
             reference = np.asarray(self._sigma**2 / _TURN)
             return bounds.mixture_radius(variance, delta=self._share(), reference=reference)
         return bounds.lil_radius(
-            self._counts, sigma=self._sigma, delta=self._problem.delta, arms=self._problem.arms
+            self._counts, sigma=self._sigma, delta=self.problem.delta, arms=self.problem.arms
         )
 
     def _share(self) -> float:
         """The part of δ that each of the certified radii may spend."""
-        return bounds.arm_delta(self._problem.delta, arms=self._problem.arms)
+        return bounds.arm_delta(self.problem.delta, arms=self.problem.arms)
 
     def plan(self) -> Plan | None:
         """The next round's pulls, or None once the policy has stopped."""
         if self._stopped is not None or self._adopted is not None:
             return self._adopted
-        counts = np.zeros(self._problem.arms, dtype=np.int64)
+        counts = np.zeros(self.problem.arms, dtype=np.int64)
         counts[self._due[: self._room()]] = 1
         return Plan.fixed(counts, phase=self._rounds + 1)
 
     def adopt(self, plan: Plan) -> None:
         """Make a recorded plan the current one: its pulls, whatever was due."""
         phase = None if self._stopped is not None else self._rounds + 1
-        self._adopted = check_adoptable(plan, self._problem, phase=phase, kind="fixed")
+        self._adopted = check_adoptable(plan, self.problem, phase=phase, kind="fixed")
 
     def _room(self) -> int:
         """How many of the pulls that are due the cap still allows."""
@@ -155,7 +155,7 @@ class IndexRule(ABC):
         if self._certified:
             return self._sigma, bounds.mixture_level(self._share()), _TURN
         factor, share = bounds.lil_constants(
-            sigma=self._sigma, delta=self._problem.delta, arms=self._problem.arms
+            sigma=self._sigma, delta=self.problem.delta, arms=self.problem.arms
         )
         return factor, share, 0.0
 
@@ -171,14 +171,14 @@ class IndexRule(ABC):
         identified = self._stopped == "identified"
         return Recommendation(
             target=best,
-            label=self._problem.target_labels[best],
+            label=self.problem.target_labels[best],
             final=identified,
             reason=self._stopped or "running",
             pulls=int(self._counts.sum()),
-            error_bound=self._problem.delta if self._certified and identified else None,
+            error_bound=self.problem.delta if self._certified and identified else None,
             active=tuple(self._active.tolist()),
             assumptions=self._assumptions() if self._certified else (),
-            claims=self._problem.delta if self._certified else None,
+            claims=self.problem.delta if self._certified else None,
         )
 
     def _assumptions(self) -> tuple[str, ...]:

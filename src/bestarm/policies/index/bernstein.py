@@ -14,7 +14,7 @@ from bestarm.errors import InvalidInputError, ProtocolError
 from bestarm.geometry import Array
 from bestarm.policies.index.base import NO_DRIFT
 from bestarm.policies.oneshot.base import require_pullable_targets
-from bestarm.policies.policy import check_adoptable, has_stopped
+from bestarm.policies.policy import Policy, Traits, check_adoptable, has_stopped
 from bestarm.problem import Problem
 from bestarm.records import Plan, Recommendation, Summary
 
@@ -24,7 +24,7 @@ _REFERENCE = 30.0  # in squares of the range: the evidence is strongest at about
 _EPSILON = float(np.finfo(float).eps)
 
 
-class BernsteinElimination:
+class BernsteinElimination(Policy):
     """Pull every active arm equally often, and drop those that the leader is shown to exceed.
 
     Each batch pulls every active arm equally often. Afterwards an arm is dropped if the evidence
@@ -54,7 +54,6 @@ class BernsteinElimination:
     Reference: Howard, Ramdas, McAuliffe and Sekhon (2021), Theorem 4.
     """
 
-    blind: ClassVar[bool] = True
     version: ClassVar[int] = 2
 
     def __init__(
@@ -67,7 +66,7 @@ class BernsteinElimination:
         max_pulls: int | None = None,
     ) -> None:
         require_pullable_targets(problem, type(self).__name__)
-        self._problem = problem
+        self.problem = problem
         self._low, self._high = interval(bounds, "bounds")
         self._center = self._low / 2 + self._high / 2
         self._growth = positive(growth, "growth")
@@ -85,27 +84,27 @@ class BernsteinElimination:
         self._stopped: str | None = None
 
     @property
-    def problem(self) -> Problem:
-        """The problem the policy was made for."""
-        return self._problem
-
-    @property
-    def bounds(self) -> tuple[float, float]:
-        """The lowest and the highest reward it takes."""
-        return self._low, self._high
+    def traits(self) -> Traits:
+        """It ignores the baseline, and refuses rewards outside its bounds."""
+        return Traits(
+            version=self.version,
+            blind=True,
+            bounds=(self._low, self._high),
+            max_pulls=self._max_pulls,
+        )
 
     def plan(self) -> Plan | None:
         """The next batch, or None once the policy has stopped."""
         if self._stopped is not None or self._adopted is not None:
             return self._adopted
-        counts = np.zeros(self._problem.arms, dtype=np.int64)
+        counts = np.zeros(self.problem.arms, dtype=np.int64)
         counts[self._active] = min(max(1, int(self._growth * self._each)), self._room())
         return Plan.fixed(counts, phase=self._batches + 1, center=self._center)
 
     def adopt(self, plan: Plan) -> None:
         """Make a recorded plan the current one: as many pulls of every active arm as it has."""
         phase = None if self._stopped is not None else self._batches + 1
-        check_adoptable(plan, self._problem, phase=phase, kind="fixed")
+        check_adoptable(plan, self.problem, phase=phase, kind="fixed")
         assert plan.counts is not None
         each = plan.counts[self._active]
         if each.min() != each.max() or not each[0]:
@@ -151,7 +150,7 @@ class BernsteinElimination:
         slack = 1e-9 * (squares + max(low * low, high * high) * counts)
         wrong = np.flatnonzero((inside < -slack) & (counts > 0))
         if wrong.size:
-            label = self._problem.source_labels[wrong[0]]
+            label = self.problem.source_labels[wrong[0]]
             raise InvalidInputError(
                 f"Arm {label!r} paid a reward outside the bounds ({self._low:g}, {self._high:g}).",
                 field="summary",
@@ -169,7 +168,7 @@ class BernsteinElimination:
     def _guess(self) -> Array:
         """What each arm is expected to pay, about the center: its mean so far."""
         if not self._each:
-            return np.zeros(self._problem.arms)
+            return np.zeros(self.problem.arms)
         return np.clip(self._sums / self._each, self._low - self._center, self._high - self._center)
 
     def _lost_digits(self, summary: Summary) -> Array:
@@ -197,7 +196,7 @@ class BernsteinElimination:
 
     def _beaten(self) -> NDArray[np.bool_]:
         """Which active arms the leader is shown to exceed."""
-        share = levels.contrast_delta(self._problem.delta, active=self._problem.arms)
+        share = levels.contrast_delta(self.problem.delta, active=self.problem.arms)
         beaten = self._evidence() >= math.log(1 / share)
         beaten[np.argmax(self._sums[self._active])] = False
         return np.asarray(beaten)
@@ -208,15 +207,15 @@ class BernsteinElimination:
         identified = self._stopped == "identified"
         return Recommendation(
             target=best,
-            label=self._problem.target_labels[best],
+            label=self.problem.target_labels[best],
             final=identified,
             reason=self._stopped or "running",
             pulls=self._pulls,
-            error_bound=self._problem.delta if identified else None,
+            error_bound=self.problem.delta if identified else None,
             active=tuple(self._active.tolist()),
             assumptions=(
                 f"Every reward lies between {self._low:g} and {self._high:g}.",
                 NO_DRIFT,
             ),
-            claims=self._problem.delta,
+            claims=self.problem.delta,
         )

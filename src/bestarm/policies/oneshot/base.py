@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from typing import ClassVar, Literal
 
 import numpy as np
 
 from bestarm.errors import InvalidInputError
 from bestarm.geometry import Array, first_largest
-from bestarm.policies.policy import check_adoptable, has_stopped
+from bestarm.policies.policy import Policy, Traits, check_adoptable, has_stopped
 from bestarm.problem import Problem, as_problem
 from bestarm.records import Plan, Recommendation, Summary
 
 __all__ = ["OneShot", "require_pullable_targets"]
 
 
-class OneShot(ABC):
+class OneShot(Policy):
     """A policy of one plan. Subclasses make it (`_make_plan`) and score targets (`_scores`).
 
     Args:
@@ -25,19 +25,20 @@ class OneShot(ABC):
             there is, which never calls its answer final.
     """
 
+    version: ClassVar[int]
     _kind: ClassVar[Literal["randomised", "fixed"]] = "randomised"  # of its plan
 
     def __init__(self, problem: Problem, *, wanted: int | None) -> None:
-        self._problem = problem
+        self.problem = problem
         self._wanted = wanted
         self._plan: Plan | None = None
         self._ranking: Array | None = None
         self._size = 0.0  # of the rewards that it was made from
 
     @property
-    def problem(self) -> Problem:
-        """The problem the policy was made for."""
-        return self._problem
+    def traits(self) -> Traits:
+        """One plan; unless told how many pulls suffice, it stops when they are spent."""
+        return Traits(version=self.version, budgeted=self._wanted is None)
 
     def plan(self) -> Plan | None:
         """The one plan, or None once its outcome is in."""
@@ -50,7 +51,7 @@ class OneShot(ABC):
     def adopt(self, plan: Plan) -> None:
         """Make a recorded plan the one plan: its pulls, drawn with its probabilities."""
         phase = None if self._ranking is not None else 1
-        self._plan = check_adoptable(plan, self._problem, phase=phase, kind=self._kind)
+        self._plan = check_adoptable(plan, self.problem, phase=phase, kind=self._kind)
 
     def update(self, summary: Summary) -> None:
         """Take the outcome of the plan and score the targets."""
@@ -68,12 +69,12 @@ class OneShot(ABC):
         best = 0 if self._ranking is None else first_largest(self._ranking, size=self._size)
         return Recommendation(
             target=best,
-            label=self._problem.target_labels[best],
+            label=self.problem.target_labels[best],
             final=final,
             reason="identified" if final else "budget" if done else "running",
             pulls=pulls,
             error_bound=None,
-            active=(best,) if final else tuple(range(self._problem.targets)),
+            active=(best,) if final else tuple(range(self.problem.targets)),
         )
 
     @abstractmethod

@@ -67,13 +67,13 @@ class DEO(OneShot):
 
     def _make_plan(self) -> Plan:
         if self._centered:
-            weights = _centered_weights(self._problem, self._tol)
+            weights = _centered_weights(self.problem, self._tol)
         else:
-            weights = anchored_weights(self._problem, self._anchor, self._tol)
+            weights = anchored_weights(self.problem, self._anchor, self._tol)
         return Plan.randomised(weights, self._budget, phase=1)
 
     def _scores(self, plan: Plan, summary: Summary) -> Array:
-        return regression_scores(self._problem, plan, summary)
+        return regression_scores(self.problem, plan, summary)
 
 
 @lru_cache(maxsize=64)

@@ -70,8 +70,8 @@ class GOpt(OneShot):
         super().__init__(problem, wanted=wanted)
 
     def _make_plan(self) -> Plan:
-        weights = anchored_weights(self._problem, 0, self._tol)
+        weights = anchored_weights(self.problem, 0, self._tol)
         return Plan.randomised(weights, self._length, phase=1)
 
     def _scores(self, plan: Plan, summary: Summary) -> Array:
-        return regression_scores(self._problem, plan, summary)
+        return regression_scores(self.problem, plan, summary)

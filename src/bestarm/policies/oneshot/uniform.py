@@ -10,6 +10,7 @@ from bestarm.checks import whole
 from bestarm.estimation import arm_means
 from bestarm.geometry import Array
 from bestarm.policies.oneshot.base import OneShot, require_pullable_targets
+from bestarm.policies.policy import Traits
 from bestarm.problem import Problem
 from bestarm.records import Plan, Summary
 
@@ -35,7 +36,6 @@ class Uniform(OneShot):
         [3, 2, 2]
     """
 
-    blind: ClassVar[bool] = True
     version: ClassVar[int] = 1
     _kind = "fixed"
 
@@ -44,8 +44,13 @@ class Uniform(OneShot):
         self._budget = whole(budget, "budget", least=problem.arms)
         super().__init__(problem, wanted=None)
 
+    @property
+    def traits(self) -> Traits:
+        """It ignores the baseline, and stops when its pulls are spent."""
+        return Traits(version=self.version, blind=True, budgeted=True)
+
     def _make_plan(self) -> Plan:
-        pulls, arms = self._budget, self._problem.arms
+        pulls, arms = self._budget, self.problem.arms
         return Plan.fixed(pulls // arms + (np.arange(arms) < pulls % arms), phase=1)
 
     def _scores(self, plan: Plan, summary: Summary) -> Array:  # noqa: ARG002

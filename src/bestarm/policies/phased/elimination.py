@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, NamedTuple
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from bestarm.checks import whole
 from bestarm.geometry import Array, first_largest
-from bestarm.policies.policy import check_adoptable, has_stopped, same_plan
+from bestarm.policies.policy import Policy, Traits, check_adoptable, has_stopped, same_plan
 from bestarm.problem import Problem, as_problem
 from bestarm.records import Phase, Plan, Recommendation, Summary
 
@@ -61,7 +61,7 @@ class PhaseDesign:
         self.weights.flags.writeable = False  # shared between runs
 
 
-class Elimination(ABC):
+class Elimination(Policy):
     """A policy in phases: each estimates θ afresh and drops targets a radius below the leader.
 
     Subclasses say how a phase is designed (`_design`), what follows from the plan made of it
@@ -75,6 +75,8 @@ class Elimination(ABC):
             of all targets under its estimate, dropped ones included, is then named.
     """
 
+    version: ClassVar[int]
+    _blind: ClassVar[bool] = False
     _kind: ClassVar[Literal["randomised", "fixed"]] = "randomised"  # of its plans
 
     def __init__(
@@ -93,7 +95,7 @@ class Elimination(ABC):
         ):
             if cap is not None:
                 whole(cap, field, least=1)
-        self._problem = problem
+        self.problem = problem
         self._max_pulls = max_pulls
         self._max_phases = max_phases
         self._max_phase_pulls = max_phase_pulls
@@ -105,9 +107,9 @@ class Elimination(ABC):
         self._open: tuple[PhaseDesign, Plan] | None = None
 
     @property
-    def problem(self) -> Problem:
-        """The problem the policy was made for."""
-        return self._problem
+    def traits(self) -> Traits:
+        """What the policy declares about itself."""
+        return Traits(version=self.version, blind=self._blind, max_pulls=self._max_pulls)
 
     def plan(self) -> Plan | None:
         """The next phase's pulls, or None once the policy has stopped."""
@@ -132,7 +134,7 @@ class Elimination(ABC):
     def adopt(self, plan: Plan) -> None:
         """Make a recorded plan the current one: its pulls, drawn with its probabilities."""
         phase = None if self._stopped is not None else len(self._trace) + 1
-        check_adoptable(plan, self._problem, phase=phase, kind=self._kind)
+        check_adoptable(plan, self.problem, phase=phase, kind=self._kind)
         if self._open is None or not same_plan(self._open[1], plan):
             self._open = self._describe(plan, self._active), plan
 
@@ -146,7 +148,7 @@ class Elimination(ABC):
         # What was wanted is computed from the plan: only at a cap does it matter, not by rounding.
         cut_short = self._most() <= plan.pulls < design.pulls
         over_cap = cut_short and plan.pulls == self._max_phase_pulls
-        options = self._problem.target
+        options = self.problem.target
         eligible = np.arange(len(options)) if over_cap else self._active
         scores = (options[eligible] - options[eligible[0]]) @ theta  # offsets would cost digits
         self._leader = int(eligible[first_largest(scores, size=summary.largest_mean)])
@@ -189,7 +191,7 @@ class Elimination(ABC):
         """The empirically best target; final only if all others were eliminated."""
         return Recommendation(
             target=self._leader,
-            label=self._problem.target_labels[self._leader],
+            label=self.problem.target_labels[self._leader],
             final=self._stopped == "identified",
             reason=self._stopped or "running",
             pulls=self._pulls,

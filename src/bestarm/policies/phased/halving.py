@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from bestarm.checks import whole
 from bestarm.design import Design, centered_xy, check_tolerance
 from bestarm.geometry import Array, centered_diameter, covariance, ranked
-from bestarm.policies.policy import check_adoptable, has_stopped, same_plan
+from bestarm.policies.policy import Policy, Traits, check_adoptable, has_stopped, same_plan
 from bestarm.problem import Problem, as_problem
 from bestarm.records import Phase, Plan, Recommendation, Summary
 
@@ -31,7 +31,7 @@ class _Step(NamedTuple):
     keep: int
 
 
-class SequentialHalving:
+class SequentialHalving(Policy):
     """The best target that a given number of pulls can find, whatever the baseline does.
 
     There are ⌈log₂ H⌉ rounds of equal length. In each, arms are drawn from the centered XY-design
@@ -81,7 +81,7 @@ class SequentialHalving:
     ) -> None:
         as_problem(problem)
         check_tolerance(tol)
-        self._problem = problem
+        self.problem = problem
         self._tol = tol
         sizes = _sizes(problem.targets, rounds)
         self._steps = _schedule(
@@ -95,9 +95,9 @@ class SequentialHalving:
         self._open: tuple[Plan, float | None] | None = None  # with the gap, where it is known
 
     @property
-    def problem(self) -> Problem:
-        """The problem the policy was made for."""
-        return self._problem
+    def traits(self) -> Traits:
+        """It stops when its pulls are spent."""
+        return Traits(version=self.version, budgeted=True)
 
     @property
     def theta(self) -> Array:
@@ -110,7 +110,7 @@ class SequentialHalving:
         if done == len(self._steps):
             return None
         if self._open is None:
-            design = _design(self._problem, self._active.tobytes(), self._tol)
+            design = _design(self.problem, self._active.tobytes(), self._tol)
             plan = Plan.randomised(design.weights, self._steps[done].pulls, phase=done + 1)
             self._open = plan, design.gap
         return self._open[0]
@@ -119,7 +119,7 @@ class SequentialHalving:
         """Make a recorded plan the current one: its pulls, drawn with its probabilities."""
         done = len(self._trace)
         phase = None if done == len(self._steps) else done + 1
-        check_adoptable(plan, self._problem, phase=phase, kind="randomised")
+        check_adoptable(plan, self.problem, phase=phase, kind="randomised")
         if self._open is None or not same_plan(self._open[0], plan):
             self._open = plan, None
 
@@ -132,7 +132,7 @@ class SequentialHalving:
         plan.check(summary)
         keep = self._steps[len(self._trace)].keep
         self._fit.add(summary, plan.weights)
-        options = self._problem.target[self._active]
+        options = self.problem.target[self._active]
         scores = (options - options[0]) @ self._fit.theta  # offsets would cost digits
         order = ranked(scores, size=summary.largest_mean)
         dropped = np.zeros(len(options), dtype=bool)
@@ -152,7 +152,7 @@ class SequentialHalving:
                 delta=0.0,
                 pulls=plan.pulls,
                 weights=plan.weights,
-                value=_value(self._problem, self._active.tobytes(), plan.weights.tobytes()),
+                value=_value(self.problem, self._active.tobytes(), plan.weights.tobytes()),
                 gap=gap,
                 stability=None,
             )
@@ -164,7 +164,7 @@ class SequentialHalving:
         """The target with the best estimate among those kept; never final."""
         return Recommendation(
             target=self._leader,
-            label=self._problem.target_labels[self._leader],
+            label=self.problem.target_labels[self._leader],
             final=False,
             reason="budget" if len(self._trace) == len(self._steps) else "running",
             pulls=self._pulls,

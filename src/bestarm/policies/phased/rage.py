@@ -49,8 +49,8 @@ class RAGE(Elimination):
     Reference: Fiez, Jain, Jamieson and Ratliff (2019).
     """
 
-    blind: ClassVar[bool] = True
     version: ClassVar[int] = 1
+    _blind = True
     _kind = "fixed"
 
     def __init__(
@@ -72,14 +72,14 @@ class RAGE(Elimination):
         self._tol = tol
 
     def _design(self, phase: int, active: Indices) -> Wanted:
-        found = _design_phase(self._problem, self._sigma, self._tol, phase, active.tobytes())
+        found = _design_phase(self.problem, self._sigma, self._tol, phase, active.tobytes())
         most = self._max_phase_pulls
         return found if most is None else found._replace(pulls=min(found.pulls, most))
 
     def _describe(self, plan: Plan, active: Indices) -> PhaseDesign:
         assert plan.counts is not None
         described = _describe_phase(
-            self._problem, plan.phase, active.tobytes(), plan.counts.tobytes()
+            self.problem, plan.phase, active.tobytes(), plan.counts.tobytes()
         )
         # Whole pulls do not tell how many were wanted: a phase that takes all that are left is cut,
         # unless it is as long as a phase may be.
@@ -87,7 +87,7 @@ class RAGE(Elimination):
         return replace(described, pulls=plan.pulls + 1) if cut else described
 
     def _estimate(self, design: PhaseDesign, plan: Plan, summary: Summary) -> Array:  # noqa: ARG002
-        return ordinary(self._problem, summary)
+        return ordinary(self.problem, summary)
 
     def _plan_of(self, weights: Array, pulls: int, phase: int) -> Plan:
         if pulls < np.count_nonzero(weights):  # too few for all arms: the heaviest come first

@@ -71,7 +71,7 @@ class SBE(Elimination):
         self._tol = tol
 
     def _design(self, phase: int, active: Indices) -> Wanted:
-        weights, gap = _design_phase(self._problem, self._tol, active.tobytes())
+        weights, gap = _design_phase(self.problem, self._tol, active.tobytes())
         described = self._describe_weights(phase, active, weights)
         return Wanted(weights, described.pulls, gap)
 
@@ -81,12 +81,12 @@ class SBE(Elimination):
 
     def _describe_weights(self, phase: int, active: Indices, weights: Array) -> PhaseDesign:
         return _describe_phase(
-            self._problem, self._constants, phase, active.tobytes(), weights.tobytes()
+            self.problem, self._constants, phase, active.tobytes(), weights.tobytes()
         )
 
     def _estimate(self, design: PhaseDesign, plan: Plan, summary: Summary) -> Array:
-        ridge = max(1.0, math.log(plan.pulls / self._problem.delta))
-        return orthogonalized(self._problem, summary, design.weights, ridge=ridge)
+        ridge = max(1.0, math.log(plan.pulls / self.problem.delta))
+        return orthogonalized(self.problem, summary, design.weights, ridge=ridge)
 
 
 @lru_cache(maxsize=1024)

@@ -158,7 +158,7 @@ class SPBAI(Elimination):
 
     def _design(self, phase: int, active: Indices) -> Wanted:
         anchor = self._current_anchor() if self._reading.design == "xor" else None
-        weights, gap = _design_phase(self._problem, self._reading, phase, active.tobytes(), anchor)
+        weights, gap = _design_phase(self.problem, self._reading, phase, active.tobytes(), anchor)
         return Wanted(weights, self._describe_weights(phase, active, weights).pulls, gap)
 
     def _describe(self, plan: Plan, active: Indices) -> PhaseDesign:
@@ -167,11 +167,11 @@ class SPBAI(Elimination):
 
     def _describe_weights(self, phase: int, active: Indices, weights: Array) -> PhaseDesign:
         described = _describe_phase(
-            self._problem, self._reading, phase, active.tobytes(), weights.tobytes()
+            self.problem, self._reading, phase, active.tobytes(), weights.tobytes()
         )
         if not self._reading.sharp or not self._trace:
             return described
-        coordinates = self._problem.span.coordinates(self._problem.source)
+        coordinates = self.problem.span.coordinates(self.problem.source)
         spared = worth(self._ledger.information, covariance(coordinates, weights))
         return replace(described, pulls=max(1, described.pulls - spared))
 
@@ -182,19 +182,19 @@ class SPBAI(Elimination):
             return self._first_anchor
         if self._reading.replication:
             return self._leader
-        return _nearest_arm(self._problem, self._leader)
+        return _nearest_arm(self.problem, self._leader)
 
     def _estimate(self, design: PhaseDesign, plan: Plan, summary: Summary) -> Array:
         # Rewards divided by s are normalised; the estimate of θ/s is multiplied back. Both cancel,
         # because the ridge does not depend on the rewards.
         ridge = math.log(plan.pulls / design.delta)
         if self._reading.replication:
-            ridge = max(1.0, math.log(plan.pulls / self._problem.delta))
+            ridge = max(1.0, math.log(plan.pulls / self.problem.delta))
         if self._reading.sharp:
             self._ledger.add(summary, design.weights, ridge=ridge)
             return self._ledger.theta
         return orthogonalized(
-            self._problem,
+            self.problem,
             summary,
             design.weights,
             ridge=ridge,

@@ -11,19 +11,19 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
-from pydantic import ConfigDict, Field
-from sse_starlette import ServerSentEvent
+from pydantic import AfterValidator, ConfigDict, Field
 from starlette.types import Receive
 
 from bestarm.defaults import DELTA
 from bestarm.errors import InvalidInputError
+from bestarm.policies.registry import policies
 from bestarm.server.api.dependencies import ANYWHERE, TELL, WITH_BODY
 from bestarm.server.api.errors import Refusal, error_responses
 from bestarm.server.api.requests import StrictRoute
 from bestarm.server.api.schemas import Body, Delta
 from bestarm.server.streams import EventStream
 
-__all__ = ["PlanBody", "Planner", "router"]
+__all__ = ["PLANNABLE", "PlanBody", "Planner", "router"]
 
 _GRACE = 5.0  # seconds beyond its time after which a simulation is ended from outside
 _LONGEST_LINE = 2**24
@@ -38,7 +38,21 @@ Labels = Annotated[
     list[Annotated[str, Field(max_length=1000)]], Field(fail_fast=True, max_length=200)
 ]
 DriftName = Literal["none", "sine", "walk", "switches"]
-PolicyName = Literal["anytime", "sp-bai", "sp-bai-sharp", "sbe", "rage", "lucb", "ae"]
+PLANNABLE = [each for each in policies().values() if each.plannable]
+
+
+def _plannable(policy: str) -> str:
+    names = [each.name for each in PLANNABLE]
+    if policy not in names:
+        raise ValueError(f"`policies` must be among {', '.join(names)}")
+    return policy
+
+
+PolicyName = Annotated[
+    str,
+    AfterValidator(_plannable),
+    Field(json_schema_extra={"enum": [each.name for each in PLANNABLE]}),
+]
 
 
 class DriftIn(Body):
@@ -222,7 +236,7 @@ async def _client_gone(receive: Receive) -> None:
         pass
 
 
-async def _events(first: dict[str, Any], rest: Lines) -> AsyncIterator[ServerSentEvent]:
+async def _events(first: dict[str, Any], rest: Lines) -> AsyncIterator[dict[str, Any]]:
     """One event per document, each of which has one name."""
     async with aclosing(rest):
         yield _event(first)
@@ -230,6 +244,6 @@ async def _events(first: dict[str, Any], rest: Lines) -> AsyncIterator[ServerSen
             yield _event(document)
 
 
-def _event(document: dict[str, Any]) -> ServerSentEvent:
+def _event(document: dict[str, Any]) -> dict[str, Any]:
     ((kind, data),) = document.items()
-    return ServerSentEvent(json.dumps(data), event=kind)
+    return {"event": kind, "data": json.dumps(data)}

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from bestarm.defaults import DELTA
 from bestarm.live import Batch, Listed, Receipt, Status
 from bestarm.live.store.contract import Event
-from bestarm.policies import POLICIES
+from bestarm.policies.registry import policies
 from bestarm.records import Recommendation
 
 __all__ = [
@@ -56,16 +56,17 @@ Lease = Annotated[float, Field(gt=0, allow_inf_nan=False)] | Annotated[str, Fiel
 State = Literal["running", "paused", "stopped", "finished"]
 
 
+# Over HTTP only registered ones: the name of a module would have the server import it.
+_LIVE = [each.name for each in policies().values() if each.live]
+
+
 def _known(policy: str) -> str:
-    # Over HTTP only those of ours: a module's name would have the server import it.
-    if policy not in POLICIES:
-        raise ValueError(f"`policy` must be one of {', '.join(POLICIES)}")
+    if policy not in _LIVE:
+        raise ValueError(f"`policy` must be one of {', '.join(_LIVE)}")
     return policy
 
 
-PolicyName = Annotated[
-    str, AfterValidator(_known), Field(json_schema_extra={"enum": list(POLICIES)})
-]
+PolicyName = Annotated[str, AfterValidator(_known), Field(json_schema_extra={"enum": _LIVE})]
 
 
 def _like(**example: Any) -> dict[str, Any]:

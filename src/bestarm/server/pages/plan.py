@@ -6,21 +6,14 @@ from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse
 
 from bestarm.server.api.dependencies import VIEW
+from bestarm.server.api.plan import PLANNABLE
 from bestarm.server.pages.panels import render
 from bestarm.server.pages.routes import PageRoute
 from bestarm.server.security.roles import COOKIE
 
 __all__ = ["router"]
 
-_POLICIES = (
-    ("anytime", "Anytime", True),
-    ("sp-bai-sharp", "SP-BAI, sharp", True),
-    ("sp-bai", "SP-BAI, as published", False),
-    ("sbe", "SBE", False),
-    ("rage", "RAGE (ignores drift)", False),
-    ("lucb", "LUCB (ignores drift)", False),
-    ("ae", "Action elimination (ignores drift)", False),
-)
+_CHECKED = {"anytime", "sp-bai-sharp"}  # ticked at first
 _DRIFTS = (
     ("none", "stays", False),
     ("sine", "a slow wave", True),
@@ -38,7 +31,7 @@ async def page(request: Request) -> HTMLResponse:
         "plan.html",
         signed_in=COOKIE in request.cookies,
         seconds=request.app.state.planner.seconds,
-        policies=_POLICIES,
+        policies=[(each.name, each.summary, each.name in _CHECKED) for each in PLANNABLE],
         drifts=_DRIFTS,
     )
     return HTMLResponse(words)

@@ -22,7 +22,7 @@ from bestarm.live import Experiment
 from bestarm.live.texts import spelled
 from bestarm.live.watch.overview import overview
 from bestarm.live.watch.views import Overview
-from bestarm.policies import POLICIES
+from bestarm.policies.registry import policies
 from bestarm.server.api.dependencies import VIEW, Experiments
 from bestarm.server.api.errors import Refusal, answer_http
 from bestarm.server.experiments import OpenExperiments
@@ -40,14 +40,6 @@ __all__ = ["PUBLIC", "PageRoute", "add_pages"]
 # What may be seen without a token: the sign-in page, and the files that pages are made with.
 PUBLIC = frozenset({"/login", "/logout", "/static"})
 
-_WORDS = {
-    "anytime": "anytime (proven)",
-    "sp-bai": "sp-bai (in phases, tuned)",
-    "sbe": "sbe (for comparison)",
-    "rage": "rage (blind to the baseline)",
-    "lucb": "lucb (blind to the baseline)",
-    "ae": "ae (blind to the baseline)",
-}
 _MOST_FORM = 10_000  # bytes
 _NOT_NOW = "This cannot be shown now"
 _LOG = "The server's log says more."
@@ -132,7 +124,11 @@ async def show_experiments(request: Request, experiments: Experiments) -> Respon
     """A page of the list, and a form to create an experiment."""
     tag, part = await _listing(request, experiments)
     assert part is not None
-    policies = [(name, _WORDS.get(name, name)) for name in POLICIES]
+    choices = [
+        (each.name, f"{each.name} ({each.summary})")
+        for each in policies().values()
+        if each.live and not each.required
+    ]
     return _page(
         request,
         "experiments.html",
@@ -140,7 +136,7 @@ async def show_experiments(request: Request, experiments: Experiments) -> Respon
         tag=tag,
         part=part,
         empty=not part.total and not part.search,
-        policies=policies,
+        policies=choices,
     )
 
 
