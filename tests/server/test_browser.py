@@ -137,17 +137,19 @@ def finished(browser: Browser, served: Served, url: str) -> Overview:
     with tab(browser) as page:
         page.goto(served.base)
         page.get_by_label("Name", exact=True).fill(NAME)
-        page.get_by_label("Options, one a line").fill("\n".join(f'"{quoted(x)}"' for x in LABELS))
-        create = page.get_by_role("button", name="Create the trial")
+        page.get_by_label("Options, one per line").fill("\n".join(f'"{quoted(x)}"' for x in LABELS))
+        create = page.get_by_role("button", name="Create experiment")
         create.click()
-        expect(page.get_by_role("alert")).to_have_text("Creating a trial needs a manage token.")
-        page.get_by_label("Manage token").fill("bestarm-1-wrong")
+        expect(page.get_by_role("alert")).to_have_text(
+            "Creating an experiment needs an access token (role: manage)."
+        )
+        page.get_by_label("Access token (role: manage)").fill("bestarm-1-wrong")
         create.click()
         expect(page.get_by_role("alert")).to_contain_text("valid token")
-        page.get_by_label("Manage token").fill(served.token(Role.VIEW))
+        page.get_by_label("Access token (role: manage)").fill(served.token(Role.VIEW))
         create.click()
-        expect(page.get_by_role("alert")).to_contain_text("needs a token that may manage")
-        page.get_by_label("Manage token").fill(token)
+        expect(page.get_by_role("alert")).to_contain_text("needs an access token of role manage")
+        page.get_by_label("Access token (role: manage)").fill(token)
         page.get_by_label("Error probability δ").fill("0.05")
         create.click()
         page.wait_for_url(place(served))
@@ -288,14 +290,14 @@ def test_a_token_that_may_only_view_manages_nothing(
         controls = page.locator("#manage-buttons button")
         assert controls.count() == 0
         page.get_by_role("button", name="Manage…").click()
-        expect(page.get_by_label("Manage token")).to_be_focused()
+        expect(page.get_by_label("Access token (role: manage)")).to_be_focused()
         for token, answer in (
-            ("bestarm-1-nonsense", "That is not a valid token."),
-            (NASTY, "That is not a valid token."),
-            (served.token(Role.VIEW), "This token may view, not manage."),
-            (served.token(Role.TELL), "This token may tell, not manage."),
+            ("bestarm-1-nonsense", "This access token is not valid."),
+            (NASTY, "This access token is not valid."),
+            (served.token(Role.VIEW), "This token has role view, not manage."),
+            (served.token(Role.TELL), "This token has role tell, not manage."),
         ):
-            page.get_by_label("Manage token").fill(token)
+            page.get_by_label("Access token (role: manage)").fill(token)
             page.keyboard.press("Enter")
             expect(page.get_by_role("alert")).to_have_text(answer)
             assert controls.count() == 0
@@ -310,13 +312,13 @@ def test_a_token_that_may_only_view_manages_nothing(
             assert said == status
         with Experiment.open(url, running) as trial:
             assert trial.state == "running"
-        page.get_by_label("Manage token").fill(served.token(Role.MANAGE))
+        page.get_by_label("Access token (role: manage)").fill(served.token(Role.MANAGE))
         page.keyboard.press("Enter")
         expect(page.get_by_role("button", name="Pause")).to_be_focused()
         assert served.token(Role.MANAGE) not in page.content()
         page.get_by_role("button", name="Stop…").click()
-        page.get_by_label("Why", exact=True).fill(NASTY)
-        page.get_by_role("button", name="Stop the trial").click()
+        page.get_by_label("Reason", exact=True).fill(NASTY)
+        page.get_by_role("button", name="Stop the experiment").click()
         expect(page.locator("#verdict")).to_contain_text("Stopped by hand, without a winner")
         expect(page.locator("#panel-events")).to_contain_text(f"Stopped by hand: {NASTY}")
         expect(page.locator("#live")).to_be_hidden()
@@ -381,10 +383,10 @@ def test_without_scripts_there_is_still_everything_to_see(
 def test_where_a_token_is_needed_one_signs_in_and_follows(browser: Browser, url: str) -> None:
     with in_thread(url, local=False) as outside, tab(browser) as page:
         page.goto(f"{outside.base}/")
-        page.get_by_label("Token").fill("bestarm-1-nonsense")
+        page.get_by_label("Access token").fill("bestarm-1-nonsense")
         page.get_by_role("button", name="Sign in").click()
-        expect(page.get_by_role("alert")).to_have_text("That is not a valid token.")
-        page.get_by_label("Token").fill(outside.token(Role.VIEW))
+        expect(page.get_by_role("alert")).to_have_text("This access token is not valid.")
+        page.get_by_label("Access token").fill(outside.token(Role.VIEW))
         page.get_by_role("button", name="Sign in").click()
         expect(page.locator("h1")).to_have_text("Experiments")
         with outside.client() as client:
@@ -395,7 +397,7 @@ def test_where_a_token_is_needed_one_signs_in_and_follows(browser: Browser, url:
             client.post("/experiments/seen/pause").raise_for_status()
             expect(page.locator("#verdict")).to_contain_text("Paused")
         page.get_by_role("button", name="Sign out").click()
-        expect(page.locator("h1")).to_have_text("Sign in to look")
+        expect(page.locator("h1")).to_have_text("Sign in")
 
 
 def test_a_wrong_entry_is_named_in_a_sentence(browser: Browser, served: Served) -> None:
@@ -429,7 +431,7 @@ def test_a_wrong_entry_is_named_in_a_sentence(browser: Browser, served: Served) 
         expect(page.locator("#verdict")).to_contain_text("No winner")
         # Bounds say how wide the noise is where a policy does not go by them.
         page.goto(f"{served.base}/")
-        page.get_by_role("link", name="New trial").click()
+        page.get_by_role("link", name="New experiment").click()
         entries = {"name": "scaled", "source": table, "low": "-3", "high": "1"}
         for name, value in entries.items():
             page.locator(f"#{name}").fill(value)
@@ -443,7 +445,7 @@ def test_a_wrong_entry_is_named_in_a_sentence(browser: Browser, served: Served) 
         page.locator("#gap").fill("0.4")
         page.locator("#per-day").fill("2,000")
         page.locator("#plan-go").click()
-        expect(page.locator("#plan-error")).to_contain_text("Outcomes a day: “2,000” is not")
+        expect(page.locator("#plan-error")).to_contain_text("Outcomes per day: “2,000” is not")
         page.locator("#per-day").fill("2000")
         page.locator(".more > summary").click()
         page.locator("#runs").fill("3")
@@ -462,7 +464,7 @@ def test_the_keyboard_stays_where_it_was_when_the_buttons_change(
     with tab(browser) as page:
         page.goto(f"{served.base}/experiments/keys")
         page.get_by_role("button", name="Manage…").press("Enter")
-        page.get_by_label("Manage token").fill(served.token(Role.MANAGE))
+        page.get_by_label("Access token (role: manage)").fill(served.token(Role.MANAGE))
         page.keyboard.press("Enter")
         for now, then in (("Pause", "Resume"), ("Resume", "Pause")):
             expect(page.get_by_role("button", name=now)).to_be_focused()

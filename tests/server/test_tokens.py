@@ -230,7 +230,7 @@ def test_the_commands(tmp_path: Path) -> None:
     ("arguments", "said"),
     [
         (["create", "x", "--role", "root"], "`role` must be view, tell or manage; got 'root'."),
-        (["create", "", "--role", "view"], "`name` must say whose token it is"),
+        (["create", "", "--role", "view"], "`name` must say who uses the token"),
         (["revoke", "7"], "There is no token 7. `bestarm token list` shows them."),
     ],
 )

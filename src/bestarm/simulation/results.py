@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 __all__ = ["Outcome", "Results", "wilson"]
 
 
-def wilson(hits: int, runs: int, z: float = NormalDist().inv_cdf(0.975)) -> tuple[float, float]:
-    """Wilson's interval for a probability, at 95 % unless another normal quantile is given."""
-    middle = (hits + z * z / 2) / (runs + z * z)
-    half = z / (runs + z * z) * math.sqrt(hits * (runs - hits) / runs + z * z / 4)
-    # At no hits and at nothing else an end is 0 or 1 exactly, which rounding would miss.
-    return 0.0 if hits == 0 else middle - half, 1.0 if hits == runs else middle + half
+def wilson(hits: int, runs: int, confidence: float = 0.95) -> tuple[float, float]:
+    """Wilson's interval for a probability."""
+    from scipy.stats import binomtest  # noqa: PLC0415 - slow to load
+
+    low, high = binomtest(hits, runs).proportion_ci(confidence, method="wilson")
+    return float(low), float(high)
 
 
 class Outcome(NamedTuple):
@@ -97,12 +97,14 @@ class Results:
 
     def error_interval(self, confidence: float = 0.95) -> tuple[float, float]:
         """Wilson's interval for the probability of naming a wrong target."""
-        z = self._quantile(confidence, runs=1)
-        return wilson(self.runs - int(self.correct.sum()), self.runs, z)
+        self._check(confidence, runs=1)
+        return wilson(self.runs - int(self.correct.sum()), self.runs, confidence)
 
     def pulls_interval(self, confidence: float = 0.95) -> tuple[float, float]:
         """The normal interval for the mean number of pulls."""
-        half = self._quantile(confidence, runs=2) * self.std_pulls / math.sqrt(self.runs)
+        self._check(confidence, runs=2)
+        quantile = NormalDist().inv_cdf((1 + confidence) / 2)
+        half = quantile * self.std_pulls / math.sqrt(self.runs)
         return self.mean_pulls - half, self.mean_pulls + half
 
     def quantiles(self, q: Sequence[float] = (0.1, 0.25, 0.5, 0.75, 0.9)) -> dict[float, float]:
@@ -142,7 +144,7 @@ class Results:
                 remedy=f"It needs at least {runs}.",
             )
 
-    def _quantile(self, confidence: float, *, runs: int) -> float:
+    def _check(self, confidence: float, *, runs: int) -> None:
         if not 0 < confidence < 1:
             raise InvalidInputError(
                 f"`confidence` must lie in (0, 1); got {confidence:g}.",
@@ -151,7 +153,6 @@ class Results:
                 remedy="Try 0.95.",
             )
         self._need(runs)
-        return NormalDist().inv_cdf((1 + confidence) / 2)
 
     def __repr__(self) -> str:
         head = f"Results({self.method} on {self.environment}: {self.runs} runs"

@@ -226,7 +226,7 @@
       }
       role = (await answer.json()).role;
       if (role !== "manage") {
-        if (!quietly) tell(`This token may ${role}, not manage.`);
+        if (!quietly) tell(`This token has role ${role}, not manage.`);
         return;
       }
       bestarmToken.keep(token);
