@@ -22,7 +22,7 @@ from bestarm.server.security.limits import Limits
 from bestarm.server.security.tokens import Role, create_token
 from bestarm.server.serving import Serving, listen, uvicorn_config
 
-__all__ = ["ARMS", "MANY", "PATIENCE", "Served", "get", "in_process", "in_thread", "post"]
+__all__ = ["ARMS", "MANY", "PATIENCE", "Served", "get", "in_process", "in_thread", "post", "wrong"]
 
 ARMS: dict[str, Any] = {"source": [[1, 0], [0, 1]], "options": {"bounds": [0, 1]}, "seed": 1}
 MANY = Limits(rate=1e6, burst=1_000_000)  # tests are one caller that asks a lot
@@ -72,6 +72,19 @@ class Served:
             while piece := connection.recv(65536):
                 answer += piece
         return answer
+
+
+def wrong(response: httpx.Response, status: int, kind: str) -> dict[str, Any]:
+    """The error of a response, which must be of the one shape."""
+    assert response.status_code == status, response.text
+    assert response.headers["content-type"] == "application/json"
+    body = response.json()
+    assert set(body) == {"error"}
+    assert set(body["error"]) == {"kind", "message", "field", "value", "remedy"}
+    assert body["error"]["kind"] == kind
+    assert body["error"]["message"].endswith((".", "?", "…"))
+    error: dict[str, Any] = body["error"]
+    return error
 
 
 def get(address: str, **options: Any) -> httpx.Response:

@@ -221,7 +221,7 @@
       const answer = await fetch("/role", { headers: { Authorization: `Bearer ${token}` } });
       if (!answer.ok) {
         bestarmToken.drop();
-        if (!quietly) tell(answer.status === 401 ? "That is not a valid token." : await bestarmWrong(answer));
+        if (!quietly) tell(answer.status === 401 ? "This access token is not valid." : await bestarmWrong(answer));
         return;
       }
       role = (await answer.json()).role;
