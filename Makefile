@@ -3,6 +3,8 @@ PYTHON ?= python3
 BIN := .venv/bin
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# Without it every process compiles all it imports again, and tests start hundreds of processes.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test lint docs benchmark clean
 
@@ -14,8 +16,11 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 demo: .venv/.installed
 	$(BIN)/bestarm demo --out demo
 
+# Each of the many processes that tests start would fight the others for the cores with threads of
+# its own. A third worker has the cores while others wait for what they started.
+test: export OPENBLAS_NUM_THREADS := 1
 test: .venv/.installed
-	$(BIN)/python -m pytest -n 2 --dist worksteal
+	$(BIN)/python -m pytest -n 3 --dist worksteal
 
 lint: .venv/.installed
 	$(BIN)/ruff check .

@@ -7,9 +7,11 @@ import shutil
 import signal
 import tempfile
 from collections.abc import Generator, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
+import typer.testing
 from needed import need_found
 from postgres import Server, find_programs, server
 from time_limits import LONGEST, limited
@@ -23,6 +25,9 @@ _MEMORY, _ROOM = Path("/dev/shm"), 2 * 2**30
 if "TMPDIR" not in os.environ and _MEMORY.is_dir() and shutil.disk_usage(_MEMORY).free > _ROOM:
     os.environ["TMPDIR"] = str(_MEMORY)
     tempfile.tempdir = None  # to be found again
+
+# Typer makes all commands again for each call of one, which takes ten times as long as most calls.
+typer.testing.__dict__["_get_command"] = cache(typer.main.get_command)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -44,11 +45,23 @@ def refused(*arguments: str, stdin: str | None = None, code: int = 2) -> str:
     return err
 
 
+@pytest.fixture(scope="module")
+def drinks_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store with a trial of five assignments and one outcome, for copies of it."""
+    folder = tmp_path_factory.mktemp("drinks")
+    store = folder / "bestarm.db"
+    (folder / "arms.csv").write_text(ARMS, encoding="utf-8")
+    where = ("--store", f"sqlite:///{store}")
+    create = ("create", "drinks", str(folder / "arms.csv"), "--bounds", "0", "1")
+    for command in (create, ("ask", "drinks", "5"), ("tell", "drinks", "0", "0.5")):
+        assert invoke(*command, *where)[0] == 0
+    assert [path.name for path in folder.glob("bestarm.db*")] == ["bestarm.db"]
+    return store
+
+
 @pytest.fixture
-def drinks() -> str:
-    assert invoke("create", "drinks", "arms.csv", "--bounds", "0", "1")[0] == 0
-    assert invoke("ask", "drinks", "5")[0] == 0
-    assert invoke("tell", "drinks", "0", "0.5")[0] == 0
+def drinks(drinks_file: Path, folder: Path) -> str:
+    shutil.copy(drinks_file, folder / "bestarm.db")
     return "drinks"
 
 

@@ -1,7 +1,7 @@
 """Ratings as rewards: the law of the totals, users asked once, what is refused.
 
 Every comparison is at fixed seeds. Together the tests of this file would raise a false alarm with
-probability below 1e-6 under fresh seeds. Seen to fail in development: weights left out; one
+probability below 1e-3 under fresh seeds. Seen to fail in development: weights left out; one
 column's guide used for all, or cut to 4 bits; squared counts or absolute values in Σr²; users asked
 from the first again in every plan; orders by clocks times weights instead of over them.
 """
@@ -27,8 +27,8 @@ from bestarm.problem import Problem
 from bestarm.records import Plan, Recommendation, Summary, round_robin
 from bestarm.simulation import simulate
 
-FALSE_ALARM = 1e-6 / 1000  # for one of fewer than 1000 comparisons
-RUNS = 1000
+FALSE_ALARM = 1e-3 / 1000  # for one of fewer than 1000 comparisons
+RUNS = 680
 Floats = NDArray[np.float64]
 
 # Few users and ratings that repeat in a column, with users who rate high and users who rate low.
@@ -192,7 +192,7 @@ def test_orders_have_the_probabilities_of_drawing_among_those_left(
     world = Ratings(coded(4, 2), weights, replacement=False)
     chances = [0.25] * 4 if weights is None else weights
     users = [user for user in range(4) if chances[user]]
-    rng, plan, runs = np.random.default_rng(9), Plan.fixed([1, 0], phase=1), 3000
+    rng, plan, runs = np.random.default_rng(9), Plan.fixed([1, 0], phase=1), 2000
     seen: dict[tuple[int, ...], int] = {}
     for _ in range(runs):
         stream = world.begin(rng)

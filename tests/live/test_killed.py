@@ -30,7 +30,7 @@ from bestarm.policies.registry import policies
 from bestarm.records import Plan, Recommendation, Summary, round_robin
 
 WORKERS = 4
-KILLS = {"sqlite": 60, "postgresql": 30}
+KILLS = {"sqlite": 30, "postgresql": 15}
 
 
 def test_nothing_is_lost_or_given_twice_when_workers_are_killed(

@@ -14,7 +14,7 @@ from bestarm.geometry import Array
 from bestarm.live import Experiment
 from bestarm.live.watch.overview import overview
 from bestarm.policies import Policy
-from bestarm.policies.anytime.bets import STAKES, WINDOW, Batch, log_value
+from bestarm.policies.anytime.bets import STAKES, WINDOW, BatchOutcome, log_value
 from bestarm.policies.anytime.contests import BestOf, TopOf
 from bestarm.records import Plan, Recommendation, Summary
 
@@ -128,7 +128,9 @@ def test_an_outcome_that_comes_after_all_takes_the_place_of_its_worst() -> None:
         assert experiment.verify().findings == ()
 
 
-def exact_growth(batch: Batch, w: Array, stakes: Array, arms: list[int], rewards: Array) -> Array:
+def exact_growth(
+    batch: BatchOutcome, w: Array, stakes: Array, arms: list[int], rewards: Array
+) -> Array:
     """Σ log(1 + λz) + nλ Σ p w c, pull by pull (the definition, in docs/anytime.md)."""
     frame = batch.frame
     weights, guess = frame.sampling.weights, frame.guess
@@ -152,10 +154,12 @@ def test_what_is_outstanding_counts_for_no_more_than_anything_it_may_turn_out_to
         pending = np.bincount(arms[~seen], minlength=3)
         parts = (summary.counts, summary.sums, summary.squares)
         before = Summary(*parts, pending=pending, center=plan.center)
-        stakes, growth = bets.settle(Batch(frame, before))
+        stakes, growth = bets.settle(BatchOutcome(frame, before))
         for ending in (2.0, 2.5, 3.0, rewards[~seen]):
             rewards[~seen] = ending
-            exact = exact_growth(Batch(frame, before), bets.w, stakes, arms.tolist(), rewards)
+            exact = exact_growth(
+                BatchOutcome(frame, before), bets.w, stakes, arms.tolist(), rewards
+            )
             assert (growth <= exact + 1e-9).all()
         policy.update(before)
 

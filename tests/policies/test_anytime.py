@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 import pytest
+from first_runs import enough
 
 import bestarm.policies.anytime.allocation as allocation_module
 import bestarm.policies.anytime.bets as evidence_module
@@ -344,7 +345,7 @@ def test_a_near_tie_is_decided_wrongly_less_often_than_delta(
     """The upper end of a 99 % interval over 150 runs, stakes made for runs as short as these."""
     made_for_short_runs(monkeypatch)
     method = partial(AnytimeBAI, mean_bound=1.0, max_pulls=500)
-    results = simulate(method, Tied(name).world(), runs=150, seed=5)
+    results = enough(method, Tied(name).world(), runs=150, seed=5, delta=0.05)
     wrong = int((results.final & ~results.correct).sum())
     assert wrong <= 5  # of 150: the upper end of a 99 % Wilson interval is then below 0.1
 

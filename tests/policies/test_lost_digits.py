@@ -12,7 +12,7 @@ from bestarm import AnytimeBAI, Problem
 from bestarm.geometry import Array
 from bestarm.live import Experiment
 from bestarm.policies import BernsteinElimination, Policy
-from bestarm.policies.anytime.bets import Batch, Frame, Sampling, Scale
+from bestarm.policies.anytime.bets import BatchOutcome, Frame, Sampling, Scale
 from bestarm.records import Counts, Plan, Summary
 
 FAR = 1e6 + 1 / 3  # no sum of such numbers is exact
@@ -45,7 +45,7 @@ def test_totals_are_no_farther_off_than_the_batch_allows_for(pulls: int, center:
     rewards = FAR + rng.random(pulls)
     summary = Summary.from_pulls(arms, rewards, size=2, center=center)
     guess = np.array([FAR + 0.25, FAR + 0.75]) - center
-    batch = Batch(one_frame(guess, center=center), summary)
+    batch = BatchOutcome(one_frame(guess, center=center), summary)
     for arm in range(2):
         # r − center is exact here (Sterbenz); so is taking the guess off in extended precision.
         off = (rewards[arms == arm] - center).astype(np.longdouble) - guess[arm]

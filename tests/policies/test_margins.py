@@ -9,7 +9,7 @@ import pytest
 
 from bestarm import AnytimeBAI, Problem, Summary
 from bestarm.geometry import Array
-from bestarm.policies.anytime.bets import Batch, Frame, Sampling, Scale, log_value
+from bestarm.policies.anytime.bets import BatchOutcome, Frame, Sampling, Scale, log_value
 from bestarm.policies.anytime.contests import TopOf
 from bestarm.policies.anytime.intervals import lower_ends
 
@@ -18,7 +18,7 @@ EVEN, SPREAD = np.full(2, 0.5), np.full(2, 1e-3)
 TOLERANCE = 0.1
 
 
-def steady(means: Array, *, seed: int, batches: int = 6) -> list[Batch]:
+def steady(means: Array, *, seed: int, batches: int = 6) -> list[BatchOutcome]:
     """Batches of 200 pulls of two arms whose rewards are always their means."""
     rng = np.random.default_rng(seed)
     frame = Frame(
@@ -32,7 +32,7 @@ def steady(means: Array, *, seed: int, batches: int = 6) -> list[Batch]:
     made = []
     for _ in range(batches):
         arms = rng.integers(0, 2, 200)
-        made.append(Batch(frame, Summary.from_pulls(arms, means[arms], size=2)))
+        made.append(BatchOutcome(frame, Summary.from_pulls(arms, means[arms], size=2)))
     return made
 
 

@@ -23,6 +23,6 @@ def test_each_contrast_of_those_left_has_an_equal_share() -> None:
         assert phase.delta == pytest.approx(share)
         options = policy.problem.target
         differences = options[phase.leader] - options[list(phase.active)]
-        np.testing.assert_allclose(phase.radii, policy._ledger.radii(differences, delta=share))
+        np.testing.assert_allclose(phase.radii, policy._pooled.radii(differences, delta=share))
         sizes.add(len(phase.active))
     assert sizes >= {5, 2}

@@ -13,7 +13,7 @@ from bestarm.environments import Semiparametric, small_gap
 from bestarm.errors import InvalidInputError
 from bestarm.geometry import Array, centered_diameter, covariance, stability
 from bestarm.policies import Method
-from bestarm.policies.phased.totals import Ledger, worth
+from bestarm.policies.phased.totals import PooledTotals, worth
 from bestarm.records import Plan
 
 SHARP = partial(SPBAI, design="centered", stability="actual")
@@ -232,7 +232,7 @@ def test_a_ledger_is_the_regression_of_single_pulls_after_a_pilot() -> None:
         centered = problem.source[arms] - weights @ problem.source
         return centered, rewards, Summary.from_pulls(arms, rewards, size=6)
 
-    ledger = Ledger(problem)
+    ledger = PooledTotals(problem)
     contrast = (problem.source[0] - problem.source[1])[None]
     x, r, pilot = pull(500)
     ledger.add(pilot, weights, ridge=0.0)
@@ -310,7 +310,7 @@ def test_the_level_foreseen_spares_its_variance() -> None:
         for seed in range(200):
             world = Semiparametric(source, [0.5, 0, 0, 0], baseline=level, noise=1.0)
             stream = world.begin(np.random.default_rng(seed))
-            ledger = Ledger(problem)
+            ledger = PooledTotals(problem)
             for phase, pulls in ((1, 400), (2, 4000)):
                 summary = stream.pull(Plan.randomised(weights, pulls, phase=phase))
                 ledger.add(summary, weights, ridge=1.0)

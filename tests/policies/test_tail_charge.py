@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.integrate import quad
 
-from bestarm.policies.anytime.bets import Batch, Frame, Sampling, Scale
+from bestarm.policies.anytime.bets import BatchOutcome, Frame, Sampling, Scale
 from bestarm.records import Summary
 
 
@@ -39,9 +39,9 @@ def test_every_pull_is_charged_for_all_its_weights() -> None:
     )
     bets = frame.bets(np.array([[1.0], [-0.4]]))
     summary = Summary.from_pulls(rng.integers(0, 3, 50), rng.normal(size=50), size=3)
-    stakes, charged = bets.settle(Batch(frame, summary))
+    stakes, charged = bets.settle(BatchOutcome(frame, summary))
     charge, frame.tail = frame.tail, 0.0
-    free = bets.log_growth(Batch(frame, summary))
+    free = bets.log_growth(BatchOutcome(frame, summary))
     size = np.abs(bets.w) @ weights
     np.testing.assert_allclose(free - charged, 50 * stakes * charge * size[:, None])
     assert charge > 0
@@ -65,7 +65,7 @@ def test_no_reward_within_the_reach_takes_all_of_a_stake(end: float) -> None:
             pulls=pulls,
         )
         bets = frame.bets(np.array([[1.0], [-1.0]]))
-        stakes, _ = bets.settle(Batch(frame, Summary.from_pulls([0], [end], size=2)))
+        stakes, _ = bets.settle(BatchOutcome(frame, Summary.from_pulls([0], [end], size=2)))
         reach, _ = scale.reach(pulls)
         for reward in (scale.low - reach, scale.high + reach):
             left = 1 + stakes[:, :, None] * (bets.w * (reward - frame.guess))[:, None, :]

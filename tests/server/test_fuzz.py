@@ -13,7 +13,7 @@ from hypothesis.errors import Unsatisfiable
 from schemathesis import GenerationMode
 from schemathesis.checks import negative_data_rejection, positive_data_acceptance
 from schemathesis.core.parameters import ParameterLocation
-from served import ARMS, Served, in_thread
+from served import ARMS, PATIENCE, Served, in_thread
 
 from bestarm.server import create_app
 from bestarm.server.security.tokens import Role
@@ -71,7 +71,9 @@ def test_the_api_keeps_what_its_description_promises(
             # A name that nobody has is a good name, and 404 is the right answer to it. What is
             # added to a query and not known is passed over.
             left_out = [positive_data_acceptance, negative_data_rejection]
-            response = case.call_and_validate(headers=headers, excluded_checks=left_out)
+            response = case.call_and_validate(
+                headers=headers, excluded_checks=left_out, timeout=PATIENCE
+            )
             assert response.status_code >= 400 or case.method == "GET" or not wrong_body(case)
             if response.status_code >= 400:
                 error = response.json()["error"]

@@ -419,27 +419,32 @@ def _scribble(value: object) -> None:
     if isinstance(value, np.ndarray):
         if value.flags.writeable:
             value[...] = 0
-    elif is_dataclass(value):
-        for field in fields(value):
-            _scribble(getattr(value, field.name))
-    elif isinstance(value, (tuple, list)):
-        for part in value:
+        return
+    parts = _parts(value)
+    if parts and not _PLAIN.issuperset(map(type, parts)):
+        for part in parts:
             _scribble(part)
 
 
 def _fingerprint(value: object) -> object:
     """Something that is equal exactly when values agree to the last bit, NaN included."""
-    kind: Any = type(value)
-    if kind in _PLAIN:  # most are; the trace of a long run holds thousands
-        return repr(value)
     if isinstance(value, np.ndarray):
         return (value.shape, value.dtype.str, value.tobytes())
+    parts = _parts(value)
+    if parts is None:
+        return repr(value)
+    if _PLAIN.issuperset(map(type, parts)):  # most are; the trace of a long run holds thousands
+        return repr(parts)
+    return tuple(map(_fingerprint, parts))
+
+
+def _parts(value: object) -> tuple[object, ...] | None:
+    """What a value is made of, or None if that is nothing but itself."""
     if isinstance(value, (tuple, list)):
-        return tuple(map(_fingerprint, value))
+        return tuple(value)
+    kind: Any = type(value)
     names = _field_names(kind)
-    if names:
-        return tuple([_fingerprint(getattr(value, name)) for name in names])
-    return repr(value)
+    return tuple([getattr(value, name) for name in names]) if names else None
 
 
 @lru_cache(maxsize=64)

@@ -12,7 +12,7 @@ from scipy.special import log_ndtr, ndtr, ndtri
 from bestarm.geometry import Array
 from bestarm.records import Phase, Plan
 
-__all__ = ["Forecast", "from_evidence", "from_phases"]
+__all__ = ["EndForecast", "from_evidence", "from_phases"]
 
 _PRICE = 1.0  # nats that a bet on all stakes at once costs, about, against the best of them
 _NEAR = 0.2  # nats that are always taken to be lacking: a batch must close before anything is said
@@ -22,7 +22,7 @@ _FAR = 300.0  # times the pulls so far: beyond that nothing is foreseen
 
 
 @dataclass(frozen=True)
-class Forecast:
+class EndForecast:
     """How many more pulls there may be.
 
     Attributes:
@@ -38,7 +38,7 @@ class Forecast:
     basis: str
 
 
-def from_evidence(pulls: int, evidence: float, level: float) -> Forecast:
+def from_evidence(pulls: int, evidence: float, level: float) -> EndForecast:
     """Pulls until the evidence against the hardest competitor reaches its level.
 
     The log of an e-value that bets well is a random walk of drift g a pull and variance 2g, so the
@@ -61,7 +61,7 @@ def from_evidence(pulls: int, evidence: float, level: float) -> Forecast:
     low, middle, high = (
         float(np.interp(q, chance, ahead)) if chance[-1] >= q else None for q in _RANGE
     )
-    return Forecast(
+    return EndForecast(
         None if middle is None else math.ceil(middle),
         0 if low is None else math.ceil(low),
         None if high is None else math.ceil(high),
@@ -70,7 +70,7 @@ def from_evidence(pulls: int, evidence: float, level: float) -> Forecast:
     )
 
 
-def from_phases(trace: Sequence[Phase], plan: Plan | None, *, left: int) -> Forecast | None:
+def from_phases(trace: Sequence[Phase], plan: Plan | None, *, left: int) -> EndForecast | None:
     """Pulls of this phase, and of those after it that the smallest estimated contrast asks for.
 
     A phase of half the radius needs four times the pulls, so phases grow as they did before.
@@ -84,7 +84,7 @@ def from_phases(trace: Sequence[Phase], plan: Plan | None, *, left: int) -> Fore
         return None
     basis = "This phase as planned; it may be the last."
     if not trace:
-        return Forecast(None, left, None, f"{basis} What follows depends on its outcome.")
+        return EndForecast(None, left, None, f"{basis} What follows depends on its outcome.")
     last = trace[-1]
     rivals = [
         (contrast, radius)
@@ -96,11 +96,11 @@ def from_phases(trace: Sequence[Phase], plan: Plan | None, *, left: int) -> Fore
     # The open phase and k more after it shrink the radius by growth^(−(k + 1)/2).
     wanted = math.ceil(max(0.0, 2 * math.log(max(ratio, 1.0)) / math.log(growth) - 1))
     if wanted > 12:
-        return Forecast(
+        return EndForecast(
             None, left, None, f"{basis} The closest competitor is too close to say more."
         )
     total = left + sum(plan.pulls * growth**k for k in range(1, wanted + 1))
-    return Forecast(
+    return EndForecast(
         math.ceil(total),
         left,
         math.ceil(total + plan.pulls * growth ** (wanted + 1)),

@@ -15,7 +15,7 @@ from bestarm.live.check import Check
 from bestarm.live.experiment import Experiment
 from bestarm.live.watch import wording
 from bestarm.live.watch.follower import Follower, State
-from bestarm.live.watch.forecast import Forecast, from_evidence, from_phases
+from bestarm.live.watch.forecast import EndForecast, from_evidence, from_phases
 from bestarm.live.watch.leaderboard import leaderboard
 from bestarm.live.watch.timeline import baseline_lines, timeline
 from bestarm.live.watch.views import Allocated, Guarantee, Happening, Overview, Progress
@@ -175,7 +175,9 @@ def _progress(state: State, problem: Problem, traits: Traits, level: float, now:
     )
 
 
-def _forecast(state: State, level: float, traits: Traits) -> tuple[Forecast | None, float | None]:
+def _forecast(
+    state: State, level: float, traits: Traits
+) -> tuple[EndForecast | None, float | None]:
     head, said = state.head, state.said
     decided = None
     forecast = None
@@ -194,12 +196,12 @@ def _forecast(state: State, level: float, traits: Traits) -> tuple[Forecast | No
     return forecast, decided
 
 
-def _capped(forecast: Forecast, most: int) -> Forecast:
+def _capped(forecast: EndForecast, most: int) -> EndForecast:
     if forecast.high is not None and forecast.high <= most:
         return forecast
     expected = None if forecast.expected is None else min(forecast.expected, most)
     basis = f"{forecast.basis} The trial ends after {most:,} more in any case."
-    return Forecast(expected, min(forecast.low, most), most, basis)
+    return EndForecast(expected, min(forecast.low, most), most, basis)
 
 
 def _pace(closings: Sequence[tuple[float, int]], now: float) -> float | None:

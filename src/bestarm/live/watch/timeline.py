@@ -10,7 +10,7 @@ import numpy as np
 
 from bestarm.live.watch.follower import Moment, Slice, State
 from bestarm.live.watch.leaderboard import finite
-from bestarm.live.watch.views import Baseline, Line, Option, Timeline
+from bestarm.live.watch.views import BaselineView, Line, Option, Timeline
 from bestarm.problem import Problem
 from bestarm.records import Phase
 
@@ -95,7 +95,7 @@ def _from_trace(trace: Sequence[Phase], shown: Sequence[Option]) -> Timeline:
     return Timeline("phases", phases, tuple(lines), band, ())
 
 
-def baseline_lines(state: State, problem: Problem, board: Sequence[Option]) -> Baseline:
+def baseline_lines(state: State, problem: Problem, board: Sequence[Option]) -> BaselineView:
     """Raw outcomes over time, beside the contrasts that are free of the baseline."""
     slices, leader = _stretches(state.slices, problem.arms), board[0]
     x = tuple((each.first + each.end) / 2 for each in slices)
@@ -131,7 +131,7 @@ def baseline_lines(state: State, problem: Problem, board: Sequence[Option]) -> B
     rivals = [o.behind for o in board if o.status == "in" and o.behind is not None]
     if not rivals:
         rivals = [o.behind for o in board if o.status == "out" and o.behind is not None]
-    return Baseline(
+    return BaselineView(
         level,
         raw,
         contrasts,

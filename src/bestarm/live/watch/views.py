@@ -7,11 +7,11 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from bestarm.live.check import Check
-from bestarm.live.watch.forecast import Forecast
+from bestarm.live.watch.forecast import EndForecast
 
 __all__ = [
     "Allocated",
-    "Baseline",
+    "BaselineView",
     "Guarantee",
     "Happening",
     "Line",
@@ -143,7 +143,7 @@ class Timeline:
 
 
 @dataclass(frozen=True)
-class Baseline:
+class BaselineView:
     """Raw outcomes beside what is left once the baseline is taken out, stretch by stretch.
 
     Attributes:
@@ -210,7 +210,7 @@ class Progress:
     options: int
     decided: float | None
     pace: float | None
-    forecast: Forecast | None
+    forecast: EndForecast | None
     hours: tuple[float | None, float | None, float | None] | None
 
 
@@ -265,7 +265,7 @@ class Overview:
     health: tuple[Check, ...]
     leaderboard: tuple[Option, ...]
     timeline: Timeline
-    baseline: Baseline
+    baseline: BaselineView
     allocation: tuple[Allocated, ...]
     progress: Progress
     events: tuple[Happening, ...]

@@ -13,7 +13,7 @@ from bestarm.design.contrasts import Listed
 from bestarm.design.solver import minimise
 from bestarm.geometry import Array, lift
 from bestarm.policies.anytime.bets import Sampling
-from bestarm.policies.anytime.contests import Contrasts
+from bestarm.policies.anytime.contests import OpenContrasts
 from bestarm.policies.anytime.guesses import Guesses
 from bestarm.problem import Problem
 
@@ -60,7 +60,7 @@ class Allocation:
         self._stage: Stage | None = None
 
     def weights(
-        self, guesses: Guesses, *, wanted: Callable[[], Contrasts], margin: float, key: object
+        self, guesses: Guesses, *, wanted: Callable[[], OpenContrasts], margin: float, key: object
     ) -> Array:
         """The probabilities to draw the next batch with: the last design's, or a new one's.
 
@@ -106,7 +106,7 @@ class Allocation:
         """Note how the batch was drawn that was just told."""
         self._stage = stage
 
-    def _design(self, guesses: Guesses, wanted: Contrasts, margin: float) -> Array:
+    def _design(self, guesses: Guesses, wanted: OpenContrasts, margin: float) -> Array:
         spread = guesses.spread
         typical = float(spread.mean())
         lower = np.linalg.cholesky(guesses.information)

@@ -32,7 +32,7 @@ __all__ = [
     "LOG_PRIOR",
     "STAKES",
     "WINDOW",
-    "Batch",
+    "BatchOutcome",
     "Bets",
     "Frame",
     "Sampling",
@@ -133,6 +133,64 @@ class Sampling:
         self.readout = np.linalg.solve(moment, (precision[:, None] * shifted).T)
 
 
+class Prior(NamedTuple):
+    """What is fixed before a batch is drawn, per arm that can be drawn, as the kernel takes it.
+
+    Attributes:
+        weights: p.
+        guess: c(a).
+        spread: p times the expected (r − c)².
+        below: how far a reward may fall below its guess, short of what is charged for.
+        above: how far it may exceed it.
+        likely: √Σ(r − c)², as foreseen.
+    """
+
+    weights: Array
+    guess: Array
+    spread: Array
+    below: Array
+    above: Array
+    likely: Array
+
+
+class Totals(NamedTuple):
+    """What a batch came to, per arm that can be drawn, as the kernel takes it.
+
+    Attributes:
+        first: Σ(r − c).
+        second: Σ(r − c)², at most.
+        rounding: what rounding may have added to Σ(r − c).
+        counts: pulls with an outcome.
+        lost: pulls without one, to be entered at the reward that hurts a bet most.
+    """
+
+    first: Array
+    second: Array
+    rounding: Array
+    counts: Array
+    lost: Array
+
+
+class Terms(NamedTuple):
+    """What holds for all arms in a bet.
+
+    Attributes:
+        low: the least reward there can be.
+        high: the largest.
+        margin: what is added to the contrast.
+        tail: what is charged, in units of Σ p|w|.
+        relative: how far off sums over arms may be, relative to the sum of their terms' sizes.
+        largest: the most that λC may be; less than 1.
+    """
+
+    low: float
+    high: float
+    margin: float
+    tail: float
+    relative: float
+    largest: float
+
+
 class Frame:
     """All that is fixed before a batch is drawn; the bets on any contrast follow from it.
 
@@ -173,6 +231,12 @@ class Frame:
         self.below = self.guess - (scale.low - reach)
         self.above = (scale.high + reach) - self.guess
 
+    @property
+    def prior(self) -> Prior:
+        """What is fixed per arm, as the kernel takes it."""
+        weights = self.sampling.weights
+        return Prior(weights, self.guess, self.spread, self.below, self.above, self.likely)
+
     def bets(self, contrasts: Array, *, margin: float = 0.0) -> Bets:
         """Bets that contrasts (rows, in coordinates) exceed −margin."""
         return Bets(self, contrasts @ self.sampling.readout, margin)
@@ -204,42 +268,23 @@ class Bets:
     w: Array
     margin: float
 
-    def settle(self, batch: Batch) -> Settled:
+    def settle(self, batch: BatchOutcome) -> Settled:
         """What a batch drawn under the frame makes of them."""
         from bestarm.policies.anytime.kernels import settle  # noqa: PLC0415 - compiles
 
-        frame = self.frame
+        frame, scale = self.frame, self.frame.scale
+        relative = (len(frame.guess) + _STEPS) * _EPSILON
+        terms = Terms(scale.low, scale.high, self.margin, frame.tail, relative, _LARGEST)
         result = Settled(*np.empty((2, len(self.w), len(STAKES))))
-        settle(
-            self.w,
-            frame.sampling.weights,
-            frame.guess,
-            frame.spread,
-            frame.below,
-            frame.above,
-            frame.likely,
-            batch.first,
-            batch.second + batch.second_rounding,
-            batch.first_rounding,
-            batch.counts,
-            batch.lost,
-            frame.scale.low,
-            frame.scale.high,
-            self.margin,
-            frame.tail,
-            (len(frame.guess) + _STEPS) * _EPSILON,
-            STAKES,
-            _LARGEST,
-            *result,
-        )
+        settle(self.w, frame.prior, batch.totals, terms, STAKES, *result)
         return result
 
-    def log_growth(self, batch: Batch) -> Array:
+    def log_growth(self, batch: BatchOutcome) -> Array:
         """By how much the log wealth of every contrast and stake grows with a batch's outcome."""
         return self.settle(batch).growth
 
 
-class Batch:
+class BatchOutcome:
     """The outcome of pulls that were drawn under a frame.
 
     Sums of n rounded terms, added in whatever order, are off by at most (n − 1)u Σ|term| to first
@@ -285,12 +330,18 @@ class Batch:
         self.pending = bool(summary.pending.any())
 
     @property
+    def totals(self) -> Totals:
+        """What it came to, as the kernel takes it: squares rounded up, sums to be rounded down."""
+        second = self.second + self.second_rounding
+        return Totals(self.first, second, self.first_rounding, self.counts, self.lost)
+
+    @property
     def pulls(self) -> int:
         """The number of pulls that enter."""
         return int(self.counts.sum() + self.lost.sum())
 
 
-def folded(past: Sequence[Batch]) -> int:
+def folded(past: Sequence[BatchOutcome]) -> int:
     """How many of the first batches to count in every prefix that is looked at.
 
     Those before the first with outcomes outstanding; but never more than the last few stay out, so

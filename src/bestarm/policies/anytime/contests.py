@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bestarm.geometry import Array, ranked
-from bestarm.policies.anytime.bets import STAKES, Batch, Bets, Frame, folded, log_value
+from bestarm.policies.anytime.bets import STAKES, BatchOutcome, Bets, Frame, folded, log_value
 
-__all__ = ["BestOf", "Contest", "Contrasts", "Stakes", "TopOf"]
+__all__ = ["BestOf", "Contest", "OpenContrasts", "Stakes", "TopOf"]
 
 Indices = NDArray[np.int64]
 Stakes = list[tuple[Indices, Bets]]  # bets, and whose they are
@@ -22,7 +22,7 @@ _KEPT = 32  # targets chosen before, besides four times those chosen: they may c
 _LEAST_NEED = 0.5  # nats: a contrast that lacks little may still lack it for a while
 
 
-class Contrasts(NamedTuple):
+class OpenContrasts(NamedTuple):
     """Contrasts that want evidence: rows in coordinates, and how much each wants, in nats."""
 
     rows: Array
@@ -47,7 +47,7 @@ class Contest(Protocol):
         """Whether `chosen` is shown to be right."""
         ...
 
-    def wanted(self) -> Contrasts:
+    def wanted(self) -> OpenContrasts:
         """The contrasts that want evidence."""
         ...
 
@@ -55,15 +55,15 @@ class Contest(Protocol):
         """Bets on a batch to be drawn under `frame`, to be given back to `settle`."""
         ...
 
-    def settle(self, stakes: Stakes, batch: Batch) -> None:
+    def settle(self, stakes: Stakes, batch: BatchOutcome) -> None:
         """Take what a batch made of the bets of an earlier `stake`."""
         ...
 
-    def amend(self, place: int, before: Batch, after: Batch) -> None:
+    def amend(self, place: int, before: BatchOutcome, after: BatchOutcome) -> None:
         """Take batch number `place` once more, with outcomes that were outstanding `before`."""
         ...
 
-    def rank(self, scores: Array, past: Sequence[Batch]) -> None:
+    def rank(self, scores: Array, past: Sequence[BatchOutcome]) -> None:
         """Take new estimates of all targets."""
         ...
 
@@ -76,7 +76,7 @@ class _Loose(NamedTuple):
     """A batch that is not folded yet, with the bets on it and what it makes of them."""
 
     stakes: Stakes
-    batch: Batch
+    batch: BatchOutcome
     growth: Array
 
 
@@ -117,11 +117,11 @@ class BestOf:
         """Whether one target is left."""
         return len(self.active) == 1
 
-    def wanted(self) -> Contrasts:
+    def wanted(self) -> OpenContrasts:
         """The leader's contrasts to all others that are left."""
         leader, others = self._order[0], self._order[1:]
         needs = np.maximum(self._level - self._value[others], _LEAST_NEED)
-        return Contrasts(self._targets[leader] - self._targets[others], needs)
+        return OpenContrasts(self._targets[leader] - self._targets[others], needs)
 
     def stake(self, frame: Frame) -> Stakes:
         """Every target left against the leader, the leader against the runner-up."""
@@ -129,12 +129,12 @@ class BestOf:
         opponents[0] = self._order[1]
         return [(self._order, frame.bets(self._targets[opponents] - self._targets[self._order]))]
 
-    def settle(self, stakes: Stakes, batch: Batch) -> None:
+    def settle(self, stakes: Stakes, batch: BatchOutcome) -> None:
         """Add the growth to each wealth, and drop targets whose wealth has reached 1/δ."""
         self._loose.append(_Loose(stakes, batch, self._growth(stakes, batch)))
         self._look()
 
-    def amend(self, place: int, before: Batch, after: Batch) -> None:
+    def amend(self, place: int, before: BatchOutcome, after: BatchOutcome) -> None:
         """Put what a batch makes of the bets now in the place of what it made of them before."""
         if place >= self._folded:
             stakes = self._loose[place - self._folded].stakes
@@ -149,7 +149,7 @@ class BestOf:
         self._look()
 
     @staticmethod
-    def _growth(stakes: Stakes, batch: Batch) -> Array:
+    def _growth(stakes: Stakes, batch: BatchOutcome) -> Array:
         [(_, bets)] = stakes
         return bets.log_growth(batch)
 
@@ -180,7 +180,7 @@ class BestOf:
             self.active = self.active[~reached]
             self._order = self._order[np.isin(self._order, self.active)]
 
-    def rank(self, scores: Array, past: Sequence[Batch]) -> None:  # noqa: ARG002 - no pair is replayed
+    def rank(self, scores: Array, past: Sequence[BatchOutcome]) -> None:  # noqa: ARG002 - no pair is replayed
         """Order the targets left by their estimates."""
         self._order = self.active[ranked(scores[self.active])]
 
@@ -242,7 +242,7 @@ class TopOf:
         """Whether every chosen target has beaten every other one."""
         return bool((self._lacking <= 0).all())
 
-    def wanted(self) -> Contrasts:
+    def wanted(self) -> OpenContrasts:
         """Undecided pairs of chosen and others; only those along the border if they are many."""
         lacking = self._lacking
         undecided = lacking > 0
@@ -252,7 +252,7 @@ class TopOf:
             undecided = border & undecided if (border & undecided).any() else undecided
         inside, outside = np.nonzero(undecided)
         rows = self._targets[self._order[inside]] - self._targets[self._order[self._top + outside]]
-        return Contrasts(rows, np.maximum(lacking[inside, outside], _LEAST_NEED))
+        return OpenContrasts(rows, np.maximum(lacking[inside, outside], _LEAST_NEED))
 
     def stake(self, frame: Frame) -> Stakes:  # noqa: ARG002 - they follow from the frame
         """None that need to be kept."""
@@ -262,17 +262,17 @@ class TopOf:
         contrasts = self._targets[target] - self._targets[self._open[target]]
         return frame.bets(contrasts, margin=self._tolerance)
 
-    def settle(self, stakes: Stakes, batch: Batch) -> None:
+    def settle(self, stakes: Stakes, batch: BatchOutcome) -> None:
         """Nothing yet: `rank` takes the batch in with the rest of the past."""
 
-    def amend(self, place: int, before: Batch, after: Batch) -> None:
+    def amend(self, place: int, before: BatchOutcome, after: BatchOutcome) -> None:
         """Bring up to date what has taken the batch in; `rank` does the others."""
         for target, seen in self._seen.items():
             if place < seen:
                 bets = self._bets(after.frame, target)
                 self._wealth[target] += bets.log_growth(after) - bets.log_growth(before)
 
-    def _add(self, target: int, batch: Batch) -> None:
+    def _add(self, target: int, batch: BatchOutcome) -> None:
         self._wealth[target] += self._bets(batch.frame, target).log_growth(batch)
         self._decide(target, log_value(self._wealth[target]))
 
@@ -284,7 +284,7 @@ class TopOf:
         left = most < self._level
         self._open[target], self._wealth[target] = rivals[left], self._wealth[target][left]
 
-    def _look_ahead(self, target: int, loose: Sequence[Batch]) -> None:
+    def _look_ahead(self, target: int, loose: Sequence[BatchOutcome]) -> None:
         """Look at every prefix of batches that lack outcomes, without taking them in."""
         wealth = self._wealth[target].copy()
         values = log_value(wealth)
@@ -293,12 +293,12 @@ class TopOf:
             values = np.maximum(values, log_value(wealth))
         self._decide(target, values)
 
-    def rank(self, scores: Array, past: Sequence[Batch]) -> None:
+    def rank(self, scores: Array, past: Sequence[BatchOutcome]) -> None:
         """Order the targets by their estimates, and take in what the chosen ones have not seen."""
         self._order = ranked(scores)
         self._bring_up_to_date(past)
 
-    def _bring_up_to_date(self, past: Sequence[Batch]) -> None:
+    def _bring_up_to_date(self, past: Sequence[BatchOutcome]) -> None:
         everybody = np.arange(len(self._targets))
         room = _REPLAYED
         self._folded = max(self._folded, folded(past))

@@ -10,7 +10,7 @@ import math
 import numpy as np
 
 from bestarm.geometry import Array
-from bestarm.policies.anytime.bets import Batch, Scale
+from bestarm.policies.anytime.bets import BatchOutcome, Scale
 
 __all__ = ["Guesses"]
 
@@ -86,7 +86,7 @@ class Guesses:
         trend = (last - before[0]) / (self._centers[1] - self._centers[0])
         return average, last, last + trend * (when - self._centers[1])
 
-    def learn(self, batch: Batch, *, late: bool = False) -> None:
+    def learn(self, batch: BatchOutcome, *, late: bool = False) -> None:
         """Take in a batch's outcome.
 
         Args:
@@ -135,7 +135,7 @@ class Guesses:
             )
         self._centers, self._means = [*self._centers, when][-2:], [*self._means, (reward, arm)][-2:]
 
-    def _regress(self, batch: Batch, first: Array) -> None:
+    def _regress(self, batch: BatchOutcome, first: Array) -> None:
         """Orthogonalized regression on all batches, each less the level foreseen for it."""
         sampling, counts = batch.frame.sampling, batch.counts
         x = sampling.centered

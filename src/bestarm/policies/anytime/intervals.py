@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bestarm.geometry import Array
-from bestarm.policies.anytime.bets import LOG_PRIOR, STAKES, Batch, folded, log_value
+from bestarm.policies.anytime.bets import LOG_PRIOR, STAKES, BatchOutcome, folded, log_value
 
 __all__ = ["Intervals", "lower_ends"]
 
@@ -34,7 +34,7 @@ class Intervals:
     delta: float
 
 
-def lower_ends(contrasts: Array, past: Sequence[Batch], *, level: float) -> Array:
+def lower_ends(contrasts: Array, past: Sequence[BatchOutcome], *, level: float) -> Array:
     """The largest v at which each contrast's e-process against y·θ ≤ v has reached exp(level).
 
     Betting against y·θ ≤ v instead of y·θ ≤ 0 changes the log wealth of a stake by −v Σ nλ, so one

@@ -6,9 +6,13 @@ Imported only when the first batch is in: compiling costs a second once.
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 from bestarm.compiling import compiled
 from bestarm.geometry import Array
+
+if TYPE_CHECKING:
+    from bestarm.policies.anytime.bets import Prior, Terms, Totals
 
 __all__ = ["average", "settle"]
 
@@ -23,53 +27,22 @@ def _cost(x: float) -> float:
 
 @compiled
 def settle(
-    w: Array,
-    weights: Array,
-    guess: Array,
-    spread: Array,
-    below: Array,
-    above: Array,
-    likely: Array,
-    first: Array,
-    second: Array,
-    rounding: Array,
-    counts: Array,
-    lost: Array,
-    low: float,
-    high: float,
-    margin: float,
-    tail: float,
-    relative: float,
-    grid: Array,
-    largest: float,
-    stakes: Array,
-    growth: Array,
+    w: Array, prior: Prior, totals: Totals, terms: Terms, grid: Array, stakes: Array, growth: Array
 ) -> None:
     """λ of every contrast (row of `w`) and stake, and by how much its log wealth grows.
 
     Args:
-        w: w(a), one row a contrast, one column an arm.
-        weights: p.
-        guess: c(a).
-        spread: p times the expected (r − c)².
-        below: how far an arm's reward may fall below its guess.
-        above: how far it may exceed it.
-        likely: √Σ(r − c)² of each arm, as foreseen.
-        first: Σ(r − c) of each arm.
-        second: Σ(r − c)², at least.
-        rounding: what the rounding of an arm's totals may have added to Σ(r − c).
-        counts: pulls of each arm with an outcome.
-        lost: pulls without one, to be entered at `low` or `high`, whichever is worse.
-        low: the least reward there can be.
-        high: the largest.
-        margin: what is added to the contrast.
-        tail: what is charged, in units of Σ p|w|.
-        relative: how far off sums over arms may be, relative to the sum of their terms' sizes.
+        w: w(a), one row per contrast, one column per arm.
+        prior: what was fixed before the draw.
+        totals: what came of it.
+        terms: what holds for all arms.
         grid: stakes, in units of signal to noise.
-        largest: the most that λC may be; less than 1.
         stakes: λ, filled in.
         growth: filled in.
     """
+    weights, guess, spread, below, above, likely = prior
+    first, second, rounding, counts, lost = totals
+    low, high, margin, tail, relative, largest = terms
     pulls, missing = counts.sum(), lost.sum()
     for i in range(len(w)):
         fall = foreseen = seen = variance = expected = size = gain = slack = variation = 0.0

@@ -8,11 +8,12 @@ from typing import ClassVar, Literal, NamedTuple
 import numpy as np
 
 from bestarm import bounds as thresholds
-from bestarm.checks import choice, computable, interval, not_negative, whole
+from bestarm.checks import choice, interval, not_negative, whole
 from bestarm.errors import InvalidInputError, ProtocolError
 from bestarm.geometry import Array
 from bestarm.policies.anytime.allocation import Allocation, Stage
-from bestarm.policies.anytime.bets import Batch, Frame, Scale
+from bestarm.policies.anytime.assumptions import Assumptions
+from bestarm.policies.anytime.bets import BatchOutcome, Frame
 from bestarm.policies.anytime.contests import BestOf, Contest, Stakes, TopOf
 from bestarm.policies.anytime.guesses import Guesses
 from bestarm.policies.anytime.intervals import Intervals, lower_ends
@@ -24,8 +25,6 @@ __all__ = ["AnytimeBAI"]
 
 _LEAST = 8  # pulls a dimension in a batch: there is little to learn from fewer
 _GROWTH = 0.05  # a batch, relative to the pulls before it; less where the baseline moves fast
-_UNLIKELY = 30.0  # nats: what happens so rarely by chance contradicts what was declared
-_EPSILON = float(np.finfo(float).eps)
 
 
 class _Open(NamedTuple):
@@ -94,7 +93,8 @@ class AnytimeBAI(Policy):
         self._max_pulls = None if max_pulls is None else whole(max_pulls, "max_pulls", least=1)
         self._bounds = None if bounds is None else interval(bounds, "bounds")
         self._mean_bound = mean_bound
-        self._scale, self._assumptions = _scale(problem, self._bounds, mean_bound)
+        self._assumptions = Assumptions.make(problem, self._bounds, mean_bound)
+        self._scale = self._assumptions.scale
         choice(missing, ("ignorable", "worst-case"), "missing")
         if missing == "worst-case" and self._bounds is None:
             raise InvalidInputError(
@@ -111,7 +111,7 @@ class AnytimeBAI(Policy):
         self._guesses = Guesses(self._arms, self._scale)
         self._allocation = Allocation(problem, self._arms)
         self._contest = self._make_contest()
-        self._past: list[Batch] = []
+        self._past: list[BatchOutcome] = []
         self._plans = 0
         self._pulls = 0  # drawn
         self._outcomes = 0
@@ -259,18 +259,18 @@ class AnytimeBAI(Policy):
         else:
             place = phase - 1  # one batch per phase
             before = self._past[place]
-            after = Batch(drawn.frame, before.summary.amended(summary), self._worst_case)
+            after = BatchOutcome(drawn.frame, before.summary.amended(summary), self._worst_case)
             self._past[place] = after
             if not after.pending:
                 del self._outstanding[phase]
             self._contest.amend(place, before, after)
-            self._guesses.learn(Batch(drawn.frame, summary), late=True)
+            self._guesses.learn(BatchOutcome(drawn.frame, summary), late=True)
             self._count(summary)
             self._pending -= int(summary.counts.sum() + summary.missing.sum())
         self._decide()
 
     def _enter(self, drawn: _Open, summary: Summary) -> None:
-        batch = Batch(drawn.frame, summary, self._worst_case)
+        batch = BatchOutcome(drawn.frame, summary, self._worst_case)
         self._contest.settle(drawn.stakes, batch)
         self._guesses.learn(batch)
         self._past.append(batch)
@@ -291,33 +291,9 @@ class AnytimeBAI(Policy):
             self._stopped = "max_pulls"
 
     def _check_rewards(self, summary: Summary) -> None:
-        """Raise, or withdraw the claim, if no rewards within the scale have these totals.
-
-        Rewards at most h from the middle m have |Σ(r − m)| ≤ nh and Σ(r − m)² ≤ nh². Adding up n
-        of them may lose nε of the sum of their sizes, so that much is let pass: where totals are
-        about a number many times farther from m than h, squares say little, sums still much.
-        """
-        counts, scale = summary.counts, self._scale
-        shift = summary.center - scale.center - scale.middle
-        half = (scale.high - scale.low) / 2
-        size = half + abs(shift)
-        lost = _EPSILON * (counts + 8.0) * counts * size
-        first = summary.sums + shift * counts
-        likely = scale.noise * np.sqrt(2 * _UNLIKELY * counts)
-        wrong = np.abs(first) > half * counts + likely + lost
-        if self._bounds is not None:
-            second = summary.squares + shift * (summary.sums + first)
-            wrong |= second > half * half * counts + 4 * size * lost
-            if wrong.any():
-                arm = self.problem.source_labels[int(np.argmax(wrong))]
-                low, high = self._bounds
-                raise InvalidInputError(
-                    f"The rewards of arm {arm!r} cannot all lie between {low:g} and {high:g}.",
-                    field="summary",
-                    value=arm,
-                    remedy="Make the policy with `bounds` that hold for every reward.",
-                )
-        self._contradicted |= bool(wrong.any())
+        """Raise, or withdraw the claim, if no rewards within the scale have these totals."""
+        labels = self.problem.source_labels
+        self._contradicted |= self._assumptions.contradicted_by(summary, labels)
 
     def evidence(self) -> Array:
         """The e-value of each target: the wealth gathered against it; 1/δ drops it.
@@ -362,7 +338,7 @@ class AnytimeBAI(Policy):
             error_bound=self.problem.delta if final and not self._contradicted else None,
             active=chosen if final else tuple(self._contest.active.tolist()),
             chosen=chosen,
-            assumptions=(*self._assumptions, *self._of_losses()),
+            assumptions=(*self._assumptions.sentences, *self._of_losses()),
             statement=self._statement(final),
             claims=self.problem.delta,
             contradicted=self._contradicted,
@@ -407,33 +383,3 @@ class AnytimeBAI(Policy):
 def _ordinal(number: int) -> str:
     teen = number % 100 in (11, 12, 13)
     return f"{number}{'th' if teen else {1: 'st', 2: 'nd', 3: 'rd'}.get(number % 10, 'th')}"
-
-
-def _scale(
-    problem: Problem, bounds: tuple[float, float] | None, mean_bound: float | None
-) -> tuple[Scale, tuple[str, ...]]:
-    """Where rewards lie, and what is assumed of them, in words."""
-    drawn = (
-        "What a pull of each arm would pay, noise apart, is settled before the arm is drawn, as "
-        "x·θ plus a baseline common to all arms; the arm is drawn with the plan's probabilities."
-    )
-    if bounds is not None:
-        if mean_bound is not None:
-            raise InvalidInputError(
-                "`mean_bound` has no part where rewards are bounded.",
-                field="mean_bound",
-                value=mean_bound,
-                remedy="Give `bounds` or `mean_bound`, not both.",
-            )
-        low, high = bounds
-        center = low / 2 + high / 2
-        scale = Scale(low - center, high - center, center=center)
-        return scale, (drawn, f"Every reward lies between {low:g} and {high:g}.")
-    means = problem.scale if mean_bound is None else not_negative(mean_bound, "mean_bound")
-    size = means + problem.baseline
-    computable(size + problem.noise, "mean_bound")
-    return Scale(-size, size, problem.noise), (
-        drawn,
-        f"The noise has mean 0 and is sub-Gaussian with scale {problem.noise:g}.",
-        f"The baseline lies within ±{problem.baseline:g}, and x·θ of every arm within ±{means:g}.",
-    )

@@ -8,8 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from bestarm import bounds
-from bestarm.geometry import Array
-from bestarm.policies.index.base import IndexRule, Integers
+from bestarm.policies.index.base import IndexRule, Integers, Rewards
 
 __all__ = ["ActionElimination"]
 
@@ -62,20 +61,12 @@ class ActionElimination(IndexRule):
         self._active = self._active[~lost]
         return self._active
 
-    def _rush(self, table: Array, rows: Integers, common: Array, most: int) -> tuple[int, int]:
+    def _rush(self, rewards: Rewards, most: int) -> tuple[int, int]:
         from bestarm.policies.index.kernels import eliminate  # noqa: PLC0415 - compiles
 
         active = self._active.copy()
         pulls, rounds, left = eliminate(
-            table,
-            rows,
-            common,
-            active,
-            self._counts,
-            self._sums,
-            *self._constants,
-            self._caution,
-            most,
+            rewards, active, self._counts, self._sums, self._radius, self._caution, most
         )
         self._due = self._active = active[:left]
         return pulls, rounds

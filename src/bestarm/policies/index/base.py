@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,13 +16,33 @@ from bestarm.policies.policy import Policy, Traits, check_adoptable, has_stopped
 from bestarm.problem import Problem
 from bestarm.records import Plan, Recommendation, Summary
 
-__all__ = ["NO_DRIFT", "IndexRule", "Integers"]
+__all__ = ["NO_DRIFT", "IndexRule", "Integers", "Radius", "Rewards"]
 
 Integers = NDArray[np.int64]
 
 NO_DRIFT = "Given the past, an arm's mean reward is its own and never changes: nothing drifts."
 
 _TURN = 300  # pulls; the certified radius is tightest at about ten times as many
+
+
+class Rewards(NamedTuple):
+    """Rewards known ahead: arm a pays `table[rows[i], a] + common[i]` at the i-th pull to come."""
+
+    table: Array
+    rows: Integers
+    common: Array
+
+
+class Radius(NamedTuple):
+    """The constants of the radius of one arm after n pulls.
+
+    With turn = 0 it is `bounds.lil_radius`: scale = 2σ(1 + √ε), level = δ/K. Otherwise it is
+    `bounds.mixture_radius`: scale = σ, level from `bounds.mixture_level`, turn = σ²/v₀.
+    """
+
+    scale: float
+    level: float
+    turn: float
 
 
 class IndexRule(Policy):
@@ -141,7 +161,7 @@ class IndexRule(Policy):
         total = int(self._counts.sum())
         most = len(rows) if self._max_pulls is None else self._max_pulls - total
         self._counts, self._sums = self._counts.copy(), self._sums.copy()
-        pulls, rounds = self._rush(table, rows, common, most)
+        pulls, rounds = self._rush(Rewards(table, rows, common), most)
         self._rounds += rounds
         if len(self._active) == 1:
             self._stopped = "identified"
@@ -150,17 +170,17 @@ class IndexRule(Policy):
         return pulls, rounds
 
     @property
-    def _constants(self) -> tuple[float, float, float]:
-        """The radius's scale, level and turn, as the kernels take them."""
+    def _radius(self) -> Radius:
+        """The constants of the radius, as the kernels take them."""
         if self._certified:
-            return self._sigma, bounds.mixture_level(self._share()), _TURN
+            return Radius(self._sigma, bounds.mixture_level(self._share()), _TURN)
         factor, share = bounds.lil_constants(
             sigma=self._sigma, delta=self.problem.delta, arms=self.problem.arms
         )
-        return factor, share, 0.0
+        return Radius(factor, share, 0.0)
 
     @abstractmethod
-    def _rush(self, table: Array, rows: Integers, common: Array, most: int) -> tuple[int, int]:
+    def _rush(self, rewards: Rewards, most: int) -> tuple[int, int]:
         """The rule's kernel on `_counts` and `_sums`, in place; sets `_due` and `_active`."""
 
     def recommend(self) -> Recommendation:

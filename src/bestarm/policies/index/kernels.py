@@ -9,23 +9,18 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bestarm.compiling import compiled
 from bestarm.geometry import Array
+from bestarm.policies.index.base import Integers, Radius, Rewards
 
 __all__ = ["eliminate", "separate"]
 
-Integers = NDArray[np.int64]
-
 
 @compiled
-def _radius(n: int, scale: float, level: float, turn: float) -> float:
-    """The radius of one arm after n pulls.
-
-    With turn = 0 it is `bounds.lil_radius`: scale = 2σ(1 + √ε), level = δ/K. Otherwise it is
-    `bounds.mixture_radius`: scale = σ, level from `bounds.mixture_level`, turn = σ²/v₀.
-    """
+def _radius(n: int, radius: Radius) -> float:
+    """The radius of one arm after n pulls."""
+    scale, level, turn = radius
     if turn == 0:
         return scale * math.sqrt(1.01 * math.log(math.log(1.01 * n + 2) / level) / (2 * n))
     return scale * math.sqrt((1 + turn / n) * (level + math.log1p(n / turn)) / n)
@@ -33,27 +28,19 @@ def _radius(n: int, scale: float, level: float, turn: float) -> float:
 
 @compiled
 def separate(
-    table: Array,
-    rows: Integers,
-    common: Array,
-    due: Integers,
-    counts: Integers,
-    sums: Array,
-    scale: float,
-    level: float,
-    turn: float,
-    most: int,
+    rewards: Rewards, due: Integers, counts: Integers, sums: Array, radius: Radius, most: int
 ) -> tuple[int, int, bool]:
     """LUCB until the rewards run out, `most` pulls are made, or two bounds separate.
 
     Returns the rounds used, how many more whole rounds of pulls were made, and whether it is over;
     `due`, `counts` and `sums` are carried on in place.
     """
+    table, rows, common = rewards
     arms = len(counts)
     means, radii = np.empty(arms), np.empty(arms)
     for a in range(arms):
         means[a] = sums[a] / counts[a]
-        radii[a] = _radius(counts[a], scale, level, turn)
+        radii[a] = _radius(counts[a], radius)
     used = rounds = 0
     while used + 2 <= min(len(rows), most):
         for place in range(2):  # in index order, as a fixed plan is pulled
@@ -61,7 +48,7 @@ def separate(
             sums[arm] += table[rows[used], arm] + common[used]
             counts[arm] += 1
             means[arm] = sums[arm] / counts[arm]
-            radii[arm] = _radius(counts[arm], scale, level, turn)
+            radii[arm] = _radius(counts[arm], radius)
             used += 1
         rounds += 1
         leader = 0
@@ -82,15 +69,11 @@ def separate(
 
 @compiled
 def eliminate(
-    table: Array,
-    rows: Integers,
-    common: Array,
+    rewards: Rewards,
     active: Integers,
     counts: Integers,
     sums: Array,
-    scale: float,
-    level: float,
-    turn: float,
+    radius: Radius,
     caution: float,
     most: int,
 ) -> tuple[int, int, int]:
@@ -99,6 +82,7 @@ def eliminate(
     Returns the rounds used, how many more whole rounds of pulls were made, and the number of arms
     left, which are packed to the front of `active`.
     """
+    table, rows, common = rewards
     left, used, rounds = len(active), 0, 0
     while left > 1 and used + left <= min(len(rows), most):
         best = active[0]
@@ -110,12 +94,12 @@ def eliminate(
             if sums[arm] / counts[arm] > sums[best] / counts[best]:
                 best = arm
         rounds += 1
-        radius = caution * _radius(counts[best], scale, level, turn)
-        bar = sums[best] / counts[best] - radius
+        width = caution * _radius(counts[best], radius)
+        bar = sums[best] / counts[best] - width
         kept = 0
         for j in range(left):
             arm = active[j]
-            if bar < sums[arm] / counts[arm] + radius:
+            if bar < sums[arm] / counts[arm] + width:
                 active[kept] = arm
                 kept += 1
         left = kept

@@ -6,8 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from bestarm.geometry import Array
-from bestarm.policies.index.base import IndexRule, Integers
+from bestarm.policies.index.base import IndexRule, Integers, Rewards
 
 __all__ = ["LUCB"]
 
@@ -50,11 +49,11 @@ class LUCB(IndexRule):
             self._active = np.array([leader])
         return np.array([leader, challenger])
 
-    def _rush(self, table: Array, rows: Integers, common: Array, most: int) -> tuple[int, int]:
+    def _rush(self, rewards: Rewards, most: int) -> tuple[int, int]:
         from bestarm.policies.index.kernels import separate  # noqa: PLC0415 - compiles
 
         pulls, rounds, over = separate(
-            table, rows, common, self._due, self._counts, self._sums, *self._constants, most
+            rewards, self._due, self._counts, self._sums, self._radius, most
         )
         if over:
             self._active = self._due[:1].copy()

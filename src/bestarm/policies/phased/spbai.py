@@ -26,7 +26,7 @@ from bestarm.geometry import (
 )
 from bestarm.policies.oneshot.base import require_pullable_targets
 from bestarm.policies.phased.elimination import Elimination, Indices, PhaseDesign, Wanted
-from bestarm.policies.phased.totals import Ledger, worth
+from bestarm.policies.phased.totals import PooledTotals, worth
 from bestarm.problem import Problem
 from bestarm.records import Plan, Summary
 
@@ -152,7 +152,7 @@ class SPBAI(Elimination):
             design, stability, replication, positive(r1, "r1"), positive(r2, "r2"), tol
         )
         self._anchor = anchor
-        self._ledger = Ledger(problem)
+        self._pooled = PooledTotals(problem)
         rng = np.random.default_rng(whole(seed, "seed", least=0))
         self._first_anchor = int(rng.integers(problem.arms))
 
@@ -172,7 +172,7 @@ class SPBAI(Elimination):
         if not self._reading.sharp or not self._trace:
             return described
         coordinates = self.problem.span.coordinates(self.problem.source)
-        spared = worth(self._ledger.information, covariance(coordinates, weights))
+        spared = worth(self._pooled.information, covariance(coordinates, weights))
         return replace(described, pulls=max(1, described.pulls - spared))
 
     def _current_anchor(self) -> int:
@@ -191,8 +191,8 @@ class SPBAI(Elimination):
         if self._reading.replication:
             ridge = max(1.0, math.log(plan.pulls / self.problem.delta))
         if self._reading.sharp:
-            self._ledger.add(summary, design.weights, ridge=ridge)
-            return self._ledger.theta
+            self._pooled.add(summary, design.weights, ridge=ridge)
+            return self._pooled.theta
         return orthogonalized(
             self.problem,
             summary,
@@ -204,7 +204,7 @@ class SPBAI(Elimination):
     def _radii(self, design: PhaseDesign, differences: Array) -> Array:
         if not self._reading.sharp:
             return super()._radii(design, differences)
-        return self._ledger.radii(differences, delta=design.delta)
+        return self._pooled.radii(differences, delta=design.delta)
 
 
 @dataclass(frozen=True)

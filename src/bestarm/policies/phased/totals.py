@@ -15,7 +15,7 @@ from bestarm.geometry import Array, covariance
 from bestarm.problem import Problem
 from bestarm.records import Summary
 
-__all__ = ["Ledger", "worth"]
+__all__ = ["PooledTotals", "worth"]
 
 _TIGHTEST = 1 / 40  # the boundary is tightest at this part of the variance after the pilot
 _EPSILON = float(np.finfo(float).eps)
@@ -31,7 +31,7 @@ def worth(information: Array, per_pull: Array) -> int:
     return max(0, int(eigh(information, per_pull, eigvals_only=True, subset_by_index=[0, 0])[0]))
 
 
-class Ledger:
+class PooledTotals:
     """The phases so far, and the orthogonalized regression on all of them but the first.
 
     Taking a level m off all rewards of a phase changes b by m Σ x̃, which has mean zero whatever m

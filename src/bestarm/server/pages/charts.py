@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from bestarm.live.watch.views import Baseline, Line, Numbers, Overview, Timeline
+from bestarm.live.watch.views import BaselineView, Line, Numbers, Overview, Timeline
 
 __all__ = ["COLOURS", "Chart", "charts", "number"]
 
@@ -175,7 +175,7 @@ def _evidence(overview: Overview) -> list[Chart]:
     ]
 
 
-def _baseline(baseline: Baseline) -> list[Chart]:
+def _baseline(baseline: BaselineView) -> list[Chart]:
     if not baseline.level.x:
         return []
     raw = [baseline.level, *baseline.raw]

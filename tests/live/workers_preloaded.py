@@ -1,0 +1,33 @@
+"""What the server of processes imports and loads once, so that no worker has to do it again.
+
+Without it a worker spends most of its life on imports, and is killed in the middle of them.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from workers_killed import PROBLEM, reward, settings
+
+from bestarm.live import Experiment
+from bestarm.policies.registry import policies
+
+for name in (
+    "alembic.command",
+    "alembic.config",
+    "bestarm.live.audit.chain",
+    "bestarm.live.spec",
+    "bestarm.live.store.sql",
+    "sqlalchemy.dialects.postgresql.psycopg",
+    "sqlalchemy.dialects.sqlite.pysqlite",
+):
+    import_module(name)
+
+# A short trial under each policy loads its compiled functions.
+for number in range(3):
+    made_with = settings(number)
+    trial = Experiment(
+        policies()[made_with["policy"]].method(PROBLEM, **made_with["options"]), seed=number
+    )
+    while not trial.finished:
+        trial.tell_many([(each.id, reward(each.id, each.arm)) for each in trial.ask(100)])

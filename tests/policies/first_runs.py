@@ -1,0 +1,24 @@
+"""Runs of a method that should hardly ever err: the first few decide, where none is wrong."""
+
+from __future__ import annotations
+
+from bestarm.environments import Environment
+from bestarm.policies import Method
+from bestarm.simulation import Results, simulate
+
+__all__ = ["FIRST", "enough"]
+
+# The upper end of a 99 % Wilson interval is below δ = 0.1 where none of so many is wrong. Of
+# methods that err in 10 % of their runs, 0.9⁶⁰ = 0.2 % get through; of those that err in 20 %,
+# two in a million.
+FIRST = 60
+
+
+def enough(
+    method: Method, world: Environment, *, runs: int, seed: int = 0, delta: float = 0.1
+) -> Results:
+    """All of so many runs, or the first of them if they name nothing wrong."""
+    first = simulate(method, world, runs=FIRST, seed=seed, delta=delta)
+    if not (first.final & ~first.correct).any():
+        return first
+    return simulate(method, world, runs=runs, seed=seed, known=first.outcomes(), delta=delta)
