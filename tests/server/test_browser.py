@@ -145,7 +145,7 @@ def finished(browser: Browser, served: Served, url: str) -> Overview:
         )
         page.get_by_label("Access token (role: manage)").fill("bestarm-1-wrong")
         create.click()
-        expect(page.get_by_role("alert")).to_contain_text("valid token")
+        expect(page.get_by_role("alert")).to_contain_text("valid access token")
         page.get_by_label("Access token (role: manage)").fill(served.token(Role.VIEW))
         create.click()
         expect(page.get_by_role("alert")).to_contain_text("needs an access token of role manage")

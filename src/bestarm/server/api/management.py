@@ -5,6 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter
 
 from bestarm.live import Experiment
+from bestarm.server.api import bodies
 from bestarm.server.api import schemas as io
 from bestarm.server.api.dependencies import (
     ANYWHERE,
@@ -44,7 +45,9 @@ async def resume(name: Name, experiments: Experiments) -> io.StatusOut:
     summary="Change how long outcomes may take",
     responses=error_responses(*WITH_BODY),
 )
-async def change_lease(name: Name, body: io.LeaseBody, experiments: Experiments) -> io.StatusOut:
+async def change_lease(
+    name: Name, body: bodies.LeaseBody, experiments: Experiments
+) -> io.StatusOut:
     """Set it from now on; what is lost stays lost. Repeating it is harmless."""
     return await experiments.write(name, then_status(lambda each: each.change_lease(body.lease)))
 
@@ -55,7 +58,7 @@ async def change_lease(name: Name, body: io.LeaseBody, experiments: Experiments)
     responses=error_responses(*WITH_BODY),
 )
 async def stop(
-    name: Name, experiments: Experiments, body: io.StopBody | None = None
+    name: Name, experiments: Experiments, body: bodies.StopBody | None = None
 ) -> io.StatusOut:
     """End the experiment. Outcomes that come later are kept and flagged."""
     reason = "" if body is None else body.reason

@@ -17,10 +17,10 @@ from starlette.types import Receive
 from bestarm.defaults import DELTA
 from bestarm.errors import InvalidInputError
 from bestarm.policies.registry import policies
+from bestarm.server.api.bodies import Body, Delta
 from bestarm.server.api.dependencies import ANYWHERE, TELL, WITH_BODY
 from bestarm.server.api.errors import Refusal, error_responses
 from bestarm.server.api.requests import StrictRoute
-from bestarm.server.api.schemas import Body, Delta
 from bestarm.server.streams import EventStream
 
 __all__ = ["PLANNABLE", "PlanBody", "Planner", "router"]

@@ -16,6 +16,7 @@ from bestarm.errors import ConflictingRequestError, InvalidInputError
 from bestarm.live import Experiment
 from bestarm.live.events import sha256
 from bestarm.problem import Problem, features_of
+from bestarm.server.api import bodies
 from bestarm.server.api import schemas as io
 from bestarm.server.api.dependencies import (
     ANYWHERE,
@@ -84,12 +85,12 @@ async def list_experiments(
     summary="Create an experiment",
     responses=error_responses(*WITH_BODY, 409),
 )
-async def create_experiment(body: io.CreateBody, experiments: Experiments) -> io.StatusOut:
+async def create_experiment(body: bodies.CreateBody, experiments: Experiments) -> io.StatusOut:
     """Create an experiment; its name must be new."""
     return await experiments.write_store(partial(_create, experiments, body))
 
 
-def _create(experiments: OpenExperiments, body: io.CreateBody) -> io.StatusOut:
+def _create(experiments: OpenExperiments, body: bodies.CreateBody) -> io.StatusOut:
     if body.source is None:
         _check_size("source_labels", len(body.source_labels or ()) ** 2)
     for field, rows in (("source", body.source or []), ("target", body.target or [])):
@@ -169,7 +170,7 @@ def _matches(header: str, tag: str) -> bool:
 )
 async def ask(
     name: Name,
-    body: io.AskBody,
+    body: bodies.AskBody,
     experiments: Experiments,
     request: Request,
     idempotency_key: Annotated[
@@ -217,7 +218,7 @@ def _own_key(key: str, caller: int) -> str:
     responses=error_responses(*WITH_BODY, 404, 409),
 )
 async def tell(
-    name: Name, body: io.TellBody, experiments: Experiments, request: Request
+    name: Name, body: bodies.TellBody, experiments: Experiments, request: Request
 ) -> io.ReceiptOut:
     """Record outcomes: all or none. Repeating it is harmless."""
     _limited(len(body.outcomes), request, "outcomes")
@@ -232,7 +233,7 @@ async def tell(
     responses=error_responses(*WITH_BODY, 404, 409),
 )
 async def fail(
-    name: Name, body: io.FailBody, experiments: Experiments, request: Request
+    name: Name, body: bodies.FailBody, experiments: Experiments, request: Request
 ) -> io.StatusOut:
     """Record that outcomes will never come. Repeating it is harmless."""
     _limited(len(body.ids), request, "ids")

@@ -1,184 +1,32 @@
-"""What goes in and out over HTTP, with an example of each."""
+"""The answers of the API, with an example of each."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from bestarm.defaults import DELTA
 from bestarm.live import Batch, Listed, Receipt, Status
 from bestarm.live.store.contract import Event
-from bestarm.policies.registry import policies
 from bestarm.records import Recommendation
+from bestarm.server.api.bodies import example
 
 __all__ = [
-    "AskBody",
     "AssignmentsOut",
-    "Body",
     "CheckOut",
-    "CreateBody",
-    "Delta",
     "EventOut",
     "EventsOut",
     "ExperimentOut",
-    "FailBody",
     "HealthOut",
-    "LeaseBody",
     "ListOut",
     "ReceiptOut",
     "RecommendationOut",
     "StatusOut",
-    "StopBody",
-    "TellBody",
 ]
 
-# Lists stop at their first fault: a body full of them would take more memory to describe than to
-# read.
-Number = Annotated[float, Field(allow_inf_nan=False)]
-Row = Annotated[list[Number], Field(fail_fast=True, min_length=1, max_length=200)]
-Features = Annotated[list[Row], Field(fail_fast=True, min_length=1, max_length=10_000)]
-Label = Annotated[str, Field(max_length=1000)]
-Labels = Annotated[list[Label], Field(fail_fast=True, max_length=10_000)]
-# A confidence given as δ is refused further down, where more can be said of it.
-Delta = Annotated[
-    float,
-    Field(
-        gt=0,
-        lt=1,
-        description="The error probability allowed: 0.5 at most.",
-        json_schema_extra={"maximum": 0.5},
-    ),
-]
-Id = Annotated[int, Field(ge=0, lt=2**63)]
-Lease = Annotated[float, Field(gt=0, allow_inf_nan=False)] | Annotated[str, Field(max_length=50)]
 State = Literal["running", "paused", "stopped", "finished"]
-
-
-# Over HTTP only registered ones: the name of a module would have the server import it.
-_LIVE = [each.name for each in policies().values() if each.live]
-
-
-def _known(policy: str) -> str:
-    if policy not in _LIVE:
-        raise ValueError(f"`policy` must be one of {', '.join(_LIVE)}")
-    return policy
-
-
-PolicyName = Annotated[str, AfterValidator(_known), Field(json_schema_extra={"enum": _LIVE})]
-
-
-def _like(**example: Any) -> dict[str, Any]:
-    return {"examples": [example]}
-
-
-class Body(BaseModel):
-    """The body of a request: nothing in it is converted or ignored."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
-
-
-class CreateBody(Body):
-    """An experiment to create."""
-
-    model_config = ConfigDict(
-        json_schema_extra=_like(
-            name="checkout",
-            source_labels=["one page", "two pages", "express"],
-            delta=DELTA,
-            policy="anytime",
-            options={"bounds": [0, 1]},
-            lease="1d",
-            description="Which checkout do more people finish?",
-        )
-    )
-
-    name: Annotated[str, Field(min_length=1, max_length=200)]
-    source: Features | None = Field(
-        default=None,
-        description="Features of the options that can be tried, one row per option. Left out, the "
-        "names alone tell them apart.",
-    )
-    source_labels: Labels | None = Field(default=None, description="A name for each.")
-    target: Features | None = Field(
-        default=None, description="Features of the options to choose among; the source if left out."
-    )
-    target_labels: Labels | None = Field(default=None, description="A name for each.")
-    delta: Delta = DELTA
-    noise: Annotated[
-        float, Field(ge=0, allow_inf_nan=False, description="The scale of the noise.")
-    ] = 1.0
-    baseline: Annotated[
-        float, Field(ge=0, allow_inf_nan=False, description="A bound on the baseline's size.")
-    ] = 1.0
-    policy: PolicyName = "anytime"
-    options: dict[str, Any] = Field(default_factory=dict, description="Of the policy.")
-    seed: Annotated[int, Field(ge=0, lt=2**63)] | None = Field(
-        default=None, description="Of the draws; a random one if left out."
-    )
-    lease: Lease | None = Field(
-        default=None,
-        description="How long an outcome may take, in seconds or like 90s, 30m, 12h, 2d; any time "
-        "if left out.",
-    )
-    description: Annotated[
-        str, Field(max_length=10_000, description="What it is about, in words.")
-    ] = ""
-
-
-class AskBody(Body):
-    """How many assignments are wanted."""
-
-    model_config = ConfigDict(json_schema_extra=_like(count=2))
-
-    count: Annotated[int, Field(ge=1)] = 1
-
-
-class OutcomeIn(Body):
-    """The outcome of one assignment."""
-
-    id: Id
-    reward: bool | Number = Field(description="A number, or true or false for 1 and 0.")
-
-
-class TellBody(Body):
-    """Outcomes: all of them are recorded or none."""
-
-    model_config = ConfigDict(
-        json_schema_extra=_like(outcomes=[{"id": 0, "reward": 1}, {"id": 1, "reward": 0}])
-    )
-
-    outcomes: Annotated[list[OutcomeIn], Field(fail_fast=True)]
-
-
-class FailBody(Body):
-    """Assignments whose outcome will never come."""
-
-    model_config = ConfigDict(json_schema_extra=_like(ids=[1], reason="left the page"))
-
-    ids: Annotated[list[Id], Field(fail_fast=True)]
-    reason: Annotated[str, Field(max_length=1000)] = "failed"
-
-
-class LeaseBody(Body):
-    """How long outcomes may take."""
-
-    model_config = ConfigDict(json_schema_extra=_like(lease="1d"))
-
-    lease: Lease | None = Field(
-        description="Seconds, or a time like 90s, 30m, 12h, 2d; null for any time."
-    )
-
-
-class StopBody(Body):
-    """Why an experiment is stopped."""
-
-    model_config = ConfigDict(json_schema_extra=_like(reason="the season is over"))
-
-    reason: Annotated[str, Field(max_length=1000)] = ""
-
-
 _STATUS = {
     "state": "running",
     "phase": 3,
@@ -198,7 +46,7 @@ _STATUS = {
 class StatusOut(BaseModel):
     """Where an experiment stands."""
 
-    model_config = ConfigDict(json_schema_extra=_like(**_STATUS))
+    model_config = ConfigDict(json_schema_extra=example(**_STATUS))
 
     state: State
     phase: int = Field(description="The open phase, or the last one.")
@@ -247,7 +95,7 @@ class ListOut(BaseModel):
     """Experiments, oldest first."""
 
     model_config = ConfigDict(
-        json_schema_extra=_like(
+        json_schema_extra=example(
             experiments=[
                 {
                     "name": "checkout",
@@ -280,7 +128,7 @@ class AssignmentsOut(BaseModel):
     """The assignments of one request: fewer than asked for while a phase waits for outcomes."""
 
     model_config = ConfigDict(
-        json_schema_extra=_like(
+        json_schema_extra=example(
             assignments=[
                 {"id": 0, "arm": 2, "label": "express", "probability": 0.25, "phase": 1},
                 {"id": 1, "arm": 0, "label": "one page", "probability": 0.5, "phase": 1},
@@ -318,7 +166,7 @@ class AssignmentsOut(BaseModel):
 class ReceiptOut(BaseModel):
     """What became of the outcomes of a request."""
 
-    model_config = ConfigDict(json_schema_extra=_like(recorded=2, repeated=0, late=0))
+    model_config = ConfigDict(json_schema_extra=example(recorded=2, repeated=0, late=0))
 
     recorded: int = Field(description="On record from now on.")
     repeated: int = Field(description="On record before, with the same reward.")
@@ -334,7 +182,7 @@ class RecommendationOut(BaseModel):
     """The option that the policy would name now, and how far that can be relied on."""
 
     model_config = ConfigDict(
-        json_schema_extra=_like(
+        json_schema_extra=example(
             target=2,
             label="express",
             final=True,
@@ -402,7 +250,7 @@ class HealthOut(BaseModel):
     """All of them."""
 
     model_config = ConfigDict(
-        json_schema_extra=_like(
+        json_schema_extra=example(
             checks=[
                 {
                     "name": "assignments",
@@ -437,7 +285,7 @@ class EventsOut(BaseModel):
     """A part of the log, and where to go on reading."""
 
     model_config = ConfigDict(
-        json_schema_extra=_like(
+        json_schema_extra=example(
             events=[
                 {
                     "number": 4,
