@@ -132,7 +132,7 @@ def test_options_that_are_left_out_are_what_their_help_says(tmp_path: Path) -> N
 
 
 def all_bodies() -> Iterator[type[BaseModel]]:
-    for home in (bodies, plan):
+    for home in (bodies, schemas, plan):
         for thing in vars(home).values():
             if inspect.isclass(thing) and issubclass(thing, BaseModel) and thing is not BaseModel:
                 yield thing
