@@ -29,7 +29,6 @@ lint: .venv/.installed
 	$(BIN)/lint-imports
 
 docs: .venv/.installed
-	$(BIN)/python -m pip install --quiet --editable '.[docs]'
 	$(BIN)/sphinx-build -W -q docs docs/_build
 
 benchmark: .venv/.installed
@@ -39,4 +38,4 @@ benchmark: .venv/.installed
 	$(BIN)/python -m benchmarks.opening
 
 clean:
-	rm -rf .venv demo docs/_build
+	rm -rf .venv demo docs/_build docs/reference

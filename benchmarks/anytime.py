@@ -72,8 +72,8 @@ def compare_baselines(runs: int) -> None:
     worlds = {
         "none": 0.0,
         "level 5": 5.0,
-        "drift, ±5 over the whole trial": baselines.given(wave(TRIAL), bound=5.0),
-        "drift, ±5 in a quarter of it": baselines.given(wave(TRIAL / 4), bound=5.0),
+        "drift, ±5 over the whole trial": baselines.custom(wave(TRIAL), bound=5.0),
+        "drift, ±5 in a quarter of it": baselines.custom(wave(TRIAL / 4), bound=5.0),
         "switches, ±5 every 2 500 pulls": baselines.switches((-5.0, 5.0), period=2500),
         "random walk within ±5": baselines.random_walk(0.05, bound=5.0),
     }

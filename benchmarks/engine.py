@@ -38,7 +38,7 @@ def main() -> None:
     moving = {
         "1 + sin(2t)": baselines.sinusoid(),
         "constant": baselines.constant(1.0),
-        "user's function": baselines.given(lambda t: 1 + np.cos(t)),
+        "user's function": baselines.custom(lambda t: 1 + np.cos(t)),
         "random walk": baselines.random_walk(),
         "switches": baselines.switches(),
         "adversary": baselines.adversary(),

@@ -39,7 +39,7 @@ def _slow_wave(rounds: Array) -> Array:
     return np.asarray(3 * np.cos(rounds / 700))
 
 
-WAVE = baselines.given(_slow_wave, bound=3.0)
+WAVE = baselines.custom(_slow_wave, bound=3.0)
 
 
 def mirrored() -> Environment:

@@ -17,7 +17,7 @@ import numpy as np
 
 from bestarm import AnytimeBAI, Experiment, Problem
 from bestarm.environments.paths import Constant
-from bestarm.planning import Assumed, Drift, Scenario, plan_trial
+from bestarm.planning import AssumedWorld, Drift, PlanRequest, Scenario, plan_experiment
 
 _AT_ONCE, _OUT = 25, (0, 100)  # assignments in one request, and under way meanwhile
 _CAP = 200_000  # where all others are tied, a trial that dropped the best would not end
@@ -70,15 +70,17 @@ def cases() -> list[Case]:
     ]
 
 
-def assumptions(case: Case, scenario: Scenario) -> Assumed:
+def assumptions(case: Case, scenario: Scenario) -> AssumedWorld:
     """A scenario in numbers."""
-    plan = plan_trial(
-        case.problem, scenarios=[scenario], bounds=case.bounds, policies=["anytime"], runs=1
+    plan = plan_experiment(
+        PlanRequest(
+            case.problem, scenarios=[scenario], bounds=case.bounds, policies=["anytime"], runs=1
+        )
     )
     return plan.scenarios[0]
 
 
-def realised(case: Case, truth: Assumed, seed: int, out: int) -> tuple[int, bool]:
+def realised(case: Case, truth: AssumedWorld, seed: int, out: int) -> tuple[int, bool]:
     """Pulls of one live trial, and whether it was right to the last: named the best, or nobody."""
     rng = np.random.default_rng([seed, 77])
     means = case.problem.source @ np.array(truth.theta)
@@ -120,13 +122,15 @@ def main() -> None:
     for case in cases():
         if chosen.only and case.name not in chosen.only:
             continue
-        plan = plan_trial(
-            case.problem,
-            scenarios=[case.assumed],
-            bounds=case.bounds,
-            policies=["anytime"],
-            runs=chosen.runs,
-            seed=chosen.seed,
+        plan = plan_experiment(
+            PlanRequest(
+                case.problem,
+                scenarios=[case.assumed],
+                bounds=case.bounds,
+                policies=["anytime"],
+                runs=chosen.runs,
+                seed=chosen.seed,
+            )
         )
         (said,) = plan.forecasts
         truth = assumptions(case, case.true)

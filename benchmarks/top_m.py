@@ -43,7 +43,7 @@ def _rhythm(rounds: Array) -> Array:
     return np.asarray(SWING * np.sin(2 * np.pi * rounds / DAY))
 
 
-BASELINE = baselines.given(_rhythm, bound=SWING)
+BASELINE = baselines.custom(_rhythm, bound=SWING)
 
 
 def world(left: NDArray[np.int64] | None = None) -> Semiparametric:

@@ -165,5 +165,5 @@ def test_evidence_of_a_run_that_goes_on_says_how_many_are_left() -> None:
 @pytest.mark.parametrize(("pulls", "shape"), [([], (0, 5)), ([1], (2, 5)), ([1], (1, 4))])
 def test_evidence_must_fit_its_looks_and_targets(pulls: list[int], shape: tuple[int, int]) -> None:
     problem = environments.small_gap(4).problem(0.1)
-    with pytest.raises(InvalidInputError, match="one row a look"):
+    with pytest.raises(InvalidInputError, match="one row per look"):
         figures.evidence(pulls, np.ones(shape), problem)

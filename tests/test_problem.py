@@ -73,7 +73,7 @@ def test_source_and_target_share_their_features() -> None:
 
 
 def test_there_is_something_to_choose() -> None:
-    assert "holds 1 option(s)" in str(refusal(SQUARE, [[0.0, 1.0]]))
+    assert "has 1 row(s)" in str(refusal(SQUARE, [[0.0, 1.0]]))
     assert refusal([[1.0, 2.0]]).field == "target"
 
 
@@ -95,7 +95,7 @@ def test_targets_alike_but_for_rounding_are_named(offset: float, unit: float) ->
     target[1700] = np.nextafter(target[40], np.inf)
     error = refusal(source, target)
     assert error.value == ("40", "1700")
-    assert "but for rounding" in str(error)
+    assert "up to rounding" in str(error)
     target[1700] += 1e-4 * unit
     assert Problem(source, target).targets == 2000
 
@@ -231,7 +231,7 @@ def test_unidentifiable_names_the_pair() -> None:
     error = refusal(line, targets, target_labels=["plain", "big", "odd"])
     assert isinstance(error, UnidentifiableError)
     assert (error.field, error.value) == ("target", ("plain", "odd"))
-    assert "'plain' and 'odd' cannot be told apart" in str(error)
+    assert "'plain' and 'odd' cannot be distinguished" in str(error)
     assert "Add a source arm" in error.remedy
 
 

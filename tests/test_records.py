@@ -82,7 +82,7 @@ def test_a_plan_of_impossible_size_is_refused(pulls: Any) -> None:
 
 @pytest.mark.parametrize("counts", [[], [0, 0], [3, -1], [[1, 2]], 5, [2**53, 1]])
 def test_counts_must_be_whole_and_positive_in_all(counts: Any) -> None:
-    with pytest.raises(InvalidInputError, match="`counts` must be whole numbers"):
+    with pytest.raises(InvalidInputError, match="`counts` must be non-negative whole numbers"):
         Plan.fixed(counts, phase=1)
 
 
@@ -97,10 +97,10 @@ def summary(*counts: int) -> Summary:
         (Plan.fixed([2, 1], phase=1), (2, 1, 0), "covers 3 arms; the plan has 2"),
         (Plan.fixed([2, 1], phase=1), (3,), "covers 1 arms"),
         (Plan.fixed([2, 1], phase=4), (2, 2), "holds 4 pulls; the plan of phase 4 asks for 3"),
-        (Plan.fixed([2, 1], phase=1), (1, 2), "not what the plan of phase 1 asks for"),
+        (Plan.fixed([2, 1], phase=1), (1, 2), "not fit the plan of phase 1"),
         (Plan.randomised([1, 0], 3, phase=2), (3, 1), "holds 4 pulls"),
         (Plan.randomised([1, 0], 3, phase=2), (0, 0), "holds 0 pulls"),
-        (Plan.randomised([1, 0], 3, phase=2), (2, 1), "not what the plan of phase 2"),
+        (Plan.randomised([1, 0], 3, phase=2), (2, 1), "not fit the plan of phase 2"),
     ],
 )
 def test_a_plan_refuses_a_summary_that_cannot_be_its_outcome(
@@ -219,7 +219,7 @@ UNDECIDED = {"final": False, "reason": "running", "active": (0, 1), "error_bound
         (
             UNDECIDED | {"reason": "stopped", "claims": 0.05},
             "tea: leading, not identified (stopped by hand; 2 targets remain) after 12,345 pulls "
-            "(nothing is proven of an answer short of the end)",
+            "(an answer before the end has no proven error bound)",
         ),
         (
             UNDECIDED | {"reason": "out of luck"},

@@ -1,4 +1,4 @@
-"""Complexities, phase lengths and the division of δ. Nowhere else is δ divided."""
+"""Complexities, phase lengths and the division of δ, which happens only here."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from scipy.special import gammainc, gammaln, ndtr
 
 from bestarm.checks import choice, interval, vector, whole
-from bestarm.design.contrasts import Listed
+from bestarm.design.contrasts import ListedContrasts
 from bestarm.design.criteria import Regression, contrast_features, regression_features
 from bestarm.design.solver import Design, check_tolerance, minimise
 from bestarm.errors import InvalidInputError
@@ -46,7 +46,7 @@ def complexity(
     anchor: int = 0,
     tol: float = 1e-3,
 ) -> Design:
-    """min over p of max over z ≠ z* of ‖z* − z‖² / ((z* − z)·θ)², certified; +∞ where z* is tied.
+    """min over p of max over z ≠ z* of ‖z* − z‖² / ((z* − z)·θ)², certified; +∞ if z* is tied.
 
     Args:
         problem: the problem.
@@ -81,7 +81,7 @@ def complexity(
     span, features = regression_features(source, regression)
     unit = float(gaps.max())  # whatever the size of θ, the solver sees numbers near 1
     rows = contrast_features(span, contrasts, regression) / (gaps / unit)[:, None]
-    found = minimise(features, Listed(rows), tol)
+    found = minimise(features, ListedContrasts(rows), tol)
     value, bound = found.value / unit / unit, found.lower_bound / unit / unit
     return Design(found.weights, value, bound, found.gap, found.iterations)
 
@@ -91,7 +91,7 @@ def _best_contrasts(problem: Problem, theta: object) -> tuple[Array, Array]:
     parameter = vector(theta, "theta")
     if parameter.shape != (problem.dimension,):
         raise InvalidInputError(
-            f"`theta` must be {problem.dimension} numbers, one a feature.",
+            f"`theta` must be {problem.dimension} numbers, one per feature.",
             field="theta",
             value=theta,
         )
@@ -118,7 +118,7 @@ def phase_length(
     r1: float = 1 / 3,
     r2: float = 1 / 3,
 ) -> int:
-    """The paper's n_ℓ: pulls after which every active contrast is known within ε, with constants.
+    """The paper's n_ℓ: pulls after which every active contrast is known within ε.
 
         ⌈ R₁ V/ε² log(V/(ε δ)) + R₂ M √V/ε log(d/δ) ⌉
 
@@ -138,7 +138,7 @@ def phase_length(
 
 
 def _whole_pulls(length: float) -> int:
-    """A length rounded up, at least 1; one beyond all bounds is cut to what an integer holds."""
+    """A length rounded up, at least 1, and at most what an integer holds."""
     return max(1, math.ceil(min(length, 2.0**62)))
 
 
@@ -148,7 +148,7 @@ def contrast_delta(delta: float, *, active: int) -> float:
 
 
 def set_delta(delta: float, *, targets: int, top: int) -> float:
-    """δ / (m(H − m)): a wrong set of m targets takes one pair, of a bad one above a good one."""
+    """δ / (m(H − m)): in a wrong set of m targets, some pair is in the wrong order."""
     return delta / (top * (targets - top))
 
 
@@ -158,7 +158,7 @@ def pairs_delta(delta: float, *, targets: int) -> float:
 
 
 def mixture_radius(variance: Array, *, delta: float, reference: Array) -> Array:
-    """How large an estimate must be to show, at any look, that its mean is positive.
+    """The estimate that shows, at any look, that its mean is positive.
 
         √v · √( (1 + v/v₀) (2 log(1/(2δc)) + log(1 + v₀/v)) )
 
@@ -187,10 +187,10 @@ def mixture_level(delta: float) -> float:
 
 
 def sub_gaussian_scale(bounds: tuple[float, float]) -> float:
-    """The σ that rewards between two bounds have, whatever their law: (high − low) / 2.
+    """The sub-Gaussian scale of rewards between two bounds, whatever their law: (high − low) / 2.
 
     Args:
-        bounds: the lowest and the highest reward there can be.
+        bounds: the lowest and the highest possible reward.
 
     Reference: Hoeffding (1963).
     """
@@ -204,7 +204,7 @@ def arm_delta(delta: float, *, arms: int) -> float:
 
 
 def bernstein_evidence(lead: Array, variation: Array, *, reach: float, reference: float) -> Array:
-    """log of the evidence that a sum of bounded rewards has a positive mean, valid at any look.
+    """The log of the evidence that a sum of bounded rewards has a positive mean, at any look.
 
     Let rewards lie within `reach` of guesses made before them. For 0 ≤ λ < 1/c,
 
@@ -228,7 +228,7 @@ def bernstein_evidence(lead: Array, variation: Array, *, reach: float, reference
     """
     start, shape = reference / reach**2, (variation + reference) / reach**2
     rate = shape + lead / reach
-    # A sum that is far below zero is no evidence; its exact value does not matter.
+    # A sum far below zero is not evidence; its exact value does not matter.
     safe = np.maximum(rate, np.finfo(float).tiny)
     with np.errstate(divide="ignore"):
         mixed = gammaln(shape) + np.log(gammainc(shape, safe)) - shape * np.log(safe)
@@ -238,16 +238,16 @@ def bernstein_evidence(lead: Array, variation: Array, *, reach: float, reference
 
 
 def lil_radius(counts: Counts, *, sigma: float, delta: float, arms: int) -> Array:
-    """How far an arm's mean may be from the truth after n pulls, as published comparisons run it.
+    """The radius of an arm's mean after n pulls, as in published comparisons.
 
         2σ (1 + √ε) √( (1 + ε) log( log((1 + ε) n + 2) / (δ/K) ) / (2n) ),    ε = 0.01
 
     The form is that of a theorem, the level is not: with ρ in place of δ/K, one arm's mean ever
     exceeds it with probability at most (2 + ε)/ε · (ρ / log(1 + ε))^{1+ε}, which is above 20 000 ρ
-    for this ε. At ρ = δ/K that says nothing. `mixture_radius` has a proof at the level it is asked.
+    for this ε. At ρ = δ/K the theorem says nothing. `mixture_radius` is proven at its level.
 
     Args:
-        counts: n, for each arm; infinite where an arm was not pulled.
+        counts: n, for each arm; the radius is infinite for an arm that was not pulled.
         sigma: the sub-Gaussian scale of a reward around its arm's mean.
         delta: the error probability of all arms together.
         arms: K.
@@ -281,11 +281,11 @@ def rage_phase_length(
         delta: from `rage_delta`.
         sigma: the noise scale it assumes.
         slack: the price of rounding the design to whole pulls.
-        least: the fewest pulls the rounding is good for.
+        least: the fewest pulls for which the rounding is valid.
 
     Reference: Fiez, Jain, Jamieson and Ratliff (2019), Algorithm 1.
     """
-    # Phases cut short may go on for ever; their wish stops growing where no float could hold it.
+    # Phases that are cut short may continue for ever; the exponent stops before it overflows.
     length = 8 * 4.0 ** min(phase + 1, 400) * (1 + slack) * value * math.log(1 / delta)
     return max(_whole_pulls(sigma * sigma * _whole_pulls(length)), least)
 
@@ -305,7 +305,7 @@ def sbe_phase_length(
     Args:
         dimension: d.
         epsilon: the accuracy, in units of the normalised rewards.
-        delta: the error probability spent on it.
+        delta: the error probability of this phase.
         r1: R₁, tuned to 1/3 in the paper's experiments.
         r2: R₂, likewise.
 

@@ -1,4 +1,4 @@
-"""Checks of single arguments: each returns the value in its type, or raises in a sentence."""
+"""Checks of single arguments: each returns the value with its type, or raises."""
 
 from __future__ import annotations
 
@@ -25,11 +25,12 @@ __all__ = [
     "suggestion",
     "vector",
     "whole",
+    "whole_numbers",
 ]
 
 
 def finite(value: object, field: str) -> float:
-    """A finite number. Text and truth values are not numbers here."""
+    """A finite number. Text and booleans are refused."""
     try:
         number = math.nan if isinstance(value, (bool, str)) else float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError, OverflowError):
@@ -65,14 +66,14 @@ def not_negative(value: object, field: str, *, remedy: str = "") -> float:
 
 
 def probability(value: object, field: str = "delta") -> float:
-    """A probability of an error: above 0 and, as a coin is no worse then, not above 0.5."""
+    """An error probability, above 0 and at most 0.5."""
     number = finite(value, field)
     if 0 < number < 1e-100:
         raise InvalidInputError(
             f"`{field}` must be at least 1e-100; got {number:g}.",
             field=field,
             value=value,
-            remedy="Nothing is ever that certain.",
+            remedy="Smaller error probabilities have no practical meaning.",
         )
     if not 0 < number <= 0.5:
         raise InvalidInputError(
@@ -85,7 +86,7 @@ def probability(value: object, field: str = "delta") -> float:
 
 
 def _likely(number: float) -> str:
-    """What somebody who gives this error probability means: a confidence, or percent."""
+    """A likely intention behind an impossible error probability: a confidence, or percent."""
     if 0.5 < number < 1:
         return f"It is the probability of an error. Did you mean {1 - number:.10g}?"
     if 1 <= number <= 50:
@@ -130,8 +131,18 @@ def whole(value: object, field: str, *, least: int | None = None, below: int | N
     )
 
 
+def whole_numbers(values: object) -> NDArray[np.int64] | None:
+    """A copy of a list of whole numbers up to 2⁵³ as an array, or None if it is not one."""
+    array = np.asarray(values)
+    if not array.size:
+        array = array.astype(np.int64)
+    if array.ndim != 1 or array.dtype.kind not in "iu" or (array > 2**53).any():
+        return None
+    return array.astype(np.int64)
+
+
 def choice(value: object, choices: tuple[str, ...], field: str) -> None:
-    """One of a few words."""
+    """Raise unless the value is one of the choices."""
     if value not in choices:
         raise InvalidInputError(
             f"`{field}` must be one of {', '.join(map(repr, choices))}; got {value!r}.",
@@ -157,11 +168,10 @@ def interval(value: object, field: str) -> tuple[float, float]:
 
 
 def computable(size: float, field: str) -> None:
-    """A size whose square is still a number: from 1e-100 to 1e100."""
+    """Raise unless the size, and its square, can be computed with: from 1e-100 to 1e100."""
     if not 1e-100 <= size <= 1e100:
         raise InvalidInputError(
-            f"`{field}` speaks of rewards of size {size:g}, too large or too small to compute "
-            "with.",
+            f"`{field}` implies rewards of size {size:g}, too large or too small to compute with.",
             field=field,
             value=size,
             remedy="Change the unit of the rewards.",

@@ -1,4 +1,4 @@
-"""How loops are compiled. Imported only by those that are: loading the compiler takes a while."""
+"""Compile loops to machine code. Only modules with such loops import this: it loads slowly."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ T = TypeVar("T")
 
 
 def compiled(function: Callable[P, T]) -> Callable[P, T]:
-    """A function as machine code, kept on disk where that can be written.
+    """Compile a function to machine code, cached on disk where possible.
 
-    It lets go of the interpreter while it runs, and divides by zero as NumPy does.
+    The compiled function releases the interpreter lock and divides by zero as NumPy does.
     """
     make = partial(numba.njit, nogil=True, error_model="numpy")
     try:
         made = make(cache=True)(function)
-    except RuntimeError:  # no directory for the cache can be written: compile in every process
+    except RuntimeError:  # the cache directory is not writable: compile in every process
         made = make()(function)
     return cast(Callable[P, T], made)

@@ -1,4 +1,4 @@
-"""One exception tree: every error a user can cause says what, with which value, and the remedy."""
+"""The exceptions of bestarm. Each names the field and the value at fault, and the remedy."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class BestArmError(Exception):
 
     Attributes:
         field: the parameter or value at fault.
-        value: what was given.
+        value: the value at fault.
         remedy: what to do about it.
     """
 
@@ -53,11 +53,11 @@ def _rebuild(
 
 
 class InvalidInputError(BestArmError, ValueError):
-    """An argument is not of the form it must have; nothing was changed."""
+    """An argument is invalid; nothing was changed."""
 
 
 class UnidentifiableError(InvalidInputError):
-    """Two targets cannot be told apart by pulling this source, whatever the number of pulls."""
+    """Two targets cannot be distinguished by pulling this source, however often."""
 
 
 class UnknownAssignmentError(InvalidInputError):
@@ -69,23 +69,23 @@ class ConflictingOutcomeError(InvalidInputError):
 
 
 class ConflictingRequestError(InvalidInputError):
-    """A request's name was used before, for a request that was another."""
+    """The id of a request was used before, for a different request."""
 
 
 class ClockError(InvalidInputError):
-    """The clock tells a time that cannot be, or has leapt ahead by years; nothing was changed."""
+    """The clock tells an impossible time or has leapt ahead by years; nothing was changed."""
 
 
 class ProtocolError(BestArmError, RuntimeError):
-    """A policy was updated out of turn: no plan is open, or the summary does not fit the plan."""
+    """A policy was called out of turn: no plan is open, or the summary does not fit the plan."""
 
 
 class ReplayError(BestArmError, RuntimeError):
-    """A policy, told again what it was told before, does not do what it did."""
+    """A policy, given the recorded plans and summaries again, decides differently."""
 
 
 class StoreError(BestArmError, RuntimeError):
-    """The books of an experiment could not be read or written."""
+    """The record of an experiment could not be read or written."""
 
 
 class StoreUnavailableError(StoreError):
@@ -93,19 +93,19 @@ class StoreUnavailableError(StoreError):
 
 
 class StoreVersionError(StoreError):
-    """The database was made by a newer version than this one."""
+    """The database was made by another version of bestarm than this one."""
 
 
 class DamagedStoreError(StoreError):
-    """What is on record is not what was written: it was changed, or part of it is gone."""
+    """The record was changed after it was written, or part of it is missing."""
 
 
 class UnknownExperimentError(InvalidInputError):
-    """There is no experiment of this name."""
+    """No experiment has this name."""
 
 
 class ExperimentExistsError(InvalidInputError):
-    """There is an experiment of this name already."""
+    """An experiment already has this name."""
 
 
 class DesignError(BestArmError, RuntimeError):
@@ -113,4 +113,4 @@ class DesignError(BestArmError, RuntimeError):
 
 
 class MissingDependencyError(BestArmError, ImportError):
-    """An optional dependency is needed for this call and is not installed."""
+    """This call needs an optional dependency that is not installed."""

@@ -1,4 +1,4 @@
-"""Regression from a Summary: per-arm counts and reward sums are all that any estimate needs."""
+"""Regression from a Summary: per-arm counts and reward sums suffice for every estimate."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from bestarm.records import Summary
 
 __all__ = ["Penalty", "arm_means", "ordinary", "orthogonalized"]
 
+#: The shape of the ridge.
 Penalty = Literal["identity", "covariance"]
 
 
@@ -39,10 +40,10 @@ def orthogonalized(
         ridge: the amount of regularisation; 0 gives the least-norm solution.
         penalty: `"identity"` is the paper's, for features divided by the largest source norm (its
             Assumption 1 has norms of at most 1); `"covariance"` takes P = Σ_cov,p, which shrinks
-            all directions alike, in whatever units the features come.
+            all directions alike, whatever the units of the features.
 
     Returns:
-        θ̂ in feature units. Only its products with differences of arms mean anything.
+        θ̂ in feature units. Only its products with differences of arms are meaningful.
 
     Reference: the paper's section on orthogonalized regression; Krishnamurthy, Wu and Syrgkanis
     (2018).
@@ -70,7 +71,7 @@ def _equations(points: Array, summary: Summary, weights: Array) -> tuple[Array, 
 
 
 def ordinary(problem: Problem, summary: Summary) -> Array:
-    """Ordinary least squares without intercept, the least-norm solution: blind to the baseline.
+    """Ordinary least squares without intercept, the least-norm solution; a baseline biases it.
 
     Args:
         problem: the problem.
@@ -85,7 +86,7 @@ def ordinary(problem: Problem, summary: Summary) -> Array:
 
 
 def arm_means(summary: Summary) -> Array:
-    """Mean reward of each arm; NaN where an arm was not pulled."""
+    """The mean reward of each arm; NaN for an arm that was not pulled."""
     means = np.full(len(summary.counts), np.nan)
     np.divide(summary.sums, summary.counts, out=means, where=summary.counts > 0)
     return means

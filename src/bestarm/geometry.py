@@ -1,4 +1,4 @@
-"""Spans, lifted features and inverse norms: the linear algebra every other module stands on.
+"""Spans, lifted features and inverse norms: the linear algebra of every other module.
 
 Centering is an intercept. With φ_i = (1, x_i) and M(p) = Σ p_i φ_i φ_iᵀ, the Schur complement of
 the first entry of M(p) is Σ_cov,p, the covariance of the features under p. Hence
@@ -34,10 +34,12 @@ __all__ = [
     "stability",
 ]
 
+#: An array of floats.
 Array = NDArray[np.float64]
 
-TIE = 1e-9  # relative to the largest: keys closer than this are equal on paper, or might as well be
-_NOISE = 1e-12  # relative to what keys were computed from: less than this is rounding
+#: Keys that differ by less than this, relative to the largest, count as equal.
+TIE = 1e-9
+_NOISE = 1e-12  # relative to the numbers that keys were computed from: less is rounding
 
 _RANK_SAFETY = 16.0  # multiples of the rounding level below which a singular value counts as zero
 _SMALLEST = 1e-200  # the unit of a feature that is zero throughout
@@ -59,7 +61,7 @@ class Span:
         origin: what is subtracted first: the mean for an affine span, zero for a linear one.
         basis: columns that span the differences, in feature units (d × rank).
         dual: columns that read coordinates off differences (d × rank).
-        scale: one unit a feature: its range over the points, or its rounding level where it is
+        scale: one unit per feature: its range over the points, or its rounding level if it is
             constant (d).
         constant: which features are constant over the points (d).
         rounding: the size of pure rounding error in the others, in units of `scale`.
@@ -117,7 +119,7 @@ def _singular_axes(table: Array, relative: float, absolute: float) -> tuple[Arra
     """B and D with table = (table·D) Bᵀ and BᵀD = I, by singular values.
 
     The n rows of table·D have unit second moments: (table·D)ᵀ(table·D) = nI. Values count as zero
-    up to `relative` times the largest, and up to `absolute`. Trials in progress hang on the last
+    up to `relative` times the largest, and up to `absolute`. Stored experiments depend on the last
     digit of the result: another order of these products is another version of every policy.
     """
     _, values, rows = np.linalg.svd(table, full_matrices=False)
@@ -127,11 +129,11 @@ def _singular_axes(table: Array, relative: float, absolute: float) -> tuple[Arra
 
 
 def _pivoted_axes(table: Array, relative: float, absolute: float) -> tuple[Array, Array] | None:
-    """What `_singular_axes` gives, but for a rotation, in matrix products alone; or None.
+    """The result of `_singular_axes` up to a rotation, by matrix products alone; or None.
 
     With X the table, pivots J and X_JᵀX_J = RᵀR, the other features are X_J W + E. The singular
     values of X up to the |J|-th are at least 1/‖R⁻¹‖, those beyond at most ‖E‖ (both Frobenius).
-    None where these leave open which of them count as zero, or where R is badly conditioned.
+    None if these do not settle which of them count as zero, or if R is badly conditioned.
     """
     from scipy.linalg.lapack import dpstrf, dtrtri  # noqa: PLC0415 - heavy
 
@@ -164,7 +166,7 @@ def _pivoted_axes(table: Array, relative: float, absolute: float) -> tuple[Array
 
 
 def affine_span(points: Array) -> Span:
-    """The affine span of points (rows): where differences of the points live."""
+    """The affine span of points (rows): it contains the differences of the points."""
     return _span(points, points.mean(axis=0))
 
 
@@ -230,15 +232,15 @@ def stability(source: Array, weights: Array) -> float:
 
 
 def ranked(keys: Array, *, size: float = 0.0) -> NDArray[np.intp]:
-    """The indices of keys from the largest down; those of equal keys in order of index.
+    """The indices of keys from the largest to the smallest; equal keys in order of index.
 
-    Keys that are equal on paper differ by rounding in the machine, and another processor rounds
-    otherwise. So neighbours in the order count as equal up to `TIE` times the largest key. (Cells
+    Keys that are equal on paper differ by rounding in the machine, and processors round
+    differently. So neighbours in the order count as equal up to `TIE` times the largest key. (Cells
     of a fixed grid would not do: a tie may lie across the edge of two.)
 
     Args:
         keys: finite numbers.
-        size: of the numbers that the keys were computed from, where that may be much larger.
+        size: the size of the numbers that the keys were computed from, if much larger.
     """
     order = np.argsort(-keys, kind="stable")
     if len(order) < 2:
@@ -250,7 +252,7 @@ def ranked(keys: Array, *, size: float = 0.0) -> NDArray[np.intp]:
 
 
 def first_largest(keys: Array, *, size: float = 0.0) -> int:
-    """The first index of the largest key: `ranked(keys)[0]` but for chains of near-ties."""
+    """The first index of the largest key: `ranked(keys)[0]` except for chains of near-ties."""
     return int(np.argmax(keys >= keys.max() - _tie(keys, size)))
 
 
@@ -261,8 +263,8 @@ def _tie(keys: Array, size: float) -> float:
 def farthest(points: Array, block: int = 512) -> tuple[NDArray[np.intp], Array]:
     """For each point (row) the index of the farthest point, and its squared distance.
 
-    Of several that are equally far it is the first after the point itself, or the first of all: so
-    points that are all alike name each other in turn, not all of them the same one.
+    Of several equally far points it is the first after the point itself, else the first of all, so
+    that identical points name each other in turn.
 
     Blocks of one matrix product: time O(H² r), memory O(block · H).
     """

@@ -1,4 +1,4 @@
-"""Problem: what can be pulled, what is chosen among, and how sure one wants to be."""
+"""Problem: the arms that can be pulled, the targets to choose among, and the error probability."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from bestarm.checks import not_negative, probability
 from bestarm.defaults import DELTA
 from bestarm.errors import InvalidInputError, UnidentifiableError
 from bestarm.geometry import Array, Span, affine_span
+from bestarm.labels import read_labels
 
 __all__ = [
     "Problem",
@@ -36,19 +37,19 @@ class Problem:
     on everything before round t, but not on `a`. The goal is the target with the largest z·θ.
 
     Args:
-        source: features of the arms one can pull, one row per arm: anything NumPy reads, or a data
-            frame whose index holds the labels.
-        target: features of the options one chooses among, one row an option; the source itself
-            when left out.
+        source: features of the arms that can be pulled, one row per arm: anything NumPy reads, or
+            a data frame whose index holds the labels.
+        target: features of the targets to choose among, one row per target; the source if left
+            out.
         delta: the allowed probability of naming a wrong target; at most 0.5.
         noise: the sub-Gaussian scale of the noise (a standard deviation, for Gaussian noise).
         baseline: a bound on |ν_t|.
-        source_labels: one name a source arm.
-        target_labels: one name a target.
+        source_labels: one name per source arm.
+        target_labels: one name per target.
 
     Raises:
-        InvalidInputError: a shape, a number or a label is not what it must be.
-        UnidentifiableError: two targets cannot be told apart by pulling this source.
+        InvalidInputError: a shape, a number or a label is invalid.
+        UnidentifiableError: two targets cannot be distinguished by pulling this source.
 
     Example:
         >>> from bestarm import Problem
@@ -69,14 +70,14 @@ class Problem:
         target_labels: Sequence[object] | None = None,
     ) -> None:
         self._source = as_features(source, "source")
-        self._source_labels = _labels(source, source_labels, "source", len(self._source))
+        self._source_labels = read_labels(source, source_labels, "source", len(self._source))
         if target is None:
             self._target = self._source
             default = self._source_labels if target_labels is None else target_labels
-            self._target_labels = _labels(None, default, "target", len(self._target))
+            self._target_labels = read_labels(None, default, "target", len(self._target))
         else:
             self._target = as_features(target, "target")
-            self._target_labels = _labels(target, target_labels, "target", len(self._target))
+            self._target_labels = read_labels(target, target_labels, "target", len(self._target))
         self._delta = probability(delta)
         self._noise = not_negative(noise, "noise", remedy=_UNITS)
         self._baseline = not_negative(baseline, "baseline", remedy=_UNITS)
@@ -91,7 +92,7 @@ class Problem:
         self._span = affine_span(self._source)
         check_identifiable(self._span, self._target, self._target_labels)
         twins = _rounding_twins(self._span, self._target)
-        self._refuse_twins(twins, but_for=" but for rounding")
+        self._refuse_twins(twins, but_for=" up to rounding")
 
     @classmethod
     def named(
@@ -102,11 +103,11 @@ class Problem:
         noise: float = 1.0,
         baseline: float = 1.0,
     ) -> Problem:
-        """Options that have names and no features: what is learned of one tells of no other.
+        """A problem of options without features: each option is learned separately.
 
         Args:
             names: one name per option.
-            delta: as of `Problem`, and so are the others.
+            delta: the allowed error probability, as for `Problem`.
             noise: the scale of the noise.
             baseline: a bound on |ν_t|.
 
@@ -134,10 +135,10 @@ class Problem:
             )
         if len(self._target) < 2:
             raise InvalidInputError(
-                f"`target` holds {len(self._target)} option(s).",
+                f"`target` has {len(self._target)} row(s).",
                 field="target",
                 value=len(self._target),
-                remedy="Give at least two to choose among.",
+                remedy="Give at least two targets.",
             )
         self._refuse_twins(_identical_rows(self._target))
 
@@ -146,8 +147,8 @@ class Problem:
             return
         first, second = (self._target_labels[i] for i in twins)
         raise InvalidInputError(
-            f"Targets {first!r} and {second!r} have identical features{but_for}, so neither can "
-            "ever be shown to be better.",
+            f"Targets {first!r} and {second!r} have identical features{but_for}, so neither can be "
+            "better than the other.",
             field="target",
             value=(first, second),
             remedy="Remove one of them.",
@@ -185,12 +186,12 @@ class Problem:
 
     @property
     def source_labels(self) -> tuple[str, ...]:
-        """One name a source arm."""
+        """One name per source arm."""
         return self._source_labels
 
     @property
     def target_labels(self) -> tuple[str, ...]:
-        """One name a target."""
+        """One name per target."""
         return self._target_labels
 
     @property
@@ -254,7 +255,7 @@ class Problem:
 
 
 def as_problem(problem: object) -> Problem:
-    """Validate that something is a Problem: features alone are not."""
+    """Return a Problem unchanged; refuse anything else, such as features."""
     if not isinstance(problem, Problem):
         raise InvalidInputError(
             f"`problem` must be a Problem; got {type(problem).__name__}.",
@@ -266,25 +267,25 @@ def as_problem(problem: object) -> Problem:
 
 
 def one_hot(count: int) -> Array:
-    """Features of what has none: each option has one of its own."""
+    """Features of options without features: one indicator per option."""
     return np.eye(count)
 
 
 def features_of(source: object, labels: Sequence[object] | None) -> object:
-    """The features of a source; those of names alone where there are no others."""
+    """The features of a source; indicators of the labels if there are none."""
     if source is not None:
         return source
     if labels is None:
         raise InvalidInputError(
-            "There are no arms.",
+            "`source` is missing.",
             field="source",
-            remedy="Give `source_labels`, the names of the options; or their features, `source`.",
+            remedy="Give the names of the options, `source_labels`, or their features, `source`.",
         )
     return one_hot(len(labels))
 
 
 def as_features(features: object, field: str) -> Array:
-    """Validate a table of features: two-dimensional, finite, not empty; returned read-only."""
+    """Validate a table of features: two-dimensional, finite, not empty. It becomes read-only."""
     try:
         table = np.array(features, dtype=float, order="C")
     except (TypeError, ValueError, OverflowError) as error:
@@ -329,15 +330,15 @@ def _are_names(values: object) -> bool:
 
 
 def check_identifiable(span: Span, target: Array, labels: Sequence[str] | None = None) -> None:
-    """Raise when a contrast of two targets lies off the span that pulls can inform about."""
+    """Raise if a contrast of two targets lies outside the span that pulls inform about."""
     inside = span.contains(target - target[0])
     if inside.all():
         return
     other = int(np.flatnonzero(~inside)[0])
     first, second = (0, other) if labels is None else (labels[0], labels[other])
     raise UnidentifiableError(
-        f"Targets {first!r} and {second!r} cannot be told apart by pulling this source: their "
-        "difference is no combination of differences between source arms.",
+        f"Targets {first!r} and {second!r} cannot be distinguished by pulling this source: their "
+        "difference is not a combination of differences between source arms.",
         field="target",
         value=(first, second),
         remedy="Add a source arm that varies in the missing direction, or drop one of them.",
@@ -354,12 +355,12 @@ def _identical_rows(table: Array) -> tuple[int, int] | None:
 
 
 def _rounding_twins(span: Span, target: Array) -> tuple[int, int] | None:
-    """Two rows whose difference is no more than rounding, in every feature; or None."""
+    """Two rows that differ only by rounding in every feature, or None."""
     shifted = target - target[0]
     size = np.maximum(np.max(np.abs(target), axis=0), np.max(np.abs(shifted), axis=0))
     limit = np.maximum(span.scale * np.where(span.constant, 1.0, span.rounding), _ROUNDING * size)
     units = shifted / limit
-    # Twins are neighbours along any line. Along a random one, hardly anybody else is.
+    # Twins are neighbours along every line. Along a random line, few other points are.
     line = np.random.default_rng(0).uniform(0.5, 1.0, units.shape[1])
     places = units @ line
     order = np.argsort(places, kind="stable")
@@ -375,57 +376,6 @@ def _rounding_twins(span: Span, target: Array) -> tuple[int, int] | None:
             first, second = sorted((int(order[found]), int(order[found + step])))
             return first, second
     return None
-
-
-def _labels(
-    features: object, labels: Sequence[object] | None, field: str, count: int
-) -> tuple[str, ...]:
-    given = labels
-    if given is None and hasattr(features, "to_numpy"):
-        given = getattr(features, "index", None)  # a data frame's index holds its labels
-    if given is None:
-        return tuple(str(i) for i in range(count))
-    if isinstance(given, str):
-        given = [given]
-    if not isinstance(given, Iterable):
-        raise InvalidInputError(
-            f"`{field}_labels` must be a list of names; got {given!r}.",
-            field=f"{field}_labels",
-            value=given,
-        )
-    names = tuple(str(label) for label in given)
-    if len(names) != count:
-        raise InvalidInputError(
-            f"`{field}_labels` has {len(names)} labels for {count} rows.",
-            field=f"{field}_labels",
-            value=len(names),
-            remedy="Give one label a row.",
-        )
-    for name in names:
-        if not name.strip():
-            raise InvalidInputError(
-                f"`{field}_labels` holds {name!r}, which is empty.",
-                field=f"{field}_labels",
-                value=name,
-                remedy="Give every row a name that can be read.",
-            )
-        if not name.isascii() and name.encode("utf-8", "ignore").decode() != name:
-            raise InvalidInputError(
-                f"`{field}_labels` holds {name!r}, which is no text that can be written.",
-                field=f"{field}_labels",
-                value=name,
-            )
-    seen: set[str] = set()
-    for name in names:
-        if name in seen:
-            raise InvalidInputError(
-                f"`{field}_labels` holds {name!r} twice.",
-                field=f"{field}_labels",
-                value=name,
-                remedy="Labels must be unique.",
-            )
-        seen.add(name)
-    return names
 
 
 def as_weights(weights: object, arms: int, field: str = "weights") -> NDArray[np.float64]:

@@ -140,7 +140,7 @@ def test_bad_targets_are_refused(kind: str, write: Write) -> None:
 def test_targets_that_cannot_be_told_apart_are_named(write: Write) -> None:
     source, target = write("s.csv", "1,0\n2,0\n"), write("t.csv", "x,1,0\ny,1,1\n")
     assert "'x' and 'y'" in refused("check", source, "--target", target)
-    assert "told apart" in refused("design", source, "--target", target)
+    assert "distinguished" in refused("design", source, "--target", target)
 
 
 @pytest.mark.parametrize(

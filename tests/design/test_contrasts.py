@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bestarm.design.contrasts import Listed, Pairwise
+from bestarm.design.contrasts import ListedContrasts, PairwiseContrasts
 from bestarm.geometry import Array
 
 often = settings(max_examples=150, deadline=None, derandomize=True)
@@ -50,7 +50,7 @@ def test_pairwise_finds_the_worst_and_only_what_exceeds_the_level(
     values = pair_values(points, factor)
     worst = max(values.values())
     level = fraction * worst
-    value, codes = Pairwise(points).violators(factor, level, most)
+    value, codes = PairwiseContrasts(points).violators(factor, level, most)
     assert len(codes) <= most
     assert len(set(codes.tolist())) == len(codes)
     if fraction > 1:
@@ -72,7 +72,7 @@ def test_the_rows_of_codes_are_the_differences(cloud: tuple[Array, Array]) -> No
     count = len(points)
     codes = np.arange(count * count)
     expected = (points[:, None] - points[None, :]).reshape(-1, points.shape[1])
-    np.testing.assert_allclose(Pairwise(points).rows(codes), expected, atol=1e-12)
+    np.testing.assert_allclose(PairwiseContrasts(points).rows(codes), expected, atol=1e-12)
 
 
 @often
@@ -83,17 +83,17 @@ def test_listed_finds_all_above_the_level_worst_first(
     vectors, factor = cloud
     values = np.array([(y @ factor) @ (y @ factor) for y in vectors])
     level = fraction * values.max()
-    value, codes = Listed(vectors).violators(factor, level, most)
+    value, codes = ListedContrasts(vectors).violators(factor, level, most)
     assert value == pytest.approx(max(level, values.max()), rel=1e-12)
     assert len(codes) == min(most, np.count_nonzero(values > level))
     np.testing.assert_allclose(values[codes], np.sort(values)[::-1][: len(codes)], rtol=1e-12)
-    assert (Listed(vectors).rows(codes) == vectors[codes]).all()
+    assert (ListedContrasts(vectors).rows(codes) == vectors[codes]).all()
 
 
 def test_every_point_names_its_farthest_pair() -> None:
     """On a regular polygon every vertex has its own worst pair, and each pair is named once."""
     angle = 2 * math.pi * np.arange(6) / 6
     polygon = np.column_stack([np.cos(angle), np.sin(angle)])
-    value, codes = Pairwise(polygon).violators(np.eye(2), 3.9, 10)
+    value, codes = PairwiseContrasts(polygon).violators(np.eye(2), 3.9, 10)
     assert value == pytest.approx(4)
     assert sorted(codes.tolist()) == [0 * 6 + 3, 1 * 6 + 4, 2 * 6 + 5]

@@ -92,7 +92,7 @@ def test_arms_that_do_not_differ_inform_about_nothing(
     source = np.tile([1.0 + offset, 2.0 + offset], (arms, 1))
     error = refusal(design, source, *([SQUARE] if design in (centered_xy, xor) else []))
     assert error.field == "source"
-    assert "no two arms that differ" in str(error)
+    assert "All rows of `source` are equal" in str(error)
     assert error.remedy == "Give at least two different arms."
 
 
@@ -138,7 +138,7 @@ def test_targets_off_the_span_are_named(design: Callable[..., Any]) -> None:
     error = refusal(design, line, [[0.0, 0.0], [5.0, 0.0], [0.0, 1.0]])
     assert isinstance(error, UnidentifiableError)
     assert (error.field, error.value) == ("target", (0, 2))
-    assert "Targets 0 and 2 cannot be told apart" in str(error)
+    assert "Targets 0 and 2 cannot be distinguished" in str(error)
     assert "Add a source arm" in error.remedy
 
 

@@ -50,7 +50,7 @@ def test_function_is_called_once_for_many_runs() -> None:
         calls += 1
         return rounds % 7
 
-    baseline = baselines.given(counted, bound=6)
+    baseline = baselines.custom(counted, bound=6)
     first, second = path(baseline, 3), path(baseline, 3, seed=1)
     np.testing.assert_array_equal(first, np.arange(1, len(first) + 1) % 7)
     np.testing.assert_array_equal(first, second)
@@ -112,15 +112,15 @@ def test_anything_sensible_is_a_baseline(value: object, bound: float) -> None:
         (lambda: baselines.switches([1.0]), "at least two different numbers"),
         (lambda: baselines.switches([1.0, 1.0]), "at least two different numbers"),
         (lambda: baselines.switches(period=0.5), "`period` must be at least 1; got 0.5"),
-        (lambda: baselines.given([]), "one value a round"),
-        (lambda: baselines.given([[1.0]]), r"one value a round.*\(1, 1\)"),
-        (lambda: baselines.given([1.0, 5.0], bound=2), "none beyond its bound"),
-        (lambda: baselines.given([1.0, math.nan]), "`baseline` is nan at 1. Every value"),
-        (lambda: baselines.given(["a"]), "could not be read as numbers"),
+        (lambda: baselines.custom([]), "one value per round"),
+        (lambda: baselines.custom([[1.0]]), r"one value per round.*\(1, 1\)"),
+        (lambda: baselines.custom([1.0, 5.0], bound=2), "within its bound"),
+        (lambda: baselines.custom([1.0, math.nan]), "`baseline` is nan at 1. Every value"),
+        (lambda: baselines.custom(["a"]), "could not be read as numbers"),
         (lambda: baselines.adversary(0), "`bound` must be positive"),
-        (lambda: path(baselines.given(lambda t: 1.0), 1), "1024 rounds and returned.*shape"),
-        (lambda: path(baselines.given(lambda t: t, bound=5), 1), "6 at round 6, beyond its bound"),
-        (lambda: path(baselines.given(lambda t: np.where(t == 9, np.inf, t)), 1), "is inf at 9"),
+        (lambda: path(baselines.custom(lambda t: 1.0), 1), "1024 rounds and returned.*shape"),
+        (lambda: path(baselines.custom(lambda t: t, bound=5), 1), "6 at round 6, beyond its bound"),
+        (lambda: path(baselines.custom(lambda t: np.where(t == 9, np.inf, t)), 1), "is inf at 9"),
     ],
 )
 def test_what_makes_no_sense_is_refused_in_a_sentence(
@@ -137,8 +137,8 @@ def test_what_makes_no_sense_is_refused_in_a_sentence(
         baselines.sinusoid(),
         baselines.random_walk(),
         baselines.switches(),
-        baselines.given([1.0, 2.0]),
-        baselines.given(cosine),
+        baselines.custom([1.0, 2.0]),
+        baselines.custom(cosine),
         baselines.adversary(),
     ],
     ids=lambda value: type(value).__name__,

@@ -179,7 +179,7 @@ def test_without_replacement_everybody_is_asked_exactly_once() -> None:
 def test_a_plan_beyond_the_users_is_refused_before_anybody_is_asked() -> None:
     world = Ratings(coded(10), replacement=False)
     pair = [world.begin(np.random.default_rng(8)) for _ in range(2)]
-    with pytest.raises(InvalidInputError, match=r"10 users to ask once each.*reach pull 11"):
+    with pytest.raises(InvalidInputError, match=r"10 users, each asked once.*reach pull 11"):
         pair[0].pull(Plan.randomised([0.5, 0.5, 0.0], 11, phase=1))
     left, right = (stream.pull(Plan.fixed([4, 3, 3], phase=1)) for stream in pair)
     np.testing.assert_array_equal(left.sums, right.sums)
@@ -260,8 +260,8 @@ def test_a_data_frame_gives_its_columns_as_labels() -> None:
         (lambda: Ratings([[1, 1, 0]], [1.0], ["x", "y", "z"]), "Items 'x' and 'y'.*Drop one"),
         (lambda: Ratings([[1, math.nan]]), "`matrix` has nan in row 0, column 1. Keep only users"),
         (lambda: Ratings([[1, 2], [-math.inf, 2]]), "`matrix` has -inf in row 1, column 0"),
-        (lambda: Ratings([1, 2, 3]), r"one row a user and at least two columns.*shape \(3,\)"),
-        (lambda: Ratings([[1], [2]]), r"at least two columns.*\(2, 1\)"),
+        (lambda: Ratings([1, 2, 3]), r"one row per user and one column per item.*shape \(3,\)"),
+        (lambda: Ratings([[1], [2]]), r"at least two.*\(2, 1\)"),
         (lambda: Ratings(np.empty((0, 3))), r"got shape \(0, 3\)"),
         (lambda: Ratings([[1, 2], [3]]), "`matrix` could not be read as a table"),
         (lambda: Ratings([["a", "b"]]), "`matrix` could not be read as a table"),

@@ -115,7 +115,7 @@ def test_totals_have_the_law_of_single_pulls(case: str, plans: list[Plan]) -> No
 
 
 @pytest.mark.parametrize(
-    "baseline", [baselines.given(lambda t: 1 + np.sin(2 * t)), baselines.given(np.array(SINE))]
+    "baseline", [baselines.custom(lambda t: 1 + np.sin(2 * t)), baselines.custom(np.array(SINE))]
 )
 @pytest.mark.parametrize("plans", [RANDOMISED, FIXED], ids=["randomised", "fixed"])
 def test_a_given_baseline_pays_what_the_same_sinusoid_pays(
@@ -379,7 +379,7 @@ def test_running_past_the_end_of_an_array_is_refused_before_anything_is_drawn() 
     streams_pair = [world.begin(np.random.default_rng(18)) for _ in range(2)]
     plan = Plan.randomised([0.5, 0.5], 6, phase=1)
     first = [stream.pull(plan) for stream in streams_pair]
-    with pytest.raises(InvalidInputError, match=r"given for 10 rounds.*reach round 12.*longer"):
+    with pytest.raises(InvalidInputError, match=r"values for 10 rounds.*reach round 12.*longer"):
         streams_pair[0].pull(plan)
     last = Plan.randomised([0.5, 0.5], 4, phase=2)
     second = [stream.pull(last) for stream in streams_pair]

@@ -71,7 +71,7 @@ def test_the_short_name_of_postgresql_is_understood(postgres_url: str) -> None:
 
 
 def test_labels_that_no_file_can_hold_are_refused() -> None:
-    with pytest.raises(InvalidInputError, match="no text that can be written"):
+    with pytest.raises(InvalidInputError, match="cannot be written as text"):
         Problem(np.eye(2), source_labels=["a", "\ud800"])
 
 

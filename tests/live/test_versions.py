@@ -17,7 +17,6 @@ from bestarm.live import Experiment
 from bestarm.live.spec import Document, make_document
 from bestarm.policies import Traits
 
-OLD = Path(__file__).parent / "assets" / "store_0001.db"
 DRINKS = Problem([[1, 0], [0, 1]], source_labels=["tea", "coffee"])
 OPTIONS: dict[str, object] = {"bounds": (0, 1)}
 OWN = "chained_policies:Chained"

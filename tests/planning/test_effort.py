@@ -10,7 +10,8 @@ import pytest
 
 from bestarm import Problem
 from bestarm.errors import InvalidInputError
-from bestarm.planning import Effort, JobEffort, plan_trial, trial
+from bestarm.planning import Effort, JobEffort, PlanRequest, plan_experiment
+from bestarm.planning import plan as planning_module
 from bestarm.planning.effort import Job, duration, estimate_effort
 from bestarm.policies import Policy
 from bestarm.records import Plan, Recommendation, Summary
@@ -102,7 +103,7 @@ def estimated(
 
 def test_short_runs_are_watched_to_their_end() -> None:
     found = estimated(lambda _: 100, 1000)
-    assert found.seen
+    assert found.measured
     assert found.pulls == 1000
     # Ten plans of 100 pulls. Whether there is an eleventh costs nothing here.
     assert found.seconds == pytest.approx(1000 * PER_PULL + 10 * PER_PLAN)
@@ -111,7 +112,7 @@ def test_short_runs_are_watched_to_their_end() -> None:
 def test_long_runs_of_short_batches_cost_by_their_plans() -> None:
     """As those of the anytime rule on a fast wave: 40,000 plans, each 10 times its pulls' time."""
     found = estimated(lambda _: 100, 10**9, bound=800_000)
-    assert not found.seen
+    assert not found.measured
     assert found.pulls == 5 * 800_000  # what is usual where nothing is known of a policy
     assert found.seconds == pytest.approx(4e6 * PER_PULL + 4e4 * PER_PLAN, rel=0.1)
 
@@ -119,7 +120,7 @@ def test_long_runs_of_short_batches_cost_by_their_plans() -> None:
 def test_long_runs_of_growing_batches_cost_by_their_pulls() -> None:
     """Batches of half of the pulls before: 35 plans or so, whose time does not count."""
     found = estimated(lambda pulls: max(100, pulls // 2), 10**12, bound=2e7)
-    assert not found.seen
+    assert not found.measured
     assert found.seconds == pytest.approx(1e8 * PER_PULL, rel=0.1)
 
 
@@ -153,7 +154,7 @@ def test_a_cap_and_a_plan_that_is_known_bound_the_estimate() -> None:
     assert estimated(lambda _: 100, 10**9, bound=1e9, cap=600_000).pulls == 600_000
     # One plan that is larger than what is usual, and too large to be carried out for an estimate.
     huge = estimated(lambda _: 10**9, 10**9, bound=1000)
-    assert (huge.pulls, huge.seen) == (10**9, False)
+    assert (huge.pulls, huge.measured) == (10**9, False)
     assert huge.seconds == pytest.approx(1e9 * PER_PULL, rel=0.01)
 
 
@@ -176,8 +177,8 @@ def costing(seconds: float, pulls: float = 40_000.0) -> Effort:
     return Effort(
         200,
         (
-            JobEffort("anytime", "sine", 0.1, pulls, seconds, seen=True),
-            JobEffort("sbe", "sine", 0.1, 3 * pulls, 2 * seconds, seen=False),
+            JobEffort("anytime", "sine", 0.1, pulls, seconds, measured=True),
+            JobEffort("sbe", "sine", 0.1, 3 * pulls, 2 * seconds, measured=False),
         ),
     )
 
@@ -206,13 +207,11 @@ def test_it_is_told_before_anything_is_simulated_and_can_end_the_plan(
         found.refuse_beyond(1.0, expected=found.seconds, rounds=found.runs)
 
     told: list[tuple[int, int]] = []
-    monkeypatch.setattr(trial, "estimate_effort", lambda *_, **__: costing(100))
-    monkeypatch.setattr(trial, "simulate", simulated)
+    monkeypatch.setattr(planning_module, "estimate_effort", lambda *_, **__: costing(100))
+    monkeypatch.setattr(planning_module, "simulate", simulated)
     with pytest.raises(InvalidInputError, match="out of reach"):
-        plan_trial(
-            PROBLEM,
-            gap=0.5,
-            policies=["anytime"],
+        plan_experiment(
+            PlanRequest(PROBLEM, gap=0.5, policies=["anytime"]),
             progress=lambda done, total: told.append((done, total)),
             on_estimate=refuse,
         )
@@ -222,7 +221,7 @@ def test_it_is_told_before_anything_is_simulated_and_can_end_the_plan(
 def test_it_does_not_change_the_plan() -> None:
     found: list[Effort] = []
     common: Any = {"gap": 0.5, "policies": ["anytime", "lucb", "sp-bai"], "runs": 3}
-    plan = plan_trial(PROBLEM, **common, on_estimate=found.append)
-    assert plan == plan_trial(PROBLEM, **common)
+    plan = plan_experiment(PlanRequest(PROBLEM, **common), on_estimate=found.append)
+    assert plan == plan_experiment(PlanRequest(PROBLEM, **common))
     assert [job.policy for job in found[0].jobs] == ["anytime", "lucb", "sp-bai"]
     assert all(job.seconds > 0 and job.pulls > 0 for job in found[0].jobs)

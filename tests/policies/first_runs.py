@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bestarm.environments import Environment
 from bestarm.policies import Method
-from bestarm.simulation import Results, simulate
+from bestarm.simulation import Results, RunJournal, simulate
 
 __all__ = ["FIRST", "enough"]
 
@@ -21,4 +21,6 @@ def enough(
     first = simulate(method, world, runs=FIRST, seed=seed, delta=delta)
     if not (first.final & ~first.correct).any():
         return first
-    return simulate(method, world, runs=runs, seed=seed, known=first.outcomes(), delta=delta)
+    return simulate(
+        method, world, runs=runs, seed=seed, delta=delta, journal=RunJournal(known=first.outcomes())
+    )

@@ -140,7 +140,7 @@ def test_a_drift_that_keeps_time_with_the_rounds_decides_the_outcome() -> None:
         np.eye(2),
         [0.1, -0.1],
         noise=0.0,
-        baseline=baselines.given(lambda t: 0.5 - 0.3 * (t % 2), bound=0.5),
+        baseline=baselines.custom(lambda t: 0.5 - 0.3 * (t % 2), bound=0.5),
     )
     results = simulate(partial(BernsteinElimination, bounds=(0, 1)), tilted, runs=3)
     assert results.final.all()

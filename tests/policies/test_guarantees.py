@@ -30,8 +30,8 @@ BASELINES: dict[str, Baseline] = {
     "sinusoid": baselines.sinusoid(),
     "random walk": baselines.random_walk(0.05, bound=2.0),
     "switches": baselines.switches((-2.0, 2.0), period=500),
-    "slow wave": baselines.given(lambda t: 2 * np.cos(t / 1000), bound=2.0),
-    "array": baselines.given(np.tile([-2.0, 0.0, 2.0, 1.0, -1.0], 40_000)),
+    "slow wave": baselines.custom(lambda t: 2 * np.cos(t / 1000), bound=2.0),
+    "array": baselines.custom(np.tile([-2.0, 0.0, 2.0, 1.0, -1.0], 40_000)),
     "adversary": baselines.adversary(2.0),
 }
 
@@ -194,7 +194,7 @@ def test_a_baseline_that_drowns_unwelcome_phases() -> None:
 def _lean(runs: int, pulls: int) -> tuple[NDArray[np.int64], Array]:
     """Two arms at ±½, equal in truth; ν_t leans on which arm has been drawn more often so far.
 
-    Returns one row a run: arms drawn (0 or 1), rewards.
+    Returns one row per run: arms drawn (0 or 1), rewards.
     """
     rng = np.random.default_rng(11)
     arms = rng.integers(0, 2, size=(runs, pulls))

@@ -117,7 +117,7 @@ def test_an_adversary_ruins_means_at_the_same_budget_and_not_halving() -> None:
 
 @pytest.mark.parametrize(
     "baseline",
-    [baselines.constant(30.0), baselines.given(lambda t: 3 * np.cos(t / 3000), bound=3.0)],
+    [baselines.constant(30.0), baselines.custom(lambda t: 3 * np.cos(t / 3000), bound=3.0)],
     ids=["a high level", "a slow wave"],
 )
 def test_a_level_that_can_be_foreseen_is_not_paid_for(baseline: baselines.Baseline) -> None:

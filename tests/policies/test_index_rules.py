@@ -187,7 +187,7 @@ def test_certified_rules_keep_delta_on_coins_and_lose_it_to_a_drift(
         np.eye(2),
         [0.1, -0.1],
         noise=0.0,
-        baseline=baselines.given(lambda t: 0.5 - 0.3 * (t % 2), bound=0.5),
+        baseline=baselines.custom(lambda t: 0.5 - 0.3 * (t % 2), bound=0.5),
     )
     # Deterministic rewards in [0.1, 0.6]: one run says all.
     assert simulate(method, tilted, runs=3, delta=0.1).error_rate == 1

@@ -132,5 +132,5 @@ def test_a_summary_about_another_center_is_refused() -> None:
     assert plan is not None
     assert plan.center == 3.0
     arms = np.arange(plan.pulls) % 2
-    with pytest.raises(Exception, match="about 1; the plan asks for totals about 3"):
+    with pytest.raises(Exception, match="center 1; the plan asks for 3"):
         policy.update(Summary.from_pulls(arms, np.full(plan.pulls, 2.5), size=2, center=1.0))

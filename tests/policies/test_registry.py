@@ -12,7 +12,7 @@ import pytest
 
 from bestarm import Experiment, Problem, policies
 from bestarm.errors import InvalidInputError
-from bestarm.planning import plan_trial
+from bestarm.planning import PlanRequest, plan_experiment
 from bestarm.policies import Policy, registry
 
 PROBLEM = Problem(np.eye(3), delta=0.05)
@@ -97,7 +97,9 @@ def test_planning_and_stored_experiments_know_the_same_names(tmp_path: Path) -> 
             ) as experiment:
                 assert len(experiment.ask(2)) == 2
         if info.plannable and not info.blind:
-            world = plan_trial(PROBLEM, gap=0.5, policies=[info.name], runs=1, max_pulls=2000)
+            world = plan_experiment(
+                PlanRequest(PROBLEM, gap=0.5, policies=[info.name], runs=1, max_pulls=2000)
+            )
             assert world.forecasts[0].policy == info.name
 
 
@@ -128,7 +130,7 @@ def test_an_installed_package_adds_its_policy_everywhere(installed: Path) -> Non
         experiment.tell_many({each.id: 1.0 for each in experiment.ask(3)})
         assert experiment.finished
         assert experiment.traits.blind
-    plan = plan_trial(PROBLEM, gap=0.5, policies=["guess"], runs=3)
+    plan = plan_experiment(PlanRequest(PROBLEM, gap=0.5, policies=["guess"], runs=3))
     assert plan.forecasts[0].policy == "guess"
     code = (
         f"import sys; sys.path.insert(0, {str(installed)!r})\n"

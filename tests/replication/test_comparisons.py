@@ -85,7 +85,7 @@ def test_what_pairs_share_is_no_noise() -> None:
     assert value == 0
 
 
-def test_given_instances_are_not_drawn_anew() -> None:
+def test_fixed_instances_are_not_drawn_anew() -> None:
     rng = np.random.default_rng(7)
     strata = np.arange(1000) % 100
     effect = np.linspace(-900, 1000, 100)[strata]  # one method is better here, the other there
@@ -144,7 +144,7 @@ def test_findings(low: float, high: float, printed: float, finding: str) -> None
     found = Comparison("t", "pulls", "A", "B", printed, 0.2, (low + high) / 2, low, high, 77)
     assert found.finding == finding
     assert found.within_noise
-    assert "within the noise of 100 runs; 77 runs of ours" in found.sentence
+    assert "within the noise of 100 runs; our 77 runs" in found.sentence
     assert "is more than the noise" in replace(found, p_value=0.01).sentence
 
 

@@ -11,13 +11,14 @@ from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
+from typing import Any
 
 import pytest
 import tiny_tables
 
 from bestarm.datasets import jester
 from bestarm.errors import InvalidInputError
-from bestarm.replication import TABLES, Cell, Row, Table, paper_tables, reproduce
+from bestarm.replication import TABLES, Cell, Row, RowObserver, Table, paper_tables, reproduce
 from bestarm.replication.published import published
 
 RUNS = 24
@@ -59,8 +60,8 @@ def test_an_interrupted_replication_goes_on_where_it_was(alone: Path, tmp_path: 
         if row.key == "rage-1" and done == 5 and seen == RUNS + 5:
             raise KeyboardInterrupt
 
-    settings = {"data": tiny_tables.data(), "runs": RUNS, "seed": 3, "out": out}
-    cut = reproduce(tiny_tables.tables(), progress=stop, **settings)  # type: ignore[arg-type]
+    settings: Any = {"data": tiny_tables.data(), "runs": RUNS, "seed": 3, "out": out}
+    cut = reproduce(tiny_tables.tables(), **settings, observer=RowObserver(progress=stop))
     assert cut.interrupted
     assert list(cut.results) == [("small-gap", "sbe")]
     before = seen
@@ -68,9 +69,11 @@ def test_an_interrupted_replication_goes_on_where_it_was(alone: Path, tmp_path: 
     again = reproduce(
         tiny_tables.tables(),
         resume=True,
-        progress=stop,
-        finished=lambda table, row, parts: finished.append((table.key, row.key, parts)),
-        **settings,  # type: ignore[arg-type]
+        **settings,
+        observer=RowObserver(
+            progress=stop,
+            finished=lambda table, row, parts: finished.append((table.key, row.key, parts)),
+        ),
     )
     assert not again.interrupted
     assert journals(out) == journals(alone)
@@ -85,10 +88,10 @@ def test_a_killed_replication_loses_no_finished_run(alone: Path, tmp_path: Path)
     out = tmp_path / "out"
     script = (
         "import sys, time, tiny_tables\nfrom pathlib import Path\n"
-        "from bestarm.replication import reproduce\n"
+        "from bestarm.replication import RowObserver, reproduce\n"
         "slow = lambda *_: time.sleep(0.01)\n"
         f"reproduce(tiny_tables.tables(), data=tiny_tables.data(), runs={RUNS}, seed=3,\n"
-        "          out=Path(sys.argv[1]), resume=True, progress=slow)\n"
+        "          out=Path(sys.argv[1]), resume=True, observer=RowObserver(slow))\n"
     )
     places = [str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]
     here = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, places))}
@@ -111,7 +114,9 @@ def test_a_killed_replication_loses_no_finished_run(alone: Path, tmp_path: Path)
         seed=3,
         out=out,
         resume=True,
-        progress=lambda _table, row, done: counts.append(done) if row.key == "rage-1" else None,
+        observer=RowObserver(
+            progress=lambda _table, row, done: counts.append(done) if row.key == "rage-1" else None
+        ),
     )
     assert counts[0] >= made
     assert journals(out) == journals(alone)
@@ -119,11 +124,11 @@ def test_a_killed_replication_loses_no_finished_run(alone: Path, tmp_path: Path)
 
 def test_more_runs_extend_and_fewer_take_the_first(alone: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    settings = {"data": tiny_tables.data(), "seed": 3, "out": out, "resume": True}
-    few = reproduce(tiny_tables.tables(), runs=6, **settings)  # type: ignore[arg-type]
-    reproduce(tiny_tables.tables(), runs=RUNS, **settings)  # type: ignore[arg-type]
+    settings: Any = {"data": tiny_tables.data(), "seed": 3, "out": out, "resume": True}
+    few = reproduce(tiny_tables.tables(), runs=6, **settings)
+    reproduce(tiny_tables.tables(), runs=RUNS, **settings)
     assert journals(out) == journals(alone)
-    again = reproduce(tiny_tables.tables(), runs=6, **settings)  # type: ignore[arg-type]
+    again = reproduce(tiny_tables.tables(), runs=6, **settings)
     for key, results in few.results.items():
         assert again.results[key].outcomes() == results.outcomes()
 

@@ -14,7 +14,7 @@ from bestarm.replication import Cell, Row, Table, paper_tables
 from bestarm.replication.cell import mean_test, rate_test, row_cells
 from bestarm.replication.published import RUNS, Published
 from bestarm.replication.verdicts import _holm, _verdict
-from bestarm.simulation import Results, simulate
+from bestarm.simulation import Results, RunJournal, simulate
 
 
 @pytest.mark.parametrize("runs", [100, 1000])
@@ -115,7 +115,7 @@ def test_a_handful_of_runs_is_not_judged_but_a_length_that_never_varies_is() -> 
 
 
 @pytest.fixture(scope="module")
-def given_instances() -> tuple[Table, Row, Results]:
+def fixed_instances() -> tuple[Table, Row, Results]:
     """A row of the paper's table on given instances, with 300 runs."""
     [table] = paper_tables(["uniform"], jester())
     [row] = [row for row in table.rows if row.key == "g-opt"]
@@ -123,13 +123,15 @@ def given_instances() -> tuple[Table, Row, Results]:
 
 
 @pytest.mark.parametrize("runs", [100, 150, 250, 300])
-def test_given_instances_count_the_same_whatever_the_number_of_runs(
-    runs: int, given_instances: tuple[Table, Row, Results]
+def test_fixed_instances_count_the_same_whatever_the_number_of_runs(
+    runs: int, fixed_instances: tuple[Table, Row, Results]
 ) -> None:
-    table, row, most = given_instances
+    table, row, most = fixed_instances
     known = most.outcomes()[:runs]
     # Makes no new run.
-    made = simulate(row.method, row.environment, runs=runs, known=known, delta=table.delta)
+    made = simulate(
+        row.method, row.environment, runs=runs, delta=table.delta, journal=RunJournal(known=known)
+    )
     pulls, _ = row_cells(table, row, made)
     assert pulls.value == pytest.approx(323_509.88, abs=0.005)
     assert pulls.p_value is not None

@@ -23,7 +23,7 @@ from needed import need
 
 from bestarm import Problem
 from bestarm.live.store.sql import Store
-from bestarm.planning import plan_trial, worker
+from bestarm.planning import PlanRequest, plan_experiment, worker
 from bestarm.server import Limits
 from bestarm.server.api import plan as plan_api
 from bestarm.server.security.tokens import Role, create_token
@@ -34,20 +34,20 @@ LIMIT = 600.0  # seconds: far more than anything here takes, however slow the ma
 # The process that simulates, with its time up once three runs are done.
 UP_AFTER_THREE = """
 from bestarm.planning import worker  # run as bestarm.planning.worker is
-say = worker._Signs.__call__
+say = worker._ProgressReports.__call__
 def up(self, done, total):
     say(self, done, total)
     if done == 3:
         raise KeyboardInterrupt
-worker._Signs.__call__ = up
+worker._ProgressReports.__call__ = up
 worker.main()
 """
 # The same, where a run is estimated to take longer than there is time.
 OUT_OF_REACH = """
-from bestarm.planning import Effort, JobEffort, trial, worker  # run as bestarm.planning.worker is
-job = JobEffort("anytime", "sine", 0.03, 4e9, 601.0, seen=False)
-trial.estimate_effort = lambda *_, **given: Effort(given["runs"], (job,))
-trial.simulate = None
+from bestarm.planning import Effort, JobEffort, plan as planning_module, worker
+job = JobEffort("anytime", "sine", 0.03, 4e9, 601.0, measured=False)
+planning_module.estimate_effort = lambda *_, **given: Effort(given["runs"], (job,))
+planning_module.simulate = None
 worker.main()
 """
 
@@ -142,15 +142,17 @@ def test_the_plan_is_the_library_s(client: httpx.Client) -> None:
     assert found[-2] == ("progress", {"done": 40, "total": 40})
     labels = ["old", "<script>alert(1)</script>"]
     problem = Problem(np.eye(2), delta=0.05, noise=0.5, baseline=1.0, source_labels=labels)
-    plan = plan_trial(
-        problem,
-        gap=0.4,
-        bounds=(0, 1),
-        drift=["none", "sine"],
-        policies=["anytime", "sp-bai-sharp"],
-        per_day=100,
-        runs=10,
-        seed=3,
+    plan = plan_experiment(
+        PlanRequest(
+            problem,
+            gap=0.4,
+            bounds=(0, 1),
+            drift=["none", "sine"],
+            policies=["anytime", "sp-bai-sharp"],
+            per_day=100,
+            runs=10,
+            seed=3,
+        )
     )
     assert found[-1][1] == json.loads(json.dumps(plan.to_dict()))
     assert settled()
@@ -168,7 +170,7 @@ def test_scenarios_as_documents(client: httpx.Client) -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"gap": None}, "needs a gap or scenarios"),
+        ({"gap": None}, "either a gap or scenarios"),
         ({"gap": 3, "bounds": [0, 1]}, "would leave the bounds"),
         ({"gap": 1, "source": [[1], [1]]}, "identical features"),
         ({"scenarios": [{"name": "a", "gap": 1}], "level": 1.0}, "go with `gap`"),
@@ -335,7 +337,9 @@ def test_a_browser_plans_and_stops_without_running_what_users_typed(client: http
         browser.close()
     problem = Problem(np.eye(2), delta=0.05, noise=0.5)
     policies = ["anytime", "sp-bai-sharp"]
-    plan = plan_trial(problem, gap=0.4, bounds=(0, 1), policies=policies, per_day=100, runs=10)
+    plan = plan_experiment(
+        PlanRequest(problem, gap=0.4, bounds=(0, 1), policies=policies, per_day=100, runs=10)
+    )
     for each in plan.forecasts:
         row = f"{each.policy}\t{each.median:,.0f}\t{each.low:,.0f} – {each.high:,.0f}\t"
         assert row in words

@@ -251,7 +251,7 @@ def test_the_documentation_runs(tmp_path: Path) -> None:
         f'#!/bin/sh\nexec {sys.executable} -c "from bestarm.cli import main; main()" "$@"\n'
     )
     script.chmod(0o755)
-    url = f"sqlite:///{tmp_path / 'trials.db'}"
+    url = f"sqlite:///{tmp_path / 'experiments.db'}"
     with in_process(url) as served:
         commands = shell[1].replace("127.0.0.1:8000", f"127.0.0.1:{served.port}")
         ran = subprocess.run(

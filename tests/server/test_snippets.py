@@ -58,11 +58,8 @@ def test_without_a_store_only_http_is_shown() -> None:
 def test_a_report_does_not_show_the_password_of_its_database(
     sqlite_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store = Store(sqlite_url)
-    with Experiment.create(store, "t", Problem(np.eye(2))) as experiment:
-        secret = store.url.set(drivername="postgresql", username="me", password="secret", host="db")
-        monkeypatch.setattr(store, "url", secret)
+    with Experiment.create(sqlite_url, "t", Problem(np.eye(2))) as experiment:
+        monkeypatch.setattr(experiment, "_place", Store("postgresql://me:secret@db/x").place)
         text = write_report(experiment, tmp_path / "report.html").read_text(encoding="utf-8")
-    assert "postgresql://me" in text
+    assert "me:***@db" in text
     assert "secret" not in text
-    store.close()

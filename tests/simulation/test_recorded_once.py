@@ -9,7 +9,7 @@ from simulation_policies import ArmMeans
 
 from bestarm import simulate
 from bestarm.environments import Semiparametric
-from bestarm.simulation.results import Outcome
+from bestarm.simulation.results import Outcome, RunJournal
 
 WORLD = Semiparametric(np.eye(2), [1.0, 0.0])
 
@@ -30,7 +30,12 @@ def test_a_run_recorded_before_ctrl_c_is_not_recorded_again() -> None:
 
     with ThreadPoolExecutor(1) as pool:
         results = simulate(
-            ArmMeans, WORLD, runs=3, executor=pool, progress=interrupt, record=record
+            ArmMeans,
+            WORLD,
+            runs=3,
+            executor=pool,
+            progress=interrupt,
+            journal=RunJournal(record=record),
         )
     assert results.interrupted
     assert recorded

@@ -18,7 +18,8 @@ from bestarm.defaults import DELTA
 from bestarm.environments import InTurn, Semiparametric, published_spheres, small_gap
 from bestarm.errors import BestArmError, InvalidInputError
 from bestarm.policies import GOpt
-from bestarm.simulation import Oracle, Outcome, engine, run_once, simulate
+from bestarm.simulation import Oracle, Outcome, RunJournal, run_once, simulate
+from bestarm.simulation.threads import one_thread
 
 WORLD = small_gap(4, 0.5, noise=3.0)
 
@@ -30,7 +31,9 @@ def test_known_runs_are_not_made_again_and_change_nothing(kept: set[int]) -> Non
     whole = simulate(method, WORLD, runs=20, seed=4)
     made: list[Outcome] = []
     known = [outcome for outcome in whole.outcomes() if outcome.run in kept]
-    again = simulate(method, WORLD, runs=20, seed=4, known=known, record=made.extend)
+    again = simulate(
+        method, WORLD, runs=20, seed=4, journal=RunJournal(known=known, record=made.extend)
+    )
     assert again.outcomes() == whole.outcomes()
     assert sorted(outcome.run for outcome in made) == sorted(set(range(20)) - kept)
 
@@ -47,7 +50,9 @@ def test_what_was_recorded_before_an_interruption_is_enough_to_go_on() -> None:
             raise KeyboardInterrupt
 
     with ThreadPoolExecutor(2) as threads:
-        cut = simulate(ArmMeans, WORLD, runs=30, seed=4, executor=threads, record=record)
+        cut = simulate(
+            ArmMeans, WORLD, runs=30, seed=4, executor=threads, journal=RunJournal(record=record)
+        )
     assert cut.interrupted
     assert {outcome.run for outcome in cut.outcomes()} <= {outcome.run for outcome in journal}
     seen: list[tuple[int, int]] = []
@@ -56,8 +61,8 @@ def test_what_was_recorded_before_an_interruption_is_enough_to_go_on() -> None:
         WORLD,
         runs=30,
         seed=4,
-        known=journal,
         progress=lambda done, total: seen.append((done, total)),
+        journal=RunJournal(known=journal),
     )
     assert finished.outcomes() == whole.outcomes()
     assert seen[0] == (len({outcome.run for outcome in journal}), 30)
@@ -71,13 +76,15 @@ def test_a_record_that_cannot_be_kept_stops_the_simulation() -> None:
     with ThreadPoolExecutor(2) as threads:
         for executor in (None, threads):
             with pytest.raises(OSError, match="no space"):
-                simulate(ArmMeans, WORLD, runs=50, record=full, executor=executor)
+                simulate(
+                    ArmMeans, WORLD, runs=50, executor=executor, journal=RunJournal(record=full)
+                )
 
 
 @pytest.mark.parametrize("known", [[3], [(1, 2)], [Outcome(9, 1, True, True, 0, 1)]])
 def test_known_runs_must_be_runs_of_the_simulation(known: list[Outcome]) -> None:
     with pytest.raises(InvalidInputError):
-        simulate(ArmMeans, WORLD, runs=9, known=known)
+        simulate(ArmMeans, WORLD, runs=9, journal=RunJournal(known=known))
 
 
 def test_an_oracle_is_told_the_truth_of_each_world() -> None:
@@ -92,7 +99,7 @@ def test_an_oracle_is_told_the_truth_of_each_world() -> None:
     assert results.pulls.tolist() == expected * 2
     assert results.method == "GOpt(gap=the world's gap)"
     assert run_once(Oracle(GOpt, gap="gap"), worlds, run=4).pulls == expected[1]
-    with pytest.raises(BestArmError, match="no 'secret'"):
+    with pytest.raises(BestArmError, match="no attribute 'secret'"):
         simulate(Oracle(GOpt, gap="secret"), worlds, runs=1)
     with pytest.raises(InvalidInputError):
         Oracle(3, gap="gap")  # type: ignore[arg-type]
@@ -137,13 +144,13 @@ def test_threads_of_one_process_share_one_limit(monkeypatch: pytest.MonkeyPatch)
     inside, leave = threading.Barrier(2), threading.Event()
 
     def stay() -> None:
-        with engine._one_thread():
+        with one_thread():
             inside.wait()
             leave.wait()
 
     thread = threading.Thread(target=stay)
     thread.start()
-    with engine._one_thread():
+    with one_thread():
         inside.wait()
     assert happened == ["set"]
     leave.set()

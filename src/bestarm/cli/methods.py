@@ -237,7 +237,7 @@ def make(entry: Entry, world: World, problem: Problem) -> Policy:
     """
     method = entry.method
     try:
-        made = (method.told(world) if isinstance(method, Oracle) else method)(problem, seed=0)
+        made = (method.bind(world) if isinstance(method, Oracle) else method)(problem, seed=0)
     except Exception as error:
         what = str(error) if isinstance(error, BestArmError) else described(error, entry.module)
         raise _wrong(entry.name, f"{entry.name} cannot be made: {what.rstrip('.')}.") from error

@@ -18,7 +18,7 @@ from bestarm.errors import InvalidInputError
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from bestarm.planning import Effort, Forecast, Scenario, TrialPlan
+    from bestarm.planning import Effort, ExperimentPlan, PolicyForecast, Scenario
     from bestarm.problem import Problem
 
 __all__ = ["plan"]
@@ -106,7 +106,7 @@ def plan(
     from bestarm.checks import interval
     from bestarm.cli.features import read_problem
     from bestarm.cli.progress import bars, lines
-    from bestarm.planning import DEFAULT_POLICIES, plan_trial
+    from bestarm.planning import DEFAULT_POLICIES, PlanRequest, plan_experiment
     from bestarm.planning.assumptions import scales
     from bestarm.simulation.executors import check_workers, open_executor
 
@@ -136,18 +136,20 @@ def plan(
                 written(done, total)
                 shown["planning"](done, total)
 
-            made = plan_trial(
-                problem,
-                gap=gap,
-                scenarios=scenarios,
-                drift=drifts,
-                bounds=limits,
-                level=level,
-                policies=policies,
-                per_day=per_day,
-                runs=runs,
-                seed=seed,
-                max_pulls=max_pulls,
+            made = plan_experiment(
+                PlanRequest(
+                    problem,
+                    gap=gap,
+                    scenarios=scenarios,
+                    drift=drifts,
+                    bounds=limits,
+                    level=level,
+                    policies=policies,
+                    per_day=per_day,
+                    runs=runs,
+                    seed=seed,
+                    max_pulls=max_pulls,
+                ),
                 executor=executor,
                 progress=progress,
                 on_estimate=partial(_announce, workers=workers or 1),
@@ -193,7 +195,7 @@ def _wrong(path: Path, what: str) -> InvalidInputError:
     )
 
 
-def _print_words(plan: TrialPlan, problem: Problem) -> None:
+def _print_words(plan: ExperimentPlan, problem: Problem) -> None:
     screen = console()
     among = "" if problem.source is problem.target else f", {plan.targets} targets"
     screen.print(
@@ -220,7 +222,7 @@ def _print_words(plan: TrialPlan, problem: Problem) -> None:
         screen.print(line, soft_wrap=True)
 
 
-def _table(plan: TrialPlan, forecasts: Sequence[Forecast]) -> Table:
+def _table(plan: ExperimentPlan, forecasts: Sequence[PolicyForecast]) -> Table:
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, header_style="bold")
@@ -242,12 +244,12 @@ def _table(plan: TrialPlan, forecasts: Sequence[Forecast]) -> Table:
     return table
 
 
-def _at_least(each: Forecast, level: float) -> str:
+def _at_least(each: PolicyForecast, level: float) -> str:
     """A sign before a quantile that lies among experiments that were cut."""
     return "≥ " if each.capped > (1 - level) * each.runs else ""
 
 
-def _days(plan: TrialPlan, each: Forecast) -> str:
+def _days(plan: ExperimentPlan, each: PolicyForecast) -> str:
     low, median, high = (_short(plan.days(n) or 0.0) for n in (each.low, each.median, each.high))
     return f"{median} ({low}–{high})"
 
@@ -256,7 +258,7 @@ def _short(days: float) -> str:
     return f"{days:,.0f}" if days >= 10 else f"{days:.1f}"
 
 
-def _remarks(plan: TrialPlan) -> list[str]:
+def _remarks(plan: ExperimentPlan) -> list[str]:
     remarks = list(plan.warnings)
     precise = [_precision(each) for each in plan.forecasts if each.runs > 1]
     if precise:
@@ -268,7 +270,7 @@ def _remarks(plan: TrialPlan) -> list[str]:
     return remarks
 
 
-def _precision(each: Forecast) -> float:
+def _precision(each: PolicyForecast) -> float:
     low, high = each.median_interval
     return max(high - each.median, each.median - low) / each.median
 

@@ -20,7 +20,7 @@ from bestarm.errors import BestArmError, MissingDependencyError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from bestarm.live.check import Check
+    from bestarm.live.values import Check
 
 __all__ = [
     "OutputError",
@@ -149,7 +149,7 @@ _MARKS = {"ok": "ok     ", "warning": "WARNING", "alarm": "ALARM  "}
 
 def print_checks(about: dict[str, object], checks: Sequence[Check], *, as_json: bool) -> None:
     """Print the findings, and end with exit code 1 if one of them is an alarm."""
-    from bestarm.live.check import worst
+    from bestarm.live.values import worst
 
     level = worst(checks)
     if as_json:

@@ -73,8 +73,7 @@ def reproduce(
             out=out,
             resume=resume,
             executor=executor,
-            progress=display,
-            finished=display.finished,
+            observer=paper.RowObserver(progress=display, finished=display.finished),
         )
     if replication.interrupted:
         _leave(out, names)

@@ -1,4 +1,4 @@
-"""Files of Jester ratings, told apart by what is in them, and the users who rated all of a list."""
+"""Files of Jester ratings, recognised by their contents, and the users who rated all of a list."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _BROKEN = (zipfile.BadZipFile, zlib.error, ValueError, EOFError, OSError)
 
 @dataclass(frozen=True, eq=False)
 class Found:
-    """What a file holds for a list of jokes.
+    """The ratings of a file for a list of jokes.
 
     Attributes:
         dataset: 1 or 2.
@@ -52,7 +52,7 @@ def read_ratings(path: Path, jokes: tuple[int, ...]) -> Found:
     """Read the users of a file who rated all of these jokes.
 
     Raises:
-        InvalidInputError: there is no such file, or it is not one of the four kinds, or something
+        InvalidInputError: the file does not exist, or it is not one of the four kinds, or something
             in it is not a rating; names the line and the value.
     """
     try:
@@ -99,7 +99,7 @@ def _from_arrays(path: Path, jokes: tuple[int, ...]) -> Found:
             path,
             f"holds ratings of shape {table.shape} for jokes of shape {numbers.shape}.",
             table.shape,
-            "It must have whole numbers, one row a user and one column a joke.",
+            "It must have whole numbers, one row per user and one column per joke.",
         )
     dataset, unit = _ARRAYS[kind]
     ratings = table / unit
@@ -167,7 +167,7 @@ class _Text:
         """All lines, as a table."""
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # no data: said below, in a sentence
+                warnings.simplefilter("ignore")  # no data: reported below
                 table = np.loadtxt(
                     self.path,
                     delimiter=self.delimiter,

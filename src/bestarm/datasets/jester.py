@@ -89,7 +89,7 @@ def jester(
 
     Raises:
         InvalidInputError: an argument is not what it must be, or the file is absent, cut short,
-            ragged or holds what is no rating; names the line and the value.
+            ragged or holds a value that is not a rating; it names the line and the value.
 
     Example:
         >>> from bestarm.datasets import jester

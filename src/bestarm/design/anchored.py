@@ -1,7 +1,7 @@
 """The paper's constructions: half the mass on an anchor, half on a linear design shifted by it.
 
-They approximate the centered designs of `criteria` within a factor 4, and are kept because the
-paper's algorithm and tables are made of them.
+They approximate the centered designs of `criteria` within a factor 4. The paper's algorithm and
+tables use them.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def deo(source: object, *, anchor: int = 0, tol: float = 1e-3) -> AnchoredDesign
     paper's 4 d need not hold, and the norm is infinite where x_i is off the span of differences.)
 
     Args:
-        source: features of the arms one can pull, one row per arm.
+        source: features of the arms that can be pulled, one row per arm.
         anchor: the index of the anchor.
         tol: the relative gap to certify for the shifted linear design.
 
@@ -69,7 +69,7 @@ def xor(source: object, target: object, *, anchor: int = 0, tol: float = 1e-3) -
     linear benchmark.
 
     Args:
-        source: features of the arms one can pull, one row per arm.
+        source: features of the arms that can be pulled, one row per arm.
         target: features of the options; the contrasts are all differences of its rows.
         anchor: the index of the anchor.
         tol: the relative gap to certify for the shifted linear design.
@@ -79,8 +79,8 @@ def xor(source: object, target: object, *, anchor: int = 0, tol: float = 1e-3) -
     points = as_features(source, "source")
     options = as_features(target, "target")
     check_targets(points, options)
-    # In coordinates of the span, where a feature that is constant has no part to play: shifting
-    # would leave nothing of it but rounding.
+    # In coordinates of the span, which leave constant features out: shifting would turn those into
+    # rounding errors.
     span, shifted = _shift(points, anchor)
     check_identifiable(span, options)
     contrasts = span.contrast_coordinates(options - options[0])
@@ -99,7 +99,7 @@ def _shift(points: Array, anchor: int) -> tuple[Span, Array]:
 
 def _half_on_anchor(benchmark: Design, anchor: int) -> Array:
     weights = benchmark.weights.copy()
-    weights[anchor] = 0.0  # its shifted feature is zero: mass there informs about nothing
+    weights[anchor] = 0.0  # its shifted feature is zero, so mass there gives no information
     weights /= 2 * weights.sum()
     weights[anchor] = 0.5
     return weights

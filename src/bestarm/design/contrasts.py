@@ -1,4 +1,4 @@
-"""Sets of contrasts, listed or implied: what a design is judged on.
+"""Sets of contrasts, listed or implied, over which a design is judged.
 
 The solver only ever asks a set for the contrasts whose value exceeds a level, so all H² pairwise
 differences of H targets are never formed: the worst is a diameter, found by matrix products.
@@ -13,33 +13,35 @@ from numpy.typing import NDArray
 
 from bestarm.geometry import TIE, Array, farthest, ranked
 
-__all__ = ["Contrasts", "Listed", "Pairwise"]
+__all__ = ["ContrastSet", "ListedContrasts", "PairwiseContrasts"]
 
 Codes = NDArray[np.int64]
 
 
-class Contrasts(Protocol):
-    """A finite set of vectors y, each known by a whole number."""
+class ContrastSet(Protocol):
+    """A finite set of vectors y, each with a whole number as its code."""
 
     def violators(self, factor: Array, level: float, most: int) -> tuple[float, Codes]:
-        """With ‖y‖² := |factorᵀ y|²: the largest value in the set, and the codes of up to `most`
-        contrasts that are clearly above `level`, worst first and ties by code. The largest
-        value is exact whenever it exceeds `level`; otherwise `level` itself is returned."""
+        """The largest ‖y‖² := |factorᵀ y|² in the set, and the contrasts that exceed `level`.
+
+        Up to `most` codes of contrasts clearly above `level` are returned, the worst first and
+        ties by code. The largest value is exact if it exceeds `level`; otherwise it is `level`.
+        """
         ...
 
     def rows(self, codes: Codes) -> Array:
-        """The contrasts with these codes, one a row."""
+        """The contrasts with these codes, one per row."""
         ...
 
 
-class Listed:
+class ListedContrasts:
     """The rows of a table."""
 
     def __init__(self, vectors: Array) -> None:
         self._vectors = vectors
 
     def violators(self, factor: Array, level: float, most: int) -> tuple[float, Codes]:
-        """See `Contrasts.violators`."""
+        """See `ContrastSet.violators`."""
         whitened = self._vectors @ factor
         values = np.einsum("ij,ij->i", whitened, whitened)
         above = np.flatnonzero(values > level * (1 + TIE))
@@ -47,18 +49,18 @@ class Listed:
         return max(level, float(values.max())), order.astype(np.int64)
 
     def rows(self, codes: Codes) -> Array:
-        """See `Contrasts.rows`."""
+        """See `ContrastSet.rows`."""
         return np.asarray(self._vectors[codes])
 
 
-class Pairwise:
+class PairwiseContrasts:
     """All differences of two rows of a table of H points; the pair (i, j) has code i·H + j."""
 
     def __init__(self, points: Array) -> None:
         self._points = points - points.mean(axis=0)
 
     def violators(self, factor: Array, level: float, most: int) -> tuple[float, Codes]:
-        """See `Contrasts.violators`."""
+        """See `ContrastSet.violators`."""
         whitened = self._points @ factor
         norms = np.sqrt(np.einsum("ij,ij->i", whitened, whitened))
         # ‖u − v‖ ≤ ‖u‖ + ‖v‖: a point this short cannot be an end of a pair above the level.
@@ -73,6 +75,6 @@ class Pairwise:
         return max(level, float(distance.max(initial=0.0))), codes
 
     def rows(self, codes: Codes) -> Array:
-        """See `Contrasts.rows`."""
+        """See `ContrastSet.rows`."""
         first, second = np.divmod(codes, len(self._points))
         return np.asarray(self._points[first] - self._points[second])

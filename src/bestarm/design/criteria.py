@@ -6,7 +6,7 @@ from typing import Literal
 
 import numpy as np
 
-from bestarm.design.contrasts import Listed, Pairwise
+from bestarm.design.contrasts import ListedContrasts, PairwiseContrasts
 from bestarm.design.solver import Design, check_tolerance, minimise
 from bestarm.errors import InvalidInputError
 from bestarm.geometry import Array, Span, affine_span, lift, linear_span
@@ -30,21 +30,21 @@ def linear_g(source: object, *, tol: float = 1e-3) -> Design:
     """Minimise max_i ‖x_i‖² under (Σ p_i x_i x_iᵀ)⁻¹; the optimum is the rank of the source.
 
     Args:
-        source: features of the arms one can pull, one row per arm.
+        source: features of the arms that can be pulled, one row per arm.
         tol: the relative gap to certify.
 
     Reference: Kiefer and Wolfowitz (1960).
     """
     points = as_features(source, "source")
     _, features = regression_features(points, "linear")
-    return minimise(features, Listed(features), tol)
+    return minimise(features, ListedContrasts(features), tol)
 
 
 def linear_xy(source: object, target: object, *, tol: float = 1e-3) -> Design:
     """Minimise max ‖u − u′‖² under (Σ p_i x_i x_iᵀ)⁻¹ over all pairs of targets.
 
     Args:
-        source: features of the arms one can pull, one row per arm.
+        source: features of the arms that can be pulled, one row per arm.
         target: features of the options; the contrasts are all differences of its rows.
         tol: the relative gap to certify.
 
@@ -59,14 +59,14 @@ def centered_g(source: object, *, tol: float = 1e-3) -> Design:
     On the lifted features φ = (1, x) the criterion is ‖φ_i‖² under M(p)⁻¹, less one.
 
     Args:
-        source: features of the arms one can pull, one row per arm.
+        source: features of the arms that can be pulled, one row per arm.
         tol: the relative gap to certify.
     """
     check_tolerance(tol)
     points = as_features(source, "source")
     _, features = regression_features(points, "centered")
     # (v − l)/(l − 1) ≤ tol is asked of the lifted problem, whose optimum is rank + 1 ≥ 2.
-    lifted = minimise(features, Listed(features), max(tol / 2.1, 1e-9))
+    lifted = minimise(features, ListedContrasts(features), max(tol / 2.1, 1e-9))
     value, bound = lifted.value - 1, lifted.lower_bound - 1
     return Design(lifted.weights, value, bound, value / bound - 1, lifted.iterations)
 
@@ -78,7 +78,7 @@ def centered_xy(source: object, target: object, *, tol: float = 1e-3) -> Design:
     linear XY-design on φ = (1, x) with contrasts (0, u − u′).
 
     Args:
-        source: features of the arms one can pull, one row per arm.
+        source: features of the arms that can be pulled, one row per arm.
         target: features of the options; the contrasts are all differences of its rows.
         tol: the relative gap to certify.
     """
@@ -94,16 +94,16 @@ def _xy(source: object, target: object, regression: Regression, tol: float) -> D
     rows = contrast_features(span, options - options[0], regression)
     if not rows.any():
         raise InvalidInputError(
-            "`target` holds the same option over and over, so there is no contrast to design for.",
+            "All rows of `target` are equal, so there is no contrast to design for.",
             field="target",
             value=options.shape,
             remedy="Give at least two different options.",
         )
-    return minimise(features, Pairwise(rows), tol)
+    return minimise(features, PairwiseContrasts(rows), tol)
 
 
 def check_targets(points: Array, options: Array) -> None:
-    """Raise unless there are two targets or more, with the source's number of features."""
+    """Raise unless there are at least two targets with as many features as the source."""
     if points.shape[1] != options.shape[1] or len(options) < 2:
         raise InvalidInputError(
             f"`target` must hold at least two rows of {points.shape[1]} features, like `source`; "
@@ -114,11 +114,11 @@ def check_targets(points: Array, options: Array) -> None:
 
 
 def regression_features(points: Array, regression: Regression) -> tuple[Span, Array]:
-    """The span that pulls of these arms inform about, and the arms' regressors in it."""
+    """The span that pulls of these arms inform about, and the regressors of the arms in it."""
     span = affine_span(points) if regression == "centered" else linear_span(points)
     if span.rank == 0:
         raise InvalidInputError(
-            "`source` holds no two arms that differ, so pulls inform about no contrast.",
+            "All rows of `source` are equal, so pulls inform about no contrast.",
             field="source",
             value=points.shape,
             remedy="Give at least two different arms.",
@@ -128,6 +128,6 @@ def regression_features(points: Array, regression: Regression) -> tuple[Span, Ar
 
 
 def contrast_features(span: Span, contrasts: Array, regression: Regression) -> Array:
-    """Contrasts (rows) as vectors for the same regression: (0, y) where arms are (1, x)."""
+    """Contrasts (rows) as vectors of the same regression: (0, y) if arms are (1, x)."""
     coordinates = span.contrast_coordinates(contrasts)
     return lift(coordinates, 0.0) if regression == "centered" else np.asarray(coordinates)

@@ -1,9 +1,9 @@
-"""An interior-point method for small XY-designs: the engine inside the solver.
+"""An interior-point method for small XY-designs: the core of the solver.
 
     minimise Σ q_i   subject to   h_y(q) ≥ 1 for every y in Y,  q ≥ 0,      h_y(q) = 1 / yᵀM(q)⁻¹y
 
 is the design problem with the scale of the weights left free: p = q / Σq, and the optimal value of
-max_y yᵀM(p)⁻¹y is the optimal Σq. Written with h it is the friendliest form there is: h_y is a
+max_y yᵀM(p)⁻¹y is the optimal Σq. Written with h it is easiest to solve: h_y is a
 Schur complement, so it is concave, and it is homogeneous of degree one, so a Newton step sees
 almost no curvature along the rays where q must travel. A primal–dual path-following method with
 Mehrotra's predictor then takes about ten steps, each one Cholesky factorisation of order n.
@@ -38,7 +38,7 @@ class Point:
 
 @dataclass(frozen=True, eq=False)
 class _State:
-    """What is computed from q: A = L⁻¹Φᵀ and S = ΦM⁻¹Yᵀ, with M = LLᵀ; values g = yᵀM⁻¹y."""
+    """Computed from q: A = L⁻¹Φᵀ and S = ΦM⁻¹Yᵀ, with M = LLᵀ; values g = yᵀM⁻¹y."""
 
     a: Array
     s: Array
@@ -97,7 +97,7 @@ class _Newton:
     def centered_lengths(self, step: _Step) -> tuple[float, float]:
         """Step lengths after which no product has fallen far behind the others.
 
-        Where few arms carry the optimum, the scores of the rest hang on the ratios of masses that
+        If few arms carry the optimum, the scores of the rest depend on the ratios of masses that
         all go to zero; off the central path these ratios freeze at wrong values.
         """
         primal, dual = self.lengths(step)
@@ -113,7 +113,7 @@ class _Newton:
         return float(primal[:n] @ dual[:n] + dual[n:] @ primal[n:]) / len(dual)
 
     def predicted(self, enough: float) -> _Step:
-        """Mehrotra's step: aim at the boundary, see how far one gets, correct for the curvature.
+        """Mehrotra's step: aim at the boundary, measure the progress, correct for the curvature.
 
         Products are aimed no lower than `enough`, and not lower at all while the gradient condition
         is off: its curvature is in the masses that go to zero, and must be followed, not outrun.
@@ -137,8 +137,8 @@ def interior_point(features: Array, contrasts: Array, start: Point, tol: float) 
     """Improve `start` until its certified relative gap over these arms and contrasts is ≤ tol.
 
     Args:
-        features: φ_i, one a row, of full column rank.
-        contrasts: y, one a row.
+        features: φ_i, one per row, of full column rank.
+        contrasts: y, one per row.
         start: positive masses and multipliers, of any scale.
         tol: the relative gap between Σq at max g = 1 and the lower bound of the multipliers.
     """

@@ -1,4 +1,4 @@
-"""From weights to whole pulls."""
+"""Round weights to whole pulls."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from bestarm.geometry import Array, first_largest
 
 __all__ = ["round_efficiently"]
 
-_EDGE = 1e-9  # a quota that exceeds a whole number by so little, relative to itself, is that number
+_EDGE = 1e-9  # a quota above a whole number by less than this, relative to itself, is that number
 _EDGE_PULLS = 1e-3  # … and by no more than this
 
 
@@ -18,8 +18,8 @@ def round_efficiently(weights: Array, pulls: int) -> NDArray[np.int64]:
     """Counts that sum to `pulls` with the best guaranteed efficiency min_i counts_i / (n p_i).
 
     Every arm with positive weight is pulled at least once. Start from ⌈(n − support/2) p_i⌉ and
-    move one pull at a time to the arm that lacks most, or from the one that can best spare it; the
-    first of several.
+    move one pull at a time to the arm that lacks most, or from the arm that lacks least; ties go to
+    the first arm.
 
     Args:
         weights: the design.

@@ -1,9 +1,8 @@
 """The one solver: minimise over the simplex  f(p) = max over y in Y of  yᵀ M(p)⁻¹ y.
 
 Few arms and few contrasts matter at the optimum, but which ones is not known beforehand. So a small
-problem is solved by the interior-point method, the full sets are asked for what it overlooked
-(arms whose score exceeds the others', contrasts worse than those it saw), and these are added
-until the certificate holds over everything.
+problem is solved by the interior-point method; arms whose score exceeds those in it, and contrasts
+worse than those in it, are then added from the full sets until the certificate holds over all.
 
 The certificate: for any p and any weights λ on the contrasts, with g = Σ λ_y yᵀM⁻¹y and
 w_i = Σ λ_y (φ_iᵀM⁻¹y)², the optimum is at least g² / max_i w_i (Cauchy–Schwarz).
@@ -20,7 +19,7 @@ from scipy.linalg import solve_triangular
 from threadpoolctl import ThreadpoolController
 
 from bestarm.checks import finite
-from bestarm.design.contrasts import Codes, Contrasts
+from bestarm.design.contrasts import Codes, ContrastSet
 from bestarm.design.interior import Point, interior_point
 from bestarm.errors import DesignError, InvalidInputError
 from bestarm.geometry import Array, first_largest, ranked
@@ -29,17 +28,17 @@ __all__ = ["Design", "check_tolerance", "minimise"]
 
 _MOST_ROUNDS = 200
 _LEAST_MASS = 1e-11  # relative to the heaviest arm
-_ALL_ARMS = 256  # up to this many arms the interior-point method may as well see them all
+_ALL_ARMS = 256  # up to this many arms the interior-point method takes all of them
 
 
 @dataclass(frozen=True, eq=False)
 class Design:
-    """A distribution over source arms, and a proof of how good it is.
+    """A distribution over source arms, with a proof of its quality.
 
     Attributes:
         weights: the distribution.
         value: the criterion at `weights`.
-        lower_bound: no design has a smaller criterion than this.
+        lower_bound: a bound on the criterion of every design.
         gap: value / lower_bound − 1.
         iterations: interior-point steps taken.
     """
@@ -56,7 +55,7 @@ class Design:
 
 @dataclass
 class _Working:
-    """The arms and contrasts the small problem sees, with their masses and multipliers."""
+    """The arms and contrasts of the small problem, with their masses and multipliers."""
 
     arms: NDArray[np.int64]
     q: Array
@@ -81,21 +80,21 @@ def _blas() -> ThreadpoolController:
     return ThreadpoolController()
 
 
-def minimise(features: Array, contrasts: Contrasts, tol: float) -> Design:
+def minimise(features: Array, contrasts: ContrastSet, tol: float) -> Design:
     """Minimise max_y yᵀM(p)⁻¹y to a certified relative gap of at most `tol`.
 
     Args:
-        features: φ_i, one a row, of full column rank and well scaled (see `geometry.Span`).
+        features: φ_i, one per row, of full column rank and well scaled (see `geometry.Span`).
         contrasts: the set Y.
         tol: the relative gap to certify.
     """
     check_tolerance(tol)
-    # One thread: the matrices are small, and the last bit must not depend on the core count.
+    # One thread: the matrices are small, and the last bit must not depend on the number of cores.
     with _blas().limit(limits=1, user_api="blas"):
         return _minimise(features, contrasts, tol)
 
 
-def _minimise(features: Array, contrasts: Contrasts, tol: float) -> Design:
+def _minimise(features: Array, contrasts: ContrastSet, tol: float) -> Design:
     work = _first_working_set(features)
     most = max(2 * features.shape[1], 16)
     best_weights, best_value, best_bound = np.empty(0), np.inf, 0.0
@@ -106,11 +105,11 @@ def _minimise(features: Array, contrasts: Contrasts, tol: float) -> Design:
         factor = _inverse_factor(features[work.arms], weights[work.arms])
         level = 0.0
         if work.codes.size:
-            seen = contrasts.rows(work.codes) @ factor
-            values = np.einsum("ij,ij->i", seen, seen)
+            rows = contrasts.rows(work.codes) @ factor
+            values = np.einsum("ij,ij->i", rows, rows)
             level = float(values.max())
             share = work.mu / work.mu.sum()
-            scores = np.square((features @ factor) @ seen.T) @ share
+            scores = np.square((features @ factor) @ rows.T) @ share
             best_bound = max(best_bound, float(share @ values) ** 2 / float(scores.max()))
         value, found = contrasts.violators(factor, level, most)
         if value < best_value:
@@ -136,10 +135,10 @@ def _minimise(features: Array, contrasts: Contrasts, tol: float) -> Design:
         work.q, work.mu = np.maximum(point.q, _LEAST_MASS * point.q.max()), point.mu
         iterations += point.steps
     raise DesignError(
-        f"The design could not be certified to a relative gap of {tol:g}; it stands at {gap:.2g}.",
+        f"The design could not be certified to a relative gap of {tol:g}; the gap is {gap:.2g}.",
         field="tol",
         value=tol,
-        remedy="Ask for a larger `tol`, or look for features that differ by rounding only.",
+        remedy="Use a larger `tol`, or look for features that differ only by rounding.",
     )
 
 
@@ -159,7 +158,7 @@ def _first_working_set(features: Array) -> _Working:
 def _pivots(features: Array) -> NDArray[np.int64]:
     """Arms that span the features: each the farthest from the span of those before it.
 
-    What LAPACK's pivoted QR would give, but for ties, which it breaks by rounding.
+    The pivots of LAPACK's QR, except that ties are broken by index and not by rounding.
     """
     left = features.copy()
     chosen: list[int] = []
@@ -181,7 +180,7 @@ def _inverse_factor(features: Array, weights: Array) -> Array:
 
 
 def _trade_arms(work: _Working, scores: Array, most: int, tol: float) -> None:
-    """Drop arms that neither carry mass nor nearly deserve it; add those that score above all."""
+    """Drop arms with neither mass nor a high score; add arms that score above all in the set."""
     inside = scores[work.arms]
     best = float(inside.max())
     keep = (work.q > 1e-6 * work.q.max()) | (inside > 0.7 * best) | np.isin(work.arms, work.base)

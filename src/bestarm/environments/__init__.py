@@ -1,4 +1,4 @@
-"""Simulated worlds: the only holders of the truth."""
+"""Simulated worlds. Only they know the truth."""
 
 from bestarm.environments import baselines
 from bestarm.environments.baselines import Baseline

@@ -1,6 +1,6 @@
 """Baselines: how ν_t, the part of the reward that all arms share, moves from round to round.
 
-Rounds are numbered 1, 2, … over a whole run, across plans. A baseline of your own is an array, a
+Rounds are numbered 1, 2, … over a whole run, across plans. Your own baseline is an array, a
 function of the round, or a subclass of `Moving`.
 """
 
@@ -31,7 +31,7 @@ __all__ = [
     "adversary",
     "as_baseline",
     "constant",
-    "given",
+    "custom",
     "none",
     "random_walk",
     "sinusoid",
@@ -81,13 +81,13 @@ def switches(levels: Sequence[float] = (-1.0, 1.0), *, period: float = 1000.0) -
     return Switches(tuple(values.tolist()), float(period))
 
 
-def given(values: object, *, bound: float | None = None) -> Baseline:
-    """ν_t as you give it: an array for rounds 1, 2, … or a function.
+def custom(values: object, *, bound: float | None = None) -> Baseline:
+    """ν_t from an array of values for rounds 1, 2, …, or from a function.
 
-    An array is never recycled: a plan that would run past its end is refused before anything of it
-    is drawn. A function takes a float array of round numbers and returns one value a round; it must
-    be a pure function, because its values are kept for the next run, and it may be asked for up to
-    100 000 rounds beyond those pulled. `bound` is the largest |ν_t|, known by itself for an array.
+    An array is never repeated: a plan that would run past its end is refused before any of it is
+    drawn. A function takes a float array of round numbers and returns one value per round. It must
+    be a pure function, because its values are cached for the next run, and it may be called for up
+    to 100 000 rounds beyond those pulled. `bound` is the largest |ν_t|; an array needs none.
     """
     limit = math.inf if bound is None else positive(bound, "bound")
     if callable(values):
@@ -95,8 +95,7 @@ def given(values: object, *, bound: float | None = None) -> Baseline:
     array = vector(values, "baseline")
     if array.ndim != 1 or array.size == 0 or np.max(np.abs(array)) > limit:
         raise InvalidInputError(
-            f"`baseline` must be one value a round, none beyond its bound; got shape "
-            f"{array.shape}.",
+            f"`baseline` must have one value per round, within its bound; got shape {array.shape}.",
             field="baseline",
             value=array.shape,
         )
@@ -105,12 +104,12 @@ def given(values: object, *, bound: float | None = None) -> Baseline:
 
 
 def adversary(bound: float = 1.0) -> Baseline:
-    """An adaptive adversary: sees all past arms and rewards, and hurts the leader it expects next.
+    """An adaptive adversary that knows all past arms and rewards and acts against the leader.
 
     The leader is the arm with the highest mean reward so far. The next arm is predicted to be the
     one that followed the most recent occurrence of the arm just pulled. ν_t is −bound if the
     prediction is the leader and +bound otherwise, so that against a fixed order, where the
-    prediction is right, arm means are worthless; against independent draws it can do nothing.
+    prediction is right, arm means are worthless; against independent draws it has no effect.
     """
     return Adversary(positive(bound, "bound"))
 
@@ -121,4 +120,4 @@ def as_baseline(value: object) -> Baseline:
         return value
     if not callable(value) and np.ndim(value) == 0:  # type: ignore[arg-type]
         return Constant(finite(value, "baseline"))
-    return given(value)
+    return custom(value)

@@ -1,7 +1,7 @@
-"""The protocols between a simulated world and whatever runs policies in it.
+"""The protocols of simulated worlds.
 
-An `Environment` gives a `World` for each run: the same one every time where the instance is fixed,
-a fresh one where it is drawn. A `World` knows the truth. A `Stream` is one run in it.
+An `Environment` provides a `World` per run: always the same one if the instance is fixed, a new one
+if it is drawn. A `World` knows the truth. A `Stream` is one run in it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["Ahead", "Environment", "Stream", "World"]
 
 
 class Ahead(NamedTuple):
-    """Rewards of rounds to come: at the i-th of them arm a pays `table[rows[i], a] + common[i]`."""
+    """Rewards of future rounds: in the i-th of them arm a pays `table[rows[i], a] + common[i]`."""
 
     table: Array
     rows: Counts
@@ -32,15 +32,15 @@ class Stream(Protocol):
     let a policy that has `follow` be simulated without a plan for each of its rounds:
 
         ahead(rounds: int) -> Ahead | None
-            The rewards of the next rounds, at most so many; None if they cannot be known. Nothing
-            is used up: the round stays what it is, and whoever asks may look only at rounds that
-            it then skips, because the noise of the others is drawn anew.
+            The rewards of at most `rounds` next rounds; None if they cannot be known. The current
+            round does not change. The caller may use only rounds that it then skips, because the
+            noise of the others is drawn again.
         skip(rounds: int) -> None
-            Go on by so many of the rounds that `ahead` gave.
+            Advance by this many of the rounds that `ahead` returned.
     """
 
     def pull(self, plan: Plan) -> Summary:
-        """Carry out a plan and give its totals, with their exact joint law."""
+        """Carry out a plan and return its totals, with their exact joint distribution."""
         ...
 
 
@@ -53,7 +53,7 @@ class World(Protocol):
         ...
 
     def problem(self, delta: float) -> Problem:
-        """What a policy is told; the same object for the same delta, so designs are cached once."""
+        """The problem that policies are told; one object per delta, so that designs are cached."""
         ...
 
     def begin(self, rng: np.random.Generator) -> Stream:
@@ -63,10 +63,10 @@ class World(Protocol):
 
 @runtime_checkable
 class Environment(Protocol):
-    """Gives worlds. Must be picklable if it is to be simulated in several processes.
+    """Provides worlds. It must be picklable to be simulated in several processes.
 
-    One whose runs are in given worlds may have one more method, which a simulation then asks in
-    place of `instance`:
+    An environment whose runs have known worlds may have one more method, which a simulation calls
+    instead of `instance`:
 
         of_run(run: int) -> World
             The world of run number `run`.

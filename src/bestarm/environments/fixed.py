@@ -1,4 +1,4 @@
-"""What worlds share whose instance is the same in every run."""
+"""The base of worlds whose instance is the same in every run."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ __all__ = ["FixedWorld"]
 
 
 class FixedWorld:
-    """An environment that is its own world: subclasses set these, and say how a run begins."""
+    """An environment that is its own world: subclasses set the fields and define `begin`."""
 
     _name: str
     _best: int
     _gap: float
-    _template: Problem  # what policies are told, at whatever delta
-    _problems: dict[float, Problem]  # one a delta, so that designs are cached once
+    _template: Problem  # the problem that policies are told, at any delta
+    _problems: dict[float, Problem]  # one per delta, so that designs are cached once
 
     @property
     def name(self) -> str:
-        """What results and tables call it."""
+        """Its name in results and tables."""
         return self._name
 
     @property
@@ -40,7 +40,7 @@ class FixedWorld:
         return self
 
     def problem(self, delta: float) -> Problem:
-        """What a policy is told: features, labels and declared scales."""
+        """The problem that policies are told: features, labels and declared scales."""
         if delta not in self._problems:
             self._problems[delta] = self._template.with_delta(delta)
         return self._problems[delta]

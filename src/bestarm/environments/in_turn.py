@@ -13,13 +13,13 @@ __all__ = ["InTurn"]
 
 
 class InTurn:
-    """Run i of a simulation happens in world i, and from the first again after the last.
+    """Run i of a simulation happens in world i; after the last world comes the first again.
 
-    For instances that are given rather than drawn, such as those of a published experiment.
+    For fixed lists of instances, such as those of a published experiment.
 
     Args:
         worlds: the worlds.
-        name: what results and tables call them.
+        name: their name in results and tables.
 
     Example:
         >>> from bestarm import environments, simulate, SPBAI
@@ -37,7 +37,7 @@ class InTurn:
 
     @property
     def name(self) -> str:
-        """What results and tables call it."""
+        """Its name in results and tables."""
         return self._name
 
     @property
@@ -46,9 +46,9 @@ class InTurn:
         return self._worlds
 
     def of_run(self, run: int) -> World:
-        """The world of a simulation's run."""
+        """The world of this run of a simulation."""
         return self._worlds[run % len(self._worlds)]
 
     def instance(self, rng: np.random.Generator) -> World:
-        """Any one of them, for whoever does not number runs."""
+        """A random one of the worlds, for callers that do not number runs."""
         return self._worlds[int(rng.integers(len(self._worlds)))]

@@ -45,7 +45,7 @@ def small_gap(
 
 @dataclass(frozen=True)
 class UniformSphere:
-    """Arms drawn uniformly on the unit sphere, afresh in every run; see `uniform_sphere`."""
+    """Arms drawn uniformly on the unit sphere, anew in every run; see `uniform_sphere`."""
 
     arms: int
     dimension: int
@@ -55,7 +55,7 @@ class UniformSphere:
 
     @property
     def name(self) -> str:
-        """What results and tables call it."""
+        """Its name in results and tables."""
         return "uniform-sphere"
 
     def instance(self, rng: np.random.Generator) -> Semiparametric:
@@ -79,7 +79,7 @@ def uniform_sphere(
     noise: float = 1.0,
     declared_baseline: float = 1.0,
 ) -> UniformSphere:
-    """Unit vectors drawn uniformly, afresh in every run; θ = 2e₁. Gaps can be very small."""
+    """Unit vectors drawn uniformly, anew in every run; θ = 2e₁. Gaps can be very small."""
     return UniformSphere(
         whole(arms, "arms", least=2),
         whole(dimension, "dimension", least=2),

@@ -1,10 +1,12 @@
-"""Compiled loops over single pulls. Imported only when a run begins: compiling costs a second once.
+"""Compiled loops over single pulls. Imported when a run begins: compiling takes a second, once.
 
-Random words come from NumPy's SFC64, continued here from the generator's own state, so that they
-need not travel through memory: the words are, bit for bit, those of `SFC64.random_raw`.
+Random words come from NumPy's SFC64, continued here from the state of the generator, so that they
+need not pass through memory: the words are, bit for bit, those of `SFC64.random_raw`.
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
 from numba import uint64
@@ -13,7 +15,20 @@ from numpy.typing import NDArray
 from bestarm.compiling import compiled
 from bestarm.geometry import Array
 
-__all__ = ["BANKS", "LANE", "accumulate", "deal", "draw", "fill_guide", "rate", "react", "reflect"]
+__all__ = [
+    "BANKS",
+    "LANE",
+    "Columns",
+    "Past",
+    "Totals",
+    "accumulate",
+    "deal",
+    "draw",
+    "fill_guide",
+    "rate",
+    "react",
+    "reflect",
+]
 
 Arms = NDArray[np.uint32]  # unsigned: no test for negative indices in the inner loops
 Guide = NDArray[np.int32]
@@ -21,8 +36,49 @@ Integers = NDArray[np.int64]
 Word = np.uint64
 Words = NDArray[np.uint64]
 
-BANKS = 4  # accumulators an arm: consecutive pulls of one arm need not wait for each other's store
-LANE = 16  # bits of a word spent on a pull; a word serves BANKS pulls
+BANKS = 4  # accumulators per arm: consecutive pulls of one arm do not wait for each other's store
+LANE = 16  # bits of a word used per pull; a word serves BANKS pulls
+
+
+class Columns(NamedTuple):
+    """The distribution of the ratings of each item, side by side in flat arrays.
+
+    The distinct ratings of item a are `values[starts[a]:starts[a + 1]]`, with probabilities
+    `masses`, the most frequent last. Its guide is `guide[cells[a]:cells[a + 1]]`, of `bits[a]`
+    bits, over `bounds`; `places` counts 0, 1, …
+    """
+
+    starts: Integers
+    values: Array
+    masses: Array
+    bounds: Words
+    cells: Integers
+    guide: Guide
+    bits: Integers
+    places: Arms
+
+
+class Past(NamedTuple):
+    """What the adversary remembers.
+
+    `winner` is a tournament over the `average` rewards, padded to a power of two: the children of
+    node i are nodes 2i and 2i + 1, the root is node 1. `successor[a]` is the arm that last followed
+    arm a, `last[0]` the arm pulled last; −1 is no arm.
+    """
+
+    pulled: Integers
+    average: Array
+    winner: Integers
+    successor: Integers
+    last: Integers
+
+
+class Totals(NamedTuple):
+    """Counts, Σ(r − center) and Σ(r − center)² per arm."""
+
+    counts: Integers
+    sums: Array
+    squares: Array
 
 
 @compiled
@@ -37,8 +93,8 @@ def _next(a: Word, b: Word, c: Word, w: Word) -> tuple[Word, Word, Word, Word, W
 def fill_guide(bounds: Words, bits: int, guide: Guide) -> None:
     """Index a cumulative distribution: entry j is for uniforms whose first `bits` bits are j.
 
-    It holds the outcome k itself where the whole cell belongs to k, and −1 − k where the cell's
-    lowest outcome is k and more bits must decide. `bounds[k]` · 2⁻⁶⁴ is P(outcome ≤ k).
+    An entry is the outcome k if the whole cell belongs to k, and −1 − k if k is the lowest outcome
+    of the cell and more bits must decide. `bounds[k]` · 2⁻⁶⁴ is P(outcome ≤ k).
     """
     shift = uint64(64 - bits)
     rest = (uint64(1) << shift) - uint64(1)
@@ -54,8 +110,8 @@ def fill_guide(bounds: Words, bits: int, guide: Guide) -> None:
 def draw(state: Words, bounds: Words, guide: Guide, bits: int, support: Arms, arms: Arms) -> None:
     """Fill `arms` with independent draws: inversion of a 64-bit uniform, through the guide.
 
-    The first `bits` bits of the uniform are a lane of a word shared by BANKS pulls; where they do
-    not settle the outcome the rest come from a fresh word. Nothing is rounded but the bounds.
+    The first `bits` bits of the uniform are a lane of a word shared by BANKS pulls; if they do not
+    settle the outcome, the rest come from another word. Only the bounds are rounded.
     """
     a, b, c, w = state[0], state[1], state[2], state[3]
     mask, unused, below = uint64((1 << LANE) - 1), uint64(LANE - bits), uint64(64 - bits)
@@ -79,7 +135,7 @@ def draw(state: Words, bounds: Words, guide: Guide, bits: int, support: Arms, ar
 
 @compiled
 def _regroup(active: Arms, left: Integers, size: int) -> tuple[int, int]:
-    """Pack the arms with pulls left to the front; book the rounds until one of them runs out."""
+    """Move the arms with pulls left to the front; count the rounds until one of them runs out."""
     kept, rounds = 0, np.iinfo(np.int64).max
     for j in range(size):
         arm = active[j]
@@ -94,10 +150,10 @@ def _regroup(active: Arms, left: Integers, size: int) -> tuple[int, int]:
 
 @compiled
 def deal(active: Arms, left: Integers, cursor: Integers, arms: Arms) -> None:
-    """Fill `arms` with the next pulls of a round-robin: arms in order, once a round while any left.
+    """Fill `arms` with the next pulls of a round-robin: each remaining arm once per round.
 
     `cursor` holds the place in this round, the number of arms in it, and the rounds still to be
-    dealt among just these arms, this one included; `left` is what each arm has left after them.
+    dealt among these arms, this one included; `left` is the pulls of each arm after those.
     """
     place, size, rounds = cursor[0], cursor[1], cursor[2]
     for i in range(len(arms)):
@@ -113,7 +169,10 @@ def deal(active: Arms, left: Integers, cursor: Integers, arms: Arms) -> None:
 
 @compiled
 def accumulate(arms: Arms, values: Array, shift: float, counts: Integers, moments: Array) -> None:
-    """Add count, Σ(ν − shift) and Σ(ν − shift)² per arm, in BANKS separate rows."""
+    """Add count, Σv and Σv² per arm, v = ν − shift, in BANKS separate rows.
+
+    These are n, `first` and `second` of `streams.noisy_totals`.
+    """
     whole = len(arms) - len(arms) % BANKS
     for i in range(0, whole, BANKS):
         for bank in range(BANKS):
@@ -132,32 +191,22 @@ def accumulate(arms: Arms, values: Array, shift: float, counts: Integers, moment
 
 @compiled
 def rate(
-    state: Words,
-    counts: Integers,
-    starts: Integers,
-    values: Array,
-    bounds: Words,
-    cells: Integers,
-    guide: Guide,
-    bits: Integers,
-    places: Arms,
-    drawn: Arms,
-    center: float,
-    sums: Array,
-    squares: Array,
+    state: Words, counts: Integers, columns: Columns, drawn: Arms, center: float, totals: Totals
 ) -> None:
-    """Add Σr and Σr², less `center`, of `counts[a]` draws from each arm a's distribution.
+    """Add Σ(r − center) and Σ(r − center)² of `counts[a]` draws from column a, for every arm a.
 
-    Arm a's values and bounds are those from `starts[a]` on, its guide begins at `cells[a]`.
-    `places` counts 0, 1, …, and `drawn` is room for the draws made at a time.
+    `drawn` is room for the draws made at a time.
     """
+    starts, values, cells = columns.starts, columns.values, columns.cells
+    sums, squares = totals.sums, totals.squares
     for arm in range(len(counts)):
         left = counts[arm]
         low, high = starts[arm], starts[arm + 1]
-        here = guide[cells[arm] : cells[arm + 1]]
+        here = columns.guide[cells[arm] : cells[arm + 1]]
+        bounds = columns.bounds[low : high - 1]
         while left > 0:
             block = drawn[: min(left, len(drawn))]
-            draw(state, bounds[low : high - 1], here, bits[arm], places, block)
+            draw(state, bounds, here, columns.bits[arm], columns.places, block)
             total, square = 0.0, 0.0
             for i in range(len(block)):
                 value = values[low + block[i]] - center
@@ -174,34 +223,31 @@ def react(
     noise: Array,
     means: Array,
     bound: float,
-    pulled: Integers,
-    average: Array,
-    winner: Integers,
-    successor: Integers,
-    last: int,
+    past: Past,
     center: float,
-    counts: Integers,
-    sums: Array,
-    squares: Array,
-) -> int:
-    """Pull `arms` against the adversary; returns the last arm pulled.
+    totals: Totals,
+) -> None:
+    """Pull `arms` against the adversary of `baselines.adversary`.
 
-    Before each pull it looks only at the past: the leader, kept at the root of a tournament over
-    the running averages, and the arm that last followed the arm just pulled.
+    Before each pull it looks only at the past: the leader, at the root of the tournament over the
+    running averages, and the arm that last followed the arm just pulled.
     """
+    counts, sums, squares = totals.counts, totals.sums, totals.squares
+    pulled, average, winner, successor = past.pulled, past.average, past.winner, past.successor
+    last = past.last[0]
     leaves = len(average)
     for i in range(len(arms)):
         predicted = successor[last] if last >= 0 else -1
-        level = -bound if predicted == winner[1] else bound
+        level = -bound if predicted == winner[1] else bound  # ν_t
         arm = arms[i]
-        reward = means[arm] + level + noise[i]
+        reward = means[arm] + level + noise[i]  # x_a·θ + ν_t + η_t
         counts[arm] += 1
         value = reward - center
         sums[arm] += value
         squares[arm] += value * value
         pulled[arm] += 1
         if pulled[arm] == 1:
-            average[arm] = reward  # it was −∞: an arm never pulled does not lead
+            average[arm] = reward  # it was −∞, so that an arm without pulls does not lead
         else:
             average[arm] += (reward - average[arm]) / pulled[arm]
         node = (leaves + arm) >> 1
@@ -212,7 +258,7 @@ def react(
         if last >= 0:
             successor[last] = arm
         last = arm
-    return last
+    past.last[0] = last
 
 
 @compiled

@@ -1,4 +1,4 @@
-"""How baselines move, as frozen descriptions; what changes during a run lives in the run."""
+"""How baselines move, as frozen descriptions. The state of a run is in its stream."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Baseline(ABC):
     @property
     @abstractmethod
     def bound(self) -> float:
-        """The largest |ν_t| there can be; infinite where it is not known."""
+        """The largest possible |ν_t|; infinite if it is not known."""
 
     @abstractmethod
     def begin(self, means: Array, *, noise: float, rng: np.random.Generator) -> Stream:
@@ -45,11 +45,11 @@ class Baseline(ABC):
 
 
 class Moving(Baseline):
-    """A baseline that may be random but does not react to what is pulled."""
+    """A baseline that may be random but does not react to the pulls."""
 
     @abstractmethod
     def chunks(self, rng: np.random.Generator) -> Iterator[Array]:
-        """Values for rounds 1, 2, … as arrays whose lengths do not depend on what is pulled."""
+        """Values for rounds 1, 2, … as arrays whose lengths do not depend on the pulls."""
 
     @property
     def horizon(self) -> float:
@@ -57,7 +57,7 @@ class Moving(Baseline):
         return math.inf
 
     def begin(self, means: Array, *, noise: float, rng: np.random.Generator) -> Stream:
-        """Start a run; the path has a generator of its own, whatever is pulled."""
+        """Start a run. The path has its own generator, so it does not depend on the pulls."""
         from bestarm.environments.streams import MovingStream  # noqa: PLC0415 - compiles kernels
 
         return MovingStream(means, path=self.chunks, horizon=self.horizon, noise=noise, rng=rng)
@@ -100,7 +100,7 @@ class Adversary(Baseline):
 
 
 class _Known(Moving):
-    """A deterministic baseline: its first rounds are computed once a process, not once a run."""
+    """A deterministic baseline: its first rounds are computed once per process."""
 
     _memory: dict[int, Array]
 
@@ -120,7 +120,7 @@ class _Known(Moving):
             yield values
 
     def __getstate__(self) -> dict[str, object]:
-        return self.__dict__ | {"_memory": {}}  # it would be longer to send than to compute
+        return self.__dict__ | {"_memory": {}}  # sending it would take longer than computing it
 
 
 @dataclass(frozen=True)
@@ -165,7 +165,7 @@ class Function(_Known):
 
     @property
     def bound(self) -> float:
-        """The bound that was declared, or infinity."""
+        """The declared bound, or infinity."""
         return self.limit
 
     def _evaluate(self, start: int, size: int) -> Array:
@@ -177,7 +177,7 @@ class Function(_Known):
                 f"{values.shape}.",
                 field="baseline",
                 value=values.shape,
-                remedy="It must take an array of round numbers and return one value a round.",
+                remedy="It must take an array of round numbers and return one value per round.",
             )
         beyond = np.flatnonzero(np.abs(values) > self.limit)
         if beyond.size:
@@ -193,7 +193,7 @@ class Function(_Known):
 
 @dataclass(frozen=True, eq=False)
 class Recorded(Moving):
-    """ν_1, ν_2, … from an array, and not a round more."""
+    """ν_1, ν_2, … from an array."""
 
     values: Array
 
@@ -261,7 +261,7 @@ class Switches(Moving):
 
 
 def _spans() -> Iterator[tuple[int, int]]:
-    """(rounds before, rounds) of successive chunks: a rule of its own, the same in every run."""
+    """(rounds before, rounds) of successive chunks, the same in every run."""
     start = 0
     for doubling in count():
         size = min(_SHORTEST << min(doubling, 16), _LONGEST)

@@ -1,4 +1,4 @@
-"""Runs over a table of ratings: users drawn again and again, or each at most once."""
+"""Runs over a table of ratings: users drawn with replacement, or each at most once."""
 
 from __future__ import annotations
 
@@ -15,37 +15,19 @@ from bestarm.errors import InvalidInputError
 from bestarm.geometry import Array
 from bestarm.records import Counts, Plan, Summary
 
-__all__ = ["Columns", "DrawnUsers", "ShuffledUsers", "Users", "enlist", "tabulate"]
+__all__ = ["DrawnUsers", "ShuffledUsers", "Users", "enlist", "tabulate"]
 
-_CELLS = 16  # cells of the guide a value: few draws need a second word, guides stay in the cache
-_AT_ONCE = 32  # pulls a distinct value from which on a multinomial is quicker than single draws
-
-
-@dataclass(frozen=True, eq=False)
-class Columns:
-    """The distribution of the ratings of each item, side by side in flat arrays.
-
-    Item a's distinct ratings are `values[starts[a]:starts[a + 1]]`, with probabilities `masses`,
-    the most frequent last; `bounds`, `guide`, `cells` and `bits` are for `kernels.rate`.
-    """
-
-    starts: Counts
-    values: Array
-    masses: Array
-    bounds: NDArray[np.uint64]
-    cells: Counts
-    guide: NDArray[np.int32]
-    bits: Counts
-    places: NDArray[np.uint32]
+_CELLS = 16  # cells of the guide per value: few draws need a second word, and guides stay cached
+_AT_ONCE = 32  # pulls per distinct value above which a multinomial is quicker than single draws
 
 
-def tabulate(matrix: Array, weights: Array | None) -> Columns:
+def tabulate(matrix: Array, weights: Array | None) -> kernels.Columns:
     """The distribution of each column of a table whose rows have these weights."""
     values, masses, bounds, guides, bits = [], [], [], [], []
     for column in matrix.T:
         distinct, place = np.unique(column, return_inverse=True)
         mass = np.bincount(place, weights=weights) / (len(column) if weights is None else 1.0)
-        # What rounding leaves falls to the last: let that be the most frequent, and none of mass 0.
+        # The last value receives the remainder of rounding: make it the most frequent one.
         order = np.argsort(mass, kind="stable")[np.count_nonzero(mass == 0) :]
         distinct, mass = distinct[order], mass[order] / mass.sum()
         borders, guide, size = guided(mass, _CELLS * len(mass))
@@ -54,7 +36,7 @@ def tabulate(matrix: Array, weights: Array | None) -> Columns:
         bounds.append(np.append(borders, np.uint64(2**64 - 1)))
         guides.append(guide)
         bits.append(size)
-    return Columns(
+    return kernels.Columns(
         starts=_offsets([len(part) for part in values]),
         values=np.concatenate(values),
         masses=np.concatenate(masses),
@@ -68,7 +50,7 @@ def tabulate(matrix: Array, weights: Array | None) -> Columns:
 
 @dataclass(frozen=True, eq=False)
 class Users:
-    """The ratings, one row a user, and what `kernels.draw` draws users by."""
+    """The ratings, one row per user, and the tables by which `kernels.draw` draws users."""
 
     matrix: Array
     support: NDArray[np.uint32]
@@ -91,24 +73,24 @@ def _offsets(sizes: list[int]) -> Counts:
 
 
 class DrawnUsers(BaseStream):
-    """A run in which every pull draws a user anew: an arm's ratings are independent draws.
+    """A run in which every pull draws a user: the ratings of an arm are independent draws.
 
-    Given how often each arm is pulled, its ratings are independent, with the distribution of its
-    column. A few are drawn one by one; of many, how often each distinct rating comes up is drawn
-    instead, which is multinomial. Rounds known ahead draw whole users, of whom one rating is shown.
+    Given the number of pulls of each arm, its ratings are independent, with the distribution of
+    its column. Few ratings are drawn one by one; for many, the multinomial counts of the distinct
+    ratings are drawn instead. Rounds known ahead draw whole users and show one rating of each.
 
     Args:
         means: the mean rating of each item.
         columns: the distribution of each item's ratings.
-        users: gives the users; called only if rounds are wanted ahead.
-        rng: where the run's randomness comes from.
+        users: returns the users; called only if rounds are needed ahead.
+        rng: the source of randomness of the run.
     """
 
     def __init__(
         self,
         means: Array,
         *,
-        columns: Columns,
+        columns: kernels.Columns,
         users: Callable[[], Users],
         rng: np.random.Generator,
     ) -> None:
@@ -130,21 +112,8 @@ class DrawnUsers(BaseStream):
         counts = counts_of(plan, self._arms_rng)
         sums, squares = np.zeros(plan.arms), np.zeros(plan.arms)
         many = counts > self._many
-        kernels.rate(
-            self._words,
-            np.where(many, 0, counts),
-            columns.starts,
-            columns.values,
-            columns.bounds,
-            columns.cells,
-            columns.guide,
-            columns.bits,
-            columns.places,
-            self._drawn,
-            plan.center,
-            sums,
-            squares,
-        )
+        totals, single = kernels.Totals(counts, sums, squares), np.where(many, 0, counts)
+        kernels.rate(self._words, single, columns, self._drawn, plan.center, totals)
         for arm in np.flatnonzero(many):
             own = slice(columns.starts[arm], columns.starts[arm + 1])
             values = columns.values[own] - plan.center
@@ -155,13 +124,13 @@ class DrawnUsers(BaseStream):
 
 
 class ShuffledUsers(DealtStream):
-    """A run in which no user is asked twice: pull t shows a rating of the t-th user in the order.
+    """A run in which no user is asked twice: pull t shows a rating of the t-th user.
 
     Args:
-        matrix: ratings, one row a user.
+        matrix: ratings, one row per user.
         means: the mean rating of each item.
-        order: draws the users' order, once a run.
-        rng: where the run's randomness comes from.
+        order: draws the order of the users, once per run.
+        rng: the source of randomness of the run.
     """
 
     def __init__(
@@ -177,14 +146,14 @@ class ShuffledUsers(DealtStream):
         self._order = order(self._baseline_rng)
 
     def ahead(self, rounds: int) -> Ahead | None:
-        """The ratings of the next users in the order, while there are any."""
+        """The ratings of the next users in the order, while any are left."""
         users = self._order[self._rounds : self._rounds + rounds]
         return Ahead(self._matrix, users, np.zeros(len(users))) if len(users) else None
 
     def _carry_out(self, plan: Plan) -> Summary:
         if self._rounds + plan.pulls > len(self._order):
             raise InvalidInputError(
-                f"There are {len(self._order)} users to ask once each, and the plan would reach "
+                f"There are {len(self._order)} users, each asked once, and the plan would reach "
                 f"pull {self._rounds + plan.pulls}.",
                 field="replacement",
                 value=len(self._order),

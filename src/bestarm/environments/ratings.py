@@ -1,4 +1,4 @@
-"""The world of ratings: every pull asks one user, drawn at random, about one item."""
+"""The world of ratings: every pull asks one random user about one item."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from bestarm.geometry import Array
 from bestarm.problem import Problem, as_weights
 
 if TYPE_CHECKING:
-    from bestarm.environments.rating_streams import Columns, Users  # compiles kernels
+    from bestarm.environments.kernels import Columns  # compiles
+    from bestarm.environments.rating_streams import Users
 
 __all__ = ["Ratings"]
 
@@ -27,27 +28,27 @@ _ROUNDING = 32 * float(np.finfo(float).eps)
 class Ratings(FixedWorld):
     """Real answers as rewards: a pull draws a user and shows that user's rating of the item.
 
-    Items are the arms, with one-hot features. That some users rate everything high and others
-    everything low is the baseline ν_t; the best item is the one with the largest weighted mean.
+    Items are the arms, with one-hot features. The baseline ν_t is the user's general level: some
+    rate everything high, others everything low. The best item has the largest weighted mean.
 
-    The declared scales are what policies are told. Their defaults, 1 and 1, are those of the
-    paper's Jester runs and are not a valid scale for such data, whose standard deviation is near
-    5.7: a guarantee that rests on the scales needs true ones.
+    Policies are told the declared scales. The defaults, 1 and 1, are those of the paper's Jester
+    runs and are not valid for such data, whose standard deviation is near 5.7: a guarantee that
+    rests on the scales needs true ones.
 
     Args:
-        matrix: ratings, one row a user, one column an item; a data frame's columns give labels.
+        matrix: ratings, one row per user, one column per item; a data frame names its items.
         weights: the probability of each user; the same for all by default.
-        labels: one name an item.
-        replacement: whether a user may be drawn again. If not, a run draws each next user among
-            those not yet asked, in proportion to the weights, and ends in an error when it has
-            asked everybody. With unequal weights the users asked late are then the unlikely ones,
-            so over a long run the means move away from the weighted ones.
-        name: what results and tables call it.
+        labels: one name per item.
+        replacement: whether a user may be drawn again. If not, a run draws the next user among
+            those not yet asked, in proportion to the weights, and raises when it has asked
+            everybody. With unequal weights the late users are the unlikely ones, so over a long
+            run the means move away from the weighted ones.
+        name: its name in results and tables.
         declared_noise: the scale of the noise that policies are told.
         declared_baseline: the bound on |ν_t| that policies are told.
 
     Raises:
-        InvalidInputError: an argument is not what it must be, or two items are equally good.
+        InvalidInputError: an argument is invalid, or two items are equally good.
 
     Example:
         >>> from bestarm.environments import Ratings
@@ -117,7 +118,7 @@ class Ratings(FixedWorld):
 
     @property
     def weights(self) -> Array | None:
-        """The probability of each user, read-only; None where all have the same."""
+        """The probability of each user, read-only; None if all are equal."""
         return self._weights
 
     @property
@@ -136,7 +137,7 @@ class Ratings(FixedWorld):
         return np.asarray(np.sqrt(self._average((self._matrix - self._means) ** 2)))
 
     def begin(self, rng: np.random.Generator) -> Stream:
-        """Start a run in which nobody has been asked yet."""
+        """Start a run in which no user has been asked yet."""
         from bestarm.environments.rating_streams import (  # noqa: PLC0415 - compiles kernels
             DrawnUsers,
             ShuffledUsers,
@@ -173,7 +174,7 @@ class Ratings(FixedWorld):
         return users[np.argsort(clocks)]
 
     def __getstate__(self) -> dict[str, object]:
-        # Tables and problems, with the designs cached on them, are made anew where they are needed.
+        # Tables and problems, with the designs cached on them, are made again where needed.
         made = ("_columns", "_users")
         state = {key: value for key, value in self.__dict__.items() if key not in made}
         return state | {"_problems": {}}
@@ -195,11 +196,11 @@ def _table(matrix: object) -> Array:
             f"`matrix` could not be read as a table of numbers ({error}).",
             field="matrix",
             value=matrix,
-            remedy="Give one row a user, one number an item.",
+            remedy="Give one row per user, one number per item.",
         ) from None
     if table.ndim != 2 or table.shape[0] < 1 or table.shape[1] < 2:
         raise InvalidInputError(
-            f"`matrix` must have one row a user and at least two columns, one an item; got shape "
+            f"`matrix` must have one row per user and one column per item, at least two; got shape "
             f"{table.shape}.",
             field="matrix",
             value=table.shape,
@@ -217,13 +218,12 @@ def _table(matrix: object) -> Array:
 
 
 def _names(matrix: object, labels: Sequence[object] | None, items: int) -> tuple[str, ...]:
-    given = labels
-    if given is None:
-        given = getattr(matrix, "columns", None)  # a data frame names its columns
-    names = tuple(str(i) for i in (range(items) if given is None else given))
+    if labels is None:
+        labels = getattr(matrix, "columns", None)  # a data frame names its columns
+    names = tuple(str(i) for i in (range(items) if labels is None else labels))
     if len(names) != items or len(set(names)) != items:
         raise InvalidInputError(
-            f"`labels` must hold {items} different names, one an item; got {len(names)} of which "
+            f"`labels` must hold {items} different names, one per item; got {len(names)} of which "
             f"{len(set(names))} differ.",
             field="labels",
             value=names,

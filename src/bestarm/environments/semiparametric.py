@@ -1,4 +1,4 @@
-"""The semiparametric world: rewards linear in the features, on a baseline that moves as it will."""
+"""The semiparametric world: rewards linear in the features, plus a moving baseline."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ class Semiparametric(FixedWorld):
     """A fixed instance: pulling source arm a at round t pays x_a·θ + ν_t + N(0, noise²).
 
     Args:
-        source: features of the arms one can pull, one row per arm.
+        source: features of the arms that can be pulled, one row per arm.
         theta: the true parameter θ.
-        target: features of the options one chooses among; the source when left out.
-        baseline: how ν_t moves: one of `bestarm.environments.baselines`, a number, an array with a
-            value a round, or a function of an array of round numbers.
+        target: features of the targets to choose among; the source if left out.
+        baseline: how ν_t moves: one of `bestarm.environments.baselines`, a number, an array with
+            one value per round, or a function of an array of round numbers.
         noise: the standard deviation of the noise.
         declared_noise: the scale of the noise that policies are told; the true one by default.
-        declared_baseline: the bound on |ν_t| that policies are told; by default the baseline's own
-            where it is known, and 1 where it is not.
-        source_labels: one name a source arm.
-        target_labels: one name a target.
-        name: what results and tables call it.
+        declared_baseline: the bound on |ν_t| that policies are told; by default the bound of the
+            baseline if it is known, else 1.
+        source_labels: one name per source arm.
+        target_labels: one name per target.
+        name: its name in results and tables.
 
     Raises:
-        InvalidInputError: an argument is not what it must be, or two targets are equally good.
+        InvalidInputError: an argument is invalid, or two targets are equally good.
 
     Example:
         >>> from bestarm.environments import Semiparametric
@@ -63,12 +63,12 @@ class Semiparametric(FixedWorld):
         self._name = str(name)
         self._baseline = as_baseline(baseline)
         self._noise = not_negative(noise, "noise", remedy="It is a standard deviation.")
-        told = self._baseline.bound if np.isfinite(self._baseline.bound) else 1.0
+        bound = self._baseline.bound if np.isfinite(self._baseline.bound) else 1.0
         self._template = Problem(
             source,
             target,
             noise=self._noise if declared_noise is None else declared_noise,
-            baseline=told if declared_baseline is None else declared_baseline,
+            baseline=bound if declared_baseline is None else declared_baseline,
             source_labels=source_labels,
             target_labels=target_labels,
         )
@@ -79,7 +79,7 @@ class Semiparametric(FixedWorld):
                 f"{self._template.dimension} features.",
                 field="theta",
                 value=self._theta.shape,
-                remedy="Give one number a feature.",
+                remedy="Give one number per feature.",
             )
         self._theta.flags.writeable = False
         self._means = np.asarray(self._template.source @ self._theta)
@@ -122,7 +122,7 @@ class Semiparametric(FixedWorld):
         return self._baseline.begin(self._means, noise=self._noise, rng=rng)
 
     def __getstate__(self) -> dict[str, object]:
-        # Problems may carry designs cached by the policies of this process: not worth sending.
+        # Problems may carry designs cached by policies of this process, which need not be sent.
         return self.__dict__ | {"_problems": {}}
 
     def __repr__(self) -> str:

@@ -1,7 +1,7 @@
-"""Runs: plans in, totals out, with the joint law that pulling one at a time would give.
+"""Runs: plans in, totals out, with the same joint distribution as single pulls.
 
-A policy sees only totals an arm, so what does not enter the totals need not be drawn. Where the
-baseline does not react to the rewards, arms are drawn pull by pull and the noise arm by arm.
+A policy sees only totals per arm, so only totals need to be drawn. If the baseline does not react
+to the rewards, arms are drawn pull by pull and the noise arm by arm.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 BLOCK = 2**14  # pulls drawn at a time; their arms and values stay in the nearest caches
-_GUIDE = 256  # cells of the guide an arm: at most one draw in 256 needs a second word
+_GUIDE = 256  # cells of the guide per arm: at most one draw in 256 needs a second word
 
 Deal = Callable[[NDArray[np.uint32]], None]
 
@@ -71,11 +71,11 @@ def noisy_totals(
 
 
 class BaseStream(ABC):
-    """What all runs share: the arms' means, the noise and three independent generators."""
+    """The base of all runs: the means of the arms, the noise and three independent generators."""
 
     def __init__(self, means: Array, *, noise: float, rng: np.random.Generator) -> None:
         self._means, self._noise = means, noise
-        # 128 bits of whatever generator came in: the kernels continue an SFC64's state.
+        # 128 bits of the generator passed in: the kernels continue the state of an SFC64.
         seeds = np.random.SeedSequence(rng.integers(0, 2**32, size=4).tolist()).spawn(3)
         self._arms_rng, self._noise_rng, self._baseline_rng = (
             np.random.Generator(np.random.SFC64(seed)) for seed in seeds
@@ -83,13 +83,13 @@ class BaseStream(ABC):
         self._rounds = 0
 
     def pull(self, plan: Plan) -> Summary:
-        """Carry out a plan and give its totals."""
+        """Carry out a plan and return its totals."""
         if plan.arms != len(self._means):
             raise InvalidInputError(
                 f"The plan is over {plan.arms} arms; this world has {len(self._means)}.",
                 field="plan",
                 value=plan.arms,
-                remedy="Make the policy from this world's own problem.",
+                remedy="Make the policy from the problem of this world.",
             )
         summary = self._carry_out(plan)
         self._rounds += plan.pulls
@@ -98,16 +98,16 @@ class BaseStream(ABC):
     @abstractmethod
     def _carry_out(self, plan: Plan) -> Summary: ...
 
-    def ahead(self, rounds: int) -> Ahead | None:  # noqa: ARG002 - for those that know
-        """The rewards of at most so many rounds to come, or None if they cannot be known."""
+    def ahead(self, rounds: int) -> Ahead | None:  # noqa: ARG002 - subclasses use it
+        """The rewards of at most this many future rounds, or None if they cannot be known."""
         return None
 
     def skip(self, rounds: int) -> None:
-        """Go on by so many of the rounds that `ahead` gave."""
+        """Advance by this many of the rounds that `ahead` returned."""
         self._rounds += rounds
 
     def _shared(self, common: Array) -> Ahead:
-        """Arms that pay their means, and what these rounds add to them; adds noise in place."""
+        """The means of the arms, and what the rounds add to them; adds noise in place."""
         common += self._noise * self._noise_rng.standard_normal(len(common))
         table = self._means.reshape(1, -1)
         table.flags.writeable = False  # as tables of ratings are: kernels are compiled once
@@ -115,7 +115,7 @@ class BaseStream(ABC):
 
 
 class ConstantStream(BaseStream):
-    """A run on a baseline that stays at `level`: counts are multinomial, O(arms) a plan."""
+    """A run on a baseline that stays at `level`: counts are multinomial, O(arms) per plan."""
 
     def __init__(
         self, means: Array, *, level: float, noise: float, rng: np.random.Generator
@@ -140,7 +140,7 @@ class ConstantStream(BaseStream):
 
 
 class DealtStream(BaseStream):
-    """A run in which each pull's arm is settled one by one."""
+    """A run in which the arms of single pulls are drawn or dealt."""
 
     def __init__(self, means: Array, *, noise: float, rng: np.random.Generator) -> None:
         super().__init__(means, noise=noise, rng=rng)
@@ -166,11 +166,11 @@ class MovingStream(DealtStream):
 
     Args:
         means: x_a·θ for each source arm.
-        path: makes the baseline's values for rounds 1, 2, … as arrays of any lengths. It gets a
-            generator of its own, so the path depends on the seed and not on what is pulled.
-        horizon: the number of rounds the path covers.
+        path: makes the values of the baseline for rounds 1, 2, … as arrays of any lengths. It has
+            its own generator, so the path depends on the seed and not on the pulls.
+        horizon: the number of rounds that the path covers.
         noise: the standard deviation of the noise.
-        rng: where the run's randomness comes from.
+        rng: the source of randomness of the run.
     """
 
     def __init__(
@@ -190,7 +190,7 @@ class MovingStream(DealtStream):
     def _carry_out(self, plan: Plan) -> Summary:
         if self._rounds + plan.pulls > self._horizon:
             raise InvalidInputError(
-                f"The baseline is given for {self._horizon:g} rounds, and the plan would reach "
+                f"The baseline has values for {self._horizon:g} rounds, and the plan would reach "
                 f"round {self._rounds + plan.pulls}.",
                 field="baseline",
                 value=self._horizon,
@@ -230,7 +230,7 @@ class MovingStream(DealtStream):
         return self._shared(self._values[:wanted].copy()) if min(wanted, known) > 0 else None
 
     def skip(self, rounds: int) -> None:
-        """Go on by so many rounds, and along the path with them."""
+        """Advance by this many rounds, and along the path with them."""
         for _ in self._blocks(rounds):
             pass
         super().skip(rounds)
@@ -254,40 +254,29 @@ class ReactingStream(DealtStream):
         super().__init__(means, noise=noise, rng=rng)
         self._bound = bound
         leaves = 1 << (len(means) - 1).bit_length()
-        self._pulled = np.zeros(leaves, dtype=np.int64)
-        self._average = np.full(leaves, -np.inf)
-        self._winner = np.concatenate([np.zeros(leaves), np.arange(leaves)]).astype(np.int64)
-        self._successor = np.full(len(means), -1, dtype=np.int64)
-        self._last = -1
+        self._past = kernels.Past(
+            pulled=np.zeros(leaves, dtype=np.int64),
+            average=np.full(leaves, -np.inf),
+            winner=np.concatenate([np.zeros(leaves), np.arange(leaves)]).astype(np.int64),
+            successor=np.full(len(means), -1, dtype=np.int64),
+            last=np.array([-1]),
+        )
 
     def _carry_out(self, plan: Plan) -> Summary:
         deal = self._deal(plan)
-        counts = np.zeros(plan.arms, dtype=np.int64)
-        sums, squares = np.zeros(plan.arms), np.zeros(plan.arms)
+        totals = kernels.Totals(
+            np.zeros(plan.arms, dtype=np.int64), np.zeros(plan.arms), np.zeros(plan.arms)
+        )
         for start in range(0, plan.pulls, BLOCK):
             arms = self._arms[: min(plan.pulls - start, BLOCK)]
             deal(arms)
             noise = self._noise * self._noise_rng.standard_normal(len(arms))
-            self._last = kernels.react(
-                arms,
-                noise,
-                self._means,
-                self._bound,
-                self._pulled,
-                self._average,
-                self._winner,
-                self._successor,
-                self._last,
-                plan.center,
-                counts,
-                sums,
-                squares,
-            )
-        return Summary(counts, sums, squares, center=plan.center)
+            kernels.react(arms, noise, self._means, self._bound, self._past, plan.center, totals)
+        return Summary(*totals, center=plan.center)
 
 
 def counts_of(plan: Plan, rng: np.random.Generator) -> Counts:
-    """How often each arm is pulled: as planned, or drawn at once."""
+    """How often each arm is pulled: as planned, or one multinomial draw."""
     if plan.counts is not None:
         return plan.counts
     support, weights = _support(plan)
@@ -297,7 +286,7 @@ def counts_of(plan: Plan, rng: np.random.Generator) -> Counts:
 
 
 def guided(weights: Array, cells: int) -> tuple[NDArray[np.uint64], NDArray[np.int32], int]:
-    """Bounds, a guide of about this many cells, and its bits: what `kernels.draw` draws by."""
+    """Bounds, a guide of about this many cells, and its bits, for `kernels.draw`."""
     # A cumulative sum rounds each difference by 2⁻⁵³ at most, and the last outcome takes the rest:
     # probabilities are exact to 2⁻⁵³, that of the last outcome to 2⁻⁵³ times their number.
     cumulative = np.minimum(np.cumsum(weights)[:-1], 1.0 - 2.0**-53)
@@ -311,7 +300,7 @@ def guided(weights: Array, cells: int) -> tuple[NDArray[np.uint64], NDArray[np.i
 def _support(plan: Plan) -> tuple[NDArray[np.uint32], Array]:
     """The arms of positive probability, and their probabilities.
 
-    Only these are ever drawn among: an arm of probability 0 must not collect what rounding left.
+    Only these are drawn: an arm of probability 0 must not receive the remainder of rounding.
     """
     assert plan.weights is not None
     support = np.flatnonzero(plan.weights).astype(np.uint32)

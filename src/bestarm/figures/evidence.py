@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["evidence"]
 
-_FLOOR = 1e-3  # of the axis: less evidence than that is as good as none
+_FLOOR = 1e-3  # of the axis: less evidence than this is drawn as none
 
 
 def evidence(
@@ -36,14 +36,14 @@ def evidence(
         title: the first line; by default who is left.
 
     Raises:
-        InvalidInputError: there is no look yet, or the shapes do not fit.
+        InvalidInputError: there are no looks, or the shapes do not fit.
         MissingDependencyError: Matplotlib is not installed.
     """
     looks = np.asarray(values, dtype=float)
     if not len(pulls) or looks.shape != (len(pulls), problem.targets):
         raise InvalidInputError(
-            f"`values` must have one row a look and one column a target; got shape {looks.shape} "
-            f"for {len(pulls)} looks and {problem.targets} targets.",
+            "`values` must have one row per look and one column per target; got shape "
+            f"{looks.shape} for {len(pulls)} looks and {problem.targets} targets.",
             field="values",
             value=looks.shape,
         )

@@ -1,4 +1,4 @@
-"""What pictures share: colours, headings, and where they are written."""
+"""Colours, headings and writing of pictures."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _LONGEST_LABEL = 24
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """An empty picture, of so many inches.
+    """An empty picture of this size in inches.
 
     Raises:
         MissingDependencyError: Matplotlib is not installed.

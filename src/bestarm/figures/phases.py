@@ -95,7 +95,7 @@ class _Line:
 
 @dataclass(frozen=True)
 class _Story:
-    """What is drawn: the run seen target by target."""
+    """The run, target by target, as it is drawn."""
 
     trace: Sequence[Phase]
     ends: list[int]  # pulls at the end of each phase

@@ -1,18 +1,20 @@
-"""How long a trial will take, before it begins: simulated under assumptions one states."""
+"""How long an experiment will take: simulated before it begins, under stated assumptions."""
 
 from bestarm.planning.assumptions import Drift, Scenario
 from bestarm.planning.effort import Effort, JobEffort
-from bestarm.planning.forecasts import Assumed, Forecast, TrialPlan
-from bestarm.planning.trial import DEFAULT_POLICIES, plan_trial
+from bestarm.planning.forecasts import AssumedWorld, ExperimentPlan, PolicyForecast
+from bestarm.planning.plan import plan_experiment
+from bestarm.planning.request import DEFAULT_POLICIES, PlanRequest
 
 __all__ = [
     "DEFAULT_POLICIES",
-    "Assumed",
+    "AssumedWorld",
     "Drift",
     "Effort",
-    "Forecast",
+    "ExperimentPlan",
     "JobEffort",
+    "PlanRequest",
+    "PolicyForecast",
     "Scenario",
-    "TrialPlan",
-    "plan_trial",
+    "plan_experiment",
 ]

@@ -1,4 +1,4 @@
-"""What a plan assumes: how the options differ, and how the baseline drifts meanwhile."""
+"""The assumptions of a plan: how the options differ, and how the baseline drifts."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ class Drift:
     Attributes:
         kind: `"none"`; `"sine"`, a slow wave; `"walk"`, a random walk between two walls; or
             `"switches"`, jumps between two levels at random times.
-        size: how far it goes to either side. If left out, as far as the declared baseline allows,
+        size: how far it moves to either side. By default as far as the declared baseline allows,
             or half of the way to the bounds of the rewards.
-        period: over how many outcomes: of one wave, until a walk has gone about `size`, or between
-            two jumps. If left out, those of a day where that is known, and 1000 where it is not.
+        period: outcomes per wave, until a walk has moved by about `size`, or between two jumps. By
+            default the outcomes per day if these are known, else 1000.
     """
 
     kind: str = "sine"
@@ -51,7 +51,7 @@ class Drift:
             )
 
     def path(self, *, level: float, size: float, period: float) -> Constant | Moving:
-        """The baseline itself, around a level."""
+        """The baseline, moving around a level."""
         if self.kind == "none" or size == 0:
             return Constant(level)
         if self.kind == "sine":
@@ -61,7 +61,7 @@ class Drift:
         return _Around(level, RandomWalk(size / math.sqrt(period), size))
 
     def places(self, size: float) -> Array:
-        """Where it is in the long run, as equally likely distances from its level."""
+        """Its long-run distribution, as equally likely distances from the level."""
         middles = (np.arange(_PLACES) + 0.5) / _PLACES
         if self.kind == "sine":
             return size * np.sin(2 * math.pi * middles)
@@ -79,30 +79,31 @@ class _Around(Moving):
 
     @property
     def bound(self) -> float:
-        """|level| and what comes on top."""
+        """|level| plus the bound of the inner path."""
         return abs(self.level) + self.inner.bound
 
     def chunks(self, rng: np.random.Generator) -> Iterator[Array]:
-        """The inner path, moved."""
+        """The inner path plus the level."""
         for values in self.inner.chunks(rng):
             yield values + self.level
 
 
 @dataclass(frozen=True)
 class Scenario:
-    """One set of assumptions under which a trial is simulated.
+    """One set of assumptions under which an experiment is simulated.
 
     Attributes:
-        name: what results call it.
+        name: its name in results.
         gap: by how much the best target leads the next one, in units of the reward. Needed unless
-            `theta` is given in numbers.
+            `theta` is a vector.
         theta: `"close"`, the hardest case: all others trail by as little as the features allow, and
-            the target that is hardest to prove best is the best; `"typical"`: arm means lie as
-            random ones do; or the parameter itself, one number a feature.
+            the target that is hardest to prove best is the best; `"typical"`: arm means as of a
+            random parameter; or the parameter itself, one number per feature.
         drift: how the baseline moves.
-        level: the reward about which all of it happens: 0, or the middle of the bounds.
-        noise: the standard deviation of Gaussian noise; the problem's own if left out. Between
-            bounds there is none: rewards are then at one bound or the other.
+        level: the mean reward about which the baseline moves; by default 0, or the middle of the
+            bounds.
+        noise: the standard deviation of Gaussian noise; by default that of the problem. Not for
+            bounded rewards, which are at one bound or the other.
     """
 
     name: str
@@ -113,19 +114,19 @@ class Scenario:
     noise: float | None = None
 
     def __post_init__(self) -> None:
-        given = isinstance(self.theta, str)
-        if given:
+        named = isinstance(self.theta, str)
+        if named:
             choice(self.theta, SHAPES, "theta")
         else:
             numbers = vector(self.theta, "theta")
             object.__setattr__(self, "theta", tuple(numbers.ravel().tolist()))
-        if given == (self.gap is None):
+        if named == (self.gap is None):
             raise InvalidInputError(
-                f"Scenario {self.name!r} must have a gap, or the parameter itself.",
+                f"Scenario {self.name!r} needs either a gap or a parameter in numbers.",
                 field="gap",
                 value=self.gap,
                 remedy="Give the smallest lead that is worth finding, in units of the reward."
-                if given
+                if named
                 else "A parameter in numbers has its own gap: leave `gap` out.",
             )
         for field, check in _CHECKS.items():
@@ -150,10 +151,10 @@ _CHECKS: dict[str, Callable[[object, str], float]] = {
 def scales(
     bounds: tuple[float, float] | None, noise: float | None, baseline: float | None
 ) -> tuple[float, float]:
-    """What policies are told of noise and baseline: what is given, or what the bounds imply, or 1.
+    """The noise and baseline that policies are told: as given, else from the bounds, else 1.
 
-    Rewards between two bounds have a noise of at most half their distance, and a baseline (where
-    the arms lie, on the whole) between them.
+    Bounded rewards have a noise of at most half the distance of the bounds, and a baseline between
+    the bounds.
     """
     if bounds is None:
         usual = (1.0, 1.0)
@@ -168,17 +169,17 @@ def as_drift(value: object) -> Drift:
 
 
 def as_scenario(document: Mapping[str, Any], *, name: str) -> Scenario:
-    """A scenario from a document, such as one of a file: drift is a word, or a document as well.
+    """A scenario from a document of a file; its drift is a word or a document.
 
     Raises:
-        InvalidInputError: it has keys that mean nothing, or values that cannot be.
+        InvalidInputError: it has unknown keys or invalid values.
     """
     known = {field.name for field in fields(Scenario)}
     drift = document.get("drift", Drift())
     if isinstance(drift, Mapping):
-        _no_others(drift, {field.name for field in fields(Drift)}, "drift")
+        _refuse_unknown(drift, {field.name for field in fields(Drift)}, "drift")
         drift = Drift(**drift)
-    _no_others(document, known, "scenario")
+    _refuse_unknown(document, known, "scenario")
     theta = document.get("theta", "close")
     rest = {key: document[key] for key in document.keys() - {"drift", "theta", "name"}}
     return Scenario(
@@ -189,11 +190,11 @@ def as_scenario(document: Mapping[str, Any], *, name: str) -> Scenario:
     )
 
 
-def _no_others(document: Mapping[str, Any], known: set[str], field: str) -> None:
+def _refuse_unknown(document: Mapping[str, Any], known: set[str], field: str) -> None:
     for key in document:
         if key not in known:
             raise InvalidInputError(
-                f"A {field} has no {key!r}; it has {', '.join(sorted(known))}.",
+                f"Unknown key {key!r} in a {field}; known are {', '.join(sorted(known))}.",
                 field=field,
                 value=key,
             )

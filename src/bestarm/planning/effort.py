@@ -1,14 +1,14 @@
-"""What a plan will cost to simulate: estimated before it is, from short trial runs.
+"""Estimate the cost of a plan before it is simulated, from short runs.
 
 The time of a run of N pulls is taken to be
 
     N · (seconds per pull) + plans(N) · (seconds per plan),
 
-with `plans(N)` growing as a power of N, as far as it was watched. A drifting baseline has every
-pull drawn on its own, tens of nanoseconds each; a policy that keeps its batches short, as the
-anytime rule does on a fast wave, computes a plan every few hundred pulls, milliseconds each. Either
-can be what takes long. Where a run is too long to be watched to its end, N is taken from the lower
-bound and from how many times that a policy usually needs.
+with `plans(N)` growing as a power of N, fitted to the observed part. Under a drifting baseline
+every pull is drawn separately, which takes tens of nanoseconds; a policy that keeps its batches
+short, as the anytime rule does on a fast wave, computes a plan every few hundred pulls, which takes
+milliseconds. Either can dominate. If a run is too long to be followed to its end, N is the lower
+bound times a ratio that is usual for the policy.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from bestarm.simulation.engine import sample_run, sample_stream
 
 __all__ = ["LONGEST", "Clock", "Effort", "Job", "estimate_effort"]
 
-LONGEST = 3600.0  # seconds: no plan that is estimated to take longer is begun on the command line
+LONGEST = 3600.0  # seconds: the command line refuses plans that are estimated to take longer
 
 Clock = Callable[[], float]
 
-_WATCH = 0.25  # seconds for which a run is watched,
-_PLANS = 64  # or until so many plans were made: the first ones say little of how sizes grow;
-_LONGEST_WATCH = 2.0  # but no longer
-_PROBE = 2**16  # pulls by which the time of one is measured
+_WATCH = 0.25  # seconds for which a run is followed,
+_PLANS = 64  # or until this many plans were made, as the first ones say little about growth,
+_LONGEST_WATCH = 2.0  # but at most this long
+_PROBE = 2**16  # pulls over which the time per pull is measured
 _PROBES = 3
-_PULL = 5e-8  # seconds of a pull before any was measured
-_RATIO = 5.0  # runs take about so many times the lower bound, where nothing is known of a policy
+_PULL = 5e-8  # seconds per pull, where the measurement gives 0
+_RATIO = 5.0  # pulls of a run over the lower bound, for a policy that is not registered
 
 
 @dataclass(frozen=True)
@@ -49,10 +49,10 @@ class Job:
     Attributes:
         policy: the policy's name.
         scenario: the scenario's name.
-        method: makes the policy, with all it is told.
+        method: makes the policy.
         environment: the scenario's world.
         gap: the lead of the best target there.
-        lower_bound: pulls that no rule stays below on average.
+        lower_bound: the mean number of pulls that every rule needs.
         cap: pulls at which a run is cut.
     """
 
@@ -73,9 +73,9 @@ class JobEffort:
         policy: the policy's name.
         scenario: the scenario's name.
         gap: the lead of the best target there.
-        pulls: of one run, about.
-        seconds: of one run, about, on one process.
-        seen: whether runs were watched to their end, rather than extrapolated.
+        pulls: pulls per run, about.
+        seconds: seconds per run on one process, about.
+        measured: whether runs were followed to their end, rather than extrapolated.
     """
 
     policy: str
@@ -83,12 +83,12 @@ class JobEffort:
     gap: float
     pulls: float
     seconds: float
-    seen: bool
+    measured: bool
 
 
 @dataclass(frozen=True)
 class Effort:
-    """What a plan is estimated to cost before it is simulated.
+    """The estimated cost of a plan.
 
     Attributes:
         runs: simulated runs of each policy in each scenario.
@@ -100,17 +100,17 @@ class Effort:
 
     @property
     def seconds(self) -> float:
-        """Of all runs, on one process."""
-        return self.runs * self.once
+        """Seconds of all runs, on one process."""
+        return self.runs * self.seconds_per_round
 
     @property
-    def once(self) -> float:
+    def seconds_per_round(self) -> float:
         """Seconds of one run of every policy in every scenario, on one process."""
         return sum(job.seconds for job in self.jobs)
 
     @property
     def pulls(self) -> tuple[float, float]:
-        """The fewest and the most pulls of a run, about, over policies and scenarios."""
+        """The fewest and the most pulls per run over policies and scenarios, about."""
         return min(job.pulls for job in self.jobs), max(job.pulls for job in self.jobs)
 
     def words(self, workers: int = 1) -> str:
@@ -124,15 +124,15 @@ class Effort:
         )
 
     def refuse_beyond(self, limit: float, *, expected: float, rounds: int) -> None:
-        """Raise where this would take longer than it may.
+        """Raise if this would take longer than the limit.
 
         Args:
-            limit: how many seconds it may take.
-            expected: how many it is estimated to take.
-            rounds: for how many runs of every policy in every scenario.
+            limit: the limit in seconds.
+            expected: the estimated seconds.
+            rounds: the number of runs of every policy in every scenario.
 
         Raises:
-            InvalidInputError: it is longer.
+            InvalidInputError: `expected` exceeds `limit`.
         """
         if expected <= limit:
             return
@@ -166,22 +166,22 @@ def _rounded(pulls: float) -> str:
 def estimate_effort(
     jobs: Sequence[Job], *, runs: int, seed: int, delta: float, clock: Clock = time.process_time
 ) -> Effort:
-    """What it will cost to simulate all of these, from short looks at runs of each.
+    """Estimate the cost of simulating these jobs, from short runs of each.
 
     Args:
-        jobs: what is to be simulated.
-        runs: simulated runs of each.
-        seed: of the simulation; the runs that are watched are its first ones.
+        jobs: the policies in their scenarios.
+        runs: simulated runs of each job.
+        seed: the seed of the simulation; its first runs are the ones followed here.
         delta: the error probability.
-        clock: seconds that have passed: of this process's own computing by default, so that what
-            else the machine does is not taken for the plan's.
+        clock: tells seconds; by default the processor time of this process, so that other work
+            of the machine does not count.
     """
     return Effort(runs, tuple(_watched(job, seed, delta, clock) for job in jobs))
 
 
 @dataclass
 class _Watch:
-    """Follows a run: how far it has come, and whether it may go on."""
+    """Follows a run: its progress, and whether it may continue."""
 
     clock: Clock
     start: float
@@ -197,7 +197,7 @@ class _Watch:
 
 
 def _watched(job: Job, seed: int, delta: float, clock: Clock) -> JobEffort:
-    """The first run is for what is compiled and solved once; the second one is timed."""
+    """Follow two runs: the first pays for compiling and for designs, the second is timed."""
     seconds_per_pull = _seconds_per_pull(job, seed, delta, clock)
     ends: list[int] = []
     for run in range(2):
@@ -209,18 +209,20 @@ def _watched(job: Job, seed: int, delta: float, clock: Clock) -> JobEffort:
         took = clock() - start
         ends += [pulls] * over
     if over:
-        return JobEffort(job.policy, job.scenario, job.gap, float(np.mean(ends)), took, seen=True)
+        return JobEffort(
+            job.policy, job.scenario, job.gap, float(np.mean(ends)), took, measured=True
+        )
     known = policies().get(job.policy)
     likely = (_RATIO if known is None else known.effort) * job.lower_bound
     expected = min(max(likely, float(pulls + watch.coming)), float(job.cap))
     planning = max(took - seconds_per_pull * pulls, 0.0)
     further = (expected / pulls) ** _growth(watch.marks) if pulls else 1.0
     seconds = seconds_per_pull * expected + planning * further
-    return JobEffort(job.policy, job.scenario, job.gap, expected, seconds, seen=False)
+    return JobEffort(job.policy, job.scenario, job.gap, expected, seconds, measured=False)
 
 
 def _growth(marks: Sequence[tuple[int, int]]) -> float:
-    """The power of the pulls with which plans became more, over the latter half of them."""
+    """The power of the pulls at which the number of plans grew, over the latter half."""
     pulls, plans = marks[-1]
     half = next(mark for mark in marks if 2 * mark[0] >= pulls)
     if not half[1] or half[0] == pulls:
@@ -230,14 +232,14 @@ def _growth(marks: Sequence[tuple[int, int]]) -> float:
 
 
 def _seconds_per_pull(job: Job, seed: int, delta: float, clock: Clock) -> float:
-    """Measured on the policy's first plan; the first time is for what is compiled on the way."""
+    """Measured on the policy's first plan, after one call that pays for compiling."""
     stream, plan = sample_stream(job.method, job.environment, seed=seed, delta=delta)
     if plan is None:
         return 0.0
     sized = _resized(plan, _PROBE)
     stream.pull(sized)
     times = []
-    for _ in range(_PROBES):  # the shortest: others were held up by what else the machine does
+    for _ in range(_PROBES):  # take the shortest: others were delayed by other work of the machine
         start = clock()
         stream.pull(sized)
         times.append(clock() - start)

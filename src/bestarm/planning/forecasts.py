@@ -1,4 +1,4 @@
-"""What a plan says: figures with how far they can be trusted, in words and as JSON."""
+"""The figures of a plan with their intervals, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import numpy as np
 
 from bestarm.simulation.results import Results, wilson
 
-__all__ = ["Assumed", "Forecast", "TrialPlan", "forecast"]
+__all__ = ["AssumedWorld", "ExperimentPlan", "PolicyForecast", "forecast"]
 
 
 @dataclass(frozen=True)
-class Assumed:
+class AssumedWorld:
     """The world of a scenario, in numbers.
 
     Attributes:
@@ -28,12 +28,12 @@ class Assumed:
         size: how far the baseline goes to either side of the level.
         period: over how many outcomes.
         level: the reward about which it moves.
-        noise: the standard deviation of the noise; between bounds, where it changes with the
-            level, the one at which as much is learnt as over time from the least noisy arm.
-        bounded: whether rewards are at one bound or the other, rather than Gaussian.
+        noise: the standard deviation of the noise. For bounded rewards it changes with the level;
+            this one gives the same information per pull as the least noisy arm does over time.
+        bounded: whether rewards are at one of two bounds, rather than Gaussian.
         complexity: τ*, certified from below.
-        lower_bound: no rule that is right with probability 1 − δ, whatever θ and the baseline, can
-            take fewer pulls than this on average.
+        lower_bound: the mean number of pulls that every rule needs which is right with probability
+            1 − δ for every θ and every baseline.
     """
 
     scenario: str
@@ -71,27 +71,27 @@ class Assumed:
 
 
 @dataclass(frozen=True)
-class Forecast:
-    """What one policy needs in one scenario, from simulated trials.
+class PolicyForecast:
+    """What one policy needs in one scenario, from simulated experiments.
 
     Attributes:
         scenario: the scenario's name.
         policy: the policy's name.
-        runs: the number of simulated trials.
+        runs: the number of simulated experiments.
         mean: the mean number of pulls.
         mean_interval: its 95 % interval; None for a single run.
-        low: the number of pulls that one trial in ten stays below.
-        median: the number that half of them do.
+        low: the 10 % quantile of the pulls.
+        median: the median of the pulls.
         median_interval: its 95 % interval, from order statistics.
-        high: the number that nine in ten do.
-        capped: trials that were cut at the cap, with no winner. They count as that many pulls, so a
-            mean is then too small, and so are quantiles among them.
-        astray: those of them in which another than the best target was ahead.
-        most: the pulls of the longest trial.
-        wrong: trials that named a wrong winner.
+        high: the 90 % quantile of the pulls.
+        capped: experiments cut at the cap, without a winner. They count with the pulls of the cap,
+            so the mean is then too small, and so are quantiles among them.
+        astray: capped experiments in which a target other than the best was ahead.
+        most: the pulls of the longest experiment.
+        wrong: experiments that named a wrong winner.
         error_rate: their share.
         error_interval: Wilson's 95 % interval for the probability of one.
-        ratio: the mean in units of the lower bound; None where that is 0.
+        ratio: the mean divided by the lower bound; None if that is 0.
     """
 
     scenario: str
@@ -114,19 +114,19 @@ class Forecast:
     def __str__(self) -> str:
         return (
             f"{self.policy}: {self.median:,.0f} pulls in the middle, {self.low:,.0f} to "
-            f"{self.high:,.0f} in eight of ten trials; wrong in {self.wrong} of {self.runs}"
+            f"{self.high:,.0f} in eight of ten experiments; wrong in {self.wrong} of {self.runs}"
             + (f", {self.capped} capped" if self.capped else "")
         )
 
 
-def forecast(results: Results, *, policy: str, lower_bound: float) -> Forecast:
-    """The figures of simulated trials, of which there is at least one."""
+def forecast(results: Results, *, policy: str, lower_bound: float) -> PolicyForecast:
+    """The figures of at least one simulated experiment."""
     low, median, high = results.quantiles((0.1, 0.5, 0.9)).values()
     wrong = int(np.count_nonzero(results.final & ~results.correct))
     half = 0.98 * math.sqrt(results.runs)  # of a 95 % interval for how many runs are below
     ends = (math.floor(results.runs / 2 - half), math.ceil(results.runs / 2 + half))
     ordered = np.sort(results.pulls)
-    return Forecast(
+    return PolicyForecast(
         scenario=results.environment,
         policy=policy,
         runs=results.runs,
@@ -150,21 +150,21 @@ def forecast(results: Results, *, policy: str, lower_bound: float) -> Forecast:
 
 
 @dataclass(frozen=True)
-class TrialPlan:
-    """What a trial will take, under every scenario and by every policy.
+class ExperimentPlan:
+    """How many outcomes an experiment will take, per scenario and policy.
 
     Attributes:
         arms: the number of source arms.
         targets: the number of targets.
         delta: the error probability asked for.
         bounds: the lowest and the highest reward, or None.
-        per_day: outcomes a day, or None.
-        runs: simulated trials asked for, of each policy in each scenario.
-        seed: the figures depend on it and on the rest, on nothing else.
-        scenarios: the worlds assumed.
-        forecasts: one a scenario and policy.
-        interrupted: whether it was stopped early: some forecasts are then missing or of fewer runs.
-        warnings: what to know before relying on it, in sentences.
+        per_day: outcomes per day, or None.
+        runs: simulated experiments requested per policy and scenario.
+        seed: the seed of the simulation.
+        scenarios: the assumed worlds.
+        forecasts: one per scenario and policy.
+        interrupted: whether it was stopped early; forecasts are then missing or of fewer runs.
+        warnings: sentences to read before relying on the plan.
     """
 
     arms: int
@@ -174,21 +174,21 @@ class TrialPlan:
     per_day: float | None
     runs: int
     seed: int
-    scenarios: tuple[Assumed, ...]
-    forecasts: tuple[Forecast, ...]
+    scenarios: tuple[AssumedWorld, ...]
+    forecasts: tuple[PolicyForecast, ...]
     interrupted: bool
     warnings: tuple[str, ...]
 
     def days(self, pulls: float) -> float | None:
-        """How many days so many pulls take; None where outcomes a day are not known."""
+        """The days that these pulls take; None if outcomes per day are not known."""
         return None if self.per_day is None else pulls / self.per_day
 
-    def of(self, scenario: str) -> tuple[Forecast, ...]:
+    def of(self, scenario: str) -> tuple[PolicyForecast, ...]:
         """The forecasts of one scenario."""
         return tuple(each for each in self.forecasts if each.scenario == scenario)
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON has it, with days where they are known."""
+        """A plain dictionary for JSON, with days if outcomes per day are known."""
         document = asdict(self)
         for each in document["forecasts"]:
             each["days"] = (

@@ -1,4 +1,4 @@
-"""Parameters under which the best target leads by exactly a given gap."""
+"""Parameters under which the best target leads by exactly the gap."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ _TOLERANCE = 1e-2  # of complexities that are only ranked
 
 
 def closest(problem: Problem, gap: float) -> Array:
-    """The hardest parameter of a gap: all others as close behind the best target as they can be.
+    """The hardest parameter with this gap: all others are as close behind the best as possible.
 
-    With the best target z fixed, it is the least Σ ((z − z′)·θ)² such that every (z − z′)·θ is at
-    least the gap, which does not depend on how the features are scaled or mixed. Of all targets
-    that can be the best (of 40, where there are more) it takes the one of the largest complexity.
+    For a best target z, it minimises Σ ((z − z′)·θ)² subject to (z − z′)·θ ≥ gap for every z′,
+    which does not depend on how the features are scaled or mixed. Of the targets that can be the
+    best (at most 40 are tried) it takes the one with the largest complexity.
     """
     candidates = _candidates(problem)
     found = [theta for z in candidates if (theta := _least(problem, int(z))) is not None]
-    if not found:  # no target is a corner of the others' hull: rounding alone can say so
+    if not found:  # in exact arithmetic some target is a corner of the hull
         raise InvalidInputError(
             "The targets lie too close together for any of them to lead.",
             field="target",
@@ -42,11 +42,11 @@ def closest(problem: Problem, gap: float) -> Array:
 
 
 def typical(problem: Problem, gap: float, *, widest: float) -> Array:
-    """A parameter of a gap that is neither hard nor easy: the middle one of 51 random directions.
+    """A parameter with this gap that is neither hard nor easy: the median of 51 directions.
 
     Directions are isotropic in the coordinates in which the arms have unit variance, each scaled to
-    the gap; the middle is that of their complexities. Those that spread arm means over more than
-    `widest` are passed over.
+    the gap; the median is by complexity. Directions that spread arm means over more than `widest`
+    are skipped.
     """
     rng = np.random.default_rng(_SEED)
     drawn = [problem.span.dual @ rng.standard_normal(problem.rank) for _ in range(_DRAWS)]
@@ -55,7 +55,7 @@ def typical(problem: Problem, gap: float, *, widest: float) -> Array:
     if not fitting:
         raise InvalidInputError(
             f"With a gap of {gap:g} a typical parameter spreads arm means over more than "
-            f"{widest:g}, beyond what was declared.",
+            f"{widest:g}, more than was declared.",
             field="gap",
             value=gap,
             remedy="Assume a smaller gap or theta = 'close', or declare larger scales.",

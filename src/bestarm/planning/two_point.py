@@ -1,4 +1,4 @@
-"""The world of yes and no: rewards at one bound or the other, with means that drift together."""
+"""A world with two rewards, like yes and no, whose means drift together."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ __all__ = ["TwoPoint"]
 class TwoPoint(FixedWorld):
     """A pull of arm a at round t pays `high` with the probability that makes its mean x_a·θ + ν_t.
 
-    Of all rewards between the bounds with these means, these vary most: where outcomes are more
-    than yes and no, a trial is quicker than it is here.
+    Of all bounded rewards with these means, these have the largest variance: with finer outcomes
+    than yes and no, an experiment is quicker.
 
     Args:
         problem: what policies are told.
         theta: the true parameter.
-        baseline: how ν_t moves: a level, or one that does not react to what is pulled.
-        bounds: the two rewards there are, the lower one first.
+        baseline: how ν_t moves: constant, or a path that does not react to the pulls.
+        bounds: the two rewards, the lower one first.
         name: what results call it.
 
     Raises:
@@ -62,7 +62,7 @@ class TwoPoint(FixedWorld):
 
 
 class _SteadyChances(ConstantStream):
-    """A run on a baseline that stays: counts are multinomial, successes binomial."""
+    """A run on a constant baseline: counts are multinomial, successes binomial."""
 
     def __init__(
         self, means: Array, bounds: tuple[float, float], *, level: float, rng: np.random.Generator
@@ -81,7 +81,7 @@ class _SteadyChances(ConstantStream):
 
 
 class _MovingChances(MovingStream):
-    """A run on a baseline that moves: one draw a pull."""
+    """A run on a moving baseline: one draw per pull."""
 
     def __init__(
         self, means: Array, bounds: tuple[float, float], *, path: Moving, rng: np.random.Generator
@@ -126,8 +126,8 @@ def _outcomes(
 ) -> Ahead:
     """What each arm would pay: row j of the table is where the j worst arms pay `low`.
 
-    One uniform draw a round decides for all arms. At most one of them is pulled, so only the law of
-    each matters.
+    One uniform draw per round decides for all arms. At most one of them is pulled, so only the
+    distribution of each arm matters.
     """
     low, high = bounds
     order = np.argsort(means, kind="stable")

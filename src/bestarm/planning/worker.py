@@ -1,11 +1,12 @@
-"""A plan in a process of its own: a request as JSON on stdin, a JSON document a line on stdout.
+"""A plan in a separate process: a request as JSON on stdin, one JSON document per line on stdout.
 
-    {"progress": {"done": 0, "total": 600}}             at once, then now and then
+    {"progress": {"done": 0, "total": 600}}             at once, then repeatedly
     {"estimate": {"seconds": 45.0, "words": …, …}}      once, before anything is simulated
     {"plan": …} or {"error": {…}}                       once, at the end
 
-It stops by itself when its time is up, with what it has by then, and dies with whoever reads it. A
-plan is refused if that time is not enough for one run of every policy in every scenario.
+The process stops when its time is up and returns the runs finished by then; it also ends when its
+reader does. A plan is refused if the time is too short for one run of every policy in every
+scenario.
 """
 
 from __future__ import annotations
@@ -25,13 +26,14 @@ from typing import Any
 from bestarm.errors import BestArmError, InvalidInputError
 from bestarm.planning.assumptions import as_scenario, scales
 from bestarm.planning.effort import Effort
-from bestarm.planning.trial import DEFAULT_POLICIES, plan_trial
+from bestarm.planning.plan import plan_experiment
+from bestarm.planning.request import DEFAULT_POLICIES, PlanRequest
 from bestarm.problem import Problem, features_of
 
-__all__ = ["main", "planned"]
+__all__ = ["main", "make_plan"]
 
-_PAUSE = 0.25  # seconds between two signs of progress
-_NICE = 10  # whoever answers requests on the same machine goes first
+_PAUSE = 0.25  # seconds between two reports of progress
+_NICE = 10  # the server on the same machine goes first
 
 
 def main() -> None:
@@ -42,66 +44,68 @@ def main() -> None:
     seconds = float(request.pop("seconds"))
     _alarm(seconds)
     try:
-        plan = planned(request, _Signs(), partial(_announce, limit=seconds))
+        plan = make_plan(request, _ProgressReports(), partial(_announce, limit=seconds))
     except KeyboardInterrupt:
-        _say(
+        _write(
             error={
-                "message": "The time was up before anything had been simulated.",
+                "message": "The time limit was reached before a run had finished.",
                 "field": "source",
                 "remedy": "Plan for fewer options.",
             }
         )
     except BestArmError as error:
-        _say(error={"message": error.message, "field": error.field, "remedy": error.remedy})
+        _write(error={"message": error.message, "field": error.field, "remedy": error.remedy})
     else:
-        _say(plan=plan)
+        _write(plan=plan)
 
 
-def planned(
+def make_plan(
     request: Mapping[str, Any],
     progress: Callable[[int, int], object],
     on_estimate: Callable[[Effort], object],
 ) -> dict[str, Any]:
-    """The plan a request asks for, as JSON has it."""
-    given = {key: value for key, value in request.items() if value is not None}
-    ends = given.get("bounds")
+    """The plan that a request asks for, as a dictionary for JSON."""
+    fields = {key: value for key, value in request.items() if value is not None}
+    ends = fields.get("bounds")
     bounds = None if ends is None else (ends[0], ends[1])
-    noise, baseline = scales(bounds, given.get("noise"), given.get("baseline"))
+    noise, baseline = scales(bounds, fields.get("noise"), fields.get("baseline"))
     problem = Problem(
-        features_of(given.get("source"), given.get("source_labels")),
-        given.get("target"),
-        delta=given["delta"],
+        features_of(fields.get("source"), fields.get("source_labels")),
+        fields.get("target"),
+        delta=fields["delta"],
         noise=noise,
         baseline=baseline,
-        source_labels=given.get("source_labels"),
-        target_labels=given.get("target_labels"),
+        source_labels=fields.get("source_labels"),
+        target_labels=fields.get("target_labels"),
     )
-    documents = given.get("scenarios", ())
-    if documents and ("level" in given or "drift" in given):
+    documents = fields.get("scenarios", ())
+    if documents and ("level" in fields or "drift" in fields):
         raise InvalidInputError(
-            "`level` and `drift` go with `gap`; scenarios say both for themselves.",
+            "`level` and `drift` go with `gap`; scenarios have their own.",
             field="scenarios",
         )
-    return plan_trial(
-        problem,
-        gap=given.get("gap"),
-        scenarios=[_scenario(each, number) for number, each in enumerate(documents, start=1)],
-        drift=given.get("drift", "sine"),
-        bounds=bounds,
-        level=given.get("level"),
-        policies=given.get("policies", DEFAULT_POLICIES),
-        per_day=given.get("per_day"),
-        runs=given["runs"],
-        seed=given["seed"],
+    return plan_experiment(
+        PlanRequest(
+            problem,
+            gap=fields.get("gap"),
+            scenarios=[_scenario(each, number) for number, each in enumerate(documents, start=1)],
+            drift=fields.get("drift", "sine"),
+            bounds=bounds,
+            level=fields.get("level"),
+            policies=fields.get("policies", DEFAULT_POLICIES),
+            per_day=fields.get("per_day"),
+            runs=fields["runs"],
+            seed=fields["seed"],
+        ),
         progress=progress,
         on_estimate=on_estimate,
     ).to_dict()
 
 
 def _announce(effort: Effort, *, limit: float) -> None:
-    effort.refuse_beyond(limit, expected=effort.once, rounds=1)
+    effort.refuse_beyond(limit, expected=effort.seconds_per_round, rounds=1)
     fewest, most = effort.pulls
-    _say(
+    _write(
         estimate={
             "seconds": effort.seconds,
             "limit": limit,
@@ -113,12 +117,12 @@ def _announce(effort: Effort, *, limit: float) -> None:
 
 
 def _scenario(document: Mapping[str, Any], number: int) -> Any:
-    stated = {key: value for key, value in document.items() if value is not None}
-    return as_scenario(stated, name=str(number))
+    values = {key: value for key, value in document.items() if value is not None}
+    return as_scenario(values, name=str(number))
 
 
-class _Signs:
-    """Tells how far it has come, but not all the time."""
+class _ProgressReports:
+    """Reports progress, but not after every run."""
 
     def __init__(self) -> None:
         self._last = -math.inf
@@ -127,13 +131,13 @@ class _Signs:
         now = time.monotonic()
         if now - self._last >= _PAUSE or done == total:
             self._last = now
-            _say(progress={"done": done, "total": total})
+            _write(progress={"done": done, "total": total})
 
 
-def _say(**document: object) -> None:
+def _write(**document: object) -> None:
     try:
         print(json.dumps(document, allow_nan=False), flush=True)
-    except BrokenPipeError:  # nobody listens any more
+    except BrokenPipeError:  # the reader has gone
         os._exit(1)
 
 
@@ -141,7 +145,7 @@ def _alarm(seconds: float) -> None:
     def ring(_number: int, _frame: FrameType | None) -> None:
         raise KeyboardInterrupt
 
-    if hasattr(signal, "setitimer"):  # elsewhere whoever started it stops it
+    if hasattr(signal, "setitimer"):  # on other systems the starting process stops it
         signal.signal(signal.SIGALRM, ring)
         signal.setitimer(signal.ITIMER_REAL, seconds)
 

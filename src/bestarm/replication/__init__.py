@@ -2,7 +2,7 @@
 
 from bestarm.replication.cell import Cell
 from bestarm.replication.report import write_report
-from bestarm.replication.runner import Replication, reproduce
+from bestarm.replication.runner import Replication, RowObserver, reproduce
 from bestarm.replication.tables import TABLES, Row, Table, paper_tables
 from bestarm.replication.verdicts import cells
 
@@ -11,6 +11,7 @@ __all__ = [
     "Cell",
     "Replication",
     "Row",
+    "RowObserver",
     "Table",
     "cells",
     "paper_tables",

@@ -1,11 +1,11 @@
-"""Cells: a figure of ours with its interval, the published one, and the test between them.
+"""Cells: our figure with its interval, the published one, and the test between them.
 
-A published rate is so many of 100 runs; ours, so many of n: Fisher's exact test. A published mean
+A published rate is a count of 100 runs, ours a count of n: Fisher's exact test. A published mean
 of pulls is compared with what the mean of 100 of our runs can be: 20 000 times, 100 of our runs
 are drawn with replacement and a normal error is added for our own mean; the published figure's
-two-sided tail is the p-value. Where the 100 published runs were one an instance, so are those
+two-sided tail is the p-value. Where the 100 published runs were one per instance, so are those
 drawn, once we have two runs on each; with fewer the test is conservative. Pulls that are the same
-in every run either agree or do not. With fewer than 100 runs of ours, other pulls are not tested.
+in every run either agree or do not. With fewer than 100 of our runs, other pulls are not tested.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = [
     "Cell",
     "Verdict",
     "balanced_mean",
-    "given_instances",
+    "fixed_instances",
     "mean_test",
     "rate_test",
     "row_cells",
@@ -55,7 +55,7 @@ class Cell:
         table: the table's key.
         row: the row's key.
         metric: pulls, error or success.
-        value: our mean or share; on given instances, each counts the same.
+        value: our mean or share; fixed instances have equal weights.
         low: the lower end of our 95 % interval (normal for pulls, Wilson's for rates; on given
             instances, from two runs on each, for their mean rather than for instances to come).
         high: its upper end.
@@ -64,8 +64,8 @@ class Cell:
         quantiles: our pulls at 10, 25, 50, 75 and 90 %; only for pulls.
         printed: the published figure; None for rows of our own.
         p_value: of the stated test, not corrected; None where there is nothing to test, or too few
-            runs of ours to test it.
-        verdict: None where there is no p-value.
+            of our own runs to test it.
+        verdict: None without a p-value.
     """
 
     table: str
@@ -87,7 +87,7 @@ def row_cells(table: Table, row: Row, results: Results) -> list[Cell]:
     found = []
     if table.counts_pulls:
         printed = table.printed(row, "pulls")
-        strata = given_instances(row, results)
+        strata = fixed_instances(row, results)
         pulls = np.asarray(results.pulls, dtype=float)
         value, half = balanced_mean(pulls, strata), _Z * standard_error(pulls, strata)
         found.append(
@@ -135,15 +135,15 @@ def succeeded(row: Row, results: Results) -> NDArray[np.bool_]:
 
 
 def _enough(runs: int, printed: Published) -> bool:
-    """Whether our runs can tell what a mean of pulls may be: a handful has not seen its tails.
+    """Whether our runs suffice to test a mean of pulls: few runs do not show its tails.
 
     A length that is the same in every run needs one.
     """
     return runs >= RUNS or printed.spread == 0
 
 
-def given_instances(row: Row, results: Results) -> NDArray[np.int64] | None:
-    """The instance of each run where all are given and the paper had one run in each."""
+def fixed_instances(row: Row, results: Results) -> NDArray[np.int64] | None:
+    """The instance of each run, if the instances are fixed and the paper had one run in each."""
     worlds = getattr(row.environment, "worlds", None)
     if worlds is None or len(worlds) != RUNS or results.runs < RUNS:
         return None
@@ -151,7 +151,7 @@ def given_instances(row: Row, results: Results) -> NDArray[np.int64] | None:
 
 
 def balanced_mean(values: Array, strata: NDArray[np.int64] | None) -> float:
-    """The mean, in which each given instance counts the same however many runs it had."""
+    """The mean with equal weights of the fixed instances, however many runs each had."""
     if strata is None:
         return float(values.mean())
     return float(np.mean([group.mean() for group in _groups(values, strata)]))
@@ -162,7 +162,7 @@ def _groups(values: Array, strata: NDArray[np.int64]) -> list[Array]:
 
 
 def _repeated(strata: NDArray[np.int64] | None) -> bool:
-    """Whether every given instance had two runs: one says nothing about what varies within it."""
+    """Whether every fixed instance had two runs: one run does not show the variation within it."""
     return strata is not None and int(np.bincount(strata, minlength=RUNS).min()) > 1
 
 
@@ -191,7 +191,7 @@ def mean_test(
 
 
 def standard_error(values: Array, strata: NDArray[np.int64] | None) -> float:
-    """The standard error of `balanced_mean`; of given instances, none of which is drawn.
+    """The standard error of `balanced_mean`; fixed instances do not add to it.
 
     With one run an instance it is that of instances to come, which is larger.
     """
@@ -204,7 +204,7 @@ def standard_error(values: Array, strata: NDArray[np.int64] | None) -> float:
 
 
 def rate_test(hits: int, runs: int, printed: float) -> float:
-    """Fisher's exact p-value for so many of our runs and so many of the paper's 100."""
+    """Fisher's exact p-value for a count of our runs and a count of the paper's 100."""
     from scipy.stats import fisher_exact  # noqa: PLC0415 - slow to load
 
     theirs = round(printed * RUNS)

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from bestarm.replication.cell import (
     balanced_mean,
-    given_instances,
+    fixed_instances,
     rate_test,
     standard_error,
     succeeded,
@@ -88,23 +88,23 @@ class Comparison:
 
     @property
     def finding(self) -> Finding:
-        """What our interval says: which way, or that there is none, or none of that size."""
+        """The direction of the difference in our interval, or that it shows none."""
         if self.low <= 0 <= self.high:
             return "not resolved" if self.low <= self.printed <= self.high else "not found"
         return "confirmed" if (self.value > 0) == (self.printed > 0) else "reversed"
 
     @property
     def sentence(self) -> str:
-        """What to make of it."""
+        """The conclusion in words."""
         if self.within_noise:
             print_says = "The printed difference is within the noise of 100 runs"
         else:
             print_says = "The printed difference is more than the noise of 100 runs"
         ours = {
-            "confirmed": f"{self.runs} runs of ours show one, the same way",
-            "reversed": f"{self.runs} runs of ours show the opposite",
-            "not found": f"{self.runs} runs of ours show none, or a smaller one",
-            "not resolved": f"{self.runs} runs of ours allow it, and allow none",
+            "confirmed": f"our {self.runs} runs show one in the same direction",
+            "reversed": f"our {self.runs} runs show the opposite",
+            "not found": f"our {self.runs} runs show none, or a smaller one",
+            "not resolved": f"our {self.runs} runs allow both it and none",
         }[self.finding]
         return f"{print_says}; {ours}."
 
@@ -146,8 +146,8 @@ def _of_table(replication: Replication, table: Table) -> Iterator[Comparison]:
 
 def _ours(metric: Metric, rows: tuple[Row, Row], results: tuple[Results, Results]) -> Interval:
     if metric == "pulls":
-        given = given_instances(rows[0], results[0])
-        return paired_means(results[0].pulls, results[1].pulls, strata=given)
+        instances = fixed_instances(rows[0], results[0])
+        return paired_means(results[0].pulls, results[1].pulls, strata=instances)
     good = [succeeded(row, part) for row, part in zip(rows, results, strict=True)]
     if metric == "error":
         good = [~part for part in good]
@@ -163,7 +163,7 @@ def printed_test(
         metric: pulls, or a rate.
         first: one figure.
         second: the other.
-        ours: the standard deviations of our pulls, for want of printed ones.
+        ours: the standard deviations of our pulls, used where none is printed.
     """
     if metric != "pulls":
         return rate_test(round(first.value * RUNS), RUNS, second.value)

@@ -1,4 +1,4 @@
-"""Every run and every cell, for whoever wants to go on from there."""
+"""Every run and every cell as CSV files, for further analysis."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The folder of a replication: what it is a replication of, and every finished run.
 
 Each row has a journal, to which runs are added as they finish; killing the process at any instant
-loses at most the runs in hand, and whoever opens the folder again goes on from there.
+loses at most the running runs; opening the folder again continues from there.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Journal:
             outcome = _outcome(line)
             if outcome is None:
                 raise InvalidInputError(
-                    f"Line {number} of {str(self._path)!r} is no finished run: {line!r}.",
+                    f"Line {number} of {str(self._path)!r} is not a finished run: {line!r}.",
                     field="out",
                     value=str(self._path),
                     remedy="Delete this file, and its row is made again.",
@@ -120,7 +120,7 @@ class Folder:
 
 @contextmanager
 def open_folder(path: Path, settings: dict[str, object], *, resume: bool) -> Iterator[Folder]:
-    """Make the folder, or open one with the same settings where it is to be gone on with.
+    """Make the folder, or open one with the same settings to resume it.
 
     Raises:
         InvalidInputError: the folder holds something else, or another process has it open.
@@ -166,7 +166,7 @@ def _check(path: Path, settings: dict[str, object], *, resume: bool) -> None:
         if before.get(key) != value:
             raise refuse(
                 f"holds a replication with other {key}: {before.get(key)!r}, not {value!r}",
-                "Give another --out, or what it was begun with.",
+                "Use another folder, or the settings it was made with.",
             )
 
 

@@ -108,7 +108,7 @@ def _main(table: TableText) -> Iterator[str]:
 
 
 def _grouped(rows: Sequence[RowText], width: int, line: Callable[[RowText], str]) -> Iterator[str]:
-    """The paper's rows, then ours apart."""
+    """The paper's rows, then ours, separated."""
     yield from (line(row) for row in rows if not row.ours)
     ours = [row for row in rows if row.ours]
     if ours:

@@ -17,7 +17,7 @@ RUNS = 100  # behind every cell
 
 @dataclass(frozen=True)
 class Published:
-    """A printed figure: a mean over `RUNS` runs, and their standard deviation where it is given."""
+    """A printed figure: a mean over `RUNS` runs, and their standard deviation if printed."""
 
     value: float
     spread: float | None

@@ -13,26 +13,39 @@ from bestarm.datasets import RatingsData
 from bestarm.replication.cell import Cell, row_cells
 from bestarm.replication.folder import Folder, open_folder
 from bestarm.replication.tables import Row, Table
-from bestarm.simulation import Results, simulate
+from bestarm.simulation import Results, RunJournal, simulate
 from bestarm.simulation.naming import method_name
 from bestarm.simulation.provenance import installed
 
-__all__ = ["Replication", "reproduce"]
+__all__ = ["Replication", "RowObserver", "reproduce"]
 
 RowProgress = Callable[[Table, Row, int], object]
 
 
+@dataclass(frozen=True)
+class RowObserver:
+    """Functions that `reproduce` calls on the way.
+
+    Attributes:
+        progress: called with the table, the row and the number of its finished runs.
+        finished: called with the table, a finished row, and its cells before any verdict.
+    """
+
+    progress: RowProgress | None = None
+    finished: Callable[[Table, Row, list[Cell]], object] | None = None
+
+
 @dataclass(frozen=True, eq=False)
 class Replication:
-    """What came of the tables.
+    """The results of the tables.
 
     Attributes:
         tables: the tables, in their order.
-        runs: the runs asked for in each row.
+        runs: the runs requested per row.
         seed: run i of every row was drawn from `SeedSequence(seed, spawn_key=(i,))`.
         data: the ratings behind the Jester tables.
         results: by table and row.
-        interrupted: whether it was cut short; the folder then has what is finished.
+        interrupted: whether it was interrupted; the folder then has the finished runs.
     """
 
     tables: tuple[Table, ...]
@@ -56,26 +69,25 @@ def reproduce(
     out: Path,
     resume: bool = False,
     executor: Executor | None = None,
-    progress: RowProgress | None = None,
-    finished: Callable[[Table, Row, list[Cell]], object] | None = None,
+    observer: RowObserver | None = None,
 ) -> Replication:
     """Simulate every row of these tables, keeping each run in `out` as it finishes.
 
     Args:
         tables: from `paper_tables`.
         data: the ratings the Jester tables were made with.
-        runs: of each row.
-        seed: results depend on it and on nothing else.
-        out: a new or empty folder, or one to go on with.
-        resume: go on with what is in `out`; its finished runs are not made again.
-        executor: any `concurrent.futures` executor; without one the runs are made here.
-        progress: called with the table, the row and how many of its runs have finished.
-        finished: called with the table, a row that is done, and its cells before any verdict.
+        runs: runs per row.
+        seed: results depend only on it.
+        out: a new or empty folder, or one to resume.
+        resume: continue from the runs in `out`, which are not repeated.
+        executor: any `concurrent.futures` executor; without one the runs are made in this process.
+        observer: functions to call on the way.
 
     Raises:
-        InvalidInputError: an argument is not what it must be, or `out` holds something else.
+        InvalidInputError: an argument is invalid, or `out` holds something else.
         OSError: `out` cannot be written.
     """
+    observer = observer or RowObserver()
     total = whole(runs, "runs", least=1)
     settings: dict[str, object] = {
         "code": ", ".join(installed()),
@@ -88,12 +100,12 @@ def reproduce(
         try:
             for table in tables:
                 for row in table.rows:
-                    part = _row(folder, table, row, total, seed, executor, progress)
+                    part = _row(folder, table, row, total, seed, executor, observer.progress)
                     if part.interrupted:
                         raise KeyboardInterrupt  # noqa: TRY301 - as if it had come here
                     results[table.key, row.key] = part
-                    if finished is not None:
-                        finished(table, row, row_cells(table, row, part))
+                    if observer.finished is not None:
+                        observer.finished(table, row, row_cells(table, row, part))
         except KeyboardInterrupt:
             interrupted = True
     return Replication(tuple(tables), total, seed, data, results, interrupted)
@@ -118,9 +130,8 @@ def _row(
             seed=seed,
             delta=table.delta,
             executor=executor,
-            known=known,
-            record=journal.add,
             progress=False if progress is None else lambda done, _total: progress(table, row, done),
+            journal=RunJournal(known=known, record=journal.add),
         )
 
 

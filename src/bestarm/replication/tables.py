@@ -47,7 +47,7 @@ class Row:
         label: its name in print.
         method: what is run.
         environment: where.
-        ours: whether the paper does not have it.
+        ours: whether it is our own row, not in the paper.
         caps_fail: whether a run stopped by a cap counts as failed, whatever it would have named.
         protocol: what is run, in a sentence.
     """
@@ -71,7 +71,7 @@ class Table:
         protocol: what every row shares, in a sentence or two.
         delta: the error probability asked for; the ranking asks for none and uses it for its ridge.
         rate: whether the table counts errors or successes.
-        counts_pulls: whether pulls are a figure of the table, rather than given.
+        counts_pulls: whether pulls are a figure of the table, rather than fixed.
         heavy: whether pulls are so heavy-tailed that quantiles stand beside their means.
         rows: its lines, the paper's first.
         printed_as: the table of the paper whose figures its rows are compared with.
@@ -93,12 +93,12 @@ class Table:
         return ("pulls", self.rate) if self.counts_pulls else (self.rate,)
 
     def printed(self, row: Row, metric: Metric) -> Published | None:
-        """What the paper prints for a cell; None for rows of our own."""
+        """The printed figure of a cell; None for our own rows."""
         return published().get((self.printed_as or self.key, row.key, metric))
 
 
 def _synthetic_rows(world: Callable[..., Environment], *, cap: int | None) -> tuple[Row, ...]:
-    """The seven rows of both synthetic tables, and ours. `world` takes its scales."""
+    """The seven rows of both synthetic tables, and our own. `world` takes its scales."""
     plain = world()
     oracle = Oracle(partial(GOpt, max_pulls=cap), gap="gap")
     rows = [
@@ -161,7 +161,7 @@ def _certified_row(method: Method, world: Environment, *, cap: int | None) -> Ro
         method,
         world,
         ours=True,
-        protocol="Proven δ-correct at every look, told scales that hold" + _at_most(cap),
+        protocol="Proven δ-correct at every look, told valid scales" + _at_most(cap),
     )
 
 
@@ -204,7 +204,7 @@ def _uniform_fresh() -> Table:
 
 
 def _world(data: RatingsData, *, replacement: bool = True) -> Ratings:
-    """The ratings, if what is published can be said of them."""
+    """The ratings, if they have the published best joke."""
     world = data.environment(replacement=replacement)
     best = data.jokes[world.best]
     if best != _BEST_JOKE:
@@ -288,21 +288,21 @@ TABLES: dict[str, Callable[[RatingsData], Table]] = {
 
 
 def paper_tables(names: Iterable[str], data: RatingsData) -> tuple[Table, ...]:
-    """Tables by name, in the paper's order; all of them where no name is given.
+    """Tables by name, in the paper's order; all of them if no name is given.
 
     Args:
         names: of `TABLES`.
         data: the ratings for the two Jester tables.
 
     Raises:
-        InvalidInputError: there is no table of that name, or the ratings have another best joke
+        InvalidInputError: no table has that name, or the ratings have another best joke
             than the paper's.
     """
     wanted = tuple(names) or tuple(TABLES)
     for name in wanted:
         if name not in TABLES:
             raise InvalidInputError(
-                f"There is no table {name!r}.",
+                f"Unknown table {name!r}.",
                 field="table",
                 value=name,
                 remedy=f"The tables are {', '.join(TABLES)}.",

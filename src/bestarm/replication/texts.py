@@ -70,7 +70,7 @@ class CellText:
 
 @dataclass(frozen=True)
 class RowText:
-    """One line of a table; `note` is the letter of what is to be said about it."""
+    """One line of a table; `note` is the letter of its remark."""
 
     label: str
     ours: bool
@@ -108,7 +108,7 @@ class DifferenceText:
 
 
 def number(value: float, decimals: int = 0) -> str:
-    """A number with thin spaces between thousands and a true minus; a dash where there is none."""
+    """A number with thin spaces between thousands and a true minus; a dash for a missing one."""
     if math.isnan(value):
         return _NONE
     text = f"{value:,.{decimals}f}".replace(",", _THIN)

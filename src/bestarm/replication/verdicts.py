@@ -39,7 +39,7 @@ def cells(replication: Replication) -> list[Cell]:
 
 
 def _holm(p_values: Sequence[float]) -> list[float]:
-    """Holm's adjusted p-values, in the order given."""
+    """Holm's adjusted p-values, in the order of the input."""
     order = np.argsort(p_values)
     steps: Array = np.asarray(p_values)[order] * (len(p_values) - np.arange(len(p_values)))
     adjusted = np.empty(len(p_values))

@@ -14,7 +14,6 @@ from anyio import CapacityLimiter
 
 from bestarm.errors import ExperimentExistsError, UnknownExperimentError
 from bestarm.live import Experiment, Listed, Receipt
-from bestarm.live.record import revision_of, status_of
 from bestarm.live.store.sql import SqlLedger, Store
 from bestarm.problem import Problem
 from bestarm.server.api.tell_queue import TellQueue
@@ -143,11 +142,7 @@ class OpenExperiments:
 
     def search(self, words: str, *, first: int, limit: int) -> tuple[Sequence[Listed], int]:
         """Experiments that match, running ones first, then the newest; and how many match."""
-        found, total = SqlLedger.browsed(self.store, search=words, first=first, limit=limit)
-        return [
-            Listed(name, description, created, status_of(head), revision_of(head))
-            for name, description, created, head in found
-        ], total
+        return SqlLedger.search(self.store, words, first=first, limit=limit)
 
     async def browse(self, do: Callable[[OpenExperiments], T]) -> T:
         """Go through many experiments, without their policies."""

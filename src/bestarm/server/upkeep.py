@@ -10,8 +10,7 @@ import anyio.to_thread
 from anyio import CapacityLimiter
 
 from bestarm.errors import BestArmError
-from bestarm.live.check import LEVELS, Check
-from bestarm.live.upkeep import keep_up
+from bestarm.live.values import LEVELS, Check
 from bestarm.live.watch.overview import lights
 from bestarm.server.experiments import OpenExperiments
 
@@ -81,7 +80,7 @@ class Upkeep:
     def _visit(self, name: str, *, over: bool) -> None:
         experiment = self._experiments.open(name)
         if not over:
-            keep_up(experiment)
+            experiment.expire()
         elif self._visited.get(name) == (revision := experiment.revision):
             return
         else:

@@ -3,13 +3,14 @@
 from bestarm.simulation.budget import ErrorEstimate, estimate_error
 from bestarm.simulation.engine import run_once, simulate
 from bestarm.simulation.oracle import Oracle
-from bestarm.simulation.results import Outcome, Results
+from bestarm.simulation.results import Outcome, Results, RunJournal
 
 __all__ = [
     "ErrorEstimate",
     "Oracle",
     "Outcome",
     "Results",
+    "RunJournal",
     "estimate_error",
     "run_once",
     "simulate",

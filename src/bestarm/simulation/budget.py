@@ -1,4 +1,4 @@
-"""How often a method would be wrong in a world one believes in: an estimate, not a guarantee."""
+"""Estimate how often a method would be wrong in an assumed world."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ __all__ = ["ErrorEstimate", "estimate_error"]
 
 @dataclass(frozen=True, eq=False)
 class ErrorEstimate:
-    """How often a method named a wrong target in simulated runs, and in what world.
+    """How often a method named a wrong target in simulated runs of an assumed world.
 
     Attributes:
-        error: the share of runs that did.
-        interval: Wilson's 95 % interval for the probability that one does.
+        error: the share of wrong runs.
+        interval: Wilson's 95 % interval for the probability of a wrong run.
         pulls: the mean number of pulls.
         assumed: the world, in words.
-        results: the runs themselves.
+        results: the runs.
     """
 
     error: float
@@ -55,22 +55,22 @@ def estimate_error(
     baseline: object = 0.0,
     executor: Executor | None = None,
 ) -> ErrorEstimate:
-    """How often a method would err on a problem if θ, the noise and the baseline were as given.
+    """Estimate how often a method would err on a problem, for an assumed θ, noise and baseline.
 
-    It answers "is this budget enough?" before a trial: put in the smallest gap worth finding. With
-    an *estimated* θ it is too hopeful as a rule, because the leader of an estimate leads by chance
-    as well as by merit.
+    It answers "is this budget enough?" before an experiment: assume the smallest gap worth finding.
+    With an *estimated* θ it is usually too optimistic, because the leader of an estimate leads by
+    chance as well as by merit.
 
     Args:
         method: makes the policy: a policy class with its budget bound by `functools.partial`.
         problem: the problem.
-        theta: the parameter that is hypothesised or was estimated, one number a feature.
+        theta: the assumed or estimated parameter, one number per feature.
         runs: the number of simulated runs.
-        seed: the estimate depends on it and on the rest, on nothing else.
-        noise: the standard deviation of Gaussian noise; the problem's own if left out.
-        baseline: how the baseline moves, as for `environments.Semiparametric`; not at all by
-            default.
-        executor: any `concurrent.futures` executor; without one the runs are made here, in order.
+        seed: the estimate depends only on it and on the other arguments.
+        noise: the standard deviation of Gaussian noise; by default that of the problem.
+        baseline: how the baseline moves, as for `environments.Semiparametric`; by default it does
+            not move.
+        executor: any `concurrent.futures` executor; without one the runs are made in this process.
 
     Example:
         >>> from functools import partial

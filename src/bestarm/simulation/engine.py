@@ -1,18 +1,16 @@
 """Seeded replications of a method in an environment, the same on any number of workers.
 
 Run i draws everything from `SeedSequence(seed, spawn_key=(i,))`, and linear algebra runs on one
-thread, so what a run does depends on nothing but its number and the seed.
+thread, so a run depends only on its number and the seed.
 """
 
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor, Future, as_completed, wait
-from contextlib import contextmanager
 from functools import lru_cache
-from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import numpy as np
@@ -25,7 +23,8 @@ from bestarm.records import Plan, Recommendation
 from bestarm.simulation.naming import method_name
 from bestarm.simulation.oracle import Oracle
 from bestarm.simulation.progress import Progress, reporting
-from bestarm.simulation.results import Outcome, Results
+from bestarm.simulation.results import Outcome, Results, RunJournal
+from bestarm.simulation.threads import one_thread
 
 if TYPE_CHECKING:
     from bestarm.policies.policy import Method, Policy  # loading every method would be slow
@@ -34,10 +33,10 @@ __all__ = ["run_once", "sample_run", "sample_stream", "simulate"]
 
 GoOn = Callable[[int, int, Plan], bool]
 
-_PIECES = 128  # a simulation is cut into about so many pieces of work, whoever does them
-_LONGEST_PIECE = 32  # runs; so that progress shows and an interruption loses little
+_PIECES = 128  # a simulation is cut into about this many pieces, whatever the executor
+_LONGEST_PIECE = 32  # runs: progress shows, and an interruption loses little
 _BLOCK, _LONGEST_BLOCK = 2**10, 2**16  # rounds known ahead: few for short runs, then more
-_GRACE = 1.0  # seconds given to pieces in hand to come back after an interruption
+_GRACE = 1.0  # seconds that running pieces have to return after an interruption
 
 
 def simulate(
@@ -49,30 +48,28 @@ def simulate(
     delta: float = DELTA,
     executor: Executor | None = None,
     progress: Progress = False,
-    known: Iterable[Outcome] = (),
-    record: Callable[[Sequence[Outcome]], object] | None = None,
+    journal: RunJournal | None = None,
 ) -> Results:
-    """Run a method again and again, each time from the beginning.
+    """Run a method many times, independently.
 
     Args:
         method: makes a policy from a problem and a seed: a policy class, or a partial of one; or
             an `Oracle`, which also tells it truths of the world.
-        environment: where it is run.
+        environment: the environment of the runs.
         runs: the number of runs.
-        seed: results depend on it and on nothing else; run i is the same whatever `runs` is.
-        delta: the error probability the policy is asked for.
-        executor: any `concurrent.futures` executor; without one the runs are made here, in order.
-        progress: True shows a bar; a function is called with (runs done, runs in all).
-        known: outcomes of the same simulation, cut short before; those runs are not made again.
-        record: called with the outcomes of runs as they finish, in any order, so that they can
-            be kept and later be given as `known`.
+        seed: results depend only on it; run i is the same whatever `runs` is.
+        delta: the error probability that the policy must keep.
+        executor: any `concurrent.futures` executor; without one the runs are made in this process.
+        progress: True shows a bar; a function is called with (runs done, runs in total).
+        journal: outcomes of the same simulation, interrupted earlier, which are not repeated; and
+            a function that stores the outcomes of further runs.
 
     Returns:
-        One entry a run. Ctrl-C gives the runs finished so far, with `interrupted` set.
+        One entry per run. Ctrl-C returns the runs finished so far, with `interrupted` set.
 
     Raises:
-        InvalidInputError: an argument is not what it must be.
-        Exception: whatever the method raises, with a note that names the run.
+        InvalidInputError: an argument is invalid.
+        Exception: an exception of the method, with a note that names the run.
     """
     work = _Work(method, environment, delta=delta, seed=seed)
     total = whole(runs, "runs", least=1)
@@ -83,16 +80,17 @@ def simulate(
             value=executor,
             remedy="Try concurrent.futures.ProcessPoolExecutor(), or leave it out.",
         )
-    finished = _before(known, total)
+    journal = journal or RunJournal()
+    finished = _known_outcomes(journal.known, total)
     missing = [run for run in range(total) if run not in finished]
     interrupted, pulls = False, 0
-    with _one_thread(), reporting(progress, total) as report:
+    with one_thread(), reporting(progress, total) as report:
 
         def collect(outcomes: Sequence[Outcome]) -> None:
             nonlocal pulls
             fresh = [outcome for outcome in outcomes if outcome.run not in finished]
-            if fresh and record is not None:
-                record(fresh)
+            if fresh and journal.record is not None:
+                journal.record(fresh)
             pulls += sum(outcome.pulls for outcome in fresh)
             finished.update((outcome.run, outcome) for outcome in fresh)
             report(len(finished), pulls)
@@ -110,7 +108,7 @@ def simulate(
     return _results(work, total, interrupted, [finished[run] for run in sorted(finished)])
 
 
-def _before(known: Iterable[Outcome], total: int) -> dict[int, Outcome]:
+def _known_outcomes(known: Iterable[Outcome], total: int) -> dict[int, Outcome]:
     finished: dict[int, Outcome] = {}
     for entry in known:
         try:
@@ -121,7 +119,7 @@ def _before(known: Iterable[Outcome], total: int) -> dict[int, Outcome]:
                 f"`known` must hold outcomes of runs; got {entry!r}.",
                 field="known",
                 value=entry,
-                remedy="Give back what `record` was called with, or `Results.outcomes()`.",
+                remedy="Pass the outcomes that `record` was called with, or `Results.outcomes()`.",
             ) from None
     return finished
 
@@ -135,17 +133,17 @@ def run_once(
     delta: float = DELTA,
     observe: Callable[[Policy], object] | None = None,
 ) -> Recommendation:
-    """Exactly run `run` of `simulate`, with its recommendation and the trace of its phases.
+    """Repeat run `run` of `simulate`; return its recommendation with the trace of its phases.
 
     Args:
         method: as for `simulate`.
         environment: as for `simulate`.
         run: the number of the run.
-        seed: of the simulation.
-        delta: of the simulation.
-        observe: called with the policy after every plan that was carried out.
+        seed: the seed of the simulation.
+        delta: the error probability of the simulation.
+        observe: called with the policy after every plan.
     """
-    with _one_thread():
+    with one_thread():
         work = _Work(method, environment, delta=delta, seed=seed)
         return work.play(whole(run, "run", least=0), observe)[0]
 
@@ -159,20 +157,21 @@ def sample_run(
     delta: float,
     go_on: GoOn,
 ) -> tuple[int, int, bool]:
-    """Run `run` of `simulate` for as long as one wants: to see what such runs cost.
+    """Make run `run` of `simulate`, or a part of it, to measure what such runs cost.
 
     Args:
         method: as for `simulate`.
         environment: as for `simulate`.
         run: the number of the run.
-        seed: of the simulation.
-        delta: of the simulation.
-        go_on: asked before every plan whether to carry it out, with the pulls and the plans so far.
+        seed: the seed of the simulation.
+        delta: the error probability of the simulation.
+        go_on: called before every plan with the pulls and plans so far, and the plan; False ends
+            the run there.
 
     Returns:
-        The numbers of pulls and of plans, and whether the run came to its end.
+        The numbers of pulls and of plans, and whether the run ended by itself.
     """
-    with _one_thread():
+    with one_thread():
         work = _Work(method, environment, delta=delta, seed=seed)
         policy, stream, _ = work.begin(run)
         return _to_the_end(policy, stream, None, go_on)
@@ -182,13 +181,13 @@ def sample_stream(
     method: Method | Oracle, environment: Environment, *, seed: int, delta: float
 ) -> tuple[Stream, Plan | None]:
     """The stream of the first run of `simulate`, and the first plan of its policy."""
-    with _one_thread():
+    with one_thread():
         policy, stream, _ = _Work(method, environment, delta=delta, seed=seed).begin(0)
         return stream, policy.plan()
 
 
 class _Work:
-    """What every piece of work shares. Sent to a process once, however many pieces it takes."""
+    """What all pieces of a simulation share. It is sent to a process once."""
 
     def __init__(
         self, method: Method | Oracle, environment: Environment, *, delta: float, seed: int
@@ -213,11 +212,11 @@ class _Work:
         self._sent: bytes | None = None
 
     def begin(self, run: int) -> tuple[Policy, Stream, World]:
-        """What run number `run` begins with."""
+        """The policy, stream and world of run number `run`."""
         root = np.random.SeedSequence(self.seed, spawn_key=(run,))
         instance, policy_seed, stream_seed = root.spawn(3)
         world = self._world(run, _generator(instance))
-        method = self.method.told(world) if isinstance(self.method, Oracle) else self.method
+        method = self.method.bind(world) if isinstance(self.method, Oracle) else self.method
         number = int(policy_seed.generate_state(1, np.uint64)[0] >> 11)  # 53 bits: exact in JSON
         policy = method(world.problem(self.delta), seed=number)
         return policy, world.begin(_generator(stream_seed)), world
@@ -232,7 +231,7 @@ class _Work:
         target, targets = int(answer.target), world.problem(self.delta).targets
         if not 0 <= target < targets:
             raise ProtocolError(
-                f"The policy names target {target}, and there are {targets}.",
+                f"The policy names target {target} of {targets}.",
                 field="target",
                 value=target,
                 remedy="Targets are numbered from 0.",
@@ -244,7 +243,7 @@ class _Work:
         return self.environment.instance(rng) if of_run is None else of_run(run)
 
     def outcome(self, run: int) -> Outcome:
-        """What run number `run` came to; an exception leaves with a note that names it."""
+        """The outcome of run number `run`; a note on an exception names the run."""
         try:
             try:
                 return self.play(run)[1]
@@ -263,7 +262,7 @@ class _Work:
             raise
 
     def __reduce__(self) -> tuple[object, ...]:
-        # As bytes that workers recognise: an environment's caches then outlive one piece of work.
+        # As bytes that workers recognise: caches of an environment then outlive one piece of work.
         if self._sent is None:
             try:
                 self._sent = pickle.dumps((self.method, self.environment, self.delta, self.seed))
@@ -318,20 +317,20 @@ def _received(sent: bytes) -> _Work:
     return _Work(method, environment, delta=delta, seed=seed)
 
 
-_stopped: set[str] = set()  # simulations that this process has been told to stop
+_stopped: set[str] = set()  # simulations to stop, in this process
 
 
 def _piece(work: _Work, simulation: str, runs: Sequence[int]) -> tuple[list[Outcome], bool]:
-    """The outcomes of some runs, and whether they were cut short. The unit sent to executors."""
+    """The outcomes of some runs, and whether they were interrupted: the unit sent to executors."""
     outcomes: list[Outcome] = []
     try:
-        with _one_thread():
+        with one_thread():
             for run in runs:
                 if simulation in _stopped:
                     return outcomes, True
                 outcomes.append(work.outcome(run))
     except KeyboardInterrupt:
-        # The terminal's Ctrl-C reaches workers too; pieces they have in their queue must not run.
+        # Ctrl-C in a terminal reaches workers too; pieces in their queue must not run.
         _stopped.add(simulation)
         return outcomes, True
     return outcomes, False
@@ -343,7 +342,7 @@ def _spread(
     executor: Executor,
     collect: Callable[[Sequence[Outcome]], None],
 ) -> None:
-    """Make the runs on an executor; when interrupted, collect what is done, then say so."""
+    """Make the runs on an executor; if interrupted, collect the finished runs, then raise."""
     size = min(max(len(runs) // _PIECES, 1), _LONGEST_PIECE)
     simulation = uuid4().hex
     futures: set[Future[tuple[list[Outcome], bool]]] = set()
@@ -355,11 +354,11 @@ def _spread(
         for future in as_completed(futures):
             outcomes, cut_short = future.result()
             collect(outcomes)
-            futures.discard(future)  # what a cluster's lost worker had done is then not done again
+            futures.discard(future)  # so that a cluster does not repeat it after losing a worker
             if cut_short:
-                raise KeyboardInterrupt  # noqa: TRY301 - a worker was interrupted: so are we
+                raise KeyboardInterrupt  # noqa: TRY301 - a worker was interrupted
     except BaseException as error:
-        _stopped.add(simulation)  # seen by threads between runs
+        _stopped.add(simulation)  # threads check it between runs
         for future in futures:
             future.cancel()
         if isinstance(error, KeyboardInterrupt):
@@ -389,33 +388,6 @@ def _results(
         target=target,
         plans=plans,
     )
-
-
-_limit_lock = Lock()
-_limit_holders = 0
-_limit: Any = (
-    None  # the process's, not a thread's: the first of its holders sets it, the last lifts
-)
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """Linear algebra on one thread: the workers are the parallelism, and sums keep their order."""
-    global _limit, _limit_holders  # noqa: PLW0603
-    import scipy.linalg  # noqa: F401, PLC0415 - a library loaded later would escape the limit
-    from threadpoolctl import threadpool_limits  # noqa: PLC0415
-
-    with _limit_lock:
-        _limit_holders += 1
-        if _limit_holders == 1:
-            _limit = threadpool_limits(limits=1, user_api="blas")
-    try:
-        yield
-    finally:
-        with _limit_lock:
-            _limit_holders -= 1
-            if not _limit_holders:
-                _limit.restore_original_limits()
 
 
 def _generator(seed: np.random.SeedSequence) -> np.random.Generator:

@@ -1,4 +1,4 @@
-"""What results call a method."""
+"""Names of methods in results."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ __all__ = ["method_name"]
 
 
 def method_name(method: object) -> str:
-    """A method's name with the arguments that are bound to it, which is what makes it another."""
+    """The name of a method with the arguments bound to it."""
     if isinstance(method, Oracle):
-        told = [f"{key}=the world's {name}" for key, name in method.truths.items()]
-        return f"{method_name(method.method)}({', '.join(told)})"
+        truths = [f"{key}=the world's {name}" for key, name in method.truths.items()]
+        return f"{method_name(method.method)}({', '.join(truths)})"
     if isinstance(method, partial):
         bound = [repr(value) for value in method.args]
         bound += [f"{key}={value!r}" for key, value in method.keywords.items()]

@@ -1,4 +1,4 @@
-"""Methods that are told the truth: baselines for comparisons, of no use to an experiment."""
+"""Methods that are told the truth, for comparisons in simulations."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ __all__ = ["Oracle"]
 
 
 class Oracle:
-    """A method told truths of the world it runs in, which only a simulation has.
+    """A method that is told truths of its world, which only a simulation knows.
 
     Args:
-        method: makes a policy from a problem, a seed and what it is told.
-        truths: for each keyword of the method, the name of the world's attribute it is given.
+        method: makes a policy from a problem, a seed and the truths.
+        truths: for each keyword of the method, the name of the attribute of the world to pass.
 
     Example:
         >>> from bestarm import environments
@@ -41,12 +41,12 @@ class Oracle:
         self.method = method
         self.truths = truths
 
-    def told(self, world: World) -> Method:
-        """The method, told the truths of this world."""
+    def bind(self, world: World) -> Method:
+        """The method with the truths of this world bound to it."""
         try:
-            told = {key: getattr(world, name) for key, name in self.truths.items()}
+            truths = {key: getattr(world, name) for key, name in self.truths.items()}
         except AttributeError as error:
             raise InvalidInputError(
-                f"The world has no {error.name!r} to tell.", field="truths", value=error.name
+                f"The world has no attribute {error.name!r}.", field="truths", value=error.name
             ) from None
-        return partial(self.method, **told)
+        return partial(self.method, **truths)

@@ -1,4 +1,4 @@
-"""How far a simulation has come: a bar, a callback, or nothing."""
+"""Progress of a simulation: a bar, a callback, or nothing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Progress = bool | Callable[[int, int], object]
 
 @contextmanager
 def reporting(progress: Progress, total: int) -> Iterator[Callable[[int, int], object]]:
-    """A function to be told (runs done, pulls in all) after every piece of work."""
+    """A function to call with (runs done, pulls in total) after every piece of work."""
     if callable(progress):
         callback = progress
         yield lambda done, _pulls: callback(done, total)

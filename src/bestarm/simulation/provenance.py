@@ -1,4 +1,4 @@
-"""What results may depend on besides their seed: this code, and what it computes with."""
+"""Versions that results may depend on besides their seed."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from pathlib import Path
 __all__ = ["installed"]
 
 
-@lru_cache(maxsize=1)  # a process keeps what it has loaded, whatever becomes of the files
+@lru_cache(maxsize=1)  # a process keeps what it has loaded, even if files change
 def installed() -> tuple[str, ...]:
-    """What results may depend on, as it is in this process."""
+    """The versions that results may depend on, in this process."""
     source = sha256()
     for file in sorted(Path(__file__).parent.parent.rglob("*.py")):
         source.update(file.read_bytes())

@@ -1,9 +1,9 @@
-"""What replications came to, with honest uncertainty."""
+"""Results of replications, with intervals."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 from typing import TYPE_CHECKING, NamedTuple
@@ -16,15 +16,18 @@ from bestarm.errors import InvalidInputError, MissingDependencyError
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Outcome", "Results", "wilson"]
+__all__ = ["Outcome", "Results", "RunJournal", "wilson"]
 
 
-def wilson(hits: int, runs: int, confidence: float = 0.95) -> tuple[float, float]:
-    """Wilson's interval for a probability."""
-    from scipy.stats import binomtest  # noqa: PLC0415 - slow to load
+def wilson(hits: int, runs: int, z: float = NormalDist().inv_cdf(0.975)) -> tuple[float, float]:
+    """Wilson's interval for a probability; z is the normal quantile, by default of 95 %.
 
-    low, high = binomtest(hits, runs).proportion_ci(confidence, method="wilson")
-    return float(low), float(high)
+    The closed form rather than SciPy's `binomtest`: `scipy.stats` takes a second to import.
+    """
+    middle = (hits + z * z / 2) / (runs + z * z)
+    half = z / (runs + z * z) * math.sqrt(hits * (runs - hits) / runs + z * z / 4)
+    # Without hits, or with hits only, an end is exactly 0 or 1, which rounding would miss.
+    return 0.0 if hits == 0 else middle - half, 1.0 if hits == runs else middle + half
 
 
 class Outcome(NamedTuple):
@@ -38,17 +41,30 @@ class Outcome(NamedTuple):
     plans: int
 
 
+@dataclass(frozen=True)
+class RunJournal:
+    """Where the outcomes of runs are kept, so that a simulation can be resumed.
+
+    Attributes:
+        known: outcomes of runs that finished earlier.
+        record: called with the outcomes of runs as they finish, in any order; or None.
+    """
+
+    known: Iterable[Outcome] = ()
+    record: Callable[[Sequence[Outcome]], object] | None = None
+
+
 @dataclass(frozen=True, eq=False)
 class Results:
-    """Replications of one method in one environment: one entry of each array a finished run.
+    """Replications of one method in one environment: one entry of each array per finished run.
 
     Attributes:
         method: the method's name.
         environment: the environment's name.
         seed: run i was drawn from `SeedSequence(seed, spawn_key=(i,))`.
-        delta: the error probability the method was asked for.
-        requested: the number of runs asked for.
-        interrupted: whether it was stopped before all of them had finished.
+        delta: the error probability that the method had to keep.
+        requested: the number of runs requested.
+        interrupted: whether it was stopped before all runs had finished.
         index: the number of each finished run, ascending.
         pulls: pulls used.
         correct: whether the recommended target is the best one.
@@ -76,7 +92,7 @@ class Results:
         return len(self.pulls)
 
     def outcomes(self) -> list[Outcome]:
-        """The finished runs one by one, as `simulate` takes them for `known`."""
+        """The finished runs one by one, as `RunJournal.known` takes them."""
         columns = (self.index, self.pulls, self.correct, self.final, self.target, self.plans)
         return [Outcome(*row) for row in zip(*(c.tolist() for c in columns), strict=True)]
 
@@ -97,18 +113,16 @@ class Results:
 
     def error_interval(self, confidence: float = 0.95) -> tuple[float, float]:
         """Wilson's interval for the probability of naming a wrong target."""
-        self._check(confidence, runs=1)
-        return wilson(self.runs - int(self.correct.sum()), self.runs, confidence)
+        z = self._quantile(confidence, runs=1)
+        return wilson(self.runs - int(self.correct.sum()), self.runs, z)
 
     def pulls_interval(self, confidence: float = 0.95) -> tuple[float, float]:
         """The normal interval for the mean number of pulls."""
-        self._check(confidence, runs=2)
-        quantile = NormalDist().inv_cdf((1 + confidence) / 2)
-        half = quantile * self.std_pulls / math.sqrt(self.runs)
+        half = self._quantile(confidence, runs=2) * self.std_pulls / math.sqrt(self.runs)
         return self.mean_pulls - half, self.mean_pulls + half
 
     def quantiles(self, q: Sequence[float] = (0.1, 0.25, 0.5, 0.75, 0.9)) -> dict[float, float]:
-        """Quantiles of the number of pulls: where gaps are random, means hide heavy tails."""
+        """Quantiles of the number of pulls. With random gaps, means hide heavy tails."""
         levels = np.asarray(q, dtype=float)
         if levels.ndim != 1 or not ((levels >= 0) & (levels <= 1)).all():
             raise InvalidInputError(
@@ -119,7 +133,7 @@ class Results:
         return dict(zip(levels.tolist(), values.tolist(), strict=True))
 
     def to_frame(self) -> pd.DataFrame:
-        """A data frame with one row a finished run."""
+        """A data frame with one row per finished run."""
         try:
             import pandas as pd  # noqa: PLC0415 - optional
         except ImportError:
@@ -144,7 +158,7 @@ class Results:
                 remedy=f"It needs at least {runs}.",
             )
 
-    def _check(self, confidence: float, *, runs: int) -> None:
+    def _quantile(self, confidence: float, *, runs: int) -> float:
         if not 0 < confidence < 1:
             raise InvalidInputError(
                 f"`confidence` must lie in (0, 1); got {confidence:g}.",
@@ -153,6 +167,7 @@ class Results:
                 remedy="Try 0.95.",
             )
         self._need(runs)
+        return NormalDist().inv_cdf((1 + confidence) / 2)
 
     def __repr__(self) -> str:
         head = f"Results({self.method} on {self.environment}: {self.runs} runs"

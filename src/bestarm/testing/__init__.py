@@ -1,6 +1,7 @@
-"""Contract tests, shipped: run them on your own policy, or on your own place to keep books."""
+"""Contract tests for your own policies and your own stores."""
 
-from bestarm.testing.policy_contract import LinearRewards, check_policy
+from bestarm.testing.policy_contract import check_policy
+from bestarm.testing.policy_samples import LinearRewards
 from bestarm.testing.store_contract import check_store
 
 __all__ = ["LinearRewards", "check_policy", "check_store"]

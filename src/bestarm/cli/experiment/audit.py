@@ -14,7 +14,7 @@ from bestarm.cli.reporting import print_json, printable, remark, reported
 from bestarm.errors import ReplayError
 
 if TYPE_CHECKING:
-    from bestarm.live.replayed import Remark
+    from bestarm.live.replay import Remark
 
 __all__ = ["replay", "verify"]
 

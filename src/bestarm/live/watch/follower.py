@@ -18,7 +18,7 @@ from bestarm.geometry import Array
 from bestarm.live import rules
 from bestarm.live.experiment import Experiment
 from bestarm.live.replay import adopt, after, go_through
-from bestarm.live.store.contract import Entry, Event, Head, Opened, Reading
+from bestarm.live.store.contract import Event, Head, PlanRecord, Reading, SummaryRecord
 from bestarm.policies.policy import Policy
 from bestarm.problem import Problem
 from bestarm.records import Plan, Recommendation, Summary
@@ -79,7 +79,7 @@ class Slice:
     moment: Array
 
     @classmethod
-    def of(cls, entry: Entry, arms: Array) -> Slice:
+    def of(cls, entry: SummaryRecord, arms: Array) -> Slice:
         """One summary, with the arms in coordinates."""
         counts, sums = entry.summary.counts.astype(float), entry.summary.rewards
         total = counts.sum()
@@ -225,7 +225,7 @@ class Follower:
         self._told = 0
         self._phase = 1  # of the plan that was open then
         self._log = _Log()
-        self._phases: dict[int, Opened] = {}
+        self._phases: dict[int, PlanRecord] = {}
         self._looks: list[Moment] = []
         self._now: Moment | None = None
         self._slices: list[Slice] = []
@@ -234,7 +234,7 @@ class Follower:
 
     def glance(self, experiment: Experiment) -> Glance:
         """What counters and events say, without the policy."""
-        with self._glancing, experiment._ledger.reading() as books:
+        with self._glancing, experiment.read() as books:
             log = self._glanced
             log.read(books)
             return Glance(replace(books.head), dict(log.eliminated), log.ended)
@@ -243,10 +243,10 @@ class Follower:
         """Where the experiment stands now."""
         with self._lock:
             try:
-                document = experiment._document
+                document = experiment.spec
                 if document is None:
                     return experiment.inspect(self._in_memory)
-                with experiment._ledger.reading() as books:
+                with experiment.read() as books:
                     head, entries = self._read(books)
                 if self._policy is None:
                     self._policy = document.make()
@@ -269,14 +269,14 @@ class Follower:
                 self._looks.append(self._now)
         return self._state(policy, head)
 
-    def _read(self, books: Reading) -> tuple[Head, list[Entry]]:
+    def _read(self, books: Reading) -> tuple[Head, list[SummaryRecord]]:
         self._log.read(books)
         self._waits_for = rules.waits_for(books)
-        for opened in books.phases(max(self._phases, default=0) + 1):
+        for opened in books.plans(max(self._phases, default=0) + 1):
             self._phases[opened.plan.phase] = opened
-        return replace(books.head), list(books.entries(self._told))
+        return replace(books.head), list(books.summaries(self._told))
 
-    def _follow(self, policy: Policy, entries: list[Entry]) -> None:
+    def _follow(self, policy: Policy, entries: list[SummaryRecord]) -> None:
         plans = go_through(
             policy, entries, lambda phase: self._phases[phase].plan, phase=self._phase
         )
@@ -309,7 +309,7 @@ class Follower:
             found.log_evidence,
         )
 
-    def _add(self, entry: Entry) -> None:
+    def _add(self, entry: SummaryRecord) -> None:
         summary, plan = entry.summary, self._phases[entry.phase].plan
         self._counts += summary.counts
         self._sums += summary.rewards

@@ -11,8 +11,8 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from bestarm.live.check import Check
 from bestarm.live.experiment import Experiment
+from bestarm.live.values import Check
 from bestarm.live.watch import wording
 from bestarm.live.watch.follower import Follower, State
 from bestarm.live.watch.forecast import EndForecast, from_evidence, from_phases
@@ -81,7 +81,7 @@ def overview(experiment: Experiment) -> Overview:
         state=head.state,
         phase=head.phase,
         created=state.created,
-        updated=head.at,
+        updated=head.last_time,
         revision=revision,
         verdict=wording.verdict(head, said, problem, traits, waits_for=state.waits_for),
         leaders=tuple(problem.target_labels[target] for target in said.chosen or (said.target,)),
@@ -93,7 +93,7 @@ def overview(experiment: Experiment) -> Overview:
         timeline=timeline(state, board, level),
         baseline=baseline_lines(state, problem, board),
         allocation=_allocation(state, problem),
-        progress=_progress(state, problem, traits, level, experiment._time()),
+        progress=_progress(state, problem, traits, level, experiment.now()),
         events=tuple(
             Happening(
                 event.number,
@@ -117,7 +117,7 @@ def _health(experiment: Experiment, watched: _Watched, over: bool) -> tuple[Chec
 
 
 def _guarantee(experiment: Experiment, state: State, health: Sequence[Check]) -> Guarantee:
-    problem, said, document = experiment.problem, state.said, experiment._document
+    problem, said, document = experiment.problem, state.said, experiment.spec
     options = {} if document is None else document.options
     against = (
         [said.statement or "Outcomes contradict the declared scales."] if said.contradicted else []
@@ -158,13 +158,13 @@ def _progress(state: State, problem: Problem, traits: Traits, level: float, now:
         ends = (forecast.expected, forecast.low, forecast.high)
         hours = tuple(None if end is None else end / pace for end in ends)
     return Progress(
-        given=head.given,
-        answered=head.told,
+        given=head.assigned,
+        answered=head.outcomes,
         used=int(state.drawn.sum()),
         outstanding=head.outstanding,
-        lost=head.lost,
+        lost=head.losses,
         late=head.late,
-        phase_answered=head.phase_told + head.phase_lost,
+        phase_answered=head.phase_outcomes + head.phase_losses,
         phase_pulls=head.needed,
         left=len(said.active),
         options=problem.targets,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from bestarm.live.check import Check
+from bestarm.live.values import Check
 from bestarm.live.watch.forecast import EndForecast
 
 __all__ = [

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bestarm.design import centered_g
-from bestarm.design.contrasts import Listed
+from bestarm.design.contrasts import ListedContrasts
 from bestarm.design.solver import minimise
 from bestarm.geometry import Array, lift
 from bestarm.policies.anytime.bets import Sampling
@@ -68,7 +68,7 @@ class Allocation:
             guesses: what is known so far.
             wanted: gives the open contrasts, each believed to be positive; asked where they matter.
             margin: what is added to each one's estimate.
-            key: changes when other contrasts are open than before.
+            key: it changes when other contrasts are open.
         """
         if self._stage is not None and not self._due(guesses, key):
             return self._stage.sampling.probabilities
@@ -115,7 +115,7 @@ class Allocation:
         gaps = np.maximum(wanted.rows @ guesses.slope + margin, _SURE * errors)
         rows = wanted.rows * (np.sqrt(wanted.needs) / gaps)[:, None]
         features = self._lifted * np.sqrt(typical / spread)[:, None]
-        found = minimise(features, Listed(lift(rows / np.abs(rows).max(), 0.0)), _TOL)
+        found = minimise(features, ListedContrasts(lift(rows / np.abs(rows).max(), 0.0)), _TOL)
         weights = (1 - _SHARE) * found.weights + _SHARE * spread_out(self._problem)
         weights = np.where(weights < _LEAST_WEIGHT, 0.0, weights)
         return np.asarray(weights / weights.sum())

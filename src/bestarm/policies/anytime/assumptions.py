@@ -1,4 +1,4 @@
-"""What the anytime rule assumes about rewards, and whether totals contradict it."""
+"""The assumptions of the anytime rule about rewards, and whether totals contradict them."""
 
 from __future__ import annotations
 

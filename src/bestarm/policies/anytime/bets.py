@@ -49,10 +49,10 @@ STAKES: Array = 0.3 * 0.5 ** np.arange(14.0)
 _SHARES = 1 / (1 + np.square(np.log10(STAKES / 0.02) / 0.6))
 LOG_PRIOR: Array = np.log(_SHARES / _SHARES.sum())
 
-WINDOW = 32  # batches: of so many, with outcomes outstanding, every prefix is looked at
+WINDOW = 32  # batches with outcomes outstanding, at the end of each of which the wealth is read
 
-_LARGEST = 0.9  # λC: what the farthest fall may take of a stake's wealth
-_RARE = 2e-3  # over √pulls: how often noise may be farther out than C allows for
+_LARGEST = 0.9  # λC: the share of its wealth that a stake may lose in one pull
+_RARE = 2e-3  # over √pulls: Φ(−k), how often noise exceeds what C allows for (Lemma 3)
 _EPSILON = float(np.finfo(float).eps)
 _STEPS = 16  # roundings of a total besides those of adding it up
 
@@ -70,9 +70,9 @@ def log_value(log_wealth: Array) -> Array:
 class Scale:
     """Where rewards lie: means between `low` and `high`, plus `noise`-sub-Gaussian noise.
 
-    Bounded rewards are the case without noise. All of this, and all that is computed from it, is
-    about `center`, which is taken off every reward: where rewards are a million times as far from
-    zero as from each other, a sum of squares about zero would have no digit left for them.
+    Bounded rewards are the case without noise. All numbers, and all that is computed from them, are
+    relative to `center`, which is subtracted from every reward: if rewards are a million times as
+    far from zero as from each other, a sum of squares about zero would lose all their digits.
     """
 
     low: float
@@ -86,12 +86,12 @@ class Scale:
         return (self.low + self.high) / 2
 
     def reach(self, pulls: int) -> tuple[float, float]:
-        """How far outside the range C allows for, and what is charged for noise beyond that.
+        """kα and α√(2π)Φ(−k) of Lemma 3: the noise that C allows for, and the charge beyond it.
 
         With a reach of kα, E(η − kα)₊ ≤ ∫ exp(−t²/2α²) dt from kα on = α √(2π) Φ(−k).
 
         Args:
-            pulls: pulls before the batch: with more of them, less can be afforded.
+            pulls: pulls before the batch; with more of them, the charge must be smaller.
         """
         rare = _RARE / math.sqrt(pulls + 1)
         if not self.noise:
@@ -134,7 +134,7 @@ class Sampling:
 
 
 class Prior(NamedTuple):
-    """What is fixed before a batch is drawn, per arm that can be drawn, as the kernel takes it.
+    """Quantities per arm that are fixed before a batch is drawn, for the kernel.
 
     Attributes:
         weights: p.
@@ -154,7 +154,7 @@ class Prior(NamedTuple):
 
 
 class Totals(NamedTuple):
-    """What a batch came to, per arm that can be drawn, as the kernel takes it.
+    """Totals per arm of a batch, for the kernel.
 
     Attributes:
         first: Σ(r − c).
@@ -172,7 +172,7 @@ class Totals(NamedTuple):
 
 
 class Terms(NamedTuple):
-    """What holds for all arms in a bet.
+    """Numbers of a bet that hold for all arms.
 
     Attributes:
         low: the least reward there can be.
@@ -233,7 +233,7 @@ class Frame:
 
     @property
     def prior(self) -> Prior:
-        """What is fixed per arm, as the kernel takes it."""
+        """The quantities per arm, for the kernel."""
         weights = self.sampling.weights
         return Prior(weights, self.guess, self.spread, self.below, self.above, self.likely)
 
@@ -243,7 +243,7 @@ class Frame:
 
 
 class Settled(NamedTuple):
-    """What came of bets: one row a contrast, one column a stake.
+    """Settled bets: one row per contrast, one column per stake.
 
     Attributes:
         stakes: λ.
@@ -260,7 +260,7 @@ class Bets:
 
     Attributes:
         frame: what they are made from.
-        w: w(a), one row a contrast, one column an arm of the frame.
+        w: w(a), one row per contrast, one column per arm of the frame.
         margin: what is added to each contrast.
     """
 
@@ -269,7 +269,7 @@ class Bets:
     margin: float
 
     def settle(self, batch: BatchOutcome) -> Settled:
-        """What a batch drawn under the frame makes of them."""
+        """Settle the bets on a batch drawn under the frame."""
         from bestarm.policies.anytime.kernels import settle  # noqa: PLC0415 - compiles
 
         frame, scale = self.frame, self.frame.scale
@@ -331,7 +331,7 @@ class BatchOutcome:
 
     @property
     def totals(self) -> Totals:
-        """What it came to, as the kernel takes it: squares rounded up, sums to be rounded down."""
+        """The totals for the kernel: squares rounded up, sums to be rounded down."""
         second = self.second + self.second_rounding
         return Totals(self.first, second, self.first_rounding, self.counts, self.lost)
 

@@ -85,7 +85,7 @@ class BestOf:
 
     Before each batch every target bets that some opponent is better: the leader, or the runner-up
     against the leader itself. If z is the best, every opponent's contrast to it is at most zero,
-    so its wealth is a supermartingale whoever the opponents were, and Ville's inequality bounds
+    so its wealth is a supermartingale for any opponents, and Ville's inequality bounds
     the chance that it ever reaches 1/δ by δ. Only that wealth can cause an error.
 
     That holds over all prefixes of the batches, so whichever has the most to show may be read. A
@@ -227,7 +227,7 @@ class TopOf:
 
     @property
     def _lacking(self) -> Array:
-        """What each chosen target (row) lacks in evidence against each other one (column)."""
+        """The missing evidence of each chosen target (row) against each other one (column)."""
         rows = np.array([self._most[int(o)] for o in self.chosen])
         return np.asarray(self._level - rows[:, self._order[self._top :]])
 

@@ -24,7 +24,7 @@ _DRIFT = 0.7  # noise deviations that the level may move within a batch: 4 % of 
 
 
 class Guesses:
-    """What the batches so far suggest.
+    """Estimates from the batches so far.
 
     Attributes:
         pulls: the number of pulls learned from.

@@ -1,6 +1,7 @@
-"""What a batch makes of many bets, compiled: one pass over the weights, nothing kept in between.
+"""Settle many bets on one batch, compiled: one pass over the weights.
 
-Imported only when the first batch is in: compiling costs a second once.
+Imported when the first batch is in: compiling takes a second, once. Lemmas are those of
+docs/anytime.md.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ __all__ = ["average", "settle"]
 
 @compiled
 def _cost(x: float) -> float:
-    """−log(1 − x) − x, by its series where that would cancel."""
+    """−log(1 − x) − x, by its series where that would cancel: F² ψ(F) at x = λF (Lemma 2)."""
     if x < 1e-3:
         return x * x * (1 / 2 + x * (1 / 3 + x * (1 / 4 + x / 5)))
     return -math.log1p(-x) - x
@@ -29,62 +30,64 @@ def _cost(x: float) -> float:
 def settle(
     w: Array, prior: Prior, totals: Totals, terms: Terms, grid: Array, stakes: Array, growth: Array
 ) -> None:
-    """λ of every contrast (row of `w`) and stake, and by how much its log wealth grows.
+    """λ of every contrast (row of `w`) and stake, and the growth of its log wealth (Lemma 4).
 
     Args:
         w: w(a), one row per contrast, one column per arm.
-        prior: what was fixed before the draw.
-        totals: what came of it.
-        terms: what holds for all arms.
+        prior: fixed before the draw, per arm.
+        totals: the outcome, per arm.
+        terms: numbers that hold for all arms.
         grid: stakes, in units of signal to noise.
-        stakes: λ, filled in.
-        growth: filled in.
+        stakes: λ, output.
+        growth: the growth of the log wealth, output.
     """
     weights, guess, spread, below, above, likely = prior
     first, second, rounding, counts, lost = totals
     low, high, margin, tail, relative, largest = terms
     pulls, missing = counts.sum(), lost.sum()
     for i in range(len(w)):
-        fall = foreseen = seen = variance = expected = size = gain = slack = variation = 0.0
-        guessed = 0.0
+        fall = foreseen = largest_square = variance = expected = 0.0
+        size = gain = slack = variation = guessed = 0.0
         for a in range(w.shape[1]):
             x = w[i, a]
             square = x * x
-            # C: the farthest that z can fall below zero, short of what is charged for.
+            # C, the farthest that z can fall below zero (Lemma 2; with kα, Lemma 3).
             fall = max(fall, x * below[a], -x * above[a])
-            # No fall is longer than the root of the sum of all squares.
+            # F from the totals: |z| ≤ |w(a)| √Σ(r − c(a))² (after Lemma 2).
             foreseen = max(foreseen, abs(x) * likely[a])
-            seen = max(seen, square * second[a])
+            largest_square = max(largest_square, square * second[a])
             variance += square * spread[a]
-            expected += x * weights[a] * guess[a]
+            expected += x * weights[a] * guess[a]  # Σ p_a w(a) c(a) (Lemma 1)
             guessed += abs(x) * weights[a] * abs(guess[a])
-            size += abs(x) * weights[a]
-            gain += x * first[a]
+            size += abs(x) * weights[a]  # Σ p_a |w(a)|, for κ (Lemma 3)
+            gain += x * first[a]  # Σ z
             slack += abs(x) * (rounding[a] + relative * abs(first[a]))
-            variation += square * second[a]
-        # Rounded the way that hurts: evidence is a lower bound after rounding too.
-        offset = expected + margin - tail * size
+            variation += square * second[a]  # Σ z²
+        # Rounded downwards: evidence is a lower bound after rounding too ("Rounding").
+        offset = expected + margin - tail * size  # Σ p w c + ε − κ (Lemma 4)
         offset -= relative * (guessed + margin + tail * size)
         gain += pulls * offset - slack
         variation *= 1 + relative
         deviation, foreseen = math.sqrt(variance), min(fall, foreseen)
-        seen = min(fall, math.sqrt(seen))
+        largest_fall = min(fall, math.sqrt(largest_square))  # F, the smaller of the two
         for s in range(len(grid)):
-            # The best stake if the signal is grid[s] deviations and no fall exceeds the foreseen.
+            # λ = S / (s + S F), with λC ≤ 0.9 ("Stakes").
             stake = min(grid[s] / (deviation + grid[s] * foreseen), largest / fall)
             stakes[i, s] = stake
-            growth[i, s] = stake * gain
-            if seen > 0:
-                growth[i, s] -= _cost(stake * seen) / (seen * seen) * variation
+            growth[i, s] = stake * gain  # λ (Σz + n(Σ p w c + ε − κ)) − ψ(F) Σz² (Lemma 4)
+            if largest_fall > 0:
+                cost = _cost(stake * largest_fall) / (largest_fall * largest_fall)  # ψ(F)
+                growth[i, s] -= cost * variation
             if missing > 0:
                 for a in range(w.shape[1]):
+                    # The least factor 1 + λz of an outcome in [lo, hi] ("Losses").
                     z = min(w[i, a] * (low - guess[a]), w[i, a] * (high - guess[a]))
                     growth[i, s] += lost[a] * (math.log1p(stake * z) + stake * offset)
 
 
 @compiled
 def average(log_wealth: Array, log_shares: Array, values: Array) -> None:
-    """log Σ exp of each row plus the shares, filled into `values`."""
+    """log Σ exp(log wealth + log share) of each row, an average of stakes (Lemma 4), output."""
     for i in range(len(log_wealth)):
         top = -math.inf
         for s in range(len(log_shares)):

@@ -52,7 +52,7 @@ class AnytimeBAI(Policy):
 
     Args:
         problem: the problem.
-        bounds: the lowest and the highest reward there can be; None where there is none.
+        bounds: the lowest and the highest possible reward; None if rewards are unbounded.
         mean_bound: without `bounds`: a bound on |x_a·θ|; the problem's scale by default.
         top: how many targets to name: the set of the m best.
         tolerance: how much worse than the m-th best a named target may be, in reward units.
@@ -98,7 +98,7 @@ class AnytimeBAI(Policy):
         choice(missing, ("ignorable", "worst-case"), "missing")
         if missing == "worst-case" and self._bounds is None:
             raise InvalidInputError(
-                "Without `bounds` there is no worst reward to stand for a missing one.",
+                "Without `bounds` a missing reward has no worst value.",
                 field="missing",
                 value=missing,
                 remedy="Give `bounds`, or missing='ignorable'.",
@@ -181,7 +181,7 @@ class AnytimeBAI(Policy):
             self._open = self._prepare(plan)
 
     def _contrasts_key(self) -> object:
-        """What changes when other contrasts are open than before."""
+        """A key that changes when other contrasts are open."""
         return tuple(self._contest.chosen.tolist()), len(self._contest.active)
 
     def _prepare(self, plan: Plan) -> _Open:
@@ -214,7 +214,7 @@ class AnytimeBAI(Policy):
         return size if most is None else max(1, min(size, most))
 
     def update(self, summary: Summary) -> None:
-        """Take the outcome of the current plan: bet, drop, decide whether to go on.
+        """Take the outcome of the current plan: bet, drop, decide whether to continue.
 
         Args:
             summary: the totals of the plan's pulls: as many as it asks for, or more.
@@ -319,7 +319,7 @@ class AnytimeBAI(Policy):
         return Intervals(leader, estimate, low, high, self.problem.delta)
 
     def look(self) -> Look:
-        """What is known about every target now."""
+        """The leader, contrasts, intervals and evidence of every target now."""
         found = self.intervals()
         with np.errstate(divide="ignore"):
             evidence = np.log(self.evidence())

@@ -1,4 +1,4 @@
-"""Action elimination: every arm still in the running once a round, losers dropped for good."""
+"""Action elimination: every active arm once per round; losing arms are dropped for good."""
 
 from __future__ import annotations
 

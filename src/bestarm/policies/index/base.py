@@ -1,4 +1,4 @@
-"""What index rules share: running arm means, and a plan that is the next round's few pulls."""
+"""The base of index rules: running arm means, and plans of one round each."""
 
 from __future__ import annotations
 

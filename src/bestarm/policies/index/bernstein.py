@@ -166,7 +166,7 @@ class BernsteinElimination(Policy):
         return np.maximum(exact + (summary.counts + 16) * _EPSILON * parts, 0.0)
 
     def _guess(self) -> Array:
-        """What each arm is expected to pay, about the center: its mean so far."""
+        """The expected reward of each arm, relative to the center: its mean so far."""
         if not self._each:
             return np.zeros(self.problem.arms)
         return np.clip(self._sums / self._each, self._low - self._center, self._high - self._center)

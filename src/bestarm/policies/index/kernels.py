@@ -1,7 +1,7 @@
-"""The index rules' rounds, compiled: for simulations that would otherwise take days.
+"""Rounds of the index rules, compiled, for long simulations.
 
 Each loop does what `update` does after every round, in the same order, on rewards that are known
-ahead: `table[rows[i], arm] + common[i]` is what `arm` pays at the i-th round to come.
+ahead: `table[rows[i], arm] + common[i]` is the reward of `arm` in the i-th future round.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ __all__ = ["eliminate", "separate"]
 
 @compiled
 def _radius(n: int, radius: Radius) -> float:
-    """The radius of one arm after n pulls."""
+    """The radius of one arm after n pulls: `bounds.lil_radius` or `bounds.mixture_radius`."""
     scale, level, turn = radius
-    if turn == 0:
+    if turn == 0:  # 2σ(1 + √ε) √((1 + ε) log(log((1 + ε)n + 2) / (δ/K)) / (2n)), ε = 0.01
         return scale * math.sqrt(1.01 * math.log(math.log(1.01 * n + 2) / level) / (2 * n))
+    # σ √((1 + ρ/n) (2 log(1/(2δ′c)) + log(1 + n/ρ)) / n)
     return scale * math.sqrt((1 + turn / n) * (level + math.log1p(n / turn)) / n)
 
 
@@ -32,8 +33,8 @@ def separate(
 ) -> tuple[int, int, bool]:
     """LUCB until the rewards run out, `most` pulls are made, or two bounds separate.
 
-    Returns the rounds used, how many more whole rounds of pulls were made, and whether it is over;
-    `due`, `counts` and `sums` are carried on in place.
+    Returns the pulls used, the number of whole rounds made, and whether the bounds separate; `due`,
+    `counts` and `sums` are updated in place.
     """
     table, rows, common = rewards
     arms = len(counts)
@@ -62,6 +63,7 @@ def separate(
             ):
                 challenger = a
         due[0], due[1] = leader, challenger
+        # Stop once the lower bound of the leader exceeds the upper bound of the challenger.
         if means[leader] - radii[leader] > means[challenger] + radii[challenger]:
             return used, rounds, True
     return used, rounds, False
@@ -79,8 +81,8 @@ def eliminate(
 ) -> tuple[int, int, int]:
     """Action elimination until the rewards run out, `most` pulls are made, or one arm is left.
 
-    Returns the rounds used, how many more whole rounds of pulls were made, and the number of arms
-    left, which are packed to the front of `active`.
+    Returns the pulls used, the number of whole rounds made, and the number of arms left, which are
+    at the front of `active`.
     """
     table, rows, common = rewards
     left, used, rounds = len(active), 0, 0

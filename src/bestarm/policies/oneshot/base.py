@@ -1,4 +1,4 @@
-"""What one-shot policies share: a single plan, made beforehand, and the best score afterwards."""
+"""The base of one-shot policies: a single plan, then the target with the best score."""
 
 from __future__ import annotations
 

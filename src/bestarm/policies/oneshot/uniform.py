@@ -26,7 +26,7 @@ class Uniform(OneShot):
 
     Args:
         problem: the problem; its targets must be its source arms.
-        budget: the number of pulls, at least one an arm.
+        budget: the number of pulls, at least one per arm.
         seed: accepted like every policy's; nothing is drawn.
 
     Example:

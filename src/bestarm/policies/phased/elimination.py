@@ -1,4 +1,4 @@
-"""What phase-elimination policies share: plan a phase, estimate, drop targets, keep the trace."""
+"""The base of phase elimination: plan a phase, estimate, drop targets, keep the trace."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Elimination(Policy):
 
     Args:
         problem: the problem.
-        max_pulls: stop before exceeding this many pulls in all; the last phase is cut short.
+        max_pulls: stop before exceeding this many pulls in total; the last phase is cut short.
         max_phases: stop after this many phases.
         max_phase_pulls: a phase that wants more than this draws this many and is the last; the best
             of all targets under its estimate, dropped ones included, is then named.
@@ -139,13 +139,13 @@ class Elimination(Policy):
             self._open = self._describe(plan, self._active), plan
 
     def update(self, summary: Summary) -> None:
-        """Take the outcome of the current phase: estimate, eliminate, decide whether to go on."""
+        """Take the outcome of the current phase: estimate, eliminate, continue or stop."""
         if self.plan() is None or self._open is None:
             raise has_stopped()
         design, plan = self._open
         plan.check(summary)
         theta = self._estimate(design, plan, summary)
-        # What was wanted is computed from the plan: only at a cap does it matter, not by rounding.
+        # The intended length is computed from the plan: it matters only at a cap, not by rounding.
         cut_short = self._most() <= plan.pulls < design.pulls
         over_cap = cut_short and plan.pulls == self._max_phase_pulls
         options = self.problem.target
@@ -155,7 +155,7 @@ class Elimination(Policy):
         differences = options[self._leader] - options[self._active]
         contrasts = differences @ theta
         radii = self._radii(design, differences)
-        # A phase cut short has not earned its radius: it may change the leader, drop nobody.
+        # A phase that was cut short may change the leader, but its radius is not valid for drops.
         dropped = (contrasts >= radii) & (contrasts > 0) & (not cut_short)
         self._pulls += plan.pulls
         self._trace.append(
@@ -206,7 +206,7 @@ class Elimination(Policy):
 
     @abstractmethod
     def _describe(self, plan: Plan, active: Indices) -> PhaseDesign:
-        """What follows from a plan for these targets, wherever it was made: nothing is solved."""
+        """The quantities that follow from a plan for these targets; no design is solved."""
 
     @abstractmethod
     def _estimate(self, design: PhaseDesign, plan: Plan, summary: Summary) -> Array:
@@ -217,5 +217,5 @@ class Elimination(Policy):
         return np.full(len(differences), design.radius)
 
     def _plan_of(self, weights: Array, pulls: int, phase: int) -> Plan:
-        """The phase as a plan of so many pulls."""
+        """The phase as a plan of this many pulls."""
         return Plan.randomised(weights, pulls, phase=phase)

@@ -20,7 +20,7 @@ __all__ = ["SequentialHalving"]
 
 Indices = NDArray[np.int64]
 
-_PILOT = 20  # one pull in so many goes to the pilot
+_PILOT = 20  # one pull in this many goes to the pilot
 _LEAST_BATCH = 50  # pulls; a level foreseen from fewer adds about as much noise as it takes away
 
 
@@ -48,7 +48,7 @@ class SequentialHalving(Policy):
 
     Args:
         problem: the problem; any source and targets.
-        budget: the number of pulls, at least one a round and one for the pilot. All are made.
+        budget: the number of pulls, at least one per round and one for the pilot. All are used.
         rounds: another number of rounds, each of which keeps the H^(1/rounds)-th part. One round is
             a single regression under the design for all targets.
         batches: plans a round; the more, the better a moving baseline is followed. Each must be
@@ -240,7 +240,7 @@ class _Fit:
         level = self._level(mean) if self._last else summary.sums.sum() / summary.pulls
         moment = centered.T @ (summary.sums - level * summary.counts)
         if self._last is None:
-            # The pilot's own level is no forecast, so the pilot may foresee, and decides nothing.
+            # The level of the pilot is no forecast of its own: it serves later plans only.
             self._ridge = covariance(self._arms, weights)  # one pull, so that few can be solved for
             self._slope = _solve(gram + self._ridge, moment)
         else:

@@ -34,11 +34,11 @@ class RAGE(Elimination):
     Args:
         problem: the problem; its scales are not used.
         sigma: the noise scale it assumes.
-        seed: accepted like every policy's; RAGE draws nothing.
+        seed: not used; RAGE draws nothing.
         max_pulls: stop before exceeding this many pulls; such a stop is never final.
         max_phases: stop after this many phases; never final either, unless one target is left.
-        max_phase_pulls: a phase that wants more than this draws this many, and the run goes on as
-            if it had been given all: for replications, at the price of the guarantee.
+        max_phase_pulls: a longer phase is cut to this many pulls, and the run continues as
+            if it were complete: for replications, at the price of the guarantee.
         tol: the relative gap to which designs are certified.
 
     Example:
@@ -122,7 +122,7 @@ def _design_phase(problem: Problem, sigma: float, tol: float, phase: int, active
 
 @lru_cache(maxsize=1024)
 def _describe_phase(problem: Problem, phase: int, active: bytes, counts: bytes) -> PhaseDesign:
-    """What follows from the pulls of a phase, whoever chose them."""
+    """The quantities that follow from the pulls of a phase."""
     pulled = np.frombuffer(counts, dtype=np.int64)
     weights = pulled / pulled.sum()
     targets = problem.target[np.frombuffer(active, dtype=np.int64)]

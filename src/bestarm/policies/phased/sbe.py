@@ -104,7 +104,7 @@ def _design_phase(problem: Problem, tol: float, active: bytes) -> tuple[Array, f
 def _describe_phase(
     problem: Problem, constants: tuple[float, float], phase: int, active: bytes, weights: bytes
 ) -> PhaseDesign:
-    """What follows from the weights of a phase, whoever chose them."""
+    """The quantities that follow from the weights of a phase."""
     arms = problem.source[np.frombuffer(active, dtype=np.int64)]
     distribution = np.frombuffer(weights, dtype=float)
     epsilon = 2.0**-phase

@@ -73,7 +73,7 @@ class SPBAI(Elimination):
 
     **The replication preset** (`preset="replication"`) is the paper's reading as its experiments
     ran it: XOR pulls active arms only, the ridge is max(1, log(n_ℓ/δ)) with the δ of the whole
-    run, and there are at most 10 phases. Its designs are certified like all of ours.
+    run, and there are at most 10 phases. Its designs are certified.
 
     Assumes rewards x·θ + ν_t + noise with ν_t fixed before arm t is drawn; the paper's reading also
     takes |ν_t| ≤ `problem.baseline` and noise of scale `problem.noise`. Neither proves an error
@@ -228,7 +228,7 @@ class _Length:
         return bounds.phase_delta(self.problem.delta, active=self.active, phase=self.phase)
 
     def __call__(self, value: float, stability: float, *, fine: float = 1.0) -> int:
-        """The length in pulls, or in parts of a pull: so many make one."""
+        """The length in units of 1/`fine` pulls."""
         problem, reading = self.problem, self.reading
         return bounds.phase_length(
             value,
@@ -274,7 +274,7 @@ def _design_phase(
 def _describe_phase(
     problem: Problem, reading: _Reading, phase: int, active: bytes, weights: bytes
 ) -> PhaseDesign:
-    """What follows from the weights of a phase, whoever chose them."""
+    """The quantities that follow from the weights of a phase."""
     indices = np.frombuffer(active, dtype=np.int64)
     targets, distribution = problem.target[indices], np.frombuffer(weights, dtype=float)
     length = _Length(problem, reading, phase, len(targets))

@@ -34,12 +34,12 @@ def worth(information: Array, per_pull: Array) -> int:
 class PooledTotals:
     """The phases so far, and the orthogonalized regression on all of them but the first.
 
-    Taking a level m off all rewards of a phase changes b by m Σ x̃, which has mean zero whatever m
-    is, as long as m was fixed before the pulls. It spares the variance that the common level of
-    the rewards (x̄·θ plus the baseline's mean) would add, often the largest part of it. The first
-    phase is a pilot: it tells what level to foresee and how noisy rewards are, and decides nothing.
-    All later phases count alike. (Weighting them by how noisy they turned out would let a baseline
-    that reacts to the past choose which of them to drown.)
+    Subtracting a level m from all rewards of a phase changes b by m Σ x̃, which has mean zero if m
+    was fixed before the pulls. It removes the variance that the common level of the rewards (x̄·θ
+    plus the mean baseline) would add, often the largest part. The first phase is a pilot: it
+    estimates the level and the noise, and decides nothing. All later phases have equal weight.
+    (Weighting them by their noise would let a baseline that reacts to the past choose which of them
+    to drown.)
     """
 
     def __init__(self, problem: Problem) -> None:
@@ -130,7 +130,7 @@ class PooledTotals:
     def _residuals(self, slope: Array) -> tuple[Array, Array]:
         """Σ u² over the pulls of each arm in each phase, u = r − level − x̃·slope, and its rounding.
 
-        What cancels to less than the rounding of its parts is not known to be smaller than that.
+        A variance that cancels to less than the rounding of its parts is set to that rounding.
         """
         counts, sums, squares = self._totals()
         fit = (self._levels - self._means @ slope)[:, None] + self._arms @ slope

@@ -77,7 +77,7 @@ def pictures(replication: Replication, table: Table, cells: Sequence[Cell]) -> I
         yield Picture(
             f"{table.key}-elimination",
             "Elimination by phase",
-            f"Targets left after each phase and after so many pulls, in the mean of "
+            f"Targets left after each phase and by number of pulls, in the mean of "
             f"{_runs(followed)} of each method that works in phases. A run that has finished "
             "keeps what it had left. Of rows over a grid, the first is shown.",
             draw_elimination(table, followed),

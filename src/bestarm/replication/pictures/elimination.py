@@ -80,7 +80,7 @@ def _again(replication: Replication, table: Table, row: Row, run: int) -> Recomm
 
 
 def course(row: Row, recommendations: Sequence[Recommendation]) -> Course:
-    """What finished runs with their traces come to."""
+    """Statistics of finished runs with their traces."""
     counts, ends = [], []
     for made in recommendations:
         before = [len(phase.active) for phase in made.trace]
@@ -156,7 +156,7 @@ def _pulls(followed: Sequence[Course]) -> Array:
 
 
 def _mean_at(one: Course, pulls: Array) -> Array:
-    """The mean number of targets left after so many pulls."""
+    """The mean number of targets left after each number of pulls."""
     left = [
         counts[np.searchsorted(ends, pulls, side="right") - 1]
         for ends, counts in zip(one.ends, one.counts, strict=True)

@@ -37,7 +37,7 @@ __all__ = [
 ]
 
 INK, QUIET, RULE, PAPER = "#1c2026", "#626a75", "#d5d9de", "#ffffff"
-# Okabe and Ito's, told apart by colour-blind readers. The page has other shades in the dark.
+# Okabe and Ito's colours, which colour-blind readers can distinguish. The dark page has others.
 COLOURS = {
     "ink": INK,
     "quiet": QUIET,
@@ -98,7 +98,7 @@ def look(row: Row) -> Look:
 
 @contextmanager
 def style() -> Iterator[None]:
-    """Draw and save in here: Matplotlib's own defaults, whatever the user's, and ours on top."""
+    """Draw and save with Matplotlib's defaults, whatever the user's, and our style on top."""
     try:
         from matplotlib import style as styles  # noqa: PLC0415 - optional, and slow to import
     except ImportError:
@@ -107,7 +107,7 @@ def style() -> Iterator[None]:
             field="matplotlib",
             remedy="Install it with pip install 'bestarm[cli]'.",
         ) from None
-    ours: dict[str, object] = {
+    style: dict[str, object] = {
         "axes.edgecolor": QUIET,
         "axes.labelcolor": INK,
         "axes.labelsize": 9,
@@ -131,7 +131,7 @@ def style() -> Iterator[None]:
         "ytick.labelcolor": INK,
         "ytick.labelsize": 8,
     }
-    with styles.context(["default", ours]):
+    with styles.context(["default", style]):
         yield
 
 

@@ -100,7 +100,7 @@ def _first_free(boxes: Array, blocked: Array, room: Array) -> int:
 
 
 def around(axes: Axes, points: Array, reach: float) -> Array:
-    """Boxes around points of the data, so many printer's points to each side."""
+    """Boxes around points of the data, with a margin in printer's points."""
     pixels = axes.transData.transform(np.atleast_2d(points))
     half = reach * axes.get_figure(root=True).dpi / 72  # type: ignore[union-attr]
     return np.hstack([pixels - half, pixels + half])

@@ -27,12 +27,12 @@ __all__ = ["draw_ranking"]
 
 
 def draw_ranking(replication: Replication, table: Table, cells: Sequence[Cell]) -> Figure:
-    """The picture of a table whose pulls are given: rows by budget, ours above the paper's.
+    """The picture of a table with fixed pulls: rows by budget, ours above the paper's.
 
     Args:
         replication: the runs.
         table: the table.
-        cells: its cells, one a row.
+        cells: its cells, one per row.
     """
     from matplotlib.lines import Line2D  # noqa: PLC0415
 

@@ -72,9 +72,9 @@ def draw_stopping(replication: Replication, table: Table, cells: Sequence[Cell])
 
 def _edges(pulls: Sequence[Array], cells: Sequence[Cell]) -> Array:
     """The ends of the bins: as many to a decade everywhere, and wide enough for the marks."""
-    seen = [*(part.min() for part in pulls), *(part.max() for part in pulls)]
-    seen += [cell.printed.value for cell in cells if cell.printed is not None]
-    low, high = max(min(seen), 1.0), max(*seen, 2.0)
+    values = [*(part.min() for part in pulls), *(part.max() for part in pulls)]
+    values += [cell.printed.value for cell in cells if cell.printed is not None]
+    low, high = max(min(values), 1.0), max(*values, 2.0)
     margin = (high / low) ** 0.02 * 1.06
     return np.geomspace(low / margin, high * margin, _BINS + 1)
 

@@ -213,7 +213,7 @@ def _legend(points: Sequence[_Point], runs: int) -> list[Line2D]:
 
 
 def _labels(axes: Axes, points: Sequence[_Point]) -> list[Label]:
-    """One a row alone, one a family, and small ones for the places in a family."""
+    """One label per single row and per family, and small ones for the places in a family."""
     names, places = [], []
     for family in _families(points):
         middle = family[len(family) // 2]

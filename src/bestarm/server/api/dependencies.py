@@ -9,7 +9,7 @@ from fastapi import Depends, Path, Request
 from pydantic import AfterValidator
 
 from bestarm.live import Experiment
-from bestarm.live.texts import spelled
+from bestarm.live.inputs import normal_form
 from bestarm.server.api.schemas import StatusOut
 from bestarm.server.experiments import OpenExperiments
 from bestarm.server.security.roles import needs
@@ -25,7 +25,7 @@ MANAGE = Depends(needs(Role.MANAGE))
 Name = Annotated[
     str,
     Path(description="The experiment's name.", min_length=1, max_length=200, examples=["checkout"]),
-    AfterValidator(spelled),
+    AfterValidator(normal_form),
 ]
 
 

@@ -304,9 +304,14 @@ async def get_events(
     },
 )
 async def export(
-    name: Name, experiments: Experiments, layout: Literal["assignments", "mrt"] = "assignments"
+    name: Name,
+    experiments: Experiments,
+    layout: Annotated[
+        Literal["assignments", "mrt"],
+        Query(description="All columns, or those of a micro-randomised trial."),
+    ] = "assignments",
 ) -> Response:
-    """One row per assignment; `mrt` is the layout of micro-randomised experiments."""
+    """One row per assignment."""
     return await experiments.compute(name, partial(_export, layout=layout))
 
 

@@ -12,7 +12,7 @@ from fastapi import Request
 
 from bestarm.errors import BestArmError, StoreError
 from bestarm.live import Listed
-from bestarm.live.check import Check
+from bestarm.live.values import Check
 from bestarm.live.watch.overview import headline
 from bestarm.server.experiments import OpenExperiments
 

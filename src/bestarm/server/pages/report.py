@@ -28,9 +28,6 @@ def write_report(experiment: Experiment, path: str | Path) -> Path:
     """
     file = Path(path)
     file.parent.mkdir(parents=True, exist_ok=True)
-    store = getattr(experiment._ledger, "_store", None)
-    pasted = snippets(
-        experiment.name, address=_USUAL_ADDRESS, store=None if store is None else store.place
-    )
+    pasted = snippets(experiment.name, address=_USUAL_ADDRESS, store=experiment.place)
     file.write_text(report(overview(experiment), pasted), encoding="utf-8")
     return file

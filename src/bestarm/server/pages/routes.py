@@ -19,7 +19,7 @@ from starlette.exceptions import HTTPException
 
 from bestarm.errors import BestArmError, InvalidInputError, StoreError
 from bestarm.live import Experiment
-from bestarm.live.texts import spelled
+from bestarm.live.inputs import normal_form
 from bestarm.live.watch.overview import overview
 from bestarm.live.watch.views import Overview
 from bestarm.policies.registry import policies
@@ -44,7 +44,7 @@ _MOST_FORM = 10_000  # bytes
 _NOT_NOW = "This cannot be shown now"
 _LOG = "The server's log says more."
 _log = logging.getLogger("bestarm.server")
-Name = Annotated[str, AfterValidator(spelled)]
+Name = Annotated[str, AfterValidator(normal_form)]
 IfNoneMatch = Annotated[str | None, Header(max_length=500)]
 
 

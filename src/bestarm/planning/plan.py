@@ -1,0 +1,173 @@
+"""Simulate an experiment before it is run, under stated assumptions."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
+from functools import partial
+from typing import Any
+
+from bestarm.errors import InvalidInputError
+from bestarm.planning.effort import Effort, Job, estimate_effort
+from bestarm.planning.forecasts import AssumedWorld, ExperimentPlan, PolicyForecast, forecast
+from bestarm.planning.request import PlanRequest
+from bestarm.planning.warnings import remarks
+from bestarm.planning.worlds import ScenarioWorld, make_world
+from bestarm.policies import Method
+from bestarm.simulation import Outcome, RunJournal, simulate
+from bestarm.simulation.progress import Progress, reporting
+
+__all__ = ["plan_experiment"]
+
+_MOST = 10**11  # pulls of all simulated experiments together: about an hour of one core
+
+
+def plan_experiment(
+    request: PlanRequest,
+    *,
+    executor: Executor | None = None,
+    progress: Progress = False,
+    on_estimate: Callable[[Effort], object] | None = None,
+) -> ExperimentPlan:
+    """Estimate how many outcomes an experiment will take, by simulating it many times.
+
+    Args:
+        request: the problem, the assumptions, the policies and the size of the simulation.
+        executor: any `concurrent.futures` executor; without one the runs are made in this process.
+        progress: True shows a bar; a function is called with (runs done, runs in total), the first
+            time before any run. If it raises KeyboardInterrupt later, or Ctrl-C is pressed, the
+            finished runs are returned.
+        on_estimate: called once, before anything is simulated, with the estimated cost. The
+            estimate takes a second or two. An exception it raises ends the plan.
+
+    Raises:
+        InvalidInputError: the request is invalid, means would leave the bounds, or there would be
+            too many pulls to simulate.
+
+    Example:
+        >>> import numpy as np
+        >>> from bestarm import Problem
+        >>> from bestarm.planning import PlanRequest, plan_experiment
+        >>> request = PlanRequest(Problem(np.eye(3)), gap=0.5, policies=["sp-bai-sharp"], runs=20)
+        >>> plan_experiment(request).forecasts[0].wrong
+        0
+    """
+    problem, bounds, per_day = request.problem, request.bounds, request.per_day
+    methods = request.methods()
+    worlds = [
+        make_world(problem, each, bounds=bounds, per_day=per_day)
+        for each in request.wanted_scenarios()
+    ]
+    assumed = tuple(world.assumed for world in worlds)
+    _check_effort(assumed, request, len(methods))
+    jobs = [
+        _job(name, method, world, request) for world in worlds for name, method in methods.items()
+    ]
+    for job in jobs:  # refuse a policy that cannot be made before anything is simulated
+        job.method(problem, seed=0)
+    with reporting(progress, request.runs * len(jobs)) as report:
+        report(0, 0)  # before the first run, which may take long
+        if on_estimate is not None:
+            runs, seed = request.runs, request.seed
+            on_estimate(estimate_effort(jobs, runs=runs, seed=seed, delta=problem.delta))
+        found, interrupted = _simulate_jobs(jobs, request, executor, _Progress(report))
+    return ExperimentPlan(
+        arms=problem.arms,
+        targets=problem.targets,
+        delta=problem.delta,
+        bounds=bounds,
+        per_day=per_day,
+        runs=request.runs,
+        seed=request.seed,
+        scenarios=assumed,
+        forecasts=tuple(found),
+        interrupted=interrupted,
+        warnings=remarks(
+            problem, assumed, found, bounds=bounds, per_day=per_day, partial=interrupted
+        ),
+    )
+
+
+def _simulate_jobs(
+    jobs: Sequence[Job], request: PlanRequest, executor: Executor | None, progress: _Progress
+) -> tuple[list[PolicyForecast], bool]:
+    """The forecasts of the jobs, and whether they were interrupted."""
+    found: list[PolicyForecast] = []
+    try:
+        for job in jobs:
+            results = simulate(
+                job.method,
+                job.environment,
+                runs=request.runs,
+                seed=request.seed,
+                delta=request.problem.delta,
+                executor=executor,
+                progress=progress.runs,
+                journal=RunJournal(record=progress.pulls),
+            )
+            if results.runs:
+                found.append(forecast(results, policy=job.policy, lower_bound=job.lower_bound))
+            if results.interrupted:
+                return found, True
+            progress.before += request.runs
+    except KeyboardInterrupt:  # between two policies
+        return found, True
+    return found, False
+
+
+class _Progress:
+    """Runs and pulls over all of a plan's simulations."""
+
+    def __init__(self, report: Callable[[int, int], object]) -> None:
+        self._report = report
+        self._pulls = 0
+        self.before = 0
+
+    def runs(self, done: int, _total: int) -> None:
+        self._report(self.before + done, self._pulls)
+
+    def pulls(self, outcomes: Sequence[Outcome]) -> None:
+        self._pulls += sum(outcome.pulls for outcome in outcomes)
+
+
+def _job(policy: str, method: Method, world: ScenarioWorld, request: PlanRequest) -> Job:
+    cap = request.max_pulls or world.cap
+    return Job(
+        policy=policy,
+        scenario=world.assumed.scenario,
+        method=_bound(method, request.bounds, cap),
+        environment=world.environment,
+        gap=world.assumed.gap,
+        lower_bound=world.assumed.lower_bound,
+        cap=cap,
+    )
+
+
+def _check_effort(worlds: Sequence[AssumedWorld], request: PlanRequest, policies: int) -> None:
+    """Refuse a plan that would not end: no rule takes fewer pulls than the lower bound."""
+    runs = request.runs
+    most = math.inf if request.max_pulls is None else request.max_pulls
+    least = runs * policies * sum(min(each.lower_bound, most) for each in worlds)
+    if least <= _MOST:
+        return
+    assumed = max(worlds, key=lambda each: each.lower_bound)
+    raise InvalidInputError(
+        f"Finding a lead of {assumed.gap:.3g} takes at least {assumed.lower_bound:.2g} outcomes by "
+        f"any rule (scenario {assumed.scenario!r}). Simulating {runs:,} experiments per policy "
+        f"would take at least {least:.2g} pulls; the limit is {_MOST:.0g}.",
+        field="gap",
+        value=assumed.gap,
+        remedy="Plan for a larger gap, tighter bounds or fewer runs, or cut the experiments with "
+        "`max_pulls`.",
+    )
+
+
+def _bound(method: Method, bounds: tuple[float, float] | None, cap: int) -> Method:
+    """The method with the options it accepts: bounds, and where to stop."""
+    taken = inspect.signature(method).parameters
+    offered: dict[str, Any] = {"max_pulls": cap} | ({} if bounds is None else {"bounds": bounds})
+    fixed = method.keywords if isinstance(method, partial) else {}
+    options = {key: value for key, value in offered.items() if key in taken and key not in fixed}
+    return partial(method, **options)

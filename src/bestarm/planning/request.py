@@ -1,0 +1,113 @@
+"""What is to be planned: a problem, assumptions, policies and the size of the simulation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from bestarm.checks import interval, positive, whole
+from bestarm.errors import InvalidInputError
+from bestarm.planning.assumptions import Drift, Scenario, as_drift
+from bestarm.policies import Method
+from bestarm.policies.registry import policies as registered
+from bestarm.problem import Problem, as_problem
+
+__all__ = ["DEFAULT_POLICIES", "PlanRequest"]
+
+#: The policies that are planned for if none is named.
+DEFAULT_POLICIES = ("anytime", "sp-bai-sharp", "sp-bai")
+
+
+@dataclass(frozen=True, eq=False)
+class PlanRequest:
+    """What `plan_experiment` is to simulate.
+
+    Attributes:
+        problem: the experiment's problem, with the scales that policies are told.
+        gap: the smallest lead worth finding, in units of the reward. The hardest case is simulated:
+            all others trail the best target by as little as the features allow.
+        scenarios: assumptions in detail, instead of `gap`, `drift` and `level`.
+        drift: how the baseline moves, or several ways: `"none"`, `"sine"`, `"walk"`, `"switches"`.
+        bounds: the lowest and the highest reward, for bounded rewards. Simulated rewards are then
+            one or the other, like yes and no, and policies that use bounds are told them.
+        level: the reward about which the baseline moves: 0, or the middle of the bounds. A rate of
+            5 % is `bounds=(0, 1), level=0.05`.
+        policies: names, or a table from names to methods.
+        per_day: outcomes per day; converts outcomes to days, and is the period of the drift.
+        runs: simulated experiments of each policy in each scenario.
+        seed: the results depend only on it and on the other fields.
+        max_pulls: the cap at which a simulated experiment is cut; by default 100 times the lower
+            bound, and at least a million. Without it, a plan whose lower bounds add up to more than
+            10¹¹ pulls is refused.
+
+    Raises:
+        InvalidInputError: a field is invalid.
+    """
+
+    problem: Problem
+    gap: float | None = None
+    scenarios: Sequence[Scenario] = ()
+    drift: str | Drift | Sequence[str | Drift] = "sine"
+    bounds: tuple[float, float] | None = None
+    level: float | None = None
+    policies: Sequence[str] | Mapping[str, Method] = DEFAULT_POLICIES
+    per_day: float | None = None
+    runs: int = 200
+    seed: int = 0
+    max_pulls: int | None = None
+
+    def __post_init__(self) -> None:
+        as_problem(self.problem)
+        whole(self.runs, "runs", least=1)
+        whole(self.seed, "seed", least=0)
+        if self.bounds is not None:
+            object.__setattr__(self, "bounds", interval(self.bounds, "bounds"))
+        if self.per_day is not None:
+            object.__setattr__(self, "per_day", positive(self.per_day, "per_day"))
+        if self.max_pulls is not None:
+            whole(self.max_pulls, "max_pulls", least=1)
+
+    def methods(self) -> Mapping[str, Method]:
+        """The methods of the policies, by name."""
+        if isinstance(self.policies, Mapping):
+            chosen = dict(self.policies)
+        else:
+            names = [self.policies] if isinstance(self.policies, str) else list(self.policies)
+            known = {name: each for name, each in registered().items() if each.plannable}
+            for name in names:
+                if name not in known:
+                    raise InvalidInputError(
+                        f"Unknown policy {name!r}; known are {', '.join(known)}.",
+                        field="policies",
+                        value=name,
+                        remedy="Pass other methods as a table from names to methods.",
+                    )
+            chosen = {name: known[name].method for name in names}
+        if not chosen:
+            raise InvalidInputError(
+                "There must be at least one policy.", field="policies", value=()
+            )
+        return chosen
+
+    def wanted_scenarios(self) -> list[Scenario]:
+        """The scenarios, or those that the gap and the drifts stand for."""
+        if (self.gap is None) == (not self.scenarios):
+            raise InvalidInputError(
+                "A plan needs either a gap or scenarios.",
+                field="gap",
+                value=self.gap,
+                remedy="The gap is the smallest lead worth finding, in units of the reward.",
+            )
+        wanted = list(self.scenarios)
+        if self.gap is not None:
+            drifts = [self.drift] if isinstance(self.drift, (str, Drift)) else self.drift
+            kinds = [as_drift(each) for each in drifts]
+            wanted = [
+                Scenario(each.kind, gap=self.gap, drift=each, level=self.level) for each in kinds
+            ]
+        names = [each.name for each in wanted]
+        if not names or len(set(names)) < len(names):
+            raise InvalidInputError(
+                "Every scenario needs a different name.", field="scenarios", value=names
+            )
+        return wanted

@@ -1,0 +1,47 @@
+"""Linear algebra on one thread: the workers are the parallelism, and sums keep their order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Lock
+from typing import Any
+
+__all__ = ["one_thread"]
+
+
+class _SharedLimit:
+    """A limit of the whole process: its first holder sets it, its last holder lifts it."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._holders = 0
+        self._limit: Any = None
+
+    def acquire(self) -> None:
+        import scipy.linalg  # noqa: F401, PLC0415 - a library loaded later would escape the limit
+        from threadpoolctl import threadpool_limits  # noqa: PLC0415
+
+        with self._lock:
+            self._holders += 1
+            if self._holders == 1:
+                self._limit = threadpool_limits(limits=1, user_api="blas")
+
+    def release(self) -> None:
+        with self._lock:
+            self._holders -= 1
+            if not self._holders:
+                self._limit.restore_original_limits()
+
+
+_LIMIT = _SharedLimit()
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Limit linear algebra to one thread while any thread of this process is inside."""
+    _LIMIT.acquire()
+    try:
+        yield
+    finally:
+        _LIMIT.release()

@@ -1,0 +1,110 @@
+"""Rewards, plans and summaries with which the contract of policies is tested."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from bestarm.geometry import Array
+from bestarm.problem import Problem
+from bestarm.records import Counts, Plan, Summary
+
+__all__ = [
+    "LinearRewards",
+    "Pull",
+    "altered_plan",
+    "copied_plan",
+    "widened_plan",
+    "wrong_summaries",
+]
+
+Pull = Callable[[Plan, np.random.Generator], Summary]
+
+
+class LinearRewards:
+    """Carries out plans under rewards x·θ + small noise, no baseline, with a clear best target.
+
+    The best target is the one farthest from the mean of the targets; θ points at it and is scaled
+    so that its lead over the next is 0.4 times the problem's scale: small enough for an elimination
+    method to need a second phase, large enough for the noise (1 % of the lead) not to matter.
+
+    Args:
+        problem: the problem to simulate.
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        coordinates = problem.span.contrast_coordinates(problem.target - problem.target[0])
+        centered = coordinates - coordinates.mean(axis=0)
+        self.best = int(np.argmax(np.einsum("ij,ij->i", centered, centered)))
+        theta = problem.span.dual @ centered[self.best]
+        values = problem.target @ theta
+        lead = values[self.best] - np.delete(values, self.best).max()
+        self.means: Array = problem.source @ theta * (0.4 * problem.scale / lead)
+        self.noise = 0.004 * problem.scale
+
+    def __call__(self, plan: Plan, rng: np.random.Generator) -> Summary:
+        """Draw the totals of a plan's pulls, with their exact distribution."""
+        counts = _counts(plan, rng)
+        # Over n pulls the noise has Σ η = √n g and Σ η² = g² + χ²(n − 1), with g normal.
+        normal = rng.standard_normal(len(counts)) * (counts > 0)
+        spread = rng.chisquare(np.maximum(counts - 1, 1)) * (counts > 1)
+        noise = self.noise * np.sqrt(counts) * normal
+        return Summary(
+            counts,
+            counts * self.means + noise,
+            counts * self.means**2 + 2 * self.means * noise + self.noise**2 * (normal**2 + spread),
+        )
+
+
+def _counts(plan: Plan, rng: np.random.Generator) -> Counts:
+    if plan.weights is None:
+        return np.array(plan.counts, dtype=np.int64)
+    counts = np.zeros(plan.arms, dtype=np.int64)
+    # Over the support only: rounding must not send a pull to an arm of weight 0.
+    support = np.flatnonzero(plan.weights)
+    weights = plan.weights[support]
+    counts[support] = rng.multinomial(plan.pulls, weights / weights.sum())
+    return counts
+
+
+def copied_plan(plan: Plan) -> Plan:
+    """The plan as a store would return it: equal, in new arrays."""
+    weights = None if plan.weights is None else np.array(plan.weights)
+    counts = None if plan.counts is None else np.array(plan.counts)
+    return replace(plan, weights=weights, counts=counts)
+
+
+def altered_plan(plan: Plan) -> Plan:
+    """A plan for the same arms with twice the pulls and other probabilities."""
+    if plan.weights is None:
+        return replace(plan, pulls=2 * plan.pulls, counts=2 * np.array(plan.counts))
+    weights = plan.weights * (1 + np.arange(plan.arms) / plan.arms)
+    return replace(plan, pulls=2 * plan.pulls, weights=weights / weights.sum())
+
+
+def widened_plan(plan: Plan) -> Plan:
+    """The plan with one more arm, which is not pulled."""
+    weights = None if plan.weights is None else np.append(plan.weights, 0.0)
+    counts = None if plan.counts is None else np.append(plan.counts, 0)
+    return replace(plan, weights=weights, counts=counts)
+
+
+def wrong_summaries(plan: Plan, summary: Summary) -> Iterator[tuple[str, Summary]]:
+    """Summaries that cannot be the outcome of a plan, each with its fault."""
+    counts, sums, squares = summary.counts, summary.sums, summary.squares
+    pulled = int(np.argmax(counts))
+    one = (np.arange(plan.arms) == pulled).astype(int)
+    if not plan.open:
+        yield "one pull too many", Summary(counts + one, sums, squares)
+    yield "one pull too few", Summary(counts - one, sums, squares)
+    counted, summed, squared = (np.append(part, 0) for part in (counts, sums, squares))
+    yield "an arm too many", Summary(counted, summed, squared)
+    yield "an arm too few", Summary(counts[1:], sums[1:], squares[1:])
+    # Pulls moved to an arm that the plan does not pull, or not that often.
+    other = np.arange(plan.arms) == (pulled + 1) % plan.arms
+    if plan.weights is not None:
+        other = np.arange(plan.arms) == np.argmin(plan.weights)
+    if plan.weights is None or plan.weights.min() == 0:
+        yield "a pull on another arm than planned", Summary(counts - one + other, sums, squares)

@@ -1,0 +1,478 @@
+"""What goes wrong with a database: one sentence, nothing acknowledged lost, and work resumes."""
+
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+import sqlite3
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Sized
+from contextlib import AbstractContextManager, contextmanager, suppress
+from functools import partial
+from itertools import count
+from pathlib import Path
+from random import Random
+from typing import Any, TypeVar
+
+import psycopg
+import pytest
+import workers_faults
+from kept import told
+from postgres import Server
+from sqlalchemy import Connection, Engine, event
+from workers_faults import begin
+from workers_started import PATIENCE, processes
+
+from bestarm.errors import BestArmError, StoreError, StoreUnavailableError, UnknownExperimentError
+from bestarm.live import Experiment
+from bestarm.live.store.sql import connections, database
+
+T = TypeVar("T")
+
+
+def one_sentence(error: BestArmError) -> bool:
+    """Whether an error is said in one line, with a remedy."""
+    return "\n" not in str(error) and error.message.endswith(".") and error.remedy.endswith(".")
+
+
+def sound(path: Path) -> bool:
+    with sqlite3.connect(path) as connection:
+        said = connection.execute("PRAGMA integrity_check").fetchall()
+    connection.close()
+    return bool(said == [("ok",)])
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A folder that other users could reach, as pytest's own cannot be."""
+    made = Path(tempfile.mkdtemp(prefix="bestarm-"))
+    made.chmod(0o755)
+    try:
+        yield made
+    finally:
+        made.chmod(0o755)
+        shutil.rmtree(made)
+
+
+# A disk that is full
+
+
+@contextmanager
+def no_more_pages(experiment: Experiment, path: Path) -> Iterator[None]:
+    """SQLite itself refuses to let the file grow."""
+    most = 1  # which SQLite takes for what there is
+
+    def limit(connection: Connection) -> None:
+        connection.exec_driver_sql(f"PRAGMA max_page_count={most}")
+
+    event.listen(Engine, "begin", limit)
+    try:
+        yield
+        most = 10**9
+        experiment.status()  # on the same connection
+    finally:
+        event.remove(Engine, "begin", limit)
+
+
+@contextmanager
+def no_larger_files(experiment: Experiment, path: Path) -> Iterator[None]:
+    """The system refuses to let any file of ours grow beyond what this one has."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    size = max(each.stat().st_size for each in path.parent.glob(f"{path.name}*"))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size + 10_000, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@contextmanager
+def full_disk(experiment: Experiment, path: Path) -> Iterator[None]:
+    """A file takes all the space there is on its disk."""
+    filler = path.parent / "filler"
+    with filler.open("wb", buffering=0) as file, suppress(OSError):
+        while True:
+            file.write(bytes(2**12))
+    try:
+        yield
+    finally:
+        filler.unlink()
+
+
+@contextmanager
+def small_disk(folder: Path) -> Iterator[Path]:
+    """A disk of four megabytes."""
+    place = folder / "disk"
+    place.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(place)]
+    if os.geteuid() or subprocess.run(mount, check=False, capture_output=True).returncode:
+        pytest.skip("Only root may make a small disk; other tests refuse to write in other ways.")
+    try:
+        yield place
+    finally:
+        subprocess.run(["umount", "-l", str(place)], check=True)
+
+
+@pytest.mark.parametrize("full", [no_more_pages, no_larger_files, full_disk])
+def test_a_full_disk_loses_nothing_and_is_survived(
+    full: Callable[[Experiment, Path], AbstractContextManager[None]], folder: Path
+) -> None:
+    if full is full_disk:
+        with small_disk(folder) as place:
+            fill_up(place / "trial.db", full)
+    else:
+        fill_up(folder / "trial.db", full)
+
+
+def fill_up(path: Path, full: Callable[[Experiment, Path], AbstractContextManager[None]]) -> None:
+    experiment = begin(f"sqlite:///{path}")
+    ids = experiment.ask(20_000).ids
+    acknowledged: dict[int, float] = {}
+    failures: list[StoreUnavailableError] = []
+    with full(experiment, path):
+        for start in range(0, 20_000, 500):
+            part = {each: float(each) for each in ids[start : start + 500]}
+            try:
+                experiment.tell_many(part)
+            except StoreUnavailableError as error:
+                failures.append(error)
+            else:
+                acknowledged |= part
+        assert failures
+        assert all(one_sentence(error) and "disk" in str(error) for error in failures)
+        assert told(experiment) == acknowledged  # it can still be read
+        assert experiment.status().answered == len(acknowledged)
+    for start in range(0, 20_000, 500):
+        part = {each: float(each) for each in ids[start : start + 500]}
+        receipt = experiment.tell_many(part)
+        assert receipt.repeated == (500 if start in acknowledged else 0)
+    assert told(experiment) == {each: float(each) for each in ids}
+    assert experiment.verify().sound
+    experiment.close()
+    assert sound(path)
+
+
+# Files that cannot be written to, or are none of ours
+
+
+@contextmanager
+def unprivileged() -> Iterator[None]:
+    """Be somebody to whom permissions apply."""
+    root = os.geteuid() == 0
+    if root:
+        os.setegid(65534)
+        os.seteuid(65534)
+    try:
+        yield
+    finally:
+        if root:
+            os.seteuid(0)
+            os.setegid(0)
+
+
+def test_a_file_that_may_not_be_written_to(folder: Path) -> None:
+    path = folder / "trial.db"
+    experiment = begin(f"sqlite:///{path}")
+    ids = experiment.ask(3).ids
+    experiment.tell(ids[0], 1.0)
+    experiment.close()
+    before = path.read_bytes()
+    path.chmod(0o444)
+    folder.chmod(0o555)
+    with unprivileged():
+        for call in (lambda: experiment.tell(ids[1], 2.0), lambda: experiment.ask(1)):
+            with pytest.raises(StoreUnavailableError) as caught:
+                call()
+            assert one_sentence(caught.value)
+            assert "writ" in caught.value.remedy
+    assert path.read_bytes() == before
+    path.chmod(0o666)
+    folder.chmod(0o777)
+    with unprivileged():
+        experiment.tell(ids[1], 2.0)
+        assert told(experiment) == {0: 1.0, 1: 2.0}
+        assert experiment.verify().sound
+        experiment.close()
+    assert sound(path)
+
+
+def test_a_file_opened_for_reading_can_be_read(tmp_path: Path) -> None:
+    path = tmp_path / "trial.db"
+    with begin(f"sqlite:///{path}") as writer:
+        writer.tell(writer.ask(3).ids[0], 1.0)
+        with Experiment.open(f"sqlite:///file:{path}?mode=ro&uri=true", "trial") as reader:
+            assert reader.status() == writer.status()
+            assert str(reader.recommendation()) == str(writer.recommendation())
+            with pytest.raises(StoreUnavailableError, match="readonly database") as caught:
+                reader.tell(1, 2.0)
+            assert one_sentence(caught.value)
+            writer.tell(1, 2.0)
+            assert told(reader) == {0: 1.0, 1: 2.0}
+
+
+def test_a_folder_that_may_not_be_written_to(folder: Path) -> None:
+    with begin(f"sqlite:///{folder / 'other.db'}") as other:  # what is imported late is imported
+        other.ask(1)
+    folder.chmod(0o555)
+    with unprivileged(), pytest.raises(StoreUnavailableError) as caught:
+        begin(f"sqlite:///{folder / 'trial.db'}")
+    assert one_sentence(caught.value)
+    assert "folder" in caught.value.remedy
+    assert not (folder / "trial.db").exists()
+
+
+def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'nowhere' / 'trial.db'}"
+    with pytest.raises(StoreUnavailableError) as caught:
+        begin(url)
+    assert one_sentence(caught.value)
+    assert "folder" in caught.value.remedy
+    with pytest.raises(UnknownExperimentError):
+        Experiment.open(url, "trial")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_file_that_is_no_database(tmp_path: Path) -> None:
+    path = tmp_path / "trial.db"
+    path.write_text("id,reward\n" + "0,1.5\n" * 1000)
+    before = path.read_bytes()
+    url = f"sqlite:///{path}"
+    for call in (begin, Experiment.open):
+        with pytest.raises(StoreError, match="not a database") as caught:
+            call(url, "trial")
+        assert one_sentence(caught.value)
+    assert path.read_bytes() == before
+
+
+def test_a_file_that_is_damaged(tmp_path: Path) -> None:
+    path = tmp_path / "trial.db"
+    with begin(f"sqlite:///{path}") as experiment:
+        ids = experiment.ask(5000).ids
+        experiment.tell_many([(each, float(each)) for each in ids])
+    with path.open("r+b") as file:
+        for page in range(1, path.stat().st_size // 4096):
+            file.seek(4096 * page)
+            file.write(bytes(range(256)) * 8)
+    with pytest.raises(StoreError, match="malformed") as caught:
+        Experiment.open(f"sqlite:///{path}", "trial").outcomes()
+    assert one_sentence(caught.value)
+
+
+def test_another_database_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "other.db"
+    with sqlite3.connect(path) as other:
+        other.execute("CREATE TABLE things (name TEXT)")
+        other.execute("INSERT INTO things VALUES ('mine')")
+    other.close()
+    with begin(f"sqlite:///{path}") as experiment:
+        experiment.tell(experiment.ask(1).ids[0], 1.0)
+    with sqlite3.connect(path) as other:
+        assert other.execute("SELECT name FROM things").fetchall() == [("mine",)]
+    other.close()
+
+
+# Many at once
+
+
+def test_who_finds_the_file_locked_waits(tmp_path: Path) -> None:
+    path = tmp_path / "trial.db"
+    with begin(f"sqlite:///{path}") as experiment:
+        ids = experiment.ask(3).ids
+        other = sqlite3.connect(path, isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        waiting = threading.Thread(target=lambda: experiment.tell(ids[0], 1.0))
+        waiting.start()
+        waiting.join(1.5)
+        assert waiting.is_alive()
+        assert told(experiment) == {}  # reading waits for nobody
+        other.execute("ROLLBACK")
+        other.close()
+        waiting.join(PATIENCE)
+        assert told(experiment) == {0: 1.0}
+
+
+def test_who_has_waited_long_enough_says_so(
+    store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "_PATIENCE", 0.1)
+    with begin(store_url) as experiment:
+        ids = experiment.ask(3).ids
+        other: Any
+        if store_url.startswith("sqlite"):
+            other = sqlite3.connect(store_url.removeprefix("sqlite:///"), isolation_level=None)
+            other.execute("BEGIN IMMEDIATE")
+        else:
+            other = psycopg.connect(store_url)
+            other.execute("SELECT id FROM bestarm_experiments FOR UPDATE")
+        with pytest.raises(StoreUnavailableError, match="lock") as caught:
+            experiment.tell(ids[0], 1.0)
+        assert one_sentence(caught.value)
+        assert "Another program" in caught.value.remedy
+        other.close()
+        assert experiment.tell(ids[0], 1.0).recorded
+
+
+def test_a_server_waits_for_nobody_for_good(postgres_url: str) -> None:
+    kept = database.Store(postgres_url)
+    with kept.reading() as connection:
+        for name, value in {
+            "lock_timeout": "1min",
+            "idle_in_transaction_session_timeout": "10min",
+        }.items():
+            assert connection.exec_driver_sql(f"SHOW {name}").scalar_one() == value
+    kept.close()
+
+
+def test_eight_processes_begin_ask_and_tell_at_once(store_url: str, tmp_path: Path) -> None:
+    start = processes.Barrier(8)
+    running = [
+        processes.Process(
+            target=workers_faults.together, args=(store_url, tmp_path, number, start, 15)
+        )
+        for number in range(8)
+    ]
+    for process in running:
+        process.start()
+    for process in running:
+        process.join(PATIENCE)
+        assert process.exitcode == 0
+    ids = [int(each) for path in tmp_path.glob("ids *") for each in path.read_text().split()]
+    with Experiment.open(store_url, "trial") as experiment:
+        assert sorted(ids) == list(range(experiment.status().pulls))
+        assert told(experiment) == {each: float(each) for each in ids}
+        assert experiment.verify().sound
+
+
+def test_a_forked_process_has_connections_of_its_own(store_url: str, tmp_path: Path) -> None:
+    process = processes.Process(target=workers_faults.forks, args=(store_url, tmp_path))
+    process.start()
+    process.join(PATIENCE)
+    assert process.exitcode == 0
+    parent, child = (
+        set((tmp_path / f"ids {who}").read_text().split()) for who in ("parent", "child")
+    )
+    assert len(parent) == len(child) == 60
+    assert not parent & child
+
+
+# A server that goes away and comes back
+
+
+def test_a_server_that_goes_away_and_comes_back(postgres: Server, postgres_url: str) -> None:
+    with begin(postgres_url) as experiment:
+        ids = experiment.ask(10, request_id="first").ids
+        experiment.tell(ids[0], 1.0)
+        postgres.stop(at_once=True)
+        try:
+            for call in (
+                lambda: experiment.tell(ids[1], 2.0),
+                lambda: experiment.ask(10, request_id="second"),
+                experiment.status,
+                experiment.recommendation,
+                lambda: Experiment.open(postgres_url, "trial"),
+                lambda: begin(postgres_url, "other"),
+            ):
+                with pytest.raises(StoreUnavailableError) as caught:
+                    call()
+                assert one_sentence(caught.value)
+        finally:
+            postgres.start()
+        assert experiment.tell(ids[1], 2.0).recorded
+        assert experiment.ask(10, request_id="first").ids == ids
+        assert experiment.ask(10, request_id="second").ids == range(10, 20)
+        assert told(experiment) == {0: 1.0, 1: 2.0}
+        assert experiment.verify().sound
+
+
+def test_a_server_that_fails_while_outcomes_are_told(postgres: Server, postgres_url: str) -> None:
+    experiment = begin(postgres_url)
+    acknowledged: dict[int, float] = {}
+    errors: list[BaseException] = []
+    over = threading.Event()
+
+    def work() -> None:
+        random = Random(1)
+        try:
+            for request in count():
+                if over.is_set():
+                    return
+                size = random.choice([1, 20, 300])
+                batch = again(partial(experiment.ask, size, request_id=f"{request}"))
+                outcomes = {each: float(each) for each in batch.ids}
+                again(partial(experiment.tell_many, outcomes))
+                acknowledged.update(outcomes)
+        except BaseException as error:
+            errors.append(error)
+
+    def again(call: Callable[[], T]) -> T:
+        while True:
+            try:
+                return call()
+            except StoreUnavailableError as error:
+                failures.append(error)
+                time.sleep(0.02)
+
+    def await_more(of: Sized) -> None:
+        """Wait until there are more than now, or the worker has ended."""
+        before, latest = len(of), time.monotonic() + PATIENCE
+        while len(of) <= before and worker.is_alive():
+            assert time.monotonic() < latest
+            time.sleep(0.005)
+
+    failures: list[StoreUnavailableError] = []
+    worker = threading.Thread(target=work)
+    worker.start()
+    random = Random(2)
+    try:
+        for _ in range(3):
+            await_more(acknowledged)
+            over.wait(random.uniform(0, 0.2))
+            postgres.stop(at_once=True)
+            await_more(failures)
+            postgres.start()
+        await_more(acknowledged)
+    finally:
+        over.set()
+        worker.join(PATIENCE)
+    assert not errors
+    assert len(failures) >= 3
+    assert all(map(one_sentence, failures))
+    assert told(experiment) == acknowledged
+    assert experiment.status().pulls == len(acknowledged)
+    assert experiment.verify().sound
+    experiment.close()
+
+
+def test_a_server_that_lets_nobody_write(postgres_url: str) -> None:
+    def settle(value: str) -> None:
+        options = "-c default_transaction_read_only=off"
+        with psycopg.connect(postgres_url, autocommit=True, options=options) as connection:
+            name = connection.info.dbname
+            connection.execute(
+                f"ALTER DATABASE {name} SET default_transaction_read_only = {value}".encode()
+            )
+            connection.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            )
+
+    with begin(postgres_url) as experiment:
+        ids = experiment.ask(3).ids
+        settle("on")
+        with pytest.raises(StoreUnavailableError, match="read-only") as caught:
+            experiment.tell(ids[0], 1.0)
+        assert one_sentence(caught.value)
+        assert experiment.status().given == 3
+        settle("off")
+        experiment.tell(ids[0], 1.0)
+        assert told(experiment) == {0: 1.0}
+
+
+def test_a_database_that_is_not_there(postgres: Server) -> None:
+    with pytest.raises(StoreUnavailableError, match="does not exist") as caught:
+        begin(postgres.url("nowhere"))
+    assert one_sentence(caught.value)
