@@ -26,8 +26,8 @@ from bestarm import Problem
 from bestarm.live import Experiment
 from bestarm.live.store.sql import Store, schema
 from bestarm.server.api import schemas as io
-from bestarm.server.experiments import Trials
-from bestarm.server.pages import routes
+from bestarm.server.experiments import OpenExperiments
+from bestarm.server.pages import listing, routes
 from bestarm.server.security.limits import Limits
 
 _TIMES = 5
@@ -70,18 +70,18 @@ def best(do: Callable[[], bytes]) -> tuple[float, int]:
     return 1000 * min(times), size
 
 
-def whole_api(trials: Trials) -> bytes:
-    found = [io.ExperimentOut.of(each) for each in trials.listed()]
+def whole_api(trials: OpenExperiments) -> bytes:
+    found = [io.ExperimentOut.of(each) for each in trials.list()]
     return io.ListOut(experiments=found, next=None).model_dump_json().encode()
 
 
-def whole_page(trials: Trials) -> bytes:
-    found, total = trials.browsed(search="", first=0, limit=10**9)
-    rows = [routes._row(trials, each, None) for each in found[:100]]
+def whole_page(trials: OpenExperiments) -> bytes:
+    found, total = trials.search("", first=0, limit=10**9)
+    rows = [listing._row(trials, each, None) for each in found[:100]]
     for each in found[100:]:
         status = each.status
         rows.append(
-            routes._Row(
+            listing.Row(
                 each.name,
                 each.description,
                 status.state,
@@ -91,8 +91,8 @@ def whole_page(trials: Trials) -> bytes:
                 None,
             )
         )
-    part = routes._Part(tuple(rows), "", 1, 1, total)
-    return json.dumps({"html": routes._listed(part)}).encode()
+    part = listing.Listing(tuple(rows), "", 1, 1, total)
+    return json.dumps({"html": routes._rows(part)}).encode()
 
 
 def show(what: str, part: tuple[float, int], whole: tuple[float, int]) -> None:
@@ -111,7 +111,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         url = f"sqlite:///{Path(folder) / 'many.db'}"
         fill(url, count)
-        trials = Trials(Store(url), limits=Limits())
+        trials = OpenExperiments(Store(url), limits=Limits())
         everything, cards = best(lambda: whole_api(trials)), best(lambda: whole_page(trials))
         print(f"{count} experiments".ljust(28), "  part ms       KB   whole ms         KB", end="")
         print("   ÷ time   ÷ size")

@@ -21,8 +21,7 @@ from bestarm.cli.app import app
 from bestarm.defaults import DELTA
 from bestarm.live import Experiment
 from bestarm.replication import Table
-from bestarm.server.api import schemas
-from bestarm.server.pages import plan
+from bestarm.server.api import bodies, plan, schemas
 from bestarm.server.pages.panels import render
 
 ROOT = Path(__file__).parent.parent
@@ -86,8 +85,8 @@ def test_options_that_are_left_out_are_what_their_help_says(tmp_path: Path) -> N
     assert "a random one, which is printed, if left out" in helps["seed"]
 
 
-def bodies() -> Iterator[type[BaseModel]]:
-    for home in (schemas, plan):
+def all_bodies() -> Iterator[type[BaseModel]]:
+    for home in (bodies, schemas, plan):
         for thing in vars(home).values():
             if inspect.isclass(thing) and issubclass(thing, BaseModel) and thing is not BaseModel:
                 yield thing
@@ -95,7 +94,7 @@ def bodies() -> Iterator[type[BaseModel]]:
 
 def test_examples_of_the_api_are_what_it_takes_and_gives() -> None:
     examples = 0
-    for body in bodies():
+    for body in all_bodies():
         if "delta" in body.model_fields:
             assert body.model_fields["delta"].default == DELTA
         for example in body.model_json_schema().get("examples", []):
@@ -111,7 +110,7 @@ def example(body: type[BaseModel]) -> dict[str, Any]:
 
 
 def test_examples_of_the_api_could_be_real() -> None:
-    trial = example(schemas.CreateBody)
+    trial = example(bodies.CreateBody)
     problem = Problem.named(trial["source_labels"], delta=trial["delta"])
     policy = AnytimeBAI(problem, bounds=tuple(trial["options"]["bounds"]))
     experiment = Experiment(policy, seed=0, lease=trial["lease"])
@@ -130,7 +129,7 @@ def test_examples_of_the_api_could_be_real() -> None:
 def test_forms_begin_with_the_default() -> None:
     part = {"pages": 1, "search": "", "first": 0, "total": 0, "page": 1}
     for template, values in (
-        ("trials.html", {"rows": "", "empty": True, "policies": [], "part": part, "tag": ""}),
+        ("experiments.html", {"rows": "", "empty": True, "policies": [], "part": part, "tag": ""}),
         ("plan.html", {"seconds": 30.0, "policies": [], "drifts": []}),
     ):
         page = render(template, signed_in=False, **values)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterable
+from difflib import get_close_matches
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +22,7 @@ __all__ = [
     "not_negative",
     "positive",
     "probability",
+    "suggestion",
     "vector",
     "whole",
     "whole_numbers",
@@ -193,3 +196,20 @@ def vector(values: object, field: str, *, first: int = 0) -> NDArray[np.float64]
             remedy="Every value must be a finite number.",
         )
     return array
+
+
+def suggestion(word: str, known: Iterable[str]) -> str:
+    """A question that names the nearest known word, for a remedy; empty if none is near.
+
+    Case and punctuation do not count.
+
+    >>> suggestion("sp-bia", ["rage", "sp-bai"])
+    'Did you mean sp-bai?'
+    """
+    plain = {_without_punctuation(each): each for each in known}
+    near = get_close_matches(_without_punctuation(word), list(plain), n=1)
+    return f"Did you mean {plain[near[0]]}?" if near else ""
+
+
+def _without_punctuation(word: str) -> str:
+    return "".join(letter for letter in word.lower() if letter.isalnum())

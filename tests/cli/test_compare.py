@@ -18,10 +18,10 @@ import pytest
 from own_policies import POLICY, refused, run, write_module
 from terminal import start_command
 
-from bestarm.cli import compare
 from bestarm.environments import small_gap
 from bestarm.policies import SPBAI
 from bestarm.simulation import Results, simulate
+from bestarm.simulation.compare import error_against_delta
 
 ROOT = Path(__file__).parent.parent.parent
 START = "from bestarm.cli import main\nif __name__ == '__main__': main()"
@@ -144,7 +144,7 @@ def test_verdicts_on_the_error() -> None:
     def verdict(errors: int, runs: int) -> str:
         table = np.arange(runs)
         correct = table >= errors
-        return compare._against_delta(
+        return error_against_delta(
             Results("m", "e", 0, 0.1, runs, False, table, table, correct, correct, table, table)
         )
 
@@ -162,7 +162,7 @@ BAD = {
     "unknown instance": (("--instance", "smal-gap"), "Did you mean small-gap?"),
     "unknown baseline": (("--baseline", "sine"), "there are sinusoid"),
     "baseline of ratings": (("--instance", "jester", "--baseline", "none"), "Leave it out"),
-    "data of none": (("--data", "x.csv"), "--instance jester"),
+    "data of none": (("--data", "x.csv"), "the instance jester"),
     "no data": (("--instance", "jester", "--data", "gone.csv"), "gone.csv"),
     "no runs": (("--runs", "0"), "`runs`"),
     "seed": (("--seed=-1",), "`seed`"),
@@ -179,14 +179,17 @@ BAD = {
 def test_bad_input_is_one_sentence_before_anything_runs(
     kind: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(compare, "simulate", None)
+    monkeypatch.setattr("bestarm.simulation.compare.simulate", None)
     arguments, hint = BAD[kind]
     assert hint in refused(*arguments)
     assert not list(folder.iterdir())
 
 
 OWN = {
-    "no policy": ("class X:\n    def __init__(self, problem, *, seed): ...", "makes no policy"),
+    "no policy": (
+        "class X:\n    def __init__(self, problem, *, seed): ...",
+        "which is not a policy",
+    ),
     "no seed": ("def X(problem): ...", "unexpected keyword argument 'seed'"),
     "raises": ("def X(problem, *, seed): return 1 / 0", "ZeroDivisionError: division by zero"),
     "takes anything": (
@@ -208,7 +211,7 @@ OWN = {
 def test_a_method_that_breaks_the_contract_is_refused_by_its_name(
     kind: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(compare, "simulate", None)
+    monkeypatch.setattr("bestarm.simulation.compare.simulate", None)
     text, hint = OWN[kind]
     name = write_module(text)
     error = refused("--method", f"{name}:X", "--out", "runs.csv")
@@ -295,7 +298,7 @@ def test_nothing_of_a_cluster_is_loaded_unless_asked_for() -> None:
         "import sys\nfrom bestarm.cli import main\n"
         "sys.argv = ['bestarm', 'compare', '--method', 'uniform:budget=20', '--runs', '1']\n"
         "try:\n    main()\nexcept SystemExit:\n    pass\n"
-        "assert 'bestarm.cli.workers' in sys.modules\n"
+        "assert 'bestarm.simulation.executors' in sys.modules\n"
         "assert not {'distributed', 'dask', 'tornado'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120, capture_output=True)

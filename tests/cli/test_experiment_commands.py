@@ -158,7 +158,7 @@ def test_asking_and_telling(drinks: str) -> None:
         "skipped": 0,
     }
     assert data("tell", drinks, "1", "-1e-3")["recorded"] == 1
-    assert "2 will not come" in run("fail", drinks, "2", "--reason", "gone home")[0]
+    assert "no outcome will come for 2" in run("fail", drinks, "2", "--reason", "gone home")[0]
     assert data("fail", drinks, "2", "3")["failed"] == [2, 3]
     out, err = run("tell", drinks, "2", "1")
     assert "too late" in out
@@ -200,12 +200,12 @@ def test_nothing_is_given_out_while_paused_or_after_the_end(drinks: str) -> None
     run("ask", drinks, "2")
     assert run("pause", drinks)[0] == "drinks is paused.\n"
     out, err = run("ask", drinks)
-    assert (out, err) == ("", "bestarm: Nothing was given out: the experiment is paused.\n")
+    assert (out, err) == ("", "bestarm: Nothing was assigned: the experiment is paused.\n")
     assert data("ask", drinks)["state"] == "paused"
     assert data("resume", drinks) == {"experiment": "drinks", "state": "running"}
     assert run("stop", drinks, "--reason", "enough")[0] == "drinks is stopped.\n"
     out, err = run("ask", drinks)
-    assert (out, err) == ("", "bestarm: Nothing was given out: the experiment is stopped.\n")
+    assert (out, err) == ("", "bestarm: Nothing was assigned: the experiment is stopped.\n")
     report = data("ask", drinks, "5")
     assert (report["state"], report["assignments"]) == ("stopped", [])
     out, err = run("tell", drinks, "0", "0.5")
@@ -221,7 +221,7 @@ def test_a_closed_plan_says_what_is_awaited() -> None:
     run("ask", "turns", "2")
     out, err = run("ask", "turns", "9")
     assert len(out.splitlines()) == 1
-    assert "1 of 9 given out: 3 outcomes of phase 1 are awaited first." in err
+    assert "1 of 9 assigned: 3 outcomes of phase 1 must arrive first." in err
     assert data("ask", "turns")["waiting"] == 3
 
 
@@ -340,7 +340,7 @@ def test_a_long_list_is_read_in_parts(drinks: str, monkeypatch: pytest.MonkeyPat
         return listing(url, **part)  # type: ignore[arg-type]
 
     monkeypatch.setattr(Experiment, "list", counted)
-    monkeypatch.setattr("bestarm.cli.experiment_look._PART", 2)
+    monkeypatch.setattr("bestarm.cli.experiment.listing._PART", 2)
     names = [each["name"] for each in data("list")["experiments"]]
     assert names == ["drinks", "a", "b", "c", "d"]
     assert [line.split(" ")[0] for line in run("list")[0].splitlines()] == ["drinks:", *"abcd"]
@@ -349,7 +349,7 @@ def test_a_long_list_is_read_in_parts(drinks: str, monkeypatch: pytest.MonkeyPat
 
 def test_an_empty_store_is_no_error_and_is_not_made(folder: Path) -> None:
     out, err = run("list")
-    assert (out, err) == ("", "bestarm: There is no experiment in it yet.\n")
+    assert (out, err) == ("", "bestarm: There are no experiments in it yet.\n")
     assert data("list") == {"experiments": []}
     assert not (folder / "bestarm.db").exists()
 

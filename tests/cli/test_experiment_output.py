@@ -77,7 +77,7 @@ needs_full = pytest.mark.skipif(not Path("/dev/full").exists(), reason="this sys
 def test_what_was_given_out_and_could_not_be_printed_can_be_found(json_too: list[str]) -> None:
     make()
     said = into_nowhere("experiment", "ask", "drinks", "3", *json_too)
-    assert "0 to 2 were given out" in said
+    assert "Assignments 0 to 2 were made" in said
     assert "experiment export drinks" in said
     run("experiment", "export", "drinks", "all.csv")
     assert len(Path("all.csv").read_text(encoding="utf-8").splitlines()) == 4
@@ -94,7 +94,7 @@ def test_nothing_is_given_out_where_output_is_closed() -> None:
     line = f"exec {shlex.join(COMMAND)} experiment ask drinks 3 >&-"
     ran = subprocess.run(["sh", "-c", line], stderr=subprocess.PIPE, text=True, check=False)
     assert (ran.returncode, ran.stderr.count("\n")) == (2, 1), ran.stderr
-    assert ran.stderr.startswith("bestarm: Nothing was asked for")
+    assert ran.stderr.startswith("bestarm: Nothing was assigned")
     with Experiment.open(URL, "drinks") as trial:
         assert trial.status().pulls == 0
 
@@ -128,7 +128,7 @@ def test_whoever_reads_no_further_is_told_what_was_given_out() -> None:
     finally:
         os.close(writing)
     assert code == 2
-    assert "given out but could not be printed" in said
+    assert "were made but could not be printed" in said
     assert "Traceback" not in said
 
 

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from bestarm import Problem
 from bestarm.cli.app import app
-from bestarm.cli.workers import Bar, lines
+from bestarm.cli.progress import Bar, lines
 from bestarm.planning import Effort, JobEffort, PlanRequest, plan_experiment
 from bestarm.planning import plan as planning_module
 

@@ -37,7 +37,7 @@ def test_the_folder_is_the_same_to_the_byte_with_one_and_two_workers(tmp_path: P
     assert one.exit_code == 0, one.output
     two = reproduce(*parts, "--workers", 2, "--out", tmp_path / "two")
     assert two.exit_code == 0, two.output
-    assert "made-up users" in two.output
+    assert "synthetic users" in two.output
     assert files(tmp_path / "one") == files(tmp_path / "two")
     names = set(files(tmp_path / "one"))
     assert {"report.html", "runs.csv", "cells.csv", "tables/jester-ranking.tex"} <= names

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import ast
 import json
 import math
-import shlex
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from threading import Event
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
 import numpy as np
 import pytest
@@ -20,11 +17,9 @@ from bestarm import SPBAI, AnytimeBAI, Problem
 from bestarm.errors import InvalidInputError
 from bestarm.live import Experiment
 from bestarm.live.store.contract import SummaryRecord
-from bestarm.live.store.sql import Store
 from bestarm.live.watch.follower import Slice
 from bestarm.live.watch.forecast import from_evidence
 from bestarm.live.watch.overview import headline, overview
-from bestarm.live.watch.snippets import snippets
 from bestarm.live.watch.views import Overview
 from bestarm.records import Plan, Summary
 
@@ -330,7 +325,6 @@ def test_an_experiment_in_memory(problem: Problem) -> None:
         drive(trial, 120)
         seen = overview(trial)
     assert len(seen.timeline.lines[0].x) > 1
-    assert not seen.snippets.cli
     known = trial.inspect(lambda policy, _: policy.intervals())  # type: ignore[attr-defined]
     assert seen.leaderboard[1].behind == pytest.approx(known.estimate[seen.leaderboard[1].target])
     plain(seen)
@@ -355,43 +349,6 @@ def test_forecasts_are_quantiles_of_the_walk_they_assume(evidence: float) -> Non
             assert np.mean(passed <= 300 * pulls) < share + 0.015
         else:
             assert np.mean(passed <= value) == pytest.approx(share, abs=0.015)
-
-
-@pytest.mark.parametrize(
-    "name", ["plain", "it's", 'a"b', "$(reboot) `x` \\", "-rf", "ü 🙂", "<b>&amp;", "%2e {x}"]
-)
-def test_lines_to_paste_mean_the_trial_whatever_its_name(name: str) -> None:
-    made = snippets(name, address="http://127.0.0.1:8000", store="sqlite:///a b's.db")
-    texts = [
-        node.value
-        for node in ast.walk(ast.parse(made.python))
-        if isinstance(node, ast.Constant) and isinstance(node.value, str)
-    ]
-    [place] = [text for text in texts if text.startswith("http")]
-    assert unquote(urlsplit(place).path) == f"/api/v1/experiments/{name}/"
-    words = shlex.split(made.curl.replace("\\\n", " "))
-    places = [unquote(urlsplit(word).path) for word in words if word.startswith("http")]
-    assert places == [f"/api/v1/experiments/{name}/{what}" for what in ("ask", "tell")]
-    bodies = [words[at + 1] for at, word in enumerate(words) if word == "-d"]
-    assert [list(json.loads(body)) for body in bodies] == [["count"], ["outcomes"]]
-    [opened] = [
-        node
-        for node in ast.walk(ast.parse(made.library))
-        if isinstance(node, ast.Call) and ast.unparse(node.func) == "Experiment.open"
-    ]
-    assert [ast.literal_eval(each) for each in opened.args] == ["sqlite:///a b's.db", name]
-    for line in made.cli.splitlines():
-        words = shlex.split(line)
-        assert words[:2] == ["bestarm", "experiment"]
-        assert words[-1] == name
-        assert "sqlite:///a b's.db" in words
-
-
-def test_passwords_are_not_shown(trial: Experiment, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trial, "_place", Store("postgresql://me:secret@db/x").place)
-    shown = json.dumps(overview(trial).to_dict())
-    assert "me:***@db" in shown
-    assert "secret" not in shown
 
 
 def test_many_options_are_all_on_the_board(sqlite_url: str) -> None:

@@ -21,9 +21,9 @@ import uvicorn
 from bestarm.live.store.sql import Store
 from bestarm.server.security.limits import Limits
 from bestarm.server.security.tokens import Role, create_token
-from bestarm.server.serving import Serving, configured, listen
+from bestarm.server.serving import Serving, listen, uvicorn_config
 
-__all__ = ["ARMS", "MANY", "PATIENCE", "Served", "get", "in_process", "in_thread", "post"]
+__all__ = ["ARMS", "MANY", "PATIENCE", "Served", "get", "in_process", "in_thread", "post", "wrong"]
 
 ARMS: dict[str, Any] = {"source": [[1, 0], [0, 1]], "options": {"bounds": [0, 1]}, "seed": 1}
 MANY = Limits(rate=1e6, burst=1_000_000)  # tests are one caller that asks a lot
@@ -81,6 +81,19 @@ class Served:
         return answer
 
 
+def wrong(response: httpx.Response, status: int, kind: str) -> dict[str, Any]:
+    """The error of a response, which must be of the one shape."""
+    assert response.status_code == status, response.text
+    assert response.headers["content-type"] == "application/json"
+    body = response.json()
+    assert set(body) == {"error"}
+    assert set(body["error"]) == {"kind", "message", "field", "value", "remedy"}
+    assert body["error"]["kind"] == kind
+    assert body["error"]["message"].endswith((".", "?", "…"))
+    error: dict[str, Any] = body["error"]
+    return error
+
+
 def get(address: str, **options: Any) -> httpx.Response:
     """What is answered without a client."""
     return httpx.get(address, timeout=PATIENCE, verify=_UNENCRYPTED, **options)
@@ -96,7 +109,7 @@ def in_thread(url: str, **settings: Any) -> Iterator[Served]:
     """A server in a thread; settings are those of `Serving`."""
     listener = listen("127.0.0.1", 0)
     port = listener.getsockname()[1]
-    server = uvicorn.Server(configured(Serving(url, **{"limits": MANY, **settings})))
+    server = uvicorn.Server(uvicorn_config(Serving(url, **{"limits": MANY, **settings})))
     thread = Thread(target=server.run, kwargs={"sockets": [listener]})
     thread.start()
     try:

@@ -28,6 +28,7 @@ from bestarm.live import Experiment
 from bestarm.live.watch.overview import overview
 from bestarm.live.watch.views import Overview
 from bestarm.server.pages.charts import charts, number
+from bestarm.server.pages.snippets import snippets
 from bestarm.server.security.tokens import Role
 
 NASTY = "<script>alert(1)</script>"
@@ -136,17 +137,19 @@ def finished(browser: Browser, served: Served, url: str) -> Overview:
     with tab(browser) as page:
         page.goto(served.base)
         page.get_by_label("Name", exact=True).fill(NAME)
-        page.get_by_label("Options, one a line").fill("\n".join(f'"{quoted(x)}"' for x in LABELS))
-        create = page.get_by_role("button", name="Create the trial")
+        page.get_by_label("Options, one per line").fill("\n".join(f'"{quoted(x)}"' for x in LABELS))
+        create = page.get_by_role("button", name="Create experiment")
         create.click()
-        expect(page.get_by_role("alert")).to_have_text("Creating a trial needs a manage token.")
-        page.get_by_label("Manage token").fill("bestarm-1-wrong")
+        expect(page.get_by_role("alert")).to_have_text(
+            "Creating an experiment needs an access token (role: manage)."
+        )
+        page.get_by_label("Access token (role: manage)").fill("bestarm-1-wrong")
         create.click()
-        expect(page.get_by_role("alert")).to_contain_text("valid token")
-        page.get_by_label("Manage token").fill(served.token(Role.VIEW))
+        expect(page.get_by_role("alert")).to_contain_text("valid access token")
+        page.get_by_label("Access token (role: manage)").fill(served.token(Role.VIEW))
         create.click()
-        expect(page.get_by_role("alert")).to_contain_text("needs a token that may manage")
-        page.get_by_label("Manage token").fill(token)
+        expect(page.get_by_role("alert")).to_contain_text("needs an access token of role manage")
+        page.get_by_label("Access token (role: manage)").fill(token)
         page.get_by_label("Error probability δ").fill("0.05")
         create.click()
         page.wait_for_url(place(served))
@@ -173,7 +176,7 @@ def finished(browser: Browser, served: Served, url: str) -> Overview:
             worker.wait()
         expect(page.get_by_role("button", name="Pause")).to_have_count(0)
         with Experiment.open(url, NAME) as trial:
-            seen = overview(trial, address=served.base)
+            seen = overview(trial)
             assert trial.recommendation().final
         expect(verdict).to_have_text(seen.verdict)
     return seen
@@ -214,7 +217,7 @@ def test_every_panel_shows_the_librarys_numbers(
             if option.status == "best":
                 assert cells[1] == "the best"
             else:
-                assert cells[1] == f"out in phase {option.phase_out}"
+                assert cells[1] == f"ruled out in phase {option.phase_out}"
                 ends = f"{number(option.low)} to {number(option.high)}"
                 assert cells[2] == f"{number(option.behind)} {ends}"
                 assert cells[3] == "100 %"
@@ -228,8 +231,8 @@ def test_every_panel_shows_the_librarys_numbers(
                 ".filter(trace => trace.hoverinfo === 'text').map(trace => trace.y)",
                 key,
             )
-            assert len(drawn) == len(chart.series)
-            for ys, series in zip(drawn, chart.series, strict=True):
+            assert len(drawn) == len(chart.lines)
+            for ys, series in zip(drawn, chart.lines, strict=True):
                 assert ys == pytest.approx(list(series.y), nan_ok=True)
 
         for label in LABELS:  # text, even where a chart is touched
@@ -243,10 +246,10 @@ def test_every_panel_shows_the_librarys_numbers(
             assert cells[:3] == [arm.label, f"{arm.planned:,.0f}", f"{arm.drawn:,}"]
 
         said = panel(page, "progress")
-        assert "It is over" in said
+        assert "The experiment is over" in said
         for name, count in (
-            ("Given out", seen.progress.given),
-            ("Answered in time", seen.progress.answered),
+            ("Assignments", seen.progress.given),
+            ("Outcomes in time", seen.progress.answered),
             ("Used for the verdict", seen.progress.used),
         ):
             assert f"{name} {count:,}" in said
@@ -256,11 +259,13 @@ def test_every_panel_shows_the_librarys_numbers(
 
         for name in ("python", "curl", "library", "cli"):
             code = page.locator(f"#code-{name}").text_content()
-            assert code == getattr(seen.snippets, name)
+            assert code == getattr(snippets(NAME, address=served.base, store=served.url), name)
 
 
-def test_the_lines_to_paste_work(served: Served, finished: Overview) -> None:
-    code = f"measure = lambda label: 1.0\n{finished.snippets.python}\nprint(given['state'])"
+@pytest.mark.usefixtures("finished")
+def test_the_lines_to_paste_work(served: Served) -> None:
+    pasted = snippets(NAME, address=served.base, store=None)
+    code = f"measure = lambda label: 1.0\n{pasted.python}\nprint(batch['state'])"
     env = {"BESTARM_TOKEN": served.token(Role.TELL)}
     ran = subprocess.run(
         [sys.executable, "-c", code],
@@ -285,14 +290,14 @@ def test_a_token_that_may_only_view_manages_nothing(
         controls = page.locator("#manage-buttons button")
         assert controls.count() == 0
         page.get_by_role("button", name="Manage…").click()
-        expect(page.get_by_label("Manage token")).to_be_focused()
+        expect(page.get_by_label("Access token (role: manage)")).to_be_focused()
         for token, answer in (
-            ("bestarm-1-nonsense", "That is not a valid token."),
-            (NASTY, "That is not a valid token."),
-            (served.token(Role.VIEW), "This token may view, not manage."),
-            (served.token(Role.TELL), "This token may tell, not manage."),
+            ("bestarm-1-nonsense", "This access token is not valid."),
+            (NASTY, "This access token is not valid."),
+            (served.token(Role.VIEW), "This token has role view, not manage."),
+            (served.token(Role.TELL), "This token has role tell, not manage."),
         ):
-            page.get_by_label("Manage token").fill(token)
+            page.get_by_label("Access token (role: manage)").fill(token)
             page.keyboard.press("Enter")
             expect(page.get_by_role("alert")).to_have_text(answer)
             assert controls.count() == 0
@@ -307,13 +312,13 @@ def test_a_token_that_may_only_view_manages_nothing(
             assert said == status
         with Experiment.open(url, running) as trial:
             assert trial.state == "running"
-        page.get_by_label("Manage token").fill(served.token(Role.MANAGE))
+        page.get_by_label("Access token (role: manage)").fill(served.token(Role.MANAGE))
         page.keyboard.press("Enter")
         expect(page.get_by_role("button", name="Pause")).to_be_focused()
         assert served.token(Role.MANAGE) not in page.content()
         page.get_by_role("button", name="Stop…").click()
-        page.get_by_label("Why", exact=True).fill(NASTY)
-        page.get_by_role("button", name="Stop the trial").click()
+        page.get_by_label("Reason", exact=True).fill(NASTY)
+        page.get_by_role("button", name="Stop the experiment").click()
         expect(page.locator("#verdict")).to_contain_text("Stopped by hand, without a winner")
         expect(page.locator("#panel-events")).to_contain_text(f"Stopped by hand: {NASTY}")
         expect(page.locator("#live")).to_be_hidden()
@@ -378,12 +383,12 @@ def test_without_scripts_there_is_still_everything_to_see(
 def test_where_a_token_is_needed_one_signs_in_and_follows(browser: Browser, url: str) -> None:
     with in_thread(url, local=False) as outside, tab(browser) as page:
         page.goto(f"{outside.base}/")
-        page.get_by_label("Token").fill("bestarm-1-nonsense")
+        page.get_by_label("Access token").fill("bestarm-1-nonsense")
         page.get_by_role("button", name="Sign in").click()
-        expect(page.get_by_role("alert")).to_have_text("That is not a valid token.")
-        page.get_by_label("Token").fill(outside.token(Role.VIEW))
+        expect(page.get_by_role("alert")).to_have_text("This access token is not valid.")
+        page.get_by_label("Access token").fill(outside.token(Role.VIEW))
         page.get_by_role("button", name="Sign in").click()
-        expect(page.locator("h1")).to_have_text("Trials")
+        expect(page.locator("h1")).to_have_text("Experiments")
         with outside.client() as client:
             body = {"name": "seen", "source": [[1, 0], [0, 1]], "options": {"bounds": [0, 1]}}
             client.post("/experiments", json=body).raise_for_status()
@@ -392,7 +397,7 @@ def test_where_a_token_is_needed_one_signs_in_and_follows(browser: Browser, url:
             client.post("/experiments/seen/pause").raise_for_status()
             expect(page.locator("#verdict")).to_contain_text("Paused")
         page.get_by_role("button", name="Sign out").click()
-        expect(page.locator("h1")).to_have_text("Sign in to look")
+        expect(page.locator("h1")).to_have_text("Sign in")
 
 
 def test_a_wrong_entry_is_named_in_a_sentence(browser: Browser, served: Served) -> None:
@@ -426,7 +431,7 @@ def test_a_wrong_entry_is_named_in_a_sentence(browser: Browser, served: Served) 
         expect(page.locator("#verdict")).to_contain_text("No winner")
         # Bounds say how wide the noise is where a policy does not go by them.
         page.goto(f"{served.base}/")
-        page.get_by_role("link", name="New trial").click()
+        page.get_by_role("link", name="New experiment").click()
         entries = {"name": "scaled", "source": table, "low": "-3", "high": "1"}
         for name, value in entries.items():
             page.locator(f"#{name}").fill(value)
@@ -440,7 +445,7 @@ def test_a_wrong_entry_is_named_in_a_sentence(browser: Browser, served: Served) 
         page.locator("#gap").fill("0.4")
         page.locator("#per-day").fill("2,000")
         page.locator("#plan-go").click()
-        expect(page.locator("#plan-error")).to_contain_text("Outcomes a day: “2,000” is not")
+        expect(page.locator("#plan-error")).to_contain_text("Outcomes per day: “2,000” is not")
         page.locator("#per-day").fill("2000")
         page.locator(".more > summary").click()
         page.locator("#runs").fill("3")
@@ -459,7 +464,7 @@ def test_the_keyboard_stays_where_it_was_when_the_buttons_change(
     with tab(browser) as page:
         page.goto(f"{served.base}/experiments/keys")
         page.get_by_role("button", name="Manage…").press("Enter")
-        page.get_by_label("Manage token").fill(served.token(Role.MANAGE))
+        page.get_by_label("Access token (role: manage)").fill(served.token(Role.MANAGE))
         page.keyboard.press("Enter")
         for now, then in (("Pause", "Resume"), ("Resume", "Pause")):
             expect(page.get_by_role("button", name=now)).to_be_focused()

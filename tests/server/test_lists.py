@@ -16,11 +16,11 @@ from bestarm.live import Experiment
 from bestarm.live.store.sql import Store
 from bestarm.live.values import Check
 from bestarm.live.watch import overview
-from bestarm.server.background import Keeper
-from bestarm.server.experiments import Trials
-from bestarm.server.pages import routes
+from bestarm.server.experiments import OpenExperiments
+from bestarm.server.pages.listing import Query, listing
 from bestarm.server.security.limits import Limits
 from bestarm.server.security.tokens import Role
+from bestarm.server.upkeep import Upkeep
 
 NASTY = "<script>alert(1)</script> 50%_off\\"
 MANY = 130  # three pages
@@ -40,7 +40,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
             made.pause()
     store.close()
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(Keeper, "go_round", lambda _: None)  # its findings are news at any time
+        patched.setattr(Upkeep, "run_once", lambda _: None)  # its findings are news at any time
         with in_thread(url) as running:
             yield running
 
@@ -103,7 +103,7 @@ def test_the_page_has_fifty_and_leads_to_the_others(served: Served) -> None:
     with looking(served) as client:
         first = client.get("/").text
         assert names(first) == [f"trial {number:03}" for number in range(89, 39, -1)]  # they run
-        assert "Page 1 of 3 · 130 trials" in first
+        assert "Page 1 of 3 · 130 experiments" in first
         assert 'rel="prev"' not in first
         following = re.search(r'rel="next" href="([^"]*)"', first)
         assert following is not None
@@ -143,14 +143,14 @@ def test_the_page_finds_by_name_or_description(
     assert found.status_code == 200
     assert names(found.text) == [f"trial {number:03}" for number in expected]
     assert "<script>alert" not in found.text
-    assert ("No trial has" in found.text) == (not expected)
+    assert ("No experiment has" in found.text) == (not expected)
     assert "Show all" in found.text
 
 
 def test_pages_of_what_was_found(served: Served) -> None:
     with looking(served) as client:
         first = client.get("/", params={"search": "trial 0"}).text
-        assert "Page 1 of 2 · 100 trials" in first
+        assert "Page 1 of 2 · 100 experiments" in first
         following = re.search(r'rel="next" href="([^"]*)"', first)
         assert following is not None
         assert len(names(client.get(f"/{unescape(following[1])}").text)) == 50
@@ -170,7 +170,7 @@ def test_what_is_known_is_not_sent_again_nor_read(
             read.append(experiment.name)
             return overview.headline(experiment)
 
-        monkeypatch.setattr(routes, "headline", counted)
+        monkeypatch.setattr("bestarm.server.pages.listing.headline", counted)
         same = client.get("/list?page=2", headers=known)
         assert (same.status_code, same.content, same.headers["etag"]) == (
             304,
@@ -188,18 +188,18 @@ def test_what_is_known_is_not_sent_again_nor_read(
         changed = client.get("/list?page=2", headers=known)
         assert changed.status_code == 200
         assert changed.headers["etag"] != known["If-None-Match"]
-        assert "1 pulls" in changed.json()["html"]
+        assert "1 assignments" in changed.json()["html"]
 
 
 def test_an_alarm_is_news(served: Served) -> None:
     """Health is seen to by the server itself; what it finds changes no counter of a trial."""
     store = Store(served.url)
-    trials = Trials(store, limits=Limits())
-    asked = routes._Asked("trial 000", 1)
-    calm, _ = routes._part(trials, asked, {}, None)
-    assert routes._part(trials, asked, {"trial 000": None}, calm) == (calm, None)
+    trials = OpenExperiments(store, limits=Limits())
+    asked = Query("trial 000", 1)
+    calm, _ = listing(trials, asked, {}, None)
+    assert listing(trials, asked, {"trial 000": None}, calm) == (calm, None)
     alarm = Check("allocation", "alarm", "It is off.", "Stop.")
-    found, part = routes._part(trials, asked, {"trial 000": alarm}, calm)
+    found, part = listing(trials, asked, {"trial 000": alarm}, calm)
     assert found != calm
     assert part is not None
     assert part.rows[0].worst == alarm

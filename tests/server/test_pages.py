@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from html import unescape
 from html.parser import HTMLParser
+from importlib import resources
 from pathlib import Path
 from urllib.parse import parse_qs, quote, unquote, urlsplit
 
@@ -24,8 +25,9 @@ from bestarm import AnytimeBAI, Problem
 from bestarm.live import Experiment
 from bestarm.live.watch.overview import overview
 from bestarm.server.pages.charts import charts
-from bestarm.server.pages.panels import PANELS, asset
+from bestarm.server.pages.panels import PANELS
 from bestarm.server.pages.report import report, write_report
+from bestarm.server.pages.snippets import snippets
 from bestarm.server.pages.svg import draw
 from bestarm.server.security.roles import COOKIE
 from bestarm.server.security.tokens import Role
@@ -147,16 +149,22 @@ def test_assets_are_served_from_packages_and_kept(served: Served) -> None:
     assert {path.split("?")[0] for path in found} >= {
         "/static/style.css",
         "/static/theme.js",
-        "/static/trial.js",
+        "/static/experiment.js",
         "/static/plotly.min.js",
     }
     for path in found:
         answer = get(served, path)
         assert answer.status_code == 200
         assert "immutable" in answer.headers["cache-control"]
-        assert answer.content == asset(path.split("/")[2].split("?")[0])
-    raw = get(served, "/static/plotly.min.js", headers={"Accept-Encoding": "identity"})
-    assert raw.content == asset("plotly.min.js")
+        name = path.split("/")[2].split("?")[0]
+        package, folder = (
+            ("plotly", "package_data") if "plotly" in name else ("bestarm.server", "static")
+        )
+        content = resources.files(package).joinpath(folder, name).read_bytes()
+        assert answer.content == content
+        assert ("content-encoding" in answer.headers) == (len(content) > 1000)
+        raw = get(served, path, headers={"Accept-Encoding": "identity"})
+        assert raw.content == content
     for path in (
         "/static/pages.py",
         "/static/..%2fpages.py",
@@ -304,12 +312,12 @@ def test_charts_hold_what_the_overview_says(url: str) -> None:
     with Experiment.open(url, NAME) as trial:
         seen = overview(trial)
     drawn = charts(seen)
-    gaps = {series.label: series for series in drawn["gaps"].series}
+    gaps = {drawn_line.label: drawn_line for drawn_line in drawn["gaps"].lines}
     for line in seen.timeline.lines:
-        series = gaps[line.label]
-        assert series.y == line.y[-len(series.y) :]
-        assert series.x == line.x[-len(series.x) :]
-        assert series.colour == line.rank
+        shown = gaps[line.label]
+        assert shown.y == line.y[-len(shown.y) :]
+        assert shown.x == line.x[-len(shown.x) :]
+        assert shown.rank == line.rank
     assert drawn["gaps"].y_range[0] > drawn["gaps"].y_range[1]  # down is worse
     spans = [abs(drawn[key].y_range[1] - drawn[key].y_range[0]) for key in ("raw", "free")]
     assert spans[0] == pytest.approx(spans[1])  # on one scale
@@ -318,10 +326,9 @@ def test_charts_hold_what_the_overview_says(url: str) -> None:
         assert NASTY not in picture
         assert picture.count("<svg") == 1
         assert "nan" not in picture
-    json.dumps(
-        [vars(series) for chart in drawn.values() for series in chart.series], allow_nan=False
-    )
-    assert report(seen).count("<svg") == 4
+    json.dumps([vars(line) for chart in drawn.values() for line in chart.lines], allow_nan=False)
+    pasted = snippets(NAME, address="http://127.0.0.1:8000", store=None)
+    assert report(seen, pasted).count("<svg") == 4
 
 
 def test_a_page_that_is_not_there_is_said_on_a_page_to_browsers_alone(served: Served) -> None:

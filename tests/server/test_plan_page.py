@@ -25,9 +25,9 @@ from bestarm import Problem
 from bestarm.live.store.sql import Store
 from bestarm.planning import PlanRequest, plan_experiment, worker
 from bestarm.server import Limits
-from bestarm.server.pages import plan as plan_page
+from bestarm.server.api import plan as plan_api
 from bestarm.server.security.tokens import Role, create_token
-from bestarm.server.serving import Serving, configured, listen
+from bestarm.server.serving import Serving, listen, uvicorn_config
 
 LONG = {"source": [[1, 0], [0, 1]], "gap": 0.03, "policies": ["anytime"], "runs": 2000}
 LIMIT = 600.0  # seconds: far more than anything here takes, however slow the machine
@@ -59,7 +59,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
     tokens = {role: create_token(store, role.word, role) for role in (Role.VIEW, Role.TELL)}
     store.close()
     listener = listen("127.0.0.1", 0)
-    server = uvicorn.Server(configured(Serving(url, limits=Limits(planning=LIMIT))))
+    server = uvicorn.Server(uvicorn_config(Serving(url, limits=Limits(planning=LIMIT))))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
     thread.start()
     base = f"http://127.0.0.1:{listener.getsockname()[1]}"
@@ -210,7 +210,7 @@ def test_one_at_a_time(client: httpx.Client) -> None:
 def test_a_plan_whose_time_is_up_keeps_what_was_found(
     client: httpx.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(plan_page, "_WORKER", ("-c", UP_AFTER_THREE))
+    monkeypatch.setattr(plan_api, "_WORKER", ("-c", UP_AFTER_THREE))
     name, plan = planned(client, LONG)[-1]
     assert name == "plan"
     assert plan["interrupted"] is True
@@ -249,7 +249,7 @@ def test_the_alarm_interrupts() -> None:
 def test_what_is_out_of_reach_is_refused_before_it_is_simulated(
     client: httpx.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(plan_page, "_WORKER", ("-c", OUT_OF_REACH))
+    monkeypatch.setattr(plan_api, "_WORKER", ("-c", OUT_OF_REACH))
     found = planned(client, LONG)
     assert [name for name, _ in found] == ["progress", "error"]
     said = found[-1][1]
@@ -272,7 +272,7 @@ def test_one_who_goes_before_anything_was_simulated_ends_it_too(
     client: httpx.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     silent = ("-c", "import time; time.sleep(100)  # bestarm.planning.worker")
-    monkeypatch.setattr(plan_page, "_WORKER", silent)
+    monkeypatch.setattr(plan_api, "_WORKER", silent)
     body = json.dumps(LONG)
     head = [
         "POST /api/v1/plan HTTP/1.1",

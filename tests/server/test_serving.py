@@ -126,7 +126,7 @@ def test_it_says_where_it_is_and_how_to_make_a_token(sqlite_url: str) -> None:
         assert process.stderr is not None
         # Read as the lines before were: `communicate` would miss what was read ahead with them.
         said, logged = process.stdout.read(), process.stderr.read()
-    assert "Looking needs no token from this machine" in said
+    assert "Viewing needs no token on this machine" in said
     assert f"bestarm token create NAME --role manage --store {sqlite_url}" in said
     assert logged == "Stopped.\n"
 

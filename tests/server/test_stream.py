@@ -1,4 +1,4 @@
-"""Following a trial: news to all who follow, one look for all, and an end when the server ends."""
+"""Following an experiment: events for all, one reader, and an end when the server stops."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from bestarm.errors import StoreUnavailableError
 from bestarm.live import Experiment
 from bestarm.live.record import Record
 from bestarm.live.store.sql import Store
-from bestarm.server import feeds, serving
+from bestarm.server import serving, streams
 from bestarm.server.security.limits import Limits
 from bestarm.server.security.tokens import Role, revoke_token
 
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(feeds, "_PULSE", 0.05)
+    monkeypatch.setattr(streams, "_PULSE", 0.05)
 
 
 @pytest.fixture
@@ -84,16 +84,20 @@ def test_all_who_follow_see_every_change_and_the_trial_is_looked_at_once(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun, turns, looks, several = 0, 0, 0, Event()
-    look: Callable[[feeds.Feeds, str, Any], Coroutine[Any, Any, None]] = vars(feeds.Feeds)["_look"]
-    read: Callable[[feeds.Feeds, str, str], tuple[str, str]] = vars(feeds.Feeds)["_read"]
+    look: Callable[[streams.StatusStreams, str, Any], Coroutine[Any, Any, None]] = vars(
+        streams.StatusStreams
+    )["_keep_reading"]
+    read: Callable[[streams.StatusStreams, str, str], tuple[str, str]] = vars(
+        streams.StatusStreams
+    )["_read"]
     revision: Callable[[Experiment], str] = vars(Record)["revision"].fget
 
-    async def counted_look(self: feeds.Feeds, name: str, feed: Any) -> None:
+    async def counted_look(self: streams.StatusStreams, name: str, feed: Any) -> None:
         nonlocal begun
         begun += 1
         await look(self, name, feed)
 
-    def counted_read(self: feeds.Feeds, name: str, known: str) -> tuple[str, str]:
+    def counted_read(self: streams.StatusStreams, name: str, known: str) -> tuple[str, str]:
         nonlocal turns
         turns += 1
         if turns > 5:
@@ -105,7 +109,7 @@ def test_all_who_follow_see_every_change_and_the_trial_is_looked_at_once(
         looks += 1
         return revision(self)
 
-    monkeypatch.setattr(feeds.Feeds, "_look", counted_look)
+    monkeypatch.setattr(streams.StatusStreams, "_keep_reading", counted_look)
 
     with ExitStack() as stack:
         followers = [follow(stack, served) for _ in range(3)]
@@ -122,7 +126,7 @@ def test_all_who_follow_see_every_change_and_the_trial_is_looked_at_once(
             client.post("/experiments/trial/tell", json={"outcomes": outcomes})
             assert [each.status()[1]["answered"] for each in followers] == [5, 5, 5]
             # From now on only those who follow cause it to be looked at.
-            monkeypatch.setattr(feeds.Feeds, "_read", counted_read)
+            monkeypatch.setattr(streams.StatusStreams, "_read", counted_read)
             monkeypatch.setattr(Experiment, "revision", property(counted_revision))
             assert several.wait(PATIENCE)
             monkeypatch.undo()
@@ -172,7 +176,7 @@ def test_what_is_not_there_cannot_be_followed(served: Served) -> None:
 def test_a_sign_of_life_when_there_is_no_news(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(feeds, "_SILENCE", 0.1)
+    monkeypatch.setattr(streams, "_SILENCE", 0.1)
     with ExitStack() as stack:
         follower = follow(stack, served)
         follower.status()
@@ -180,7 +184,7 @@ def test_a_sign_of_life_when_there_is_no_news(
 
 
 def test_a_revoked_token_follows_no_longer(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(feeds, "_SILENCE", 0.1)
+    monkeypatch.setattr(streams, "_SILENCE", 0.1)
     with ExitStack() as stack:
         follower = follow(stack, served)
         follower.status()
@@ -194,8 +198,8 @@ def test_a_revoked_token_does_not_follow_a_busy_trial_either(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """News that never stop leave no silence in which to look."""
-    monkeypatch.setattr(feeds, "_SILENCE", 1.0)
-    monkeypatch.setattr(feeds, "_PULSE", 0.02)
+    monkeypatch.setattr(streams, "_SILENCE", 1.0)
+    monkeypatch.setattr(streams, "_PULSE", 0.02)
     over, until = Event(), time.monotonic() + PATIENCE
 
     def keep_busy() -> None:

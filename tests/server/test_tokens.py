@@ -203,7 +203,7 @@ def test_no_log_and_no_answer_shows_a_token(
 def test_the_commands(tmp_path: Path) -> None:
     store = f"sqlite:///{tmp_path / 'trial.db'}"
     none = bestarm("token", "list", "--store", store)
-    assert "no token yet" in none.stdout
+    assert "no tokens yet" in none.stdout
     made = bestarm("token", "create", "ci <b>[red]", "--role", "tell", "--store", store)
     assert made.exit_code == 0
     token = made.stdout.strip()
@@ -230,7 +230,7 @@ def test_the_commands(tmp_path: Path) -> None:
     ("arguments", "said"),
     [
         (["create", "x", "--role", "root"], "`role` must be view, tell or manage; got 'root'."),
-        (["create", "", "--role", "view"], "`name` must say whose token it is"),
+        (["create", "", "--role", "view"], "`name` must say who uses the token"),
         (["revoke", "7"], "There is no token 7. `bestarm token list` shows them."),
     ],
 )

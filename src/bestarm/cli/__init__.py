@@ -14,7 +14,7 @@ def main() -> None:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # δ where a console has no Greek
     try:
-        from bestarm.cli.app import app  # noqa: PLC0415 - optional
+        from bestarm.cli.app import app
     except ModuleNotFoundError as error:
         if error.name not in ("typer", "rich"):
             raise

@@ -4,48 +4,57 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
-from bestarm import Problem, bounds
-from bestarm.cli.files import read_table
-from bestarm.cli.reporting import console, number, print_json, printable
-from bestarm.design import Design, centered_xy
+import typer
+
+from bestarm.cli.options import AsJson, Delta, Source, Target, decimal
+from bestarm.cli.reporting import console, number, print_json, printable, reported
+from bestarm.defaults import DELTA
 from bestarm.errors import InvalidInputError
 
-__all__ = ["run_check"]
+if TYPE_CHECKING:
+    from bestarm.design import Design
+    from bestarm.problem import Problem
+
+__all__ = ["check"]
 
 
-def run_check(
-    source: Path,
-    *,
-    target: Path | None,
-    delta: float,
-    noise: float,
-    baseline: float,
-    theta: Path | None,
-    as_json: bool,
+@reported
+def check(
+    source: Source,
+    target: Target = None,
+    delta: Delta = DELTA,
+    noise: Annotated[float, typer.Option(parser=decimal, help="The scale of the noise.")] = 1.0,
+    baseline: Annotated[
+        float, typer.Option(parser=decimal, help="A bound on the baseline's size.")
+    ] = 1.0,
+    theta: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="THETA.csv",
+            help="A parameter, one number per feature: prints how hard the problem is under it.",
+        ),
+    ] = None,
+    json: AsJson = False,
 ) -> None:
-    """Read a problem, certify its design, and say what it is."""
-    arms = read_table(source)
-    options = None if target is None else read_table(target)
-    problem = Problem(
-        arms.features,
-        None if options is None else options.features,
-        delta=delta,
-        noise=noise,
-        baseline=baseline,
-        source_labels=arms.labels,
-        target_labels=None if options is None else options.labels,
-    )
+    """Read a problem; say in words what it is and whether it can be solved."""
+    from bestarm.cli.features import read_problem
+    from bestarm.design import centered_xy
+
+    problem = read_problem(source, target, delta=delta, noise=noise, baseline=baseline)
     design = centered_xy(problem.source, problem.target)
     complexities = {} if theta is None else _complexities(problem, _read_parameter(theta))
-    if as_json:
+    if json:
         _print_json(problem, design, complexities)
     else:
         _print_words(problem, design, complexities)
 
 
 def _read_parameter(path: Path) -> list[float]:
-    """One number a feature, in one row or one column."""
+    """One number per feature, in one row or one column."""
+    from bestarm.cli.features import read_table
+
     rows = read_table(path, names_alone=False).features
     if len(rows) == 1:
         return rows[0]
@@ -55,15 +64,17 @@ def _read_parameter(path: Path) -> list[float]:
         f"{str(path)!r} holds {len(rows)} rows of {len(rows[0])} numbers.",
         field="theta",
         value=str(path),
-        remedy="A parameter is one row, or one column, with a number a feature.",
+        remedy="A parameter is one row, or one column, with one number per feature.",
     )
 
 
 def _complexities(problem: Problem, theta: list[float]) -> dict[str, Design]:
+    from bestarm.bounds import complexity
+
     return {
-        "centered": bounds.complexity(problem, theta, "centered"),
-        "shifted": bounds.complexity(problem, theta, "shifted"),
-        "linear": bounds.complexity(problem, theta, "linear"),
+        "centered": complexity(problem, theta, "centered"),
+        "shifted": complexity(problem, theta, "shifted"),
+        "linear": complexity(problem, theta, "linear"),
     }
 
 

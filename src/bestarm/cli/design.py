@@ -3,17 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from enum import StrEnum
 from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
-from bestarm import design
-from bestarm.cli.files import read_table, write_table
-from bestarm.cli.reporting import console, print_json, printable
-from bestarm.design import AnchoredDesign, Design
+import typer
+
+from bestarm.cli.options import AsJson, Source, Target, decimal
+from bestarm.cli.reporting import console, print_json, printable, reported
 from bestarm.errors import InvalidInputError
 
-__all__ = ["run_design"]
+if TYPE_CHECKING:
+    from bestarm.design import Design
 
-_DUST = 1e-4
+__all__ = ["design"]
+
+_DUST = 1e-4  # weights below are summed up in one row
+
+
+class Criterion(StrEnum):
+    """The designs that can be asked for."""
+
+    CENTERED_XY = "centered-xy"
+    CENTERED_G = "centered-g"
+    LINEAR_XY = "linear-xy"
+    LINEAR_G = "linear-g"
+    DEO = "deo"
+    XOR = "xor"
+
+
 _MEANING = {
     "centered-xy": "largest variance factor of a contrast of targets, whatever the baseline",
     "centered-g": "largest variance factor of an arm against the mean, whatever the baseline",
@@ -22,46 +40,57 @@ _MEANING = {
     "deo": "largest variance factor of an arm against the anchor, whatever the baseline",
     "xor": "largest variance factor of a contrast of targets, whatever the baseline",
 }
-_FOR_CONTRASTS: dict[str, Callable[..., Design]] = {
-    "centered-xy": design.centered_xy,
-    "linear-xy": design.linear_xy,
-    "xor": design.xor,
-}
-_FOR_ARMS: dict[str, Callable[..., Design]] = {
-    "centered-g": design.centered_g,
-    "linear-g": design.linear_g,
-    "deo": design.deo,
-}
+_ANCHORED = (Criterion.DEO, Criterion.XOR)
+_FOR_CONTRASTS = (Criterion.CENTERED_XY, Criterion.LINEAR_XY, Criterion.XOR)
 
 
-def run_design(
-    source: Path,
-    *,
-    target: Path | None,
-    criterion: str,
-    anchor: str | None,
-    tol: float,
-    as_json: bool,
-    out: Path | None,
+@reported
+def design(
+    source: Source,
+    target: Target = None,
+    criterion: Annotated[
+        Criterion, typer.Option(help="What the design is to make small.")
+    ] = Criterion.CENTERED_XY,
+    anchor: Annotated[
+        str | None,
+        typer.Option(help="Label or index of the anchor, for deo and xor; the first arm if none."),
+    ] = None,
+    tol: Annotated[float, typer.Option(parser=decimal, help="The relative gap to certify.")] = 1e-3,
+    json: AsJson = False,
+    out: Annotated[
+        Path | None, typer.Option(metavar="WEIGHTS.csv", help="Write all weights to this file.")
+    ] = None,
 ) -> None:
-    """Read features, compute the design, print it."""
+    """How to spread pulls over arms, with a proof of how good that is."""
+    from bestarm import design as designs
+    from bestarm.cli.features import read_table, write_table
+
     arms = read_table(source)
     options: dict[str, float] = {"tol": tol}
-    if criterion in ("deo", "xor"):
+    if criterion in _ANCHORED:
         options["anchor"] = 0 if anchor is None else _find(anchor, arms.names)
     elif anchor is not None:
         raise _unused("anchor", criterion, "deo and xor")
+    solvers: dict[Criterion, Callable[..., Design]] = {
+        Criterion.CENTERED_XY: designs.centered_xy,
+        Criterion.CENTERED_G: designs.centered_g,
+        Criterion.LINEAR_XY: designs.linear_xy,
+        Criterion.LINEAR_G: designs.linear_g,
+        Criterion.DEO: designs.deo,
+        Criterion.XOR: designs.xor,
+    }
+    solve = solvers[criterion]
     if criterion in _FOR_CONTRASTS:
         targets = arms if target is None else read_table(target)
-        result = _FOR_CONTRASTS[criterion](arms.features, targets.features, **options)
+        result = solve(arms.features, targets.features, **options)
     elif target is not None:
         raise _unused("target", criterion, "centered-xy, linear-xy and xor")
     else:
-        result = _FOR_ARMS[criterion](arms.features, **options)
+        result = solve(arms.features, **options)
     weights = list(zip(arms.names, result.weights.tolist(), strict=True))
     if out is not None:
         write_table(out, ("label", "weight"), weights)
-    if as_json:
+    if json:
         _print_json(criterion, result, weights, arms.names)
     else:
         _print_words(criterion, result, weights, arms.names)
@@ -74,7 +103,7 @@ def _find(anchor: str, names: Sequence[str]) -> int:
         return names.index(anchor)
     if anchor.isdecimal() and int(anchor) < len(names) and anchor not in names:
         return int(anchor)
-    what = "names several source arms" if anchor in names else "is no source arm"
+    what = "names several source arms" if anchor in names else "is not a source arm"
     raise InvalidInputError(
         f"`anchor` {anchor!r} {what}.",
         field="anchor",
@@ -85,7 +114,7 @@ def _find(anchor: str, names: Sequence[str]) -> int:
 
 def _unused(option: str, criterion: str, takers: str) -> InvalidInputError:
     return InvalidInputError(
-        f"`{option}` has no part in the criterion {criterion}.",
+        f"`{option}` does not apply to the criterion {criterion}.",
         field=option,
         value=criterion,
         remedy=f"Leave it out, or choose one of {takers}.",
@@ -95,6 +124,8 @@ def _unused(option: str, criterion: str, takers: str) -> InvalidInputError:
 def _print_json(
     criterion: str, result: Design, weights: Sequence[tuple[str, float]], names: Sequence[str]
 ) -> None:
+    from bestarm.design import AnchoredDesign
+
     report: dict[str, object] = {
         "criterion": criterion,
         "value": result.value,
@@ -111,7 +142,9 @@ def _print_json(
 def _print_words(
     criterion: str, result: Design, weights: Sequence[tuple[str, float]], names: Sequence[str]
 ) -> None:
-    from rich.table import Table as RichTable  # noqa: PLC0415
+    from rich.table import Table as RichTable
+
+    from bestarm.design import AnchoredDesign
 
     screen = console()
     screen.print(f"{criterion}: {_MEANING[criterion]}")

@@ -1,14 +1,30 @@
-"""`bestarm doctor`: is a database safe to keep a trial in?"""
+"""`bestarm doctor`: is a database safe to keep an experiment in?"""
 
 from __future__ import annotations
 
-from bestarm.cli.experiment_look import print_checks
+from typing import Annotated
 
-__all__ = ["run_doctor"]
+import typer
+
+from bestarm.cli.options import DEFAULT_STORE, AsJson
+from bestarm.cli.reporting import print_checks, reported
+
+__all__ = ["doctor"]
 
 
-def run_doctor(url: str, *, as_json: bool) -> None:
-    """Print what was found; exit code 1 on an alarm."""
-    from bestarm.live.store.doctor import diagnose  # noqa: PLC0415
+@reported
+def doctor(
+    url: Annotated[
+        str,
+        typer.Argument(
+            metavar="[URL]",
+            envvar="BESTARM_STORE",
+            help="The database: sqlite:///experiments.db for a file, postgresql://user@host/name.",
+        ),
+    ] = DEFAULT_STORE,
+    json: AsJson = False,
+) -> None:
+    """Say whether a database is safe to keep an experiment in: exit code 1 on an alarm."""
+    from bestarm.live.store.doctor import diagnose
 
-    print_checks({}, diagnose(url), as_json=as_json)
+    print_checks({}, diagnose(url), as_json=json)

@@ -1,4 +1,4 @@
-"""`bestarm demo --live`: a server, and a simulated population whose mood drifts, to watch it by."""
+"""`bestarm demo --live`: a server, and simulated people whose mood drifts, to watch."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from bestarm.cli.reporting import console
 from bestarm.errors import BestArmError, InvalidInputError
 from bestarm.live.store.sql import Store
 from bestarm.server.security.tokens import Role, create_token, revoke_token
-from bestarm.server.serving import Serving, configured, listen
+from bestarm.server.serving import Serving, listen, uvicorn_config
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -36,22 +36,22 @@ __all__ = ["LiveDemo", "Population", "run_live"]
 
 OPTIONS = ("Plain", "Friendly", "Formal", "Question", "Surprise")
 _BETTER = (0.0, 0.02, -0.06, 0.05, 0.12)  # how much likelier a yes is than the mood of the day
-_LEVEL, _WAVE, _PERIOD = 0.42, 0.16, 1200  # the mood: a wave about a level, so many outcomes long,
-_WALK, _STEP = 0.08, 0.004  # and a walk on top
-_PACE = 36.0  # outcomes a second at speed 1
+_LEVEL, _WAVE, _PERIOD = 0.42, 0.16, 1200  # the mood: a wave around a level, period in outcomes,
+_WALK, _STEP = 0.08, 0.004  # plus a random walk
+_PACE = 36.0  # outcomes per second at speed 1
 _DELAY = 1.5  # seconds until an outcome comes in, on average, at speed 1
 _TICK = 0.25  # seconds between two requests
-_MOST = 200  # assignments in one request: many more, and most of a trial would be under way
+_MOST = 200  # assignments per request: with more, most outcomes would be outstanding
 _FIRST_PORT = 8000
 _PATIENCE = 20.0
 _OVER = frozenset({"finished", "stopped"})
 
 
 class Population:
-    """People who say yes or no. How likely they do depends on what they see, and on the day.
+    """People who say yes or no, with a probability that depends on the option and on the day.
 
     Args:
-        seed: all they ever say depends on it, and on which option they are shown when.
+        seed: their answers depend on it, on the option, and on when they see it.
     """
 
     def __init__(self, seed: int) -> None:
@@ -64,24 +64,24 @@ class Population:
         self._mood = _LEVEL + waves + walk
 
     def chance(self, option: int, when: int) -> float:
-        """How likely the person who comes at this time says yes to an option."""
+        """The probability of a yes to an option at a time."""
         return float(self._mood[when % len(self._mood)]) + _BETTER[option]
 
     def outcome(self, option: int, when: int) -> float:
-        """1 for yes, 0 for no: the same whenever it is asked."""
+        """1 for yes, 0 for no; the same for the same arguments."""
         draw = np.random.default_rng([self._seed, when]).random()
         return float(draw < self.chance(option, when))
 
 
 @dataclass(frozen=True)
 class _Client:
-    """An application that knows an address and a token, and no more."""
+    """An application that knows an address and a token, and nothing else."""
 
     port: int
     token: str
 
     def send(self, method: str, path: str, body: object = None) -> dict[str, Any]:
-        """What the server answers."""
+        """The server's answer."""
         connection = HTTPConnection("127.0.0.1", self.port, timeout=_PATIENCE)
         try:
             connection.request(
@@ -102,19 +102,19 @@ class _Client:
         finally:
             connection.close()
         if response.status >= 400:
-            said = answer["error"]
-            raise BestArmError(said["message"], field=said["field"], remedy=said["remedy"])
+            wrong = answer["error"]
+            raise BestArmError(wrong["message"], field=wrong["field"], remedy=wrong["remedy"])
         return answer
 
 
 class LiveDemo:
-    """A trial of five options over HTTP, fed by a population; a server must be running.
+    """An experiment with five options over HTTP, on a population; a server must be running.
 
     Args:
         port: where the server is, on this machine.
-        manage: a token that may begin a trial.
-        tell: a token that may ask and tell.
-        speed: how much faster than two or three minutes it is to go.
+        manage: a token of role manage.
+        tell: a token of role tell.
+        speed: 1 finds a winner in two or three minutes.
         seed: of the draws and of the population.
     """
 
@@ -127,14 +127,14 @@ class LiveDemo:
         self._owed = 0.0
         self._before = time.monotonic()
         self.state = "running"
-        self.name = self._begin(_Client(port, manage), seed)
+        self.name = self._create(_Client(port, manage), seed)
 
     @property
     def path(self) -> str:
-        """The trial's page."""
+        """The experiment's page."""
         return f"/experiments/{quote(self.name, safe='')}"
 
-    def _begin(self, manager: _Client, seed: int) -> str:
+    def _create(self, manager: _Client, seed: int) -> str:
         known = {each["name"] for each in manager.send("GET", "experiments")["experiments"]}
         name = next(
             each
@@ -152,17 +152,17 @@ class LiveDemo:
                 "policy": "anytime",
                 "options": {"bounds": [0, 1]},
                 "seed": seed,
-                "description": "Which subject line do more people open? Simulated: how willing "
-                "they are drifts all the time, by more than the lines differ.",
+                "description": "Which subject line do more people open? Simulated: their mood "
+                "drifts all the time, by more than the lines differ.",
             },
         )
         return name
 
     def step(self) -> None:
-        """Show people what the trial wants shown, and tell what they said meanwhile."""
+        """Ask for assignments, and tell the outcomes that are due."""
         now = time.monotonic()
         pace = _PACE * self._speed
-        # Who was not shown anything, as while it was paused, does not come back.
+        # People who came while it was paused do not come back.
         self._owed = min(self._owed + (now - self._before) * pace, max(pace, 1.0), _MOST)
         self._before = now
         if self._owed >= 1 and self.state not in _OVER:
@@ -175,16 +175,16 @@ class LiveDemo:
             self._client.send("POST", f"{self.path[1:]}/tell", {"outcomes": due})
 
     def _ask(self, now: float) -> None:
-        given = self._client.send("POST", f"{self.path[1:]}/ask", {"count": int(self._owed)})
-        self.state = given["state"]
-        self._owed -= len(given["assignments"])
-        for each in given["assignments"]:
+        batch = self._client.send("POST", f"{self.path[1:]}/ask", {"count": int(self._owed)})
+        self.state = batch["state"]
+        self._owed -= len(batch["assignments"])
+        for each in batch["assignments"]:
             delay = min(self._delays.exponential(_DELAY), 6.0) / self._speed
             reward = self._population.outcome(each["arm"], each["id"])
             heapq.heappush(self._due, (now + delay, each["id"], reward))
 
     def verdict(self) -> dict[str, Any]:
-        """What the trial would name now."""
+        """The current recommendation."""
         return self._client.send("GET", f"{self.path[1:]}/recommendation")
 
 
@@ -197,7 +197,7 @@ def run_live(
     open_page: bool,
     seed: int,
 ) -> None:
-    """Serve, let the population come, and stay until stopped."""
+    """Serve an experiment on the population until stopped."""
     positive(speed, "speed")
     whole(seed, "seed", least=0)
     if seconds is not None:
@@ -226,7 +226,7 @@ def run_live(
 
 @contextmanager
 def _stoppable() -> Iterator[None]:
-    """SIGTERM ends it as Ctrl-C does: in order."""
+    """SIGTERM ends it in order, as Ctrl-C does."""
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         yield
@@ -235,7 +235,7 @@ def _stoppable() -> Iterator[None]:
 
 
 def _watch(demo: LiveDemo, screen: Console, latest: float) -> None:
-    """Go on until the time is up, and say when there is a winner."""
+    """Continue until the time is up, and print the winner when there is one."""
     over = False
     while time.monotonic() < latest:
         started = time.monotonic()
@@ -254,13 +254,13 @@ def _invitation(address: str, token: str, speed: float) -> Iterator[str]:
     yield ""
     yield (
         f"Five subject lines are tried on simulated people. {OPTIONS[-1]!r} is the best, by 7 "
-        "points, but how willing they are drifts by more than that all the time. A winner takes "
+        "points, but people's mood drifts by more than that all the time. Finding the winner takes "
         f"{minutes}. Look at:"
     )
-    yield "  the baseline: raw outcomes go up and down together, contrasts settle"
-    yield "  the leaderboard: options drop out one after another"
-    yield "  the health lights and the log"
-    yield f"To pause or stop it there, this token may manage, until the demo ends: {token}"
+    yield "  the baseline: raw outcomes move up and down together, differences settle"
+    yield "  the leaderboard: options are ruled out one after another"
+    yield "  the health checks and the event log"
+    yield f"To pause or stop it there, use this token (role: manage) until the demo ends: {token}"
     yield ""
 
 
@@ -279,8 +279,8 @@ def _served(url: str, port: int | None) -> Iterator[_Served]:
         store = Store(url)
         ending.callback(store.close)
         store.prepare()
-        manage, tell = (_lent(store, role, ending) for role in (Role.MANAGE, Role.TELL))
-        server = uvicorn.Server(configured(Serving(url)))
+        manage, tell = (_temporary_token(store, role, ending) for role in (Role.MANAGE, Role.TELL))
+        server = uvicorn.Server(uvicorn_config(Serving(url)))
         thread = Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
         thread.start()
         try:
@@ -295,8 +295,8 @@ def _served(url: str, port: int | None) -> Iterator[_Served]:
             thread.join(_PATIENCE)
 
 
-def _lent(store: Store, role: Role, ending: ExitStack) -> str:
-    """A token that is revoked in the end."""
+def _temporary_token(store: Store, role: Role, ending: ExitStack) -> str:
+    """A token that is revoked at the end."""
     token = create_token(store, "demo", role)
     ending.callback(revoke_token, store, int(token.split("-")[1]))
     return token

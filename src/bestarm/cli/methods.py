@@ -1,8 +1,8 @@
-"""Methods as they are named on the command line: ours by name, one's own by module.
+"""Methods as the command line spells them: built-in ones by name, a user's own by module.
 
-sp-bai                                      a method of ours
+sp-bai                                      a built-in method
 sp-bai:design=centered,stability=actual     the same with options of its constructor
-mymodule:MyPolicy                           one's own, found from the current folder
+mymodule:MyPolicy                           a user's own, found from the current folder
 mymodule:MyPolicy:alpha=3                   with options
 """
 
@@ -13,29 +13,24 @@ import importlib
 import inspect
 import os
 import re
-import sys
 import traceback
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from operator import attrgetter
+from pathlib import Path
 from typing import Any
 
+from bestarm.checks import suggestion
 from bestarm.environments import World
 from bestarm.errors import BestArmError, InvalidInputError
 from bestarm.policies import Method, Policy
-from bestarm.policies.registry import find, nearest, policies, spelling
+from bestarm.policies.registry import find, policies
 from bestarm.problem import Problem
 from bestarm.simulation import Oracle
+from bestarm.simulation.portable import PortableMethod, sources_in
 
-__all__ = [
-    "Entry",
-    "described",
-    "importable_from_here",
-    "make",
-    "read_method",
-]
+__all__ = ["Entry", "described", "make", "read_method"]
 
 
 @dataclass(frozen=True)
@@ -43,11 +38,11 @@ class Entry:
     """A method that takes part in a comparison.
 
     Attributes:
-        name: how it was asked for, in its usual spelling.
-        factory: what makes the policy: called with a problem, a seed and the options.
+        name: what it was asked for as, in its usual spelling.
+        factory: makes the policy from a problem, a seed and the options.
         options: keywords bound to it.
-        truths: keywords it is told the world's truth for, with the world's attribute.
-        module: where one's own method comes from; empty for ours.
+        truths: keywords it is told truths of the world for, with the world's attributes.
+        module: the module of a user's own method; empty for a built-in one.
         attribute: its name there.
     """
 
@@ -60,7 +55,7 @@ class Entry:
 
     @property
     def own(self) -> bool:
-        """Whether it is somebody's own and none of ours."""
+        """Whether it is a user's own, not built in."""
         return bool(self.module)
 
     @property
@@ -69,8 +64,16 @@ class Entry:
         method = partial(self.factory, **self.options) if self.options else self.factory
         return Oracle(method, **self.truths) if self.truths else method
 
+    def portable(self) -> Entry:
+        """The same, with the source of a user's own method, for machines that do not have it."""
+        if not self.own:
+            return self
+        files = sources_in(Path.cwd())
+        method = PortableMethod(self.module, self.attribute, self.options, files)
+        return replace(self, factory=method, options={})
+
     def capped(self, max_pulls: int | None) -> Entry:
-        """The same, stopped at so many pulls where it can be and is not told otherwise."""
+        """The same, stopped at so many pulls if it can be and its options do not say otherwise."""
         if max_pulls is None or "max_pulls" in self.options:
             return self
         if "max_pulls" not in (_parameters(self.factory) or {}):
@@ -79,11 +82,11 @@ class Entry:
 
 
 def read_method(text: str) -> Entry:
-    """What a method given on the command line means. One's own is imported.
+    """The method that a text names. A user's own is imported.
 
     Raises:
-        InvalidInputError: there is no such method, it cannot be imported, or its options are not
-            options of it.
+        InvalidInputError: there is no such method, it cannot be imported, or it does not have
+            these options.
     """
     head, colon, rest = text.strip().partition(":")
     attribute, _, options = rest.partition(":")
@@ -95,7 +98,7 @@ def read_method(text: str) -> Entry:
             attribute=attribute,
         )
     else:
-        entry, options = _ours(text, head), rest
+        entry, options = _built_in(text, head), rest
     bound = _options(text, options)
     _check_options(entry, bound)
     return replace(
@@ -106,20 +109,15 @@ def read_method(text: str) -> Entry:
     )
 
 
-def _ours(text: str, name: str) -> Entry:
+def _built_in(text: str, name: str) -> Entry:
     info = find(name)
     if info is None:
         raise _wrong(
             text,
             f"There is no method {name!r}; there are {', '.join(policies())}.",
-            nearest(name, spelling()) or "Your own is given as module:attribute.",
+            suggestion(name, policies()) or "Give your own as module:attribute.",
         )
     return Entry(info.name, info.method, truths=dict(info.truths))
-
-
-def _plain(name: str) -> str:
-    """A name without case and punctuation."""
-    return "".join(letter for letter in name.lower() if letter.isalnum())
 
 
 def _imported(text: str, module: str, attribute: str) -> Callable[..., Any]:
@@ -149,11 +147,11 @@ def _imported(text: str, module: str, attribute: str) -> Callable[..., Any]:
     try:
         found = attrgetter(attribute)(home)
     except AttributeError:
-        names = {_plain(name): name for name, value in vars(home).items() if inspect.isclass(value)}
+        names = [name for name, value in vars(home).items() if inspect.isclass(value)]
         raise _wrong(
             text,
             f"The module {module!r} has no {attribute!r}.",
-            nearest(_plain(attribute), names),
+            suggestion(attribute, names),
         ) from None
     if not callable(found):
         raise _not_a_policy(text, f"{module}:{attribute}", repr(found))
@@ -208,9 +206,7 @@ def _check_options(entry: Entry, options: dict[str, Any]) -> None:
             raise _wrong(
                 f"{entry.name}:{name}",
                 f"{entry.name} has no option {name!r}; it has {listed}.",
-                "The seed is given with --seed."
-                if name == "seed"
-                else nearest(_plain(name), {_plain(key): key for key in free}),
+                "The seed is given with --seed." if name == "seed" else suggestion(name, free),
             )
     for name, parameter in free.items():
         needed = parameter.default is parameter.empty and name not in entry.truths
@@ -223,7 +219,7 @@ def _check_options(entry: Entry, options: dict[str, Any]) -> None:
 
 
 def _parameters(factory: Callable[..., Any]) -> dict[str, inspect.Parameter] | None:
-    """The problem, and what else it can be given; None where that is anything, or not known."""
+    """The parameters by name, the problem first; None if it takes any, or they are not known."""
     try:
         parameters = inspect.signature(factory).parameters
     except (TypeError, ValueError):
@@ -237,7 +233,7 @@ def make(entry: Entry, world: World, problem: Problem) -> Policy:
     """A policy for a problem, as a simulation would make one.
 
     Raises:
-        InvalidInputError: it cannot be made, or is no policy.
+        InvalidInputError: it cannot be made, or is not a policy.
     """
     method = entry.method
     try:
@@ -251,7 +247,7 @@ def make(entry: Entry, world: World, problem: Problem) -> Policy:
 
 
 def described(error: BaseException, module: str) -> str:
-    """An exception in words, with the last line of a module that it passed, wherever it was run."""
+    """An exception in words, with the last line of a module that it passed, in any process."""
     what = f"{type(error).__name__}: {error}".rstrip(": .")
     # As text, because another process sends its traceback as text.
     frames = re.findall(r'File "([^"]+)", line (\d+)', "".join(traceback.format_exception(error)))
@@ -263,21 +259,10 @@ def described(error: BaseException, module: str) -> str:
 def _not_a_policy(value: str, name: str, found: str) -> InvalidInputError:
     return _wrong(
         value,
-        f"{name} makes no policy but {found}.",
+        f"{name} makes {found}, which is not a policy.",
         "A policy has problem, plan(), update(summary) and recommend().",
     )
 
 
 def _wrong(value: str, what: str, remedy: str = "") -> InvalidInputError:
     return InvalidInputError(what, field="method", value=value, remedy=remedy)
-
-
-@contextmanager
-def importable_from_here() -> Iterator[None]:
-    """Modules in the current folder can be imported, here and in processes started meanwhile."""
-    here = os.getcwd()
-    sys.path.insert(0, here)
-    try:
-        yield
-    finally:
-        sys.path.remove(here)

@@ -1,4 +1,4 @@
-"""`bestarm plan`: how long a trial will take, under assumptions one states."""
+"""`bestarm plan`: how long an experiment will take, under assumptions one states."""
 
 from __future__ import annotations
 
@@ -6,83 +6,128 @@ import tomllib
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from bestarm import Problem
-from bestarm.checks import interval
-from bestarm.cli.files import read_table
-from bestarm.cli.reporting import console, print_json
-from bestarm.cli.workers import bars, check_workers, lines, working
+from bestarm.cli.options import AsJson, Delta, Seed, Source, Target, Workers, decimal, whole
+from bestarm.cli.reporting import console, print_json, remark, reported
+from bestarm.defaults import DELTA
 from bestarm.errors import InvalidInputError
-from bestarm.planning import (
-    DEFAULT_POLICIES,
-    Effort,
-    ExperimentPlan,
-    PlanRequest,
-    PolicyForecast,
-    Scenario,
-    plan_experiment,
-)
-from bestarm.planning.assumptions import as_scenario, scales
-from bestarm.planning.effort import LONGEST
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-__all__ = ["run_plan"]
+    from bestarm.planning import Effort, ExperimentPlan, PolicyForecast, Scenario
+    from bestarm.problem import Problem
+
+__all__ = ["plan"]
 
 
-def run_plan(
-    source: Path,
-    *,
-    target: Path | None,
-    gap: float | None,
-    scenario: Path | None,
-    delta: float,
-    noise: float | None,
-    baseline: float | None,
-    bounds: tuple[float, float] | None,
-    level: float | None,
-    drift: Sequence[str],
-    policy: Sequence[str],
-    per_day: float | None,
-    runs: int,
-    seed: int,
-    max_pulls: int | None,
-    workers: int | None,
-    as_json: bool,
+@reported
+def plan(
+    source: Source,
+    target: Target = None,
+    gap: Annotated[
+        float | None,
+        typer.Option(
+            parser=decimal,
+            help="The smallest lead worth finding, in units of the reward. All others are assumed "
+            "to trail the best by as little as the features allow: the hardest case.",
+        ),
+    ] = None,
+    scenario: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Assumptions in detail, as TOML, instead of a gap."),
+    ] = None,
+    delta: Delta = DELTA,
+    noise: Annotated[
+        float | None,
+        typer.Option(
+            parser=decimal,
+            help="The scale of the noise; 1, or what the bounds imply, if left out.",
+        ),
+    ] = None,
+    baseline: Annotated[
+        float | None,
+        typer.Option(
+            parser=decimal, help="A bound on the baseline's size; 1, or what the bounds imply."
+        ),
+    ] = None,
+    bounds: Annotated[
+        tuple[float, float] | None,
+        typer.Option(
+            parser=decimal,
+            metavar="LO HI",
+            help="The lowest and the highest reward: 0 1 for no and yes.",
+        ),
+    ] = None,
+    level: Annotated[
+        float | None,
+        typer.Option(
+            parser=decimal, help="The mean reward; 0, or the middle of the bounds, if left out."
+        ),
+    ] = None,
+    drift: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="How the baseline moves: none, sine, walk or switches; sine if left out. Repeat "
+            "it for more.",
+        ),
+    ] = None,
+    policy: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="A policy by name; anytime, sp-bai-sharp and sp-bai if left out. Repeat it for "
+            "more.",
+        ),
+    ] = None,
+    per_day: Annotated[
+        float | None,
+        typer.Option(parser=decimal, metavar="N", help="Outcomes per day, to print days as well."),
+    ] = None,
+    runs: Annotated[
+        int, typer.Option(parser=whole, help="Simulated experiments of each policy.")
+    ] = 200,
+    seed: Seed = 0,
+    max_pulls: Annotated[
+        int | None,
+        typer.Option(
+            parser=whole,
+            help="Where a simulated experiment is cut; 100 times the lower bound if left out.",
+        ),
+    ] = None,
+    workers: Workers = None,
+    json: AsJson = False,
 ) -> None:
-    """Read a problem and the assumptions, simulate, say what came of it."""
+    """How long will it take? Simulates an experiment before it is run."""
+    from bestarm.checks import interval
+    from bestarm.cli.features import read_problem
+    from bestarm.cli.progress import bars, lines
+    from bestarm.planning import DEFAULT_POLICIES, PlanRequest, plan_experiment
+    from bestarm.planning.assumptions import scales
+    from bestarm.simulation.executors import check_workers, open_executor
+
     check_workers(workers, None)
     limits = None if bounds is None else interval(tuple(bounds), "bounds")
-    told_noise, told_baseline = scales(limits, noise, baseline)
-    arms = read_table(source)
-    options = None if target is None else read_table(target)
-    problem = Problem(
-        arms.features,
-        None if options is None else options.features,
-        delta=delta,
-        noise=told_noise,
-        baseline=told_baseline,
-        source_labels=arms.labels,
-        target_labels=None if options is None else options.labels,
-    )
+    noise, baseline = scales(limits, noise, baseline)
+    problem = read_problem(source, target, delta=delta, noise=noise, baseline=baseline)
     scenarios = [] if scenario is None else _read_scenarios(scenario)
     if scenarios and (drift or level is not None):
         raise InvalidInputError(
-            "`--drift` and `--level` go with `--gap`; a file says both for each scenario.",
+            "`--drift` and `--level` go with `--gap`; a file gives both for each scenario.",
             field="scenario",
             value=str(scenario),
             remedy="Leave them out.",
         )
-    policies = list(dict.fromkeys(policy)) or list(DEFAULT_POLICIES)
-    drifts = list(dict.fromkeys(drift)) or ["sine"]
+    policies = list(dict.fromkeys(policy or DEFAULT_POLICIES))
+    drifts = list(dict.fromkeys(drift or ["sine"]))
     total = runs * len(policies) * (len(scenarios) or len(drifts))
     try:
         with (
-            working(workers) as executor,
+            open_executor(workers) as executor,
             bars(["planning"], total) as shown,
             lines() as written,
         ):
@@ -91,7 +136,7 @@ def run_plan(
                 written(done, total)
                 shown["planning"](done, total)
 
-            plan = plan_experiment(
+            made = plan_experiment(
                 PlanRequest(
                     problem,
                     gap=gap,
@@ -110,23 +155,27 @@ def run_plan(
                 on_estimate=partial(_announce, workers=workers or 1),
             )
     except KeyboardInterrupt:  # before the first run
-        typer.echo("bestarm: interrupted before any trial had been simulated.", err=True)
+        remark("interrupted before any experiment had been simulated.")
         raise typer.Exit(130) from None
-    if as_json:
-        print_json(plan.to_dict())
+    if json:
+        print_json(made.to_dict())
     else:
-        _print_words(plan, problem)
-    if plan.interrupted:
+        _print_words(made, problem)
+    if made.interrupted:
         raise typer.Exit(130)
 
 
 def _announce(effort: Effort, *, workers: int) -> None:
+    from bestarm.planning.effort import LONGEST
+
     effort.refuse_beyond(LONGEST, expected=effort.seconds / workers, rounds=effort.runs)
-    typer.echo(f"bestarm: estimated time: {effort.words(workers)}.", err=True)
+    remark(f"estimated time: {effort.words(workers)}.")
 
 
 def _read_scenarios(path: Path) -> list[Scenario]:
     """The tables named `scenario` of a TOML file."""
+    from bestarm.planning.assumptions import as_scenario
+
     try:
         document = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
@@ -174,11 +223,11 @@ def _print_words(plan: ExperimentPlan, problem: Problem) -> None:
 
 
 def _table(plan: ExperimentPlan, forecasts: Sequence[PolicyForecast]) -> Table:
-    from rich.table import Table  # noqa: PLC0415
+    from rich.table import Table
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("policy", no_wrap=True)
-    headings = ["median", "8 of 10 trials", "÷ bound", "wrong (95 %)"]
+    headings = ["median", "8 of 10 times", "÷ bound", "wrong (95 %)"]
     for heading in [*headings, *(["days"] if plan.per_day else [])]:
         table.add_column(heading, justify="right", no_wrap=True)
     for each in forecasts:
@@ -196,7 +245,7 @@ def _table(plan: ExperimentPlan, forecasts: Sequence[PolicyForecast]) -> Table:
 
 
 def _at_least(each: PolicyForecast, level: float) -> str:
-    """A sign before a quantile that lies among trials that were cut."""
+    """A sign before a quantile that lies among experiments that were cut."""
     return "≥ " if each.capped > (1 - level) * each.runs else ""
 
 
@@ -210,15 +259,15 @@ def _short(days: float) -> str:
 
 
 def _remarks(plan: ExperimentPlan) -> list[str]:
-    said = list(plan.warnings)
+    remarks = list(plan.warnings)
     precise = [_precision(each) for each in plan.forecasts if each.runs > 1]
     if precise:
-        said.append(
+        remarks.append(
             f"From {_count(plan.runs)} each, a median here is known to {max(precise):.0%} or "
-            "better (95 %); four times as many trials halve that."
+            "better (95 %); four times as many halve that."
         )
-    said.append("A forecast holds if its assumptions do. Outcomes grow with 1/gap².")
-    return said
+    remarks.append("A forecast holds if its assumptions do. Outcomes grow with 1/gap².")
+    return remarks
 
 
 def _precision(each: PolicyForecast) -> float:
@@ -227,4 +276,4 @@ def _precision(each: PolicyForecast) -> float:
 
 
 def _count(runs: int) -> str:
-    return f"{runs:,} simulated trial" + ("" if runs == 1 else "s")
+    return f"{runs:,} simulated experiment" + ("" if runs == 1 else "s")

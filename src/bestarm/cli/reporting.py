@@ -1,4 +1,4 @@
-"""What commands say: errors as one line, tables, JSON."""
+"""What commands print: errors as one line, tables, checks, JSON."""
 
 from __future__ import annotations
 
@@ -8,24 +8,37 @@ import math
 import os
 import sys
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from functools import wraps
 from typing import TYPE_CHECKING, ParamSpec
 
 import typer
 
-from bestarm.errors import BestArmError
+from bestarm.errors import BestArmError, MissingDependencyError
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["OutputError", "console", "number", "print_json", "printable", "reported"]
+    from bestarm.live.values import Check
+
+__all__ = [
+    "OutputError",
+    "console",
+    "need_server",
+    "number",
+    "print_checks",
+    "print_json",
+    "printable",
+    "remark",
+    "reported",
+]
 
 P = ParamSpec("P")
 
 
 class OutputError(Exception):
-    """What was found or done could not be printed; the sentence says what then."""
+    """Results could not be printed; the sentence says what to do."""
 
 
 def reported(command: Callable[P, None]) -> Callable[P, None]:
@@ -38,13 +51,13 @@ def reported(command: Callable[P, None]) -> Callable[P, None]:
         except BestArmError as error:
             _fail(str(error))
         except OutputError as error:
-            _let_go_of_output()
+            _discard_output()
             _fail(str(error))
         except BrokenPipeError:
             raise  # the reader of our output has gone; Typer leaves quietly
         except OSError as error:
             if error.filename is None and error.errno in _FULL:
-                _let_go_of_output()
+                _discard_output()
                 _fail(f"Writing failed: {_cause(error)}. What was done by then is done.")
             if error.filename is None or error.strerror is None:
                 raise  # not about a file that was named to us
@@ -54,16 +67,16 @@ def reported(command: Callable[P, None]) -> Callable[P, None]:
 
 
 def _cause(error: OSError) -> str:
-    said = error.strerror or ""
-    return said[:1].lower() + said[1:]
+    words = error.strerror or ""
+    return words[:1].lower() + words[1:]
 
 
 # Not connections that were refused, and the like.
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF}
 
 
-def _let_go_of_output() -> None:
-    """Drop what standard output did not take, so that Python does not try again as it ends."""
+def _discard_output() -> None:
+    """Drop what standard output did not take, so that Python does not try again at exit."""
     if sys.stdout is None:
         return  # closed from the start
     try:
@@ -75,8 +88,26 @@ def _let_go_of_output() -> None:
 
 
 def _fail(sentence: str) -> None:
-    typer.echo(f"bestarm: {printable(' '.join(sentence.split()))}", err=True)
+    remark(sentence)
     raise typer.Exit(2)
+
+
+def remark(sentence: str) -> None:
+    """Print something to know that is not the answer: on stderr, in one line."""
+    typer.echo(f"bestarm: {printable(' '.join(sentence.split()))}", err=True)
+
+
+def need_server() -> None:
+    """Refuse, with what to install, where a server cannot run."""
+    from importlib.util import find_spec
+
+    for name in ("sqlalchemy", "fastapi", "uvicorn", "sse_starlette"):
+        if find_spec(name) is None:
+            raise MissingDependencyError(
+                f"This needs {name}, which is not installed.",
+                field=name,
+                remedy="Install it with pip install 'bestarm[server]'.",
+            )
 
 
 _JOINERS = "\u200c\u200d"  # between letters of some scripts, and within some pictures
@@ -98,7 +129,7 @@ def printable(text: str) -> str:
 
 def console() -> Console:
     """Where tables go: standard output, without markup in what users named."""
-    from rich.console import Console  # noqa: PLC0415
+    from rich.console import Console
 
     return Console(markup=False, highlight=False, emoji=False)
 
@@ -111,3 +142,22 @@ def print_json(value: object) -> None:
 def number(value: float) -> float | None:
     """A number as JSON has it: null where it is infinite or not known."""
     return value if math.isfinite(value) else None
+
+
+_MARKS = {"ok": "ok     ", "warning": "WARNING", "alarm": "ALARM  "}
+
+
+def print_checks(about: dict[str, object], checks: Sequence[Check], *, as_json: bool) -> None:
+    """Print the findings, and end with exit code 1 if one of them is an alarm."""
+    from bestarm.live.values import worst
+
+    level = worst(checks)
+    if as_json:
+        print_json({**about, "level": level, "checks": [asdict(check) for check in checks]})
+    else:
+        width = max((len(check.name) for check in checks), default=0)
+        for check in checks:
+            words = printable(f"{check.finding} {check.action}".strip())
+            typer.echo(f"{_MARKS[check.level]} {check.name:<{width}}  {words}")
+    if level == "alarm":
+        raise typer.Exit(1)

@@ -7,87 +7,94 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bestarm.cli.reporting import console, number, print_json
-from bestarm.cli.workers import working
-from bestarm.datasets import jester
-from bestarm.replication import (
-    Cell,
-    Replication,
-    Row,
-    RowObserver,
-    Table,
-    cells,
-    paper_tables,
-    reproduce,
-    write_report,
-)
+from bestarm.cli.options import AsJson, Dask, Seed, whole
+from bestarm.cli.progress import progress_columns
+from bestarm.cli.reporting import console, number, print_json, remark, reported
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress, TaskID
 
-__all__ = ["run_reproduce"]
+    from bestarm.replication import Cell, Replication, Row, Table
+
+__all__ = ["reproduce"]
 
 
-def run_reproduce(
-    names: Sequence[str],
-    *,
-    runs: int,
-    seed: int,
-    workers: int | None,
-    dask: str | None,
-    out: Path,
-    resume: bool,
-    data: Path | None,
-    as_json: bool,
+@reported
+def reproduce(
+    tables: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[TABLE]...",
+            help="small-gap, uniform, uniform-fresh, jester-ranking, jester; all when left out.",
+        ),
+    ] = None,
+    runs: Annotated[
+        int, typer.Option(parser=whole, help="Runs of each row; the paper made 100.")
+    ] = 100,
+    seed: Seed = 0,
+    workers: Annotated[
+        int | None,
+        typer.Option(parser=whole, help="Processes that share the runs; one per core if left out."),
+    ] = None,
+    dask: Dask = None,
+    out: Annotated[Path, typer.Option(help="The folder for the report and every run.")] = Path(
+        "reproduction"
+    ),
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Continue with what the folder holds.")
+    ] = False,
+    data: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Real Jester ratings; synthetic users when left out."),
+    ] = None,
+    json: AsJson = False,
 ) -> None:
-    """Simulate the tables into a folder, write the report, print what came of it."""
+    """Rerun the paper's tables, and say of every published figure whether it replicates."""
+    from bestarm import replication as paper
+    from bestarm.datasets import jester
+    from bestarm.simulation.executors import open_executor
+
     ratings = jester(data, dataset=2)
-    tables = paper_tables(names, ratings)
+    names = tables or ()
+    wanted = paper.paper_tables(names, ratings)
     if workers is None and dask is None:
         workers = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
-    with working(workers, dask) as executor, _Display.shown(tables, runs) as display:
-        replication = reproduce(
-            tables,
+    with open_executor(workers, dask) as executor, _Display.shown(wanted, runs) as display:
+        replication = paper.reproduce(
+            wanted,
             data=ratings,
             runs=runs,
             seed=seed,
             out=out,
             resume=resume,
             executor=executor,
-            observer=RowObserver(progress=display, finished=display.finished),
+            observer=paper.RowObserver(progress=display, finished=display.finished),
         )
     if replication.interrupted:
         _leave(out, names)
     try:
-        report = write_report(replication, out)
+        report = paper.write_report(replication, out)
     except KeyboardInterrupt:
         _leave(out, names)
-    judged = cells(replication)
-    if as_json:
-        _print_json(replication, judged, report)
-    else:
-        _print_words(replication, judged, report)
+    judged = paper.cells(replication)
+    (_print_json if json else _print_words)(replication, judged, report)
 
 
 def _leave(out: Path, names: Sequence[str]) -> None:
     again = " ".join(["bestarm reproduce", *names, f"--out {out} --resume"])
-    typer.echo(
-        f"bestarm: interrupted; finished runs are kept. Go on with: {again}, and the options "
-        "it had.",
-        err=True,
-    )
+    remark(f"interrupted; finished runs are kept. Continue with: {again}, and the options it had.")
     raise typer.Exit(130)
 
 
 class _Display:
-    """A bar for the row in hand and one for all, on stderr; a line for each row that is finished.
+    """A bar for the current row and one for all rows, on stderr; a line per finished row.
 
-    Where stderr is no terminal, only the lines.
+    Where stderr is not a terminal, only the lines.
     """
 
     def __init__(
@@ -100,16 +107,11 @@ class _Display:
     @classmethod
     @contextmanager
     def shown(cls, tables: Sequence[Table], runs: int) -> Iterator[_Display]:
-        from rich import progress as rich  # noqa: PLC0415
-        from rich.console import Console  # noqa: PLC0415
+        from rich import progress as rich
+        from rich.console import Console
 
         screen = Console(stderr=True, markup=False, highlight=False, emoji=False)
-        columns = (
-            rich.TextColumn("{task.description}", markup=False),
-            rich.BarColumn(),
-            rich.MofNCompleteColumn(),
-            rich.TimeElapsedColumn(),
-        )
+        columns = progress_columns()
         total = max(runs, 0) * sum(len(table.rows) for table in tables)
         with rich.Progress(*columns, console=screen, disable=not screen.is_terminal) as bars:
             row = bars.add_task("", total=runs)
@@ -162,7 +164,7 @@ def _print_json(replication: Replication, judged: Sequence[Cell], report: Path) 
 
 
 def _print_words(replication: Replication, judged: Sequence[Cell], report: Path) -> None:
-    from rich.table import Table as Grid  # noqa: PLC0415
+    from rich.table import Table as Grid
 
     grid = Grid(box=None, pad_edge=False, header_style="bold")
     for heading in ("table", "cells", "consistent", "within noise", "differ"):
@@ -179,7 +181,7 @@ def _print_words(replication: Replication, judged: Sequence[Cell], report: Path)
     screen.print(grid)
     if replication.data.synthetic and any(t.key.startswith("jester") for t in replication.tables):
         screen.print(
-            "The Jester tables rest on made-up users; give real ratings with --data.",
+            "The Jester tables rest on synthetic users; give real ratings with --data.",
             soft_wrap=True,
         )
     screen.print(f"Report: {report}", soft_wrap=True)

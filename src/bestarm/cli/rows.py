@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from bestarm.cli.numbers import read_number
+from bestarm.cli.options import read_number
 from bestarm.errors import InvalidInputError
 
 __all__ = ["Row", "read_rows", "wrong_file"]

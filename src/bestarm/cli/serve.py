@@ -1,4 +1,4 @@
-"""`bestarm serve`: trials over HTTP."""
+"""`bestarm serve`: experiments over HTTP."""
 
 from __future__ import annotations
 
@@ -7,47 +7,73 @@ import socket
 import sys
 from contextlib import suppress
 from dataclasses import replace
-from typing import NoReturn
+from typing import Annotated
 
 import typer
 
+from bestarm.cli.options import DEFAULT_STORE, StoreUrl, decimal, whole
+from bestarm.cli.reporting import need_server, reported
 from bestarm.errors import InvalidInputError
-from bestarm.live.store.sql import Store
-from bestarm.server import Limits
-from bestarm.server.security.tokens import list_tokens
-from bestarm.server.serving import Serving, listen, serve
 
-__all__ = ["run_serve"]
+__all__ = ["serve"]
 
 
-def run_serve(
-    *,
-    store: str,
-    host: str,
-    port: int,
-    hosts: tuple[str, ...],
-    workers: int,
-    rate: float | None,
-    quiet: bool,
+@reported
+def serve(
+    store: StoreUrl = DEFAULT_STORE,
+    host: Annotated[
+        str, typer.Option(help="The address to listen on; other machines need a token.")
+    ] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option(parser=whole, help="The port; 0 for any that is free.")
+    ] = 8000,
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="A host name that requests may be for, as behind a proxy; then viewing needs a "
+            "token too. Repeat it for more.",
+        ),
+    ] = None,
+    workers: Annotated[int, typer.Option(parser=whole, help="Processes; PostgreSQL only.")] = 1,
+    rate: Annotated[
+        float | None,
+        typer.Option(
+            parser=decimal,
+            help="Requests per second from one caller, in each process; 1000 if left out.",
+        ),
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Do not log requests.")] = False,
 ) -> None:
-    """Serve a store's trials until stopped."""
-    _check(port=port, workers=workers, rate=rate)
-    books = Store(store)
-    books.prepare()
-    if workers > 1 and books.sqlite:
-        _refuse(
-            "A SQLite file is served by one process; several need PostgreSQL. "
-            "Leave `--workers` out, or give a PostgreSQL `--store`."
+    """Serve experiments: programs ask and tell over HTTP, people watch in a browser."""
+    need_server()
+    from bestarm.live.store.sql import Store
+    from bestarm.server import Limits
+    from bestarm.server.security.tokens import list_tokens
+    from bestarm.server.serving import Serving, listen, run_server
+
+    _check_numbers(port=port, workers=workers, rate=rate)
+    database = Store(store)
+    database.prepare()
+    if workers > 1 and database.sqlite:
+        raise InvalidInputError(
+            "A SQLite file is served by one process; several need PostgreSQL.",
+            field="workers",
+            value=workers,
+            remedy="Leave `--workers` out, or give a PostgreSQL `--store`.",
         )
-    alone = _only_here(host)
-    tokens = sum(token.revoked is None for token in list_tokens(books))
-    make = f"bestarm token create NAME --role manage --store {books.place}"
+    alone = _only_this_machine(host)
+    tokens = sum(token.revoked is None for token in list_tokens(database))
+    create = f"bestarm token create NAME --role manage --store {database.place}"
     if not alone and not tokens:
-        _refuse(
-            f"Listening on {host} lets other machines in, and there is no token yet to tell who "
-            f"may do what. Make one first: {make}"
+        raise InvalidInputError(
+            f"Listening on {host} lets other machines in, and no access token exists yet.",
+            field="host",
+            value=host,
+            remedy=f"Create one first: {create}",
         )
-    books.close()
+    database.close()
+    hosts = tuple(allow_host or ())
     limits = Limits()
     if rate is not None:
         limits = replace(limits, rate=rate, burst=max(1, round(2 * rate)))
@@ -55,14 +81,21 @@ def run_serve(
     try:
         listener = listen(host, port)
     except OSError as error:
-        _refuse(f"Cannot listen on {host} port {port}: {error.strerror or error}.")
-    _say(listener, books.place, local=serving.local, tokens=tokens, make=make)
-    with suppress(KeyboardInterrupt):  # stopped in order, as was asked for
-        serve(serving, listener, workers=workers, quiet=quiet)
+        raise InvalidInputError(
+            f"Cannot listen on {host} port {port}: {error.strerror or error}.",
+            field="port",
+            value=port,
+        ) from None
+    _announce(listener, database.place, local=serving.local)
+    if not tokens or serving.local:
+        typer.echo(f"To create a token: {create}")
+    sys.stdout.flush()
+    with suppress(KeyboardInterrupt):  # an orderly stop
+        run_server(serving, listener, workers=workers, quiet=quiet)
     typer.echo("Stopped.", err=True)
 
 
-def _check(*, port: int, workers: int, rate: float | None) -> None:
+def _check_numbers(*, port: int, workers: int, rate: float | None) -> None:
     for name, value, fits, span in (
         ("port", port, 0 <= port <= 65535, "from 0 to 65535"),
         ("workers", workers, 1 <= workers <= 64, "from 1 to 64"),
@@ -74,28 +107,22 @@ def _check(*, port: int, workers: int, rate: float | None) -> None:
             )
 
 
-def _only_here(host: str) -> bool:
-    """Whether nobody but this machine can reach an address."""
+def _only_this_machine(host: str) -> bool:
+    """Whether only this machine can reach an address."""
     try:
         found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):
-        _refuse(f"There is no address for {host!r}.")
+        raise InvalidInputError(
+            f"There is no address for {host!r}.", field="host", value=host
+        ) from None
     return bool(host) and all(
         ipaddress.ip_address(str(each[4][0]).split("%")[0]).is_loopback for each in found
     )
 
 
-def _say(listener: socket.socket, place: str, *, local: bool, tokens: int, make: str) -> None:
+def _announce(listener: socket.socket, place: str, *, local: bool) -> None:
     host, port = listener.getsockname()[:2]
     shown = f"[{host}]" if ":" in host else host
     typer.echo(f"Serving {place} at http://{shown}:{port}/ (Ctrl-C stops it).")
     if local:
-        typer.echo("Looking needs no token from this machine; telling and managing do.")
-    if not tokens or local:
-        typer.echo(f"To make a token: {make}")
-    sys.stdout.flush()
-
-
-def _refuse(sentence: str) -> NoReturn:
-    typer.echo(f"bestarm: {sentence}", err=True)
-    raise typer.Exit(2)
+        typer.echo("Viewing needs no token on this machine; telling and managing do.")

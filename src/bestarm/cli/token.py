@@ -3,57 +3,99 @@
 from __future__ import annotations
 
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from bestarm.cli.reporting import console, print_json
-from bestarm.live.store.sql import Store
-from bestarm.server.security.tokens import Role, Token, create_token, list_tokens, revoke_token
+from bestarm.cli.options import DEFAULT_STORE, AsJson, StoreUrl, whole
+from bestarm.cli.reporting import console, need_server, print_json, reported
 
-__all__ = ["run_create", "run_list", "run_revoke"]
+if TYPE_CHECKING:
+    from bestarm.server.security.tokens import Token
+
+__all__ = ["token"]
+
+token = typer.Typer(
+    name="token", no_args_is_help=True, help="Create, list and revoke access tokens of a server."
+)
 
 
-def run_create(name: str, *, role: str, store: str, as_json: bool) -> None:
-    """Make a token and print it, this once."""
+@token.command()
+@reported
+def create(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Who uses it, or what it is for.")],
+    role: Annotated[
+        str,
+        typer.Option(
+            metavar="view|tell|manage",
+            help="What it allows; each role may also do what those before it may.",
+        ),
+    ],
+    store: StoreUrl = DEFAULT_STORE,
+    json: AsJson = False,
+) -> None:
+    """Create a token and print it, this once: only its digest is stored."""
+    need_server()
+    from bestarm.live.store.sql import Store
+    from bestarm.server.security.tokens import Role, create_token
+
     level = Role.named(role)
     text = create_token(Store(store), name, level)
-    if as_json:
+    if json:
         number = int(text.split("-")[1])
         print_json({"id": number, "name": name, "role": level.word, "token": text})
         return
     typer.echo(text)
     typer.echo(
-        f"It may {level.word}. Keep it: it is stored as a digest and cannot be shown again.",
+        f"Role: {level.word}. Keep the token: only its digest is stored, so it cannot be shown "
+        "again.",
         err=True,
     )
 
 
-def run_list(*, store: str, as_json: bool) -> None:
-    """Print all tokens, without their secrets."""
-    from rich.table import Table  # noqa: PLC0415
+@token.command("list")
+@reported
+def list_(store: StoreUrl = DEFAULT_STORE, json: AsJson = False) -> None:
+    """Show all tokens ever created, without their secrets."""
+    need_server()
+    from rich.table import Table
+
+    from bestarm.live.store.sql import Store
+    from bestarm.server.security.tokens import list_tokens
 
     tokens = list_tokens(Store(store))
-    if as_json:
-        print_json([_data(token) for token in tokens])
+    if json:
+        print_json([_data(each) for each in tokens])
         return
     if not tokens:
-        typer.echo("There is no token yet. To make one: bestarm token create NAME --role manage")
+        typer.echo("There are no tokens yet. Create one: bestarm token create NAME --role manage")
         return
     table = Table("id", "name", "role", "created", "revoked", box=None)
-    for token in tokens:
-        times = ["" if at is None else _time(at) for at in (token.created, token.revoked)]
-        table.add_row(str(token.id), token.name, token.role.word, *times)
+    for each in tokens:
+        times = ["" if at is None else _time(at) for at in (each.created, each.revoked)]
+        table.add_row(str(each.id), each.name, each.role.word, *times)
     console().print(table)
 
 
-def run_revoke(number: int, *, store: str, as_json: bool) -> None:
-    """End a token."""
-    token = revoke_token(Store(store), number)
-    if as_json:
-        print_json(_data(token))
+@token.command()
+@reported
+def revoke(
+    number: Annotated[
+        int, typer.Argument(parser=whole, metavar="ID", help="Its number, as listed.")
+    ],
+    store: StoreUrl = DEFAULT_STORE,
+    json: AsJson = False,
+) -> None:
+    """Revoke a token: from the next request on it allows nothing."""
+    need_server()
+    from bestarm.live.store.sql import Store
+    from bestarm.server.security.tokens import revoke_token
+
+    revoked = revoke_token(Store(store), number)
+    if json:
+        print_json(_data(revoked))
     else:
-        typer.echo(f"Token {token.id} ({token.name}) is revoked and allows nothing any more.")
+        typer.echo(f"Token {revoked.id} ({revoked.name}) is revoked and no longer allows anything.")
 
 
 def _data(token: Token) -> dict[str, Any]:

@@ -9,7 +9,6 @@ import csv
 import errno
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +17,7 @@ from numpy.typing import NDArray
 
 from bestarm.checks import choice
 from bestarm.errors import InvalidInputError, MissingDependencyError
+from bestarm.files import replacing
 from bestarm.live.store.contract import ROW, Reading, Rows
 from bestarm.live.store.damage import check_arms, check_plan, check_times
 from bestarm.problem import Problem
@@ -193,7 +193,7 @@ def _times(seconds: NDArray[Any]) -> NDArray[Any]:
 
 def _csv(goal: Path, empty: Columns, pieces: Iterable[Columns]) -> None:
     with (
-        _replacing(goal) as part,
+        replacing(goal) as part,
         part.open("w", encoding="utf-8", newline="") as file,
     ):
         writer = csv.writer(file, lineterminator="\n")
@@ -233,25 +233,10 @@ def _parquet(goal: Path, empty: Columns, pieces: Iterable[Columns]) -> None:
         "O": arrow.string(),
     }
     schema = arrow.schema([(name, kinds[v.dtype.kind]) for name, v in empty.items()])
-    with _replacing(goal) as part, parquet.ParquetWriter(part, schema) as writer:
+    with replacing(goal) as part, parquet.ParquetWriter(part, schema) as writer:
         for columns in pieces:
             arrays = [
                 arrow.array(values, type=kind.type, from_pandas=True)
                 for values, kind in zip(columns.values(), schema, strict=True)
             ]
             writer.write_table(arrow.Table.from_arrays(arrays, schema=schema))
-
-
-@contextmanager
-def _replacing(goal: Path) -> Iterator[Path]:
-    """A file that takes another's place once it is complete."""
-    part = goal.resolve().with_name(f".{goal.name}.{os.getpid()}.part")
-    try:
-        yield part
-        part.replace(goal.resolve())
-    except OSError as error:
-        if error.strerror is None:
-            raise
-        raise type(error)(error.errno, error.strerror, str(goal)) from None
-    finally:
-        part.unlink(missing_ok=True)

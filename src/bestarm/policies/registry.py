@@ -14,17 +14,17 @@ import inspect
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from functools import lru_cache, partial
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from types import MappingProxyType
 from typing import Any
 
+from bestarm.checks import suggestion
 from bestarm.errors import BestArmError, InvalidInputError
 from bestarm.policies.policy import Method, Policy
 
-__all__ = ["BUILT_IN", "GROUP", "PolicyInfo", "find", "load", "nearest", "policies", "spelling"]
+__all__ = ["BUILT_IN", "GROUP", "PolicyInfo", "find", "load", "policies", "spelling"]
 
 GROUP = "bestarm.policies"
 Options = Mapping[str, Any]
@@ -237,12 +237,6 @@ def _plain(name: str) -> str:
     return "".join(letter for letter in name.lower() if letter.isalnum())
 
 
-def nearest(name: str, known: Mapping[str, str]) -> str:
-    """A question, if one of the known words (each with its usual spelling) is near."""
-    near = get_close_matches(_plain(name), list(known), n=1)
-    return f"Did you mean {known[near[0]]}?" if near else ""
-
-
 def load(name: str) -> Method:
     """The method of this name, or of one's own as `module:attribute`.
 
@@ -259,7 +253,7 @@ def load(name: str) -> Method:
             f"There is no policy {name!r}.",
             field="policy",
             value=name,
-            remedy=f"{nearest(name, spelling())} Known are {known}; your own is named as "
+            remedy=f"{suggestion(name, policies())} Known are {known}; your own is named as "
             "'module:attribute'.".lstrip(),
         )
     try:

@@ -1,4 +1,4 @@
-"""Trials over HTTP: an API in front of live experiments, and a page to watch them on."""
+"""Experiments over HTTP: an API in front of live experiments, and pages to watch them."""
 
 from bestarm.server.app import create_app
 from bestarm.server.security.limits import Limits

@@ -10,27 +10,28 @@ from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse
+from starlette.middleware.gzip import GZipMiddleware
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from bestarm.live.store.sql import Store
+from bestarm.server.api import management, plan, routes
 from bestarm.server.api.errors import add_handlers, error_response
-from bestarm.server.api.routes import router
-from bestarm.server.background import Keeper
-from bestarm.server.experiments import Trials
-from bestarm.server.feeds import FEEDS
-from bestarm.server.pages.plan import Planner
-from bestarm.server.pages.plan import router as plans
-from bestarm.server.pages.routes import mount
+from bestarm.server.experiments import OpenExperiments
+from bestarm.server.pages import plan as plan_page
+from bestarm.server.pages.routes import add_pages
 from bestarm.server.security.guard import Guard
 from bestarm.server.security.limits import Limits
 from bestarm.server.security.roles import ForbiddenError, UnauthorizedError
+from bestarm.server.streams import STREAMS
+from bestarm.server.upkeep import Upkeep
 
 __all__ = ["create_app"]
 
 _DESCRIPTION = """
 Find the best of several options with a stated error probability, even while the baseline drifts.
 
-Ask for assignments, carry them out, tell their outcomes. Send a token as
-`Authorization: Bearer …`: `bestarm token create` makes one. Every error has the same shape.
+Ask for assignments, carry them out, tell their outcomes. Send an access token as
+`Authorization: Bearer …`; create one with `bestarm token create`. Every error has the same shape.
 """
 
 
@@ -45,11 +46,11 @@ def create_app(
 
     Args:
         url: the database, as for `Experiment.open`.
-        local: whether only this machine can reach it: then looking needs no token, and requests
-            for other hosts than this one are refused.
-        hosts: further host names that requests may be for; names are not checked where it is not
-            local and none is given.
-        limits: what it takes of callers.
+        local: whether only this machine can reach it: then viewing needs no token, and requests
+            for other hosts are refused.
+        hosts: further host names that requests may be for; if it is not local and there are none,
+            names are not checked.
+        limits: limits on what callers may send.
     """
     store = url if isinstance(url, Store) else Store(url)
     store.prepare()
@@ -60,30 +61,42 @@ def create_app(
         description=_DESCRIPTION,
         docs_url=None,
         redoc_url=None,
-        openapi_url=None,  # a route of ours gives it, to those who may look
+        openapi_url=None,  # a route of ours gives it, to callers of role view
         redirect_slashes=False,
-        lifespan=_living,
+        lifespan=_lifespan,
     )
     app.state.store, app.state.local, app.state.limits = store, local, limits
-    app.state.trials = Trials(store, limits=limits)
-    app.state.keeper = Keeper(app.state.trials)
+    app.state.experiments = OpenExperiments(store, limits=limits)
+    app.state.upkeep = Upkeep(app.state.experiments)
     add_handlers(app)
     app.add_exception_handler(UnauthorizedError, _unauthorized)
     app.add_exception_handler(ForbiddenError, _forbidden)
-    app.include_router(router)
-    mount(app)
-    app.state.planner = Planner(limits.planning)
-    app.include_router(plans)
+    app.state.planner = plan.Planner(limits.planning)
+    for each in (routes, management, plan, plan_page):
+        app.include_router(each.router)
+    add_pages(app)
+    app.add_middleware(_CompressedPages)
     app.add_middleware(Guard, limits=limits, local=local, hosts=hosts)
     return app
 
 
+class _CompressedPages:
+    """Compresses the pages and their files; answers of the API are small, or must be quick."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._plain, self._compressed = app, GZipMiddleware(app, 1000, compresslevel=5)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        api = scope["type"] != "http" or scope["path"].startswith("/api/")
+        await (self._plain if api else self._compressed)(scope, receive, send)
+
+
 @asynccontextmanager
-async def _living(app: FastAPI) -> AsyncIterator[dict[str, Any]]:
-    upkeep = asyncio.create_task(app.state.keeper.run())
-    yield {FEEDS: app.state.trials.feeds}
+async def _lifespan(app: FastAPI) -> AsyncIterator[dict[str, Any]]:
+    upkeep = asyncio.create_task(app.state.upkeep.run())
+    yield {STREAMS: app.state.experiments.streams}
     upkeep.cancel()
-    app.state.trials.feeds.stop()
+    app.state.experiments.streams.stop()
     with suppress(asyncio.CancelledError):
         await upkeep
     app.state.store.close()

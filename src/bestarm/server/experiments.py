@@ -1,46 +1,43 @@
-"""The experiments a server has open, and who may use them at a time."""
+"""The experiments that a server has open, and how many threads may use them at a time."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import cached_property
 from threading import Lock
 from typing import TypeVar
 
 import anyio.to_thread
 from anyio import CapacityLimiter
 
-from bestarm.errors import (
-    ExperimentExistsError,
-    UnknownExperimentError,
-)
+from bestarm.errors import ExperimentExistsError, UnknownExperimentError
 from bestarm.live import Experiment, Listed, Receipt
 from bestarm.live.store.sql import SqlLedger, Store
 from bestarm.problem import Problem
-from bestarm.server.api.gather import Tellers
-from bestarm.server.feeds import Feeds
+from bestarm.server.api.tell_queue import TellQueue
 from bestarm.server.security.limits import Limits
+from bestarm.server.streams import StatusStreams
 
-__all__ = ["Trials"]
+__all__ = ["OpenExperiments"]
 
 _MOST_OPEN = 200
 
-# Threads at a time. Those that write to one trial wait for each other, and those that use its
-# policy for as long as a phase takes to close. They must not be all the threads there are, nor
-# hold all connections: looking at counters stays quick whatever the others do, and one trial that
-# is slow does not keep others from being looked at.
-_WRITING = 8
-_WRITING_ONE = 3
-_THINKING = 4
-_THINKING_ONE = 2
+# Threads at a time. Writers to one experiment wait for each other, and those that use its policy
+# wait while a phase closes. They must not take all threads, nor all connections: reading counters
+# stays quick whatever the others do, and one slow experiment does not hold up the others.
+_WRITERS = 8
+_WRITERS_OF_ONE = 3
+_COMPUTING = 4
+_COMPUTING_OF_ONE = 2
 _BROWSING = 2
 _FEW = 100  # outcomes
 
 T = TypeVar("T")
 
 
-class _ByName:
+class _LimitPerName:
     """A limit for each name that is in use.
 
     Args:
@@ -53,7 +50,7 @@ class _ByName:
 
     @asynccontextmanager
     async def turn(self, name: str) -> AsyncIterator[None]:
-        """Wait for one's turn."""
+        """Wait for a turn."""
         limiter, users = self._limits.get(name) or (CapacityLimiter(self._most), 0)
         self._limits[name] = limiter, users + 1
         try:
@@ -65,8 +62,8 @@ class _ByName:
                 self._limits[name] = limiter, users - 1
 
 
-class Trials:
-    """Experiments by name, opened once and kept open; all on the connections of one store.
+class OpenExperiments:
+    """Experiments by name, opened once and kept open, all on the connections of one store.
 
     Args:
         store: where they are.
@@ -75,16 +72,13 @@ class Trials:
 
     def __init__(self, store: Store, *, limits: Limits) -> None:
         self.store = store
-        self.feeds = Feeds(self.open, limits=limits)
+        self.streams = StatusStreams(self.open, limits=limits)
         self._lock = Lock()
         self._open: OrderedDict[str, Experiment] = OrderedDict()
         self._generation = store.generation
-        self._writing: CapacityLimiter | None = None
-        self._thinking: CapacityLimiter | None = None
-        self._browsing: CapacityLimiter | None = None
-        self._writers = _ByName(_WRITING_ONE)
-        self._thinkers = _ByName(_THINKING_ONE)
-        self._tellers = Tellers(
+        self._writers = _LimitPerName(_WRITERS_OF_ONE)
+        self._computing = _LimitPerName(_COMPUTING_OF_ONE)
+        self._tells = TellQueue(
             lambda name, several: self.write(name, lambda each: each.tell_each(several))
         )
 
@@ -116,7 +110,7 @@ class Trials:
         lease: float | str | None,
         description: str,
     ) -> Experiment:
-        """Begin an experiment."""
+        """Create an experiment."""
         generation = self.store.generation
         try:
             experiment = Experiment.create(
@@ -131,60 +125,68 @@ class Trials:
             )
         except ExperimentExistsError as error:
             raise ExperimentExistsError(
-                f"There is an experiment {name!r} already.",
+                f"An experiment {name!r} exists already.",
                 field="name",
                 value=name,
-                remedy="Go on with it, or choose another name.",
+                remedy="Continue it, or choose another name.",
             ) from error
         return self._keep(experiment, generation)
 
-    def listed(self, *, limit: int | None = None, after: str | None = None) -> Sequence[Listed]:
-        """Those of the store, oldest first: all, or so many after one."""
+    def list(self, *, limit: int | None = None, after: str | None = None) -> Sequence[Listed]:
+        """The experiments of the store, oldest first: all, or so many after one."""
         return Experiment.list(self.store, limit=limit, after=after)
 
     def states(self) -> Sequence[tuple[str, str]]:
-        """The name and the state of every one of the store, oldest first."""
+        """The name and the state of every experiment, oldest first."""
         return SqlLedger.states(self.store)
 
-    def browsed(self, *, search: str, first: int, limit: int) -> tuple[Sequence[Listed], int]:
-        """Some of the store, those that run first, then the newest first; and how many fit."""
-        return SqlLedger.search(self.store, search, first=first, limit=limit)
+    def search(self, words: str, *, first: int, limit: int) -> tuple[Sequence[Listed], int]:
+        """Experiments that match, running ones first, then the newest; and how many match."""
+        return SqlLedger.search(self.store, words, first=first, limit=limit)
 
-    async def browse(self, do: Callable[[Trials], T]) -> T:
+    async def browse(self, do: Callable[[OpenExperiments], T]) -> T:
         """Go through many experiments, without their policies."""
-        if self._browsing is None:
-            self._browsing = CapacityLimiter(_BROWSING)
-        return await anyio.to_thread.run_sync(do, self, limiter=self._browsing)
+        return await anyio.to_thread.run_sync(do, self, limiter=self._browsing_threads)
 
-    async def look(self, name: str, do: Callable[[Experiment], T]) -> T:
+    async def read(self, name: str, do: Callable[[Experiment], T]) -> T:
         """Do something quick with an experiment, in a thread: read its counters or its log."""
         return await anyio.to_thread.run_sync(lambda: do(self.open(name)))
 
-    async def think(self, name: str, do: Callable[[Experiment], T]) -> T:
+    async def compute(self, name: str, do: Callable[[Experiment], T]) -> T:
         """Do something that needs the policy or reads a lot."""
-        if self._thinking is None:
-            self._thinking = CapacityLimiter(_THINKING)
-        async with self._thinkers.turn(name):
+        async with self._computing.turn(name):
             return await anyio.to_thread.run_sync(
-                lambda: do(self.open(name)), limiter=self._thinking
+                lambda: do(self.open(name)), limiter=self._computing_threads
             )
 
     async def write(self, name: str, do: Callable[[Experiment], T]) -> T:
         """Do something that writes to an experiment."""
         async with self._writers.turn(name):
-            return await self.change(lambda: do(self.open(name)))
+            return await self.write_store(lambda: do(self.open(name)))
 
     async def tell(self, name: str, outcomes: Sequence[tuple[int, float]]) -> Receipt:
         """Record outcomes; a few together with those that others tell at the same time."""
         if len(outcomes) > _FEW:
             return await self.write(name, lambda each: each.tell_many(outcomes))
-        return await self._tellers.tell(name, outcomes)
+        return await self._tells.tell(name, outcomes)
 
-    async def change(self, do: Callable[[], T]) -> T:
+    async def write_store(self, do: Callable[[], T]) -> T:
         """Do something that writes to the store."""
-        if self._writing is None:
-            self._writing = CapacityLimiter(_WRITING)
-        return await anyio.to_thread.run_sync(do, limiter=self._writing)
+        return await anyio.to_thread.run_sync(do, limiter=self._writing_threads)
+
+    # Limiters need a running loop, so they are made at their first use.
+
+    @cached_property
+    def _writing_threads(self) -> CapacityLimiter:
+        return CapacityLimiter(_WRITERS)
+
+    @cached_property
+    def _computing_threads(self) -> CapacityLimiter:
+        return CapacityLimiter(_COMPUTING)
+
+    @cached_property
+    def _browsing_threads(self) -> CapacityLimiter:
+        return CapacityLimiter(_BROWSING)
 
     def _keep(self, experiment: Experiment, generation: int) -> Experiment:
         with self._lock:

@@ -3,47 +3,44 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import multiprocessing
 import signal
 import socket
 from collections import Counter
-from contextlib import suppress
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from logging.config import dictConfig
-from multiprocessing.context import SpawnProcess
-from threading import Event, Thread
+from threading import Thread
 from typing import Any
 
 import h11
 import uvicorn
 from fastapi import FastAPI
 from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.supervisors import Multiprocess
 
 from bestarm.server.api.errors import error_response
 from bestarm.server.app import create_app
-from bestarm.server.feeds import FEEDS
 from bestarm.server.security.limits import Limits
+from bestarm.server.streams import STREAMS
 
-__all__ = ["Protocol", "Serving", "configured", "listen", "serve"]
+__all__ = ["Protocol", "Serving", "listen", "run_server", "uvicorn_config"]
 
-_log = logging.getLogger("bestarm.server")
 _STOPPING = 10  # seconds that requests are given to end once the server stops
 _IDLE = 65  # seconds: longer than clients and proxies keep a connection that they may use again
+_HANGING = 60  # seconds without an answer after which a worker process is replaced
 _LINGER = 1.0  # seconds in which one who was refused can read why
 _HEAD = 16_384  # bytes of a request's first line and headers together
 
 
 @dataclass(frozen=True)
 class Serving:
-    """What every process of a server makes its application of.
+    """What every process of a server makes its application from.
 
     Attributes:
         url: the database.
         local: whether only this machine can reach it.
-        hosts: names that requests may be for.
-        limits: what it takes of callers.
+        hosts: host names that requests may be for.
+        limits: limits on what callers may send.
     """
 
     url: str
@@ -52,8 +49,17 @@ class Serving:
     limits: Limits = field(default_factory=Limits)
 
     def __call__(self) -> FastAPI:
-        """The application."""
+        """The application, in this process."""
+        parent = multiprocessing.parent_process()
+        if parent is not None:
+            # A supervisor that is killed cannot stop its workers.
+            Thread(target=_end_with, args=(parent,), daemon=True).start()
         return create_app(self.url, local=self.local, hosts=self.hosts, limits=self.limits)
+
+
+def _end_with(parent: multiprocessing.process.BaseProcess) -> None:
+    parent.join()
+    signal.raise_signal(signal.SIGTERM)
 
 
 class _Reader(h11.Connection):
@@ -91,8 +97,8 @@ def _check_head(request: h11.Request) -> None:
 
 
 class Protocol(H11Protocol):
-    """HTTP as uvicorn speaks it, with errors in our shape, an end to slow heads and to idle
-    connections when there are many, and streams that end when the server does."""
+    """HTTP as uvicorn speaks it, with errors in our shape, limits on slow heads and on the number
+    of connections, and streams that end when the server does."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -104,7 +110,7 @@ class Protocol(H11Protocol):
         self._refused = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Somebody has come."""
+        """Accept a connection, or refuse it."""
         super().connection_made(transport)
         # Head and body of an answer are two small writes: held back, the second takes 40 ms.
         found = transport.get_extra_info("socket")
@@ -113,7 +119,7 @@ class Protocol(H11Protocol):
             self._watch()
 
     def data_received(self, data: bytes) -> None:
-        """A part of a request."""
+        """Read a part of a request."""
         if self._refused or self.transport.is_closing():
             return  # whatever else comes is not read
         super().data_received(data)
@@ -121,24 +127,24 @@ class Protocol(H11Protocol):
             self._watch()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Gone."""
+        """Forget the connection."""
         self._forget()
         super().connection_lost(exc)
 
     def shutdown(self) -> None:
-        """The server stops: streams end, what is being answered is answered."""
-        feeds = self.app_state.get(FEEDS)
-        if feeds is not None:
-            feeds.stop()
+        """The server stops: end streams, finish answers."""
+        streams = self.app_state.get(STREAMS)
+        if streams is not None:
+            streams.stop()
         super().shutdown()
 
     def on_response_complete(self) -> None:
-        """A request is answered."""
+        """Note when the connection became idle."""
         self._idle_since = self.loop.time()
         super().on_response_complete()
 
     def send_400_response(self, msg: str) -> None:
-        """Answer what is not HTTP, or not as it must be."""
+        """Answer what is not valid HTTP."""
         refusal = self.conn.refusal
         if refusal is not None and refusal.error_status_hint == 431:
             self._refuse(431, "head_too_large", f"The head is larger than {_HEAD:,} bytes.")
@@ -161,7 +167,7 @@ class Protocol(H11Protocol):
         return self.client[0] if self.client else ""
 
     def _make_room(self) -> bool:
-        """Close an idle connection where there are too many; or refuse this one, and say no."""
+        """Close an idle connection if there are too many; if there is none, refuse this one."""
         others = [
             each
             for each in self.connections
@@ -179,13 +185,13 @@ class Protocol(H11Protocol):
         if not idle:
             self._refuse(503, "too_many_connections", too_many)
             return False
-        # Of whoever has most: one address must not be able to close the connections of others.
+        # Of the address that has most: none may close the connections of others.
         victim = max(idle, key=lambda each: (held[each._address], -each._idle_since))
         victim.transport.close()
         return True
 
     def _watch(self) -> None:
-        """Have an eye on the time while a head is awaited, or a body that nobody reads."""
+        """Limit the time while a head is awaited, or a body that nobody reads."""
         answered = self.cycle is None or self.cycle.response_complete
         awaiting = self.conn.their_state is h11.IDLE or (
             answered and self.conn.their_state is h11.SEND_BODY
@@ -236,7 +242,9 @@ def listen(host: str, port: int) -> socket.socket:
     return socket.create_server((host, port), family=family, backlog=256)
 
 
-def configured(serving: Serving, *, log: dict[str, Any] | None = None) -> uvicorn.Config:
+def uvicorn_config(
+    serving: Serving, *, log: dict[str, Any] | None = None, workers: int = 1
+) -> uvicorn.Config:
     """How the application is served."""
     return uvicorn.Config(
         serving,
@@ -249,59 +257,20 @@ def configured(serving: Serving, *, log: dict[str, Any] | None = None) -> uvicor
         server_header=False,
         timeout_graceful_shutdown=_STOPPING,
         timeout_keep_alive=_IDLE,
+        timeout_worker_healthcheck=_HANGING,
+        workers=workers,
     )
 
 
-def serve(
+def run_server(
     serving: Serving, listener: socket.socket, *, workers: int = 1, quiet: bool = False
 ) -> None:
-    """Serve until stopped by Ctrl-C or SIGTERM, and log requests to stderr unless to be quiet."""
+    """Serve until stopped by Ctrl-C or SIGTERM; log requests to stderr unless `quiet`."""
+    config = uvicorn_config(serving, log=_logging(quiet), workers=workers)
     if workers > 1:
-        _serve_together(serving, listener, workers=workers, quiet=quiet)
+        Multiprocess(config, sockets=[listener]).run()
     else:
-        uvicorn.Server(configured(serving, log=_logging(quiet))).run(sockets=[listener])
-
-
-def _serve_together(
-    serving: Serving, listener: socket.socket, *, workers: int, quiet: bool
-) -> None:
-    """Processes on one socket: one that ends is started again, and all end together."""
-    dictConfig(_logging(quiet))
-    new = multiprocessing.get_context("spawn").Process
-
-    def start() -> SpawnProcess:
-        process = new(target=_serve_beside, args=(serving, listener, quiet))
-        process.start()
-        return process
-
-    stop = Event()
-    for each in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(each, lambda *_: stop.set())
-    processes = [start() for _ in range(workers)]
-    while not stop.wait(1):
-        for place, process in enumerate(processes):
-            if not process.is_alive():
-                _log.error("A process ended with %s; another is started.", process.exitcode)
-                processes[place] = start()
-    for process in processes:
-        process.terminate()
-    for process in processes:
-        process.join(2 * _STOPPING)
-        process.kill()
-
-
-def _serve_beside(serving: Serving, listener: socket.socket, quiet: bool) -> None:
-    """One process of several: it ends, too, when the one that started it does, however."""
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-
-    def end_with_parent() -> None:
-        parent.join()
-        signal.raise_signal(signal.SIGTERM)
-
-    Thread(target=end_with_parent, daemon=True).start()
-    with suppress(KeyboardInterrupt):
-        serve(serving, listener, quiet=quiet)
+        uvicorn.Server(config).run(sockets=[listener])
 
 
 def _logging(quiet: bool) -> dict[str, Any]:

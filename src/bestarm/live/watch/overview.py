@@ -17,7 +17,6 @@ from bestarm.live.watch import wording
 from bestarm.live.watch.follower import Follower, State
 from bestarm.live.watch.forecast import EndForecast, from_evidence, from_phases
 from bestarm.live.watch.leaderboard import leaderboard
-from bestarm.live.watch.snippets import snippets
 from bestarm.live.watch.timeline import baseline_lines, timeline
 from bestarm.live.watch.views import Allocated, Guarantee, Happening, Overview, Progress
 from bestarm.policies.policy import Traits
@@ -58,17 +57,13 @@ def lights(experiment: Experiment) -> tuple[Check, ...]:
     return _health(experiment, _of(experiment), over=False)
 
 
-def overview(
-    experiment: Experiment, *, address: str = "http://127.0.0.1:8000", inside: bool = True
-) -> Overview:
+def overview(experiment: Experiment) -> Overview:
     """All there is to see of an experiment.
 
     What it takes is kept for the next time, so that a look costs what has happened since the last.
 
     Args:
         experiment: the experiment.
-        address: where its server is, for the lines to paste.
-        inside: whether it is for somebody who may know where the database is.
     """
     watched = _of(experiment)
     revision = experiment.revision  # read first: what is shown may be newer, never older
@@ -108,11 +103,6 @@ def overview(
             )
             for event in reversed(state.events)
         ),
-        snippets=snippets(
-            experiment.name,
-            address=address.rstrip("/"),
-            store=experiment.place if inside else None,
-        ),
     )
 
 
@@ -141,7 +131,7 @@ def _guarantee(experiment: Experiment, state: State, health: Sequence[Check]) ->
         proven=said.claims is not None and not said.contradicted,
         blind=experiment.traits.blind,
         constants=wording.reliability(said, experiment.traits, problem.delta),
-        bounds=experiment._bounds,
+        bounds=experiment.traits.bounds,
         noise=problem.noise,
         baseline=problem.baseline,
         assumptions=said.assumptions,

@@ -88,7 +88,7 @@ def _from_trace(trace: Sequence[Phase], shown: Sequence[Option]) -> Timeline:
         least.append(min(radii, default=None))
         most.append(max(radii, default=None))
     band = tuple(
-        Line(name, -1, False, tuple(ends), tuple(values))
+        Line(name, -2, False, tuple(ends), tuple(values))
         for name, values in (("least radius", least), ("largest radius", most))
     )
     phases = tuple((end, phase.phase) for end, phase in zip(ends, trace, strict=True))
@@ -100,7 +100,7 @@ def baseline_lines(state: State, problem: Problem, board: Sequence[Option]) -> B
     slices, leader = _stretches(state.slices, problem.arms), board[0]
     x = tuple((each.first + each.end) / 2 for each in slices)
     means = [_ratio(each.sums.sum(), each.counts.sum()) for each in slices]
-    level = Line("all outcomes", -1, False, x, tuple(means))
+    level = Line("all outcomes", -2, False, x, tuple(means))
     shown = board[:_RAW]
     arms = [(rank, option.arm) for rank, option in enumerate(shown) if option.arm is not None]
     if not arms:

@@ -8,7 +8,6 @@ from typing import Any
 
 from bestarm.live.values import Check
 from bestarm.live.watch.forecast import EndForecast
-from bestarm.live.watch.snippets import Snippets
 
 __all__ = [
     "Allocated",
@@ -104,7 +103,8 @@ class Line:
 
     Attributes:
         label: whose it is.
-        rank: its place on the leaderboard, from 0; −1 for what is no option.
+        rank: its place on the leaderboard, from 0; −1 for an arm that is not an option, −2 for a
+            line of reference.
         out: whether the line ends because it was dropped.
         x: pulls.
         y: values.
@@ -248,7 +248,6 @@ class Overview:
         allocation: one row per arm.
         progress: how far it is.
         events: the last ones that tell something, newest first.
-        snippets: lines to paste.
     """
 
     name: str
@@ -270,7 +269,6 @@ class Overview:
     allocation: tuple[Allocated, ...]
     progress: Progress
     events: tuple[Happening, ...]
-    snippets: Snippets
 
     def to_dict(self) -> dict[str, Any]:
         """As plain data that JSON can carry."""

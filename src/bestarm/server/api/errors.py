@@ -18,7 +18,14 @@ from starlette.exceptions import HTTPException
 from bestarm import errors
 from bestarm.server.security.tokens import hide_tokens
 
-__all__ = ["ErrorBody", "Refusal", "add_handlers", "answer_http", "error_response"]
+__all__ = [
+    "ErrorBody",
+    "Refusal",
+    "add_handlers",
+    "answer_http",
+    "error_response",
+    "error_responses",
+]
 
 _STATUS: tuple[tuple[type[errors.BestArmError], int], ...] = (
     (errors.UnknownExperimentError, 404),
@@ -31,8 +38,28 @@ _STATUS: tuple[tuple[type[errors.BestArmError], int], ...] = (
     (errors.StoreUnavailableError, 503),
     (errors.ReplayError, 503),  # somewhere else it may go on
 )
+_MEANINGS = {
+    400: "The request could not be read.",
+    401: "A token is needed.",
+    403: "The token does not allow this, or a page of another site made the request.",
+    404: "It does not exist.",
+    408: "The body took too long to arrive.",
+    409: "It contradicts what is on record.",
+    413: "The body is too large.",
+    415: "The body is not JSON.",
+    421: "The server does not answer for that host.",
+    422: "A value is not valid.",
+    429: "Too many requests, or another plan is being simulated.",
+    500: "The server, or the database behind it, is in a state it should not be in.",
+    503: "The database or the experiment cannot be used now, or too many are served already.",
+}
 _KINDS = {400: "bad_request", 404: "not_found", 405: "method_not_allowed"}
 _log = logging.getLogger("bestarm.server")
+
+
+def error_responses(*codes: int) -> dict[int | str, dict[str, Any]]:
+    """The errors that a route can answer with, for the API's description."""
+    return {code: {"model": ErrorBody, "description": _MEANINGS[code]} for code in codes}
 
 
 class ErrorDetail(BaseModel):
@@ -42,8 +69,8 @@ class ErrorDetail(BaseModel):
     message: str = Field(
         description="A sentence for people.", examples=["There is no experiment 'checkout'."]
     )
-    field: str = Field(description="What was at fault.", examples=["name"])
-    value: Any = Field(default=None, description="What was given for it.", examples=["checkout"])
+    field: str = Field(description="The name of what was wrong.", examples=["name"])
+    value: Any = Field(default=None, description="Its value.", examples=["checkout"])
     remedy: str = Field(default="", description="What to do about it.")
 
 
@@ -54,7 +81,7 @@ class ErrorBody(BaseModel):
 
 
 class Refusal(HTTPException):
-    """A request that is refused for what it is, whatever it asks for."""
+    """A request that is refused, whatever it asks for."""
 
     def __init__(
         self,
@@ -71,7 +98,7 @@ class Refusal(HTTPException):
         self.kind, self.field, self.value, self.remedy = kind, field, value, remedy
 
     def response(self) -> JSONResponse:
-        """As it is answered."""
+        """The answer."""
         return error_response(
             self.status_code,
             self.kind,
@@ -93,7 +120,7 @@ def error_response(
     remedy: str = "",
     headers: Mapping[str, str] | None = None,
 ) -> JSONResponse:
-    """An error in the one shape. What a caller sent is repeated in part only, and no token is."""
+    """An error in the one shape. Long values are cut, and tokens are hidden."""
     detail = ErrorDetail(
         kind=kind,
         message=_text(message, 1000),
@@ -106,7 +133,7 @@ def error_response(
 
 
 def add_handlers(app: FastAPI) -> None:
-    """Answer every error that is foreseen in the one shape; the guard answers the others."""
+    """Answer every expected error in the one shape; the guard answers the others."""
     app.add_exception_handler(errors.BestArmError, _ours)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, answer_http)
@@ -120,8 +147,8 @@ def _ours(_: Request, error: Exception) -> JSONResponse:
         _log.error("%s: %s", kind, hide_tokens(str(error)), exc_info=error)
     if isinstance(error, errors.StoreError):
         return _store_failed(status, kind)
-    # A replay comes up when a phase closes: after what was told is on record.
-    kept = "Outcomes that were told are kept. " if isinstance(error, errors.ReplayError) else ""
+    # A replay happens when a phase closes: after the outcomes are on record.
+    kept = "The outcomes sent are recorded. " if isinstance(error, errors.ReplayError) else ""
     return error_response(
         status,
         kind,
@@ -133,20 +160,20 @@ def _ours(_: Request, error: Exception) -> JSONResponse:
 
 
 def _store_failed(status: int, kind: str) -> JSONResponse:
-    # Where the database is and what it said is for the server's log, not for callers.
+    # The database's address and message are for the server's log, not for callers.
     if status == 503:
         return error_response(
             status,
             kind,
             "The database cannot be used now.",
             field="store",
-            remedy="What was not acknowledged was not kept; send the same request again.",
+            remedy="What was not acknowledged was not recorded; send the same request again.",
             headers={"Retry-After": "1"},
         )
     return error_response(
         status,
         kind,
-        "The database refused, or what is in it cannot be right; the server's log says more.",
+        "The database refused, or its contents are damaged; the server's log says more.",
         field="store",
     )
 
@@ -170,7 +197,7 @@ def _invalid(_: Request, error: Exception) -> JSONResponse:
 
 
 def answer_http(_: Request, error: Exception) -> JSONResponse:
-    """What the framework refuses."""
+    """Answer what the framework refuses."""
     assert isinstance(error, HTTPException)
     if isinstance(error, Refusal):
         return error.response()
@@ -206,5 +233,5 @@ _repr.maxlong = _repr.maxstring = _repr.maxother = 60
 
 
 def _text(value: str, most: int = 500) -> str:
-    said = value if len(value) <= most else f"{value[: most - 1]}…"
-    return hide_tokens(said).encode("utf-8", "replace").decode()
+    short = value if len(value) <= most else f"{value[: most - 1]}…"
+    return hide_tokens(short).encode("utf-8", "replace").decode()

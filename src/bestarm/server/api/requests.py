@@ -14,13 +14,13 @@ from bestarm.server.api.errors import Refusal
 from bestarm.server.security.roles import check_role
 from bestarm.server.security.tokens import Role
 
-__all__ = ["CarefulRoute", "role_needed"]
+__all__ = ["StrictRoute", "role_needed"]
 
 _MOST_NAMES = 1000  # in one object of a body: nothing has more
 _LARGE = 100_000  # bytes: more take long enough that others should not wait for it
 
 
-class CarefulRoute(APIRoute):
+class StrictRoute(APIRoute):
     """A route that reads no body before it knows that the caller may send one."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
@@ -30,7 +30,7 @@ class CarefulRoute(APIRoute):
         async def checked(request: Request) -> Response:
             if role is not None:
                 request.state.role = await check_role(request, role)
-            return await answer(_CarefulRequest(request.scope, request.receive))
+            return await answer(_StrictRequest(request.scope, request.receive))
 
         return checked
 
@@ -44,7 +44,7 @@ def role_needed(route: APIRoute) -> Role | None:
     return None
 
 
-class _CarefulRequest(Request):
+class _StrictRequest(Request):
     async def json(self) -> Any:
         """The body, read as JSON that means one thing only."""
         body = await self.body()

@@ -1,181 +1,32 @@
-"""What goes in and out over HTTP, with an example of each."""
+"""The answers of the API, with an example of each."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from bestarm.defaults import DELTA
 from bestarm.live import Batch, Listed, Receipt, Status
 from bestarm.live.store.contract import Event
-from bestarm.policies.registry import policies
 from bestarm.records import Recommendation
+from bestarm.server.api.bodies import example
 
 __all__ = [
-    "AskBody",
     "AssignmentsOut",
     "CheckOut",
-    "CreateBody",
-    "Delta",
     "EventOut",
     "EventsOut",
     "ExperimentOut",
-    "FailBody",
     "HealthOut",
-    "LeaseBody",
     "ListOut",
     "ReceiptOut",
     "RecommendationOut",
     "StatusOut",
-    "StopBody",
-    "TellBody",
 ]
 
-# Lists stop at their first fault: a body full of them would take more memory to describe than to
-# read.
-Number = Annotated[float, Field(allow_inf_nan=False)]
-Row = Annotated[list[Number], Field(fail_fast=True, min_length=1, max_length=200)]
-Features = Annotated[list[Row], Field(fail_fast=True, min_length=1, max_length=10_000)]
-Label = Annotated[str, Field(max_length=1000)]
-Labels = Annotated[list[Label], Field(fail_fast=True, max_length=10_000)]
-# A confidence given as δ is refused further down, where more can be said of it.
-Delta = Annotated[
-    float,
-    Field(
-        gt=0,
-        lt=1,
-        description="The error probability allowed: 0.5 at most.",
-        json_schema_extra={"maximum": 0.5},
-    ),
-]
-Id = Annotated[int, Field(ge=0, lt=2**63)]
-Lease = Annotated[float, Field(gt=0, allow_inf_nan=False)] | Annotated[str, Field(max_length=50)]
 State = Literal["running", "paused", "stopped", "finished"]
-
-
-# Over HTTP only registered ones: the name of a module would have the server import it.
-_LIVE = [each.name for each in policies().values() if each.live]
-
-
-def _known(policy: str) -> str:
-    if policy not in _LIVE:
-        raise ValueError(f"`policy` must be one of {', '.join(_LIVE)}")
-    return policy
-
-
-PolicyName = Annotated[str, AfterValidator(_known), Field(json_schema_extra={"enum": _LIVE})]
-
-
-def _like(**example: Any) -> dict[str, Any]:
-    return {"examples": [example]}
-
-
-class _In(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True)
-
-
-class CreateBody(_In):
-    """A trial to begin."""
-
-    model_config = ConfigDict(
-        json_schema_extra=_like(
-            name="checkout",
-            source_labels=["one page", "two pages", "express"],
-            delta=DELTA,
-            policy="anytime",
-            options={"bounds": [0, 1]},
-            lease="1d",
-            description="Which checkout do more people finish?",
-        )
-    )
-
-    name: Annotated[str, Field(min_length=1, max_length=200)]
-    source: Features | None = Field(
-        default=None,
-        description="Features of what can be tried, a row per arm. Left out, the names alone tell "
-        "the arms apart.",
-    )
-    source_labels: Labels | None = Field(default=None, description="A name for each.")
-    target: Features | None = Field(
-        default=None, description="Features of what is chosen among; the source if left out."
-    )
-    target_labels: Labels | None = Field(default=None, description="A name for each.")
-    delta: Delta = DELTA
-    noise: Annotated[
-        float, Field(ge=0, allow_inf_nan=False, description="The scale of the noise.")
-    ] = 1.0
-    baseline: Annotated[
-        float, Field(ge=0, allow_inf_nan=False, description="A bound on the baseline's size.")
-    ] = 1.0
-    policy: PolicyName = "anytime"
-    options: dict[str, Any] = Field(default_factory=dict, description="Of the policy.")
-    seed: Annotated[int, Field(ge=0, lt=2**63)] | None = Field(
-        default=None, description="Of the draws; a random one if left out."
-    )
-    lease: Lease | None = Field(
-        default=None,
-        description="How long an outcome may take, in seconds or like 90s, 30m, 12h, 2d; any time "
-        "if left out.",
-    )
-    description: Annotated[
-        str, Field(max_length=10_000, description="What it is about, in words.")
-    ] = ""
-
-
-class AskBody(_In):
-    """How many assignments are wanted."""
-
-    model_config = ConfigDict(json_schema_extra=_like(count=2))
-
-    count: Annotated[int, Field(ge=1)] = 1
-
-
-class OutcomeIn(_In):
-    """The outcome of one assignment."""
-
-    id: Id
-    reward: bool | Number = Field(description="A number, or true or false for 1 and 0.")
-
-
-class TellBody(_In):
-    """Outcomes: all of them are recorded or none."""
-
-    model_config = ConfigDict(
-        json_schema_extra=_like(outcomes=[{"id": 0, "reward": 1}, {"id": 1, "reward": 0}])
-    )
-
-    outcomes: Annotated[list[OutcomeIn], Field(fail_fast=True)]
-
-
-class FailBody(_In):
-    """Assignments whose outcome will never come."""
-
-    model_config = ConfigDict(json_schema_extra=_like(ids=[1], reason="left the page"))
-
-    ids: Annotated[list[Id], Field(fail_fast=True)]
-    reason: Annotated[str, Field(max_length=1000)] = "failed"
-
-
-class LeaseBody(_In):
-    """How long outcomes may take."""
-
-    model_config = ConfigDict(json_schema_extra=_like(lease="1d"))
-
-    lease: Lease | None = Field(
-        description="Seconds, or a time like 90s, 30m, 12h, 2d; null for any time."
-    )
-
-
-class StopBody(_In):
-    """Why a trial is stopped."""
-
-    model_config = ConfigDict(json_schema_extra=_like(reason="the season is over"))
-
-    reason: Annotated[str, Field(max_length=1000)] = ""
-
-
 _STATUS = {
     "state": "running",
     "phase": 3,
@@ -193,27 +44,27 @@ _STATUS = {
 
 
 class StatusOut(BaseModel):
-    """Where a trial stands."""
+    """Where an experiment stands."""
 
-    model_config = ConfigDict(json_schema_extra=_like(**_STATUS))
+    model_config = ConfigDict(json_schema_extra=example(**_STATUS))
 
     state: State
     phase: int = Field(description="The open phase, or the last one.")
-    given: int = Field(description="Assignments of that phase given out.")
-    answered: int = Field(description="How many of those are answered, or lost.")
-    outstanding: int = Field(description="How many outcomes are awaited.")
-    remaining: int = Field(description="Assignments of that phase still to give out.")
-    pulls: int = Field(description="Assignments given out in all phases.")
+    given: int = Field(description="Assignments made in that phase.")
+    answered: int = Field(description="How many of those have an outcome, or are lost.")
+    outstanding: int = Field(description="How many outcomes are outstanding.")
+    remaining: int = Field(description="Assignments of that phase still to be made.")
+    pulls: int = Field(description="Assignments made in all phases.")
     lost: int = Field(description="Assignments whose outcome will not come, or came too late.")
     late: int = Field(description="Outcomes that came too late to be used.")
     needs_lease: bool = Field(
-        description="Whether one outcome that is never told would hold up the decision for ever: "
+        description="Whether one outcome that never comes would hold up the decision for ever: "
         "set a lease."
     )
     waits_for: int | None = Field(
         description="The assignment whose outcome holds up the decision, or null."
     )
-    waits_since: float | None = Field(description="When it was given out, in seconds since 1970.")
+    waits_since: float | None = Field(description="When it was made, in seconds since 1970.")
 
     @classmethod
     def of(cls, status: Status) -> StatusOut:
@@ -222,7 +73,7 @@ class StatusOut(BaseModel):
 
 
 class ExperimentOut(BaseModel):
-    """A trial."""
+    """An experiment."""
 
     name: str
     description: str
@@ -241,10 +92,10 @@ class ExperimentOut(BaseModel):
 
 
 class ListOut(BaseModel):
-    """Trials, oldest first."""
+    """Experiments, oldest first."""
 
     model_config = ConfigDict(
-        json_schema_extra=_like(
+        json_schema_extra=example(
             experiments=[
                 {
                     "name": "checkout",
@@ -264,20 +115,20 @@ class ListOut(BaseModel):
 
 
 class AssignmentOut(BaseModel):
-    """One pull to be made."""
+    """One option to try."""
 
     id: int
     arm: int = Field(description="Its row in the source.")
-    label: str = Field(description="The arm's name.")
+    label: str = Field(description="The option's name.")
     probability: float = Field(description="With which it was drawn; 1 under a fixed plan.")
     phase: int
 
 
 class AssignmentsOut(BaseModel):
-    """The assignments of one request: fewer than asked for while a phase awaits its outcomes."""
+    """The assignments of one request: fewer than asked for while a phase waits for outcomes."""
 
     model_config = ConfigDict(
-        json_schema_extra=_like(
+        json_schema_extra=example(
             assignments=[
                 {"id": 0, "arm": 2, "label": "express", "probability": 0.25, "phase": 1},
                 {"id": 1, "arm": 0, "label": "one page", "probability": 0.5, "phase": 1},
@@ -291,13 +142,13 @@ class AssignmentsOut(BaseModel):
     assignments: list[AssignmentOut]
     phase: int
     waiting: int = Field(
-        description="Where fewer were given than asked for: how many outcomes are awaited first."
+        description="If fewer were made than asked for: how many outcomes must arrive first."
     )
     state: State
 
     @staticmethod
     def plain(batch: Batch) -> dict[str, Any]:
-        """From the library's, as plain data: a batch may be large."""
+        """From the library's, as plain data, because a batch may be large."""
         columns = zip(batch.ids, batch.arms.tolist(), batch.probabilities.tolist(), strict=True)
         rows = [
             {"id": id_, "arm": arm, "label": batch.labels[arm], "probability": p, "phase": phase}
@@ -313,13 +164,13 @@ class AssignmentsOut(BaseModel):
 
 
 class ReceiptOut(BaseModel):
-    """What became of outcomes that were told."""
+    """What became of the outcomes of a request."""
 
-    model_config = ConfigDict(json_schema_extra=_like(recorded=2, repeated=0, late=0))
+    model_config = ConfigDict(json_schema_extra=example(recorded=2, repeated=0, late=0))
 
     recorded: int = Field(description="On record from now on.")
     repeated: int = Field(description="On record before, with the same reward.")
-    late: int = Field(description="Of those recorded: came too late to be used.")
+    late: int = Field(description="Of those recorded: arrived too late to be used.")
 
     @classmethod
     def of(cls, receipt: Receipt) -> ReceiptOut:
@@ -328,10 +179,10 @@ class ReceiptOut(BaseModel):
 
 
 class RecommendationOut(BaseModel):
-    """The target the policy would name now, and how far that can be relied on."""
+    """The option that the policy would name now, and how far that can be relied on."""
 
     model_config = ConfigDict(
-        json_schema_extra=_like(
+        json_schema_extra=example(
             target=2,
             label="express",
             final=True,
@@ -357,7 +208,7 @@ class RecommendationOut(BaseModel):
         description="`identified`, `running`, or what stopped it short: `max_pulls`, "
         "`max_phases`, `max_phase_pulls`, `budget`, or `stopped` by hand."
     )
-    pulls: int = Field(description="Of those given out, how many it rests on.")
+    pulls: int = Field(description="How many assignments it rests on.")
     claims: float | None = Field(
         description="The proven bound on the probability that a final answer is wrong, known "
         "before there is one; null where nothing is proven."
@@ -368,12 +219,12 @@ class RecommendationOut(BaseModel):
     contradicted: bool = Field(
         description="Whether rewards contradict the assumptions: nothing is proven then."
     )
-    active: list[int] = Field(description="Targets that are not ruled out.")
+    active: list[int] = Field(description="Options that are not ruled out.")
     active_labels: list[str] = Field(description="Their names.")
-    chosen: list[int] = Field(description="The targets named, where there may be several.")
+    chosen: list[int] = Field(description="The options named; there may be several.")
     chosen_labels: list[str] = Field(description="Their names.")
     assumptions: list[str] = Field(description="What the bound rests on.")
-    statement: str = Field(description="What may be said now, in words.")
+    statement: str = Field(description="What may be claimed now, in words.")
 
     @classmethod
     def of(cls, said: Recommendation, labels: Sequence[str]) -> RecommendationOut:
@@ -387,7 +238,7 @@ class RecommendationOut(BaseModel):
 
 
 class CheckOut(BaseModel):
-    """One of the trial's health checks."""
+    """One of the experiment's health checks."""
 
     name: str
     level: Literal["ok", "warning", "alarm"]
@@ -399,12 +250,12 @@ class HealthOut(BaseModel):
     """All of them."""
 
     model_config = ConfigDict(
-        json_schema_extra=_like(
+        json_schema_extra=example(
             checks=[
                 {
                     "name": "assignments",
                     "level": "ok",
-                    "finding": "240 assignments have arms as their probabilities say.",
+                    "finding": "Traffic split matches the plan (240 assignments).",
                     "action": "",
                 }
             ]
@@ -415,7 +266,7 @@ class HealthOut(BaseModel):
 
 
 class EventOut(BaseModel):
-    """A change of the trial's state."""
+    """A change of the experiment's state."""
 
     number: int
     at: float = Field(description="When, in seconds since 1970.")
@@ -434,7 +285,7 @@ class EventsOut(BaseModel):
     """A part of the log, and where to go on reading."""
 
     model_config = ConfigDict(
-        json_schema_extra=_like(
+        json_schema_extra=example(
             events=[
                 {
                     "number": 4,

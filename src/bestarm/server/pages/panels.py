@@ -1,15 +1,13 @@
-"""The panels of a trial as HTML: the same for the page, for its updates and for the report."""
+"""The panels of an experiment as HTML: for the page, for its updates and for the report."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
-from importlib import resources
 from importlib.metadata import version
 from typing import Any
 from urllib.parse import quote
@@ -19,10 +17,12 @@ from markupsafe import Markup
 
 from bestarm.defaults import DELTA
 from bestarm.live.watch.views import Allocated, Option, Overview
+from bestarm.server.pages.assets import address_of, read_asset
 from bestarm.server.pages.charts import COLOURS, Chart, charts, number
-from bestarm.server.pages.svg import draw
+from bestarm.server.pages.snippets import Snippets
+from bestarm.server.pages.svg import draw, style_of
 
-__all__ = ["PANELS", "asset", "panels", "render"]
+__all__ = ["PANELS", "panels", "render"]
 
 PANELS = (
     "verdict",
@@ -36,12 +36,12 @@ PANELS = (
     "events",
     "snippets",
 )
-_ROWS = 100  # of a table; a trial may have thousands of options
+_ROWS = 100  # of a table; an experiment may have thousands of options
 
 
 @dataclass(frozen=True)
 class _Bar:
-    """Where a number and its interval lie on a scale that all rows share, in percent."""
+    """The places of a number and its interval on a scale that all rows share, in percent."""
 
     left: float
     width: float
@@ -49,47 +49,29 @@ class _Bar:
     zero: float
 
 
-def panels(seen: Overview, *, printed: bool = False) -> dict[str, Markup]:
+def panels(overview: Overview, pasted: Snippets, *, printed: bool = False) -> dict[str, Markup]:
     """Each panel's content, by name.
 
     Args:
-        seen: the trial.
-        printed: that there is nothing to click.
+        overview: the experiment.
+        pasted: code for it, ready to paste.
+        printed: whether it is for paper, where nothing can be clicked.
     """
     module: Any = _environment().get_template("panels.html").module
-    drawn = charts(seen)
-    given: dict[str, Any] = {
-        "leaderboard": (_bars(seen), _ROWS),
+    drawn = charts(overview)
+    further: dict[str, Any] = {
+        "leaderboard": (_bars(overview), _ROWS),
         "timeline": (drawn,),
         "baseline": (drawn,),
-        "allocation": (_shares(seen), _ROWS),
-        "snippets": (printed,),
+        "allocation": (_shares(overview), _ROWS),
+        "snippets": (pasted, printed),
     }
-    return {name: getattr(module, name)(seen, *given.get(name, ())) for name in PANELS}
+    return {name: getattr(module, name)(overview, *further.get(name, ())) for name in PANELS}
 
 
 def render(template: str, **values: object) -> str:
     """A page."""
     return _environment().get_template(template).render(**values)
-
-
-@lru_cache(maxsize=32)
-def asset(name: str) -> bytes:
-    """A file that goes with the pages; Plotly's script is the one in its own package."""
-    if name == "plotly.min.js":
-        found = resources.files("plotly").joinpath("package_data", name)
-    else:
-        found = resources.files("bestarm.server").joinpath("static", name)
-    return found.read_bytes()
-
-
-@lru_cache(maxsize=32)
-def _address(name: str) -> str:
-    """Where an asset is served; it changes with its content, so that it can be kept for ever."""
-    # Plotly's version stands for its content, so that its megabytes are read when asked for.
-    tag = version("plotly") if name == "plotly.min.js" else None
-    tag = tag or hashlib.sha256(asset(name)).hexdigest()[:12]
-    return f"/static/{name}?v={tag}"
 
 
 @lru_cache(maxsize=1)
@@ -112,13 +94,13 @@ def _environment() -> Environment:
         tied=_tied,
     )
     made.globals.update(
-        asset=_address,
+        asset=address_of,
         draw=draw,
         version=version("bestarm"),
         colours=COLOURS,
         default_delta=DELTA,
         address=lambda name: quote(name, safe=""),
-        styles=lambda: Markup(asset("style.css").decode()),
+        styles=lambda: Markup(read_asset("style.css").decode()),
         legend=_legend,
     )
     return made
@@ -129,17 +111,17 @@ def _count(value: float | None) -> str:
 
 
 def _part(value: float) -> str:
-    """A share in percent; never quite all before it is all."""
+    """A share in percent, rounded down: 100 % means all of it."""
     return f"{math.floor(100 * value)}\N{NO-BREAK SPACE}%"
 
 
 def _tied(text: str) -> str:
-    """Without a break between a number and its sign."""
+    """A text without a line break between a number and its percent sign."""
     return text.replace(" %", "\N{NO-BREAK SPACE}%")
 
 
 def _plain(value: object) -> str:
-    """An option of a policy as it was given."""
+    """An option of a policy as JSON."""
     return json.dumps(value, ensure_ascii=False)
 
 
@@ -154,9 +136,9 @@ def _clock(at: float) -> str:
 
 
 def _hours(value: float | None) -> str:
-    """A time in words, as rough as it is known."""
+    """A duration in words, rounded."""
     if value is None:
-        return "no end in sight"
+        return "unknown"
     for length, name in ((24 * 365.25, "year"), (24.0, "day"), (1.0, "hour"), (1 / 60, "minute")):
         if value >= length:
             count = value / length
@@ -166,31 +148,34 @@ def _hours(value: float | None) -> str:
 
 
 def _lasting(hours: tuple[float | None, float | None, float | None]) -> str:
-    """How long it may take, from the middle, the low and the high end."""
+    """A duration in words, from its middle, low and high estimate."""
     middle, low, high = hours
     words = _hours(low if middle is None else middle)
     rough = words if middle is not None and middle < 1 / 60 else f"about {words}"
-    text = f"{words} at least" if middle is None else rough
+    text = f"at least {words}" if middle is None else rough
     return text if high is None or _hours(high) == words else f"{text}, up to {_hours(high)}"
 
 
 def _legend(chart: Chart) -> list[tuple[str, str]]:
-    """Colours and whose they are: the leader first."""
-    named = {series.colour: series.label for series in chart.series if series.colour >= 0}
-    shown = [(f"c{colour}", named[colour]) for colour in sorted(named)]
-    for colour, name in ((-1, "quiet"), (-2, "ink")):
-        there = [series.label for series in chart.series if series.colour == colour]
-        if there:
-            text = there[0] if len(there) == 1 else f"{len(there)} {'others' if named else 'arms'}"
-            shown.append((name, text))
+    """Colours with their labels, the leader first."""
+    by_style: dict[str, list[str]] = {}
+    for line in chart.lines:
+        by_style.setdefault(style_of(line).split()[0], []).append(line.label)
+    coloured = sorted(style for style in by_style if style.startswith("c"))
+    shown = [(style, by_style[style][0]) for style in coloured]
+    for style in ("quiet", "ink"):
+        labels = by_style.get(style, [])
+        if labels:
+            several = f"{len(labels)} {'others' if coloured else 'arms'}"
+            shown.append((style, labels[0] if len(labels) == 1 else several))
     return shown
 
 
-def _bars(seen: Overview) -> Mapping[int, _Bar]:
-    """What is drawn of each option's distance to the leader."""
+def _bars(overview: Overview) -> Mapping[int, _Bar]:
+    """The bar of each option's distance from the leader."""
     ends = [
         end
-        for option in seen.leaderboard[:_ROWS]
+        for option in overview.leaderboard[:_ROWS]
         for end in (option.low, option.high, option.behind)
         if end is not None
     ]
@@ -207,13 +192,14 @@ def _bars(seen: Overview) -> Mapping[int, _Bar]:
         right = option.behind if option.high is None else option.high
         return _Bar(place(left), place(right) - place(left), place(option.behind), place(0.0))
 
-    found = {option.target: bar(option) for option in seen.leaderboard[:_ROWS]}
+    found = {option.target: bar(option) for option in overview.leaderboard[:_ROWS]}
     return {target: each for target, each in found.items() if each is not None}
 
 
-def _shares(seen: Overview) -> list[tuple[Allocated, float, float]]:
-    """Arms with the widths of their bars, planned and drawn."""
-    most = max((max(row.planned, row.drawn) for row in seen.allocation), default=0.0) or 1.0
+def _shares(overview: Overview) -> list[tuple[Allocated, float, float]]:
+    """Options with the widths of their bars, planned and drawn."""
+    most = max((max(row.planned, row.drawn) for row in overview.allocation), default=0.0) or 1.0
     return [
-        (row, 100 * row.planned / most, 100 * row.drawn / most) for row in seen.allocation[:_ROWS]
+        (row, 100 * row.planned / most, 100 * row.drawn / most)
+        for row in overview.allocation[:_ROWS]
     ]

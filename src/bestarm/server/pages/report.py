@@ -8,21 +8,26 @@ from bestarm.live import Experiment
 from bestarm.live.watch.overview import overview
 from bestarm.live.watch.views import Overview
 from bestarm.server.pages.panels import panels, render
+from bestarm.server.pages.snippets import Snippets, snippets
 
 __all__ = ["report", "write_report"]
 
+_USUAL_ADDRESS = "http://127.0.0.1:8000"  # of `bestarm serve`
 
-def report(seen: Overview) -> str:
-    """A trial as HTML."""
-    return render("report.html", seen=seen, panels=panels(seen, printed=True), printed=True)
+
+def report(shown: Overview, pasted: Snippets) -> str:
+    """An experiment as HTML."""
+    parts = panels(shown, pasted, printed=True)
+    return render("report.html", overview=shown, panels=parts, printed=True)
 
 
 def write_report(experiment: Experiment, path: str | Path) -> Path:
-    """Write a trial as it stands to an HTML file, and give its path back.
+    """Write an experiment as it stands to an HTML file, and return its path.
 
-    The folder is made if need be. Raises OSError where the file cannot be written.
+    The folder is made if necessary. Raises OSError if the file cannot be written.
     """
     file = Path(path)
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(report(overview(experiment)), encoding="utf-8")
+    pasted = snippets(experiment.name, address=_USUAL_ADDRESS, store=experiment.place)
+    file.write_text(report(overview(experiment), pasted), encoding="utf-8")
     return file

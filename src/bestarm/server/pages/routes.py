@@ -1,20 +1,16 @@
-"""The pages: trials at a glance and one page a trial, made here and kept up to date by a script."""
+"""The pages: a list of experiments, and one page per experiment that a script keeps up to date."""
 
 from __future__ import annotations
 
-import gzip
-import hashlib
 import json
 import logging
-import math
 from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import asdict, dataclass
-from functools import lru_cache, partial
+from dataclasses import asdict
 from typing import Annotated, Any
-from urllib.parse import parse_qs, quote, urlencode
+from urllib.parse import parse_qs, quote
 
-from fastapi import APIRouter, Depends, FastAPI, Header, Request, Response
-from fastapi.responses import JSONResponse, RedirectResponse
+from fastapi import APIRouter, FastAPI, Header, Request, Response
+from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse
 from fastapi.routing import APIRoute
 from markupsafe import Markup
 from pydantic import AfterValidator
@@ -22,46 +18,38 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
 from bestarm.errors import BestArmError, InvalidInputError, StoreError
-from bestarm.live import Experiment, Listed
+from bestarm.live import Experiment
 from bestarm.live.inputs import normal_form
-from bestarm.live.values import Check
-from bestarm.live.watch.overview import headline, overview
+from bestarm.live.watch.overview import overview
 from bestarm.live.watch.views import Overview
 from bestarm.policies.registry import policies
+from bestarm.server.api.dependencies import VIEW, Experiments
 from bestarm.server.api.errors import Refusal, answer_http
-from bestarm.server.experiments import Trials
+from bestarm.server.experiments import OpenExperiments
+from bestarm.server.pages.assets import Assets
 from bestarm.server.pages.charts import charts
-from bestarm.server.pages.panels import asset, panels, render
+from bestarm.server.pages.listing import Listing, Query, listing
+from bestarm.server.pages.panels import panels, render
 from bestarm.server.pages.report import report
-from bestarm.server.security.roles import COOKIE, UnauthorizedError, check_role, needs
+from bestarm.server.pages.snippets import Snippets, snippets
+from bestarm.server.security.roles import COOKIE, UnauthorizedError, check_role
 from bestarm.server.security.tokens import Role, make_pass
 
-__all__ = ["PUBLIC", "PageRoute", "mount"]
+__all__ = ["PUBLIC", "PageRoute", "add_pages"]
 
-# What may be seen without a token: where one is asked for, and what pages are made with.
-PUBLIC = frozenset({"/login", "/logout", "/static/{file}"})
+# What may be seen without a token: the sign-in page, and the files that pages are made with.
+PUBLIC = frozenset({"/login", "/logout", "/static"})
 
-_KINDS = {
-    "style.css": "text/css",
-    "forms.js": "text/javascript",
-    "plan.js": "text/javascript",
-    "theme.js": "text/javascript",
-    "trial.js": "text/javascript",
-    "trials.js": "text/javascript",
-    "plotly.min.js": "text/javascript",
-    "icon.svg": "image/svg+xml",
-}
-_FOR_EVER = "public, max-age=31536000, immutable"
-_PAGE = 50  # trials on one page of the list
-_LONGEST_SEARCH = 200
 _MOST_FORM = 10_000  # bytes
 _NOT_NOW = "This cannot be shown now"
 _LOG = "The server's log says more."
 _log = logging.getLogger("bestarm.server")
+Name = Annotated[str, AfterValidator(normal_form)]
+IfNoneMatch = Annotated[str | None, Header(max_length=500)]
 
 
 class PageRoute(APIRoute):
-    """A route whose errors are pages too, and that asks for a token where one is needed."""
+    """A route whose errors are pages too, and that asks for a token if one is needed."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """How a request is answered."""
@@ -74,168 +62,67 @@ class PageRoute(APIRoute):
                 goal = quote(quote(request.scope["path"]), safe="")
                 return RedirectResponse(f"/login?next={goal}", status_code=303)
             except InvalidInputError as error:
-                return _sorry(request, 404, "There is no such trial", error.message, error.remedy)
+                return _error_page(
+                    request, 404, "There is no such experiment", error.message, error.remedy
+                )
             except StoreError as error:
-                # Where the database is, and what it said, is not for everyone.
+                # The database's address and message are not for everyone.
                 _log.error("A page cannot be shown", exc_info=error)
-                return _sorry(request, 503, _NOT_NOW, "The database cannot be used now.", _LOG)
+                return _error_page(request, 503, _NOT_NOW, "The database cannot be used now.", _LOG)
             except BestArmError as error:
-                return _sorry(request, 503, _NOT_NOW, error.message, error.remedy)
+                return _error_page(request, 503, _NOT_NOW, error.message, error.remedy)
 
         return shown
 
 
-Name = Annotated[str, AfterValidator(normal_form)]
-_looking = Depends(needs(Role.VIEW))
 _pages = APIRouter(route_class=PageRoute, include_in_schema=False)
 _parts = APIRouter(include_in_schema=False)
 
 
-def mount(app: FastAPI) -> None:
+def add_pages(app: FastAPI) -> None:
     """Add the pages to an application."""
     app.include_router(_pages)
     app.include_router(_parts)
-    app.add_exception_handler(HTTPException, _not_there)
+    app.mount("/static", Assets())
+    app.add_exception_handler(HTTPException, _not_found)
 
 
-def _not_there(request: Request, error: Exception) -> Response:
-    """Say that there is no such page to somebody who looks for one; programs get the one shape."""
+def _not_found(request: Request, error: Exception) -> Response:
+    """Answer browsers with a page, and programs in the one shape of errors."""
     assert isinstance(error, HTTPException)
     browser = "text/html" in request.headers.get("accept", "")
     if error.status_code != 404 or not browser or request.scope["path"].startswith("/api/"):
         return answer_http(request, error)
-    return _sorry(request, 404, "There is no such page", "Was the address typed by hand?")
-
-
-def _trials(request: Request) -> Trials:
-    trials: Trials = request.app.state.trials
-    return trials
-
-
-def _here(request: Request) -> str:
-    return str(request.base_url).rstrip("/")
-
-
-def _packed(request: Request, text: str | bytes, kind: str, **headers: str) -> Response:
-    """A text, compressed for those who take it so."""
-    body = text.encode() if isinstance(text, str) else text
-    headers["Vary"] = "Accept-Encoding"
-    if _takes_gzip(request) and len(body) > 1000:
-        body = gzip.compress(body, 5, mtime=0)
-        headers["Content-Encoding"] = "gzip"
-    return Response(body, media_type=kind, headers=headers)
-
-
-def _takes_gzip(request: Request) -> bool:
-    return "gzip" in request.headers.get("accept-encoding", "")
+    return _error_page(request, 404, "There is no such page", "Please check the address.")
 
 
 def _page(request: Request, template: str, *, status: int = 200, **values: object) -> Response:
     text = render(template, signed_in=COOKIE in request.cookies, **values)
-    response = _packed(request, text, "text/html")
-    response.status_code = status
-    return response
+    return HTMLResponse(text, status_code=status)
 
 
-def _sorry(request: Request, status: int, title: str, message: str, remedy: str = "") -> Response:
+def _error_page(
+    request: Request, status: int, title: str, message: str, remedy: str = ""
+) -> Response:
     values = {"title": title, "message": message, "remedy": remedy}
     return _page(request, "error.html", status=status, **values)
 
 
-@dataclass(frozen=True)
-class _Row:
-    name: str
-    description: str
-    state: str
-    verdict: str
-    pulls: int
-    created: float
-    worst: Check | None
+async def _listing(
+    request: Request, experiments: OpenExperiments, known: str | None = None
+) -> tuple[str, Listing | None]:
+    worst, query = request.app.state.upkeep.worst, Query.of(request)
+    return await experiments.browse(lambda found: listing(found, query, worst, known))
 
 
-@dataclass(frozen=True)
-class _Part:
-    """A page of the list."""
-
-    rows: tuple[_Row, ...]
-    search: str
-    number: int
-    pages: int
-    total: int
-
-    def address(self, number: int) -> str:
-        """Where another page of it is."""
-        asked = {"search": self.search} if self.search else {}
-        return f"?{urlencode(asked | ({'page': number} if number > 1 else {}))}"
-
-
-@dataclass(frozen=True)
-class _Asked:
-    """Which page of the list is looked at."""
-
-    search: str
-    number: int
-
-    @classmethod
-    def of(cls, request: Request) -> _Asked:
-        """What the address says; what it cannot mean is passed over."""
-        query = request.query_params
-        number = query.get("page", "")
-        return cls(
-            query.get("search", "").strip()[:_LONGEST_SEARCH].replace("\0", ""),
-            max(int(number), 1) if number.isdecimal() and len(number) < 10 else 1,
-        )
-
-
-def _part(
-    trials: Trials, asked: _Asked, worst: Mapping[str, Check | None], known: str | None
-) -> tuple[str, _Part | None]:
-    """A page of the list with its ETag; None in place of the page if that is known already.
-
-    Verdicts are read only of trials on this page, and only if any of them has changed.
-    """
-    first = (asked.number - 1) * _PAGE
-    found, total = trials.browsed(search=asked.search, first=first, limit=_PAGE)
-    pages = max(math.ceil(total / _PAGE), 1)
-    number = min(asked.number, pages)
-    if number < asked.number:
-        first = (number - 1) * _PAGE
-        found, total = trials.browsed(search=asked.search, first=first, limit=_PAGE)
-    state = [(each.name, each.created, each.revision, str(worst.get(each.name))) for each in found]
-    words = repr((asked.search, number, total, state)).encode()
-    tag = f'W/"{hashlib.sha256(words).hexdigest()[:32]}"'
-    if tag == known:
-        return tag, None
-    rows = tuple(_row(trials, each, worst.get(each.name)) for each in found)
-    return tag, _Part(rows, asked.search, number, pages, total)
-
-
-def _row(trials: Trials, each: Listed, worst: Check | None) -> _Row:
-    try:
-        verdict = headline(trials.open(each.name))
-    except StoreError:
-        verdict = "What is kept of it cannot be read; the server's log says more."
-    except BestArmError as error:
-        verdict = error.message
-    status = each.status
-    return _Row(
-        each.name, each.description, status.state, verdict, status.pulls, each.created, worst
-    )
-
-
-async def _browsed(request: Request, known: str | None = None) -> tuple[str, _Part | None]:
-    worst, asked = request.app.state.keeper.worst, _Asked.of(request)
-    return await _trials(request).browse(lambda trials: _part(trials, asked, worst, known))
-
-
-def _listed(part: _Part) -> Markup:
+def _rows(part: Listing) -> Markup:
     return Markup(render("list.html", part=part))
 
 
-@_pages.get("/", dependencies=[_looking])
-async def show_trials(request: Request) -> Response:
-    """A page of the trials, and a form to begin another."""
-    tag, part = await _browsed(request)
+@_pages.get("/", dependencies=[VIEW])
+async def show_experiments(request: Request, experiments: Experiments) -> Response:
+    """A page of the list, and a form to create an experiment."""
+    tag, part = await _listing(request, experiments)
     assert part is not None
     choices = [
         (each.name, f"{each.name} ({each.summary})")
@@ -244,8 +131,8 @@ async def show_trials(request: Request) -> Response:
     ]
     return _page(
         request,
-        "trials.html",
-        rows=_listed(part),
+        "experiments.html",
+        rows=_rows(part),
         tag=tag,
         part=part,
         empty=not part.total and not part.search,
@@ -253,94 +140,95 @@ async def show_trials(request: Request) -> Response:
     )
 
 
-@_parts.get("/list", dependencies=[_looking])
-async def list_trials(
-    request: Request, if_none_match: Annotated[str | None, Header(max_length=500)] = None
+@_parts.get("/list", dependencies=[VIEW])
+async def list_experiments(
+    request: Request, experiments: Experiments, if_none_match: IfNoneMatch = None
 ) -> Response:
     """A page of the list alone, for the page to bring itself up to date."""
-    tag, part = await _browsed(request, if_none_match)
+    tag, part = await _listing(request, experiments, if_none_match)
     if part is None:
         return Response(status_code=304, headers={"ETag": tag})
-    return _packed(request, json.dumps({"html": _listed(part)}), "application/json", ETag=tag)
+    return JSONResponse({"html": _rows(part)}, headers={"ETag": tag})
 
 
-@_pages.get("/experiments/{name}", dependencies=[_looking])
-async def show_trial(name: Name, request: Request) -> Response:
-    """A trial."""
-    here, inside = _here(request), request.app.state.local
+def _snippets(request: Request, name: str) -> Snippets:
+    """Code to paste; where the database is, only callers on this machine may know."""
+    store = request.app.state.store.place if request.app.state.local else None
+    return snippets(name, address=str(request.base_url).rstrip("/"), store=store)
+
+
+@_pages.get("/experiments/{name}", dependencies=[VIEW])
+async def show_experiment(name: Name, request: Request, experiments: Experiments) -> Response:
+    """An experiment."""
+    pasted = _snippets(request, name)
 
     def make(experiment: Experiment) -> Mapping[str, Any]:
-        seen = overview(experiment, address=here, inside=inside)
-        return {"seen": seen, "panels": panels(seen)}
+        shown = overview(experiment)
+        return {"overview": shown, "panels": panels(shown, pasted)}
 
-    made = await _trials(request).think(name, make)
-    return _page(request, "trial.html", printed=False, **made)
+    made = await experiments.compute(name, make)
+    return _page(request, "experiment.html", printed=False, **made)
 
 
-@_parts.get("/experiments/{name}/panels", dependencies=[_looking])
+@_parts.get("/experiments/{name}/panels", dependencies=[VIEW])
 async def show_panels(
-    name: Name,
-    request: Request,
-    if_none_match: Annotated[str | None, Header(max_length=500)] = None,
+    name: Name, request: Request, experiments: Experiments, if_none_match: IfNoneMatch = None
 ) -> Response:
-    """What is new of a trial: panels as HTML, charts as numbers."""
-    here, inside = _here(request), request.app.state.local
+    """What is new of an experiment: panels as HTML, charts as numbers."""
 
     def make(experiment: Experiment) -> tuple[str, Overview | None]:
         tag = f'W/"{experiment.revision}"'
-        if tag == if_none_match:
-            return tag, None
-        return tag, overview(experiment, address=here, inside=inside)
+        return tag, None if tag == if_none_match else overview(experiment)
 
-    trials = _trials(request)
-    tag, seen = await trials.think(name, make)
-    if seen is None:
+    tag, shown = await experiments.compute(name, make)
+    if shown is None:
         return Response(status_code=304, headers={"ETag": tag})
-    news = await run_in_threadpool(_news, seen)
-    return _packed(request, news, "application/json", ETag=f'W/"{seen.revision}"')
+    text = await run_in_threadpool(_update, shown, _snippets(request, name))
+    headers = {"ETag": f'W/"{shown.revision}"'}
+    return Response(text, media_type="application/json", headers=headers)
 
 
-def _news(seen: Overview) -> str:
+def _update(shown: Overview, pasted: Snippets) -> str:
     return json.dumps(
         {
-            "revision": seen.revision,
-            "state": seen.state,
-            "panels": panels(seen),
-            "charts": {key: asdict(chart) for key, chart in charts(seen).items()},
+            "revision": shown.revision,
+            "state": shown.state,
+            "panels": panels(shown, pasted),
+            "charts": {key: asdict(chart) for key, chart in charts(shown).items()},
         },
         allow_nan=False,
     )
 
 
-@_pages.get("/experiments/{name}/report", dependencies=[_looking])
-async def show_report(name: Name, request: Request) -> Response:
-    """The report, to be printed or kept."""
-    look = partial(overview, address=_here(request), inside=request.app.state.local)
-    text = await _trials(request).think(name, lambda each: report(look(each)))
-    return _packed(request, text, "text/html")
+@_pages.get("/experiments/{name}/report", dependencies=[VIEW])
+async def show_report(name: Name, request: Request, experiments: Experiments) -> Response:
+    """The report, to print or keep."""
+    pasted = _snippets(request, name)
+    text = await experiments.compute(name, lambda each: report(overview(each), pasted))
+    return HTMLResponse(text)
 
 
-@_parts.get("/role", dependencies=[_looking])
+@_parts.get("/role", dependencies=[VIEW])
 async def show_role(request: Request) -> JSONResponse:
-    """What the token that was sent allows."""
+    """The role of the token that was sent."""
     return JSONResponse({"role": (await check_role(request, Role.VIEW)).word})
 
 
 @_pages.get("/login")
 async def ask_token(request: Request, next: str = "/") -> Response:  # noqa: A002 - its usual name
-    """Where a token is asked for."""
+    """The sign-in page."""
     return _page(request, "login.html", next=_inside(next), wrong=False)
 
 
 @_pages.post("/login")
-async def take_token(request: Request) -> Response:
-    """Take a token that is valid, and have the browser keep a pass that allows looking alone."""
+async def take_token(request: Request, experiments: Experiments) -> Response:
+    """Take a valid token, and have the browser keep a pass that allows viewing only."""
     body = await request.body()
     if len(body) > _MOST_FORM:
         raise Refusal(413, "too_large", "A token is not that long.", field="body")
     form = parse_qs(body.decode("utf-8", "replace"))
     token, goal = form.get("token", [""])[0].strip(), _inside(form.get("next", ["/"])[0])
-    kept = await run_in_threadpool(make_pass, _trials(request).store, token)
+    kept = await run_in_threadpool(make_pass, experiments.store, token)
     if kept is None:
         return _page(request, "login.html", status=401, next=goal, wrong=True)
     response = RedirectResponse(goal, status_code=303)
@@ -352,7 +240,7 @@ async def take_token(request: Request) -> Response:
 
 @_pages.post("/logout")
 async def forget_token() -> Response:
-    """Forget it."""
+    """Sign out."""
     response = RedirectResponse("/", status_code=303)
     response.delete_cookie(COOKIE, httponly=True, samesite="strict")
     return response
@@ -362,21 +250,3 @@ def _inside(goal: str) -> str:
     """A path of this server; anything else leads to the start."""
     fits = goal.startswith("/") and goal.isprintable() and not set(goal[1:2]) & set("/\\")
     return goal if fits and "\\" not in goal else "/"
-
-
-@_parts.get("/static/{file}")
-async def show_asset(file: str, request: Request) -> Response:
-    """What pages are made with. The address says which version, so it may be kept for ever."""
-    if file not in _KINDS:
-        raise Refusal(404, "not_found", "Not Found.", field="request")
-    headers = {"Cache-Control": _FOR_EVER, "Vary": "Accept-Encoding"}
-    zipped = _takes_gzip(request)
-    if zipped:
-        headers["Content-Encoding"] = "gzip"
-    body = await run_in_threadpool(_zipped if zipped else asset, file)
-    return Response(body, media_type=_KINDS[file], headers=headers)
-
-
-@lru_cache(maxsize=16)
-def _zipped(file: str) -> bytes:
-    return gzip.compress(asset(file), 6, mtime=0)

@@ -1,4 +1,4 @@
-"""Charts as still pictures: SVG that needs no script, for paper and for those who have none."""
+"""Charts as still pictures: SVG that needs no script, for paper and for browsers without."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from collections.abc import Sequence
 
 from markupsafe import Markup, escape
 
-from bestarm.server.pages.charts import Chart, Series, number
+from bestarm.live.watch.views import Line
+from bestarm.server.pages.charts import COLOURS, Chart, number
 
-__all__ = ["draw"]
+__all__ = ["draw", "style_of"]
 
 _HEIGHT = 290
 _LEFT, _RIGHT, _TOP, _BOTTOM = 58, 14, 12, 42
@@ -20,7 +21,7 @@ class _Scales:
 
     def __init__(self, chart: Chart, width: int) -> None:
         self.right = width - _RIGHT
-        xs = [x for series in chart.series for x in series.x] or [0.0, 1.0]
+        xs = [x for line in chart.lines for x in line.x] or [0.0, 1.0]
         low, high = min(xs), max(xs)
         if not chart.x_phases:
             low = 0.0
@@ -39,11 +40,11 @@ class _Scales:
 
 
 def draw(chart: Chart, width: int) -> Markup:
-    """A chart as SVG, in colours that the page's style gives.
+    """A chart as SVG, with colours from the page's style sheet.
 
     Args:
         chart: the chart.
-        width: how wide it is shown, about: letters are as large as the page's then.
+        width: about how wide it is shown, so that letters are as large as the page's.
     """
     scales = _Scales(chart, width)
     clip = f"clip-{chart.key}"
@@ -63,9 +64,9 @@ def draw(chart: Chart, width: int) -> Markup:
         ),
         _axes(chart, scales),
         Markup('<g clip-path="url(#{})">').format(clip),
-        *(_band(series, scales) for series in chart.series),
+        *(_band(line, scales) for line in chart.lines),
         *(_level(value, words, scales) for value, words in chart.levels),
-        *(_line(series, scales) for series in chart.series),
+        *(_line(line, scales, dots=chart.dots) for line in chart.lines),
         Markup("</g></svg>"),
     ]
     return Markup("").join(parts)
@@ -106,7 +107,7 @@ def _short(value: float) -> str:
 
 
 def _ticks(low: float, high: float, count: int, *, whole: bool = False) -> list[float]:
-    """Round numbers between two ends, about as many as wanted."""
+    """Round numbers between two ends, about `count` of them."""
     step = (high - low) / count
     power = 10.0 ** math.floor(math.log10(step))
     step = next((power * m for m in (1, 2, 5) if power * m >= step), 10 * power)
@@ -117,7 +118,7 @@ def _ticks(low: float, high: float, count: int, *, whole: bool = False) -> list[
 
 
 def _points(xs: Sequence[float], ys: Sequence[float | None], scales: _Scales) -> list[str]:
-    """Places of consecutive values, one path for each stretch without a gap."""
+    """Points of consecutive values, one path per stretch without a gap."""
     paths: list[str] = []
     current: list[str] = []
     for x, y in zip(xs, ys, strict=True):
@@ -130,23 +131,25 @@ def _points(xs: Sequence[float], ys: Sequence[float | None], scales: _Scales) ->
     return [*paths, " ".join(current)] if current else paths
 
 
-def _style(series: Series) -> str:
-    name = {-1: "quiet", -2: "ink"}.get(series.colour, f"c{series.colour}")
-    return f"{name} dashed" if series.dashed else name
+def style_of(line: Line) -> str:
+    """The classes of a line in the style sheet: its own colour, quiet, or ink for a reference."""
+    if 0 <= line.rank < COLOURS:
+        return f"c{line.rank}"
+    return "ink dashed" if line.rank == -2 else "quiet"
 
 
-def _band(series: Series, scales: _Scales) -> Markup:
-    if not series.low:
+def _band(line: Line, scales: _Scales) -> Markup:
+    if not line.low:
         return Markup("")
     both = [
         (x, low, high)
-        for x, low, high in zip(series.x, series.low, series.high, strict=True)
+        for x, low, high in zip(line.x, line.low, line.high, strict=True)
         if low is not None and high is not None
     ]
     over = [f"{scales.x(x):.1f},{scales.y(high):.1f}" for x, _, high in both]
     under = [f"{scales.x(x):.1f},{scales.y(low):.1f}" for x, low, _ in reversed(both)]
     return Markup('<polygon class="band {}" points="{}"/>').format(
-        _style(series), " ".join(over + under)
+        style_of(line), " ".join(over + under)
     )
 
 
@@ -158,26 +161,26 @@ def _level(value: float, words: str, scales: _Scales) -> Markup:
     ).format(_LEFT, scales.right, y, y, _LEFT + 6, y - 5, words)
 
 
-def _line(series: Series, scales: _Scales) -> Markup:
-    style = _style(series)
+def _line(line: Line, scales: _Scales, *, dots: bool) -> Markup:
+    style = style_of(line)
     parts = [
         Markup('<polyline class="line {}" points="{}"/>').format(style, path)
-        for path in _points(series.x, series.y, scales)
+        for path in _points(line.x, line.y, scales)
     ]
-    there = [(x, y) for x, y in zip(series.x, series.y, strict=True) if y is not None]
-    if series.dots or len(there) == 1:
+    there = [(x, y) for x, y in zip(line.x, line.y, strict=True) if y is not None]
+    if (dots and -2 < line.rank < COLOURS) or len(there) == 1:
         parts += [
             Markup('<circle class="dot {}" cx="{:.1f}" cy="{:.1f}" r="2.4"/>').format(
                 style, scales.x(x), scales.y(y)
             )
             for x, y in there
         ]
-    if series.cross and there:
+    if line.out and there:
         x, y = scales.x(there[-1][0]), scales.y(there[-1][1])
         parts.append(
             Markup('<path class="line {}" d="M{:.1f},{:.1f}l8,8m0,-8l-8,8"/>').format(
                 style, x - 4, y - 4
             )
         )
-    title = Markup("<title>{}</title>").format(escape(series.label))
+    title = Markup("<title>{}</title>").format(escape(line.label))
     return Markup("<g>{}{}</g>").format(title, Markup("").join(parts))

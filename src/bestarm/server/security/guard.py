@@ -1,4 +1,4 @@
-"""What stands before every route: hosts, rates, sizes, the log, and headers that protect pages."""
+"""Checks before every route: hosts, rates, sizes; the access log; headers that protect pages."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from bestarm.server.security.tokens import hide_tokens
 
 __all__ = ["KNOWN", "Guard"]
 
-KNOWN = "bestarm.known"  # set in the scope of a request whose token was found to be valid
+KNOWN = "bestarm.known"  # in the scope of a request whose token is valid
 
 _PROTECTING = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self' "
@@ -39,20 +39,20 @@ _FORMS = {"/login"}  # the paths that take a form; all others take JSON
 _CHANGING = {"POST", "PUT", "PATCH", "DELETE"}
 _MOST_KNOWN = 10_000
 _HOST = re.compile(r"(\[(?P<six>[^\[\]]*)\]|(?P<name>[^:\[\]]+))(:[0-9]*)?")
-_ANSWERED = "bestarm.answered"  # set in the scope of a request whose answer has begun
+_ANSWERED = "bestarm.answered"  # in the scope of a request whose answer has started
 _log = logging.getLogger("bestarm.access")
 _failures = logging.getLogger("bestarm.server")
 
 
 class Guard:
-    """Refuses what is too much or for somebody else, before anything is read of it.
+    """Refuses requests that are too many, too large or for another host, before reading them.
 
     Args:
-        app: what it guards.
-        limits: how much is too much.
-        local: refuse requests that name another host: a page elsewhere could have its own name
-            lead here.
-        hosts: names that are accepted besides; if there are any, no others are.
+        app: the application behind it.
+        limits: the limits.
+        local: refuse requests that name another host: another site could have its own name lead
+            here.
+        hosts: further host names that are accepted; if there are any, no others are.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class Guard:
         except Exception as error:
             _failures.error("Unforeseen error", exc_info=error)
             if answered.get(_ANSWERED):
-                raise  # too late to say anything
+                raise  # too late for another answer
             await _unforeseen()(scope, receive, send)
         if token and scope.get(KNOWN):
             self._known[token] = None
@@ -119,7 +119,7 @@ class Guard:
             self._check_body(scope["path"], headers)
 
     def _caller(self, scope: Scope, headers: dict[bytes, bytes]) -> str:
-        # Only a token that was once found valid is somebody: others could be made up without end.
+        # Only a token that was valid before names a caller: others could be invented without end.
         token = _digest(headers)
         if token in self._known:
             self._known.move_to_end(token)
@@ -164,7 +164,7 @@ class Guard:
         )
 
     def _limited(self, receive: Receive) -> Receive:
-        """What is received, as long as it is not too much or too slow."""
+        """The receiver, with limits on size and time."""
         size, more = 0, True
         deadline: float | None = None
 
@@ -214,7 +214,7 @@ def _unforeseen() -> JSONResponse:
     return error_response(
         500,
         "unforeseen",
-        "The server failed in a way that was not foreseen; its log says more.",
+        "The server failed unexpectedly; its log says more.",
         field="request",
     )
 
@@ -225,7 +225,7 @@ def _digest(headers: dict[bytes, bytes]) -> str:
 
 
 def _check_origin(headers: dict[bytes, bytes]) -> None:
-    # Browsers say who made a page send something; programs say nothing.
+    # Browsers name the site that made a request; programs do not.
     if headers.get(b"sec-fetch-site", b"none") not in {b"none", b"same-origin"}:
         raise Refusal(
             403,
@@ -236,7 +236,7 @@ def _check_origin(headers: dict[bytes, bytes]) -> None:
 
 
 def _without_body(send: Send) -> Send:
-    """The head of an answer alone; what follows it is over at once, be it a stream."""
+    """A sender of the head alone; the body ends at once, even of a stream."""
     over = False
 
     async def head(message: Message) -> None:
@@ -251,22 +251,22 @@ def _without_body(send: Send) -> Send:
 
 
 def _watched(scope: Scope, send: Send) -> Send:
-    """Log a request when its answer begins, and add the headers that protect pages."""
+    """A sender that logs the request when its answer starts, and adds protecting headers."""
     began = time.perf_counter()
 
     async def watched(message: Message) -> None:
         if message["type"] == "http.response.start":
             scope[_ANSWERED] = True
-            given = message.setdefault("headers", [])
-            named = {name.lower() for name, _ in given}
-            message["headers"] = [*given, *(each for each in _HEADERS if each[0] not in named)]
+            headers = message.setdefault("headers", [])
+            named = {name.lower() for name, _ in headers}
+            message["headers"] = [*headers, *(each for each in _HEADERS if each[0] not in named)]
             if _log.isEnabledFor(logging.INFO):
                 # Never the query, and the path as it was sent: it cannot break a line.
                 path = hide_tokens(quote(scope["path"]))
                 took = 1000 * (time.perf_counter() - began)
                 caller = (scope.get("client") or ("-",))[0]
-                said = (caller, scope["method"], path, message["status"], took)
-                _log.info("%s %s %s %d %.1f ms", *said)
+                facts = (caller, scope["method"], path, message["status"], took)
+                _log.info("%s %s %s %d %.1f ms", *facts)
         await send(message)
 
     return watched

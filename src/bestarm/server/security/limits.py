@@ -1,4 +1,4 @@
-"""How much one may ask of a server: sizes of bodies, and requests a second."""
+"""Limits on what callers may send: sizes of bodies, requests per second, connections."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ _MOST_CALLERS = 10_000
 
 @dataclass(frozen=True)
 class Limits:
-    """What a server takes, each of its processes for itself.
+    """The limits of a server; each of its processes counts for itself.
 
     Attributes:
         body: the largest body of a request, in bytes.
-        rate: requests a second from one caller, over time.
+        rate: requests per second from one caller, over time.
         burst: requests at once from one caller.
-        batch: assignments or outcomes in one request.
+        batch: assignments or outcomes per request.
         seconds: how long the head of a request may take to arrive, and how long its body.
-        streams: pages and programs that may follow trials at a time.
+        streams: pages and programs that may follow experiments at a time.
         anonymous_streams: how many of them may be without a token.
         anonymous_streams_per_address: how many of those may be from one address.
         connections: connections at a time. When there are more, the longest idle one is closed, of
             the address that has most.
         connections_per_address: connections at a time from one address, likewise.
-        planning: how many seconds a plan may be simulated for.
+        planning: the seconds that simulating a plan may take.
     """
 
     body: int = 8_000_000

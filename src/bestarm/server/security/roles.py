@@ -1,4 +1,4 @@
-"""Who may do what: every route names the least role that may call it."""
+"""Roles of callers: every route names the least role that may call it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from starlette.concurrency import run_in_threadpool
 
 from bestarm.errors import BestArmError
-from bestarm.server.experiments import Trials
+from bestarm.live.store.sql import Store
 from bestarm.server.security.guard import KNOWN
 from bestarm.server.security.tokens import Role, find_role, pass_holds, token_number
 
@@ -25,17 +25,15 @@ __all__ = [
 ]
 
 COOKIE = "bestarm_view"
-ANONYMOUS = "bestarm.anonymous"  # set in the scope of a request that is allowed without a token
+ANONYMOUS = "bestarm.anonymous"  # in the scope of a request that is allowed without a token
 
-_PASSED_ON = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "via")
-_bearer = HTTPBearer(
-    auto_error=False, description="A token made with `bestarm token create`, as Bearer."
-)
+_FORWARDED = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "via")
+_bearer = HTTPBearer(auto_error=False, description="A token of `bestarm token create`, as Bearer.")
 _Credentials = Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
 
 
 class UnauthorizedError(BestArmError):
-    """No token, or not a valid one."""
+    """There is no token, or it is not valid."""
 
 
 class ForbiddenError(BestArmError):
@@ -43,41 +41,41 @@ class ForbiddenError(BestArmError):
 
 
 def role_of(request: Request, credentials: HTTPAuthorizationCredentials | None) -> Role | None:
-    """The role of whoever sent a request, or None.
+    """The role of the caller, or None.
 
-    A token counts when it is sent as a header, which no other site can make a browser do. The
-    cookie that the page keeps allows looking and nothing else. On a server that only this machine
-    can reach, looking needs no token, unless a proxy passed the request on from elsewhere.
+    A token counts if it is sent as a header, which no other site can make a browser do. The cookie
+    that the pages set allows viewing only. On a server that only this machine can reach, viewing
+    needs no token, unless a proxy forwarded the request.
     """
-    trials: Trials = request.app.state.trials
-    trials.store.check_file()
+    store: Store = request.app.state.store
+    store.check_file()
     if credentials is not None:
         request.state.caller = token_number(credentials.credentials)
-        return find_role(trials.store, credentials.credentials)
+        return find_role(store, credentials.credentials)
     cookie = request.cookies.get(COOKIE)
-    if cookie is not None and pass_holds(trials.store, cookie):
+    if cookie is not None and pass_holds(store, cookie):
         return Role.VIEW
-    alone = request.app.state.local and not any(name in request.headers for name in _PASSED_ON)
+    alone = request.app.state.local and not any(name in request.headers for name in _FORWARDED)
     request.scope[ANONYMOUS] = alone
     return Role.VIEW if alone else None
 
 
 async def check_role(request: Request, role: Role) -> Role:
-    """The role of whoever sent a request, which must be at least this one."""
+    """The role of the caller, which must be at least this one."""
     found = await run_in_threadpool(role_of, request, await _bearer(request))
     if found is None:
         raise UnauthorizedError(
-            "This needs a valid token.",
+            "This needs a valid access token.",
             field="Authorization",
-            remedy="Send it as `Authorization: Bearer …`; `bestarm token create` makes one.",
+            remedy="Send it as `Authorization: Bearer …`; create one with `bestarm token create`.",
         )
     request.scope[KNOWN] = True
     if found < role:
         raise ForbiddenError(
-            f"This needs a token that may {role.word}.",
+            f"This needs an access token of role {role.word}.",
             field="Authorization",
             value=found.word,
-            remedy=f"`bestarm token create --role {role.word}` makes one.",
+            remedy=f"Create one with `bestarm token create --role {role.word}`.",
         )
     return found
 

@@ -1,7 +1,7 @@
-"""API tokens: who may look, who may ask and tell, who may manage.
+"""Access tokens: who may view, who may ask and tell, who may manage.
 
-A token is 32 random bytes under a public number: `bestarm-7-…`. Only its digest is stored, and as
-it is random and long, a fast digest is enough. It is shown once, when it is made.
+A token is 32 random bytes under a public number: `bestarm-7-…`. Only its digest is stored; as it
+is random and long, a fast digest is enough. It is shown once, when it is created.
 """
 
 from __future__ import annotations
@@ -90,13 +90,13 @@ class Role(IntEnum):
 
 @dataclass(frozen=True)
 class Token:
-    """What is known of a token: all but the token itself.
+    """A token without its secret.
 
     Attributes:
         id: its public number.
-        name: whose it is, or what for.
+        name: who uses it, or what it is for.
         role: what it allows.
-        created: when it was made, in seconds since 1970.
+        created: when it was created, in seconds since 1970.
         revoked: when it was revoked, or None.
     """
 
@@ -108,10 +108,10 @@ class Token:
 
 
 def create_token(store: Store, name: str, role: Role) -> str:
-    """Make a token; the text returned is nowhere else and cannot be shown again."""
+    """Create a token; the text returned is not stored and cannot be shown again."""
     if not isinstance(name, str) or not name.isprintable() or not 0 < len(name) <= 200:
         raise InvalidInputError(
-            f"`name` must say whose token it is, in 1 to 200 characters; got {name!r}.",
+            f"`name` must say who uses the token, in 1 to 200 characters; got {name!r}.",
             field="name",
             value=name,
         )
@@ -126,7 +126,7 @@ def create_token(store: Store, name: str, role: Role) -> str:
 
 
 def revoke_token(store: Store, number: int) -> Token:
-    """End a token; from the next request on it allows nothing. Doing it again is harmless."""
+    """Revoke a token; from the next request on it allows nothing. Repeating it is harmless."""
     if number not in {token.id for token in list_tokens(store)}:
         raise InvalidInputError(
             f"There is no token {number}.",

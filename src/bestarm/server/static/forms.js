@@ -24,7 +24,7 @@
   // is a header.
   function table(text, what) {
     let rows = text.split(/\r?\n/).filter((line) => line.trim()).map(cells);
-    if (!rows.length) throw new Said(`Give ${what}, one a line.`);
+    if (!rows.length) throw new Said(`Give ${what}, one per line.`);
     if (rows.every((row) => row.length === 1) && !rows.every((row) => numeric(row[0]))) {
       return { labels: rows.map((row) => row[0]), features: null };
     }

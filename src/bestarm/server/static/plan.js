@@ -14,7 +14,7 @@
 
   const options = (text) => {
     const { labels, features } = lines(text, "options");
-    if ((features || labels).length < 2) throw new Said("Give at least two options, one a line.");
+    if ((features || labels).length < 2) throw new Said("Give at least two options, one per line.");
     return { ...(features ? { source: features } : {}), ...(labels ? { source_labels: labels } : {}) };
   };
 
@@ -141,7 +141,7 @@
         `${scenario.bounded ? "about " : ""}${count(scenario.lower_bound)} outcomes on average.`,
       words, "soft");
     }
-    made("p", `From ${count(plan.runs)} simulated trials of each policy, with seed ${plan.seed}. ` +
+    made("p", `From ${count(plan.runs)} simulated experiments of each policy, with seed ${plan.seed}. ` +
       "A forecast holds if its assumptions do; outcomes grow with 1/gap².", words, "soft");
     part("result").hidden = false;
     document.getElementById("forecast").focus();
@@ -155,7 +155,7 @@
     frame.setAttribute("aria-label", "Forecasts");
     const grid = made("table", "", frame);
     const head = made("tr", "", made("thead", "", grid));
-    const titles = ["Policy", "Outcomes, median", "8 of 10 trials", "÷ bound", "Wrong (95 %)"];
+    const titles = ["Policy", "Outcomes, median", "8 of 10 times", "÷ bound", "Wrong (95 %)"];
     if (plan.per_day) titles.push("Days");
     titles.forEach((title, at) => { made("th", title, head, at ? "figure" : "").scope = "col"; });
     const body = made("tbody", "", grid);

@@ -1,0 +1,167 @@
+"""The bodies of requests, with an example of each."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from bestarm.defaults import DELTA
+from bestarm.policies.registry import policies
+
+__all__ = [
+    "AskBody",
+    "Body",
+    "CreateBody",
+    "Delta",
+    "FailBody",
+    "LeaseBody",
+    "StopBody",
+    "TellBody",
+    "example",
+]
+
+
+def example(**values: Any) -> dict[str, Any]:
+    """An example, as a schema carries it."""
+    return {"examples": [values]}
+
+
+# Lists stop at their first fault: a body full of them would take more memory to describe than to
+# read.
+Number = Annotated[float, Field(allow_inf_nan=False)]
+Row = Annotated[list[Number], Field(fail_fast=True, min_length=1, max_length=200)]
+Features = Annotated[list[Row], Field(fail_fast=True, min_length=1, max_length=10_000)]
+Label = Annotated[str, Field(max_length=1000)]
+Labels = Annotated[list[Label], Field(fail_fast=True, max_length=10_000)]
+# A confidence given as δ is refused further down, where more can be said of it.
+Delta = Annotated[
+    float,
+    Field(
+        gt=0,
+        lt=1,
+        description="The error probability allowed: 0.5 at most.",
+        json_schema_extra={"maximum": 0.5},
+    ),
+]
+Id = Annotated[int, Field(ge=0, lt=2**63)]
+Lease = Annotated[float, Field(gt=0, allow_inf_nan=False)] | Annotated[str, Field(max_length=50)]
+
+
+# Over HTTP only registered ones: the name of a module would have the server import it.
+_LIVE = [each.name for each in policies().values() if each.live]
+
+
+def _known(policy: str) -> str:
+    if policy not in _LIVE:
+        raise ValueError(f"`policy` must be one of {', '.join(_LIVE)}")
+    return policy
+
+
+PolicyName = Annotated[str, AfterValidator(_known), Field(json_schema_extra={"enum": _LIVE})]
+
+
+class Body(BaseModel):
+    """The body of a request: nothing in it is converted or ignored."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class CreateBody(Body):
+    """An experiment to create."""
+
+    model_config = ConfigDict(
+        json_schema_extra=example(
+            name="checkout",
+            source_labels=["one page", "two pages", "express"],
+            delta=DELTA,
+            policy="anytime",
+            options={"bounds": [0, 1]},
+            lease="1d",
+            description="Which checkout do more people finish?",
+        )
+    )
+
+    name: Annotated[str, Field(min_length=1, max_length=200)]
+    source: Features | None = Field(
+        default=None,
+        description="Features of the options that can be tried, one row per option. Left out, the "
+        "names alone tell them apart.",
+    )
+    source_labels: Labels | None = Field(default=None, description="A name for each.")
+    target: Features | None = Field(
+        default=None, description="Features of the options to choose among; the source if left out."
+    )
+    target_labels: Labels | None = Field(default=None, description="A name for each.")
+    delta: Delta = DELTA
+    noise: Annotated[
+        float, Field(ge=0, allow_inf_nan=False, description="The scale of the noise.")
+    ] = 1.0
+    baseline: Annotated[
+        float, Field(ge=0, allow_inf_nan=False, description="A bound on the baseline's size.")
+    ] = 1.0
+    policy: PolicyName = "anytime"
+    options: dict[str, Any] = Field(default_factory=dict, description="Of the policy.")
+    seed: Annotated[int, Field(ge=0, lt=2**63)] | None = Field(
+        default=None, description="Of the draws; a random one if left out."
+    )
+    lease: Lease | None = Field(
+        default=None,
+        description="How long an outcome may take, in seconds or like 90s, 30m, 12h, 2d; any time "
+        "if left out.",
+    )
+    description: Annotated[
+        str, Field(max_length=10_000, description="What it is about, in words.")
+    ] = ""
+
+
+class AskBody(Body):
+    """How many assignments are wanted."""
+
+    model_config = ConfigDict(json_schema_extra=example(count=2))
+
+    count: Annotated[int, Field(ge=1)] = 1
+
+
+class OutcomeIn(Body):
+    """The outcome of one assignment."""
+
+    id: Id
+    reward: bool | Number = Field(description="A number, or true or false for 1 and 0.")
+
+
+class TellBody(Body):
+    """Outcomes: all of them are recorded or none."""
+
+    model_config = ConfigDict(
+        json_schema_extra=example(outcomes=[{"id": 0, "reward": 1}, {"id": 1, "reward": 0}])
+    )
+
+    outcomes: Annotated[list[OutcomeIn], Field(fail_fast=True)]
+
+
+class FailBody(Body):
+    """Assignments whose outcome will never come."""
+
+    model_config = ConfigDict(json_schema_extra=example(ids=[1], reason="left the page"))
+
+    ids: Annotated[list[Id], Field(fail_fast=True)]
+    reason: Annotated[str, Field(max_length=1000)] = "failed"
+
+
+class LeaseBody(Body):
+    """How long outcomes may take."""
+
+    model_config = ConfigDict(json_schema_extra=example(lease="1d"))
+
+    lease: Lease | None = Field(
+        description="Seconds, or a time like 90s, 30m, 12h, 2d; null for any time."
+    )
+
+
+class StopBody(Body):
+    """Why an experiment is stopped."""
+
+    model_config = ConfigDict(json_schema_extra=example(reason="the season is over"))
+
+    reason: Annotated[str, Field(max_length=1000)] = ""

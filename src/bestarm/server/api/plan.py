@@ -1,0 +1,249 @@
+"""Planning over HTTP: simulated beside the server, one plan at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing, suppress
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Request
+from fastapi.responses import Response
+from pydantic import AfterValidator, ConfigDict, Field
+from starlette.types import Receive
+
+from bestarm.defaults import DELTA
+from bestarm.errors import InvalidInputError
+from bestarm.policies.registry import policies
+from bestarm.server.api.bodies import Body, Delta
+from bestarm.server.api.dependencies import ANYWHERE, TELL, WITH_BODY
+from bestarm.server.api.errors import Refusal, error_responses
+from bestarm.server.api.requests import StrictRoute
+from bestarm.server.streams import EventStream
+
+__all__ = ["PLANNABLE", "PlanBody", "Planner", "router"]
+
+_GRACE = 5.0  # seconds beyond its time after which a simulation is ended from outside
+_LONGEST_LINE = 2**24
+_WORKER = ("-m", "bestarm.planning.worker")
+
+Lines = AsyncGenerator[dict[str, Any], None]
+Number = Annotated[float, Field(allow_inf_nan=False)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Row = Annotated[list[Number], Field(fail_fast=True, min_length=1, max_length=50)]
+Arms = Annotated[list[Row], Field(fail_fast=True, min_length=1, max_length=200)]
+Labels = Annotated[
+    list[Annotated[str, Field(max_length=1000)]], Field(fail_fast=True, max_length=200)
+]
+DriftName = Literal["none", "sine", "walk", "switches"]
+PLANNABLE = [each for each in policies().values() if each.plannable]
+
+
+def _plannable(policy: str) -> str:
+    names = [each.name for each in PLANNABLE]
+    if policy not in names:
+        raise ValueError(f"`policies` must be among {', '.join(names)}")
+    return policy
+
+
+PolicyName = Annotated[
+    str,
+    AfterValidator(_plannable),
+    Field(json_schema_extra={"enum": [each.name for each in PLANNABLE]}),
+]
+
+
+class DriftIn(Body):
+    """How the baseline moves."""
+
+    kind: DriftName
+    size: Positive | None = Field(default=None, description="How far to either side.")
+    period: Annotated[float, Field(ge=2, allow_inf_nan=False)] | None = Field(
+        default=None, description="Over how many outcomes."
+    )
+
+
+class ScenarioIn(Body):
+    """One set of assumptions."""
+
+    name: Annotated[str, Field(min_length=1, max_length=200)]
+    gap: Positive | None = None
+    theta: Literal["close", "typical"] | Row = "close"
+    drift: DriftName | DriftIn = "sine"
+    level: Number | None = None
+    noise: Positive | None = None
+
+
+class PlanBody(Body):
+    """An experiment to plan, with a gap or with scenarios."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "source_labels": ["old", "new"],
+                    "gap": 0.1,
+                    "bounds": [0, 1],
+                    "drift": ["none", "sine"],
+                    "policies": ["anytime"],
+                    "per_day": 500,
+                    "runs": 20,
+                }
+            ]
+        }
+    )
+
+    source: Arms | None = Field(
+        default=None, description="Features, one row per option; left out, there are names alone."
+    )
+    source_labels: Labels | None = Field(default=None, description="A name for each.")
+    target: Arms | None = None
+    target_labels: Labels | None = None
+    delta: Delta = DELTA
+    noise: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
+    baseline: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
+    bounds: Annotated[list[Number], Field(min_length=2, max_length=2)] | None = Field(
+        default=None, description="The lowest and the highest outcome, if there are such."
+    )
+    level: Number | None = Field(default=None, description="The mean outcome.")
+    gap: Positive | None = Field(default=None, description="The smallest lead worth finding.")
+    drift: Annotated[list[DriftName], Field(min_length=1, max_length=4)] | None = None
+    scenarios: Annotated[list[ScenarioIn], Field(min_length=1, max_length=6)] | None = None
+    policies: Annotated[list[PolicyName], Field(min_length=1, max_length=7)] | None = None
+    per_day: Positive | None = Field(default=None, description="Outcomes per day.")
+    runs: Annotated[int, Field(ge=1, le=2000)] = 200
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
+
+
+class Planner:
+    """Simulates one plan at a time, in a process of its own that ends with its caller.
+
+    Args:
+        seconds: how long one may take.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self._busy = False
+
+    async def lines(self, request: dict[str, Any]) -> Lines:
+        """The documents that the process writes; closing the generator ends the process."""
+        if self._busy:
+            raise Refusal(
+                429,
+                "busy",
+                "Another plan is being simulated.",
+                field="request",
+                remedy=f"It takes {self.seconds:g} seconds at most; try again then.",
+                headers={"Retry-After": "5"},
+            )
+        self._busy = True
+        process = None
+        try:
+            process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                *_WORKER,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                limit=_LONGEST_LINE,
+            )
+            assert process.stdin is not None
+            assert process.stdout is not None
+            process.stdin.write(json.dumps(request | {"seconds": self.seconds}).encode())
+            process.stdin.close()
+            async with asyncio.timeout(self.seconds + _GRACE):
+                while line := await process.stdout.readline():
+                    document = json.loads(line)
+                    yield document
+                    if "plan" in document or "error" in document:
+                        return  # no need to await the end of the process
+        except TimeoutError:
+            yield {"error": {"message": "It took too long.", "field": "runs", "remedy": ""}}
+        finally:
+            self._busy = False
+            if process is not None:
+                with suppress(ProcessLookupError):
+                    process.kill()
+                await process.wait()
+
+
+router = APIRouter(prefix="/api/v1", route_class=StrictRoute)
+
+
+@router.post(
+    "/plan",
+    dependencies=[TELL],
+    summary="Plan an experiment",
+    response_class=Response,
+    responses={
+        200: {
+            "content": {
+                "text/event-stream": {
+                    "example": 'event: progress\ndata: {"done": 0, "total": 400}\n\n',
+                }
+            },
+            "description": "Server-sent events.",
+        },
+        **error_responses(*ANYWHERE, *WITH_BODY),
+    },
+)
+async def plan(body: PlanBody, request: Request) -> Response:
+    """Simulate an experiment before it is run: how many outcomes it takes, how often it errs.
+
+    The answer is a stream of server-sent events: `progress` with `done` and `total`, at once and
+    then now and then; `estimate` with the `seconds` it would take and the `limit` after which it
+    gives what it has; and at the end `plan`, or `error`. Closing the connection ends the
+    simulation. It costs processor time, so it needs a token of role tell, one plan is simulated at
+    a time, and each has a time limit.
+    """
+    planner: Planner = request.app.state.planner
+    lines = planner.lines(body.model_dump())
+    try:
+        first = await _first(lines, request.receive)
+    except BaseException:
+        await lines.aclose()
+        raise
+    return EventStream(_events(first, lines))
+
+
+async def _first(lines: Lines, receive: Receive) -> dict[str, Any]:
+    """The first document, unless the client leaves before there is one."""
+    waiting = asyncio.ensure_future(anext(lines, None))
+    leaving = asyncio.ensure_future(_client_gone(receive))
+    try:
+        await asyncio.wait({waiting, leaving}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        leaving.cancel()
+        if not waiting.done():
+            waiting.cancel()
+            with suppress(asyncio.CancelledError):
+                await waiting
+    if waiting.cancelled():
+        raise Refusal(499, "gone", "The client has gone.", field="request")
+    first = waiting.result()
+    if first is None:
+        raise Refusal(500, "unforeseen", "The simulation ended abruptly.", field="request")
+    if "error" in first:
+        wrong = first["error"]
+        raise InvalidInputError(wrong["message"], field=wrong["field"], remedy=wrong["remedy"])
+    return first
+
+
+async def _client_gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _events(first: dict[str, Any], rest: Lines) -> AsyncIterator[dict[str, Any]]:
+    """One event per document, each of which has one name."""
+    async with aclosing(rest):
+        yield _event(first)
+        async for document in rest:
+            yield _event(document)
+
+
+def _event(document: dict[str, Any]) -> dict[str, Any]:
+    ((kind, data),) = document.items()
+    return {"event": kind, "data": json.dumps(data)}

@@ -1,0 +1,104 @@
+// The list of experiments keeps itself up to date, and a form creates new ones.
+"use strict";
+(function () {
+  const { Said, table, number, bounds } = bestarmForms;
+  const list = document.getElementById("list");
+  let known = list.dataset.tag;
+  async function refresh() {
+    if (document.hidden) return;
+    try {
+      const answer = await fetch(`/list${location.search}`, {
+        credentials: "same-origin",
+        cache: "no-store", // the server says whether anything is new
+        headers: { "If-None-Match": known },
+      });
+      if (!answer.ok) return; // 304: nothing is
+      const { html } = await answer.json();
+      known = answer.headers.get("ETag");
+      const focused = list.contains(document.activeElement) && document.activeElement.getAttribute("href");
+      list.innerHTML = html; // made by the server, which escapes what users typed
+      localTimes(list);
+      if (focused) list.querySelector(`a[href="${CSS.escape(focused)}"]`)?.focus();
+    } catch { /* the next one may work */ }
+  }
+  setInterval(refresh, 4000);
+
+  document.querySelector('a[href="#create"]')?.addEventListener("click", () => {
+    document.getElementById("create").open = true;
+    document.getElementById("name").focus();
+  });
+
+  const form = document.getElementById("create-form");
+  const wrong = document.getElementById("create-error");
+  const go = document.getElementById("create-go");
+  form.elements.token.value = bestarmToken.read();
+
+  function further(text) {
+    let read = {};
+    try {
+      if (text) read = JSON.parse(text);
+    } catch {
+      throw new Said("The further options are not JSON.");
+    }
+    if (read === null || typeof read !== "object" || Array.isArray(read)) {
+      throw new Said('The further options must be names with values, like {"max_pulls": 100000}.');
+    }
+    return read;
+  }
+
+  function body() {
+    const source = table(form.elements.source.value, "options");
+    const made = { name: form.elements.name.value.trim(), policy: form.elements.policy.value };
+    if (!made.name) throw new Said("Give the experiment a name.");
+    if (source.features) made.source = source.features;
+    if (source.labels) made.source_labels = source.labels;
+    if (form.elements.target.value.trim()) {
+      const target = table(form.elements.target.value, "the options to choose among");
+      if (!target.features) throw new Said("The options to choose among need features as well as names.");
+      made.target = target.features;
+      if (target.labels) made.target_labels = target.labels;
+    }
+    const about = form.elements.description.value.trim();
+    if (about) made.description = about;
+    for (const name of ["delta", "noise", "baseline"]) {
+      const found = number(form.elements[name]);
+      if (found !== null) made[name] = found;
+    }
+    const seed = number(form.elements.seed, { whole: true });
+    if (seed !== null) made.seed = seed;
+    const lease = number(form.elements.lease);
+    if (lease !== null) made.lease = lease * 3600;
+    made.options = further(form.elements.options.value.trim());
+    const ends = bounds(form);
+    if (ends !== null && made.policy === "anytime") made.options.bounds = ends;
+    else if (ends !== null) {
+      // Other policies go by the scales, which the bounds imply where they are not given.
+      made.noise ??= (ends[1] - ends[0]) / 2;
+      made.baseline ??= Math.max(Math.abs(ends[0]), Math.abs(ends[1]));
+    }
+    return made;
+  }
+
+  form.addEventListener("submit", async (event) => {
+    event.preventDefault();
+    wrong.hidden = true;
+    go.disabled = true;
+    try {
+      const token = form.elements.token.value.trim();
+      if (!token) throw new Said("Creating an experiment needs an access token (role: manage).");
+      const made = body();
+      const answer = await fetch("/api/v1/experiments", {
+        method: "POST",
+        headers: { "Content-Type": "application/json", Authorization: `Bearer ${token}` },
+        body: JSON.stringify(made),
+      });
+      if (!answer.ok) throw new Said(await bestarmWrong(answer));
+      bestarmToken.keep(token);
+      location.assign(`/experiments/${encodeURIComponent(made.name)}`);
+    } catch (error) {
+      wrong.textContent = error instanceof Said ? error.message : "The server cannot be reached.";
+      wrong.hidden = false;
+      go.disabled = false;
+    }
+  });
+})();

@@ -1,0 +1,197 @@
+"""Streams of an experiment's status: each experiment is read once, however many follow it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from sse_starlette import EventSourceResponse, ServerSentEvent
+from starlette.concurrency import run_in_threadpool
+from starlette.types import Receive, Scope, Send
+
+from bestarm.errors import BestArmError
+from bestarm.live import Experiment
+from bestarm.server.api.errors import error_response
+from bestarm.server.api.schemas import StatusOut
+from bestarm.server.security.limits import Limits
+
+__all__ = ["STREAMS", "EventStream", "StatusStream", "StatusStreams"]
+
+STREAMS = "bestarm.streams"  # where a running application keeps its streams, to stop them
+
+_PULSE = 0.5  # seconds between two reads of an experiment that is followed
+_SILENCE = 15.0  # seconds between two signs of life, and between two checks of the token
+_FAREWELL = 8.0  # seconds in which a stream ends by itself once the server stops
+_END = "\n"  # of a line
+_RETRY = 2000  # milliseconds after which a browser connects again
+
+
+class EventStream(EventSourceResponse):
+    """Server-sent events, ended in order when the server stops."""
+
+    def __init__(self, events: AsyncIterator[dict[str, Any]]) -> None:
+        super().__init__(
+            events,
+            ping=_SILENCE,
+            ping_message_factory=lambda: ServerSentEvent(comment="still here", sep=_END),
+            sep=_END,
+            shutdown_grace_period=_FAREWELL,
+        )
+
+
+class _Latest:
+    """The latest status of one experiment."""
+
+    def __init__(self) -> None:
+        self.revision, self.data = "", ""
+        self.followers = 0
+        self.changed = asyncio.Event()
+        self.reader: asyncio.Task[None] | None = None
+
+    def wake(self) -> None:
+        """Wake all who wait for a change."""
+        self.changed.set()
+        self.changed = asyncio.Event()
+
+
+class StatusStreams:
+    """Who follows which experiment.
+
+    Args:
+        open_experiment: finds an experiment by its name.
+        limits: how many may follow experiments at a time.
+    """
+
+    def __init__(self, open_experiment: Callable[[str], Experiment], *, limits: Limits) -> None:
+        self._open = open_experiment
+        self._limits = limits
+        self._latest: dict[str, _Latest] = {}
+        self.stopping = False
+        self._followers = 0
+        self._anonymous: Counter[str] = Counter()  # followers without a token, by address
+
+    def full(self, anonymous: str | None) -> bool:
+        """Whether no more may follow; for a caller without a token, from this address."""
+        if self._followers >= self._limits.streams:
+            return True
+        return anonymous is not None and (
+            self._anonymous.total() >= self._limits.anonymous_streams
+            or self._anonymous[anonymous] >= self._limits.anonymous_streams_per_address
+        )
+
+    def stop(self) -> None:
+        """End all streams: the server stops."""
+        self.stopping = True
+        for latest in self._latest.values():
+            latest.wake()
+
+    @contextmanager
+    def join(self, name: str, anonymous: str | None) -> Iterator[_Latest]:
+        """Count one more follower; the first one of an experiment has it read.
+
+        Args:
+            name: the experiment's.
+            anonymous: the address of a caller without a token, or None.
+        """
+        latest = self._latest.setdefault(name, _Latest())
+        if latest.reader is None:
+            latest.reader = asyncio.create_task(self._keep_reading(name, latest))
+        latest.followers += 1
+        self._followers += 1
+        if anonymous is not None:
+            self._anonymous[anonymous] += 1
+        try:
+            yield latest
+        finally:
+            latest.followers -= 1
+            self._followers -= 1
+            if anonymous is not None:
+                self._anonymous[anonymous] -= 1
+                self._anonymous += Counter()  # drops addresses without followers
+            if not latest.followers:
+                latest.reader.cancel()
+                del self._latest[name]
+
+    async def _keep_reading(self, name: str, latest: _Latest) -> None:
+        while not self.stopping:
+            # A database that cannot be read now is no news to followers; those who ask are told.
+            with suppress(BestArmError):
+                revision, data = await run_in_threadpool(self._read, name, latest.revision)
+                if revision != latest.revision:
+                    latest.revision, latest.data = revision, data
+                    latest.wake()
+            await asyncio.sleep(_PULSE)
+
+    def _read(self, name: str, known: str) -> tuple[str, str]:
+        experiment = self._open(name)
+        revision = experiment.revision
+        if revision == known:
+            return revision, ""
+        return revision, json.dumps(StatusOut.of(experiment.status()).model_dump())
+
+
+class StatusStream(EventStream):
+    """The status of one experiment as a stream, or a refusal if too many follow already.
+
+    Args:
+        streams: all streams of the server.
+        name: the experiment's.
+        known: the revision that the follower has already.
+        check_allowed: raises once the caller may not follow any more.
+        anonymous: the address of a caller without a token, or None.
+    """
+
+    def __init__(
+        self,
+        streams: StatusStreams,
+        name: str,
+        *,
+        known: str,
+        check_allowed: Callable[[], Awaitable[object]],
+        anonymous: str | None,
+    ) -> None:
+        self._streams, self._name, self._anonymous = streams, name, anonymous
+        self._latest = _Latest()  # the shared one, once the follower is counted
+        self._known, self._check_allowed = known, check_allowed
+        super().__init__(self._events())
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send events until the client has gone, may not follow, or the server stops."""
+        if self._streams.full(self._anonymous):
+            known = self._anonymous is None
+            refusal = error_response(
+                503,
+                "too_many_streams",
+                "Too many streams are open already.",
+                field="stream",
+                remedy="Poll the status instead." if known else "Send a token, or poll the status.",
+                headers={"Retry-After": "10"},
+            )
+            await refusal(scope, receive, send)
+            return
+        with self._streams.join(self._name, self._anonymous) as self._latest:
+            await super().__call__(scope, receive, send)
+
+    async def _events(self) -> AsyncIterator[dict[str, Any]]:
+        """The status whenever it changes."""
+        loop, known, latest = asyncio.get_running_loop(), self._known, self._latest
+        checked = loop.time()
+        while not self._streams.stopping:
+            if loop.time() - checked >= _SILENCE:
+                try:
+                    await self._check_allowed()
+                except BestArmError:
+                    return
+                checked = loop.time()
+            changed = latest.changed
+            if latest.revision not in {"", known}:
+                known = latest.revision
+                yield {"event": "status", "id": known, "data": latest.data, "retry": _RETRY}
+                continue
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_SILENCE):
+                    await changed.wait()

@@ -1,0 +1,84 @@
+"""Instances on which methods are compared, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from bestarm.checks import suggestion
+from bestarm.datasets import jester
+from bestarm.environments import Baseline, Environment, baselines, small_gap, uniform_sphere
+from bestarm.errors import InvalidInputError
+
+__all__ = ["BASELINES", "INSTANCES", "Instance", "find_instance"]
+
+INSTANCES = ("small-gap", "uniform", "jester")
+BASELINES: dict[str, Callable[[], Baseline]] = {
+    "sinusoid": baselines.sinusoid,
+    "none": baselines.none,
+    "random-walk": baselines.random_walk,
+    "switches": baselines.switches,
+    "adversary": baselines.adversary,
+}
+_MAX_PULLS = 5_000_000  # random arms may tie almost exactly, and then no method would end
+
+
+@dataclass(frozen=True)
+class Instance:
+    """An environment to compare methods in.
+
+    Attributes:
+        environment: the environment.
+        description: a phrase that names it.
+        note: where its data come from, in a sentence; empty if it has none.
+        max_pulls: where a run is cut by default, or None.
+    """
+
+    environment: Environment
+    description: str
+    note: str = ""
+    max_pulls: int | None = None
+
+
+def find_instance(name: str, *, baseline: str | None, data: Path | None) -> Instance:
+    """The instance of a name.
+
+    Raises:
+        InvalidInputError: the name is not known, or an option does not apply to the instance.
+    """
+    key = _one_of(name, INSTANCES, "instance")
+    if key == "jester":
+        if baseline is not None:
+            raise InvalidInputError(
+                "`baseline` does not apply to jester, whose ratings are recorded data.",
+                field="baseline",
+                value=baseline,
+                remedy="Leave it out.",
+            )
+        ratings = jester(data)
+        return Instance(ratings.environment(), ratings.name, ratings.source)
+    if data is not None:
+        raise InvalidInputError(
+            f"`data` applies to jester, not to {key}.",
+            field="data",
+            value=str(data),
+            remedy="Leave it out, or choose the instance jester.",
+        )
+    drift = _one_of(baseline or "sinusoid", tuple(BASELINES), "baseline")
+    words = f"{key} with baseline {drift}"
+    if key == "small-gap":
+        return Instance(small_gap(baseline=BASELINES[drift]()), words)
+    return Instance(uniform_sphere(baseline=BASELINES[drift]()), words, max_pulls=_MAX_PULLS)
+
+
+def _one_of(given: str, known: tuple[str, ...], field: str) -> str:
+    name = given.strip().lower().replace("_", "-").replace(" ", "-")
+    if name not in known:
+        raise InvalidInputError(
+            f"There is no {field} {given!r}; there are {', '.join(known)}.",
+            field=field,
+            value=given,
+            remedy=suggestion(name, known),
+        )
+    return name

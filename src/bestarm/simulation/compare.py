@@ -1,0 +1,153 @@
+"""Methods beside each other: the same runs for each, and their difference run by run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from statistics import NormalDist
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+import numpy as np
+
+from bestarm.errors import BestArmError
+from bestarm.simulation.engine import simulate
+from bestarm.simulation.executors import open_executor
+from bestarm.simulation.progress import Progress
+from bestarm.simulation.results import Results
+
+if TYPE_CHECKING:
+    from bestarm.environments import Environment
+    from bestarm.policies import Method
+    from bestarm.simulation.oracle import Oracle
+
+__all__ = ["Comparison", "Contestant", "Difference", "compare", "error_against_delta"]
+
+_Z = NormalDist().inv_cdf(0.975)
+
+
+class Contestant(NamedTuple):
+    """A method and the environment it runs in."""
+
+    method: Method | Oracle
+    environment: Environment
+
+
+class Difference(NamedTuple):
+    """A mean of paired differences in pulls.
+
+    Attributes:
+        mean: the mean; NaN if there are no pairs.
+        half: half a 95 % interval; NaN if there are fewer than two pairs.
+        runs: the number of pairs.
+    """
+
+    mean: float
+    half: float
+    runs: int
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The results of several methods.
+
+    Attributes:
+        reference: the method that the others are measured against.
+        results: by method, for each that has finished runs.
+        failed: the method during whose runs an error was raised; empty if none was.
+        failure: that error, or None.
+        interrupted: whether it was stopped before all runs had finished.
+    """
+
+    reference: str
+    results: Mapping[str, Results] = field(default_factory=dict)
+    failed: str = ""
+    failure: Exception | None = None
+    interrupted: bool = False
+
+    @property
+    def complete(self) -> bool:
+        """Whether all runs have finished."""
+        return self.failure is None and not self.interrupted
+
+    def difference(self, name: str) -> Difference | None:
+        """A method's pulls minus the reference's, over runs that both made.
+
+        None for the reference itself, or if it has no results.
+        """
+        ours, reference = self.results[name], self.results.get(self.reference)
+        if reference is None or name == self.reference:
+            return None
+        _, left, right = np.intersect1d(
+            ours.index, reference.index, assume_unique=True, return_indices=True
+        )
+        gaps = ours.pulls[left] - reference.pulls[right]
+        if not len(gaps):
+            return Difference(math.nan, math.nan, 0)
+        half = _Z * float(gaps.std(ddof=1)) / math.sqrt(len(gaps)) if len(gaps) > 1 else math.nan
+        return Difference(float(gaps.mean()), half, len(gaps))
+
+
+def compare(
+    contestants: Mapping[str, Contestant],
+    *,
+    runs: int,
+    seed: int,
+    delta: float,
+    reference: str,
+    workers: int | None = None,
+    dask: str | None = None,
+    progress: Mapping[str, Progress] | None = None,
+) -> Comparison:
+    """Simulate method after method. Run i of every method has the same seed and instance.
+
+    Ctrl-C and an error end it early; what had finished by then is kept.
+
+    Args:
+        contestants: the methods by name.
+        runs: the number of runs of each.
+        seed: results depend on it and on the rest, on nothing else.
+        delta: the error probability asked for.
+        reference: the method that the others are measured against.
+        workers: processes that share the runs; 1 by default.
+        dask: the address of a Dask scheduler, instead.
+        progress: by method, as `simulate` takes it.
+    """
+    done: dict[str, Results] = {}
+    running = ""
+    try:
+        with open_executor(workers, dask) as executor:
+            for running, (method, environment) in contestants.items():
+                results = simulate(
+                    method,
+                    environment,
+                    runs=runs,
+                    seed=seed,
+                    delta=delta,
+                    executor=executor,
+                    progress=(progress or {}).get(running, False),
+                )
+                if results.runs:
+                    done[running] = results
+                if results.interrupted:
+                    return Comparison(reference, done, interrupted=True)
+    except KeyboardInterrupt:  # between two methods
+        return Comparison(reference, done, interrupted=True)
+    except Exception as error:
+        if not isinstance(error, BestArmError) and not _raised_in_a_run(error):
+            raise
+        return Comparison(reference, done, failed=running, failure=error)
+    return Comparison(reference, done)
+
+
+def _raised_in_a_run(error: Exception) -> bool:
+    """Whether `simulate` noted the run in which an error was raised."""
+    return bool(getattr(error, "__notes__", ()))
+
+
+def error_against_delta(results: Results) -> Literal["above", "below", "compatible"]:
+    """Where the 95 % interval of the error rate lies, relative to δ."""
+    low, high = results.error_interval()
+    if low > results.delta:
+        return "above"
+    return "below" if high <= results.delta else "compatible"

@@ -1,0 +1,82 @@
+"""`bestarm compare --dask`: the same numbers as here, from the code that is here."""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import dask
+import pytest
+from distributed import LocalCluster
+from own_policies import POLICY, refused, run, write_module
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[LocalCluster]:
+    with (
+        # A worker that dies is not given the same work three times over.
+        dask.config.set({"distributed.scheduler.allowed-failures": 0}),
+        LocalCluster(
+            n_workers=1, processes=True, threads_per_worker=2, dashboard_address=":0"
+        ) as cluster,
+    ):
+        yield cluster
+
+
+def test_a_real_process_leaves_quietly() -> None:
+    code = (
+        "from bestarm.cli import main\nfrom bestarm.simulation import executors\n"
+        "executors._PATIENCE = 1\nmain()"
+    )
+    result = subprocess.run(
+        [
+            *(sys.executable, "-c", code, "compare", "--method", "uniform:budget=20"),
+            *("--runs", "1", "--dask", "127.0.0.1:1"),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr.startswith("bestarm: No Dask scheduler answers at '127.0.0.1:1'.")
+    assert result.stderr.count("\n") == 1
+
+
+def test_the_numbers_of_a_cluster_are_ours_and_so_is_the_code_it_runs(
+    cluster: LocalCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    helper = write_module("PULLS = 2000")
+    name = write_module(
+        POLICY + f"import {helper}\nclass X(Once):\n    def __init__(self, problem, *, seed=0):\n"
+        f"        super().__init__(problem, seed=seed, pulls={helper}.PULLS)\n"
+    )
+    arguments = ("--method", f"{name}:X", "--method", "rage", "--runs", "20")
+    there = run(*arguments, "--json", "--out", "a.csv", "--dask", cluster.scheduler_address)
+    assert there == run(*arguments, "--json", "--out", "b.csv")
+    assert (there[0], there[2]) == (0, "")
+    assert Path("a.csv").read_bytes() == Path("b.csv").read_bytes()
+    assert '"mean_pulls": 2000.0' in there[1]
+    # A worker that keeps what it imported must not keep an old version of it.
+    Path(f"{helper}.py").write_text("PULLS = 3000000 // 1000")
+    for module in (helper, name):
+        monkeypatch.delitem(sys.modules, module)
+    code, out, _ = run(*arguments, "--json", "--dask", cluster.scheduler_address)
+    assert code == 0
+    assert '"mean_pulls": 3000.0' in out
+
+
+def test_a_method_that_kills_workers_is_one_sentence_and_loggers_get_their_levels_back(
+    cluster: LocalCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    before = logging.getLogger("distributed").level
+    name = write_module(POLICY + "class X(Once):\n    def update(self, summary): os._exit(3)\n")
+    arguments = ("--method", f"{name}:X", "--no-check", "--runs", "2")
+    error = refused(*arguments, "--dask", cluster.scheduler_address)
+    assert "several workers at the same piece of work" in error
+    assert logging.getLogger("distributed").level == before

@@ -1,0 +1,31 @@
+"""A server with a client of role manage, for tests of the API: a plugin of their modules."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from urllib.parse import quote
+
+import httpx
+import pytest
+from served import ARMS, Served, in_thread
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with in_thread(f"sqlite:///{tmp_path_factory.mktemp('api') / 'trial.db'}") as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def api(served: Served) -> Iterator[httpx.Client]:
+    with served.client() as client:
+        yield client
+
+
+@pytest.fixture
+def trial(api: httpx.Client, request: pytest.FixtureRequest) -> str:
+    """The path of a new experiment."""
+    name = f"{request.node.name}"[:200].replace("/", "-")
+    made = api.post("/experiments", json={"name": name, **ARMS})
+    assert made.status_code == 201, made.text
+    return f"/experiments/{quote(name, safe='')}"

@@ -1,0 +1,184 @@
+"""Several processes, slow phases, failures; and the description of the API."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import httpx
+import pytest
+from fastapi import FastAPI
+from served import ARMS, PATIENCE, Served, in_thread, wrong
+
+from bestarm import Problem
+from bestarm.live import Experiment
+from bestarm.policies import AnytimeBAI
+from bestarm.server import create_app
+from bestarm.server.api.bodies import CreateBody
+from bestarm.server.security.tokens import Role
+
+pytest_plugins = ("api_fixtures",)
+
+
+def test_other_processes_and_this_one_see_the_same_trials(
+    api: httpx.Client, served: Served
+) -> None:
+    wrong(api.get("/experiments/from elsewhere"), 404, "unknown_experiment")
+    with Experiment.create(
+        served.url, "from elsewhere", Problem([[1, 0], [0, 1]]), seed=0
+    ) as outside:
+        api.post("/experiments/from elsewhere/ask", json={"count": 2})
+        outside.tell_many({0: 0.5, 1: 0.25})
+        assert api.get("/experiments/from elsewhere").json()["answered"] == 2
+        outside.stop()
+        assert api.get("/experiments/from elsewhere").json()["state"] == "stopped"
+
+
+def test_a_phase_that_takes_long_to_close_keeps_nobody_from_looking(
+    served: Served, api: httpx.Client, trial: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = api.post(f"{trial}/ask", json={"count": 16}).json()["assignments"]
+    inside, go_on = Event(), Event()
+    update = AnytimeBAI.update
+
+    def slow(self: AnytimeBAI, *args: Any, **kwargs: Any) -> None:
+        inside.set()
+        assert go_on.wait(PATIENCE)
+        update(self, *args, **kwargs)
+
+    monkeypatch.setattr(AnytimeBAI, "update", slow)
+    outcomes = [{"id": each["id"], "reward": 1} for each in given]
+    limits = httpx.Limits(max_connections=150)
+    with served.client(limits=limits) as many, ThreadPoolExecutor(120) as threads:
+        try:
+            closing = threads.submit(many.post, f"{trial}/tell", json={"outcomes": outcomes})
+            assert inside.wait(PATIENCE)
+            # More than there are threads or connections: those who tell wait for the lock, those
+            # who ask for the recommendation for the policy.
+            waiting = [
+                threads.submit(many.post, f"{trial}/tell", json={"outcomes": outcomes[:1]})
+                for _ in range(60)
+            ]
+            waiting += [threads.submit(many.get, f"{trial}/recommendation") for _ in range(50)]
+            latest = time.monotonic() + PATIENCE
+            while not all(each.running() for each in waiting):
+                assert time.monotonic() < latest
+                time.sleep(0.01)
+            for _ in range(20):
+                assert api.get(trial).json()["answered"] == 16
+                assert api.get("/experiments").status_code == 200
+            assert not closing.done()
+            assert not any(each.done() for each in waiting[60:])
+        finally:
+            go_on.set()
+        assert closing.result().json()["recorded"] == 16
+        assert {each.result().status_code for each in waiting} == {200}
+
+
+def test_a_file_that_is_gone_is_no_place_to_keep_outcomes(tmp_path: Path) -> None:
+    path, away = tmp_path / "trial.db", tmp_path / "away.db"
+    with in_thread(f"sqlite:///{path}") as served, served.client() as api:
+        for name in ("x", "y"):
+            api.post("/experiments", json={"name": name, **ARMS})
+        assert api.post("/experiments/y/ask", json={"count": 3}).status_code == 200
+        sqlite3.connect(path).execute("PRAGMA wal_checkpoint(TRUNCATE)").connection.close()
+        path.rename(away)
+        gone = api.post("/experiments/y/ask", json={})
+        error = wrong(gone, 503, "store_unavailable")
+        assert str(tmp_path) not in json.dumps(error)
+        assert "retry-after" in gone.headers
+        # Another file with other trials in its place, of which one has the number of the first.
+        with Experiment.create(f"sqlite:///{path}", "y", Problem([[1, 0], [0, 1]]), seed=0):
+            pass
+        served.tokens.clear()
+        with served.client() as again:
+            wrong(again.get("/experiments/x"), 404, "unknown_experiment")
+            assert again.get("/experiments/y").json()["pulls"] == 0
+            again.post("/experiments/y/ask", json={})
+        assert Experiment.open(f"sqlite:///{path}", "y").status().pulls == 1
+
+
+def test_a_failure_that_was_not_foreseen_has_the_shape_too(
+    api: httpx.Client, trial: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(self: Experiment) -> None:
+        raise KeyError("secret")
+
+    monkeypatch.setattr(Experiment, "pause", fail)
+    response = api.post(f"{trial}/pause")
+    wrong(response, 500, "unforeseen")
+    assert "secret" not in response.text
+
+
+@pytest.fixture(scope="module")
+def app(served: Served) -> FastAPI:
+    return create_app(served.url)
+
+
+def test_every_route_has_an_example_and_says_what_can_go_wrong(app: FastAPI) -> None:
+    schema = app.openapi()
+    models = schema["components"]["schemas"]
+
+    def has_example(content: dict[str, Any]) -> bool:
+        kind = content.get("schema", {})
+        names = [kind.get("$ref", ""), *(each.get("$ref", "") for each in kind.get("anyOf", []))]
+        return "example" in content or any(
+            models.get(name.rsplit("/", 1)[-1], {}).get("examples") for name in names
+        )
+
+    seen = 0
+    for path, methods in schema["paths"].items():
+        for method, operation in methods.items():
+            if not path.startswith("/api/"):
+                continue
+            seen += 1
+            answers = operation["responses"]
+            assert operation["summary"], path
+            assert {"401", "403", "422", "429", "503"} <= set(answers), path
+            assert operation["security"] == [{"HTTPBearer": []}], path
+            for code, answer in answers.items():
+                for kind, content in answer.get("content", {}).items():
+                    if code.startswith("2"):
+                        assert has_example(content), (method, path)
+                    else:
+                        assert kind == "application/json"
+                        assert content["schema"] == {"$ref": "#/components/schemas/ErrorBody"}
+            for content in operation.get("requestBody", {}).get("content", {}).values():
+                assert has_example(content), (method, path)
+    assert seen >= 13
+
+
+def test_the_examples_are_true(app: FastAPI, api: httpx.Client) -> None:
+    example = app.openapi()["components"]["schemas"]["CreateBody"]["examples"][0]
+    CreateBody.model_validate(example)
+    assert api.post("/experiments", json=example).status_code == 201
+    given = api.post("/experiments/checkout/ask", json={"count": 2}).json()["assignments"]
+    assert {each["label"] for each in given} <= set(example["source_labels"])
+
+
+def test_the_description_is_for_those_who_may_look(served: Served) -> None:
+    with served.client(Role.VIEW) as client:
+        described = client.get("/openapi.json").json()
+    assert described["openapi"].startswith("3.")
+    assert "/api/v1/experiments/{name}/tell" in described["paths"]
+
+
+def test_a_trial_of_another_version_keeps_what_is_told_and_says_why_it_does_not_go_on(
+    served: Served, api: httpx.Client, trial: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = api.post(f"{trial}/ask", json={"count": 100}).json()["assignments"]
+    monkeypatch.setattr(AnytimeBAI, "version", 7)
+    with in_thread(served.url) as other, other.client() as elsewhere:
+        outcomes = [{"id": each["id"], "reward": 1} for each in given]
+        told = elsewhere.post(f"{trial}/tell", json={"outcomes": outcomes})
+        error = wrong(told, 503, "replay")
+        assert "version 7" in error["message"]
+        assert error["remedy"].startswith("The outcomes sent are recorded.")
+        assert elsewhere.get(trial).json()["outstanding"] == 0
+    monkeypatch.undo()
+    assert api.post(f"{trial}/ask", json={"count": 1}).json()["phase"] > 1

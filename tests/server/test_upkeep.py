@@ -1,0 +1,126 @@
+"""What is due is done although nobody asks, and one trial that is broken stops nothing."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+import pytest
+from served import ARMS, PATIENCE, get, in_thread
+
+from bestarm import Problem
+from bestarm.live import Experiment
+from bestarm.live.store.sql import Store
+from bestarm.server import upkeep
+from bestarm.server.experiments import OpenExperiments
+from bestarm.server.security.limits import Limits
+from bestarm.server.upkeep import Upkeep
+
+
+def create(url: str, name: str, **options: float) -> Experiment:
+    problem = Problem(np.eye(2), delta=0.05)
+    return Experiment.create(url, name, problem, options={"bounds": [0, 1]}, seed=0, **options)  # type: ignore[arg-type]
+
+
+def test_leases_run_out_while_nobody_asks(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(upkeep, "_EVERY", 0.05)
+    with in_thread(sqlite_url) as served, served.client() as client:
+        client.post("/experiments", json={"name": "short", **ARMS, "lease": 0.2})
+        client.post("/experiments", json={"name": "long", **ARMS, "lease": 1000})
+        for name in ("short", "long"):
+            client.post(f"/experiments/{name}/ask", json={"count": 3})
+        latest = time.monotonic() + PATIENCE
+        while client.get("/experiments/short").json()["lost"] < 3:
+            assert time.monotonic() < latest
+            time.sleep(0.05)
+        assert client.get("/experiments/long").json()["lost"] == 0
+
+
+def test_the_list_says_what_is_wrong_with_a_trial(
+    sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(upkeep, "_EVERY", 0.05)
+    with create(sqlite_url, "sound") as sound, create(sqlite_url, "losing") as losing:
+        sound.tell_many([(each.id, 1.0) for each in sound.ask(200)])
+        losing.fail_many(losing.ask(200).ids)
+    with in_thread(sqlite_url) as served:
+        latest = time.monotonic() + PATIENCE
+        while 'class="check alarm"' not in (page := get(served.base).text):
+            assert time.monotonic() < latest
+            time.sleep(0.05)
+        head, tail = page.split('href="/experiments/losing"')
+        assert "200 of 200 outcomes" in tail.split("</li>")[0]
+        assert page.count('class="check') == 1
+        assert "<li" in head
+
+
+def test_nothing_is_written_where_nothing_is_due(sqlite_url: str) -> None:
+    with create(sqlite_url, "a", lease=1000) as running, create(sqlite_url, "b") as ended:
+        running.ask(5)
+        ended.stop()
+        trials = OpenExperiments(Store(sqlite_url), limits=Limits())
+        keeper = Upkeep(trials)
+        before = running.revision, ended.revision
+        for _ in range(3):
+            keeper.run_once()
+        assert (running.revision, ended.revision) == before
+        assert set(keeper.worst) == {"a", "b"}
+        trials.store.close()
+
+
+def test_an_error_of_somebody_elses_policy_stops_nothing(
+    sqlite_url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    now = time.time()
+    for name in ("failing", "sound"):
+        with create(sqlite_url, name, lease=5.0, clock=lambda: now - 100) as made:  # type: ignore[arg-type]
+            made.ask(4)
+    trials = OpenExperiments(Store(sqlite_url), limits=Limits())
+    failing = trials.open("failing")
+
+    def fail() -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(failing, "expire", fail)
+    Upkeep(trials).run_once()
+    assert trials.open("sound").status().lost == 4
+    assert "Upkeep skips an experiment" in caplog.text
+    trials.store.close()
+
+
+def test_every_trial_has_its_turn_and_those_that_run_come_first(
+    sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(upkeep, "_MOST", 3)
+    for number in range(7):
+        with create(sqlite_url, f"over {number}") as made:
+            made.stop()
+    for number in range(5):
+        create(sqlite_url, f"running {number}").close()
+    trials = OpenExperiments(Store(sqlite_url), limits=Limits())
+    keeper, seen = Upkeep(trials), []
+    monkeypatch.setattr(keeper, "_visit", lambda name, over: seen.append(name))
+    keeper.run_once()
+    assert [name.split()[0] for name in seen] == ["running"] * 3 + ["over"] * 3
+    for _ in range(4):
+        keeper.run_once()
+    assert len(set(seen)) == 12
+    trials.store.close()
+
+
+def test_a_trial_that_cannot_be_read_keeps_no_other_from_being_seen_to(tmp_path: Path) -> None:
+    url, now = f"sqlite:///{tmp_path / 'trial.db'}", time.time()
+    for name in ("broken", "sound"):
+        options = {"lease": 5.0, "clock": lambda: now - 100}
+        with create(url, name, **options) as made:  # type: ignore[arg-type]
+            made.ask(4)
+    with closing(sqlite3.connect(tmp_path / "trial.db")) as connection, connection:
+        change = "UPDATE bestarm_experiments SET document = 'x' WHERE name = 'broken'"
+        assert connection.execute(change).rowcount == 1
+    trials = OpenExperiments(Store(url), limits=Limits())
+    Upkeep(trials).run_once()
+    assert trials.open("sound").status().lost == 4
+    trials.store.close()

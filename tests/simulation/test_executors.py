@@ -1,0 +1,110 @@
+"""Executors: a cluster that is not there, or not like us, is refused in a sentence."""
+
+from __future__ import annotations
+
+import platform
+import socket
+import sys
+from collections.abc import Iterator
+
+import dask
+import pytest
+from distributed import LocalCluster
+
+from bestarm.errors import BestArmError, InvalidInputError, MissingDependencyError
+from bestarm.simulation import executors
+from bestarm.simulation.provenance import installed
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[LocalCluster]:
+    with (
+        # A worker that dies is not given the same work three times over.
+        dask.config.set({"distributed.scheduler.allowed-failures": 0}),
+        LocalCluster(
+            n_workers=1, processes=True, threads_per_worker=2, dashboard_address=":0"
+        ) as cluster,
+    ):
+        yield cluster
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(executors, "_PATIENCE", 0.5)
+
+
+@pytest.mark.parametrize(("given", "kind"), [(None, type(None)), (1, type(None))])
+def test_one_worker_is_this_process(given: int | None, kind: type) -> None:
+    with executors.open_executor(given) as executor:
+        assert isinstance(executor, kind)
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize(
+    "address", ["", "nowhere", "http://there:1", "there:port", "tls://127.0.0.1:1", "127.0.0.1:1"]
+)
+def test_an_address_that_does_not_answer_is_one_sentence(
+    address: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(InvalidInputError) as raised, executors.open_executor(dask=address):
+        pass
+    assert str(raised.value).startswith(f"No Dask scheduler answers at {address!r}. Give")
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_server_that_says_nothing_is_not_waited_for() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        with (
+            pytest.raises(InvalidInputError, match="No Dask"),
+            executors.open_executor(dask=address),
+        ):
+            pass
+
+
+def test_without_distributed_one_sentence_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with (
+        pytest.raises(MissingDependencyError, match=r"pip install 'bestarm\[dask\]'"),
+        executors.open_executor(dask="127.0.0.1:1"),
+    ):
+        pass
+
+
+def test_workers_that_are_not_like_us_are_refused(
+    cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(platform, "python_version_tuple", lambda: ("4", "0", "0"))
+    installed.cache_clear()
+    try:
+        with (
+            pytest.raises(InvalidInputError, match=r"has Python 3\.\d+, and Python 4\.0 is here"),
+            executors.open_executor(dask=cluster.scheduler_address),
+        ):
+            pass
+    finally:
+        installed.cache_clear()
+
+
+def test_a_cluster_s_worker_is_no_scheduler(cluster: LocalCluster) -> None:
+    (address,) = cluster.scheduler_info["workers"]
+    with pytest.raises(InvalidInputError, match="No Dask"), executors.open_executor(dask=address):
+        pass
+
+
+def test_a_scheduler_without_workers_is_refused() -> None:
+    with LocalCluster(n_workers=0, dashboard_address=":0") as cluster:
+        address = cluster.scheduler_address
+        with (
+            pytest.raises(InvalidInputError, match=f"Start one with `dask worker {address}`"),
+            executors.open_executor(dask=address),
+        ):
+            pass
+
+
+def test_errors_of_a_run_pass_as_they_are() -> None:
+    with pytest.raises(BestArmError, match="mine"), executors.open_executor(2):
+        raise BestArmError("mine", field="x")
