@@ -72,6 +72,23 @@ def states(experiment: Experiment) -> list[str]:
     return [str(state) for state in experiment.assignments()["state"]]
 
 
+def test_expire_only_reads_until_something_is_overdue(make: Make, clock: Clock) -> None:
+    experiment = make(kind="randomised", sizes=(6, 6))
+    experiment.ask(2)
+    clock.now += 9.0
+    assert experiment.now() == clock.now
+    with experiment.read() as books:
+        before = vars(books.head).copy()
+    assert experiment.expire() is False
+    with experiment.read() as books:
+        assert vars(books.head) == before
+    clock.now += 1.0
+    assert experiment.expire() is True
+    assert experiment.expire() is False
+    assert experiment.status().lost == 2
+    assert (experiment.spec is None) == (experiment.place is None)
+
+
 def test_what_is_overdue_is_replaced_in_its_own_phase(make: Make, clock: Clock) -> None:
     experiment = make(kind="randomised", sizes=(4, 2))
     experiment.ask(4)

@@ -1,4 +1,4 @@
-"""What could be changed in the books without the audit seeing it? One test for each way tried."""
+"""What could be changed in a store without the audit finding it? One test for each way tried."""
 
 from __future__ import annotations
 
@@ -197,6 +197,18 @@ TAMPERED = [
         "UPDATE bestarm_experiments SET document = replace(document, '\"seed\":5', '\"seed\":6')",
         "its seed differs",
         EVERY,
+    ),
+]
+FIRST = "number = (SELECT min(number) FROM bestarm_deferrals WHERE summary >= 0)"
+TAMPERED += [
+    (f"DELETE FROM bestarm_deferrals WHERE {FIRST}", "not all are as summary", ("open",)),
+    (f"UPDATE bestarm_deferrals SET summary = -1 WHERE {FIRST}", "add up to", ("open",)),
+    (f"UPDATE bestarm_deferrals SET summary = 9999 WHERE {FIRST}", "Summary 9999", ("open",)),
+    (
+        "INSERT INTO bestarm_deferrals SELECT 1, min(number), -1 FROM bestarm_outcomes"
+        " WHERE number NOT IN (SELECT number FROM bestarm_deferrals)",
+        "not all are as summary 0",
+        ("open",),
     ),
 ]
 TAMPERED += [
