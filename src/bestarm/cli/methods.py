@@ -25,7 +25,7 @@ from bestarm.checks import suggestion
 from bestarm.environments import World
 from bestarm.errors import BestArmError, InvalidInputError
 from bestarm.policies import Method, Policy
-from bestarm.policies.registry import find, policies
+from bestarm.policies.registry import accepted, find, policies
 from bestarm.problem import Problem
 from bestarm.simulation import Oracle
 from bestarm.simulation.portable import PortableMethod, sources_in
@@ -74,11 +74,7 @@ class Entry:
 
     def capped(self, max_pulls: int | None) -> Entry:
         """The same, stopped at so many pulls if it can be and its options do not say otherwise."""
-        if max_pulls is None or "max_pulls" in self.options:
-            return self
-        if "max_pulls" not in (_parameters(self.factory) or {}):
-            return self
-        return replace(self, options=self.options | {"max_pulls": max_pulls})
+        return replace(self, options=accepted(self.factory, max_pulls=max_pulls) | self.options)
 
 
 def read_method(text: str) -> Entry:

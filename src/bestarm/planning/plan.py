@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import inspect
 import math
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from functools import partial
-from typing import Any
 
 from bestarm.errors import InvalidInputError
 from bestarm.planning.effort import Effort, Job, estimate_effort
@@ -16,6 +14,7 @@ from bestarm.planning.request import PlanRequest
 from bestarm.planning.warnings import remarks
 from bestarm.planning.worlds import ScenarioWorld, make_world
 from bestarm.policies import Method
+from bestarm.policies.registry import accepted
 from bestarm.simulation import Outcome, RunJournal, simulate
 from bestarm.simulation.progress import Progress, reporting
 
@@ -137,7 +136,7 @@ def _job(policy: str, method: Method, world: ScenarioWorld, request: PlanRequest
     return Job(
         policy=policy,
         scenario=world.assumed.scenario,
-        method=_bound(method, request.bounds, cap),
+        method=partial(method, **accepted(method, max_pulls=cap, bounds=request.bounds)),
         environment=world.environment,
         gap=world.assumed.gap,
         lower_bound=world.assumed.lower_bound,
@@ -162,12 +161,3 @@ def _check_effort(worlds: Sequence[AssumedWorld], request: PlanRequest, policies
         remedy="Plan for a larger gap, tighter bounds or fewer runs, or cut the experiments with "
         "`max_pulls`.",
     )
-
-
-def _bound(method: Method, bounds: tuple[float, float] | None, cap: int) -> Method:
-    """The method with the options it accepts: bounds, and where to stop."""
-    taken = inspect.signature(method).parameters
-    offered: dict[str, Any] = {"max_pulls": cap} | ({} if bounds is None else {"bounds": bounds})
-    fixed = method.keywords if isinstance(method, partial) else {}
-    options = {key: value for key, value in offered.items() if key in taken and key not in fixed}
-    return partial(method, **options)

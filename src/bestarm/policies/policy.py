@@ -161,7 +161,12 @@ class Policy(Protocol):
 
 
 class Method(Protocol):
-    """Makes a policy from a problem: a policy class, or a `functools.partial` of one."""
+    """Makes a policy from a problem: a policy class, or a `functools.partial` of one.
+
+    Two further options have one meaning wherever a constructor takes them: `max_pulls`, the pulls
+    at which to stop in any case, and `bounds`, between which all rewards lie. Simulations offer
+    them: see `registry.accepted`.
+    """
 
     def __call__(self, problem: Problem, *, seed: int) -> Policy:
         """Make a policy."""

@@ -24,7 +24,17 @@ from bestarm.checks import suggestion
 from bestarm.errors import BestArmError, InvalidInputError
 from bestarm.policies.policy import Method, Policy
 
-__all__ = ["BUILT_IN", "GROUP", "PolicyInfo", "find", "load", "policies", "spelling"]
+__all__ = [
+    "BUILT_IN",
+    "GROUP",
+    "PolicyInfo",
+    "accepted",
+    "find",
+    "load",
+    "nearest",
+    "policies",
+    "spelling",
+]
 
 GROUP = "bestarm.policies"
 Options = Mapping[str, Any]
@@ -235,6 +245,29 @@ def spelling() -> Mapping[str, str]:
 
 def _plain(name: str) -> str:
     return "".join(letter for letter in name.lower() if letter.isalnum())
+
+
+def accepted(
+    method: Callable[..., Any],
+    *,
+    max_pulls: int | None = None,
+    bounds: tuple[float, float] | None = None,
+) -> dict[str, Any]:
+    """Those of the options that every method understands alike, if this one takes them.
+
+    What is None, or is bound already, is left out.
+    """
+    offered = {"max_pulls": max_pulls, "bounds": bounds}
+    try:
+        taken = inspect.signature(method).parameters
+    except (TypeError, ValueError):  # of something compiled
+        return {}
+    bound = method.keywords if isinstance(method, partial) else {}
+    return {
+        name: value
+        for name, value in offered.items()
+        if value is not None and name in taken and name not in bound
+    }
 
 
 def load(name: str) -> Method:
