@@ -25,7 +25,7 @@ from bestarm.replication.texts import (
 
 __all__ = ["page"]
 
-_ENOUGH = 1000  # runs, for a fair look at heavy tails
+_ENOUGH = 1000  # runs, to show heavy tails
 _KINDS = {
     "consistent": "good",
     "within noise": "noise",
@@ -48,7 +48,7 @@ def page(
     """The report as HTML.
 
     Args:
-        replication: what is reported.
+        replication: the replication.
         cells: its cells with their verdicts.
         tables: each table as text, with its pictures.
         found: the differences between methods.
