@@ -35,11 +35,7 @@ def new_figure(width: float, height: float) -> Figure:
     try:
         from matplotlib.figure import Figure  # noqa: PLC0415 - optional, and slow to import
     except ImportError:
-        raise MissingDependencyError(
-            "Pictures need matplotlib, which is not installed.",
-            field="matplotlib",
-            remedy="Install it with pip install 'bestarm[cli]'.",
-        ) from None
+        raise MissingDependencyError.of("Drawing", "matplotlib", extra="cli") from None
     return Figure(figsize=(width, height), layout="constrained")
 
 

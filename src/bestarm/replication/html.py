@@ -60,11 +60,7 @@ def page(
         from jinja2 import Environment, StrictUndefined  # noqa: PLC0415 - optional
         from markupsafe import Markup, escape  # noqa: PLC0415 - comes with it
     except ImportError:
-        raise MissingDependencyError(
-            "The report needs Jinja2, which is not installed.",
-            field="jinja2",
-            remedy="Install it with pip install 'bestarm[cli]'.",
-        ) from None
+        raise MissingDependencyError.of("The report", "jinja2", extra="cli") from None
     environment = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )

@@ -102,11 +102,7 @@ def style() -> Iterator[None]:
     try:
         from matplotlib import style as styles  # noqa: PLC0415 - optional, and slow to import
     except ImportError:
-        raise MissingDependencyError(
-            "Pictures need matplotlib, which is not installed.",
-            field="matplotlib",
-            remedy="Install it with pip install 'bestarm[cli]'.",
-        ) from None
+        raise MissingDependencyError.of("Drawing", "matplotlib", extra="cli") from None
     style: dict[str, object] = {
         "axes.edgecolor": QUIET,
         "axes.labelcolor": INK,
