@@ -244,12 +244,12 @@ def run(
 
 def _history(experiment: Experiment) -> Iterator[object]:
     """All that was decided, and on what grounds."""
-    with experiment._ledger.reading() as books:
-        for piece in books.rows(0, books.head.given):
+    with experiment.read() as books:
+        for piece in books.rows(0, books.head.assigned):
             yield from map(str, piece.tolist())
-        for opened in books.phases():
+        for opened in books.plans():
             yield opened.plan.phase, opened.plan.pulls, opened.first
-        for entry in books.entries():
+        for entry in books.summaries():
             yield entry.digest, entry.summary.sums.tobytes(), entry.summary.missing.tobytes()
         for event in books.events(1):
             yield event.number, event.at, event.kind, str(sorted(event.data.items()))

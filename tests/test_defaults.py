@@ -68,7 +68,7 @@ def test_options_that_are_left_out_are_what_their_help_says(tmp_path: Path) -> N
         assert ran.exit_code == 0, ran.output
         with Experiment.open(store, name) as made:
             problem, seed, lease = made.problem, made.seed, made.lease
-            document = made._document
+            document = made.spec
         assert f"seed {seed}" in ran.output
         assert f"δ {DELTA:g}" in ran.output
         seeds.add(seed)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import sqlite3
 import subprocess
 from pathlib import Path
@@ -21,7 +20,6 @@ from bestarm.live import Check
 from bestarm.live.store import doctor
 from bestarm.live.store.doctor import diagnose
 
-ASSET = Path(__file__).parent.parent / "live" / "assets" / "store_0001.db"
 MOUNTS = """\
 /dev/sda1 / ext4 rw 0 0
 tmpfs /tmp tmpfs rw 0 0
@@ -115,7 +113,7 @@ def test_file_systems(path: str, kind: str, level: str) -> None:
 def test_where_mounts_are_not_known_nothing_is_claimed() -> None:
     check = doctor._file_system(Path("/x"), "")
     assert check.level == "ok"
-    assert "not known" in check.finding
+    assert "unknown" in check.finding
 
 
 @pytest.mark.parametrize(("free", "level"), [(5e10, "ok"), (5e8, "warning"), (1e6, "alarm")])
@@ -159,16 +157,17 @@ def test_files_that_may_not_be_written(tmp_path: Path, monkeypatch: pytest.Monke
     assert "read and written" in by_name(url)["writable"].finding
 
 
-def test_tables_of_other_versions(tmp_path: Path) -> None:
-    path = Path(shutil.copy(ASSET, tmp_path / "old.db"))
-    check = by_name(f"sqlite:///{path}")["tables"]
-    assert check.level == "ok"
-    assert "0001" in check.finding
-    connection = sqlite3.connect(path)
-    connection.execute("UPDATE bestarm_version SET version_num = '9999'")
-    connection.commit()
-    connection.close()
-    assert by_name(f"sqlite:///{path}")["tables"].level == "alarm"
+def test_tables_of_other_versions(sqlite_url: str, tmp_path: Path) -> None:
+    Experiment.create(sqlite_url, "drinks", Problem([[1.0], [2.0]]), seed=0).close()
+    assert by_name(sqlite_url)["tables"].level == "ok"
+    for version in ("0005", "9999"):
+        connection = sqlite3.connect(tmp_path / "trial.db")
+        connection.execute(f"UPDATE bestarm_version SET version_num = '{version}'")
+        connection.commit()
+        connection.close()
+        check = by_name(sqlite_url)["tables"]
+        assert check.level == "alarm"
+        assert version in check.finding
 
 
 def test_a_damaged_file_is_an_alarm(sqlite_url: str, tmp_path: Path) -> None:

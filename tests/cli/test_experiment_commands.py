@@ -117,7 +117,7 @@ def test_a_trial_from_csv_files(folder: Path) -> None:
         problem = experiment.problem
         assert (problem.delta, problem.noise, problem.baseline) == (0.02, 0.5, 3.0)
         assert experiment.description == "hot or not"
-        document = experiment._document
+        document = experiment.spec
         assert document is not None
         assert document.options == {"bounds": [-1, 2], "max_pulls": 900, "missing": "worst-case"}
 

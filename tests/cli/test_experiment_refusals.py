@@ -307,9 +307,8 @@ def test_a_log_that_was_changed(drinks: str) -> None:
     code, out, _ = invoke("verify", drinks, "--json")
     report = json.loads(out)
     assert (code, report["sound"]) == (1, False)
-    hashed, began = report["findings"]
+    (hashed,) = report["findings"]
     assert hashed.startswith("Event 0 (created) does not have the hash")
-    assert "another time on record" in began
 
 
 def test_a_record_that_was_changed_is_not_played_again(drinks: str) -> None:
@@ -318,7 +317,7 @@ def test_a_record_that_was_changed_is_not_played_again(drinks: str) -> None:
         for _ in range(4):
             experiment.tell_many((n, 0.5) for n in experiment.ask(40).ids)
     change(
-        "UPDATE bestarm_phases SET plan = replace(plan, '\"pulls\":', '\"pulls\":99999')"
+        "UPDATE bestarm_plans SET plan = replace(plan, '\"pulls\":', '\"pulls\":99999')"
         " WHERE phase > 1"
     )
     before = record()
@@ -326,7 +325,7 @@ def test_a_record_that_was_changed_is_not_played_again(drinks: str) -> None:
     assert (code, json.loads(out)["agrees"]) == (1, False)
     assert err.count("\n") == 1
     assert "verify" in refused("replay", drinks, code=1)
-    assert "Replayed" in refused("recommend", drinks)
+    assert "refuses summary" in refused("recommend", drinks)
     assert record() == before
     assert invoke("verify", drinks)[0] == 1
 
@@ -337,7 +336,7 @@ def test_a_plan_that_was_changed_is_held_against_the_log(drinks: str) -> None:
         experiment.tell_many((n, 0.5) for n in range(1, 5))
         for _ in range(4):
             experiment.tell_many((n, 0.5) for n in experiment.ask(40).ids)
-    change("UPDATE bestarm_phases SET plan = replace(plan, '\"pulls\":1', '\"pulls\":2')")
+    change("UPDATE bestarm_plans SET plan = replace(plan, '\"pulls\":1', '\"pulls\":2')")
     assert "The plan of phase 1 is not the one in the log" in refused("replay", drinks, code=1)
     assert invoke("verify", drinks)[0] == 1
 
@@ -396,7 +395,7 @@ def test_real_processes_end_without_a_traceback(
     drinks: str, folder: Path, arguments: tuple[str, ...], code: int
 ) -> None:
     if code == 1:
-        change("UPDATE bestarm_experiments SET tip = ''")
+        change("UPDATE bestarm_experiments SET last_hash = ''")
     result = subprocess.run(
         [sys.executable, "-c", "from bestarm.cli import main; main()", "experiment", *arguments],
         capture_output=True,

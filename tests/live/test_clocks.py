@@ -17,7 +17,7 @@ from databases import run_sql, wait_until
 
 from bestarm import Experiment, Problem
 from bestarm.errors import ClockError
-from bestarm.live import clocks
+from bestarm.live import inputs
 from bestarm.policies import AnytimeBAI
 
 PROBLEM = Problem(np.eye(3))
@@ -97,8 +97,8 @@ def test_a_stored_experiment_takes_real_times_alone(
 
 
 def test_the_bounds_are_what_they_say() -> None:
-    assert datetime(2000, 1, 1, tzinfo=UTC).timestamp() == clocks.EARLIEST
-    assert datetime(2200, 1, 1, tzinfo=UTC).timestamp() == clocks.LATEST
+    assert datetime(2000, 1, 1, tzinfo=UTC).timestamp() == inputs.EARLIEST
+    assert datetime(2200, 1, 1, tzinfo=UTC).timestamp() == inputs.LATEST
 
 
 @pytest.mark.parametrize("now", [0.0, 17, -3.5, 1e6, TODAY])

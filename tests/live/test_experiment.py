@@ -302,7 +302,7 @@ def test_outcomes_are_a_mapping_or_pairs(outcomes: Any) -> None:
 
 def test_unknown_ids_are_named() -> None:
     experiment = Experiment(Chained(), seed=0)
-    with pytest.raises(UnknownAssignmentError, match="there is none yet"):
+    with pytest.raises(UnknownAssignmentError, match="there are none yet"):
         experiment.tell(0, 1.0)
     experiment.ask(3)
     with pytest.raises(UnknownAssignmentError, match=r"Assignment 3 .* the last id is 2"):

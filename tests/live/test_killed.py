@@ -130,10 +130,10 @@ class Books:
         self.outcomes = {row["number"]: row for row in rows(s.outcomes, "number")}
         self.losses = rows(s.losses, "place")
         self.requests = rows(s.requests, "first")
-        self.phases = rows(s.phases, "phase")
-        self.entries = rows(s.entries, "number")
+        self.phases = rows(s.plans, "phase")
+        self.entries = rows(s.summaries, "number")
         self.events = rows(s.events, "number")
-        self.deferred = {row["number"]: row["entry"] for row in rows(s.deferrals, "number")}
+        self.deferred = {row["number"]: row["summary"] for row in rows(s.deferrals, "number")}
         for phase in self.phases:
             phase["plan"] = json.loads(phase["plan"])
         self.lost = {row["number"] for row in self.losses}
@@ -149,7 +149,7 @@ class Books:
     def _check_assignments(self, lines: list[dict[str, Any]]) -> None:
         given = len(self.assignments)
         assert [row["number"] for row in self.assignments] == list(range(given))
-        assert self.head["given"] == given
+        assert self.head["assigned"] == given
         # The requests share out all ids among themselves, and were made by one worker each.
         ends = [row["first"] + row["size"] for row in self.requests]
         assert [row["first"] for row in self.requests] == [0, *ends[:-1]]
@@ -175,9 +175,9 @@ class Books:
             assert row["reward"] == reward(number, self.assignments[number]["arm"])
             over = row["told"] >= end
             assert bool(row["late"]) == (number in self.lost or over)
-        assert len(self.lost) == len(self.losses) == self.head["lost"]
+        assert len(self.lost) == len(self.losses) == self.head["losses"]
         late = sum(row["late"] for row in self.outcomes.values())
-        assert (self.head["late"], self.head["told"]) == (late, len(self.outcomes) - late)
+        assert (self.head["late"], self.head["outcomes"]) == (late, len(self.outcomes) - late)
 
     def _check_phases(self, trial: int) -> None:
         assert [row["phase"] for row in self.phases] == list(range(1, len(self.phases) + 1))
@@ -207,14 +207,14 @@ class Books:
         closing = [row for row in self.entries if not self._amends(row)]
         ends = [row["end"] for row in closing]
         assert [row["first"] for row in closing] == [0, *ends[:-1]]
-        assert self.head["handed"] == ends[-1] <= len(self.assignments)
+        assert self.head["summary_end"] == ends[-1] <= len(self.assignments)
         for row in self.entries:
             assert json.loads(row["summary"]) == summary_data(self._summary(row))
         numbers = {row["number"] for row in self.entries if self._amends(row)}
         assert numbers == set(self.deferred.values()) - {-1}
 
     def _amends(self, entry: dict[str, Any]) -> bool:
-        provisional = self.phases[entry["phase"] - 1]["plan"].get("provisional", False)
+        provisional = self.phases[entry["phase"] - 1]["plan"]["provisional"]
         return bool(entry["late"] and provisional)
 
     def _summary(self, entry: dict[str, Any]) -> Summary:
@@ -223,7 +223,7 @@ class Books:
         counts, missing, pending = np.zeros((3, arms), dtype=np.int64)
         sums, squares = np.zeros(arms), np.zeros(arms)
         plan = self.phases[entry["phase"] - 1]["plan"]
-        center = plan.get("center", 0.0)
+        center = plan["center"]
         for row in self.assignments[entry["first"] : entry["end"]]:
             number, arm = row["number"], row["arm"]
             if self._amends(entry) and self.deferred.get(number) != entry["number"]:
@@ -247,7 +247,7 @@ class Books:
             text = json.dumps(whole, sort_keys=True, separators=(",", ":"))
             tip = hashlib.sha256(text.encode()).hexdigest()
             assert row["hash"] == tip
-        assert (self.head["tip"], self.head["events"]) == (tip, len(self.events))
+        assert (self.head["last_hash"], self.head["events"]) == (tip, len(self.events))
         kinds = Counter(row["kind"] for row in self.events)
         assert kinds["created"] == kinds["finished"] == 1
         assert kinds["planned"] == len(self.phases)
@@ -303,7 +303,7 @@ def uninterrupted(trial: int, books: Books) -> Experiment:
 
 def untimed(events: list[tuple[str, dict[str, Any]]]) -> list[tuple[str, dict[str, Any]]]:
     """Events without what hangs on when something was asked for or told, and by whom."""
-    apart = {"times", "requests", "rest"}
+    apart = {"rows", "requests", "rest", "waiting"}
     return [
         (kind, {name: value for name, value in data.items() if name not in apart})
         for kind, data in events

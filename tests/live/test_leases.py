@@ -64,8 +64,8 @@ def make(request: pytest.FixtureRequest, clock: Clock) -> Iterator[Make]:
 
 
 def summaries(experiment: Experiment) -> list[Summary]:
-    with experiment._ledger.reading() as books:
-        return [entry.summary for entry in books.entries()]
+    with experiment.read() as books:
+        return [entry.summary for entry in books.summaries()]
 
 
 def states(experiment: Experiment) -> list[str]:

@@ -19,8 +19,8 @@ import pytest
 from bestarm import SPBAI, AnytimeBAI, Problem
 from bestarm.errors import InvalidInputError
 from bestarm.live import Experiment
-from bestarm.live.store.contract import Entry
-from bestarm.live.store.sql.books import SqlLedger
+from bestarm.live.store.contract import SummaryRecord
+from bestarm.live.store.sql import Store
 from bestarm.live.watch.follower import Slice
 from bestarm.live.watch.forecast import from_evidence
 from bestarm.live.watch.overview import headline, overview
@@ -112,7 +112,7 @@ def test_every_number_is_the_librarys(trial: Experiment) -> None:
 
 
 def weight(trial: Experiment, phase: int, arm: int) -> float:
-    plan = trial.inspect(lambda _, books: books.opened(phase).plan)
+    plan = trial.inspect(lambda _, books: books.plan(phase).plan)
     assert plan.weights is not None
     return float(plan.weights[arm])
 
@@ -180,15 +180,15 @@ def test_single_outcomes_are_never_read(trial: Experiment, monkeypatch: pytest.M
     monkeypatch.setattr(Experiment, "health", lambda _: ())
     books: Any = trial.inspect(lambda _, found: type(found))
     read: list[tuple[str, int]] = []
-    for name in ("rows", "answers", "rewards", "unsettled"):
+    for name in ("rows", "answers", "rewards", "outstanding"):
         monkeypatch.setattr(books, name, None)
-    entries = books.entries
+    summaries = books.summaries
 
-    def counted(self: Any, start: int = 0) -> Iterator[Entry]:
-        read.append(("entries", start))
-        yield from entries(self, start)
+    def counted(self: Any, start: int = 0) -> Iterator[SummaryRecord]:
+        read.append(("summaries", start))
+        yield from summaries(self, start)
 
-    monkeypatch.setattr(books, "entries", counted)
+    monkeypatch.setattr(books, "summaries", counted)
     overview(trial)
     overview(trial)
     assert all(start > 10 for _, start in read), "summaries that are known were read again"
@@ -198,10 +198,12 @@ def test_a_baseline_that_moves_drops_out() -> None:
     # Arm 0 is better by 0.3, but was tried when all was bad: by raw means it is worse.
     arms = np.eye(2)[:, :1] - 0.5
 
-    def part(number: int, counts: list[int], level: float) -> Entry:
+    def part(number: int, counts: list[int], level: float) -> SummaryRecord:
         told = np.array([level + 0.3, level]) * counts
         summary = Summary(np.array(counts), told, told)
-        return Entry(number, number + 1, 100 * number, 100 * number + 100, False, summary, "")
+        return SummaryRecord(
+            number, number + 1, 100 * number, 100 * number + 100, False, summary, ""
+        )
 
     bad, good = (Slice.of(part(*each), arms) for each in ((0, [90, 10], 0.0), (1, [10, 90], 1.0)))
     both = bad.join(good)
@@ -386,15 +388,10 @@ def test_lines_to_paste_mean_the_trial_whatever_its_name(name: str) -> None:
 
 
 def test_passwords_are_not_shown(trial: Experiment, monkeypatch: pytest.MonkeyPatch) -> None:
-    ledger = trial._ledger
-    assert isinstance(ledger, SqlLedger)
-    store = ledger._store
-    monkeypatch.setattr(store, "url", replace_url(store.url))
-    assert "secret" not in json.dumps(overview(trial).to_dict())
-
-
-def replace_url(url: Any) -> Any:
-    return url.set(drivername="postgresql", username="me", password="secret", host="db")
+    monkeypatch.setattr(trial, "_place", Store("postgresql://me:secret@db/x").place)
+    shown = json.dumps(overview(trial).to_dict())
+    assert "me:***@db" in shown
+    assert "secret" not in shown
 
 
 def test_many_options_are_all_on_the_board(sqlite_url: str) -> None:

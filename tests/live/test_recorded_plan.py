@@ -16,7 +16,7 @@ from bestarm.policies import Policy
 
 def both(policy: Policy, books: Reading) -> tuple[Plan | None, Plan]:
     """The plan of the policy, and the one on record."""
-    return policy.plan(), books.opened(books.head.phase).plan
+    return policy.plan(), books.plan(books.head.phase).plan
 
 
 def test_nobody_goes_on_under_another_plan_than_the_one_on_record(tmp_path: Path) -> None:
@@ -37,9 +37,9 @@ def test_nobody_goes_on_under_another_plan_than_the_one_on_record(tmp_path: Path
     other = [0.2, 0.5, 0.3]
     assert not np.allclose(planned.weights, other)
     connection = sqlite3.connect(path)
-    (text,) = connection.execute("SELECT plan FROM bestarm_phases WHERE phase = 2").fetchone()
+    (text,) = connection.execute("SELECT plan FROM bestarm_plans WHERE phase = 2").fetchone()
     changed = json.dumps(json.loads(text) | {"weights": other})
-    connection.execute("UPDATE bestarm_phases SET plan = ? WHERE phase = 2", (changed,))
+    connection.execute("UPDATE bestarm_plans SET plan = ? WHERE phase = 2", (changed,))
     connection.commit()
     connection.close()
     with Experiment.open(url, "trial") as trial:

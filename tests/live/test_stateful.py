@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 from chained_policies import PROBLEM, Chained
+from experiment_model import Given, Model
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -27,7 +28,6 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
-from trial_model import Given, Model
 
 from bestarm.errors import (
     BestArmError,
@@ -35,8 +35,7 @@ from bestarm.errors import (
     InvalidInputError,
     UnknownAssignmentError,
 )
-from bestarm.live import Batch, Experiment, Receipt
-from bestarm.live import experiment as experiment_module
+from bestarm.live import Batch, Experiment, Receipt, operations
 from bestarm.live.events import plan_data, summary_data
 from bestarm.live.store.contract import Ledger
 
@@ -83,8 +82,8 @@ class Crashing:
         self._ledger.close()
 
 
-class Trial(RuleBasedStateMachine):
-    """One trial, opened twice, beside a model of it.
+class Machine(RuleBasedStateMachine):
+    """One experiment, opened twice, beside a model of it.
 
     Args:
         url: where it is kept; None for memory, where it is opened once.
@@ -146,15 +145,15 @@ class Trial(RuleBasedStateMachine):
         return result
 
     def call(self, experiment: Experiment, name: str, *arguments: Any) -> Any:
-        before = experiment_module._FEW
-        experiment_module._FEW = self.few
+        before = operations._FEW
+        operations._FEW = self.few
         try:
             if name == "ask":
                 amount, request = arguments
                 return experiment.ask(amount, request_id=request)
             return getattr(experiment, name)(*arguments)
         finally:
-            experiment_module._FEW = before
+            operations._FEW = before
 
     def refused(self, who: int, error: type[BestArmError], name: str, *arguments: Any) -> None:
         """Both refuse, and for the same reason; that nothing changed is an invariant."""
@@ -379,14 +378,14 @@ class Trial(RuleBasedStateMachine):
                 expected.active,
             )
             assert said.reason == reason
-        with self.open[0]._ledger.reading() as books:
+        with self.open[0].read() as books:
             head = books.head
-            pieces = list(books.rows(0, head.given))
+            pieces = list(books.rows(0, head.assigned))
             rows = [row for piece in pieces for row in piece.tolist()]
             assert [clean(row) for row in rows] == [tuple(vars(row).values()) for row in model.rows]
-            plans = [(plan_data(each.plan), each.first) for each in books.phases()]
+            plans = [(plan_data(each.plan), each.first) for each in books.plans()]
             assert plans == [(plan_data(plan), first) for plan, first in model.plans]
-            entries = list(books.entries())
+            entries = list(books.summaries())
             told = [(e.phase, e.first, e.end, e.late, summary_data(e.summary)) for e in entries]
             assert told == [
                 (h.phase, h.first, h.end, h.late, summary_data(h.summary)) for h in model.handed
@@ -394,12 +393,12 @@ class Trial(RuleBasedStateMachine):
             assert [e.number for e in entries] == list(range(len(entries)))
             # The counters, counted anew.
             used = [row for row in model.rows if row.reward is not None and not row.late]
-            assert (head.told, head.summaries, head.lease) == (
+            assert (head.outcomes, head.summaries, head.lease) == (
                 len(used),
                 len(entries),
                 model.lease,
             )
-            assert head.given == len(rows)
+            assert head.assigned == len(rows)
             known = [row.reward for row in model.rows if row.reward is not None]
             assert head.lowest == min(known, default=math.inf)
             assert head.highest == max(known, default=-math.inf)
@@ -414,7 +413,7 @@ class Trial(RuleBasedStateMachine):
             text = json.dumps(entry, sort_keys=True, separators=(",", ":"))
             tip = hashlib.sha256(text.encode()).hexdigest()
             assert event.hash == tip
-        assert (head.tip, head.events) == (tip, len(events))
+        assert (head.last_hash, head.events) == (tip, len(events))
         self.sound = True
 
     @invariant()
@@ -473,20 +472,20 @@ def clean(row: tuple[Any, ...]) -> tuple[Any, ...]:
 
 def everything(experiment: Experiment) -> dict[str, object]:
     """All there is in the books, in plain values, except what the first event says."""
-    with experiment._ledger.reading() as books:
-        rows = [row for piece in books.rows(0, books.head.given) for row in piece.tolist()]
+    with experiment.read() as books:
+        rows = [row for piece in books.rows(0, books.head.assigned) for row in piece.tolist()]
         said = experiment.recommendation()
         return {
             "rows": [clean(row) for row in rows],
-            "plans": [(plan_data(each.plan), each.first) for each in books.phases()],
-            "entries": [{**vars(e), "summary": summary_data(e.summary)} for e in books.entries()],
+            "plans": [(plan_data(each.plan), each.first) for each in books.plans()],
+            "entries": [{**vars(e), "summary": summary_data(e.summary)} for e in books.summaries()],
             "events": [(e.number, e.at, e.kind, e.data) for e in books.events(1)],
-            "head": {n: v for n, v in vars(books.head).items() if n not in {"tip", "oldest"}},
+            "head": {n: v for n, v in vars(books.head).items() if n not in {"last_hash", "oldest"}},
             "said": (said.target, said.final, said.reason, said.pulls, said.active),
         }
 
 
-def run(machine: Callable[[], Trial], *, examples: int, steps: int) -> None:
+def run(machine: Callable[[], Machine], *, examples: int, steps: int) -> None:
     run_state_machine_as_test(
         machine,  # type: ignore[arg-type]
         settings=settings(
@@ -501,12 +500,12 @@ def run(machine: Callable[[], Trial], *, examples: int, steps: int) -> None:
 
 
 def test_a_trial_in_memory_is_the_model() -> None:
-    run(lambda: Trial(None), examples=80, steps=40)
+    run(lambda: Machine(None), examples=80, steps=40)
 
 
 def test_a_trial_in_a_file_is_the_model(sqlite_url: str) -> None:
-    run(lambda: Trial(sqlite_url), examples=16, steps=30)
+    run(lambda: Machine(sqlite_url), examples=16, steps=30)
 
 
 def test_a_trial_on_a_server_is_the_model(postgres_url: str) -> None:
-    run(lambda: Trial(postgres_url), examples=8, steps=30)
+    run(lambda: Machine(postgres_url), examples=8, steps=30)

@@ -13,8 +13,8 @@ from served import Served, in_thread
 
 from bestarm import Problem
 from bestarm.live import Experiment
-from bestarm.live.check import Check
 from bestarm.live.store.sql import Store
+from bestarm.live.values import Check
 from bestarm.live.watch import overview
 from bestarm.server.background import Keeper
 from bestarm.server.experiments import Trials

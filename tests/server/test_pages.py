@@ -273,7 +273,7 @@ def test_a_trial_that_cannot_be_replayed_is_listed_and_explained(tmp_path: Path)
     fill(url, "sound")
     fill(url, "other")
     with closing(sqlite3.connect(tmp_path / "broken.db")) as connection, connection:
-        changed = "UPDATE bestarm_phases SET plan = replace(plan, '\"pulls\":', '\"pulls\":99999')"
+        changed = "UPDATE bestarm_plans SET plan = replace(plan, '\"pulls\":', '\"pulls\":99999')"
         assert connection.execute(f"{changed} WHERE phase = 1").rowcount == 2
     with in_thread(url) as running:
         answer = get(running, "/experiments/sound")

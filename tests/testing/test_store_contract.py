@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
@@ -16,15 +17,14 @@ from numpy.typing import NDArray
 from bestarm.geometry import Array
 from bestarm.live.events import record
 from bestarm.live.store.contract import (
-    Entry,
     Event,
     Head,
     Ids,
     Ledger,
-    Opened,
+    PlanRecord,
     Request,
     Rows,
-    Sizes,
+    SummaryRecord,
 )
 from bestarm.live.store.memory import MemoryLedger
 from bestarm.live.store.sql import SqlLedger, Store
@@ -35,7 +35,7 @@ OPENED: dict[int, str] = {}
 
 
 def make_stored(url: str) -> SqlLedger:
-    name, head = next(NAMES), Head(at=0.0)
+    name, head = next(NAMES), Head(last_time=0.0)
     created = record(head, "created", 0.0)
     ledger = SqlLedger.create(
         Store(url), name, document="{}", description="", head=head, created=created
@@ -45,7 +45,7 @@ def make_stored(url: str) -> SqlLedger:
 
 
 def reopen(url: str) -> Callable[[Ledger], Ledger]:
-    return lambda ledger: SqlLedger.open(Store(url), OPENED[id(ledger)])[0]
+    return lambda ledger: SqlLedger.open(Store(url), OPENED[id(ledger)])
 
 
 def test_books_in_memory_keep_the_contract() -> None:
@@ -70,12 +70,15 @@ def test_numbers_may_be_larger_than_any_trial(store_url: str) -> None:
     for start in (2**31 - 1, 2**53, 2**62):
         ids = np.arange(start, start + 3)
         with ledger.writing() as tx:
-            tx.head.given = start
-            tx.give(np.array([0, 1, 2]), np.ones(3), at=1.0, request=None)
-            tx.head.given = start + 3
-            assert tx.tell(ids[[2, 0]], np.array([2.0, 0.5]), at=2.0, late=np.zeros(2, bool)) == 2
-            assert tx.unsettled(start, start + 3).tolist() == [start + 1]
-            tx.lose([start + 1], reason="", at=3.0)
+            tx.head.assigned = start
+            tx.add_assignments(np.array([0, 1, 2]), np.ones(3), at=1.0, request=None)
+            tx.head.assigned = start + 3
+            assert (
+                tx.add_outcomes(ids[[2, 0]], np.array([2.0, 0.5]), at=2.0, late=np.zeros(2, bool))
+                == 2
+            )
+            assert tx.first_outstanding(start, start + 3) == start + 1
+            tx.add_losses([start + 1], reason="", at=3.0)
         with ledger.reading() as books:
             assert books.rewards(ids) == {start: 0.5, start + 2: 2.0}
             assert books.lost(ids) == {start + 1}
@@ -108,16 +111,16 @@ def breaks(law: str, *, words: str) -> Callable[[type[MemoryLedger]], type[Memor
     return register
 
 
-@breaks("what is written is there", words="its entries read")
+@breaks("what is written is there", words="its summaries read")
 class ForgetsSummaries(MemoryLedger):
-    def add_entry(self, entry: Entry) -> None:
+    def add_summary(self, record: SummaryRecord) -> None:
         pass
 
 
-@breaks("plans are kept", words="its phases read")
+@breaks("plans are kept", words="its plans read")
 class ForgetsThatPlansAreOpen(MemoryLedger):
-    def open_phase(self, opened: Opened) -> None:
-        super().open_phase(Opened(replace(opened.plan, most=None), opened.first))
+    def add_plan(self, record: PlanRecord) -> None:
+        super().add_plan(PlanRecord(replace(record.plan, most=None), record.first))
 
 
 @breaks("an exception leaves no assignments", words="after asking and RuntimeError")
@@ -130,7 +133,7 @@ class KeepsTheCounters(MemoryLedger):
                     yield self
                     head = replace(self.head)
             except BaseException:
-                self.head = replace(self.head, tip="f" * 64)
+                self.head = replace(self.head, last_hash="f" * 64)
                 raise
             self.head = head
 
@@ -151,17 +154,20 @@ class MindsExceptionsOnly(MemoryLedger):
 
 @breaks("an exception leaves no outcome", words="after telling and RuntimeError")
 class CommitsAtOnce(MemoryLedger):
-    def tell(self, ids: Ids, rewards: Array, *, at: float, late: NDArray[np.bool_]) -> int:
-        added = super().tell(ids, rewards, at=at, late=late)
-        self._told.clear()
+    def add_outcomes(self, ids: Ids, rewards: Array, *, at: float, late: NDArray[np.bool_]) -> int:
+        added = super().add_outcomes(ids, rewards, at=at, late=late)
+        self._undo.pop()
         return added
 
 
 @breaks("an exception leaves no request", words="after asking and RuntimeError")
 class RemembersRequests(MemoryLedger):
-    def give(self, arms: Any, probabilities: Array, *, at: float, request: Request | None) -> None:
-        super().give(arms, probabilities, at=at, request=request)
-        self._named.clear()
+    def add_assignments(
+        self, arms: Any, probabilities: Array, *, at: float, request: Request | None
+    ) -> None:
+        super().add_assignments(arms, probabilities, at=at, request=request)
+        if request is not None:
+            self._undo.pop()
 
 
 @breaks("a reading sees one state", words="within one reading")
@@ -192,30 +198,30 @@ class LetsTwoWrite(MemoryLedger):
 
 @breaks("known outcomes are passed over", words="an outcome that was told has changed")
 class OverwritesOutcomes(MemoryLedger):
-    def tell(self, ids: Ids, rewards: Array, *, at: float, late: NDArray[np.bool_]) -> int:
-        added = super().tell(ids, rewards, at=at, late=late)
+    def add_outcomes(self, ids: Ids, rewards: Array, *, at: float, late: NDArray[np.bool_]) -> int:
+        added = super().add_outcomes(ids, rewards, at=at, late=late)
         self._rows["reward"][ids] = rewards
         return added
 
 
 @breaks("only new outcomes are counted", words="are counted")
 class CountsAll(MemoryLedger):
-    def tell(self, ids: Ids, rewards: Array, *, at: float, late: NDArray[np.bool_]) -> int:
-        super().tell(ids, rewards, at=at, late=late)
+    def add_outcomes(self, ids: Ids, rewards: Array, *, at: float, late: NDArray[np.bool_]) -> int:
+        super().add_outcomes(ids, rewards, at=at, late=late)
         return len(ids)
 
 
 @breaks("a late outcome stays late", words="whether an outcome was late changed")
 class ForgetsThatItWasLate(MemoryLedger):
-    def tell(self, ids: Ids, rewards: Array, *, at: float, late: NDArray[np.bool_]) -> int:
+    def add_outcomes(self, ids: Ids, rewards: Array, *, at: float, late: NDArray[np.bool_]) -> int:
         self._rows["late"][ids[late]] = True
-        return super().tell(ids, rewards, at=at, late=late)
+        return super().add_outcomes(ids, rewards, at=at, late=late)
 
 
 @breaks("losses keep their order", words="the arms lost in phase 1")
 class SortsLosses(MemoryLedger):
-    def lose(self, ids: Sequence[int], *, reason: str, at: float) -> None:
-        super().lose(sorted(ids), reason=reason, at=at)
+    def add_losses(self, ids: Sequence[int], *, reason: str, at: float) -> None:
+        super().add_losses(sorted(ids), reason=reason, at=at)
 
 
 @breaks("losses are by phase", words="its lost arms read {1: [1], 2: [1]}")
@@ -232,24 +238,24 @@ class GoesTooFar(MemoryLedger):
         return super().rows(first, end + 1)
 
 
-@breaks("the time asked for counts itself", words="asked for by")
+@breaks("the time asked for counts itself", words="by 10 are")
 class IsAMomentLate(MemoryLedger):
-    def unsettled(self, start: int, end: int, *, asked_by: float | None = None) -> Ids:
-        by = None if asked_by is None else asked_by - 1e-9
-        return super().unsettled(start, end, asked_by=by)
+    def outstanding(self, start: int, end: int, *, asked_by: float = math.inf) -> Ids:
+        return super().outstanding(start, end, asked_by=asked_by - 1e-9)
 
 
-@breaks("what was lost has no reward", words="though it came late")
+@breaks("a lost assignment has no reward", words="its answers read")
 class UsesLateOutcomes(MemoryLedger):
-    def answers(self, first: int, end: int) -> Iterator[tuple[Ids, Array]]:
-        rows = self._rows[first:end]
-        yield rows["arm"], rows["reward"]
+    def answers(self, first: int, end: int) -> Iterator[Rows]:
+        (made,) = super().answers(first, end)
+        made["reward"] = self._rows["reward"][first:end]
+        yield made
 
 
-@breaks("what was lost was never told", words="its times read")
+@breaks("a lost assignment was never told", words="its answers read")
 class TellsWhenTheLostCame(MemoryLedger):
-    def times(self, first: int, end: int) -> Iterator[Rows]:
-        (made,) = super().times(first, end)
+    def answers(self, first: int, end: int) -> Iterator[Rows]:
+        (made,) = super().answers(first, end)
         made["told"] = self._rows["told"][first:end]
         yield made
 
@@ -273,24 +279,31 @@ class SortsRequestsBackwards(MemoryLedger):
         yield from reversed(list(super().requests()))
 
 
-@breaks("every row is counted", words="its sizes read")
-class CountsNoLosses(MemoryLedger):
-    def sizes(self) -> Sizes:
-        return replace(super().sizes(), losses=0)
+@breaks("an exception leaves no deferral", words="after deferring and RuntimeError")
+class RemembersDeferrals(MemoryLedger):
+    def add_deferrals(self, ids: Ids) -> None:
+        super().add_deferrals(ids)
+        self._undo.clear()
+
+
+@breaks("arrivals are settled", words="its arrivals read")
+class DoesNotWaitForArrivals(MemoryLedger):
+    def arrivals(self) -> Ids:
+        return np.array(sorted(self._waiting), dtype=np.int64)
 
 
 @breaks("a refusal counts once", words="and 3 are counted")
 class CountsEveryAttempt(MemoryLedger):
-    def refuse(self, ids: Ids, rewards: Array, *, at: float) -> int:
-        super().refuse(ids, rewards, at=at)
+    def add_refusals(self, ids: Ids, rewards: Array, *, at: float) -> int:
+        super().add_refusals(ids, rewards, at=at)
         return len(ids)
 
 
-@breaks("an exception leaves no refusal", words="after refusing and RuntimeError")
+@breaks("an exception leaves no refusal", words="a reward refused in vain")
 class RemembersRefusals(MemoryLedger):
-    def refuse(self, ids: Ids, rewards: Array, *, at: float) -> int:
-        added = super().refuse(ids, rewards, at=at)
-        self._refused.clear()
+    def add_refusals(self, ids: Ids, rewards: Array, *, at: float) -> int:
+        added = super().add_refusals(ids, rewards, at=at)
+        self._undo.pop()
         return added
 
 
@@ -300,38 +313,42 @@ class KnowsNoLimit(MemoryLedger):
         return super().events(start)
 
 
-@breaks("what was lost is not awaited", words="the unsettled from")
+@breaks("what was lost is not awaited", words="outstanding from")
 class AwaitsTheLost(MemoryLedger):
-    def unsettled(self, start: int, end: int, *, asked_by: float | None = None) -> Ids:
+    def outstanding(self, start: int, end: int, *, asked_by: float = math.inf) -> Ids:
         lost = self._rows["lost"].copy()
         self._rows["lost"] = np.nan
         try:
-            return super().unsettled(start, end, asked_by=asked_by)
+            return super().outstanding(start, end, asked_by=asked_by)
         finally:
             self._rows["lost"] = lost
 
 
-@breaks("what was lost and told is settled once", words="the first awaited is []")
+@breaks("what was lost and told is settled once", words="the first awaited is None")
 class CountsTheLostTwice(MemoryLedger):
-    def unsettled(self, start: int, end: int, *, asked_by: float | None = None) -> Ids:
+    def first_outstanding(self, start: int, end: int) -> int | None:
         rows = self._rows[start:end]
         settled = (~np.isnan(rows["reward"])).sum() + (~np.isnan(rows["lost"])).sum()
-        if asked_by is None and len(rows) > 256 and settled >= len(rows):
-            return np.empty(0, dtype=np.int64)
-        return super().unsettled(start, end, asked_by=asked_by)
+        if len(rows) > 256 and settled >= len(rows):
+            return None
+        return super().first_outstanding(start, end)
 
 
 @breaks("numbers are kept to the last bit", words="is read back as")
 class RoundsProbabilities(MemoryLedger):
-    def give(self, arms: Any, probabilities: Array, *, at: float, request: Request | None) -> None:
+    def add_assignments(
+        self, arms: Any, probabilities: Array, *, at: float, request: Request | None
+    ) -> None:
         kept = np.array([float(f"{each:.16g}") for each in probabilities])
-        super().give(arms, kept, at=at, request=request)
+        super().add_assignments(arms, kept, at=at, request=request)
 
 
 @breaks("small numbers are kept", words="a reward of 5e-324 is read back as 0.0")
 class FlushesToZero(MemoryLedger):
-    def tell(self, ids: Ids, rewards: Array, *, at: float, late: NDArray[np.bool_]) -> int:
-        return super().tell(ids, np.where(np.abs(rewards) < 1e-307, 0, rewards), at=at, late=late)
+    def add_outcomes(self, ids: Ids, rewards: Array, *, at: float, late: NDArray[np.bool_]) -> int:
+        return super().add_outcomes(
+            ids, np.where(np.abs(rewards) < 1e-307, 0, rewards), at=at, late=late
+        )
 
 
 @breaks("counters are kept whole", words="the counters")
@@ -340,7 +357,7 @@ class HasNarrowCounters(MemoryLedger):
     def writing(self) -> Iterator[MemoryLedger]:
         with super().writing():
             yield self
-        self.head.refused = int(float(self.head.refused))
+        self.head.refusals = int(float(self.head.refusals))
 
 
 @breaks("what is unset stays unset", words="its head read")
@@ -349,7 +366,7 @@ class SetsTheTime(MemoryLedger):
     def writing(self) -> Iterator[MemoryLedger]:
         with super().writing():
             yield self
-        self.head.at = max(self.head.at, 0.0)
+        self.head.last_time = max(self.head.last_time, 0.0)
 
 
 @breaks("names are told apart", words="the request 'A ' is found as")
@@ -375,10 +392,12 @@ class SharesRequests(MemoryLedger):
         super().__init__()
         self._requests = SHARED
 
-    def give(self, arms: Any, probabilities: Array, *, at: float, request: Request | None) -> None:
-        super().give(arms, probabilities, at=at, request=request)
+    def add_assignments(
+        self, arms: Any, probabilities: Array, *, at: float, request: Request | None
+    ) -> None:
+        super().add_assignments(arms, probabilities, at=at, request=request)
         if request is not None and request.name in {"a", "b"}:
-            self._named.append(request.name) if request.name != "a" else None
+            SHARED[request.name] = request
 
 
 @breaks("pieces join", words="others")
@@ -391,8 +410,8 @@ class LosesARowBetweenPieces(MemoryLedger):
 
 @breaks("a large batch is counted", words="50100 outcomes are counted as 17332")
 class CountsInSixteenBits(MemoryLedger):
-    def tell(self, ids: Ids, rewards: Array, *, at: float, late: NDArray[np.bool_]) -> int:
-        return super().tell(ids, rewards, at=at, late=late) % 2**15
+    def add_outcomes(self, ids: Ids, rewards: Array, *, at: float, late: NDArray[np.bool_]) -> int:
+        return super().add_outcomes(ids, rewards, at=at, late=late) % 2**15
 
 
 @pytest.mark.parametrize("broken", BROKEN, ids=lambda broken: broken.law)

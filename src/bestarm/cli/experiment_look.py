@@ -14,8 +14,8 @@ from bestarm.cli.experiment_run import opened, recommendation_data, recommendati
 from bestarm.cli.reporting import print_json, printable
 from bestarm.errors import ReplayError
 from bestarm.live import Experiment, Listed
-from bestarm.live.check import Check, worst
-from bestarm.live.replayed import Remark
+from bestarm.live.replay import Remark
+from bestarm.live.values import Check, worst
 
 __all__ = [
     "print_checks",

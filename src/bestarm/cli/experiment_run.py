@@ -45,7 +45,7 @@ def opened(store: str, name: str) -> Iterator[Experiment]:
     except (BestArmError, OSError, typer.Exit):
         raise
     except Exception as error:
-        made_of = None if experiment is None else experiment._document
+        made_of = None if experiment is None else experiment.spec
         if made_of is None or ":" not in made_of.policy:
             raise
         what = " ".join(f"{type(error).__name__}: {error}".split()).rstrip(": .")

@@ -1,12 +1,11 @@
-"""Experiments that people or programs answer: ask and tell."""
+"""Experiments whose outcomes people or programs tell: ask and tell."""
 
-from bestarm.live.audit.chain import Audit
-from bestarm.live.check import Check
+from bestarm.live.audit.findings import Audit
 from bestarm.live.draws import draw
 from bestarm.live.experiment import Experiment
-from bestarm.live.replayed import Remark, Replayed
+from bestarm.live.replay import Remark, Replayed
 from bestarm.live.store.contract import Event
-from bestarm.live.values import Assignment, Batch, Listed, Receipt, Status
+from bestarm.live.values import Assignment, Batch, Check, Listed, Receipt, Status
 
 __all__ = [
     "Assignment",

@@ -1,24 +1,24 @@
-"""Giving assignments out, within a transaction."""
+"""Making assignments, within a transaction."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bestarm.errors import ConflictingRequestError
 from bestarm.geometry import Array
-from bestarm.live import rules
-from bestarm.live.digests import requested
-from bestarm.live.store.contract import Head, Ids, Opened, Reading, Request, Writing
+from bestarm.live.draws import draw_arms, order_of
+from bestarm.live.store.contract import Head, Ids, PlanRecord, Reading, Request, Writing
+from bestarm.live.store.damage import damaged
+from bestarm.live.summaries import chain_request
 from bestarm.live.values import Batch
 
-__all__ = ["Giver"]
+__all__ = ["Assigner"]
 
 
-class Giver:
-    """Draws the arms of a trial's next assignments.
+class Assigner:
+    """Draws the arms of an experiment's next assignments.
 
     Args:
         labels: the names of the source arms.
@@ -28,54 +28,54 @@ class Giver:
     def __init__(self, labels: tuple[str, ...], seed: int) -> None:
         self._labels = labels
         self._seed = seed
-        self._current: tuple[Opened, NDArray[np.int64] | None] | None = None
+        self._current: tuple[PlanRecord, Ids | None] | None = None
 
-    def give(self, tx: Writing, count: int, name: str | None, now: float) -> Batch:
-        """Give out up to `count` assignments of the open phase, under a name if there is one."""
+    def assign(self, tx: Writing, count: int, name: str | None, now: float) -> Batch:
+        """Make up to `count` assignments of the open phase, for a named request if there is one."""
         head = tx.head
-        start, size = head.given, head.available(count)
-        if size:
-            opened, order = self._plan(tx)
-            arms, probabilities = rules.draw_arms(tx, opened, order, seed=self._seed, size=size)
-        else:
-            arms, probabilities = np.empty(0, dtype=np.int64), np.empty(0)
+        start, size = head.assigned, head.available(count)
         waiting = head.outstanding + size if size < count and head.state == "running" else 0
-        if size:
-            asked = None
-            if name is not None:
-                asked = Request(name, count, start, size, head.phase, waiting)
-                head.requests = requested(head.requests, asked)
-            tx.give(arms, probabilities, at=now, request=asked)
-            head.given += size
-            head.oldest = min(head.oldest, now)
+        if not size:
+            return self._batch(head, start, np.empty(0, dtype=np.int64), np.empty(0), waiting)
+        record, order = self._plan(tx)
+        arms, probabilities = draw_arms(tx, record, order, seed=self._seed, start=start, size=size)
+        if len(arms) < size:
+            raise damaged(f"Phase {head.phase} has fewer losses on record than were counted.")
+        request = None
+        if name is not None:
+            request = Request(name, count, start, size, head.phase)
+            head.requests_hash = chain_request(head.requests_hash, request)
+        tx.add_assignments(arms, probabilities, at=now, request=request)
+        head.assigned += size
+        head.oldest = min(head.oldest, now)
         return self._batch(head, start, arms, probabilities, waiting)
 
-    def again(self, books: Reading, asked: Request, count: int) -> Batch:
-        """What a request was given before.
+    def repeat(self, books: Reading, request: Request, count: int) -> Batch:
+        """The assignments that a request was given before.
 
         Raises:
             ConflictingRequestError: it asked for another number then.
         """
-        if asked.count != count:
+        if request.count != count:
             raise ConflictingRequestError(
-                f"The same request asked for {asked.count} before, now for {count}.",
+                f"The same request asked for {request.count} before, now for {count}.",
                 field="request_id",
-                value=asked.name,
+                value=request.name,
                 remedy="Use a new request id for every new request.",
             )
-        rows = np.concatenate(list(books.rows(asked.first, asked.first + asked.size)))
-        arms, probabilities = rows["arm"].copy(), rows["probability"].copy()
-        arms.flags.writeable = probabilities.flags.writeable = False
+        rows = np.concatenate(list(books.rows(request.first, request.first + request.size)))
         head, waiting = books.head, 0
-        short = asked.size < asked.count and asked.phase == head.phase
+        short = request.size < request.count and request.phase == head.phase
         if short and head.planned and head.state == "running" and not head.available(1):
             waiting = head.outstanding  # as it is now, whatever it was then
-        head = replace(head, phase=asked.phase)
-        return self._batch(head, asked.first, arms, probabilities, waiting)
+        head = replace(head, phase=request.phase)
+        arms, probabilities = rows["arm"].copy(), rows["probability"].copy()
+        return self._batch(head, request.first, arms, probabilities, waiting)
 
     def _batch(
         self, head: Head, start: int, arms: Ids, probabilities: Array, waiting: int
     ) -> Batch:
+        arms.flags.writeable = probabilities.flags.writeable = False
         return Batch(
             ids=range(start, start + len(arms)),
             arms=arms,
@@ -86,9 +86,9 @@ class Giver:
             state=head.state,
         )
 
-    def _plan(self, books: Reading) -> tuple[Opened, NDArray[np.int64] | None]:
+    def _plan(self, books: Reading) -> tuple[PlanRecord, Ids | None]:
         current, phase = self._current, books.head.phase
         if current is None or current[0].plan.phase != phase:
-            opened = books.opened(phase)
-            current = self._current = opened, rules.turns(opened.plan)
+            record = books.plan(phase)
+            current = self._current = record, order_of(record.plan)
         return current

@@ -1,7 +1,7 @@
-"""The log: every change of an experiment's state, each entry bound to the one before by its hash.
+"""The log: every change of an experiment's state, each event chained to the one before by its hash.
 
-The hash covers the entry and the hash before it, so that nothing in the log can be changed, left
-out or put in without changing every hash after it. Whoever noted the last one elsewhere can tell.
+The hash covers the event and the hash before it, so that no event can be changed, removed or
+inserted without changing every hash after it. A copy of the last hash, kept elsewhere, shows it.
 """
 
 from __future__ import annotations
@@ -11,24 +11,19 @@ import json
 from typing import Any
 
 from bestarm.live.store.contract import Event, Head, Writing
-from bestarm.records import Plan, Summary
+from bestarm.records import Plan, Recommendation, Summary
 
 __all__ = [
-    "FORMAT",
     "canonical",
     "chained",
     "digest",
     "log",
     "plan_data",
+    "recommendation_data",
     "record",
     "sha256",
     "summary_data",
 ]
-
-
-# What the log tells of. Since 2 also of late outcomes and of failures after the end, each time; of
-# times and requests with every summary; and, at the end, of what no summary covers.
-FORMAT = 2
 
 
 def canonical(data: object) -> str:
@@ -53,8 +48,8 @@ def chained(number: int, at: float, kind: str, data: dict[str, Any], before: str
 
 def record(head: Head, kind: str, at: float, **data: Any) -> Event:
     """The next event, counted in the head."""
-    event = Event(head.events, at, kind, data, chained(head.events, at, kind, data, head.tip))
-    head.events, head.tip = head.events + 1, event.hash
+    event = Event(head.events, at, kind, data, chained(head.events, at, kind, data, head.last_hash))
+    head.events, head.last_hash = head.events + 1, event.hash
     return event
 
 
@@ -64,26 +59,39 @@ def log(tx: Writing, kind: str, at: float, **data: Any) -> None:
 
 
 def plan_data(plan: Plan) -> dict[str, Any]:
-    """A plan as plain data. What is rare is left out where it is not so."""
-    rare = {"provisional": plan.provisional, "center": plan.center}
-    return {name: value for name, value in rare.items() if value} | {
+    """A plan as plain data."""
+    return {
         "phase": plan.phase,
         "pulls": plan.pulls,
         "open": plan.open,
         "most": plan.most,
+        "provisional": plan.provisional,
+        "center": plan.center,
         "weights": None if plan.weights is None else plan.weights.tolist(),
         "counts": None if plan.counts is None else plan.counts.tolist(),
     }
 
 
 def summary_data(summary: Summary) -> dict[str, Any]:
-    """A summary as plain data. What is rare is left out where it is not so."""
-    rare: dict[str, Any] = {"center": summary.center} if summary.center else {}
-    if summary.pending.any():
-        rare["pending"] = summary.pending.tolist()
-    return rare | {
+    """A summary as plain data."""
+    return {
         "counts": summary.counts.tolist(),
         "sums": summary.sums.tolist(),
         "squares": summary.squares.tolist(),
         "missing": summary.missing.tolist(),
+        "pending": summary.pending.tolist(),
+        "center": summary.center,
+    }
+
+
+def recommendation_data(said: Recommendation) -> dict[str, Any]:
+    """What the log says of a recommendation."""
+    return {
+        "target": said.target,
+        "label": said.label,
+        "chosen": list(said.chosen),
+        "final": said.final,
+        "reason": said.reason,
+        "pulls": said.pulls,
+        "error_bound": said.error_bound,
     }

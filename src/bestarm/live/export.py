@@ -1,4 +1,7 @@
-"""A trial as a table in a file: CSV or Parquet, in pieces, there whole or not at all."""
+"""The assignments of an experiment as a table: a data frame, or a CSV or Parquet file.
+
+A file is written in pieces, and is there whole or not at all.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,16 +22,64 @@ from bestarm.live.store.contract import ROW, Reading, Rows
 from bestarm.live.store.damage import check_arms, check_plan, check_times
 from bestarm.problem import Problem
 
-__all__ = ["LAYOUTS", "export"]
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["LAYOUTS", "assignments_frame", "export", "outcomes_frame"]
 
 LAYOUTS = ("assignments", "mrt")
 Columns = dict[str, NDArray[Any]]
 
 
+def assignments_frame(books: Reading, problem: Problem) -> pd.DataFrame:
+    """One row per assignment: id, arm, label, probability, phase, time asked for, and state.
+
+    The state is `"told"`, `"lost"` or `"outstanding"`.
+    """
+    rows = _all_rows(books)
+    check_arms(rows["id"], rows["arm"], problem.arms)
+    return _frame(
+        {
+            "id": rows["id"],
+            "arm": rows["arm"],
+            "label": _labels(problem)[rows["arm"]],
+            "probability": rows["probability"],
+            "phase": rows["phase"],
+            "asked": rows["asked"],
+            "state": _states(rows),
+        },
+        times=("asked",),
+    )
+
+
+def outcomes_frame(books: Reading) -> pd.DataFrame:
+    """One row per outcome: id, reward, time told, and whether it came too late to be used."""
+    rows = _all_rows(books)
+    rows = rows[~np.isnan(rows["reward"])]
+    return _frame({name: rows[name] for name in ("id", "reward", "told", "late")}, times=("told",))
+
+
+def _all_rows(books: Reading) -> Rows:
+    return np.concatenate([np.empty(0, dtype=ROW), *books.rows(0, books.head.assigned)])
+
+
+def _frame(columns: Columns, *, times: Sequence[str]) -> pd.DataFrame:
+    try:
+        import pandas as pd  # noqa: PLC0415
+    except ImportError:
+        raise MissingDependencyError(
+            "Data frames need pandas.", field="pandas", remedy="Run: pip install 'bestarm[live]'."
+        ) from None
+    for name in times:
+        check_times(columns[name])
+    dates = {name: pd.to_datetime(columns[name], unit="s", utc=True) for name in times}
+    return pd.DataFrame(columns | dates)
+
+
 def export(
     books: Reading, problem: Problem, path: str | Path, *, layout: str, probabilities: bool
 ) -> int:
-    """Write every assignment, one row each, and give their number.
+    """Write one row per assignment, and return their number.
 
     Args:
         books: a transaction.
@@ -60,7 +111,7 @@ def export(
 
     def pieces() -> Iterator[Columns]:
         nonlocal count
-        for rows in books.rows(0, books.head.given):
+        for rows in books.rows(0, books.head.assigned):
             count += len(rows)
             if len(rows):
                 yield columns(rows)
@@ -70,7 +121,6 @@ def export(
 
 
 def _assignments(rows: Rows, problem: Problem) -> Columns:
-    lost, told = ~np.isnan(rows["lost"]), ~np.isnan(rows["reward"])
     return {
         "id": rows["id"],
         "phase": rows["phase"],
@@ -78,7 +128,7 @@ def _assignments(rows: Rows, problem: Problem) -> Columns:
         "label": _labels(problem)[rows["arm"]],
         "probability": rows["probability"],
         "asked": _times(rows["asked"]),
-        "state": _states(lost=lost, told=told),
+        "state": _states(rows),
         "outcome": rows["reward"],
         "told": _times(rows["told"]),
         "late": rows["late"],
@@ -87,10 +137,9 @@ def _assignments(rows: Rows, problem: Problem) -> Columns:
 
 
 def _mrt(rows: Rows, problem: Problem) -> Columns:
-    """As analysts of micro-randomised trials have it: one row a decision point."""
-    lost, told = ~np.isnan(rows["lost"]), ~np.isnan(rows["reward"])
-    used = told & ~rows["late"]
-    state = _states(lost=lost, told=told)
+    """One row per decision point, as analysts of micro-randomised trials have it."""
+    used = ~np.isnan(rows["reward"]) & ~rows["late"]
+    state = _states(rows)
     state[rows["late"]] = "late"
     return {
         "id": rows["id"],
@@ -116,9 +165,9 @@ class _Probabilities:
         table = np.empty((len(rows), len(self._names)))
         for phase in np.unique(rows["phase"]).tolist():
             here = rows["phase"] == phase
-            plan = self._books.opened(phase).plan
+            plan = self._books.plan(phase).plan
             check_plan(plan, len(self._names))
-            if (weights := plan.weights) is None:  # in turn: what comes is certain
+            if (weights := plan.weights) is None:  # in order: the arm is certain
                 table[here] = np.eye(len(self._names))[rows["arm"][here]]
             else:
                 table[here] = weights
@@ -129,7 +178,8 @@ def _labels(problem: Problem) -> NDArray[Any]:
     return np.asarray(problem.source_labels, dtype=object)
 
 
-def _states(*, lost: NDArray[np.bool_], told: NDArray[np.bool_]) -> NDArray[Any]:
+def _states(rows: Rows) -> NDArray[Any]:
+    lost, told = ~np.isnan(rows["lost"]), ~np.isnan(rows["reward"])
     return np.where(lost, "lost", np.where(told, "told", "outstanding")).astype(object)
 
 

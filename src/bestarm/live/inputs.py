@@ -1,8 +1,9 @@
-"""Reading outcomes as users give them: everything is checked before anything is touched."""
+"""What users give: outcomes, ids, names, texts and times, checked before anything is changed."""
 
 from __future__ import annotations
 
 import math
+import unicodedata
 from collections.abc import Iterable, Mapping
 from numbers import Real
 from typing import Any
@@ -10,12 +11,37 @@ from typing import Any
 import numpy as np
 
 from bestarm.checks import whole
-from bestarm.errors import ConflictingOutcomeError, InvalidInputError
+from bestarm.errors import ClockError, ConflictingOutcomeError, InvalidInputError
 from bestarm.geometry import Array
 from bestarm.live.store.contract import Ids
 from bestarm.live.values import Assignment
 
-__all__ = ["conflict", "read_ids", "read_outcomes"]
+__all__ = [
+    "EARLIEST",
+    "LATEST",
+    "Outcomes",
+    "check_name",
+    "clean_text",
+    "conflict",
+    "normal_form",
+    "read_ids",
+    "read_label",
+    "read_outcomes",
+    "read_time",
+]
+
+Outcomes = (
+    Mapping[int, float]
+    | Mapping[Assignment, float]
+    | Iterable[tuple[int, float]]
+    | Iterable[tuple[int | Assignment, float]]
+)
+
+
+EARLIEST = 946_684_800.0  # the beginning of the year 2000, in seconds since 1970
+LATEST = 7_258_118_400.0  # the beginning of the year 2200
+
+_UNITS = {"milliseconds": 1e3, "microseconds": 1e6, "nanoseconds": 1e9}
 
 # Beyond this size the square of a reward, summed over a phase, could overflow, and a phase whose
 # totals are not finite could never close.
@@ -39,7 +65,7 @@ def read_outcomes(outcomes: object) -> tuple[Ids, Array]:
 
 
 def read_ids(ids: object) -> list[int]:
-    """Ids, each once, in the order given."""
+    """Ids, each once, in the same order."""
     if not isinstance(ids, Iterable):
         ids = [ids]
     return list(dict.fromkeys(whole(_id(each), "id", least=0, below=2**63) for each in ids))
@@ -51,12 +77,12 @@ def _id(number: object) -> object:
 
 
 def conflict(number: int, before: float, now: float) -> ConflictingOutcomeError:
-    """The error for an outcome that contradicts what is on record."""
-    said = f"told {before:g}, now {now:g}"
+    """The error for an outcome that contradicts the one on record."""
+    rewards = f"told {before:g}, now {now:g}"
     if f"{before:g}" == f"{now:g}":  # they differ in digits that are seldom shown
-        said = f"told {before!r}, now {now!r}"
+        rewards = f"told {before!r}, now {now!r}"
     return ConflictingOutcomeError(
-        f"Assignment {number} was already {said}.",
+        f"Assignment {number} was already {rewards}.",
         field="reward",
         value=now,
         remedy="Outcomes cannot be changed: the plans after them rest on them.",
@@ -82,8 +108,7 @@ def _columns(outcomes: object) -> tuple[Any, Any]:
 
 
 def _plain(ids: list[Any], rewards: list[Any]) -> bool:
-    """Whether these are Python's own numbers and all is well: then there is no need to look at
-    them one by one."""
+    """Whether these are Python's own numbers and all valid, so that none has to be read alone."""
     if not (set(map(type, ids)) <= {int} and set(map(type, rewards)) <= _PLAIN_REWARDS):
         return False
     if not ids:
@@ -134,3 +159,80 @@ def _reward(value: object) -> float:
             remedy="Tell nothing until the outcome is known.",
         )
     return number
+
+
+def read_time(value: object, *, stored: bool) -> float:
+    """The time that a clock shows, in seconds.
+
+    A wrong time does lasting harm: leases end by it, and lost outcomes are never used. A stored
+    experiment accepts only dates, as other processes share it. One in memory may run in simulated
+    time, on a clock that starts anywhere; milliseconds are refused there too.
+
+    Args:
+        value: what the clock shows.
+        stored: whether it is for a stored experiment.
+
+    Raises:
+        ClockError: this cannot be the time.
+    """
+    number = math.nan
+    if not isinstance(value, (bool, str)):
+        try:
+            number = float(value)  # type: ignore[arg-type]
+        except (TypeError, ValueError, OverflowError):
+            number = math.nan
+    if (EARLIEST if stored else -LATEST) <= number < LATEST:
+        return number
+    raise ClockError(
+        f"`clock` must tell the time in seconds since 1970; got {value!r}.",
+        field="clock",
+        value=value,
+        remedy=_remedy(number),
+    )
+
+
+def _remedy(number: float) -> str:
+    for unit, size in _UNITS.items():
+        if EARLIEST * size <= number < LATEST * size:
+            return f"Did you give {unit}? Divide by {size:,.0f}."
+    if -LATEST < number < EARLIEST:
+        return "A stored experiment needs real times; one in memory may run on a clock of its own."
+    return "Use `time.time`."
+
+
+def clean_text(value: object) -> str:
+    """Free text in a form that every database can keep."""
+    return str(value)[:10_000].encode("utf-8", "replace").decode().replace("\0", "")
+
+
+def check_name(value: object) -> str:
+    """The name of a new experiment, which can be a part of a path."""
+    name = read_label(normal_form(value) if isinstance(value, str) else value, "name")
+    if "/" in name or name in {".", ".."}:
+        raise InvalidInputError(
+            f"`name` must not contain a slash or consist of dots; got {name!r}.",
+            field="name",
+            value=name,
+            remedy="Use a dash.",
+        )
+    if name != name.strip():
+        raise InvalidInputError(
+            f"`name` must not begin or end with a space; got {name!r}.", field="name", value=name
+        )
+    return name
+
+
+def normal_form(name: str) -> str:
+    """A name in Unicode's normal form C, however its letters were typed."""
+    return unicodedata.normalize("NFC", name)
+
+
+def read_label(value: object, field: str) -> str:
+    """A short text without line breaks or control characters."""
+    if not isinstance(value, str) or not 0 < len(value) <= 200 or not value.isprintable():
+        raise InvalidInputError(
+            f"`{field}` must be a text of 1 to 200 characters; got {value!r}.",
+            field=field,
+            value=value,
+        )
+    return value

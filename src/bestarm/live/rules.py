@@ -1,376 +1,318 @@
-"""The rules by which an experiment moves on, written once for every kind of book-keeping.
+"""The rules by which an experiment advances, the same for every ledger.
 
-Each function is one step inside a transaction. Whoever is killed between two steps leaves the
-books in order, and whoever comes next goes on from there.
+Each function is one step inside a transaction. A process that is killed between two steps leaves
+the ledger consistent, and whoever comes next continues from there.
 """
 
 from __future__ import annotations
 
-import hashlib
 import math
+import secrets
+from importlib.metadata import version
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from bestarm.checks import finite
-from bestarm.geometry import Array
-from bestarm.live import digests
-from bestarm.live.draws import choose, uniforms
-from bestarm.live.events import digest, log, plan_data, summary_data
+from bestarm.checks import duration, finite
+from bestarm.errors import ClockError, InvalidInputError
+from bestarm.live import summaries
+from bestarm.live.events import digest, log, plan_data, recommendation_data, record, summary_data
 from bestarm.live.replay import Player, tell
-from bestarm.live.store.contract import Entry, Head, Ids, Opened, Reading, Rows, Writing
+from bestarm.live.store.contract import (
+    Event,
+    Head,
+    PlanRecord,
+    Reading,
+    SummaryRecord,
+    Writing,
+    answers_of,
+)
 from bestarm.policies.policy import Policy
-from bestarm.records import Plan, Recommendation, Summary, round_robin
+from bestarm.records import Plan
 
 __all__ = [
-    "draw_arms",
-    "ending",
+    "begin",
+    "change_lease",
+    "change_state",
+    "check_leap",
     "expire",
-    "extent",
-    "finish",
-    "finished_data",
-    "look",
+    "find_settled",
     "lose",
+    "overdue",
     "stamp",
     "step",
-    "total",
-    "total_of",
-    "turns",
     "waits_for",
 ]
 
+_DAY = 86_400.0
+_YEAR = 365 * _DAY
+
+
+def begin(at: float, *, lease: float | str | None, **data: object) -> tuple[Head, Event]:
+    """The counters of a new experiment, and the first event of its log.
+
+    The event holds the seed, and its hash may be read by those who must not know the seed: with a
+    salt that they cannot read either, trying all seeds does not reveal it.
+    """
+    head = Head(lease=None if lease is None else duration(lease, "lease"), last_time=at)
+    maker = {"version": version("bestarm"), "salt": secrets.token_hex(16)}
+    return head, record(head, "created", at, lease=head.lease, **maker, **data)
+
 
 def stamp(head: Head, now: float) -> float:
-    """Note the time of a transaction, and by how much the clock has gone back since the last."""
+    """Note the time of a transaction, and by how much the clock was set back since the last."""
     now = finite(now, "clock")
-    if now < head.at:
-        head.setback = max(head.setback, head.at - now)
-    head.at = max(head.at, now)
+    if now < head.last_time:
+        head.clock_setback = max(head.clock_setback, head.last_time - now)
+    head.last_time = max(head.last_time, now)
     return now
+
+
+def check_leap(head: Head, now: float) -> None:
+    """Refuse to give up all outstanding outcomes because a clock was set wrong by years.
+
+    Raises:
+        ClockError: the last transaction was more than a year and a lease ago.
+    """
+    ahead = now - head.last_time
+    if head.lease is None or head.over or ahead <= _YEAR + head.lease:
+        return
+    raise ClockError(
+        f"The clock is {ahead / _DAY:.0f} days ahead of the last recorded time: by it, all "
+        "outstanding outcomes would be lost.",
+        field="clock",
+        value=now,
+        remedy="Set the clock. If it is right, pause and resume the experiment, and continue.",
+    )
+
+
+def overdue(head: Head, now: float) -> bool:
+    """Whether an outcome may be overdue."""
+    return not head.over and head.lease is not None and head.oldest + head.lease <= now
 
 
 def expire(tx: Writing, now: float) -> None:
     """Give up the outcomes that are overdue."""
     head = tx.head
-    if head.over or head.lease is None or head.oldest + head.lease > now:
+    if not overdue(head, now):
         return
-    look(tx)
-    if head.settled == head.given:
-        head.oldest = math.inf
-        return
+    find_settled(tx)
     head.oldest = _oldest(tx)
-    if head.oldest + head.lease <= now:
-        overdue = tx.unsettled(head.settled, head.given, asked_by=now - head.lease)
-        lose(tx, overdue.tolist(), reason="expired", at=now)
+    if overdue(head, now):
+        assert head.lease is not None
+        ids = tx.outstanding(head.settled_end, head.assigned, asked_by=now - head.lease)
+        lose(tx, ids.tolist(), reason="expired", at=now)
 
 
 def _oldest(tx: Writing) -> float:
-    """When the first that is not settled was given out, or one given out earlier."""
+    """A time before which no outstanding assignment was asked for."""
     head = tx.head
-    if not head.setback:
-        return tx.asked(head.settled)
-    # The clock once went back, so that the times are not in order of id.
-    least = math.inf
-    for rows in tx.rows(head.settled, head.given):
-        free = np.isnan(rows["reward"]) & np.isnan(rows["lost"])
-        least = min(least, rows["asked"][free].min(initial=math.inf))
-    return least
+    if head.settled_end == head.assigned:
+        return math.inf
+    if not head.clock_setback:
+        return tx.asked_at(head.settled_end)
+    # The clock was set back, so that the times are not in order of id.
+    oldest = math.inf
+    for rows in tx.rows(head.settled_end, head.assigned):
+        outstanding = np.isnan(rows["reward"]) & np.isnan(rows["lost"])
+        oldest = min(oldest, rows["asked"][outstanding].min(initial=math.inf))
+    return oldest
 
 
 def lose(tx: Writing, ids: list[int], *, reason: str, at: float) -> None:
-    """Give up the outcomes of assignments that are not settled."""
+    """Give up the outcomes of outstanding assignments."""
     head = tx.head
-    tx.lose(ids, reason=reason, at=at)
-    behind = sum(number < head.first for number in ids)
-    head.lost += len(ids)
-    head.phase_lost += len(ids) - behind
-    head.behind -= behind
-    head.fresh += sum(number < head.handed for number in ids)
-    look(tx)
+    tx.add_losses(ids, reason=reason, at=at)
+    before = sum(number < head.first for number in ids)
+    head.losses += len(ids)
+    head.phase_losses += len(ids) - before
+    head.outstanding_before -= before
+    head.arrivals += sum(number < head.summary_end for number in ids)
+    find_settled(tx)
 
 
-def look(tx: Writing) -> None:
-    """Find the first assignment that is not settled."""
+def find_settled(tx: Writing) -> None:
+    """Move `settled_end` to the first outstanding assignment."""
     head = tx.head
-    free = tx.unsettled(head.settled, head.given)
-    head.settled = int(free[0]) if free.size else head.given
+    found = tx.first_outstanding(head.settled_end, head.assigned)
+    head.settled_end = head.assigned if found is None else found
 
 
-def draw_arms(
-    books: Reading, opened: Opened, order: NDArray[np.int64] | None, *, seed: int, size: int
-) -> tuple[NDArray[np.int64], Array]:
-    """The arms of the next `size` assignments of a phase and their probabilities, read-only.
+def waits_for(books: Reading) -> tuple[int | None, float | None]:
+    """The assignment whose outcome holds up the decision, and when it was asked for.
 
-    A fixed plan goes in turn; what was lost of it is pulled again at its end.
+    It does once as many outcomes have come as the plan asks for, and one before them has not.
+    """
+    head = books.head
+    enough = head.outstanding_before or head.phase_settled >= head.pulls
+    if not head.waits or head.over or not head.planned or head.due or not enough:
+        return None, None
+    found = books.first_outstanding(head.settled_end, head.assigned)
+    return (None, None) if found is None else (found, books.asked_at(found))
+
+
+def change_state(tx: Writing, kind: str, states: tuple[str, ...], at: float, **data: Any) -> None:
+    """Pause, resume or stop an experiment.
 
     Args:
-        books: the head says how many were given out before.
-        opened: the phase.
-        order: the turns of a fixed plan.
-        seed: of the draws.
-        size: how many.
+        tx: a transaction.
+        kind: the event: `"paused"`, `"resumed"` or `"stopped"`.
+        states: in which it may happen.
+        at: the time.
+        data: what else the event says.
+
+    Raises:
+        InvalidInputError: the experiment is in another state.
     """
-    start, weights = books.head.given, opened.plan.weights
-    if weights is None:
-        assert order is not None
-        at = start - opened.first
-        arms = order[at : at + size]
-        if len(arms) < size:
-            again = max(0, at - len(order))
-            missed = books.lost_arms(opened.plan.phase, again, size - len(arms))
-            arms = np.concatenate([arms, missed])
-        arms, probabilities = arms.copy(), np.ones(size)
-    else:
-        arms = choose(weights, uniforms(seed, start=start, count=size))
-        probabilities = weights[arms]
-    arms.flags.writeable = False
-    probabilities.flags.writeable = False
-    return arms, probabilities
+    head = tx.head
+    if head.state not in states:
+        raise InvalidInputError(
+            f"An experiment that is {head.state} cannot be {kind}.",
+            field="state",
+            value=head.state,
+        )
+    head.state = "running" if kind == "resumed" else kind
+    if kind == "stopped":
+        data |= summaries.rest_data(tx)
+    log(tx, kind, at, **data)
+
+
+def change_lease(tx: Writing, lease: float | None, at: float) -> None:
+    """Set how long outcomes may take.
+
+    Raises:
+        InvalidInputError: the experiment is over.
+    """
+    head = tx.head
+    if head.over:
+        raise InvalidInputError(
+            f"The lease of an experiment that is {head.state} cannot be changed.",
+            field="state",
+            value=head.state,
+        )
+    if lease != head.lease:
+        log(tx, "changed", at, lease=lease, before=head.lease)
+        head.lease = lease
 
 
 def step(tx: Writing, player: Player, at: float) -> None:
-    """Do the next thing that is due: make a plan, or tell the policy what is answered."""
+    """Do the next thing that is due: make a plan, or tell the policy a summary."""
     head = tx.head
     policy = player.policy(tx)
     if not head.planned:
         _open(tx, policy, player.plan(), at)
-    elif head.fresh:
+    elif head.arrivals:
         _amend(tx, player, policy, at)
     elif head.provisional:
-        _close(tx, player, policy, at)
-    elif head.handed < head.first:
+        _close(tx, player, policy, head.assigned, at)
+    elif head.summary_end < head.first:
         # Drawn under the plan before, beyond what it asked for, and all settled by now.
-        _hand_over(tx, player, policy, head.first, at=at, late=True)
+        phase = head.phase - 1
+        _summarise(tx, player, policy, head.first, phase=phase, late=True, at=at)
         if policy.plan() is None:
-            finish(tx, policy, at)
+            _finish(tx, policy, at)
     else:
-        _hand_over(tx, player, policy, head.settled if head.open else head.given, at=at)
-        head.planned = False
+        _close(tx, player, policy, head.settled_end if head.open else head.assigned, at)
 
 
 def _open(tx: Writing, policy: Policy, plan: Plan | None, at: float) -> None:
     head = tx.head
     if plan is None:
-        finish(tx, policy, at)
+        _finish(tx, policy, at)
         return
-    head.behind += head.given - head.first - head.phase_told - head.phase_lost
-    head.phase, head.first, head.planned = plan.phase, head.given, True
+    head.outstanding_before += head.phase_assigned - head.phase_settled
+    head.phase, head.first, head.planned = plan.phase, head.assigned, True
     head.open, head.provisional, head.pulls = plan.open, plan.provisional, plan.pulls
-    head.most = extent(plan, head.first - head.handed)
-    head.phase_told = head.phase_lost = head.amended = 0
-    tx.open_phase(Opened(plan, head.first))
+    # The plan does not know of the assignments that no summary covers yet.
+    unknown = head.first - head.summary_end
+    head.limit = None if plan.most is None else max(0, plan.most - unknown)
+    head.phase_outcomes = head.phase_losses = head.amendments = 0
+    tx.add_plan(PlanRecord(plan, head.first))
     data = plan_data(plan)
     log(tx, "planned", at, phase=plan.phase, pulls=plan.pulls, first=head.first, plan=digest(data))
 
 
-def waits_for(books: Reading) -> tuple[int | None, float | None]:
-    """The assignment whose outcome holds up the decision, and when it was given out.
-
-    It does once as many outcomes are in as the plan asks for, and one before them is not.
-    """
-    head = books.head
-    enough = head.behind or head.phase_told + head.phase_lost >= head.pulls
-    if not head.waits or head.over or not head.planned or head.due or not enough:
-        return None, None
-    free = books.unsettled(head.settled, head.given)
-    return (int(free[0]), books.asked(int(free[0]))) if free.size else (None, None)
-
-
-def extent(plan: Plan, out: int) -> int | None:
-    """How many pulls a plan may be extended to, where others are out that it does not know of."""
-    return None if plan.most is None else max(0, plan.most - out)
-
-
-def finish(tx: Writing, policy: Policy, at: float) -> None:
+def _finish(tx: Writing, policy: Policy, at: float) -> None:
     """The policy has stopped."""
     tx.head.state, tx.head.planned = "finished", False
-    log(tx, "finished", at, **finished_data(policy.recommend()), **ending(tx))
+    log(tx, "finished", at, **recommendation_data(policy.recommend()), **summaries.rest_data(tx))
 
 
-def ending(books: Reading) -> dict[str, Any]:
-    """What the log says, at the end, of all that no earlier event covers."""
-    return {**digests.rest(books), "requests": books.head.requests}
+def _close(tx: Writing, player: Player, policy: Policy, end: int, at: float) -> None:
+    """Close the phase: tell the policy of its assignments up to an id.
+
+    Under a provisional plan some may be outstanding; they follow in a later summary.
+    """
+    tx.head.planned = False
+    _summarise(tx, player, policy, end, phase=tx.head.phase, late=False, at=at)
 
 
-def finished_data(said: Recommendation) -> dict[str, Any]:
-    """What the log says of the end."""
-    return {
-        "target": said.target,
-        "label": said.label,
-        "chosen": list(said.chosen),
-        "final": said.final,
-        "reason": said.reason,
-        "pulls": said.pulls,
-        "error_bound": said.error_bound,
-    }
-
-
-def _hand_over(
-    tx: Writing, player: Player, policy: Policy, end: int, *, at: float, late: bool = False
+def _summarise(
+    tx: Writing, player: Player, policy: Policy, end: int, *, phase: int, late: bool, at: float
 ) -> None:
-    """Tell the policy the outcomes up to an id; late if they were drawn under the plan before."""
+    """Tell the policy the outcomes up to an id."""
     head = tx.head
-    phase = head.phase - 1 if late else head.phase
-    plan = tx.opened(phase).plan
-    summary, rows = total(tx, head.handed, end, plan=plan, arms=policy.problem.arms)
-    entry = Entry(head.summaries, phase, head.handed, end, late, summary, rows)
-    head.handed = end
-    _tell(tx, player, policy, entry, times=digests.times(tx, entry.first, end), at=at)
-
-
-def _close(tx: Writing, player: Player, policy: Policy, at: float) -> None:
-    """Tell the policy of all that was drawn under its plan; what is outstanding follows later."""
-    head = tx.head
-    first, end = head.handed, head.given
-    pending = tx.unsettled(first, end, asked_by=math.inf)
-    if pending.size:
-        tx.defer(pending)
-    plan, arms = tx.opened(head.phase).plan, policy.problem.arms
-    summary, rows = total(tx, first, end, plan=plan, arms=arms, pending=pending)
-    entry = Entry(head.summaries, head.phase, first, end, False, summary, rows)
-    head.handed, head.planned = end, False
-    _tell(tx, player, policy, entry, times=digests.times(tx, first, end), at=at)
+    first, plan, pending = head.summary_end, tx.plan(phase).plan, None
+    if plan.provisional:
+        pending = tx.outstanding(first, end)
+        if pending.size:
+            tx.add_deferrals(pending)
+    summary, rows = summaries.total(
+        tx.answers(first, end), plan=plan, arms=policy.problem.arms, first=first, pending=pending
+    )
+    head.summary_end = end
+    _tell(
+        tx,
+        player,
+        policy,
+        SummaryRecord(head.summaries, phase, first, end, late, summary, rows),
+        at,
+    )
 
 
 def _amend(tx: Writing, player: Player, policy: Policy, at: float) -> None:
-    """Tell the policy the outcomes that were outstanding and are in by now, phase by phase."""
+    """Tell the policy the outcomes that have arrived since their phase closed, phase by phase."""
     head = tx.head
-    ids = tx.arrived()
-    rows = digests.rows_of(tx, ids)
-    head.fresh = 0
-    head.amended += len(rows)
+    rows = summaries.rows_of(tx, tx.arrivals())
+    head.arrivals = 0
+    head.amendments += len(rows)
     for phase in np.unique(rows["phase"]).tolist():
         part = rows[rows["phase"] == phase]
-        plan = tx.opened(phase).plan
-        summary, digested = total_of(part, plan=plan, arms=policy.problem.arms)
+        plan, arms = tx.plan(phase).plan, policy.problem.arms
+        summary, digested = summaries.total([answers_of(part)], plan=plan, arms=arms)
         first, end = int(part["id"][0]), int(part["id"][-1]) + 1
-        entry = Entry(head.summaries, phase, first, end, True, summary, digested)
-        tx.amend(part["id"], entry=entry.number)
-        times = digests.digest_of([digests.times_of(part)])
-        _tell(tx, player, policy, entry, times=times, at=at)
+        told = SummaryRecord(head.summaries, phase, first, end, True, summary, digested)
+        tx.settle_deferrals(part["id"], summary=told.number)
+        _tell(tx, player, policy, told, at)
         if policy.plan() is None:
-            # The rest is told to nobody: it was decided without it.
-            head.fresh = int((rows["phase"] > phase).sum())
-            head.amended -= head.fresh
-            finish(tx, policy, at)
+            # The policy decides without the rest and is not told of it.
+            head.arrivals = int((rows["phase"] > phase).sum())
+            head.amendments -= head.arrivals
+            _finish(tx, policy, at)
             return
 
 
-def _tell(
-    tx: Writing, player: Player, policy: Policy, entry: Entry, *, times: str, at: float
-) -> None:
-    """Tell the policy a summary, and put it on record."""
+def _tell(tx: Writing, player: Player, policy: Policy, told: SummaryRecord, at: float) -> None:
+    """Tell the policy a summary, and record it."""
     head, problem = tx.head, policy.problem
     active = policy.recommend().active
-    tell(policy, entry.summary, phase=entry.phase, late=entry.late)
-    tx.add_entry(entry)
+    tell(policy, told.summary, phase=told.phase, late=told.late)
+    tx.add_summary(told)
     head.summaries += 1
-    player.told(entry)
+    player.told(told)
     log(
         tx,
-        "answered" if entry.late else "closed",
+        "answered" if told.late else "closed",
         at,
-        phase=entry.phase,
-        first=entry.first,
-        end=entry.end,
-        drawn=int(entry.summary.drawn.sum()),
-        summary=digest(summary_data(entry.summary)),
-        rows=entry.digest,
-        times=times,
-        requests=head.requests,
+        phase=told.phase,
+        first=told.first,
+        end=told.end,
+        drawn=int(told.summary.drawn.sum()),
+        summary=digest(summary_data(told.summary)),
+        rows=told.digest,
+        requests=head.requests_hash,
     )
-    gone = sorted(set(active) - set(policy.recommend().active))
-    if gone:
-        labels = [problem.target_labels[target] for target in gone]
-        log(tx, "eliminated", at, phase=entry.phase, targets=gone, labels=labels)
-
-
-def total(
-    books: Reading,
-    first: int,
-    end: int,
-    *,
-    plan: Plan,
-    arms: int,
-    pending: NDArray[np.int64] | None = None,
-) -> tuple[Summary, str]:
-    """The totals of the assignments from `first` up to `end`, and a digest of what they are.
-
-    In order of id: floating-point sums would otherwise depend on the order of arrival. Under a
-    plan that is closed, lost ones are left out, as others were drawn in their place.
-
-    Args:
-        books: what has the outcomes.
-        first: the first id.
-        end: the id after the last.
-        plan: the plan that they were drawn under.
-        arms: the number of source arms.
-        pending: ids that are outstanding, or that were when this was first added up.
-    """
-    sums = _Totals(plan, arms)
-    for arms_drawn, rewards in books.answers(first, end):
-        outstanding = np.zeros(len(rewards), dtype=bool)
-        if pending is not None:
-            here = pending[(pending >= first) & (pending < first + len(rewards))]
-            outstanding[here - first] = True
-        sums.add(arms_drawn, rewards, outstanding)
-        first += len(rewards)
-    return sums.summary(), sums.digest()
-
-
-def total_of(rows: Rows, *, plan: Plan, arms: int) -> tuple[Summary, str]:
-    """The same of rows that are all settled."""
-    sums = _Totals(plan, arms)
-    rewards = np.where(np.isnan(rows["lost"]), rows["reward"], np.nan)
-    sums.add(rows["arm"], rewards, np.zeros(len(rows), dtype=bool))
-    return sums.summary(), sums.digest()
-
-
-class _Totals:
-    """Adds assignments up, one row after the other, in whatever pieces they come."""
-
-    def __init__(self, plan: Plan, arms: int) -> None:
-        self._plan, self._arms = plan, arms
-        self._counts, self._missing, self._pending = np.zeros((3, arms), dtype=np.int64)
-        self._sums, self._squares = np.zeros((2, arms))
-        self._running = hashlib.sha256()
-
-    def add(self, arms: Ids, rewards: Array, pending: NDArray[np.bool_]) -> None:
-        """Add assignments; a reward that is NaN was lost, unless it is pending."""
-        rewards = np.where(pending, np.nan, rewards)
-        pairs = np.empty(len(rewards), dtype=[("arm", "<i8"), ("reward", "<f8")])
-        pairs["arm"], pairs["reward"] = arms, rewards
-        self._running.update(pairs.tobytes())
-        without = np.isnan(rewards)
-        if without.any():
-            self._missing += np.bincount(arms[without & ~pending], minlength=self._arms)
-            self._pending += np.bincount(arms[pending], minlength=self._arms)
-        arm, reward = arms[~without], rewards[~without] - self._plan.center
-        self._counts += np.bincount(arm, minlength=self._arms)
-        # The totals so far go first, so that pieces add up as one row after the other would.
-        arm = np.concatenate([np.arange(self._arms), arm])
-        self._sums = np.bincount(arm, np.concatenate([self._sums, reward])).astype(float)
-        squares = np.concatenate([self._squares, reward * reward])
-        self._squares = np.bincount(arm, squares).astype(float)
-
-    def summary(self) -> Summary:
-        """What they add up to."""
-        nothing = np.zeros(0, dtype=np.int64)
-        return Summary(
-            self._counts,
-            self._sums,
-            self._squares,
-            self._missing if self._plan.open else nothing,
-            self._pending,
-            self._plan.center,
-        )
-
-    def digest(self) -> str:
-        """Of what they are."""
-        return self._running.hexdigest()
-
-
-def turns(plan: Plan) -> NDArray[np.int64] | None:
-    """The order in which a fixed plan is pulled."""
-    return None if plan.counts is None else round_robin(plan.counts)
+    dropped = sorted(set(active) - set(policy.recommend().active))
+    if dropped:
+        labels = [problem.target_labels[target] for target in dropped]
+        log(tx, "eliminated", at, phase=told.phase, targets=dropped, labels=labels)

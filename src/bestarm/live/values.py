@@ -1,4 +1,4 @@
-"""What an experiment hands out and says of itself: values, no behaviour."""
+"""The values that an experiment returns."""
 
 from __future__ import annotations
 
@@ -11,16 +11,30 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bestarm.geometry import Array
+from bestarm.live.store.head import Head
 
-__all__ = ["Assignment", "Batch", "Listed", "Receipt", "Status", "plural"]
+__all__ = [
+    "LEVELS",
+    "Assignment",
+    "Batch",
+    "Check",
+    "Listed",
+    "Receipt",
+    "Status",
+    "held_up",
+    "plural",
+    "worst",
+]
+
+LEVELS = ("ok", "warning", "alarm")
 
 
 @dataclass(frozen=True)
 class Assignment:
-    """One pull, given out once.
+    """One pull to be carried out.
 
     Attributes:
-        id: its number: 0, 1, 2, … in the order given out.
+        id: its number: 0, 1, 2, … in the order asked for.
         arm: the index of the source arm to pull.
         label: that arm's name.
         probability: the probability with which the arm was drawn; 1 under a fixed plan.
@@ -44,10 +58,10 @@ class Batch(Sequence[Assignment]):
         probabilities: the probability of each arm when it was drawn, read-only.
         labels: the name of each source arm of the problem, to be indexed by `arms`.
         phase: the phase that was open.
-        waiting: when the batch is shorter than asked for because the phase is fully given out,
-            the number of its outcomes still to come; 0 otherwise. Asked again under the same name,
-            it is what is still to come by now.
-        state: what the experiment was then: `"running"`, `"paused"`, `"stopped"` or `"finished"`.
+        waiting: when the batch is shorter than asked for because the phase is assigned in full,
+            the number of outstanding outcomes; 0 otherwise. If the request is repeated, it is
+            the number outstanding by then.
+        state: of the experiment: `"running"`, `"paused"`, `"stopped"` or `"finished"`.
     """
 
     ids: range
@@ -60,7 +74,7 @@ class Batch(Sequence[Assignment]):
 
     @property
     def finished(self) -> bool:
-        """Whether the experiment is over, so that nothing more will be given out."""
+        """Whether the experiment is over: there will be no more assignments."""
         return self.state in {"stopped", "finished"}
 
     def __len__(self) -> int:
@@ -95,13 +109,13 @@ class Batch(Sequence[Assignment]):
 
 @dataclass(frozen=True)
 class Receipt:
-    """What became of outcomes that were told.
+    """The result of telling outcomes.
 
     Attributes:
-        recorded: how many are on record from now on, late ones included.
+        recorded: how many were recorded, late ones included.
         repeated: how many were on record already, with the same reward.
         late: how many of the recorded came after their assignment was lost, or after the end of
-            the experiment. They are kept and flagged, and no decision rests on them.
+            the experiment. They are kept and flagged, and no decision depends on them.
     """
 
     recorded: int
@@ -109,33 +123,33 @@ class Receipt:
     late: int
 
     def __str__(self) -> str:
-        said = f"{plural(self.recorded, 'outcome')} recorded"
+        text = f"{plural(self.recorded, 'outcome')} recorded"
         if self.repeated:
-            said += f", {self.repeated} known before"
+            text += f", {self.repeated} known before"
         if self.late:
-            kept = "is" if self.late == 1 else "are"
-            said += f"; {self.late} came too late to be used and {kept} flagged"
-        return said
+            verb = "is" if self.late == 1 else "are"
+            text += f"; {self.late} came too late to be used and {verb} flagged"
+        return text
 
 
 @dataclass(frozen=True)
 class Status:
-    """Where an experiment stands.
+    """The status of an experiment.
 
     Attributes:
         phase: the open phase, or the last one when finished.
-        given: assignments of that phase given out.
-        answered: how many of those have their outcome, or are known to be lost.
-        outstanding: how many have not, of all given out under plans that matter still.
-        remaining: assignments of that phase still to give out.
-        pulls: assignments given out in all phases together.
+        given: assignments of that phase.
+        answered: how many of those have an outcome or are lost.
+        outstanding: assignments without either, of all plans that still matter.
+        remaining: assignments that the phase still needs.
+        pulls: assignments of all phases together.
         state: `"running"`, `"paused"`, `"stopped"` (by its owner) or `"finished"` (by the policy).
-        lost: assignments whose outcome will not come, or came too late, in all phases.
+        lost: assignments of all phases whose outcome was given up.
         late: outcomes that came too late to be used.
-        needs_lease: whether one outcome that is never told would hold up the decision for ever: the
-            policy has no worst reward to enter for it, and there is no lease.
+        needs_lease: whether an outcome that is never told would hold up the decision for ever: the
+            policy knows no worst reward to assume for it, and there is no lease.
         waits_for: the assignment whose outcome holds up the decision now, or None.
-        waits_since: when it was given out.
+        waits_since: when it was asked for.
     """
 
     phase: int
@@ -150,6 +164,22 @@ class Status:
     needs_lease: bool = False
     waits_for: int | None = field(default=None, compare=False)
     waits_since: float | None = field(default=None, compare=False)
+
+    @classmethod
+    def of(cls, head: Head) -> Status:
+        """The status by the counters, without what holds up the decision."""
+        return cls(
+            phase=head.phase,
+            given=head.phase_assigned,
+            answered=head.phase_settled,
+            outstanding=head.outstanding,
+            remaining=head.remaining,
+            pulls=head.assigned,
+            state=head.state,
+            lost=head.losses,
+            late=head.late,
+            needs_lease=head.waits and head.lease is None and not head.over,
+        )
 
     @property
     def finished(self) -> bool:
@@ -182,8 +212,8 @@ class Listed:
         name: its name.
         description: what it is about, in words.
         created: when it was created, in seconds since 1970.
-        status: where it stands.
-        revision: a text that changes whenever anything is recorded of it.
+        status: its status.
+        revision: a text that changes whenever anything is recorded.
     """
 
     name: str
@@ -193,12 +223,37 @@ class Listed:
     revision: str
 
 
+@dataclass(frozen=True)
+class Check:
+    """The result of one check of an experiment or a database.
+
+    Attributes:
+        name: what was checked, in a word.
+        level: `"ok"`, `"warning"` or `"alarm"`.
+        finding: the result, in a sentence.
+        action: what to do about it; empty if nothing.
+    """
+
+    name: str
+    level: str
+    finding: str
+    action: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.level}: {self.name}: {self.finding} {self.action}".rstrip()
+
+
+def worst(checks: Sequence[Check]) -> str:
+    """The highest level among checks."""
+    return max((check.level for check in checks), key=LEVELS.index, default="ok")
+
+
 def held_up(number: int, since: float) -> str:
-    """Which outcome holds the decision up, in words."""
+    """A clause on the outcome that holds up the decision."""
     when = datetime.fromtimestamp(since, UTC).strftime("%Y-%m-%d %H:%M UTC")
     return f"the decision waits for the outcome of assignment {number}, given out {when}"
 
 
 def plural(count: int, noun: str) -> str:
-    """A number of things, in words."""
+    """A number and a noun."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

@@ -10,8 +10,7 @@ import anyio.to_thread
 from anyio import CapacityLimiter
 
 from bestarm.errors import BestArmError
-from bestarm.live.check import Check
-from bestarm.live.upkeep import keep_up
+from bestarm.live.values import Check
 from bestarm.live.watch.overview import lights
 from bestarm.server.experiments import Trials
 
@@ -83,7 +82,7 @@ class Keeper:
     def _see_to(self, name: str, *, over: bool) -> None:
         experiment = self._trials.open(name)
         if not over:
-            keep_up(experiment)
+            experiment.expire()
         elif self._seen.get(name) == (revision := experiment.revision):
             return
         else:

@@ -16,7 +16,6 @@ from bestarm.errors import (
     UnknownExperimentError,
 )
 from bestarm.live import Experiment, Listed, Receipt
-from bestarm.live.record import revision_of, status_of
 from bestarm.live.store.sql import SqlLedger, Store
 from bestarm.problem import Problem
 from bestarm.server.api.gather import Tellers
@@ -149,11 +148,7 @@ class Trials:
 
     def browsed(self, *, search: str, first: int, limit: int) -> tuple[Sequence[Listed], int]:
         """Some of the store, those that run first, then the newest first; and how many fit."""
-        found, total = SqlLedger.browsed(self.store, search=search, first=first, limit=limit)
-        return [
-            Listed(name, description, created, status_of(head), revision_of(head))
-            for name, description, created, head in found
-        ], total
+        return SqlLedger.search(self.store, search, first=first, limit=limit)
 
     async def browse(self, do: Callable[[Trials], T]) -> T:
         """Go through many experiments, without their policies."""

@@ -3,33 +3,44 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bestarm.live.events import log, plan_data, summary_data
-from bestarm.live.store.contract import Entry, Opened, Reading, Request, Sizes, Writing
+from bestarm.live.store.contract import (
+    ANSWER,
+    Ledger,
+    PlanRecord,
+    Reading,
+    Request,
+    SummaryRecord,
+    Writing,
+)
 from bestarm.records import Plan, Summary
 
 __all__ = [
     "FLOATS",
     "STEPS",
     "TEXTS",
-    "entry_data",
+    "Case",
+    "Make",
+    "Reopen",
     "give_some",
     "ids_of",
     "open_phase",
-    "opened_data",
     "picture",
+    "plan_record_data",
     "read_answers",
     "read_rewards",
     "read_rows",
     "require",
     "require_dense",
     "require_same",
+    "summary_record_data",
     "tell_some",
     "write_some",
 ]
@@ -77,6 +88,41 @@ TEXTS = [
 ]
 
 
+Make = Callable[[], Ledger]
+Reopen = Callable[[Ledger], Ledger]
+
+
+@dataclass(frozen=True)
+class Case:
+    """What the laws are tested on.
+
+    Attributes:
+        make: makes an empty ledger.
+        reopen: opens it as another process would, or None.
+        many: the size of the largest batch.
+    """
+
+    make: Make
+    reopen: Reopen | None
+    many: int
+
+    def books(self, *, phases: int = 1) -> Ledger:
+        """A new ledger in which the first phases are open; the head is at the last."""
+        ledger = self.make()
+        for phase in range(1, phases + 1):
+            with ledger.writing() as tx:
+                open_phase(tx, Plan.randomised([0.25, 0.75, 0.0], 8, phase=phase, open=True))
+        return ledger
+
+    def views(self, ledger: Ledger) -> Iterator[tuple[str, Ledger]]:
+        """The ledger, and the ledger as others see it."""
+        yield "", ledger
+        if self.reopen is not None:
+            other = self.reopen(ledger)
+            yield " when opened again", other
+            other.close()
+
+
 # --- writing -----------------------------------------------------------------------------------
 
 
@@ -87,18 +133,18 @@ def ids_of(numbers: Any) -> NDArray[np.int64]:
 
 def open_phase(tx: Writing, plan: Plan) -> None:
     """Open a phase at the next id."""
-    tx.head.phase, tx.head.first, tx.head.planned = plan.phase, tx.head.given, True
-    tx.open_phase(Opened(plan, tx.head.given))
+    tx.head.phase, tx.head.first, tx.head.planned = plan.phase, tx.head.assigned, True
+    tx.add_plan(PlanRecord(plan, tx.head.assigned))
 
 
 def give_some(tx: Writing, arms: list[int], *, at: float = 1.0, request: str | None = None) -> None:
     """Give assignments out, under the name of a request if there is one."""
-    first, size = tx.head.given, len(arms)
+    first, size = tx.head.assigned, len(arms)
     asked = None
     if request is not None:
-        asked = Request(request, size + 1, first, size, tx.head.phase, 3)
-    tx.give(ids_of(arms), np.full(size, 0.25), at=at, request=asked)
-    tx.head.given += size
+        asked = Request(request, size + 1, first, size, tx.head.phase)
+    tx.add_assignments(ids_of(arms), np.full(size, 0.25), at=at, request=asked)
+    tx.head.assigned += size
 
 
 def tell_some(
@@ -106,31 +152,32 @@ def tell_some(
 ) -> int:
     """Tell outcomes; gives how many were new."""
     flags = np.zeros(len(ids), dtype=bool) if late is None else np.array(late)
-    return tx.tell(ids_of(ids), np.array(rewards), at=at, late=flags)
+    return tx.add_outcomes(ids_of(ids), np.array(rewards), at=at, late=flags)
 
 
-def some_entry(tx: Writing) -> Entry:
+def some_summary(tx: Writing) -> SummaryRecord:
     summary = Summary(
         counts=np.array([1, 0, 2]),
         sums=np.array([0.1, 0.0, -3.0]),
         squares=np.array([0.01, 0.0, 4.5]),
         missing=np.array([0, 1, 0]),
     )
-    return Entry(tx.head.summaries, tx.head.phase, 0, 4, False, summary, "d" * 64)
+    return SummaryRecord(tx.head.summaries, tx.head.phase, 0, 4, False, summary, "d" * 64)
 
 
-def add_some_entry(tx: Writing) -> None:
-    tx.add_entry(some_entry(tx))
+def add_some_summary(tx: Writing) -> None:
+    tx.add_summary(some_summary(tx))
     tx.head.summaries += 1
 
 
 STEPS: dict[str, Callable[[Writing], Any]] = {
     "asking": lambda tx: give_some(tx, [1, 1, 0], request="more"),
     "telling": lambda tx: tell_some(tx, [3, 4], [4.0, 5.0], late=[True, False], at=50.0),
-    "losing": lambda tx: tx.lose([7, 6], reason="gone too", at=60.0),
-    "summing up": add_some_entry,
+    "losing": lambda tx: tx.add_losses([7, 6], reason="gone too", at=60.0),
+    "summing up": add_some_summary,
     "planning": lambda tx: open_phase(tx, Plan.fixed([2, 0, 1], phase=2)),
-    "refusing": lambda tx: tx.refuse(ids_of([5, 6]), np.array([8.0, 9.0]), at=65.0),
+    "refusing": lambda tx: tx.add_refusals(ids_of([5, 6]), np.array([8.0, 9.0]), at=65.0),
+    "deferring": lambda tx: tx.add_deferrals(ids_of([0, 4])),
     "logging": lambda tx: log(tx, "happened", 70.0, what="something"),
 }
 
@@ -144,10 +191,12 @@ def write_some(tx: Writing) -> dict[str, object]:
     give_some(tx, [0, 2, 1], at=1.0, request="a")
     give_some(tx, [1], at=2.5)
     tell_some(tx, [3, 0], [0.5, -0.5], at=3.0)
-    tx.lose([2], reason="no answer", at=4.0)
+    tx.add_losses([2], reason="no answer", at=4.0)
     tell_some(tx, [2], [7.0], late=[True], at=5.0)
-    entry = some_entry(tx)
-    add_some_entry(tx)
+    record = some_summary(tx)
+    add_some_summary(tx)
+    tx.add_deferrals(ids_of([0, 1, 2]))
+    tx.settle_deferrals(ids_of([2]), summary=0)
     open_phase(tx, plans[1])
     give_some(tx, [0, 1], at=6.0, request="b")
     log(tx, "happened", 6.5, what={"list": [1, 2.5, None, True, "x"]})
@@ -165,23 +214,27 @@ def write_some(tx: Writing) -> dict[str, object]:
         (4, 2, 0, 0.25, 6.0, nan, nan, False, nan),
         (5, 2, 1, 0.25, 6.0, nan, nan, False, nan),
     ]
-    requests = [Request("a", 4, 0, 3, 1, 3), Request("b", 3, 4, 2, 2, 3)]
+    requests = [Request("a", 4, 0, 3, 1), Request("b", 3, 4, 2, 2)]
     return {
         "head": asdict(tx.head),
         "rows": rows,
-        "times": [
-            *((1.0, 3.0, nan), (1.0, nan, nan), (1.0, nan, 4.0)),
-            *((2.5, 3.0, nan), (6.0, nan, nan), (6.0, nan, nan)),
+        "answers": [
+            *((0, -0.5, 1.0, 3.0, nan), (2, nan, 1.0, nan, nan), (1, nan, 1.0, nan, 4.0)),
+            *((1, 0.5, 2.5, 3.0, nan), (0, nan, 6.0, nan, nan), (1, nan, 6.0, nan, nan)),
         ],
         "asked": requests,
-        "phases": [opened_data(Opened(plans[0], 0)), opened_data(Opened(plans[1], 4))],
-        "entries": [entry_data(entry)],
+        "plans": [
+            plan_record_data(PlanRecord(plans[0], 0)),
+            plan_record_data(PlanRecord(plans[1], 4)),
+        ],
+        "summaries": [summary_record_data(record)],
         "events": [*events, *(event_data(event) for event in added)],
         "lost": [2],
+        "deferrals": [(0, -1), (1, -1), (2, 0)],
+        "arrivals": [0],
         "lost arms": {1: [1], 2: []},
         "rewards": {0: -0.5, 2: 7.0, 3: 0.5},
         "requests": {request.name: request for request in requests},
-        "sizes": Sizes(6, 3, 1, 0, 2, 0, 1, len(events) + 2),
     }
 
 
@@ -190,27 +243,29 @@ def write_some(tx: Writing) -> dict[str, object]:
 
 def picture(books: Reading, *, names: Sequence[str] = ("a", "b", "kept", "more")) -> dict[str, Any]:
     """All that can be read, in plain values that are equal when the books are."""
-    given = books.head.given
-    phases = list(books.phases())
+    given = books.head.assigned
+    plans = list(books.plans())
     requests = {name: books.request(name) for name in names}
     rows = read_rows(books, 0, given).tolist()
     return {
         "head": asdict(books.head),
         "rows": [tuple(comparable(part) for part in row) for row in rows],
-        "times": [
+        "answers": [
             tuple(comparable(part) for part in row)
-            for piece in books.times(0, given)
-            for row in piece.tolist()
+            for row in read_answers(books, 0, given).tolist()
         ],
-        "sizes": books.sizes(),
         "asked": list(books.requests()),
-        "phases": [opened_data(opened) for opened in phases],
-        "entries": [entry_data(entry) for entry in books.entries()],
+        "plans": [plan_record_data(record) for record in plans],
+        "summaries": [summary_record_data(record) for record in books.summaries()],
         "events": [event_data(event) for event in books.events()],
         "lost": sorted(books.lost(np.arange(given))),
+        "deferrals": [
+            pair for piece in books.deferrals() for pair in zip(*map(list, piece), strict=True)
+        ],
+        "arrivals": books.arrivals().tolist(),
         "lost arms": {
-            opened.plan.phase: books.lost_arms(opened.plan.phase, 0, 100).tolist()
-            for opened in phases
+            record.plan.phase: books.lost_arms(record.plan.phase, 0, 100).tolist()
+            for record in plans
         },
         "rewards": read_rewards(books),
         "requests": {name: found for name, found in requests.items() if found is not None},
@@ -227,29 +282,24 @@ def read_rows(books: Reading, first: int, end: int) -> NDArray[Any]:
     return np.concatenate(pieces) if pieces else np.empty(0, dtype=[("id", np.int64)])
 
 
-def read_answers(books: Reading, first: int, end: int) -> tuple[list[int], list[float]]:
-    """Arms and rewards of what is settled, in one piece."""
-    arms: list[int] = []
-    rewards: list[float] = []
-    for drawn, told in books.answers(first, end):
-        arms.extend(drawn.tolist())
-        rewards.extend(told.tolist())
-    return arms, rewards
+def read_answers(books: Reading, first: int, end: int) -> NDArray[Any]:
+    """Answers in one piece."""
+    return np.concatenate([np.empty(0, dtype=ANSWER), *books.answers(first, end)])
 
 
 def read_rewards(books: Reading) -> dict[int, float]:
     """Every reward on record, by id."""
-    return dict(sorted(books.rewards(np.arange(books.head.given)).items()))
+    return dict(sorted(books.rewards(np.arange(books.head.assigned)).items()))
 
 
-def opened_data(opened: Opened) -> tuple[object, int]:
-    """A phase in plain values."""
-    return plan_data(opened.plan), opened.first
+def plan_record_data(record: PlanRecord) -> tuple[object, int]:
+    """A plan in plain values."""
+    return plan_data(record.plan), record.first
 
 
-def entry_data(entry: Entry) -> dict[str, object]:
+def summary_record_data(record: SummaryRecord) -> dict[str, object]:
     """A summary in plain values."""
-    return {**vars(entry), "summary": summary_data(entry.summary)}
+    return {**vars(record), "summary": summary_data(record.summary)}
 
 
 def event_data(event: object) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Do arms come up with the probabilities on record? Evidence that may be looked at any time."""
+"""Evidence against arms having been drawn with their recorded probabilities, valid at any time."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class RatioTest:
 
     @property
     def chance(self) -> float:
-        """A bound on the probability that a trial in order ever shows as much evidence."""
+        """A bound on the probability that a sound experiment ever shows as much evidence."""
         evidence = float(np.logaddexp.reduce(self._logs)) - math.log(len(_FIRMNESS))
         return math.exp(-max(0.0, evidence))
 

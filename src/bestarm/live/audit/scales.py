@@ -1,4 +1,4 @@
-"""Do rewards fit the scales that were declared? From totals alone."""
+"""Whether rewards fit the declared scales, from totals alone."""
 
 from __future__ import annotations
 

@@ -1,8 +1,30 @@
-"""What an experiment needs of the place where it keeps its books.
+"""The store contract: what an experiment needs of the place where it is kept.
 
-A ledger holds one experiment: a small head with counters, and rows that are only ever added.
-Everything an experiment does is a short transaction on it: what is read in one belongs together,
-what is written in one is there whole or not at all, and one is written at a time.
+A `Ledger` holds one experiment: a `Head` of counters, and rows that are only ever added. Everything
+an experiment does is a short transaction on its ledger: a `Reading` or a `Writing`. An
+implementation keeps the laws below; `bestarm.testing.check_store` tests each of them.
+
+Threads and processes:
+    A ledger may be used by any number of threads at once, and, where it is stored, by any number
+    of processes that have opened it. A transaction belongs to the thread that began it.
+
+Consistency:
+    All that is read in one transaction belongs to one state: what others commit meanwhile is not
+    in it. A transaction that begins after another has committed reads what that one wrote. Writers
+    take turns: a `Writing` begins once no other writer of the same experiment is active, so that
+    its head is the latest there is. Numbers are read back to the bit and texts to the letter.
+
+Atomicity:
+    What is written in one `Writing` is there whole, with its head, once the `with` block has ended
+    without an exception, or else not at all: after an exception, or when the process is killed,
+    everything is as it was. Where the ledger is stored, the end of the block means that the rows
+    are on disk.
+
+Errors:
+    Any method of a stored ledger raises `StoreUnavailableError` where the database cannot be
+    reached or written to (nothing was changed, and the call can be repeated), and any method that
+    reads raises `DamagedStoreError` where a record cannot be read. `Raises` below names what else a
+    method raises.
 """
 
 from __future__ import annotations
@@ -11,34 +33,33 @@ import math
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bestarm.geometry import Array
+from bestarm.live.store.head import Head
 from bestarm.records import Plan, Summary
 
 __all__ = [
+    "ANSWER",
     "ROW",
-    "TIMES",
-    "Entry",
     "Event",
     "Head",
+    "Ids",
     "Ledger",
-    "Loss",
-    "Opened",
+    "PlanRecord",
     "Reading",
     "Request",
     "Rows",
-    "Sizes",
+    "SummaryRecord",
     "Writing",
+    "answers_of",
 ]
 
-_NEARLY_ALL = 16  # outcomes in for every one that is outstanding
-
-# One row per assignment. A reward that is NaN has not been told. `lost` is when its outcome was
-# given up, NaN if it was not; an outcome that came after that is there as well, and is not used.
+# One row per assignment. The reward is NaN while there is no outcome. `lost` is the time at which
+# the outcome was given up, or NaN; an outcome that came after that is kept, and is not used.
 ROW = np.dtype(
     [
         ("id", np.int64),
@@ -52,159 +73,28 @@ ROW = np.dtype(
         ("lost", float),
     ]
 )
-# When one that is settled was given out, told or lost: one of the last two is NaN.
-TIMES = np.dtype([("asked", "<f8"), ("told", "<f8"), ("lost", "<f8")])
+# What a summary is made of, and what its digest covers. Where the assignment was lost, `reward` and
+# `told` are NaN, even if an outcome came later.
+ANSWER = np.dtype(
+    [("arm", "<i8"), ("reward", "<f8"), ("asked", "<f8"), ("told", "<f8"), ("lost", "<f8")]
+)
 Rows = NDArray[Any]
 Ids = NDArray[np.int64]
 
 
-@dataclass
-class Head:
-    """The counters of an experiment: all that is needed to ask, to tell and to say how it stands.
-
-    Attributes:
-        state: `"running"`, `"paused"`, `"stopped"` or `"finished"`.
-        lease: seconds an outcome may take, or None for any time.
-        given: assignments given out; the next one's id.
-        told: outcomes told in time.
-        lost: assignments given up.
-        late: outcomes told too late.
-        refused: assignments for which a reward outside the bounds was refused.
-        lowest: the least reward told.
-        highest: the largest.
-        phase: the open phase, or the last one.
-        planned: whether a plan is open.
-        open: whether that plan may be extended.
-        provisional: whether it may close while outcomes are outstanding.
-        pulls: how many pulls it asks for.
-        most: how many it may be extended to, or None; less what was out under the plan before
-            when it was made.
-        first: the id of the phase's first assignment.
-        phase_told: outcomes told in time of the phase's assignments.
-        phase_lost: those of its assignments that were given up.
-        behind: assignments before `first` that are not settled.
-        handed: assignments that the policy has been told of.
-        fresh: of those it was told were outstanding, how many are settled by now and not told yet.
-        amended: how many it was told later, since the open plan was made.
-        settled: all ids below this one are settled.
-        oldest: no unsettled assignment was given out before this time.
-        summaries: the number of summaries the policy has been told.
-        events: the number of events logged.
-        tip: the hash of the last.
-        requests: the hash of the last request that has a name, and of all before it.
-        at: the latest time at which anything was written.
-        setback: by how many seconds the clock was ever seen to be behind that.
-    """
-
-    state: str = "running"
-    lease: float | None = None
-    given: int = 0
-    told: int = 0
-    lost: int = 0
-    late: int = 0
-    refused: int = 0
-    lowest: float = math.inf
-    highest: float = -math.inf
-    phase: int = 0
-    planned: bool = False
-    open: bool = False
-    provisional: bool = False
-    pulls: int = 0
-    most: int | None = None
-    first: int = 0
-    phase_told: int = 0
-    phase_lost: int = 0
-    behind: int = 0
-    handed: int = 0
-    fresh: int = 0
-    amended: int = 0
-    settled: int = 0
-    oldest: float = math.inf
-    summaries: int = 0
-    events: int = 0
-    tip: str = ""
-    requests: str = ""
-    at: float = -math.inf
-    setback: float = 0.0
-
-    @property
-    def over(self) -> bool:
-        """Whether nothing more will be given out or decided."""
-        return self.state in {"stopped", "finished"}
-
-    @property
-    def waits(self) -> bool:
-        """Whether what is decided waits for the first outcome that is outstanding."""
-        return self.open and not self.provisional
-
-    @property
-    def needed(self) -> int:
-        """How many of the phase's assignments must be given out, as far as is known."""
-        return self.pulls if self.open else self.pulls + self.phase_lost
-
-    @property
-    def remaining(self) -> int:
-        """How many are still to be given out."""
-        if not self.planned or self.over:
-            return 0
-        left = max(0, self.needed - (self.given - self.first))
-        if self.provisional and self.most is not None:
-            left = min(left, max(0, self.most - (self.given - self.first)))
-        return left
-
-    @property
-    def outstanding(self) -> int:
-        """Assignments that are not settled, of all that matter still."""
-        return self.given - self.first - self.phase_told - self.phase_lost + self.behind
-
-    def available(self, count: int) -> int:
-        """How many of `count` more assignments the open plan allows for."""
-        if not self.planned or self.state != "running":
-            return 0
-        if not self.open:
-            return min(count, max(0, self.needed - (self.given - self.first)))
-        if self.most is None:
-            return count
-        # Whether the plan's own share is needed at all shows once what was out before is answered.
-        exact = self.provisional or self.handed < self.first
-        limit = self.most if exact else max(self.most, self.pulls)
-        return min(count, max(0, limit - (self.given - self.first)))
-
-    @property
-    def due(self) -> bool:
-        """Whether the policy may have something to do: a plan to make, or outcomes to be told."""
-        if self.over:
-            return False
-        if not self.planned or (self.handed < self.first and not self.behind):
-            return True
-        if self.provisional or self.fresh:
-            return self.amendable or self.closable
-        if self.behind:
-            return False
-        if self.open:
-            return self.settled - self.first >= self.pulls
-        return self.phase_told >= self.pulls
-
-    @property
-    def amendable(self) -> bool:
-        """Whether enough outcomes that were outstanding are in to tell the policy of them.
-
-        It is told of as many as a plan asks for, or of nearly all that there are.
-        """
-        return self.fresh > 0 and self.fresh >= min(self.pulls, _NEARLY_ALL * self.behind)
-
-    @property
-    def closable(self) -> bool:
-        """Whether a provisional plan is given out, and as many outcomes as it asks for are in.
-
-        Of any phase: where outcomes are slow, those of earlier phases are what there is to learn.
-        """
-        news = self.phase_told + self.phase_lost + self.fresh + self.amended
-        return self.provisional and min(self.given - self.first, news) >= self.pulls
+def answers_of(rows: Rows) -> Rows:
+    """The answers among rows."""
+    lost = ~np.isnan(rows["lost"])
+    answers = np.empty(len(rows), dtype=ANSWER)
+    for name in ("arm", "asked", "lost"):
+        answers[name] = rows[name]
+    for name in ("reward", "told"):
+        answers[name] = np.where(lost, np.nan, rows[name])
+    return answers
 
 
 @dataclass(frozen=True, eq=False)
-class Opened:
+class PlanRecord:
     """A plan, and the id of the first assignment drawn under it."""
 
     plan: Plan
@@ -212,20 +102,20 @@ class Opened:
 
 
 @dataclass(frozen=True, eq=False)
-class Entry:
+class SummaryRecord:
     """A summary as the policy was told it.
 
-    One of a provisional plan that is late covers assignments that were outstanding when the plan
-    closed; `first` and `end` are the least and the largest of their ids, and others lie between.
+    A late summary of a provisional plan covers assignments that were outstanding when the plan
+    closed: some of those with ids from `first` to `end`.
 
     Attributes:
         number: 0, 1, 2, … in the order told.
-        phase: the phase whose plan its pulls were drawn under.
+        phase: the phase under whose plan its pulls were drawn.
         first: the id of the first assignment it covers.
         end: the id after the last.
-        late: whether they were drawn under the plan before the one that was open.
+        late: whether their phase was closed before.
         summary: the totals.
-        digest: of the rows that it was made from.
+        digest: of the answers it was made from.
     """
 
     number: int
@@ -239,7 +129,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Event:
-    """A change of the experiment's state, chained to the one before it by its hash."""
+    """A change of the experiment's state, chained to the event before it by its hash."""
 
     number: int
     at: float
@@ -250,203 +140,208 @@ class Event:
 
 @dataclass(frozen=True)
 class Request:
-    """An `ask` that was given a name: which ids it got."""
+    """An `ask` that has a name.
+
+    Attributes:
+        name: the name.
+        count: the number of assignments asked for.
+        first: the id of the first assignment it was given.
+        size: how many it was given.
+        phase: their phase.
+    """
 
     name: str
     count: int
     first: int
     size: int
     phase: int
-    waiting: int
-
-
-class Loss(NamedTuple):
-    """An assignment that was given up: when, why, and as which of its phase."""
-
-    id: int
-    phase: int
-    place: int
-    reason: str
-    at: float
-
-
-@dataclass(frozen=True)
-class Sizes:
-    """How many rows of each kind there are in the books, whether they belong there or not."""
-
-    assignments: int
-    outcomes: int
-    losses: int
-    refusals: int
-    phases: int
-    deferred: int
-    summaries: int
-    events: int
 
 
 class Reading(Protocol):
-    """What can be read in a transaction.
+    """A transaction that reads.
 
     Attributes:
-        head: the counters; in a `Writing`, change them in place.
+        head: the counters. In a `Writing`, change them in place.
     """
 
     head: Head
 
     def now(self) -> float:
-        """The time, in seconds since 1970, by the one clock of all who share the books: where they
-        are on a server, by the server's, as it was once the transaction had the books to itself.
+        """The time in seconds since 1970, by the one clock of all who share the ledger.
+
+        For a database server that is the server's clock, read after a `Writing` got its turn.
         """
         ...
 
-    def opened(self, phase: int) -> Opened:
-        """A phase's plan."""
+    def plan(self, phase: int) -> PlanRecord:
+        """The plan of a phase.
+
+        Raises:
+            DamagedStoreError: the phase has no plan (in memory: LookupError).
+        """
+        ...
+
+    def plans(self, start: int = 1) -> Iterator[PlanRecord]:
+        """The plans from a phase on, in order of phase."""
+        ...
+
+    def summaries(self, start: int = 0) -> Iterator[SummaryRecord]:
+        """The summaries from a number on, in order of number."""
+        ...
+
+    def events(self, start: int = 0, *, limit: int | None = None) -> Iterator[Event]:
+        """The events from a number on, in order of number, at most `limit` of them."""
         ...
 
     def request(self, name: str) -> Request | None:
-        """The named ask, if there was one."""
+        """The request of exactly this name, or None."""
+        ...
+
+    def requests(self) -> Iterator[Request]:
+        """All named requests, in the order made."""
         ...
 
     def rows(self, first: int, end: int) -> Iterator[Rows]:
-        """Assignments with what became of them, in order of id, in pieces."""
-        ...
+        """The assignments with ids from `first` up to `end`, as ROW, in order of id, in pieces.
 
-    def answers(self, first: int, end: int) -> Iterator[tuple[Ids, Array]]:
-        """Arms and rewards of assignments that are settled, in order of id, in pieces.
-
-        The reward is NaN where the assignment was lost, even if an outcome came later.
+        Ids that were never assigned are left out.
         """
         ...
 
-    def times(self, first: int, end: int) -> Iterator[Rows]:
-        """When assignments that are settled were given out, told or lost, in pieces as TIMES.
+    def answers(self, first: int, end: int) -> Iterator[Rows]:
+        """The same assignments as ANSWER, in pieces; quicker where all of them are settled.
 
-        The time of telling is NaN where the assignment was lost, even if an outcome came later.
+        Raises:
+            DamagedStoreError: an id was never assigned.
         """
         ...
 
     def rewards(self, ids: Ids) -> dict[int, float]:
-        """The rewards on record of these assignments."""
+        """The rewards of those of these assignments that have an outcome, late ones included."""
         ...
 
     def lost(self, ids: Ids) -> set[int]:
-        """Which of these assignments were given up."""
+        """Which of these assignments are lost."""
         ...
 
-    def lost_arms(self, phase: int, start: int, count: int) -> NDArray[np.int64]:
-        """The arms of a phase's lost assignments in the order of their loss, from one on."""
+    def lost_arms(self, phase: int, start: int, count: int) -> Ids:
+        """The arms of `count` lost assignments of a phase, in the order of loss, from number
+        `start` on; fewer where there are fewer."""
         ...
 
-    def unsettled(self, start: int, end: int, *, asked_by: float | None = None) -> Ids:
-        """The ids in a range that are neither told nor lost, or the first of them alone.
+    def first_outstanding(self, start: int, end: int) -> int | None:
+        """The least outstanding id from `start` up to `end`, or None."""
+        ...
 
-        Args:
-            start: the first id to look at.
-            end: the id after the last.
-            asked_by: give all that were given out by this time; if None, only the first.
+    def outstanding(self, start: int, end: int, *, asked_by: float = math.inf) -> Ids:
+        """The outstanding ids from `start` up to `end` that were asked for by a time, in order."""
+        ...
+
+    def asked_at(self, number: int) -> float:
+        """The time at which an assignment was asked for.
+
+        Raises:
+            DamagedStoreError: the id was never assigned.
         """
         ...
 
-    def asked(self, number: int) -> float:
-        """When an assignment was given out."""
-        ...
-
-    def deferred(self, *, waiting: bool = False) -> Iterator[tuple[Ids, Ids]]:
-        """Assignments that were outstanding when their phase closed, in order of id, in pieces.
-
-        With the number of the summary that has their outcome, −1 while there is none.
+    def deferrals(self, *, waiting: bool = False) -> Iterator[tuple[Ids, Ids]]:
+        """The assignments that were outstanding when their phase closed, in order of id, in pieces,
+        each with the number of the summary that covers it, or −1.
 
         Args:
-            waiting: only those for which there is none.
+            waiting: only those that no summary covers.
         """
         ...
 
-    def arrived(self) -> Ids:
-        """Those of them that are told or lost by now, and that no summary has yet."""
-        ...
-
-    def entries(self, start: int = 0) -> Iterator[Entry]:
-        """The summaries told to the policy, from a number on."""
-        ...
-
-    def phases(self, start: int = 1) -> Iterator[Opened]:
-        """The plans that were opened, from a phase on."""
-        ...
-
-    def events(self, start: int = 0, *, limit: int | None = None) -> Iterator[Event]:
-        """The log, from a number on, up to a limit."""
-        ...
-
-    def requests(self) -> Iterator[Request]:
-        """The named asks, in the order made."""
-        ...
-
-    def losses(self) -> Iterator[Loss]:
-        """What was given up, phase by phase, in the order of loss."""
-        ...
-
-    def misdated(self) -> Iterator[str]:
-        """What has a time on record beside that of the event or assignment it belongs to."""
-        ...
-
-    def sizes(self) -> Sizes:
-        """How many rows there are."""
+    def arrivals(self) -> Ids:
+        """Those of them that are settled and that no summary covers, in order of id."""
         ...
 
 
 class Writing(Reading, Protocol):
-    """What can be done in a transaction that writes. The head is saved when it ends."""
+    """A transaction that writes; the head is saved when it ends.
 
-    def give(
-        self, arms: NDArray[np.int64], probabilities: Array, *, at: float, request: Request | None
+    What is added can be read in the same transaction.
+    """
+
+    def add_assignments(
+        self, arms: Ids, probabilities: Array, *, at: float, request: Request | None
     ) -> None:
-        """Add assignments of the open phase, from the head's `given` on."""
+        """Add assignments of the head's phase, with ids from the head's `assigned` on.
+
+        Args:
+            arms: one per assignment.
+            probabilities: with which the arms were drawn.
+            at: the time.
+            request: the named request they are for, added along with them.
+
+        Raises:
+            StoreError: one of these ids is on record.
+        """
         ...
 
-    def tell(self, ids: Ids, rewards: Array, *, at: float, late: NDArray[np.bool_]) -> int:
-        """Add outcomes, except where there is one already; gives how many were added."""
+    def add_outcomes(self, ids: Ids, rewards: Array, *, at: float, late: NDArray[np.bool_]) -> int:
+        """Add outcomes, except where there is one already; return the number added."""
         ...
 
-    def lose(self, ids: Sequence[int], *, reason: str, at: float) -> None:
-        """Record that outcomes will not come, in the order given."""
+    def add_losses(self, ids: Sequence[int], *, reason: str, at: float) -> None:
+        """Add losses, in this order.
+
+        Raises:
+            StoreError: one of these assignments is lost already.
+        """
         ...
 
-    def refuse(self, ids: Ids, rewards: Array, *, at: float) -> int:
-        """Record that rewards were refused, except where one was before; gives how many are new."""
+    def add_refusals(self, ids: Ids, rewards: Array, *, at: float) -> int:
+        """Add refused rewards, except where one is on record; return the number added."""
         ...
 
-    def defer(self, ids: Ids) -> None:
-        """Record that assignments were outstanding when their phase closed."""
+    def add_deferrals(self, ids: Ids) -> None:
+        """Record that assignments are outstanding while their phase closes.
+
+        Raises:
+            StoreError: this is on record for one of them.
+        """
         ...
 
-    def amend(self, ids: Ids, *, entry: int) -> None:
-        """Record which summary has the outcomes of assignments that were outstanding."""
+    def settle_deferrals(self, ids: Ids, *, summary: int) -> None:
+        """Record the number of the summary that covers these assignments."""
         ...
 
-    def add_entry(self, entry: Entry) -> None:
-        """Add a summary."""
+    def add_summary(self, record: SummaryRecord) -> None:
+        """Add a summary; its number is the head's `summaries`."""
         ...
 
-    def open_phase(self, opened: Opened) -> None:
-        """Add a plan."""
+    def add_plan(self, record: PlanRecord) -> None:
+        """Add a plan; its phase follows that of the plan before."""
         ...
 
     def add_event(self, event: Event) -> None:
-        """Add to the log."""
+        """Add an event; its number follows that of the event before."""
         ...
 
 
 class Ledger(Protocol):
-    """One experiment's books."""
+    """One experiment, wherever it is kept."""
 
     def reading(self) -> AbstractContextManager[Reading]:
-        """A transaction that sees one state of the books."""
+        """A transaction that sees one state.
+
+        Raises:
+            StoreUnavailableError: the database cannot be reached, or its file was replaced.
+        """
         ...
 
     def writing(self) -> AbstractContextManager[Writing]:
-        """A transaction that others wait for; on an exception nothing of it remains."""
+        """A transaction that waits for its turn; after an exception nothing of it remains.
+
+        Raises:
+            StoreUnavailableError: the database cannot be reached or written to, its file was
+                replaced, or other writers did not finish in time.
+        """
         ...
 
     def close(self) -> None:
-        """Let go of connections and files."""
+        """Release connections and files."""
         ...

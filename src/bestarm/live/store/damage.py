@@ -1,4 +1,4 @@
-"""What is on record cannot be: one error for it, whoever reads it."""
+"""The error for records that cannot be right, and the checks that raise it."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ _LAST = 9e9  # seconds: dates after the year 2255, or as long before 1970, are n
 
 
 def damaged(sentence: str, what: object = None) -> DamagedStoreError:
-    """The error for what cannot be."""
+    """The error for a damaged record."""
     return DamagedStoreError(
         sentence,
         field="store",
         value=what,
-        remedy="Was the database edited, or restored in part? `bestarm experiment verify` says "
-        "what does not agree; restore the whole of it.",
+        remedy="Was the database edited, or restored in part? `Experiment.verify` lists what does "
+        "not agree; restore the whole of it.",
     )
 
 
 def check_arms(ids: Ids, arms: Ids, size: int) -> None:
-    """Raise unless all assignments are of arms that there are."""
+    """Raise unless all assignments have an arm of the problem."""
     wrong = np.flatnonzero((arms < 0) | (arms >= size))
     if wrong.size:
         number, arm = int(ids[wrong[0]]), int(arms[wrong[0]])
@@ -50,7 +50,7 @@ def check_summary(number: int, summary: Summary, size: int) -> None:
 
 
 def check_times(times: Array) -> None:
-    """Raise unless times, as far as there are any, can be written as dates."""
+    """Raise unless all times can be written as dates; NaN is left out."""
     wrong = times[np.abs(times) > _LAST]
     if wrong.size:
-        raise damaged(f"There is a time on record that is no date: {wrong[0]:g} seconds.")
+        raise damaged(f"There is a time on record that is not a date: {wrong[0]:g} seconds.")

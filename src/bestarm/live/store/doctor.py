@@ -1,4 +1,4 @@
-"""Is a database safe to keep a trial in? The build, the disk, the settings, the locks."""
+"""Checks whether a database is safe for experiments: its build, disk, settings and locks."""
 
 from __future__ import annotations
 
@@ -16,9 +16,8 @@ from pathlib import Path
 from sqlalchemy import text
 
 from bestarm.errors import BestArmError, StoreUnavailableError
-from bestarm.live.check import Check
 from bestarm.live.store.sql import Store
-from bestarm.live.store.sql.database import VERSION
+from bestarm.live.values import Check
 
 __all__ = ["diagnose"]
 
@@ -52,12 +51,12 @@ except sqlite3.OperationalError:
 
 
 def diagnose(url: str) -> tuple[Check, ...]:
-    """Say whether a database can be relied on, question by question.
+    """Check whether a database is safe to use.
 
-    Nothing is left behind; a SQLite file that is there is opened as an experiment would open it.
+    Nothing is left behind; an existing SQLite file is opened as an experiment would open it.
 
     Raises:
-        InvalidInputError: this is no URL of a database.
+        InvalidInputError: this is not the URL of a database.
     """
     store = Store(url)
     try:
@@ -88,7 +87,7 @@ def _build(version: tuple[int, ...]) -> Check:
         return Check(
             "build",
             "alarm",
-            f"{said} is too old: it cannot pass over rows that are there already.",
+            f"{said} is too old: it cannot skip rows that are on record.",
             "Use a Python with SQLite 3.51.3 or later.",
         )
     # https://www.sqlite.org/wal.html#walresetbug: 3.7.0 to 3.51.2, mended in 3.44.6 and 3.50.7 too.
@@ -102,7 +101,7 @@ def _build(version: tuple[int, ...]) -> Check:
             "Use a Python with SQLite 3.51.3 or later, or PostgreSQL; until then keep backups "
             "(some systems mend it without changing the number).",
         )
-    return Check("build", "ok", f"{said} has no bug that is known to damage files.")
+    return Check("build", "ok", f"{said} has no known bug that damages files.")
 
 
 def _threads(safety: int) -> Check:
@@ -122,14 +121,14 @@ def _file_system(path: Path, mounts: str) -> Check:
         return Check(
             "file-system",
             "ok",
-            "The file system is not known here; a local disk is safe, one on the network is not.",
+            "The file system is unknown; a local disk is safe, a network disk is not.",
         )
     if kind in _REMOTE:
         return Check(
             "file-system",
             "alarm",
-            f"The file is on {kind}, over the network: processes there do not see each other's "
-            "locks, and the file will be damaged.",
+            f"The file is on {kind}, a network file system: processes do not see each other's "
+            "locks there, and the file will be damaged.",
             "Keep the file on a local disk, or use PostgreSQL.",
         )
     if kind.startswith("fuse.") or kind == "fuse" or kind in _SHARED:
@@ -144,13 +143,13 @@ def _file_system(path: Path, mounts: str) -> Check:
             "file-system",
             "warning",
             f"The file is on {kind}: it {_PASSING[kind]}.",
-            "Keep the file where it lasts.",
+            "Keep the file on a disk that lasts.",
         )
     return Check("file-system", "ok", f"The file is on a local disk ({kind}).")
 
 
 def _kind_of(path: Path, mounts: str) -> str | None:
-    """The kind of file system that a path is on, by a table of mounts; the last one counts."""
+    """The file system that a path is on, by a table of mounts; the last match counts."""
     best, kind = -1, None
     for line in mounts.splitlines():
         fields = line.split()
@@ -173,9 +172,9 @@ def _writable(path: Path) -> Check:
     elif path.exists() and not os.access(path, os.R_OK | os.W_OK):
         wrong = f"The file {str(path)!r} cannot be read and written."
     elif path.exists() and path.stat().st_size and not _is_sqlite(path):
-        wrong = f"{str(path)!r} is no SQLite file, or is damaged."
+        wrong = f"{str(path)!r} is not a SQLite file, or is damaged."
     if wrong:
-        return Check("writable", "alarm", wrong, "Name another file, or change what is allowed.")
+        return Check("writable", "alarm", wrong, "Name another file, or change the permissions.")
     said = "The file can be written." if path.exists() else "The file can be made."
     return Check("writable", "ok", said)
 
@@ -194,7 +193,7 @@ def _space(free: int) -> Check:
 
 
 def _probe(folder: Path) -> Iterator[Check]:
-    """Try it in a file of its own beside the one asked about."""
+    """Try locks and journal with a file of its own in the same folder."""
     with tempfile.TemporaryDirectory(prefix=".bestarm-", dir=folder) as place:
         store = Store(f"sqlite:///{place}/probe.db")
         try:
@@ -230,16 +229,18 @@ def _journal(mode: str, synchronous: int) -> Check:
             "journal",
             "alarm",
             f"The journal mode is {mode!r} where 'wal' was asked for.",
-            "Keep the file on a local disk: this one lacks the memory that processes share.",
+            "Keep the file on a local disk: this one has no shared memory for processes.",
         )
     if synchronous < 2:
         return Check(
             "journal",
             "alarm",
             "Outcomes are acknowledged before they are on disk (synchronous is not FULL).",
-            "Use a build of SQLite that can be told otherwise.",
+            "Use a build of SQLite that keeps this setting.",
         )
-    return Check("journal", "ok", "A write-ahead log is kept, and is on disk before one is told.")
+    return Check(
+        "journal", "ok", "A write-ahead log is kept, and is on disk before a call returns."
+    )
 
 
 def _tables(store: Store) -> Check:
@@ -249,12 +250,6 @@ def _tables(store: Store) -> Check:
         return Check("tables", "alarm", error.message, error.remedy)
     if version is None:
         return Check("tables", "ok", "It holds no experiments yet.")
-    if version != VERSION:
-        return Check(
-            "tables",
-            "ok",
-            f"Its tables are of version {version} and become {VERSION} when next opened.",
-        )
     return Check("tables", "ok", f"Its tables are of version {version}, the present one.")
 
 
@@ -294,7 +289,7 @@ def _postgres(store: Store) -> Iterator[Check]:
 def _server(settings: Mapping[str, str]) -> Check:
     said = f"PostgreSQL {settings['server_version']}"
     if int(settings["server_version_num"]) < 120_000:
-        return Check("server", "warning", f"{said} is no longer looked after.", "Use 14 or later.")
+        return Check("server", "warning", f"{said} is no longer maintained.", "Use 14 or later.")
     if settings["server_encoding"] not in {"UTF8", "SQL_ASCII"}:
         return Check(
             "server",
@@ -327,14 +322,14 @@ def _may_write(*, read_only: bool, create: bool) -> Check:
         return Check(
             "writable",
             "alarm",
-            "The server takes no writes: it is a replica, or was told so.",
+            "The server accepts no writes: it is a replica, or set to read-only.",
             "Use the address of the primary server.",
         )
     if not create:
         return Check(
             "writable",
             "warning",
-            "This user may not create tables: the first experiment, and new versions, need it.",
+            "This user may not create tables: the first experiment needs it.",
             "Have the owner grant CREATE on the schema.",
         )
     return Check("writable", "ok", "Tables can be created and written.")
@@ -350,5 +345,5 @@ def _clocks(ahead: float, *, round_trip: float) -> Check:
         "clock",
         "warning",
         said + trip,
-        "Set one by the other: leases, and times on record, are counted by the server's clock.",
+        "Synchronise them: leases end by the server's clock.",
     )

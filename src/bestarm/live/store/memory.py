@@ -1,11 +1,13 @@
-"""Books kept in memory: for trials that begin and end within one program."""
+"""A ledger in memory, for experiments that begin and end within one program."""
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from threading import RLock
 
 import numpy as np
@@ -14,204 +16,149 @@ from numpy.typing import NDArray
 from bestarm.geometry import Array
 from bestarm.live.store.contract import (
     ROW,
-    TIMES,
-    Entry,
     Event,
     Head,
     Ids,
-    Loss,
-    Opened,
+    PlanRecord,
     Request,
     Rows,
-    Sizes,
+    SummaryRecord,
+    answers_of,
 )
 
 __all__ = ["MemoryLedger"]
 
+_PIECE = 4096  # rows searched at a time
+
 
 class MemoryLedger:
-    """A ledger in memory, safe for threads."""
+    """A ledger in memory, safe for threads. It is its own transaction."""
 
     def __init__(self) -> None:
         self._lock = RLock()
         self.head = Head()
         self._rows = np.empty(0, dtype=ROW)
         self._used = 0
-        self._losses: dict[int, list[int]] = {}
-        self._reasons: dict[int, str] = {}
+        self._losses: dict[int, list[int]] = {}  # ids by phase
         self._requests: dict[str, Request] = {}
         self._refusals: dict[int, float] = {}
-        self._deferred: dict[int, int] = {}  # the summary that has their outcome, or −1
-        self._waiting: set[int] = set()  # those that no summary has
-        self._entries: list[Entry] = []
-        self._phases: list[Opened] = []
+        self._deferrals: dict[int, int] = {}  # the number of the summary that covers them, or −1
+        self._waiting: set[int] = set()  # deferrals that no summary covers
+        self._summaries: list[SummaryRecord] = []
+        self._plans: list[PlanRecord] = []
         self._events: list[Event] = []
+        self._undo: list[Callable[[], object]] = []  # what takes back the steps of a transaction
 
     @contextmanager
     def reading(self) -> Iterator[MemoryLedger]:
-        """A transaction that sees one state of the books."""
+        """A transaction that sees one state."""
         with self._lock:
             yield self
 
     @contextmanager
     def writing(self) -> Iterator[MemoryLedger]:
-        """A transaction; on an exception everything is as it was before."""
+        """A transaction; after an exception everything is as it was before."""
         with self._lock:
-            head, used = replace(self.head), self._used
-            lists = (self._entries, self._phases, self._events)
-            sizes = [len(each) for each in lists]
-            self._told: list[Ids] = []
-            self._lost: list[int] = []
-            self._named: list[str] = []
-            self._refused: list[int] = []
-            self._before: dict[int, int | None] = {}  # of `_deferred`, where it was changed
+            head, self._undo = replace(self.head), []
             try:
                 yield self
             except BaseException:
-                self.head, self._used = head, used
-                for each, size in zip(lists, sizes, strict=True):
-                    del each[size:]  # type: ignore[attr-defined]
-                for ids in self._told:
-                    self._rows["reward"][ids] = self._rows["told"][ids] = np.nan
-                    self._rows["late"][ids] = False
-                for number in reversed(self._lost):
-                    self._rows["lost"][number] = np.nan
-                    self._losses[int(self._rows["phase"][number])].pop()
-                for name in self._named:
-                    del self._requests[name]
-                for number in self._refused:
-                    del self._refusals[number]
-                for number, entry in self._before.items():
-                    self._defer(number, entry)
+                for take_back in reversed(self._undo):
+                    take_back()
+                self.head = head
                 raise
 
     def close(self) -> None:
-        """Nothing to let go of."""
+        """Release nothing."""
 
     def now(self) -> float:
         """The time by this process's clock."""
         return time.time()
 
-    def opened(self, phase: int) -> Opened:
-        """A phase's plan."""
-        return self._phases[phase - self._phases[0].plan.phase]
+    def plan(self, phase: int) -> PlanRecord:
+        """The plan of a phase."""
+        return self._plans[phase - self._plans[0].plan.phase]
+
+    def plans(self, start: int = 1) -> Iterator[PlanRecord]:
+        """The plans from a phase on."""
+        yield from (record for record in self._plans if record.plan.phase >= start)
+
+    def summaries(self, start: int = 0) -> Iterator[SummaryRecord]:
+        """The summaries from a number on."""
+        yield from self._summaries[start:]
+
+    def events(self, start: int = 0, *, limit: int | None = None) -> Iterator[Event]:
+        """The events from a number on."""
+        yield from self._events[start : None if limit is None else start + limit]
 
     def request(self, name: str) -> Request | None:
-        """The named ask, if there was one."""
+        """The request of this name, or None."""
         return self._requests.get(name)
 
+    def requests(self) -> Iterator[Request]:
+        """All named requests, in the order made."""
+        yield from self._requests.values()
+
     def rows(self, first: int, end: int) -> Iterator[Rows]:
-        """Assignments with what became of them, in order of id."""
+        """The assignments of a range, in one piece."""
         yield self._rows[first : min(end, self._used)].copy()
 
-    def answers(self, first: int, end: int) -> Iterator[tuple[Ids, Array]]:
-        """Arms and rewards of assignments that are settled, in order of id."""
-        rows = self._rows[first:end]
-        yield rows["arm"], np.where(np.isnan(rows["lost"]), rows["reward"], np.nan)
-
-    def times(self, first: int, end: int) -> Iterator[Rows]:
-        """When assignments that are settled were given out, told or lost."""
-        rows = self._rows[first:end]
-        made = np.empty(len(rows), dtype=TIMES)
-        made["asked"], made["lost"] = rows["asked"], rows["lost"]
-        made["told"] = np.where(np.isnan(rows["lost"]), rows["told"], np.nan)
-        yield made
+    def answers(self, first: int, end: int) -> Iterator[Rows]:
+        """The same assignments as ANSWER."""
+        yield answers_of(self._rows[first:end])
 
     def rewards(self, ids: Ids) -> dict[int, float]:
-        """The rewards on record of these assignments."""
+        """The rewards of those of these assignments that have an outcome."""
         rewards = self._rows["reward"][ids]
         known = ~np.isnan(rewards)
         return dict(zip(ids[known].tolist(), rewards[known].tolist(), strict=True))
 
     def lost(self, ids: Ids) -> set[int]:
-        """Which of these assignments were given up."""
+        """Which of these assignments are lost."""
         return set(ids[~np.isnan(self._rows["lost"][ids])].tolist())
 
-    def lost_arms(self, phase: int, start: int, count: int) -> NDArray[np.int64]:
-        """The arms of a phase's lost assignments in the order of their loss, from one on."""
+    def lost_arms(self, phase: int, start: int, count: int) -> Ids:
+        """The arms of lost assignments of a phase, in the order of loss."""
         ids = self._losses.get(phase, [])[start : start + count]
         return np.asarray(self._rows["arm"][ids], dtype=np.int64)
 
-    def unsettled(self, start: int, end: int, *, asked_by: float | None = None) -> Ids:
-        """The ids in a range that are neither told nor lost, or the first of them alone."""
-        if asked_by is None:
-            for begin in range(start, end, 4096):
-                rows = self._rows[begin : min(end, begin + 4096)]
-                free = np.flatnonzero(np.isnan(rows["reward"]) & np.isnan(rows["lost"]))
-                if free.size:
-                    return begin + free[:1]
-            return np.empty(0, dtype=np.int64)
-        rows = self._rows[start:end]
-        free = np.isnan(rows["reward"]) & np.isnan(rows["lost"]) & (rows["asked"] <= asked_by)
-        return start + np.flatnonzero(free)
+    def first_outstanding(self, start: int, end: int) -> int | None:
+        """The least outstanding id of a range, or None."""
+        for begin in range(start, end, _PIECE):
+            found = self.outstanding(begin, min(end, begin + _PIECE))
+            if found.size:
+                return int(found[0])
+        return None
 
-    def asked(self, number: int) -> float:
-        """When an assignment was given out."""
+    def outstanding(self, start: int, end: int, *, asked_by: float = math.inf) -> Ids:
+        """The outstanding ids of a range that were asked for by a time."""
+        rows = self._rows[start:end]
+        return start + np.flatnonzero(~_settled(rows) & (rows["asked"] <= asked_by))
+
+    def asked_at(self, number: int) -> float:
+        """The time at which an assignment was asked for."""
         return float(self._rows["asked"][number])
 
-    def deferred(self, *, waiting: bool = False) -> Iterator[tuple[Ids, Ids]]:
-        """Assignments that were outstanding when their phase closed, in order of id."""
-        some = self._waiting if waiting else self._deferred
-        found = [(number, self._deferred[number]) for number in sorted(some)]
+    def deferrals(self, *, waiting: bool = False) -> Iterator[tuple[Ids, Ids]]:
+        """The assignments that were outstanding when their phase closed."""
+        some = self._waiting if waiting else self._deferrals
+        found = [(number, self._deferrals[number]) for number in sorted(some)]
         rows = np.array(found, dtype=np.int64).reshape(-1, 2)
         yield rows[:, 0], rows[:, 1]
 
-    def arrived(self) -> Ids:
-        """Those of them that are told or lost by now, and that no summary has yet."""
+    def arrivals(self) -> Ids:
+        """Those of them that are settled and that no summary covers."""
         ids = np.array(sorted(self._waiting), dtype=np.int64)
-        rows = self._rows[ids]
-        settled: NDArray[np.bool_] = ~np.isnan(rows["reward"]) | ~np.isnan(rows["lost"])
-        return ids[settled]
+        return ids[_settled(self._rows[ids])]
 
-    def entries(self, start: int = 0) -> Iterator[Entry]:
-        """The summaries told to the policy, from a number on."""
-        yield from self._entries[start:]
-
-    def phases(self, start: int = 1) -> Iterator[Opened]:
-        """The plans that were opened, from a phase on."""
-        yield from (opened for opened in self._phases if opened.plan.phase >= start)
-
-    def events(self, start: int = 0, *, limit: int | None = None) -> Iterator[Event]:
-        """The log, from a number on, up to a limit."""
-        yield from self._events[start : None if limit is None else start + limit]
-
-    def requests(self) -> Iterator[Request]:
-        """The named asks, in the order made."""
-        yield from self._requests.values()
-
-    def losses(self) -> Iterator[Loss]:
-        """What was given up, phase by phase, in the order of loss."""
-        for phase, ids in sorted(self._losses.items()):
-            for place, number in enumerate(ids):
-                at = float(self._rows["lost"][number])
-                yield Loss(number, phase, place, self._reasons[number], at)
-
-    def misdated(self) -> Iterator[str]:
-        """Nothing: here a time is kept once."""
-        return iter(())
-
-    def sizes(self) -> Sizes:
-        """How many rows there are."""
-        rows = self._rows[: self._used]
-        return Sizes(
-            assignments=len(rows),
-            outcomes=int((~np.isnan(rows["reward"])).sum()),
-            losses=int((~np.isnan(rows["lost"])).sum()),
-            refusals=len(self._refusals),
-            phases=len(self._phases),
-            deferred=len(self._deferred),
-            summaries=len(self._entries),
-            events=len(self._events),
-        )
-
-    def give(
-        self, arms: NDArray[np.int64], probabilities: Array, *, at: float, request: Request | None
+    def add_assignments(
+        self, arms: Ids, probabilities: Array, *, at: float, request: Request | None
     ) -> None:
-        """Add assignments of the open phase, from the head's `given` on."""
-        first, end = self.head.given, self.head.given + len(arms)
+        """Add assignments of the head's phase, with ids from the head's `assigned` on."""
+        first, end, used = self.head.assigned, self.head.assigned + len(arms), self._used
         if end > len(self._rows):
             grown = np.empty(max(end, 2 * len(self._rows)), dtype=ROW)
-            grown[: self._used] = self._rows[: self._used]
+            grown[:used] = self._rows[:used]
             self._rows = grown
         rows = self._rows[first:end]
         rows["id"], rows["phase"], rows["arm"] = np.arange(first, end), self.head.phase, arms
@@ -219,67 +166,83 @@ class MemoryLedger:
         rows["reward"] = rows["told"] = rows["lost"] = np.nan
         rows["late"] = False
         self._used = end
+        self._undo.append(lambda: setattr(self, "_used", used))
         if request is not None:
             self._requests[request.name] = request
-            self._named.append(request.name)
+            self._undo.append(lambda: self._requests.pop(request.name))
 
-    def tell(self, ids: Ids, rewards: Array, *, at: float, late: NDArray[np.bool_]) -> int:
-        """Add outcomes, except where there is one already; gives how many were added."""
-        fresh = np.isnan(self._rows["reward"][ids])
-        ids = ids[fresh]
-        self._rows["reward"][ids] = rewards[fresh]
-        self._rows["told"][ids] = at
-        self._rows["late"][ids] = late[fresh]
-        self._told.append(ids)
+    def add_outcomes(self, ids: Ids, rewards: Array, *, at: float, late: NDArray[np.bool_]) -> int:
+        """Add outcomes, except where there is one already; return the number added."""
+        new = np.isnan(self._rows["reward"][ids])
+        ids = ids[new]
+        self._set_outcomes(ids, rewards[new], at, late[new])
+        self._undo.append(lambda: self._set_outcomes(ids, np.nan, np.nan, False))
         return len(ids)
 
-    def lose(self, ids: Sequence[int], *, reason: str, at: float) -> None:
-        """Record that outcomes will not come, in the order given."""
+    def _set_outcomes(
+        self, ids: Ids, rewards: Array | float, told: float, late: NDArray[np.bool_] | bool
+    ) -> None:
+        self._rows["reward"][ids] = rewards
+        self._rows["told"][ids] = told
+        self._rows["late"][ids] = late
+
+    def add_losses(self, ids: Sequence[int], *, reason: str, at: float) -> None:  # noqa: ARG002
+        """Add losses, in this order. Nobody asks for the reasons of an experiment in memory."""
         for number in ids:
             self._rows["lost"][number] = at
             self._losses.setdefault(int(self._rows["phase"][number]), []).append(number)
-            self._reasons[number] = reason
-            self._lost.append(number)
+        self._undo.append(lambda: self._remove_losses(ids))
 
-    def refuse(self, ids: Ids, rewards: Array, *, at: float) -> int:  # noqa: ARG002
-        """Record that rewards were refused, except where one was before; gives how many are new."""
-        news = {
-            number: reward
-            for number, reward in zip(ids.tolist(), rewards.tolist(), strict=True)
-            if number not in self._refusals
-        }
-        self._refusals |= news
-        self._refused += news
-        return len(news)
+    def _remove_losses(self, ids: Sequence[int]) -> None:
+        for number in reversed(ids):
+            self._rows["lost"][number] = np.nan
+            self._losses[int(self._rows["phase"][number])].pop()
 
-    def defer(self, ids: Ids) -> None:
-        """Record that assignments were outstanding when their phase closed."""
-        self.amend(ids, entry=-1)
+    def add_refusals(self, ids: Ids, rewards: Array, *, at: float) -> int:  # noqa: ARG002
+        """Add refused rewards, except where one is on record; return the number added."""
+        told = zip(ids.tolist(), rewards.tolist(), strict=True)
+        new = {number: reward for number, reward in told if number not in self._refusals}
+        self._refusals |= new
+        self._undo.append(lambda: [self._refusals.pop(number) for number in new])
+        return len(new)
 
-    def amend(self, ids: Ids, *, entry: int) -> None:
-        """Record which summary has the outcomes of assignments that were outstanding."""
+    def add_deferrals(self, ids: Ids) -> None:
+        """Record that assignments are outstanding while their phase closes."""
+        self.settle_deferrals(ids, summary=-1)
+
+    def settle_deferrals(self, ids: Ids, *, summary: int) -> None:
+        """Record the number of the summary that covers these assignments."""
         for number in ids.tolist():
-            self._before.setdefault(number, self._deferred.get(number))
-            self._defer(number, entry)
+            before = self._deferrals.get(number)
+            self._set_deferral(number, summary)
+            self._undo.append(partial(self._set_deferral, number, before))
 
-    def _defer(self, number: int, entry: int | None) -> None:
-        if entry is None:
-            del self._deferred[number]
+    def _set_deferral(self, number: int, summary: int | None) -> None:
+        if summary is None:
+            del self._deferrals[number]
         else:
-            self._deferred[number] = entry
-        if entry == -1:
+            self._deferrals[number] = summary
+        if summary == -1:
             self._waiting.add(number)
         else:
             self._waiting.discard(number)
 
-    def add_entry(self, entry: Entry) -> None:
+    def add_summary(self, record: SummaryRecord) -> None:
         """Add a summary."""
-        self._entries.append(entry)
+        self._summaries.append(record)
+        self._undo.append(self._summaries.pop)
 
-    def open_phase(self, opened: Opened) -> None:
+    def add_plan(self, record: PlanRecord) -> None:
         """Add a plan."""
-        self._phases.append(opened)
+        self._plans.append(record)
+        self._undo.append(self._plans.pop)
 
     def add_event(self, event: Event) -> None:
-        """Add to the log."""
+        """Add an event."""
         self._events.append(event)
+        self._undo.append(self._events.pop)
+
+
+def _settled(rows: Rows) -> NDArray[np.bool_]:
+    settled: NDArray[np.bool_] = ~(np.isnan(rows["reward"]) & np.isnan(rows["lost"]))
+    return settled

@@ -1,7 +1,8 @@
 """Keeping up with an experiment: what is worth watching, read off its summaries as they come.
 
 Everything here is made from plans, summaries and events, never from single outcomes, and only from
-those that are new since the last time: watching a trial of millions costs what its last phases do.
+those that are new since the last time: watching costs what the last phases do, however long the
+experiment is.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from bestarm.geometry import Array
 from bestarm.live import rules
 from bestarm.live.experiment import Experiment
 from bestarm.live.replay import adopt, after, go_through
-from bestarm.live.store.contract import Entry, Event, Head, Opened, Reading
+from bestarm.live.store.contract import Event, Head, PlanRecord, Reading, SummaryRecord
 from bestarm.policies.policy import Policy
 from bestarm.problem import Problem
 from bestarm.records import Plan, Recommendation, Summary
@@ -60,12 +61,12 @@ class Moment:
 
 @dataclass(eq=False)
 class Slice:
-    """A stretch of the trial: the raw totals, and what differences within its parts add up to.
+    """A stretch of the experiment: the raw totals, and what differences within its parts add up to.
 
     Attributes:
         first: the id of the first assignment in it.
         end: the id after the last.
-        counts: outcomes an arm.
+        counts: outcomes per arm.
         sums: their sum.
         gram: Σ n (x − x̄)(x − x̄)ᵀ over its parts, each about its own mean.
         moment: Σ s (x − x̄), likewise.
@@ -79,7 +80,7 @@ class Slice:
     moment: Array
 
     @classmethod
-    def of(cls, entry: Entry, arms: Array) -> Slice:
+    def of(cls, entry: SummaryRecord, arms: Array) -> Slice:
         """One summary, with the arms in coordinates."""
         counts, sums = entry.summary.counts.astype(float), entry.summary.rewards
         total = counts.sum()
@@ -122,11 +123,11 @@ class State:
         head: the counters.
         said: what the policy recommends.
         looks: what the policy knew over time, the last one now; empty if it does not tell.
-        counts: outcomes an arm that the policy was told.
+        counts: outcomes per arm that the policy was told.
         sums: their sum.
         planned: how many the plans would have drawn of each arm.
         drawn: how many were drawn, those without an outcome included.
-        slices: the trial in stretches.
+        slices: the experiment in stretches.
         plan: the open plan, or None.
         eliminated: the phase in which a target was last dropped.
         events: the last events that tell something, and the last few that do not, oldest first.
@@ -225,7 +226,7 @@ class Follower:
         self._told = 0
         self._phase = 1  # of the plan that was open then
         self._log = _Log()
-        self._phases: dict[int, Opened] = {}
+        self._phases: dict[int, PlanRecord] = {}
         self._looks: list[Moment] = []
         self._now: Moment | None = None
         self._slices: list[Slice] = []
@@ -234,7 +235,7 @@ class Follower:
 
     def glance(self, experiment: Experiment) -> Glance:
         """What counters and events say, without the policy."""
-        with self._glancing, experiment._ledger.reading() as books:
+        with self._glancing, experiment.read() as books:
             log = self._glanced
             log.read(books)
             return Glance(replace(books.head), dict(log.eliminated), log.ended)
@@ -243,10 +244,10 @@ class Follower:
         """Where the experiment stands now."""
         with self._lock:
             try:
-                document = experiment._document
+                document = experiment.spec
                 if document is None:
                     return experiment.inspect(self._in_memory)
-                with experiment._ledger.reading() as books:
+                with experiment.read() as books:
                     head, entries = self._read(books)
                 if self._policy is None:
                     self._policy = document.make()
@@ -269,14 +270,14 @@ class Follower:
                 self._looks.append(self._now)
         return self._state(policy, head)
 
-    def _read(self, books: Reading) -> tuple[Head, list[Entry]]:
+    def _read(self, books: Reading) -> tuple[Head, list[SummaryRecord]]:
         self._log.read(books)
         self._waits_for = rules.waits_for(books)
-        for opened in books.phases(max(self._phases, default=0) + 1):
+        for opened in books.plans(max(self._phases, default=0) + 1):
             self._phases[opened.plan.phase] = opened
-        return replace(books.head), list(books.entries(self._told))
+        return replace(books.head), list(books.summaries(self._told))
 
-    def _follow(self, policy: Policy, entries: list[Entry]) -> None:
+    def _follow(self, policy: Policy, entries: list[SummaryRecord]) -> None:
         plans = go_through(
             policy, entries, lambda phase: self._phases[phase].plan, phase=self._phase
         )
@@ -309,7 +310,7 @@ class Follower:
             found.log_evidence,
         )
 
-    def _add(self, entry: Entry) -> None:
+    def _add(self, entry: SummaryRecord) -> None:
         summary, plan = entry.summary, self._phases[entry.phase].plan
         self._counts += summary.counts
         self._sums += summary.rewards

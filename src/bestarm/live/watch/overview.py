@@ -1,4 +1,4 @@
-"""All there is to see of a trial, as plain values: what a page or a report shows, and no more."""
+"""All there is to see of an experiment, as plain values: what a page or a report shows."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from bestarm.live.check import Check
 from bestarm.live.experiment import Experiment
+from bestarm.live.values import Check
 from bestarm.live.watch import wording
 from bestarm.live.watch.follower import Follower, State
 from bestarm.live.watch.forecast import EndForecast, from_evidence, from_phases
@@ -26,7 +26,7 @@ from bestarm.problem import Problem
 __all__ = ["headline", "lights", "overview"]
 
 _DECLARED = {"range", "scale"}  # checks of what was declared of rewards
-_RARELY = 10  # times as long as health checks take they are not made again
+_HEALTH_COST_RATIO = 10  # rerun health checks at most every 10 × their own duration
 
 
 class _Watched:
@@ -48,7 +48,7 @@ def _of(experiment: Experiment) -> _Watched:
 
 
 def headline(experiment: Experiment) -> str:
-    """The verdict in one sentence, from counters and log alone: for lists of many trials."""
+    """The verdict in one sentence, from counters and log alone: for lists of many experiments."""
     glance = _of(experiment).follower.glance(experiment)
     return wording.headline(glance, experiment.problem, experiment.traits)
 
@@ -61,12 +61,12 @@ def lights(experiment: Experiment) -> tuple[Check, ...]:
 def overview(
     experiment: Experiment, *, address: str = "http://127.0.0.1:8000", inside: bool = True
 ) -> Overview:
-    """All there is to see of a trial.
+    """All there is to see of an experiment.
 
-    What it takes is kept for the next time, so following a trial costs what has happened since.
+    What it takes is kept for the next time, so that a look costs what has happened since the last.
 
     Args:
-        experiment: the trial.
+        experiment: the experiment.
         address: where its server is, for the lines to paste.
         inside: whether it is for somebody who may know where the database is.
     """
@@ -80,14 +80,13 @@ def overview(
     level = -math.log(problem.delta) if needed is None else needed
     board = leaderboard(state, problem, level, radii=not traits.budgeted)
     guarantee = _guarantee(experiment, state, health)
-    store = getattr(experiment._ledger, "_store", None)
     return Overview(
         name=experiment.name,
         description=experiment.description,
         state=head.state,
         phase=head.phase,
         created=state.created,
-        updated=head.at,
+        updated=head.last_time,
         revision=revision,
         verdict=wording.verdict(head, said, problem, traits, waits_for=state.waits_for),
         leaders=tuple(problem.target_labels[target] for target in said.chosen or (said.target,)),
@@ -99,7 +98,7 @@ def overview(
         timeline=timeline(state, board, level),
         baseline=baseline_lines(state, problem, board),
         allocation=_allocation(state, problem),
-        progress=_progress(state, problem, traits, level, experiment._time()),
+        progress=_progress(state, problem, traits, level, experiment.now()),
         events=tuple(
             Happening(
                 event.number,
@@ -112,7 +111,7 @@ def overview(
         snippets=snippets(
             experiment.name,
             address=address.rstrip("/"),
-            store=store.place if store is not None and inside else None,
+            store=experiment.place if inside else None,
         ),
     )
 
@@ -123,12 +122,12 @@ def _health(experiment: Experiment, watched: _Watched, over: bool) -> tuple[Chec
     if over or now >= watched.due:
         watched.health = experiment.health()
         done = time.monotonic()
-        watched.due = done + _RARELY * (done - now)
+        watched.due = done + _HEALTH_COST_RATIO * (done - now)
     return watched.health
 
 
 def _guarantee(experiment: Experiment, state: State, health: Sequence[Check]) -> Guarantee:
-    problem, said, document = experiment.problem, state.said, experiment._document
+    problem, said, document = experiment.problem, state.said, experiment.spec
     options = {} if document is None else document.options
     against = (
         [said.statement or "Outcomes contradict the declared scales."] if said.contradicted else []
@@ -169,13 +168,13 @@ def _progress(state: State, problem: Problem, traits: Traits, level: float, now:
         ends = (forecast.expected, forecast.low, forecast.high)
         hours = tuple(None if end is None else end / pace for end in ends)
     return Progress(
-        given=head.given,
-        answered=head.told,
+        given=head.assigned,
+        answered=head.outcomes,
         used=int(state.drawn.sum()),
         outstanding=head.outstanding,
-        lost=head.lost,
+        lost=head.losses,
         late=head.late,
-        phase_answered=head.phase_told + head.phase_lost,
+        phase_answered=head.phase_outcomes + head.phase_losses,
         phase_pulls=head.needed,
         left=len(said.active),
         options=problem.targets,
@@ -211,15 +210,15 @@ def _capped(forecast: EndForecast, most: int) -> EndForecast:
     if forecast.high is not None and forecast.high <= most:
         return forecast
     expected = None if forecast.expected is None else min(forecast.expected, most)
-    basis = f"{forecast.basis} The trial ends after {most:,} more in any case."
+    basis = f"{forecast.basis} The experiment ends after {most:,} more in any case."
     return EndForecast(expected, min(forecast.low, most), most, basis)
 
 
 def _pace(closings: Sequence[tuple[float, int]], now: float) -> float | None:
-    """Outcomes an hour, from when the last summaries were closed.
+    """Outcomes per hour, from when the last summaries were closed.
 
-    The time since the last of them counts once it is longer than that between any two: a trial
-    that has come to a halt slows down.
+    The time since the last of them counts once it is longer than that between any two: an
+    experiment that has come to a halt slows down.
     """
     if len(closings) < 2:
         return None

@@ -16,7 +16,7 @@ from starlette.background import BackgroundTask
 from bestarm.errors import ConflictingRequestError, InvalidInputError
 from bestarm.live import Experiment
 from bestarm.live.events import sha256
-from bestarm.live.texts import spelled
+from bestarm.live.inputs import normal_form
 from bestarm.problem import Problem, features_of
 from bestarm.server.api import schemas as io
 from bestarm.server.api.errors import ErrorBody
@@ -57,7 +57,7 @@ router = APIRouter(prefix="/api/v1", responses=_errors(*_ANYWHERE), route_class=
 Name = Annotated[
     str,
     InPath(description="The trial's name.", min_length=1, max_length=200, examples=["checkout"]),
-    AfterValidator(spelled),
+    AfterValidator(normal_form),
 ]
 _view = Depends(needs(Role.VIEW))
 _tell = Depends(needs(Role.TELL))

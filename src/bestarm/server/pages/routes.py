@@ -23,8 +23,8 @@ from starlette.exceptions import HTTPException
 
 from bestarm.errors import BestArmError, InvalidInputError, StoreError
 from bestarm.live import Experiment, Listed
-from bestarm.live.check import Check
-from bestarm.live.texts import spelled
+from bestarm.live.inputs import normal_form
+from bestarm.live.values import Check
 from bestarm.live.watch.overview import headline, overview
 from bestarm.live.watch.views import Overview
 from bestarm.policies.registry import policies
@@ -85,7 +85,7 @@ class PageRoute(APIRoute):
         return shown
 
 
-Name = Annotated[str, AfterValidator(spelled)]
+Name = Annotated[str, AfterValidator(normal_form)]
 _looking = Depends(needs(Role.VIEW))
 _pages = APIRouter(route_class=PageRoute, include_in_schema=False)
 _parts = APIRouter(include_in_schema=False)

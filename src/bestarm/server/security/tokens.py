@@ -13,12 +13,23 @@ import secrets
 from dataclasses import dataclass
 from enum import IntEnum
 
-from sqlalchemy import bindparam, insert, select, update
+from sqlalchemy import (
+    Column,
+    Float,
+    Integer,
+    MetaData,
+    SmallInteger,
+    String,
+    Table,
+    bindparam,
+    insert,
+    select,
+    update,
+)
 
 from bestarm.errors import InvalidInputError, StoreError
 from bestarm.live.store.damage import damaged
 from bestarm.live.store.sql import Store
-from bestarm.live.store.sql.schema import tokens
 from bestarm.live.store.sql.statements import Prepared
 
 __all__ = [
@@ -35,9 +46,20 @@ __all__ = [
 ]
 
 _PREFIX = "bestarm"
+_metadata = MetaData()
+_tokens = Table(  # made with the first token
+    "bestarm_tokens",
+    _metadata,
+    Column("id", Integer, primary_key=True),
+    Column("name", String(200), nullable=False),
+    Column("role", SmallInteger, nullable=False),
+    Column("digest", String(64), nullable=False),
+    Column("created", Float(53), nullable=False),
+    Column("revoked", Float(53)),
+)
 _FIND = Prepared(
-    select(tokens.c.role, tokens.c.digest).where(
-        tokens.c.id == bindparam("id"), tokens.c.revoked.is_(None)
+    select(_tokens.c.role, _tokens.c.digest).where(
+        _tokens.c.id == bindparam("id"), _tokens.c.revoked.is_(None)
     )
 )
 _LIKE_A_TOKEN = re.compile(rf"({_PREFIX}-\d+-)[\w-]+")
@@ -94,10 +116,11 @@ def create_token(store: Store, name: str, role: Role) -> str:
             value=name,
         )
     store.prepare()
+    store.make_tables(_metadata)
     secret = secrets.token_urlsafe(32)
     row = {"name": name, "role": int(role), "digest": _digest(secret), "created": store.now()}
     with store.writing() as connection:
-        added = connection.execute(insert(tokens).returning(tokens.c.id), row)
+        added = connection.execute(insert(_tokens).returning(_tokens.c.id), row)
         number = added.scalar_one()
     return f"{_PREFIX}-{number}-{secret}"
 
@@ -113,17 +136,16 @@ def revoke_token(store: Store, number: int) -> Token:
         )
     now = store.now()
     with store.writing() as connection:
-        still = tokens.c.revoked.is_(None)
-        connection.execute(update(tokens).where(tokens.c.id == number, still).values(revoked=now))
+        still = _tokens.c.revoked.is_(None)
+        connection.execute(update(_tokens).where(_tokens.c.id == number, still).values(revoked=now))
     return next(token for token in list_tokens(store) if token.id == number)
 
 
 def list_tokens(store: Store) -> list[Token]:
     """All tokens ever made, oldest first."""
-    if store.version() is None:
+    if not store.has_table(_tokens):
         return []
-    store.prepare()
-    table = tokens.c
+    table = _tokens.c
     wanted = select(table.id, table.name, table.role, table.created, table.revoked)
     with store.reading() as connection:
         rows = connection.execute(wanted.order_by(table.id)).all()
@@ -184,9 +206,9 @@ def _known(store: Store, number: str) -> tuple[Role | None, str]:
         with store.reading() as connection:
             row = _FIND(connection, id=int(number)).one_or_none()
     except StoreError:
-        if store.version() is not None:
+        if store.has_table(_tokens):
             raise
-        return nobody  # nothing is there yet
+        return nobody  # there are no tokens yet
     return nobody if row is None else (_role(int(number), row.role), row.digest)
 
 

@@ -1,7 +1,7 @@
-"""A SQLite file in use: whether it is still the one that was opened.
+"""Whether a SQLite file in use is still the one that was opened.
 
-A process that holds a file open can go on reading and writing it after its name is gone or leads to
-another file. Nobody would ever read what is written there.
+A process that holds a file open can keep reading and writing it after the file was removed or
+replaced. Nobody would ever read what is written there.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Logs = tuple[Identity | None, Identity | None]
 
 
 class Change(Enum):
-    """What became of a file that is in use."""
+    """What happened to a file in use."""
 
     GONE = "The file is gone"
     REPLACED = "The file was replaced by another"
@@ -76,7 +76,7 @@ class WatchedFile:
         self._held = {}
 
     def change(self) -> Change | None:
-        """What became of the file since connections have it open; None if nothing did."""
+        """What happened to the file since it was opened, or None."""
         with self._lock:
             opened, held = self._opened, set(self._held.values())
         if opened is None:

@@ -1,9 +1,13 @@
-"""The tables. Rows are only ever added, except the one line of counters an experiment has.
+"""The tables. Rows are only ever added, except for one row of counters per experiment.
 
-Large ones are always found by experiment and number, so in SQLite they need no other row id.
+Rows of large tables are found by experiment and number, so in SQLite they need no other row id.
 """
 
 from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
 
 from sqlalchemy import (
     BigInteger,
@@ -21,30 +25,52 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
+from bestarm.live.store.contract import Head
+
 __all__ = [
+    "COUNTERS",
     "VERSION_TABLE",
     "assignments",
     "deferrals",
-    "entries",
     "events",
     "experiments",
     "losses",
     "metadata",
     "outcomes",
-    "phases",
+    "plans",
     "refusals",
     "requests",
-    "tokens",
+    "summaries",
 ]
 
 VERSION_TABLE = "bestarm_version"
 
 metadata = MetaData()
 
+_KINDS: dict[str, Any] = {
+    "bool": Boolean(),
+    "int": BigInteger(),
+    "float": Float(53),
+    "str": String(64),
+}
+
 
 def _experiment() -> Column[int]:
     return Column("experiment", Integer, ForeignKey("bestarm_experiments.id"), primary_key=True)
 
+
+def _number(name: str = "number") -> Column[int]:
+    return Column(name, BigInteger, primary_key=True, autoincrement=False)
+
+
+def _counter(field: dataclasses.Field[Any]) -> Column[Any]:
+    """The column of a counter. An infinite one is left empty, for SQLite to be able to sort it."""
+    kind, _, optional = str(field.type).partition(" | ")
+    infinite = isinstance(field.default, float) and math.isinf(field.default)
+    return Column(field.name, _KINDS[kind], nullable=bool(optional) or infinite)
+
+
+COUNTERS = [field.name for field in dataclasses.fields(Head)]
 
 experiments = Table(
     "bestarm_experiments",
@@ -54,43 +80,14 @@ experiments = Table(
     Column("created", Float(53), nullable=False),
     Column("document", Text, nullable=False),
     Column("description", Text, nullable=False),
-    Column("state", String(20), nullable=False),
-    Column("lease", Float(53)),
-    Column("given", BigInteger, nullable=False),
-    Column("told", BigInteger, nullable=False),
-    Column("lost", BigInteger, nullable=False),
-    Column("late", BigInteger, nullable=False),
-    Column("refused", BigInteger, nullable=False),
-    Column("lowest", Float(53)),
-    Column("highest", Float(53)),
-    Column("phase", BigInteger, nullable=False),
-    Column("planned", Boolean, nullable=False),
-    Column("open", Boolean, nullable=False),
-    Column("provisional", Boolean, nullable=False),
-    Column("pulls", BigInteger, nullable=False),
-    Column("most", BigInteger),
-    Column("first", BigInteger, nullable=False),
-    Column("phase_told", BigInteger, nullable=False),
-    Column("phase_lost", BigInteger, nullable=False),
-    Column("behind", BigInteger, nullable=False),
-    Column("handed", BigInteger, nullable=False),
-    Column("fresh", BigInteger, nullable=False),
-    Column("amended", BigInteger, nullable=False),
-    Column("settled", BigInteger, nullable=False),
-    Column("oldest", Float(53)),
-    Column("summaries", BigInteger, nullable=False),
-    Column("events", BigInteger, nullable=False),
-    Column("tip", String(64), nullable=False),
-    Column("requests", String(64), nullable=False),
-    Column("at", Float(53)),
-    Column("setback", Float(53), nullable=False),
+    *(_counter(field) for field in dataclasses.fields(Head)),
 )
 
 assignments = Table(
     "bestarm_assignments",
     metadata,
     _experiment(),
-    Column("number", BigInteger, primary_key=True, autoincrement=False),
+    _number(),
     Column("phase", BigInteger, nullable=False),
     Column("arm", Integer, nullable=False),
     Column("probability", Float(53), nullable=False),
@@ -102,7 +99,7 @@ outcomes = Table(
     "bestarm_outcomes",
     metadata,
     _experiment(),
-    Column("number", BigInteger, primary_key=True, autoincrement=False),
+    _number(),
     Column("reward", Float(53), nullable=False),
     Column("told", Float(53), nullable=False),
     Column("late", SmallInteger, nullable=False),
@@ -113,9 +110,9 @@ losses = Table(
     "bestarm_losses",
     metadata,
     _experiment(),
-    Column("number", BigInteger, primary_key=True, autoincrement=False),
+    _number(),
     Column("phase", BigInteger, nullable=False),
-    Column("place", BigInteger, nullable=False),
+    Column("place", BigInteger, nullable=False),  # among the losses of the phase
     Column("reason", Text, nullable=False),
     Column("at", Float(53), nullable=False),
     UniqueConstraint("experiment", "phase", "place", name="bestarm_losses_in_order"),
@@ -126,7 +123,7 @@ refusals = Table(
     "bestarm_refusals",
     metadata,
     _experiment(),
-    Column("number", BigInteger, primary_key=True, autoincrement=False),
+    _number(),
     Column("reward", Float(53), nullable=False),
     Column("at", Float(53), nullable=False),
     sqlite_with_rowid=False,
@@ -136,9 +133,9 @@ deferrals = Table(
     "bestarm_deferrals",
     metadata,
     _experiment(),
-    Column("number", BigInteger, primary_key=True, autoincrement=False),
-    Column("entry", BigInteger, nullable=False),  # −1 while there is none
-    Index("bestarm_deferrals_by_entry", "experiment", "entry"),
+    _number(),
+    Column("summary", BigInteger, nullable=False),  # the number of the one that covers it, or −1
+    Index("bestarm_deferrals_by_summary", "experiment", "summary"),
     sqlite_with_rowid=False,
 )
 
@@ -151,25 +148,23 @@ requests = Table(
     Column("first", BigInteger, nullable=False),
     Column("size", BigInteger, nullable=False),
     Column("phase", BigInteger, nullable=False),
-    Column("waiting", BigInteger, nullable=False),
-    Column("at", Float(53), nullable=False),
     sqlite_with_rowid=False,
 )
 
-phases = Table(
-    "bestarm_phases",
+plans = Table(
+    "bestarm_plans",
     metadata,
     _experiment(),
-    Column("phase", BigInteger, primary_key=True, autoincrement=False),
+    _number("phase"),
     Column("first", BigInteger, nullable=False),
     Column("plan", Text, nullable=False),
 )
 
-entries = Table(
+summaries = Table(
     "bestarm_summaries",
     metadata,
     _experiment(),
-    Column("number", BigInteger, primary_key=True, autoincrement=False),
+    _number(),
     Column("phase", BigInteger, nullable=False),
     Column("first", BigInteger, nullable=False),
     Column("end", BigInteger, nullable=False),
@@ -182,20 +177,9 @@ events = Table(
     "bestarm_events",
     metadata,
     _experiment(),
-    Column("number", BigInteger, primary_key=True, autoincrement=False),
+    _number(),
     Column("at", Float(53), nullable=False),
     Column("kind", String(40), nullable=False),
     Column("data", Text, nullable=False),
     Column("hash", String(64), nullable=False),
-)
-
-tokens = Table(
-    "bestarm_tokens",
-    metadata,
-    Column("id", Integer, primary_key=True),
-    Column("name", String(200), nullable=False),
-    Column("role", SmallInteger, nullable=False),
-    Column("digest", String(64), nullable=False),
-    Column("created", Float(53), nullable=False),
-    Column("revoked", Float(53)),
 )

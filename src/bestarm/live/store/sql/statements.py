@@ -1,7 +1,7 @@
-"""Every statement on an experiment's books, built once.
+"""Every statement on an experiment's tables, built once.
 
-SQLAlchemy writes them in the dialect of the database, once; after that only values change. To build
-and look up a statement anew for every call took several times as long as SQLite takes to run it.
+SQLAlchemy writes each of them once in the dialect of the database; after that only values change.
+To build a statement for every call took several times as long as SQLite takes to run it.
 """
 
 from __future__ import annotations
@@ -35,13 +35,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from bestarm.live.store.sql import schema as s
 
-__all__ = ["COUNTERS", "Adding", "Prepared"]
-
-COUNTERS = [
-    each.name
-    for each in s.experiments.columns
-    if each.name not in {"id", "name", "created", "document", "description"}
-]
+__all__ = ["Adding", "Prepared"]
 
 
 class Prepared:
@@ -64,7 +58,7 @@ class Prepared:
         connection.exec_driver_sql(text, rows)
 
     def fetch(self, connection: Connection, **values: Any) -> list[Any]:
-        """Run it, and give plain tuples: many rows of SQLAlchemy's own take long to make."""
+        """Run it, and return plain tuples: rows of SQLAlchemy take long to make."""
         result = self(connection, **values)
         assert result.cursor is not None
         rows = list(result.cursor.fetchall())
@@ -72,7 +66,7 @@ class Prepared:
         return rows
 
     def stream(self, connection: Connection, size: int, **values: Any) -> Iterator[Any]:
-        """Run it once, and give its rows as they are read, so many at a time."""
+        """Run it once, and yield its rows as they are read, `size` at a time."""
         text, order = self.written(connection)
         ordered = values if order is None else tuple(values[name] for name in order)
         options = {"stream_results": True, "yield_per": size}
@@ -80,11 +74,11 @@ class Prepared:
         try:
             yield from result
         finally:
-            if not connection.closed:  # whoever reads may stop half-way, and end later than it
+            if not connection.closed:  # the reader may stop half-way, and end after it
                 result.close()
 
     def written(self, connection: Connection) -> tuple[str, list[str] | None]:
-        """Its text, and the order of its values where they have no names in it."""
+        """Its text, and the order of its values where they are given by position."""
         dialect = connection.dialect
         if dialect.name not in self._written:
             compiled = self._statement.compile(dialect=dialect)
@@ -94,7 +88,7 @@ class Prepared:
 
 
 class Adding:
-    """Adds many rows at once, and passes over those that are there already.
+    """Adds many rows at once, except those that are on record.
 
     Args:
         table: where.
@@ -116,7 +110,7 @@ class Adding:
         self._at_once = Prepared(adding.on_conflict_do_nothing())
 
     def __call__(self, connection: Connection, **values: Any) -> int:
-        """Add rows; gives how many were added."""
+        """Add rows, and return the number added."""
         lists = {n: v if n in self._same else v.tolist() for n, v in values.items()}
         if connection.dialect.name != "sqlite":
             return int(self._at_once(connection, **lists).rowcount)
@@ -176,8 +170,14 @@ def _new(table: Table) -> Prepared:
     return Prepared(insert(table).values(values))
 
 
+# The columns of small records, in the order in which their values are read.
+PLAN_COLUMNS = ("phase", "plan", "first")
+SUMMARY_COLUMNS = ("number", "phase", "first", "end", "late", "summary", "digest")
+EVENT_COLUMNS = ("number", "at", "kind", "data", "hash")
+REQUEST_COLUMNS = ("name", "count", "first", "size", "phase")
+
 _one = s.experiments.c.id == bindparam("experiment")
-_counters = select(*(s.experiments.c[name] for name in COUNTERS)).where(_one)
+_counters = select(*(s.experiments.c[name] for name in s.COUNTERS)).where(_one)
 READ_HEAD = Prepared(_counters)
 
 # On a server its own clock counts for all who share it. A select of its own around the one that
@@ -190,22 +190,26 @@ SERVER_TIME = Prepared(select(_now))
 READ_HEAD_AND_TIME = Prepared(_counters.add_columns(_now))
 LOCK_HEAD_AND_TIME = Prepared(select(*_locked.columns, _now))
 SAVE_HEAD = Prepared(
-    update(s.experiments).where(_one).values({name: bindparam(name) for name in COUNTERS})
+    update(s.experiments).where(_one).values({name: bindparam(name) for name in s.COUNTERS})
 )
 
-GIVE = Adding(
+ADD_ASSIGNMENTS = Adding(
     s.assignments,
     same=["experiment", "phase", "asked"],
     columns=["number", "arm", "probability"],
 )
-TELL = Adding(s.outcomes, same=["experiment", "told"], columns=["number", "reward", "late"])
-LOSE = Adding(
+ADD_OUTCOMES = Adding(s.outcomes, same=["experiment", "told"], columns=["number", "reward", "late"])
+ADD_LOSSES = Adding(
     s.losses,
     same=["experiment", "phase", "reason", "at"],
     columns=["number", "place"],
 )
-DEFER = Adding(s.deferrals, same=["experiment", "entry"], columns=["number"])
-REFUSE = Adding(s.refusals, same=["experiment", "at"], columns=["number", "reward"])
+ADD_DEFERRALS = Adding(s.deferrals, same=["experiment", "summary"], columns=["number"])
+ADD_REFUSALS = Adding(s.refusals, same=["experiment", "at"], columns=["number", "reward"])
+ADD_PLAN = _new(s.plans)
+ADD_SUMMARY = _new(s.summaries)
+ADD_EVENT = _new(s.events)
+ADD_REQUEST = _new(s.requests)
 
 ASSIGNMENTS = _between(s.assignments, "number", "phase", "arm", "probability", "asked")
 OUTCOMES = _between(s.outcomes, "number", "reward", "told", "late")
@@ -229,9 +233,6 @@ LOST_IN_ORDER = Prepared(
     .where(_lost.place >= bindparam("start"), _lost.place < bindparam("end"))
     .order_by(_lost.place)
 )
-LOST = Prepared(
-    _found(s.losses, "number", "phase", "place", "reason", "at").order_by(_lost.phase, _lost.place)
-)
 TOLD_COUNT = _counted(s.outcomes)
 LOST_UNTOLD_COUNT = _counted(
     s.losses,
@@ -246,10 +247,10 @@ LOST_OF_PHASE = Prepared(
 )
 
 _deferred = s.deferrals.c
-DEFERRED = _from(s.deferrals, "number", "number", "entry")
-_waits = _deferred.entry == literal_column("-1")
-WAITING = _from(s.deferrals, "number", "number", "entry", where=(_waits,))
-ARRIVED = Prepared(
+_waits = _deferred.summary == literal_column("-1")
+DEFERRALS = _from(s.deferrals, "number", "number", "summary")
+WAITING = _from(s.deferrals, "number", "number", "summary", where=(_waits,))
+ARRIVALS = Prepared(
     _found(s.deferrals, "number")
     .where(_waits)
     .where(
@@ -264,50 +265,18 @@ ARRIVED = Prepared(
     )
     .order_by(_deferred.number)
 )
-AMEND = Prepared(
+SETTLE_DEFERRAL = Prepared(
     update(s.deferrals)
     .where(_deferred.experiment == bindparam("experiment"))
     .where(_deferred.number == bindparam("id"))
-    .values(entry=bindparam("entry"))
+    .values(summary=bindparam("of"))
 )
 
-PHASE = Prepared(_found(s.phases, "plan", "first").where(s.phases.c.phase == bindparam("phase")))
-PHASES = _from(s.phases, "phase", "phase", "plan", "first")
-ENTRIES = _from(s.entries, "number", "number", "phase", "first", "end", "late", "summary", "digest")
-EVENTS = _from(s.events, "number", "number", "at", "kind", "data", "hash")
+PLAN = Prepared(_found(s.plans, *PLAN_COLUMNS).where(s.plans.c.phase == bindparam("phase")))
+PLANS = _from(s.plans, "phase", *PLAN_COLUMNS)
+SUMMARIES = _from(s.summaries, "number", *SUMMARY_COLUMNS)
+EVENTS = _from(s.events, "number", *EVENT_COLUMNS)
 REQUEST = Prepared(
-    _found(s.requests, "name", "count", "first", "size", "phase", "waiting").where(
-        s.requests.c.name == bindparam("name")
-    )
+    _found(s.requests, *REQUEST_COLUMNS).where(s.requests.c.name == bindparam("name"))
 )
-
-_asked = s.requests.c
-REQUESTS = Prepared(
-    _found(s.requests, "name", "count", "first", "size", "phase", "waiting").order_by(_asked.first)
-)
-_event, _given = s.events.c, s.assignments.c
-MISDATED = Prepared(
-    _found(s.events, "at")
-    .where(_event.number == literal_column("0"))
-    .where(s.experiments.c.id == _event.experiment, s.experiments.c.created != _event.at)
-)
-MISDATED_REQUESTS = Prepared(
-    _found(s.requests, "name")
-    .where(_given.experiment == _asked.experiment, _given.number == _asked.first)
-    .where(_given.asked != _asked.at)
-    .order_by(_asked.first)
-)
-SIZES = [
-    Prepared(
-        select(func.count()).select_from(table).where(table.c.experiment == bindparam("experiment"))
-    )
-    for table in (
-        *(s.assignments, s.outcomes, s.losses, s.refusals),
-        *(s.phases, s.deferrals, s.entries, s.events),
-    )
-]
-
-ADD_PHASE = _new(s.phases)
-ADD_ENTRY = _new(s.entries)
-ADD_EVENT = _new(s.events)
-ADD_REQUEST = _new(s.requests)
+REQUESTS = Prepared(_found(s.requests, *REQUEST_COLUMNS).order_by(s.requests.c.first))

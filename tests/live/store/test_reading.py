@@ -11,34 +11,31 @@ import pytest
 
 from bestarm import Experiment, Problem
 from bestarm.errors import DamagedStoreError, InvalidInputError, UnknownExperimentError
-from bestarm.live import rules
-from bestarm.live.store.contract import Ids
-from bestarm.live.store.sql import books as sql_ledger
+from bestarm.live import summaries
+from bestarm.live.store.contract import ANSWER, Rows
+from bestarm.live.store.sql import transactions
 from bestarm.records import Plan
 
 PROBLEM = Problem(np.eye(2), source_labels=["tea", "coffee"])
 
 
-class InPieces:
+def pieces(size: int) -> Iterator[Rows]:
     """Answers, a few at a time."""
-
-    def __init__(self, size: int) -> None:
-        rng = np.random.default_rng(0)
-        self.size, self.arms = size, rng.integers(2, size=101)
-        self.rewards = rng.normal(size=101) * 10.0 ** rng.integers(-8, 8, size=101)
-        self.rewards[::7] = np.nan
-
-    def answers(self, first: int, end: int) -> Iterator[tuple[Ids, np.ndarray]]:
-        for start in range(first, end, self.size):
-            part = slice(start, min(end, start + self.size))
-            yield self.arms[part], self.rewards[part]
+    rng = np.random.default_rng(0)
+    answers = np.zeros(101, dtype=ANSWER)
+    answers["arm"] = rng.integers(2, size=101)
+    answers["reward"] = rng.normal(size=101) * 10.0 ** rng.integers(-8, 8, size=101)
+    answers["reward"][::7] = np.nan
+    return (answers[start : start + size] for start in range(0, 101, size))
 
 
 def test_totals_and_their_digest_do_not_depend_on_the_pieces_read() -> None:
     plan = Plan.randomised([0.5, 0.5], 90, phase=1, open=True)
 
     def total(size: int) -> tuple[object, ...]:
-        summary, digest = rules.total(InPieces(size), 3, 101, plan=plan, arms=2)  # type: ignore[arg-type]
+        pending = np.array([0, 6, 7, 100])
+        summary, digest = summaries.total(pieces(size), plan=plan, arms=2, first=0, pending=pending)
+        assert summary.pending.sum() == len(pending)
         parts = (summary.counts, summary.sums, summary.squares, summary.missing)
         return digest, *(part.tobytes() for part in parts)
 
@@ -60,7 +57,7 @@ def test_pages_hold_all_there_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         whole = experiment.events()
         assert len(whole) > 4
         for size in (1, 2, len(whole)):
-            monkeypatch.setattr(sql_ledger, "_PAGE", size)
+            monkeypatch.setattr(transactions, "_PAGE", size)
             assert experiment.events() == whole
             assert experiment.events(3) == whole[3:]
 
@@ -72,8 +69,8 @@ def test_pages_hold_all_there_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         "UPDATE bestarm_experiments SET document = substr(document, 2)",
         "UPDATE bestarm_summaries SET summary = '{\"counts\": 3}'",
         "UPDATE bestarm_summaries SET summary = 'x'",
-        "UPDATE bestarm_phases SET plan = 'null' WHERE phase = 1",
-        "DELETE FROM bestarm_phases WHERE phase = 1",
+        "UPDATE bestarm_plans SET plan = 'null' WHERE phase = 1",
+        "DELETE FROM bestarm_plans WHERE phase = 1",
     ],
 )
 def test_damage_is_one_sentence(tmp_path: Path, damage: str) -> None:
@@ -115,7 +112,7 @@ def test_a_list_is_read_in_parts(store_url: str) -> None:
     assert Experiment.list(store_url, limit=2, after="a") == whole[2:4]
     assert Experiment.list(store_url, after="ü") == whole[3:]
     assert Experiment.list(store_url, limit=9, after="d") == []
-    with pytest.raises(UnknownExperimentError, match="no experiment 'x' to go on after"):
+    with pytest.raises(UnknownExperimentError, match="no experiment 'x' to continue after"):
         Experiment.list(store_url, after="x")
     with pytest.raises(InvalidInputError, match="`limit` must be a whole number"):
         Experiment.list(store_url, limit=0)
@@ -138,6 +135,6 @@ def test_a_list_says_what_has_changed(store_url: str) -> None:
 
 
 def test_to_list_after_nothing_makes_no_file(tmp_path: Path) -> None:
-    with pytest.raises(UnknownExperimentError, match="to go on after"):
+    with pytest.raises(UnknownExperimentError, match="to continue after"):
         Experiment.list(f"sqlite:///{tmp_path}/none.db", after="x")
     assert not list(tmp_path.iterdir())

@@ -29,7 +29,7 @@ from workers_started import PATIENCE, processes
 
 from bestarm.errors import BestArmError, StoreError, StoreUnavailableError, UnknownExperimentError
 from bestarm.live import Experiment
-from bestarm.live.store.sql import database
+from bestarm.live.store.sql import connections, database
 
 T = TypeVar("T")
 
@@ -298,7 +298,7 @@ def test_who_finds_the_file_locked_waits(tmp_path: Path) -> None:
 def test_who_has_waited_long_enough_says_so(
     store_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(database, "_PATIENCE", 0.1)
+    monkeypatch.setattr(connections, "_PATIENCE", 0.1)
     with begin(store_url) as experiment:
         ids = experiment.ask(3).ids
         other: Any

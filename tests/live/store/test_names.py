@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import unicodedata
-from contextlib import closing
 
 import numpy as np
 import pytest
-from sqlalchemy import text
 from typer.testing import CliRunner
 
 from bestarm import Experiment, Problem
 from bestarm.cli.app import app
 from bestarm.errors import ExperimentExistsError, InvalidInputError, UnknownExperimentError
-from bestarm.live.store.sql import Store
 
 ARMS = Problem(np.eye(2))
 COMPOSED, APART = "café 한", unicodedata.normalize("NFD", "café 한")
@@ -45,33 +42,6 @@ def test_the_command_line_takes_either(sqlite_url: str) -> None:
     for name in (COMPOSED, APART):
         said = CliRunner().invoke(app, ["experiment", "status", name, "--store", sqlite_url])
         assert said.exit_code == 0, said.output
-
-
-def test_experiments_from_before_are_found_by_either_spelling(store_url: str) -> None:
-    """Names used to be kept as they came: one by one they stay what they are."""
-    create(store_url, "was apart").close()
-    with closing(Store(store_url)) as store, store.writing() as connection:
-        connection.execute(text("UPDATE bestarm_experiments SET name = :name"), {"name": APART})
-    for spelling in (COMPOSED, APART):
-        with Experiment.open(store_url, spelling) as opened:
-            assert opened.name == APART
-        with pytest.raises(ExperimentExistsError, match="already"):
-            create(store_url, spelling)
-
-
-def test_where_there_are_both_from_before_each_is_found_by_its_own(store_url: str) -> None:
-    with create(store_url, COMPOSED) as first:
-        first.ask(1)
-    with create(store_url, "other") as second:
-        second.ask(2)
-    with closing(Store(store_url)) as store, store.writing() as connection:
-        connection.execute(
-            text("UPDATE bestarm_experiments SET name = :name WHERE name = 'other'"),
-            {"name": APART},
-        )
-    for spelling, pulls in ((COMPOSED, 1), (APART, 2)):
-        with Experiment.open(store_url, spelling) as opened:
-            assert (opened.name, opened.status().pulls) == (spelling, pulls)
 
 
 @pytest.mark.parametrize("name", [" a", "a ", "a\u00a0", "a\u200b", "a\u2003", "a\u3000"])

@@ -19,7 +19,7 @@ from bestarm.errors import InvalidInputError
 from bestarm.geometry import Array
 from bestarm.live.audit.ratios import RatioTest
 from bestarm.live.audit.scales import Scales
-from bestarm.live.check import LEVELS, Check, worst
+from bestarm.live.values import LEVELS, Check, worst
 from bestarm.policies import Policy
 from bestarm.records import Counts, Summary
 
@@ -506,15 +506,15 @@ def test_only_the_last_part_is_read_row_by_row(
         for size in (30_000, 30_000, 50):
             batch = experiment.ask(size)
             experiment.tell_many((n, 0.5) for n in batch.ids)
-        from bestarm.live.store.sql.books import _Reading  # noqa: PLC0415
+        from bestarm.live.store.sql.transactions import SqlReading  # noqa: PLC0415
 
-        whole, read = _Reading.rows, list[int]()
+        whole, read = SqlReading.rows, list[int]()
 
         def counting(self: Any, first: int, end: int) -> Any:
             read.append(end - first)
             return whole(self, first, end)
 
-        monkeypatch.setattr(_Reading, "rows", counting)
+        monkeypatch.setattr(SqlReading, "rows", counting)
         assert worst(experiment.health()) == "ok"
         assert sum(read) < 15_000
 

@@ -1,0 +1,175 @@
+"""The counters of an experiment, and what follows from them without reading anything else."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+__all__ = ["Head"]
+
+_NEARLY_ALL = 16  # arrived outcomes for each that is outstanding
+
+
+@dataclass
+class Head:
+    """The counters of an experiment: what it takes to ask, to tell and to report the status.
+
+    An assignment is settled once it has an outcome or is lost, and outstanding before that.
+
+    Attributes:
+        state: `"running"`, `"paused"`, `"stopped"` or `"finished"`.
+        lease: the number of seconds an outcome may take, or None for no limit.
+        assigned: the number of assignments, and the id of the next.
+        outcomes: outcomes told in time.
+        losses: assignments whose outcome was given up.
+        late: outcomes told too late.
+        refusals: assignments for which a reward outside the bounds was refused.
+        lowest: the smallest reward told.
+        highest: the largest reward told.
+        phase: the open phase, or the last one.
+        planned: whether a plan is open.
+        open: whether that plan may be extended.
+        provisional: whether it may close while outcomes are outstanding.
+        pulls: the number of pulls it asks for.
+        limit: the number of pulls it may be extended to, or None; less the outstanding assignments
+            of earlier plans when it was made.
+        first: the id of the phase's first assignment.
+        phase_outcomes: outcomes told in time for the phase's assignments.
+        phase_losses: losses among the phase's assignments.
+        outstanding_before: outstanding assignments with ids below `first`.
+        summary_end: every assignment with an id below this is part of a summary.
+        arrivals: settled assignments that the last summary of their phase counts as outstanding.
+        amendments: such assignments that were reported to the policy under the open plan.
+        settled_end: every assignment with an id below this is settled.
+        oldest: no outstanding assignment was asked for before this time.
+        summaries: the number of summaries the policy was told.
+        events: the number of events in the log.
+        last_hash: the hash of the last event.
+        requests_hash: the hash of all named requests.
+        last_time: the latest time of a writing transaction.
+        clock_setback: the largest number of seconds by which a later transaction's clock was
+            behind that.
+    """
+
+    state: str = "running"
+    lease: float | None = None
+    assigned: int = 0
+    outcomes: int = 0
+    losses: int = 0
+    late: int = 0
+    refusals: int = 0
+    lowest: float = math.inf
+    highest: float = -math.inf
+    phase: int = 0
+    planned: bool = False
+    open: bool = False
+    provisional: bool = False
+    pulls: int = 0
+    limit: int | None = None
+    first: int = 0
+    phase_outcomes: int = 0
+    phase_losses: int = 0
+    outstanding_before: int = 0
+    summary_end: int = 0
+    arrivals: int = 0
+    amendments: int = 0
+    settled_end: int = 0
+    oldest: float = math.inf
+    summaries: int = 0
+    events: int = 0
+    last_hash: str = ""
+    requests_hash: str = ""
+    last_time: float = -math.inf
+    clock_setback: float = 0.0
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing more will be assigned or decided."""
+        return self.state in {"stopped", "finished"}
+
+    @property
+    def revision(self) -> str:
+        """A text that changes whenever anything is recorded."""
+        counts = (self.assigned, self.outcomes, self.losses, self.late, self.refusals, self.events)
+        return "-".join(map(str, counts))
+
+    @property
+    def waits(self) -> bool:
+        """Whether decisions wait for the first outstanding outcome."""
+        return self.open and not self.provisional
+
+    @property
+    def phase_assigned(self) -> int:
+        """The number of assignments of the phase."""
+        return self.assigned - self.first
+
+    @property
+    def phase_settled(self) -> int:
+        """How many of them are settled."""
+        return self.phase_outcomes + self.phase_losses
+
+    @property
+    def needed(self) -> int:
+        """How many assignments the phase needs, as far as is known."""
+        return self.pulls if self.open else self.pulls + self.phase_losses
+
+    @property
+    def remaining(self) -> int:
+        """How many of them are still to be assigned."""
+        if not self.planned or self.over:
+            return 0
+        remaining = max(0, self.needed - self.phase_assigned)
+        if self.provisional and self.limit is not None:
+            remaining = min(remaining, max(0, self.limit - self.phase_assigned))
+        return remaining
+
+    @property
+    def outstanding(self) -> int:
+        """The number of outstanding assignments of all plans that still matter."""
+        return self.phase_assigned - self.phase_settled + self.outstanding_before
+
+    def available(self, count: int) -> int:
+        """How many of `count` more assignments the open plan allows."""
+        if not self.planned or self.state != "running":
+            return 0
+        if not self.open:
+            return min(count, max(0, self.needed - self.phase_assigned))
+        if self.limit is None:
+            return count
+        # Whether the plan's own pulls are needed is known once those of earlier plans are settled.
+        exact = self.provisional or self.summary_end < self.first
+        limit = self.limit if exact else max(self.limit, self.pulls)
+        return min(count, max(0, limit - self.phase_assigned))
+
+    @property
+    def due(self) -> bool:
+        """Whether the policy may have something to do: make a plan, or take a summary."""
+        if self.over:
+            return False
+        if not self.planned or (self.summary_end < self.first and not self.outstanding_before):
+            return True
+        if self.provisional or self.arrivals:
+            return self.amendable or self.closable
+        if self.outstanding_before:
+            return False
+        if self.open:
+            return self.settled_end - self.first >= self.pulls
+        return self.phase_outcomes >= self.pulls
+
+    @property
+    def amendable(self) -> bool:
+        """Whether enough outcomes have arrived to report them to the policy.
+
+        That is as many as a plan asks for, or nearly all that were outstanding.
+        """
+        enough = min(self.pulls, _NEARLY_ALL * self.outstanding_before)
+        return self.arrivals > 0 and self.arrivals >= enough
+
+    @property
+    def closable(self) -> bool:
+        """Whether a provisional plan is assigned in full, and as many outcomes have come.
+
+        Outcomes of any phase count: where they are slow, those of earlier phases are the news.
+        """
+        news = self.phase_settled + self.arrivals + self.amendments
+        return self.provisional and min(self.phase_assigned, news) >= self.pulls

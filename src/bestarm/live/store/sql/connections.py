@@ -1,0 +1,162 @@
+"""Connections to a database: their URL, their settings, and how their transactions begin."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+import time
+from collections.abc import Callable
+from typing import Any
+
+from sqlalchemy import Connection, Engine, create_engine, event, exc
+from sqlalchemy.engine import URL, make_url
+
+from bestarm.errors import InvalidInputError, MissingDependencyError
+
+__all__ = ["check_url", "connect"]
+
+_PATIENCE = 60  # seconds to wait for other writers
+_NAP = 5  # milliseconds that SQLite itself waits for them
+
+_BACKENDS = {
+    "sqlite": "sqlite",
+    "sqlite+pysqlite": "sqlite",
+    "postgres": "postgresql",
+    "postgresql": "postgresql",
+    "postgresql+psycopg": "postgresql",
+}
+
+
+def check_url(url: object) -> URL:
+    """A database's URL with its driver.
+
+    Raises:
+        InvalidInputError: it names neither a SQLite file nor a PostgreSQL database.
+        MissingDependencyError: the driver is not installed.
+    """
+    try:
+        read = make_url(url) if isinstance(url, (str, URL)) else None
+    except (exc.ArgumentError, ValueError):
+        read = None
+    backend = None if read is None else _BACKENDS.get(read.drivername)
+    if read is None or backend is None:
+        shown = re.sub(r"(://[^:/@]*):[^@]*@", r"\1:***@", str(url))
+        raise InvalidInputError(
+            f"`url` must name a SQLite file or a PostgreSQL database; got {shown!r}.",
+            field="url",
+            value=shown,
+            remedy="For example sqlite:///trial.db, or postgresql://user@host/name.",
+        )
+    kept = read.database not in {None, "", ":memory:"} and "memory" not in read.query.get(
+        "mode", ""
+    )
+    if backend == "sqlite" and not kept:
+        raise InvalidInputError(
+            "`url` names a database in memory, which would be lost.",
+            field="url",
+            value=url,
+            remedy="Name a file, as in sqlite:///trial.db; in memory, make an Experiment(policy).",
+        )
+    if backend == "postgresql":
+        read = read.set(drivername="postgresql+psycopg")
+        try:
+            import psycopg  # noqa: F401, PLC0415
+        except ImportError:
+            raise MissingDependencyError(
+                "PostgreSQL needs psycopg.",
+                field="url",
+                remedy="Run: pip install 'bestarm[postgres]'.",
+            ) from None
+    return read
+
+
+def connect(url: URL) -> Engine:
+    """An engine whose connections wait for each other and for the disk.
+
+    With SQLite a connection that is to write has the execution option `bestarm_writing`.
+    """
+    if url.get_backend_name() == "sqlite":
+        arguments = {"timeout": _PATIENCE, "check_same_thread": False}
+        engine = create_engine(url, connect_args=arguments)
+        event.listen(engine, "connect", _set_up_file)
+        event.listen(engine, "begin", _begin)
+    else:
+        alive = {"keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3}
+        arguments = {"connect_timeout": 10, **alive}
+        engine = create_engine(url, pool_pre_ping=True, connect_args=arguments)
+        event.listen(engine, "connect", _set_up_session)
+    return engine
+
+
+def _begin(connection: Connection) -> None:
+    if connection.get_execution_options().get("bestarm_writing"):
+        _take_turn(connection)
+    else:
+        connection.exec_driver_sql("BEGIN")
+
+
+def _take_turn(connection: Connection) -> None:
+    """Begin a writing transaction, once there is no other.
+
+    SQLite itself waits ever longer between attempts, so that the process that came last is the
+    likeliest to be next, and one of eight may wait for seconds. Short waits are fair.
+    """
+    raw: Any = connection.connection.dbapi_connection
+    raw.execute(f"PRAGMA busy_timeout={_NAP}")
+    if not connection.info.get("bestarm_wal"):
+        # Only now: reading a file must not change it. Of several processes that do this to a new
+        # file at once, some are refused without a wait.
+        _patiently(lambda: raw.execute("PRAGMA journal_mode=WAL"))
+        connection.info["bestarm_wal"] = True
+    # IMMEDIATE waits for the write lock now: later in the transaction it could not wait.
+    _patiently(lambda: connection.exec_driver_sql("BEGIN IMMEDIATE"))
+    raw.execute(f"PRAGMA busy_timeout={1000 * _PATIENCE:.0f}")
+
+
+def _patiently(attempt: Callable[[], object]) -> None:
+    """Try again while SQLite reports that it is busy."""
+    latest = time.monotonic() + _PATIENCE
+    while True:
+        try:
+            attempt()
+        except (sqlite3.OperationalError, exc.OperationalError) as error:
+            code = getattr(getattr(error, "orig", error), "sqlite_errorcode", 0)
+            if code & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > latest:
+                raise
+            time.sleep(_NAP / 5000)
+        else:
+            return
+
+
+# Set even where it is on: a session's own setting outlasts a change of the server's, the database's
+# or the role's. `remote_apply` is kept, which waits for standbys to show the change as well.
+_WAIT_FOR_DISK = """
+SELECT set_config(
+    'synchronous_commit',
+    CASE WHEN current_setting('synchronous_commit') = 'remote_apply' THEN 'remote_apply'
+        ELSE 'on' END,
+    false
+)
+"""
+
+
+def _set_up_session(connection: Any, _: object) -> None:
+    # A process that hangs, or whose machine or network is gone, must not block all others.
+    settings = {
+        "lock_timeout": f"{1000 * _PATIENCE:.0f}ms",
+        "idle_in_transaction_session_timeout": "10min",  # a plan may take its time
+        "tcp_keepalives_idle": 30,
+        "tcp_keepalives_interval": 10,
+        "tcp_keepalives_count": 3,
+    }
+    connection.autocommit = True
+    connection.execute("; ".join(f"SET {name} = '{value}'" for name, value in settings.items()))
+    connection.execute(_WAIT_FOR_DISK)
+    connection.autocommit = False
+
+
+def _set_up_file(connection: Any, _: object) -> None:
+    assert isinstance(connection, sqlite3.Connection)
+    connection.isolation_level = None  # transactions begin where we say, see `_begin`
+    for pragma in ("synchronous=FULL", "foreign_keys=ON"):
+        connection.execute(f"PRAGMA {pragma}")

@@ -1,0 +1,203 @@
+"""Summaries of assignments, and digests of what they were made from.
+
+A digest in the log stands for rows without repeating them: an audit computes it again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bestarm.geometry import Array
+from bestarm.live.events import digest
+from bestarm.live.store.contract import ANSWER, ROW, Ids, Reading, Request, Rows
+from bestarm.records import Plan, Summary
+
+__all__ = [
+    "Totals",
+    "answers_at_end",
+    "chain_request",
+    "digest_of",
+    "ids_in",
+    "late_data",
+    "ranges",
+    "rest_data",
+    "rows_of",
+    "total",
+    "waiting_ids",
+]
+
+_FAR = 1000  # ids farther apart than this are looked up apart
+
+_OUTCOME = np.dtype([("id", "<i8"), ("reward", "<f8")])
+
+
+class Totals:
+    """Adds answers up, one row after the other, in pieces of any size, and computes their digest.
+
+    In order of id: floating-point sums would otherwise depend on the order of arrival. Under a
+    closed plan lost assignments are left out, as others were drawn in their place.
+
+    Args:
+        plan: the plan they were drawn under.
+        arms: the number of source arms.
+    """
+
+    def __init__(self, plan: Plan, arms: int) -> None:
+        self._plan, self._arms = plan, arms
+        self._counts, self._missing, self._pending = np.zeros((3, arms), dtype=np.int64)
+        self._sums, self._squares = np.zeros((2, arms))
+        self._running = hashlib.sha256()
+
+    def add(self, answers: Rows, pending: NDArray[np.bool_] | None = None) -> None:
+        """Add answers.
+
+        Args:
+            answers: as ANSWER; a reward that is NaN was lost, unless it is pending.
+            pending: which of them are outstanding, or were when they were first added up.
+        """
+        if pending is None:
+            pending = np.zeros(len(answers), dtype=bool)
+        elif pending.any():
+            answers = answers.copy()
+            for name in ("reward", "told", "lost"):
+                answers[name][pending] = np.nan
+        self._running.update(answers.tobytes())
+        arms, rewards = answers["arm"], answers["reward"]
+        without = np.isnan(rewards)
+        if without.any():
+            self._missing += np.bincount(arms[without & ~pending], minlength=self._arms)
+            self._pending += np.bincount(arms[pending], minlength=self._arms)
+        arm, reward = arms[~without], rewards[~without] - self._plan.center
+        self._counts += np.bincount(arm, minlength=self._arms)
+        # The totals so far go first, so that pieces add up as one row after the other would.
+        arm = np.concatenate([np.arange(self._arms), arm])
+        self._sums = np.bincount(arm, np.concatenate([self._sums, reward])).astype(float)
+        squares = np.concatenate([self._squares, reward * reward])
+        self._squares = np.bincount(arm, squares).astype(float)
+
+    def summary(self) -> Summary:
+        """The totals."""
+        nothing = np.zeros(0, dtype=np.int64)
+        return Summary(
+            self._counts,
+            self._sums,
+            self._squares,
+            self._missing if self._plan.open else nothing,
+            self._pending,
+            self._plan.center,
+        )
+
+    def digest(self) -> str:
+        """The digest of the answers."""
+        return self._running.hexdigest()
+
+
+def total(
+    pieces: Iterable[Rows], *, plan: Plan, arms: int, first: int = 0, pending: Ids | None = None
+) -> tuple[Summary, str]:
+    """The summary of assignments, and the digest of their answers.
+
+    Args:
+        pieces: the answers, in order of id.
+        plan: the plan they were drawn under.
+        arms: the number of source arms.
+        first: the id of the first; the others follow without a gap. Needed with `pending`.
+        pending: the ids that are outstanding, in order, if there are any.
+    """
+    totals = Totals(plan, arms)
+    for answers in pieces:
+        outstanding = None
+        if pending is not None and pending.size:
+            outstanding = np.zeros(len(answers), dtype=bool)
+            here = pending[(pending >= first) & (pending < first + len(answers))]
+            outstanding[here - first] = True
+        totals.add(answers, outstanding)
+        first += len(answers)
+    return totals.summary(), totals.digest()
+
+
+def digest_of(pieces: Iterable[Rows]) -> str:
+    """The SHA-256 of rows, whatever the pieces they are read in."""
+    running = hashlib.sha256()
+    for piece in pieces:
+        running.update(piece.tobytes())
+    return running.hexdigest()
+
+
+def rest_data(books: Reading) -> dict[str, Any]:
+    """What the last event says of all that no event before it covers."""
+    first, end = books.head.summary_end, books.head.assigned
+    rest = digest_of(answers_at_end(rows) for rows in books.rows(first, end))
+    waiting = rows_of(books, waiting_ids(books))
+    return {
+        "first": first,
+        "end": end,
+        "rest": rest,
+        "waiting": digest_of([answers_at_end(waiting)]),
+        "requests": books.head.requests_hash,
+    }
+
+
+def rows_of(books: Reading, ids: Ids) -> Rows:
+    """The rows of these assignments, in order of id, as far as there are any."""
+    found = [np.empty(0, dtype=ROW)]
+    for run in np.split(ids, np.flatnonzero(np.diff(ids) > _FAR) + 1):
+        if run.size:
+            rows = books.rows(int(run[0]), int(run[-1]) + 1)
+            found += [piece[np.isin(piece["id"], run)] for piece in rows]
+    return np.concatenate(found)
+
+
+def waiting_ids(books: Reading) -> Ids:
+    """The assignments that were outstanding when their phase closed, and that no summary covers."""
+    parts = [numbers for numbers, _ in books.deferrals(waiting=True)]
+    return np.concatenate([np.empty(0, dtype=np.int64), *parts])
+
+
+def answers_at_end(rows: Rows, failed: Ids | None = None) -> Rows:
+    """The answers as they were when the experiment ended.
+
+    Args:
+        rows: as they are now.
+        failed: the ids that were given up after the end.
+    """
+    lost = rows["lost"].copy()
+    if failed is not None and failed.size:
+        lost[np.isin(rows["id"], failed)] = np.nan
+    used = np.isnan(lost) & ~rows["late"]
+    answers = np.empty(len(rows), dtype=ANSWER)
+    answers["arm"], answers["asked"], answers["lost"] = rows["arm"], rows["asked"], lost
+    for name in ("reward", "told"):
+        answers[name] = np.where(used, rows[name], np.nan)
+    return answers
+
+
+def late_data(ids: Ids, rewards: Array) -> dict[str, Any]:
+    """What the log says of outcomes that came too late."""
+    order = np.argsort(ids)
+    outcomes = np.empty(len(ids), dtype=_OUTCOME)
+    outcomes["id"], outcomes["reward"] = ids[order], rewards[order]
+    return {"ids": ranges(ids), "outcomes": digest_of([outcomes])}
+
+
+def ranges(ids: Ids) -> list[list[int]]:
+    """Ids as ranges, each with its first id and the one after its last."""
+    ordered = np.sort(ids)
+    parts = np.split(ordered, np.flatnonzero(np.diff(ordered) != 1) + 1)
+    return [[int(part[0]), int(part[-1]) + 1] for part in parts if len(part)]
+
+
+def ids_in(several: Iterable[Iterable[int]]) -> Ids:
+    """The ids of ranges."""
+    parts = [np.arange(first, end, dtype=np.int64) for first, end in several]
+    return np.concatenate([np.empty(0, dtype=np.int64), *parts])
+
+
+def chain_request(before: str, request: Request) -> str:
+    """The hash of a request and of all before it."""
+    return digest([before, *vars(request).values()])

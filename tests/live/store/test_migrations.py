@@ -1,0 +1,121 @@
+"""A new database is made whole or not at all; one of another version is left alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import workers_migrations
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from sqlalchemy import Engine, MetaData, create_engine, inspect, text
+from workers_started import PATIENCE, processes
+
+from bestarm import Problem
+from bestarm.errors import StoreVersionError
+from bestarm.live import Experiment
+from bestarm.live.store.sql import schema
+from bestarm.live.store.sql.database import VERSION
+
+Tables = dict[str, list[dict[str, Any]]]
+
+
+def engine_of(url: str) -> Engine:
+    return create_engine(url.replace("postgresql:", "postgresql+psycopg:"))
+
+
+def tables(url: str) -> Tables:
+    """All there is, column by column."""
+    engine, there = engine_of(url), MetaData()
+    with engine.connect() as connection:
+        there.reflect(connection)
+        found = {
+            table.name: sorted(
+                (dict(row) for row in connection.execute(table.select()).mappings()), key=str
+            )
+            for table in there.sorted_tables
+        }
+    engine.dispose()
+    return found
+
+
+def test_several_processes_make_the_tables_at_once(store_url: str) -> None:
+    start = processes.Barrier(6)
+    running = [
+        processes.Process(
+            target=workers_migrations.creates_with_others, args=(store_url, f"trial {n}", start)
+        )
+        for n in range(6)
+    ]
+    for process in running:
+        process.start()
+    for process in running:
+        process.join(PATIENCE)
+        assert process.exitcode == 0
+    assert differences(store_url) == []
+    assert len(Experiment.list(store_url)) == 6
+
+
+def test_whoever_is_killed_while_the_tables_are_made_leaves_none(store_url: str) -> None:
+    kills = 0
+    while True:
+        process = processes.Process(
+            target=workers_migrations.prepares_and_dies, args=(store_url, kills + 1)
+        )
+        process.start()
+        process.join(PATIENCE)
+        if process.exitcode == 0:
+            break
+        assert process.exitcode == -9
+        assert tables(store_url) == {}
+        kills += 1
+    assert kills > 5
+    assert differences(store_url) == []
+    assert tables(store_url)[schema.VERSION_TABLE] == [{"version_num": VERSION}]
+
+
+@pytest.mark.parametrize("version", ["0005", "9999"], ids=["older", "newer"])
+def test_a_store_of_another_version_is_left_alone(store_url: str, version: str) -> None:
+    problem = Problem(np.eye(3))
+    with Experiment.create(store_url, "trial", problem, seed=0) as experiment:
+        experiment.tell(experiment.ask(3).ids[0], 0.5)
+    engine = engine_of(store_url)
+    with engine.begin() as connection:
+        connection.execute(text(f"UPDATE {schema.VERSION_TABLE} SET version_num = '{version}'"))
+    engine.dispose()
+    before = tables(store_url)
+    for call in (
+        lambda: Experiment.open(store_url, "trial"),
+        lambda: Experiment.create(store_url, "other", problem, seed=0),
+        lambda: Experiment.list(store_url),
+    ):
+        with pytest.raises(
+            StoreVersionError, match=f"version {version}; .* version {VERSION}"
+        ) as caught:
+            call()
+        assert caught.value.remedy
+    assert tables(store_url) == before
+
+
+def test_a_new_store_has_the_tables_that_are_declared(store_url: str) -> None:
+    Experiment.create(store_url, "trial", Problem(np.eye(3)), seed=0).close()
+    assert differences(store_url) == []
+
+
+def differences(url: str) -> list[Any]:
+    engine = engine_of(url)
+    with engine.connect() as connection:
+        options = {"version_table": schema.VERSION_TABLE, "compare_type": True}
+        context = MigrationContext.configure(connection, opts=options)
+        found = compare_metadata(context, schema.metadata)
+        if engine.dialect.name == "sqlite" and not found:
+            for table in schema.metadata.tables.values():
+                said = inspect(connection).get_table_options(table.name)
+                if (
+                    said.get("sqlite_with_rowid", True)
+                    != table.dialect_options["sqlite"]["with_rowid"]
+                ):
+                    found.append((table.name, said))
+    engine.dispose()
+    return list(found)
