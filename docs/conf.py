@@ -21,6 +21,7 @@ extensions = [
 ]
 myst_heading_anchors = 3
 exclude_patterns = ["_build"]
+smartquotes = False  # two hyphens of an option stay two hyphens
 default_role = "code"  # docstrings write names between single backticks
 autodoc_typehints_format = "short"
 autodoc_member_order = "bysource"

@@ -17,8 +17,7 @@ _PAGE = """# `{name}`
 ```{{eval-rst}}
 .. automodule:: {name}
    :members:
-   :show-inheritance:
-   :exclude-members: {elsewhere}
+   :exclude-members: {elsewhere}{further}
 ```
 """
 
@@ -35,7 +34,9 @@ def module_pages() -> dict[str, str]:
 
 
 def _page(name: str) -> str:
-    return _PAGE.format(name=name, elsewhere=", ".join(_elsewhere(name)))
+    # The bases of exceptions are part of the interface: users catch them.
+    further = "\n   :show-inheritance:" if name == "bestarm.errors" else ""
+    return _PAGE.format(name=name, elsewhere=", ".join(_elsewhere(name)), further=further)
 
 
 def _elsewhere(name: str) -> list[str]:

@@ -114,3 +114,18 @@ class DesignError(BestArmError, RuntimeError):
 
 class MissingDependencyError(BestArmError, ImportError):
     """This call needs an optional dependency that is not installed."""
+
+    @classmethod
+    def of(cls, purpose: str, package: str, *, extra: str) -> MissingDependencyError:
+        """The error for a package of one of the extras.
+
+        Args:
+            purpose: what needs it, as the start of a sentence.
+            package: the package.
+            extra: the extra of bestarm that installs it.
+        """
+        return cls(
+            f"{purpose} needs {package}, which is not installed.",
+            field=package,
+            remedy=f"Install it with pip install 'bestarm[{extra}]'.",
+        )

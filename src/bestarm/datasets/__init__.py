@@ -1,4 +1,4 @@
-"""Public data as environments, read from files one has; nothing is ever downloaded."""
+"""Public data as environments, read from local files; nothing is downloaded."""
 
 from bestarm.datasets.jester import RatingsData, jester
 

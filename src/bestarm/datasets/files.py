@@ -37,8 +37,8 @@ class Found:
 
     Attributes:
         dataset: 1 or 2.
-        ratings: of the users who rated all the jokes, one column a joke.
-        weights: of these users, or None where the file has none.
+        ratings: of the users who rated all the jokes, one column per joke.
+        weights: of these users, or None if the file has none.
         users: the number of users in the file, whatever they rated.
     """
 
@@ -76,7 +76,7 @@ def read_ratings(path: Path, jokes: tuple[int, ...]) -> Found:
 
 
 def _from_arrays(path: Path, jokes: tuple[int, ...]) -> Found:
-    """One of the two NumPy archives: whole numbers, a column a joke, maybe weights."""
+    """One of the two NumPy archives: whole numbers, one column per joke, maybe weights."""
     try:
         # Opened here: NumPy does not close what it could not read.
         with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
@@ -122,7 +122,7 @@ def _from_arrays(path: Path, jokes: tuple[int, ...]) -> Found:
 
 @dataclass(frozen=True)
 class _Text:
-    """A text file of numbers: how its lines are cut, where they begin, what they hold.
+    """A text file of numbers: its delimiter, first line and fields.
 
     Attributes:
         path: the file.
@@ -140,7 +140,7 @@ class _Text:
 
     @classmethod
     def open(cls, path: Path) -> _Text:
-        """Tell from the first line what the file is."""
+        """Recognise the kind of the file by its first line."""
         number, first = next(_lines(path), (0, ""))
         if not number:
             _refuse(path, "is empty.", str(path), f"{_HOME} has the ratings.")
@@ -184,7 +184,7 @@ class _Text:
         return table
 
     def _explain(self, error: ValueError) -> NoReturn:
-        """Find the first line that is not what it must be: only now is it worth a slow look."""
+        """Find the first invalid line, slowly, after reading the whole file has failed."""
         for number, line in _lines(self.path, self.skipped):
             fields = _split(line, self.delimiter)
             if len(fields) != self.fields:
@@ -203,7 +203,7 @@ class _Text:
         _refuse(self.path, f"could not be read as numbers ({error}).", str(self.path))
 
     def check(self, right: NDArray[np.bool_], values: Array, what: str) -> None:
-        """Raise for the first value that is not right, with its line."""
+        """Raise for the first invalid value, with its line."""
         if right.all():
             return
         place = int(np.argmin(right.ravel()))
@@ -215,7 +215,7 @@ class _Text:
 
 
 def _from_triples(text: _Text, jokes: tuple[int, ...]) -> Found:
-    """Dataset 2: a line a rating."""
+    """Dataset 2: one line per rating."""
     user, joke, rating = text.numbers().T[list(text.columns)]
     most = _JOKES[2]
     text.check(user == np.floor(user), user, "the whole number of a user")
@@ -239,7 +239,7 @@ def _from_triples(text: _Text, jokes: tuple[int, ...]) -> Found:
 
 
 def _from_rows(text: _Text, jokes: tuple[int, ...]) -> Found:
-    """Dataset 1: a line a user, the number of ratings and then all of them."""
+    """Dataset 1: one line per user, with the number of ratings and then all of them."""
     table = text.numbers()
     number, ratings = table[:, 0], table[:, 1:]
     most = _JOKES[1]

@@ -26,7 +26,7 @@ class RatingsData:
 
     Attributes:
         ratings: users × jokes, in [−10, 10], read-only.
-        weights: the probability of each user, or None where all have the same.
+        weights: the probability of each user, or None if all are equal.
         jokes: the jokes' numbers, in the order of the columns.
         source: what data it is, in a sentence.
         synthetic: whether the users are made up.
@@ -74,9 +74,9 @@ def jester(
     jokes: Sequence[int] = JOKES,
     dataset: int | None = None,
 ) -> RatingsData:
-    """The users who rated all of these jokes, from a file, or made-up ones.
+    """The users who rated all of these jokes, from a file, or synthetic ones.
 
-    What a file is shows in its content: dataset 2 as `jester_ratings.csv` (userId, jokeId,
+    A file is recognised by its contents: dataset 2 as `jester_ratings.csv` (userId, jokeId,
     rating) or the archive's `jester_ratings.dat`; dataset 1's spreadsheets saved as CSV (the
     number of ratings, then 100 ratings, 99 for none); or a NumPy archive with `jokes` and
     `ratings_hundredths` (dataset 1) or `ratings_thousandths` (dataset 2), and maybe `weights`.
@@ -88,7 +88,7 @@ def jester(
         dataset: 1 or 2, to refuse a file of the other; either by default.
 
     Raises:
-        InvalidInputError: an argument is not what it must be, or the file is absent, cut short,
+        InvalidInputError: an argument is invalid, or the file is absent, cut short,
             ragged or holds a value that is not a rating; it names the line and the value.
 
     Example:
@@ -160,7 +160,7 @@ def _made_up(jokes: tuple[int, ...], dataset: int | None) -> RatingsData:
         weights=None,
         jokes=jokes,
         source=f"Synthetic: {USERS:,} made-up users drawn from a model with the published means of "
-        f"Jester dataset 2 and a spread like its own, nobody's ratings, where the paper had "
+        f"Jester dataset 2 and a similar spread, not real ratings, where the paper had "
         f"{_PAPER_USERS:,} real users.",
         synthetic=True,
         name="jester (synthetic)",

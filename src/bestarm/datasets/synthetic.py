@@ -1,4 +1,4 @@
-"""Made-up ratings with the published means of the jokes: what runs where the real file is not."""
+"""Synthetic ratings with the published means of the jokes, for use without the real file."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _STEPS = 320  # ratings are multiples of 10/320, as on the real scale
 
 @lru_cache(maxsize=1)
 def synthetic_ratings() -> Array:
-    """Ratings (users × jokes) of made-up users, always the same; read-only.
+    """Ratings (users × jokes) of synthetic users, always the same; read-only.
 
     User i has two effects, g_i on all jokes alike and h_i that grows along the jokes' order from
     −1 to 1; joke j's latent rating is z_ij = 0.583 g_i + 0.374 x_j h_i + rest, all N(0, 1) with

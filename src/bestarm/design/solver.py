@@ -131,7 +131,7 @@ def _minimise(features: Array, contrasts: ContrastSet, tol: float) -> Design:
         point = interior_point(
             features[work.arms], contrasts.rows(work.codes), Point(q, mu, 0), inner
         )
-        # An optimum may need fewer arms than span the features; M must stay regular all the same.
+        # An optimum may need fewer arms than span the features; M must still stay regular.
         work.q, work.mu = np.maximum(point.q, _LEAST_MASS * point.q.max()), point.mu
         iterations += point.steps
     raise DesignError(

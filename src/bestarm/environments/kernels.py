@@ -63,7 +63,7 @@ class Past(NamedTuple):
 
     `winner` is a tournament over the `average` rewards, padded to a power of two: the children of
     node i are nodes 2i and 2i + 1, the root is node 1. `successor[a]` is the arm that last followed
-    arm a, `last[0]` the arm pulled last; −1 is no arm.
+    arm a, `last[0]` the arm pulled last; −1 stands for none.
     """
 
     pulled: Integers

@@ -54,7 +54,7 @@ def noisy_totals(
 
         Σr = nm + σ√n z₁,     Σr² = (Σr)²/n + (√S + σz₂)² + σ²χ²_{n−2}.
 
-    One pull has no second direction. Where S = 0 with n ≥ 2 any second direction will do, and the
+    One pull has no second direction. Where S = 0 with n ≥ 2 any second direction is valid, and the
     last two terms are together σ²χ²_{n−1}, as they must be.
     """
     sums, squares = np.zeros(len(counts)), np.zeros(len(counts))

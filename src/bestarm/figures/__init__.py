@@ -1,4 +1,4 @@
-"""Pictures of what a policy did, made with Matplotlib's object interface: no global state."""
+"""Pictures of runs, made with Matplotlib's object interface: no global state."""
 
 from bestarm.figures.evidence import evidence
 from bestarm.figures.ink import save

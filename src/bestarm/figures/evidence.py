@@ -1,4 +1,4 @@
-"""A run watched at every look: the evidence against each target as it grows."""
+"""The evidence against each target over one run."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _FLOOR = 1e-3  # of the axis: less evidence than this is drawn as none
 def evidence(
     pulls: Sequence[int], values: object, problem: Problem, *, title: str | None = None
 ) -> Figure:
-    """The e-values of all targets over the pulls of one run, with the line at which they are out.
+    """The e-values of all targets over the pulls of one run, and the level at which one is dropped.
 
-    A target whose e-value reaches 1/δ is dropped, and its line ends in a cross. Because e-values
-    may be looked at after every batch, so may the picture.
+    A target whose e-value reaches 1/δ is dropped, and its line ends in a cross. E-values are valid
+    after every batch, and so is the picture.
 
     Args:
         pulls: the pulls at each look, ascending.
-        values: what `AnytimeBAI.evidence()` gave at each look, one row a look.
+        values: the result of `AnytimeBAI.evidence()` at each look, one row per look.
         problem: the problem, for labels and δ.
         title: the first line; by default who is left.
 
@@ -81,7 +81,7 @@ _WORDS = "Each line is a target; it ends in a cross where the evidence against i
 
 
 def _by_survival(looks: Array, out: object) -> list[int]:
-    """Targets, those that were in for longest first."""
+    """Targets, those that stayed longest first."""
     dropped = np.asarray(out)
     first = np.where(dropped.any(axis=0), dropped.argmax(axis=0), len(looks))
     return [int(target) for target in np.argsort(-first, kind="stable")]

@@ -35,16 +35,12 @@ def new_figure(width: float, height: float) -> Figure:
     try:
         from matplotlib.figure import Figure  # noqa: PLC0415 - optional, and slow to import
     except ImportError:
-        raise MissingDependencyError(
-            "Pictures need matplotlib, which is not installed.",
-            field="matplotlib",
-            remedy="Install it with pip install 'bestarm[cli]'.",
-        ) from None
+        raise MissingDependencyError.of("Drawing", "matplotlib", extra="cli") from None
     return Figure(figsize=(width, height), layout="constrained")
 
 
 def head(figure: Figure, title: str, words: str, *, plain: Iterable[Text] = ()) -> None:
-    """A title, a line on how to read the picture, and texts in which a dollar is a dollar."""
+    """A title, a line on how to read the picture, and texts without mathematical markup."""
     heading = figure.suptitle(
         f"{title}\n", x=0.015, ha="left", fontsize=12.5, fontweight="bold", linespacing=1.5
     )
@@ -60,9 +56,9 @@ def short(label: str) -> str:
 
 
 def save(figure: Figure, path: str | Path) -> Path:
-    """Write a picture (its format follows from the ending) and give the path back.
+    """Write a picture, in the format of its ending, and return the path.
 
-    The folder is made if need be. Raises OSError where the file cannot be written.
+    The folder is made if necessary. Raises OSError if the file cannot be written.
     """
     file = Path(path)
     file.parent.mkdir(parents=True, exist_ok=True)

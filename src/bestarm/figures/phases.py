@@ -31,8 +31,8 @@ _LEAST_RATIO = 1.16  # phases closer than this on the pulls axis do not get a nu
 def phases(recommendation: Recommendation, problem: Problem, *, title: str | None = None) -> Figure:
     """Estimated gaps and active targets, phase by phase, of one run.
 
-    The upper panel has one line a target: how far it is estimated to trail the leader of the
-    moment, at the end of each phase it took part in. A line ends in a cross where its target is
+    The upper panel has one line per target: its estimated distance behind the current leader at
+    the end of each of its phases. A line ends in a cross where its target is
     dropped, which takes an estimate at or above the radius of that phase; below the radius, in
     the shaded region, a target is too close to the leader to tell. The lower panel counts the
     targets left.
@@ -131,7 +131,7 @@ class _Story:
 
 
 def _outstanding(order: Sequence[_Line]) -> int:
-    """How many lines, from the first, stand out from the crowd and deserve a colour each."""
+    """How many lines, from the first, stand out and get a colour each."""
     count = min(len(order), len(RIVALS))
     while 0 < count < len(order) and order[count - 1].last == order[count].last:
         count -= 1  # it left together with one that has no colour

@@ -37,7 +37,7 @@ class Experiment(Operations):
     An open plan never makes anybody wait: while its last outcomes are awaited, further assignments
     are drawn under it. It closes as soon as its share is answered without a gap, with all that
     follows without a gap; assignments beyond count once they are answered too. How many those are,
-    and with them later plans, then depends on when outcomes arrive.
+    and with them later plans, then depends on when outcomes arrive::
 
         experiment = Experiment(policy, seed=7)
         while not experiment.finished:

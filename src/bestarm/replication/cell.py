@@ -130,7 +130,7 @@ def row_cells(table: Table, row: Row, results: Results) -> list[Cell]:
 
 
 def succeeded(row: Row, results: Results) -> NDArray[np.bool_]:
-    """Which runs are good: they named the best target, and reached no cap that counts."""
+    """Which runs succeeded: they named the best target, and reached no cap that counts."""
     return np.asarray(results.correct & results.final if row.caps_fail else results.correct)
 
 
@@ -193,7 +193,7 @@ def mean_test(
 def standard_error(values: Array, strata: NDArray[np.int64] | None) -> float:
     """The standard error of `balanced_mean`; fixed instances do not add to it.
 
-    With one run an instance it is that of instances to come, which is larger.
+    With one run per instance it is that of new instances, which is larger.
     """
     if len(values) < 2:
         return math.nan

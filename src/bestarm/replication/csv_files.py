@@ -21,7 +21,7 @@ _CELLS = (
 
 
 def write_runs(replication: Replication, path: Path) -> None:
-    """One line a run, in the order of tables, rows and runs."""
+    """One line per run, in the order of tables, rows and runs."""
     _write(path, _RUNS, _runs(replication))
 
 
@@ -37,7 +37,7 @@ def _runs(replication: Replication) -> Iterable[Sequence[object]]:
 
 
 def write_cells(cells: Iterable[Cell], path: Path) -> None:
-    """One line a cell; what a cell does not have is empty."""
+    """One line per cell; missing values are empty."""
     _write(path, _CELLS, map(_cell, cells))
 
 

@@ -1,4 +1,4 @@
-"""The folder of a replication: what it is a replication of, and every finished run.
+"""The folder of a replication: its settings and every finished run.
 
 Each row has a journal, to which runs are added as they finish; killing the process at any instant
 loses at most the running runs; opening the folder again continues from there.
@@ -24,9 +24,9 @@ _LINE = re.compile(r"\d{1,9},\d{1,18},[01],[01],\d{1,9},\d{1,18}")
 
 
 class Journal:
-    """The finished runs of one row, one line a run; the first line says of what.
+    """The finished runs of one row, one line per run; the first line names the row.
 
-    A journal of something else, such as another version's, is started anew.
+    A journal of something else, such as of another version, is replaced.
     """
 
     def __init__(self, path: Path, recipe: str) -> None:
@@ -35,7 +35,7 @@ class Journal:
         self._file: BinaryIO | None = None
 
     def read(self) -> list[Outcome]:
-        """The runs in it; a last line that was cut short is none, and is taken off."""
+        """The runs in it; an incomplete last line is removed."""
         try:
             content = self._path.read_bytes()
         except FileNotFoundError:
@@ -67,7 +67,7 @@ class Journal:
         fresh.replace(self._path)
 
     def add(self, outcomes: Sequence[Outcome]) -> None:
-        """Add finished runs; they are on their way to the disk when this returns."""
+        """Add finished runs and hand them to the operating system."""
         lines = (",".join(map(str, map(int, outcome))) + "\n" for outcome in outcomes)
         with named(self._path):
             if self._file is None:
@@ -93,7 +93,7 @@ def _outcome(line: str) -> Outcome | None:
 
 @contextmanager
 def named(path: Path) -> Iterator[None]:
-    """Errors that do not know their file, as those of a full disk, get to know it."""
+    """Name the file in errors that do not, such as those of a full disk."""
     try:
         yield
     except OSError as error:
@@ -145,23 +145,21 @@ def _check(path: Path, settings: dict[str, object], *, resume: bool) -> None:
         )
 
     if path.exists() and not path.is_dir():
-        raise refuse("is a file", "Give another --out.")
+        raise refuse("is a file", "Use another folder.")
     try:
         before = json.loads((path / _SETTINGS).read_text(encoding="utf-8"))
     except FileNotFoundError:
         if path.exists() and any(not entry.name.startswith(".") for entry in path.iterdir()):
             if [entry.name for entry in path.iterdir() if entry.name != ".lock"] == ["journal"]:
                 return  # killed between its first two breaths
-            raise refuse("holds other things", "Give a new or an empty --out.") from None
+            raise refuse("holds other things", "Use a new or an empty folder.") from None
         return
     except (ValueError, RecursionError):
         before = None
     if not isinstance(before, dict):
-        raise refuse("has settings that cannot be read", "Give another --out.")
+        raise refuse("has settings that cannot be read", "Use another folder.")
     if not resume:
-        raise refuse(
-            "holds a replication already", "Go on with it with --resume, or give another --out."
-        )
+        raise refuse("holds a replication already", "Resume it (`resume`), or use another folder.")
     for key, value in settings.items():
         if before.get(key) != value:
             raise refuse(
@@ -190,6 +188,6 @@ def alone(path: Path) -> Iterator[None]:
                 f"Another process is writing to {str(path)!r}.",
                 field="out",
                 value=str(path),
-                remedy="Wait for it, or give another --out.",
+                remedy="Wait for it, or use another folder.",
             ) from None
         yield

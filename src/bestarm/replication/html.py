@@ -25,7 +25,7 @@ from bestarm.replication.texts import (
 
 __all__ = ["page"]
 
-_ENOUGH = 1000  # runs, for a fair look at heavy tails
+_ENOUGH = 1000  # runs, to show heavy tails
 _KINDS = {
     "consistent": "good",
     "within noise": "noise",
@@ -48,7 +48,7 @@ def page(
     """The report as HTML.
 
     Args:
-        replication: what is reported.
+        replication: the replication.
         cells: its cells with their verdicts.
         tables: each table as text, with its pictures.
         found: the differences between methods.
@@ -60,11 +60,7 @@ def page(
         from jinja2 import Environment, StrictUndefined  # noqa: PLC0415 - optional
         from markupsafe import Markup, escape  # noqa: PLC0415 - comes with it
     except ImportError:
-        raise MissingDependencyError(
-            "The report needs Jinja2, which is not installed.",
-            field="jinja2",
-            remedy="Install it with pip install 'bestarm[cli]'.",
-        ) from None
+        raise MissingDependencyError.of("The report", "jinja2", extra="cli") from None
     environment = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )

@@ -26,7 +26,7 @@ _FRESH = ".report"  # where everything is made, before anything of old is replac
 
 
 def write_report(replication: Replication, folder: Path) -> Path:
-    """Write the report of a finished replication; the same bytes whenever it is the same one.
+    """Write the report of a finished replication; the same replication gives the same bytes.
 
     In `folder` there are then `report.html`, which needs no other file, `runs.csv`, `cells.csv`,
     `figures/*.png` and `*.pdf`, and `tables/*.tex`. Files of an earlier report are replaced only
@@ -95,7 +95,7 @@ def _write_text(path: Path, text: str) -> None:
 
 
 def _move(fresh: Path, folder: Path) -> None:
-    """Put every file in its place, the page last; then nothing of an earlier report is left."""
+    """Put every file in its place, the page last, and remove files of an earlier report."""
     files = sorted(path.relative_to(fresh) for path in fresh.rglob("*") if path.is_file())
     files.sort(key=lambda path: path.name == _PAGE)
     for path in files:

@@ -166,7 +166,7 @@ def _certified_row(method: Method, world: Environment, *, cap: int | None) -> Ro
 
 
 def _at_most(cap: int | None) -> str:
-    return "." if cap is None else f"; at most {cap:,} pulls in all.".replace(",", " ")
+    return "." if cap is None else f"; at most {cap:,} pulls in total.".replace(",", " ")
 
 
 def _small_gap() -> Table:

@@ -282,7 +282,7 @@ def _to_the_end(
     observe: Callable[[Policy], object] | None,
     go_on: GoOn | None = None,
 ) -> tuple[int, int, bool]:
-    """Carry out plans until there is none; returns the numbers of pulls and of plans, and True.
+    """Carry out all plans; return the numbers of pulls and of plans, and True.
 
     Or until `go_on` says that it is enough, and then False.
 

@@ -38,11 +38,7 @@ def _bar(total: int) -> Iterator[Callable[[int, int], None]]:
         from rich import progress as rich  # noqa: PLC0415 - optional
         from rich.console import Console  # noqa: PLC0415 - optional
     except ImportError:
-        raise MissingDependencyError(
-            "`progress=True` needs rich, which is not installed.",
-            field="progress",
-            remedy="Install it with pip install 'bestarm[cli]', or pass a function.",
-        ) from None
+        raise MissingDependencyError.of("`progress=True`", "rich", extra="cli") from None
     columns = (
         rich.TextColumn("simulating"),
         rich.BarColumn(),

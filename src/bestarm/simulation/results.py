@@ -137,11 +137,7 @@ class Results:
         try:
             import pandas as pd  # noqa: PLC0415 - optional
         except ImportError:
-            raise MissingDependencyError(
-                "`to_frame` needs pandas, which is not installed.",
-                field="pandas",
-                remedy="Install it with pip install 'bestarm[cli]'.",
-            ) from None
+            raise MissingDependencyError.of("`to_frame`", "pandas", extra="cli") from None
         columns = ("pulls", "correct", "final", "target", "plans")
         return pd.DataFrame(
             {"method": self.method, "environment": self.environment}

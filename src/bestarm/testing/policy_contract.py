@@ -203,8 +203,8 @@ def _recorded_plans_are_adopted(case: _Case, run: list[_Step]) -> None:
             after = f"after it adopted {min(number, until)} plans of the same run"
             same = _fingerprint(policy.plan()) == step.planned
             _require(same, f"its plan differs {after}")
-            said = _fingerprint(_without_gaps(_recommend(policy)))
-            same = said == _fingerprint(_without_gaps(step.recommendation))
+            now = _fingerprint(_without_gaps(_recommend(policy)))
+            same = now == _fingerprint(_without_gaps(step.recommendation))
             _require(same, f"its recommendation differs {after}")
             if step.summary is not None:
                 policy.update(step.summary)
@@ -259,9 +259,9 @@ def _adopt(policy: Policy, plan: Plan) -> None:
         raise AssertionError("adopt() must take every plan that fits; it raised.") from error
 
 
-def _without_gaps(said: Recommendation) -> Recommendation:
+def _without_gaps(answer: Recommendation) -> Recommendation:
     """Without the certified gaps of designs, which recorded plans do not contain."""
-    return replace(said, trace=tuple(replace(phase, gap=None) for phase in said.trace))
+    return replace(answer, trace=tuple(replace(phase, gap=None) for phase in answer.trace))
 
 
 def _labels_are_only_names(case: _Case, run: list[_Step]) -> None:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["Course", "course", "courses", "draw_elimination"]
 
 _MOST_RUNS = 20
-_TARGETS = 600  # followed in all: of a hundred targets, six runs; of a dozen, all twenty
+_TARGETS = 600  # followed in total: six runs of a hundred targets, all twenty of a dozen
 _DASHES = ((0, ()), (0, (5, 1.5)), (0, (1.5, 1.2)), (0, (5, 1.5, 1.5, 1.5)), (0, (8, 2)))
 
 

@@ -1,4 +1,4 @@
-"""The look of the pictures: one style, colours that become the page's, bytes that repeat."""
+"""The look of the pictures: one style, the colours of the page, the same bytes every time."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def grid(row: Row) -> tuple[str, float | None]:
 
 
 def look(row: Row) -> Look:
-    """The same method looks the same in all pictures."""
+    """The colour and marker of a method, the same in all pictures."""
     return _LOOKS.get(grid(row)[0], Look(INK, "o"))
 
 
@@ -102,11 +102,7 @@ def style() -> Iterator[None]:
     try:
         from matplotlib import style as styles  # noqa: PLC0415 - optional, and slow to import
     except ImportError:
-        raise MissingDependencyError(
-            "Pictures need matplotlib, which is not installed.",
-            field="matplotlib",
-            remedy="Install it with pip install 'bestarm[cli]'.",
-        ) from None
+        raise MissingDependencyError.of("Drawing", "matplotlib", extra="cli") from None
     style: dict[str, object] = {
         "axes.edgecolor": QUIET,
         "axes.labelcolor": INK,

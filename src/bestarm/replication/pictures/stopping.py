@@ -80,7 +80,7 @@ def _edges(pulls: Sequence[Array], cells: Sequence[Cell]) -> Array:
 
 
 def _draw_row(axes: Axes, base: float, pulls: Array, cell: Cell, edges: Array, colour: str) -> None:
-    """Above the line how often, below it where the middle of the runs is."""
+    """Above the line the distribution, below it the middle of the runs."""
     assert cell.quantiles is not None
     counts, _ = np.histogram(pulls, bins=edges)
     shares = base + _TALLEST * counts / counts.max()

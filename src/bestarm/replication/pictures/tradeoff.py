@@ -1,4 +1,4 @@
-"""Pulls against error: what each method pays, and what it gets for it."""
+"""Pulls against error, per method."""
 
 from __future__ import annotations
 
