@@ -14,7 +14,7 @@ from chained_policies import Chained
 from bestarm import AnytimeBAI, Problem
 from bestarm.errors import InvalidInputError, ReplayError
 from bestarm.live import Experiment
-from bestarm.live.spec import Document, make_document
+from bestarm.live.spec import Spec, make_spec
 from bestarm.policies import Traits
 
 DRINKS = Problem([[1, 0], [0, 1]], source_labels=["tea", "coffee"])
@@ -148,6 +148,6 @@ def test_a_policy_of_ones_own_is_held_to_the_version_it_names(
 def test_a_spec_reads_back_to_the_same_text(policy: str) -> None:
     """The log has a digest of it."""
     options = OPTIONS if policy == "anytime" else {}
-    made = make_document(DRINKS, policy, options, 1)
-    assert Document.from_json(made.to_json()).to_json() == made.to_json()
-    assert Document.from_json(made.to_json()).traits == made.make().traits
+    made = make_spec(DRINKS, policy, options, 1)
+    assert Spec.from_json(made.to_json()).to_json() == made.to_json()
+    assert Spec.from_json(made.to_json()).traits == made.make().traits

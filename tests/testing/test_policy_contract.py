@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from bestarm.errors import ProtocolError
 from bestarm.geometry import Array
-from bestarm.policies import Policy, check_adoptable
+from bestarm.policies import Policy, Traits, check_adoptable
 from bestarm.problem import Problem
 from bestarm.records import Phase, Plan, Recommendation, Summary
 from bestarm.testing import LinearRewards, check_policy
@@ -239,6 +239,32 @@ class CountsFromZero(Halving):
     def plan(self) -> Plan | None:
         plan = super().plan()
         return plan and replace(plan, phase=plan.phase - 1)
+
+
+@breaks("traits are declared as Traits", words="not a Traits")
+class DeclaresWords(Halving):
+    traits = "proven"  # type: ignore[assignment]
+
+
+@breaks("traits never change", words="its traits became")
+class ChangesItsMind(Halving):
+    @property
+    def traits(self) -> Traits:
+        return Traits(blind=self.recommend().pulls > 0)
+
+
+@breaks("it names as many targets as it declares", words="declares 2")
+class DeclaresTwo(Halving):
+    @property
+    def traits(self) -> Traits:
+        return Traits(names=2)
+
+
+@breaks("evidence that is needed can be seen", words="shows none")
+class ShowsNoEvidence(Halving):
+    @property
+    def traits(self) -> Traits:
+        return Traits(evidence_needed=3.0)
 
 
 @breaks("an adopted plan is the next one", words="plan is not the one that it adopted")

@@ -20,7 +20,7 @@ from bestarm.policies.policy import Policy
 from bestarm.problem import Problem
 
 if TYPE_CHECKING:
-    from bestarm.live.spec import Document
+    from bestarm.live.spec import Spec
     from bestarm.live.store.sql import SqlLedger, Store
 
 __all__ = ["Experiment"]
@@ -99,7 +99,7 @@ class Experiment(Operations):
 
     @classmethod
     def _stored(
-        cls, ledger: SqlLedger, spec: Document, clock: Callable[[], float] | None
+        cls, ledger: SqlLedger, spec: Spec, clock: Callable[[], float] | None
     ) -> Experiment:
         experiment = cls.__new__(cls)
         super(Experiment, experiment).__init__(
@@ -153,9 +153,9 @@ class Experiment(Operations):
             StoreUnavailableError: the database cannot be reached or written to.
             StoreVersionError: its tables are of another version of bestarm.
         """
-        from bestarm.live.spec import make_document  # noqa: PLC0415
+        from bestarm.live.spec import make_spec  # noqa: PLC0415
 
-        spec = make_document(problem, policy, options, read_seed(seed))
+        spec = make_spec(problem, policy, options, read_seed(seed))
         texts = {"document": spec.to_json(), "description": clean_text(description)}
         hashes = {key: sha256(text) for key, text in texts.items()}
         title = check_name(name)
@@ -179,11 +179,11 @@ class Experiment(Operations):
             StoreUnavailableError: the database cannot be reached.
             StoreVersionError: its tables are of another version of bestarm.
         """
-        from bestarm.live.spec import Document  # noqa: PLC0415
+        from bestarm.live.spec import Spec  # noqa: PLC0415
 
         with _connected(url) as (store, ledgers):
             ledger = ledgers.open(store, normal_form(read_label(name, "name")))
-            return cls._stored(ledger, Document.from_json(ledger.document), clock)
+            return cls._stored(ledger, Spec.from_json(ledger.document), clock)
 
     @staticmethod
     def list(

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from bestarm.live.audit.findings import Audit
     from bestarm.live.replay import Replayed
-    from bestarm.live.spec import Document
+    from bestarm.live.spec import Spec
 
 __all__ = ["Record"]
 
@@ -59,7 +59,7 @@ class Record:
         seed: int,
         traits: Traits,
         clock: Callable[[], float] | None,
-        spec: Document | None = None,
+        spec: Spec | None = None,
         name: str = "",
         description: str = "",
         place: str | None = None,
@@ -91,7 +91,7 @@ class Record:
         return self._place
 
     @property
-    def spec(self) -> Document | None:
+    def spec(self) -> Spec | None:
         """What a stored experiment is made of; None in memory."""
         return self._spec
 

@@ -17,7 +17,7 @@ from bestarm.policies.policy import Policy, Traits
 from bestarm.policies.registry import BUILT_IN, load
 from bestarm.problem import Problem, as_problem
 
-__all__ = ["Document", "make_document"]
+__all__ = ["Spec", "make_spec"]
 
 
 # What a policy may raise when it is made of numbers or texts that make no sense to it.
@@ -26,7 +26,7 @@ _MOST_PULLS = 2**53
 
 
 @dataclass(frozen=True)
-class Document:
+class Spec:
     """A problem, a policy by name with its options, and the seed of the draws.
 
     Attributes:
@@ -84,7 +84,7 @@ class Document:
         )
 
     @classmethod
-    def from_json(cls, text: str) -> Document:
+    def from_json(cls, text: str) -> Spec:
         """Read what `to_json` wrote."""
         try:
             data = json.loads(text)
@@ -136,9 +136,9 @@ def _read_traits(data: dict[str, Any]) -> Traits:
     return Traits(**known)
 
 
-def make_document(
+def make_spec(
     problem: Problem, policy: str, options: Mapping[str, object] | None, seed: int
-) -> Document:
+) -> Spec:
     """Check what an experiment is to be made of by making its policy once."""
     as_problem(problem)
     if not isinstance(policy, str):
@@ -151,7 +151,7 @@ def make_document(
     plain = _plain(options)
     made = _make(problem, policy, plain, seed)
     _check_plan(made, policy, plain)
-    return Document(problem, policy, plain, seed, _check_traits(made, policy), installed("bestarm"))
+    return Spec(problem, policy, plain, seed, _check_traits(made, policy), installed("bestarm"))
 
 
 def _check_traits(policy: Policy, name: str) -> Traits:
@@ -222,7 +222,7 @@ def _make(problem: Problem, name: str, options: dict[str, Any], seed: int) -> Po
     return policy
 
 
-def _other_version(document: Document, began: int, now: int) -> ReplayError:
+def _other_version(document: Spec, began: int, now: int) -> ReplayError:
     name = document.policy
     created = f"bestarm {document.bestarm}"
     needed = created if document.ours else f"the {name.partition(':')[0]!r} that created it"

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from bestarm.errors import ProtocolError
-from bestarm.policies.policy import Method, Policy
+from bestarm.policies.policy import Method, Policy, Traits
 from bestarm.problem import Problem
 from bestarm.records import Plan, Recommendation, Summary
 from bestarm.testing.policy_samples import (
@@ -287,6 +287,24 @@ def _labels_are_only_names(case: _Case, run: list[_Step]) -> None:
 
 _PLAIN = frozenset({bool, float, int, str, type(None)})
 
+
+def _traits_hold_throughout(case: _Case, run: list[_Step]) -> None:
+    traits = case.policy().traits
+    _require(isinstance(traits, Traits), f"its traits are {traits!r}, which is not a Traits")
+    for policy, step in case.replay(run):
+        _require(policy.traits == traits, f"its traits became {policy.traits!r} on the way")
+        named = len(step.recommendation.chosen or (step.recommendation.target,))
+        _require(named == traits.names, f"it names {named} targets and declares {traits.names}")
+        look = policy.look()
+        if look is not None:
+            size = case.problem.targets
+            parts = (look.estimate, look.low, look.high, look.log_evidence)
+            sizes = {np.shape(part) for part in parts}
+            _require(sizes == {(size,)}, f"a look has values of the shapes {sizes}, not {size}")
+        shown = look is not None or traits.evidence_needed is None
+        _require(shown, "it declares the evidence that it needs, and shows none in `look()`")
+
+
 _RULES = (
     _recommendations_are_sound,
     _same_summaries_give_the_same_run,
@@ -297,6 +315,7 @@ _RULES = (
     _wrong_plans_are_not_adopted,
     _the_end_is_the_end,
     _labels_are_only_names,
+    _traits_hold_throughout,
 )
 
 

@@ -1,7 +1,8 @@
 """Keeping up with an experiment: what is worth watching, read off its summaries as they come.
 
 Everything here is made from plans, summaries and events, never from single outcomes, and only from
-those that are new since the last time: watching a trial of millions costs what its last phases do.
+those that are new since the last time: watching costs what the last phases do, however long the
+experiment is.
 """
 
 from __future__ import annotations
@@ -60,12 +61,12 @@ class Moment:
 
 @dataclass(eq=False)
 class Slice:
-    """A stretch of the trial: the raw totals, and what differences within its parts add up to.
+    """A stretch of the experiment: the raw totals, and what differences within its parts add up to.
 
     Attributes:
         first: the id of the first assignment in it.
         end: the id after the last.
-        counts: outcomes an arm.
+        counts: outcomes per arm.
         sums: their sum.
         gram: Σ n (x − x̄)(x − x̄)ᵀ over its parts, each about its own mean.
         moment: Σ s (x − x̄), likewise.
@@ -122,11 +123,11 @@ class State:
         head: the counters.
         said: what the policy recommends.
         looks: what the policy knew over time, the last one now; empty if it does not tell.
-        counts: outcomes an arm that the policy was told.
+        counts: outcomes per arm that the policy was told.
         sums: their sum.
         planned: how many the plans would have drawn of each arm.
         drawn: how many were drawn, those without an outcome included.
-        slices: the trial in stretches.
+        slices: the experiment in stretches.
         plan: the open plan, or None.
         eliminated: the phase in which a target was last dropped.
         events: the last events that tell something, and the last few that do not, oldest first.

@@ -1,4 +1,4 @@
-"""How many more pulls a trial may take: rough by nature, so always with a range."""
+"""How many more pulls an experiment may take: rough by nature, so always with a range."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def from_evidence(pulls: int, evidence: float, level: float) -> EndForecast:
         0 if low is None else math.ceil(low),
         None if high is None else math.ceil(high),
         "From how the evidence against the closest competitor has grown. Rough: four in five of "
-        "the trials this was tried on ended within their range.",
+        "the experiments this was tried on ended within their range.",
     )
 
 

@@ -1,4 +1,4 @@
-"""The options of a trial by how far they are behind the leader."""
+"""The options of an experiment by how far they are behind the leader."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def leaderboard(
     """All options, those that lead first, then by how far they are behind.
 
     Args:
-        state: the trial.
+        state: the experiment.
         problem: its problem.
         level: the evidence that drops an option.
         radii: whether the radii of phases say how sure an estimate is.

@@ -1,4 +1,4 @@
-"""All there is to see of a trial, as plain values: what a page or a report shows, and no more."""
+"""All there is to see of an experiment, as plain values: what a page or a report shows."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from bestarm.problem import Problem
 __all__ = ["headline", "lights", "overview"]
 
 _DECLARED = {"range", "scale"}  # checks of what was declared of rewards
-_RARELY = 10  # times as long as health checks take they are not made again
+_HEALTH_COST_RATIO = 10  # rerun health checks at most every 10 × their own duration
 
 
 class _Watched:
@@ -47,7 +47,7 @@ def _of(experiment: Experiment) -> _Watched:
 
 
 def headline(experiment: Experiment) -> str:
-    """The verdict in one sentence, from counters and log alone: for lists of many trials."""
+    """The verdict in one sentence, from counters and log alone: for lists of many experiments."""
     glance = _of(experiment).follower.glance(experiment)
     return wording.headline(glance, experiment.problem, experiment.traits)
 
@@ -58,12 +58,12 @@ def lights(experiment: Experiment) -> tuple[Check, ...]:
 
 
 def overview(experiment: Experiment) -> Overview:
-    """All there is to see of a trial.
+    """All there is to see of an experiment.
 
-    What it takes is kept for the next time, so following a trial costs what has happened since.
+    What it takes is kept for the next time, so that a look costs what has happened since the last.
 
     Args:
-        experiment: the trial.
+        experiment: the experiment.
     """
     watched = _of(experiment)
     revision = experiment.revision  # read first: what is shown may be newer, never older
@@ -112,7 +112,7 @@ def _health(experiment: Experiment, watched: _Watched, over: bool) -> tuple[Chec
     if over or now >= watched.due:
         watched.health = experiment.health()
         done = time.monotonic()
-        watched.due = done + _RARELY * (done - now)
+        watched.due = done + _HEALTH_COST_RATIO * (done - now)
     return watched.health
 
 
@@ -200,15 +200,15 @@ def _capped(forecast: EndForecast, most: int) -> EndForecast:
     if forecast.high is not None and forecast.high <= most:
         return forecast
     expected = None if forecast.expected is None else min(forecast.expected, most)
-    basis = f"{forecast.basis} The trial ends after {most:,} more in any case."
+    basis = f"{forecast.basis} The experiment ends after {most:,} more in any case."
     return EndForecast(expected, min(forecast.low, most), most, basis)
 
 
 def _pace(closings: Sequence[tuple[float, int]], now: float) -> float | None:
-    """Outcomes an hour, from when the last summaries were closed.
+    """Outcomes per hour, from when the last summaries were closed.
 
-    The time since the last of them counts once it is longer than that between any two: a trial
-    that has come to a halt slows down.
+    The time since the last of them counts once it is longer than that between any two: an
+    experiment that has come to a halt slows down.
     """
     if len(closings) < 2:
         return None

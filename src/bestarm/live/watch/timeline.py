@@ -1,4 +1,4 @@
-"""How options fell behind, and how the baseline moved: lines over the course of a trial."""
+"""How options fell behind, and how the baseline moved: lines over the course of an experiment."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def timeline(state: State, board: Sequence[Option], level: float) -> Timeline:
     """How the options fell behind.
 
     Args:
-        state: the trial.
+        state: the experiment.
         board: its options, the leader first.
         level: the evidence that drops an option.
     """

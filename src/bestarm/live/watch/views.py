@@ -1,4 +1,4 @@
-"""What is to be seen of a trial, as plain values."""
+"""What there is to see of an experiment, as plain values."""
 
 from __future__ import annotations
 
@@ -192,7 +192,7 @@ class Progress:
         options: all of them.
         decided: how much of the evidence needed to drop the closest competitor there is, from 0 to
             1; None where a policy gathers none.
-        pace: outcomes an hour, lately; None if unknown.
+        pace: recent outcomes per hour; None if unknown.
         forecast: how many pulls there may be to come; None if it is over or nothing is known.
         hours: what that takes at this pace: the middle, the low and the high end; None while
             nothing is given out.
@@ -226,7 +226,7 @@ class Happening:
 
 @dataclass(frozen=True)
 class Overview:
-    """A trial as it stands.
+    """An experiment as it stands.
 
     Attributes:
         name: its name; empty in memory.
@@ -245,7 +245,7 @@ class Overview:
         leaderboard: the options, the leader first.
         timeline: how they fell behind.
         baseline: raw outcomes, and what is made of them.
-        allocation: an arm a row.
+        allocation: one row per arm.
         progress: how far it is.
         events: the last ones that tell something, newest first.
     """

@@ -58,7 +58,7 @@ class AnytimeBAI(Policy):
         tolerance: how much worse than the m-th best a named target may be, in reward units.
         seed: accepted like every policy's; nothing is drawn.
         max_pulls: stop at this many pulls; such a stop is final only if all was shown by then. A
-            live trial that keeps many out may exceed it, by less than the last plan asks for.
+            live experiment that keeps many out may exceed it, by less than the last plan asks for.
         missing: what an outcome that never comes means: `"ignorable"` if losing it depends neither
             on the arm nor on the reward, `"worst-case"` to enter it at the bound that hurts most.
 
