@@ -135,7 +135,7 @@ def test_an_installed_package_adds_its_policy_everywhere(installed: Path) -> Non
     code = (
         f"import sys; sys.path.insert(0, {str(installed)!r})\n"
         "from bestarm.server.api.bodies import CreateBody\n"
-        "from bestarm.server.pages.plan import PlanBody\n"
+        "from bestarm.server.api.plan import PlanBody\n"
         "assert 'guess' in str(CreateBody.model_json_schema())\n"
         "assert 'guess' in str(PlanBody.model_json_schema())\n"
         "from bestarm.cli import main\n"

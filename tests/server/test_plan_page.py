@@ -320,7 +320,7 @@ def test_a_browser_plans_and_stops_without_running_what_users_typed(client: http
         page.fill("#per-day", "100")
         page.fill("#token", "bestarm-1-wrong")
         page.click("#plan-go")
-        page.wait_for_selector("#plan-error:has-text('valid token')")
+        page.wait_for_selector("#plan-error:has-text('valid access token')")
         page.fill("#token", client.headers["Authorization"].removeprefix("Bearer "))
         page.click("summary")
         page.fill("#runs", "10")

@@ -148,7 +148,7 @@ def test_digests_are_compared_in_constant_time_also_where_there_is_no_such_token
 
 @pytest.mark.parametrize("name", ["", "x" * 201, "a\nb", "a\0b"])
 def test_a_token_has_an_owner(sqlite_url: str, name: str) -> None:
-    with pytest.raises(InvalidInputError, match="whose token"):
+    with pytest.raises(InvalidInputError, match="who uses the token"):
         create_token(Store(sqlite_url), name, Role.VIEW)
 
 
@@ -219,7 +219,7 @@ def test_the_commands(tmp_path: Path) -> None:
     assert "ci <b>[red]" in listed.stdout
     assert token.split("-", 2)[2] not in listed.stdout
     revoked = bestarm("token", "revoke", "1", "--store", store)
-    assert revoked.stdout == "Token 1 (ci <b>[red]) is revoked and allows nothing any more.\n"
+    assert revoked.stdout == "Token 1 (ci <b>[red]) is revoked and no longer allows anything.\n"
     assert find_role(Store(store), token) is None
     found = json.loads(bestarm("token", "list", "--json", "--store", store).stdout)
     assert [(each["id"], each["revoked"] is None) for each in found] == [(1, False), (2, True)]

@@ -8,20 +8,18 @@ from contextlib import asynccontextmanager, suppress
 from importlib.metadata import version
 from typing import Any
 
-from fastapi import FastAPI, Request
-from fastapi.responses import JSONResponse
+from fastapi import FastAPI
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from bestarm.live.store.sql import Store
 from bestarm.server.api import management, plan, routes
-from bestarm.server.api.errors import add_handlers, error_response
+from bestarm.server.api.errors import add_handlers
 from bestarm.server.experiments import OpenExperiments
 from bestarm.server.pages import plan as plan_page
 from bestarm.server.pages.routes import add_pages
 from bestarm.server.security.guard import Guard
 from bestarm.server.security.limits import Limits
-from bestarm.server.security.roles import ForbiddenError, UnauthorizedError
 from bestarm.server.streams import STREAMS
 from bestarm.server.upkeep import Upkeep
 
@@ -69,8 +67,6 @@ def create_app(
     app.state.experiments = OpenExperiments(store, limits=limits)
     app.state.upkeep = Upkeep(app.state.experiments)
     add_handlers(app)
-    app.add_exception_handler(UnauthorizedError, _unauthorized)
-    app.add_exception_handler(ForbiddenError, _forbidden)
     app.state.planner = plan.Planner(limits.planning)
     for each in (routes, management, plan, plan_page):
         app.include_router(each.router)
@@ -100,28 +96,3 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[dict[str, Any]]:
     with suppress(asyncio.CancelledError):
         await upkeep
     app.state.store.close()
-
-
-def _unauthorized(_: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, UnauthorizedError)
-    headers = {"WWW-Authenticate": "Bearer"}
-    return error_response(
-        401,
-        "unauthorized",
-        error.message,
-        field=error.field,
-        remedy=error.remedy,
-        headers=headers,
-    )
-
-
-def _forbidden(_: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, ForbiddenError)
-    return error_response(
-        403,
-        "forbidden",
-        error.message,
-        field=error.field,
-        value=error.value,
-        remedy=error.remedy,
-    )

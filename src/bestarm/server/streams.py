@@ -15,7 +15,7 @@ from starlette.types import Receive, Scope, Send
 
 from bestarm.errors import BestArmError
 from bestarm.live import Experiment
-from bestarm.server.api.errors import error_response
+from bestarm.server.api.errors import Refusal
 from bestarm.server.api.schemas import StatusOut
 from bestarm.server.security.limits import Limits
 
@@ -163,7 +163,7 @@ class StatusStream(EventStream):
         """Send events until the client has gone, may not follow, or the server stops."""
         if self._streams.full(self._anonymous):
             known = self._anonymous is None
-            refusal = error_response(
+            refusal = Refusal(
                 503,
                 "too_many_streams",
                 "Too many streams are open already.",
@@ -171,7 +171,7 @@ class StatusStream(EventStream):
                 remedy="Poll the status instead." if known else "Send a token, or poll the status.",
                 headers={"Retry-After": "10"},
             )
-            await refusal(scope, receive, send)
+            await refusal.response()(scope, receive, send)
             return
         with self._streams.join(self._name, self._anonymous) as self._latest:
             await super().__call__(scope, receive, send)
@@ -184,7 +184,7 @@ class StatusStream(EventStream):
             if loop.time() - checked >= _SILENCE:
                 try:
                     await self._check_allowed()
-                except BestArmError:
+                except (BestArmError, Refusal):
                     return
                 checked = loop.time()
             changed = latest.changed

@@ -9,15 +9,14 @@ from fastapi import Depends, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from starlette.concurrency import run_in_threadpool
 
-from bestarm.errors import BestArmError
 from bestarm.live.store.sql import Store
+from bestarm.server.api.errors import Refusal
 from bestarm.server.security.guard import KNOWN
 from bestarm.server.security.tokens import Role, find_role, pass_holds, token_number
 
 __all__ = [
     "ANONYMOUS",
     "COOKIE",
-    "ForbiddenError",
     "UnauthorizedError",
     "check_role",
     "needs",
@@ -32,12 +31,8 @@ _bearer = HTTPBearer(auto_error=False, description="A token of `bestarm token cr
 _Credentials = Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
 
 
-class UnauthorizedError(BestArmError):
+class UnauthorizedError(Refusal):
     """There is no token, or it is not valid."""
-
-
-class ForbiddenError(BestArmError):
-    """The token does not allow this."""
 
 
 def role_of(request: Request, credentials: HTTPAuthorizationCredentials | None) -> Role | None:
@@ -65,13 +60,18 @@ async def check_role(request: Request, role: Role) -> Role:
     found = await run_in_threadpool(role_of, request, await _bearer(request))
     if found is None:
         raise UnauthorizedError(
+            401,
+            "unauthorized",
             "This needs a valid access token.",
             field="Authorization",
             remedy="Send it as `Authorization: Bearer …`; create one with `bestarm token create`.",
+            headers={"WWW-Authenticate": "Bearer"},
         )
     request.scope[KNOWN] = True
     if found < role:
-        raise ForbiddenError(
+        raise Refusal(
+            403,
+            "forbidden",
             f"This needs an access token of role {role.word}.",
             field="Authorization",
             value=found.word,

@@ -176,7 +176,7 @@ def token_number(text: str) -> int | None:
 
 
 def make_pass(store: Store, token: str) -> str | None:
-    """A text that stands for a valid token where one only looks, or None if it is not valid.
+    """A text that stands for a valid token where viewing is enough, or None if it is not valid.
 
     It is what a browser keeps: the token cannot be found from it, and it ends with the token.
     """
