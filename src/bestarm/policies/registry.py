@@ -31,7 +31,6 @@ __all__ = [
     "accepted",
     "find",
     "load",
-    "nearest",
     "policies",
     "spelling",
 ]
