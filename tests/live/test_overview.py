@@ -19,7 +19,7 @@ from bestarm.live import Experiment
 from bestarm.live.store.contract import SummaryRecord
 from bestarm.live.watch.follower import Slice
 from bestarm.live.watch.forecast import from_evidence
-from bestarm.live.watch.overview import headline, overview
+from bestarm.live.watch.overview import Watch, overview
 from bestarm.live.watch.views import Overview
 from bestarm.records import Plan, Summary
 
@@ -101,7 +101,7 @@ def test_every_number_is_the_librarys(trial: Experiment) -> None:
     assert seen.progress.lost > 0
     possible = f"{len(said.active)} of 4 options are still possible."
     assert seen.verdict == f"No winner yet: ‘{said.label}’ leads, {possible}"
-    assert headline(trial) == f"No winner yet: {possible}"
+    assert Watch(trial).headline() == f"No winner yet: {possible}"
     assert seen.guarantee.proven
     assert seen.guarantee.assumptions == said.assumptions
 
@@ -113,9 +113,10 @@ def weight(trial: Experiment, phase: int, arm: int) -> float:
 
 
 def test_following_shows_what_a_first_look_shows(trial: Experiment, sqlite_url: str) -> None:
+    watch = Watch(trial)
     for _ in range(12):
         drive(trial, 120, lose=0.02)
-        seen = overview(trial)
+        seen = watch.overview()
     with Experiment.open(sqlite_url, trial.name) as other:
         assert lasting(overview(other)) == lasting(seen)
 
@@ -155,7 +156,7 @@ def test_it_follows_to_the_winner(trial: Experiment) -> None:
     assert seen.leaderboard[0].status == "best"
     pulls = f"{said.pulls:,}"
     assert seen.verdict == f"‘coffee’ is the best of 4 options, at 95 % after {pulls} assignments."
-    assert headline(trial) == seen.verdict
+    assert Watch(trial).headline() == seen.verdict
     assert seen.progress.forecast is None
     assert seen.health == trial.health()
     out = {event.data["phase"] for event in trial.events() if event.kind == "eliminated"}
@@ -170,7 +171,8 @@ def test_it_follows_to_the_winner(trial: Experiment) -> None:
 
 def test_single_outcomes_are_never_read(trial: Experiment, monkeypatch: pytest.MonkeyPatch) -> None:
     drive(trial, 1000)
-    overview(trial)
+    watch = Watch(trial)
+    watch.overview()
     drive(trial, 200)
     monkeypatch.setattr(Experiment, "health", lambda _: ())
     books: Any = trial.inspect(lambda _, found: type(found))
@@ -184,8 +186,8 @@ def test_single_outcomes_are_never_read(trial: Experiment, monkeypatch: pytest.M
         yield from summaries(self, start)
 
     monkeypatch.setattr(books, "summaries", counted)
-    overview(trial)
-    overview(trial)
+    watch.overview()
+    watch.overview()
     assert all(start > 10 for _, start in read), "summaries that are known were read again"
 
 
@@ -265,7 +267,7 @@ def test_several_winners_and_a_tolerance(sqlite_url: str, problem: Problem) -> N
         assert seen.verdict.startswith(
             f"‘{names[0]}’ and ‘{names[1]}’ are within 0.3 of the 2 best"
         )
-        assert headline(trial) == seen.verdict
+        assert Watch(trial).headline() == seen.verdict
         assert [each.target for each in seen.leaderboard[:2]] == list(said.chosen)
         last = [line.y[-1] for line in seen.timeline.evidence if line.out]
         assert all(value is not None and value >= 1 for value in last)
@@ -275,11 +277,11 @@ def test_states_in_words(trial: Experiment, sqlite_url: str, problem: Problem) -
     drive(trial, 120)
     trial.pause()
     assert overview(trial).verdict.startswith("Paused, no winner yet: ‘")
-    assert headline(trial).startswith("Paused, no winner yet: ")
+    assert Watch(trial).headline().startswith("Paused, no winner yet: ")
     trial.stop("<b>enough</b>")
     seen = overview(trial)
     assert seen.verdict.startswith("Stopped by hand, without a winner: ‘")
-    assert headline(trial).startswith("Stopped by hand, without a winner: ")
+    assert Watch(trial).headline().startswith("Stopped by hand, without a winner: ")
     assert seen.progress.forecast is None
     assert seen.events[0].words == "Stopped by hand: <b>enough</b>"
     capped = {**BOUNDED, "max_pulls": 80}
@@ -294,7 +296,7 @@ def test_states_in_words(trial: Experiment, sqlite_url: str, problem: Problem) -
         assert short.finished
         start = "Ended at its limit of pulls, without a winner: ‘"
         assert overview(short).verdict.startswith(start)
-        assert headline(short).startswith(start)
+        assert Watch(short).headline().startswith(start)
 
 
 def test_data_that_contradict_what_was_declared(sqlite_url: str, problem: Problem) -> None:
@@ -321,9 +323,10 @@ def test_data_that_contradict_what_was_declared(sqlite_url: str, problem: Proble
 
 def test_an_experiment_in_memory(problem: Problem) -> None:
     trial = Experiment(AnytimeBAI(problem, bounds=(0, 1)), seed=0)
+    watch = Watch(trial)
     for _ in range(6):
         drive(trial, 120)
-        seen = overview(trial)
+        seen = watch.overview()
     assert len(seen.timeline.lines[0].x) > 1
     known = trial.inspect(lambda policy, _: policy.intervals())  # type: ignore[attr-defined]
     assert seen.leaderboard[1].behind == pytest.approx(known.estimate[seen.leaderboard[1].target])
@@ -370,7 +373,8 @@ def test_a_glance_does_not_wait_for_a_policy(
     trial: Experiment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     drive(trial, 800)
-    expected = headline(trial)
+    watch = Watch(trial)
+    expected = watch.headline()
     thinking, enough = Event(), Event()
     plan = AnytimeBAI.plan
 
@@ -381,10 +385,10 @@ def test_a_glance_does_not_wait_for_a_policy(
 
     monkeypatch.setattr(AnytimeBAI, "plan", slowly)
     with ThreadPoolExecutor(2) as pool:
-        seen = pool.submit(overview, trial)
+        seen = pool.submit(watch.overview)
         try:
             assert thinking.wait(120)
-            assert pool.submit(headline, trial).result(timeout=120) == expected
+            assert pool.submit(watch.headline).result(timeout=120) == expected
             assert not seen.done()
         finally:
             enough.set()

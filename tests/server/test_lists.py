@@ -15,7 +15,7 @@ from bestarm import Problem
 from bestarm.live import Experiment
 from bestarm.live.store.sql import Store
 from bestarm.live.values import Check
-from bestarm.live.watch import overview
+from bestarm.live.watch.overview import Watch
 from bestarm.server.experiments import OpenExperiments
 from bestarm.server.pages.listing import Query, listing
 from bestarm.server.security.limits import Limits
@@ -166,11 +166,12 @@ def test_what_is_known_is_not_sent_again_nor_read(
         known = {"If-None-Match": unescape(tag[1])}
         read: list[str] = []
 
-        def counted(experiment: Experiment) -> str:
-            read.append(experiment.name)
-            return overview.headline(experiment)
+        def counted(watch: Watch) -> str:
+            read.append(watch.experiment.name)
+            return headline(watch)
 
-        monkeypatch.setattr("bestarm.server.pages.listing.headline", counted)
+        headline = Watch.headline
+        monkeypatch.setattr(Watch, "headline", counted)
         same = client.get("/list?page=2", headers=known)
         assert (same.status_code, same.content, same.headers["etag"]) == (
             304,

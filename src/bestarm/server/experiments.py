@@ -15,6 +15,7 @@ from anyio import CapacityLimiter
 from bestarm.errors import ExperimentExistsError, UnknownExperimentError
 from bestarm.live import Experiment, Listed, Receipt
 from bestarm.live.store.sql import SqlLedger, Store
+from bestarm.live.watch.overview import Watch
 from bestarm.problem import Problem
 from bestarm.server.api.tell_queue import TellQueue
 from bestarm.server.security.limits import Limits
@@ -74,7 +75,7 @@ class OpenExperiments:
         self.store = store
         self.streams = StatusStreams(self.open, limits=limits)
         self._lock = Lock()
-        self._open: OrderedDict[str, Experiment] = OrderedDict()
+        self._open: OrderedDict[str, Watch] = OrderedDict()
         self._generation = store.generation
         self._writers = _LimitPerName(_WRITERS_OF_ONE)
         self._computing = _LimitPerName(_COMPUTING_OF_ONE)
@@ -84,6 +85,10 @@ class OpenExperiments:
 
     def open(self, name: str) -> Experiment:
         """An experiment of the store."""
+        return self.watch(name).experiment
+
+    def watch(self, name: str) -> Watch:
+        """An experiment of the store, to look at again and again."""
         with self._lock:
             generation = self.store.generation
             if generation != self._generation:
@@ -130,7 +135,7 @@ class OpenExperiments:
                 value=name,
                 remedy="Continue it, or choose another name.",
             ) from error
-        return self._keep(experiment, generation)
+        return self._keep(experiment, generation).experiment
 
     def list(self, *, limit: int | None = None, after: str | None = None) -> Sequence[Listed]:
         """The experiments of the store, oldest first: all, or so many after one."""
@@ -158,6 +163,10 @@ class OpenExperiments:
             return await anyio.to_thread.run_sync(
                 lambda: do(self.open(name)), limiter=self._computing_threads
             )
+
+    async def look(self, name: str, do: Callable[[Watch], T]) -> T:
+        """Do something with all there is to see of an experiment."""
+        return await self.compute(name, lambda _: do(self.watch(name)))
 
     async def write(self, name: str, do: Callable[[Experiment], T]) -> T:
         """Do something that writes to an experiment."""
@@ -188,11 +197,12 @@ class OpenExperiments:
     def _browsing_threads(self) -> CapacityLimiter:
         return CapacityLimiter(_BROWSING)
 
-    def _keep(self, experiment: Experiment, generation: int) -> Experiment:
+    def _keep(self, experiment: Experiment, generation: int) -> Watch:
+        watch = Watch(experiment)
         with self._lock:
             if generation != self.store.generation:
-                return experiment  # the file was replaced meanwhile: opened anew the next time
-            kept = self._open.setdefault(experiment.name, experiment)
+                return watch  # the file was replaced meanwhile: opened anew the next time
+            kept = self._open.setdefault(experiment.name, watch)
             while len(self._open) > _MOST_OPEN:
                 self._open.popitem(last=False)  # the connections are the store's, not its own
             return kept

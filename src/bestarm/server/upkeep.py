@@ -11,7 +11,6 @@ from anyio import CapacityLimiter
 
 from bestarm.errors import BestArmError
 from bestarm.live.values import LEVELS, Check
-from bestarm.live.watch.overview import lights
 from bestarm.server.experiments import OpenExperiments
 
 __all__ = ["Upkeep"]
@@ -78,12 +77,13 @@ class Upkeep:
         return [*names[first:], *names[:first]][:_MOST]
 
     def _visit(self, name: str, *, over: bool) -> None:
-        experiment = self._experiments.open(name)
+        watch = self._experiments.watch(name)
+        experiment = watch.experiment
         if not over:
             experiment.expire()
         elif self._visited.get(name) == (revision := experiment.revision):
             return
         else:
             self._visited[name] = revision
-        worst = max(lights(experiment), key=lambda check: LEVELS.index(check.level), default=None)
+        worst = max(watch.health(), key=lambda check: LEVELS.index(check.level), default=None)
         self._worst[name] = None if worst is None or worst.level == "ok" else worst

@@ -6,8 +6,6 @@ import math
 import time
 from collections.abc import Sequence
 from itertools import pairwise
-from threading import Lock
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -22,98 +20,91 @@ from bestarm.live.watch.views import Allocated, Guarantee, Happening, Overview, 
 from bestarm.policies.policy import Traits
 from bestarm.problem import Problem
 
-__all__ = ["headline", "lights", "overview"]
+__all__ = ["Watch", "overview"]
 
 _DECLARED = {"range", "scale"}  # checks of what was declared of rewards
 _HEALTH_COST_RATIO = 10  # rerun health checks at most every 10 × their own duration
 
 
-class _Watched:
-    """What is kept between two looks at an experiment."""
-
-    def __init__(self, problem: Problem) -> None:
-        self.follower = Follower(problem)
-        self.due = -math.inf  # when health is to be looked at again
-        self.health: tuple[Check, ...] = ()
-
-
-_watched: WeakKeyDictionary[Experiment, _Watched] = WeakKeyDictionary()
-_watching = Lock()
-
-
-def _of(experiment: Experiment) -> _Watched:
-    with _watching:
-        return _watched.setdefault(experiment, _Watched(experiment.problem))
-
-
-def headline(experiment: Experiment) -> str:
-    """The verdict in one sentence, from counters and log alone: for lists of many experiments."""
-    glance = _of(experiment).follower.glance(experiment)
-    return wording.headline(glance, experiment.problem, experiment.traits)
-
-
-def lights(experiment: Experiment) -> tuple[Check, ...]:
-    """The health checks, as `overview` has them: not made again at every look."""
-    return _health(experiment, _of(experiment), over=False)
-
-
-def overview(experiment: Experiment) -> Overview:
-    """All there is to see of an experiment.
-
-    What it takes is kept for the next time, so that a look costs what has happened since the last.
+class Watch:
+    """Looks at one experiment, and keeps what a look took: the next costs what has happened since.
 
     Args:
         experiment: the experiment.
     """
-    watched = _of(experiment)
-    revision = experiment.revision  # read first: what is shown may be newer, never older
-    state = watched.follower.state(experiment)
-    problem, head, said = experiment.problem, state.head, state.said
-    traits = experiment.traits
-    health = _health(experiment, watched, head.over)
-    needed = traits.evidence_needed
-    level = -math.log(problem.delta) if needed is None else needed
-    board = leaderboard(state, problem, level, radii=not traits.budgeted)
-    guarantee = _guarantee(experiment, state, health)
-    return Overview(
-        name=experiment.name,
-        description=experiment.description,
-        state=head.state,
-        phase=head.phase,
-        created=state.created,
-        updated=head.last_time,
-        revision=revision,
-        verdict=wording.verdict(head, said, problem, traits, waits_for=state.waits_for),
-        leaders=tuple(problem.target_labels[target] for target in said.chosen or (said.target,)),
-        standing=wording.standing(said, traits, proven=guarantee.proven),
-        sole_best=guarantee.proven and traits.names_the_best,
-        guarantee=guarantee,
-        health=health,
-        leaderboard=board,
-        timeline=timeline(state, board, level),
-        baseline=baseline_lines(state, problem, board),
-        allocation=_allocation(state, problem),
-        progress=_progress(state, problem, traits, level, experiment.now()),
-        events=tuple(
-            Happening(
-                event.number,
-                event.at,
-                event.kind,
-                wording.describe(event, problem, open_plans=head.open),
-            )
-            for event in reversed(state.events)
-        ),
-    )
+
+    def __init__(self, experiment: Experiment) -> None:
+        self.experiment = experiment
+        self._follower = Follower(experiment.problem)
+        self._health_due = -math.inf  # when health is to be checked again
+        self._health: tuple[Check, ...] = ()
+
+    def headline(self) -> str:
+        """The verdict in one sentence, from counters and log alone: for lists of many."""
+        glance = self._follower.glance(self.experiment)
+        return wording.headline(glance, self.experiment.problem, self.experiment.traits)
+
+    def health(self, *, over: bool = False) -> tuple[Check, ...]:
+        """The health checks, repeated unless that would take too much time: they read many rows.
+
+        Args:
+            over: whether the experiment is over: then they are repeated.
+        """
+        now = time.monotonic()
+        if over or now >= self._health_due:
+            self._health = self.experiment.health()
+            done = time.monotonic()
+            self._health_due = done + _HEALTH_COST_RATIO * (done - now)
+        return self._health
+
+    def overview(self) -> Overview:
+        """All there is to see of the experiment."""
+        experiment = self.experiment
+        revision = experiment.revision  # read first: what is shown may be newer, never older
+        state = self._follower.state(experiment)
+        problem, head, said = experiment.problem, state.head, state.said
+        traits = experiment.traits
+        health = self.health(over=head.over)
+        needed = traits.evidence_needed
+        level = -math.log(problem.delta) if needed is None else needed
+        board = leaderboard(state, problem, level, radii=not traits.budgeted)
+        guarantee = _guarantee(experiment, state, health)
+        return Overview(
+            name=experiment.name,
+            description=experiment.description,
+            state=head.state,
+            phase=head.phase,
+            created=state.created,
+            updated=head.last_time,
+            revision=revision,
+            verdict=wording.verdict(head, said, problem, traits, waits_for=state.waits_for),
+            leaders=tuple(
+                problem.target_labels[target] for target in said.chosen or (said.target,)
+            ),
+            standing=wording.standing(said, traits, proven=guarantee.proven),
+            sole_best=guarantee.proven and traits.names_the_best,
+            guarantee=guarantee,
+            health=health,
+            leaderboard=board,
+            timeline=timeline(state, board, level),
+            baseline=baseline_lines(state, problem, board),
+            allocation=_allocation(state, problem),
+            progress=_progress(state, problem, traits, level, experiment.now()),
+            events=tuple(
+                Happening(
+                    event.number,
+                    event.at,
+                    event.kind,
+                    wording.describe(event, problem, open_plans=head.open),
+                )
+                for event in reversed(state.events)
+            ),
+        )
 
 
-def _health(experiment: Experiment, watched: _Watched, over: bool) -> tuple[Check, ...]:
-    """The checks, made again unless that would take too much of the time: they read many rows."""
-    now = time.monotonic()
-    if over or now >= watched.due:
-        watched.health = experiment.health()
-        done = time.monotonic()
-        watched.due = done + _HEALTH_COST_RATIO * (done - now)
-    return watched.health
+def overview(experiment: Experiment) -> Overview:
+    """All there is to see of an experiment, for one look. Who looks again keeps a `Watch`."""
+    return Watch(experiment).overview()
 
 
 def _guarantee(experiment: Experiment, state: State, health: Sequence[Check]) -> Guarantee:

@@ -13,7 +13,6 @@ from fastapi import Request
 from bestarm.errors import BestArmError, StoreError
 from bestarm.live import Listed
 from bestarm.live.values import Check
-from bestarm.live.watch.overview import headline
 from bestarm.server.experiments import OpenExperiments
 
 __all__ = ["Listing", "Query", "listing"]
@@ -97,7 +96,7 @@ def listing(
 
 def _row(experiments: OpenExperiments, each: Listed, worst: Check | None) -> Row:
     try:
-        verdict = headline(experiments.open(each.name))
+        verdict = experiments.watch(each.name).headline()
     except StoreError:
         verdict = "Its record cannot be read; the server's log says more."
     except BestArmError as error:

@@ -18,9 +18,8 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
 from bestarm.errors import BestArmError, InvalidInputError, StoreError
-from bestarm.live import Experiment
 from bestarm.live.inputs import normal_form
-from bestarm.live.watch.overview import overview
+from bestarm.live.watch.overview import Watch
 from bestarm.live.watch.views import Overview
 from bestarm.policies.registry import policies
 from bestarm.server.api.dependencies import VIEW, Experiments
@@ -162,11 +161,11 @@ async def show_experiment(name: Name, request: Request, experiments: Experiments
     """An experiment."""
     pasted = _snippets(request, name)
 
-    def make(experiment: Experiment) -> Mapping[str, Any]:
-        shown = overview(experiment)
+    def make(watch: Watch) -> Mapping[str, Any]:
+        shown = watch.overview()
         return {"overview": shown, "panels": panels(shown, pasted)}
 
-    made = await experiments.compute(name, make)
+    made = await experiments.look(name, make)
     return _page(request, "experiment.html", printed=False, **made)
 
 
@@ -176,11 +175,11 @@ async def show_panels(
 ) -> Response:
     """What is new of an experiment: panels as HTML, charts as numbers."""
 
-    def make(experiment: Experiment) -> tuple[str, Overview | None]:
-        tag = f'W/"{experiment.revision}"'
-        return tag, None if tag == if_none_match else overview(experiment)
+    def make(watch: Watch) -> tuple[str, Overview | None]:
+        tag = f'W/"{watch.experiment.revision}"'
+        return tag, None if tag == if_none_match else watch.overview()
 
-    tag, shown = await experiments.compute(name, make)
+    tag, shown = await experiments.look(name, make)
     if shown is None:
         return Response(status_code=304, headers={"ETag": tag})
     text = await run_in_threadpool(_update, shown, _snippets(request, name))
@@ -204,7 +203,7 @@ def _update(shown: Overview, pasted: Snippets) -> str:
 async def show_report(name: Name, request: Request, experiments: Experiments) -> Response:
     """The report, to print or keep."""
     pasted = _snippets(request, name)
-    text = await experiments.compute(name, lambda each: report(overview(each), pasted))
+    text = await experiments.look(name, lambda watch: report(watch.overview(), pasted))
     return HTMLResponse(text)
 
 
