@@ -313,7 +313,7 @@ def test_late_pulls_must_be_of_the_plan_before(monkeypatch: pytest.MonkeyPatch) 
     with pytest.raises(ProtocolError, match="covers 2 arms"):
         policy.amend(zeros(1, 1), phase=2)
     for drawn in (zeros(0, 1, 0), zeros(0, 0, 0, lost=(0, 1, 0))):
-        with pytest.raises(ProtocolError, match="not what the plan"):
+        with pytest.raises(ProtocolError, match="do not fit the plan"):
             policy.amend(drawn, phase=2)
     before = policy.recommend().pulls
     policy.amend(zeros(0, 0, 0), phase=2)
