@@ -18,10 +18,10 @@ from bestarm.policies.anytime import allocation, bets, guesses, rule
 from bestarm.policies.index import base as index_rule
 from bestarm.policies.index import bernstein
 from bestarm.policies.phased import halving
-from bestarm.policies.registry import BUILT_IN
+from bestarm.policies.registry import BUILT_IN, PolicyInfo
 
 RUNS: dict[str, golden.Run] = json.loads(KEPT.read_text(encoding="utf-8"))
-CLASSES = {each.place.partition(":")[2]: each.factory for each in BUILT_IN}
+CLASSES = {case.policy.__name__: case.policy for case in CASES.values()}
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -50,6 +50,12 @@ def test_every_policy_names_a_version_of_its_own_and_has_all_its_options_kept(na
     options = inspect.signature(policy).parameters.keys() - {"problem", "seed"}
     kept = {option for case in CASES.values() if case.policy is policy for option in case.options}
     assert options <= kept
+
+
+@pytest.mark.parametrize("info", BUILT_IN, ids=lambda info: info.name)
+def test_a_policy_that_names_a_version_has_a_recorded_run(info: PolicyInfo) -> None:
+    policy = info.method(Problem(np.eye(3)), seed=0, **info.example)
+    assert policy.traits.version is None or type(policy).__name__ in CLASSES
 
 
 @pytest.mark.parametrize(

@@ -55,7 +55,6 @@ class Guess(Policy):
 def test_what_the_table_says_is_what_the_policy_declares(info: registry.PolicyInfo) -> None:
     policy = info.method(PROBLEM, seed=0, **info.example)
     assert policy.traits.blind is info.blind
-    assert policy.traits.version is not None
     # Index rules have a proof for one of their radii, which the plain name does not stand for.
     assert (policy.recommend().claims is not None) is info.proven
     assert set(info.required) <= set(info.example)
@@ -66,7 +65,7 @@ def test_what_the_table_says_is_what_the_policy_declares(info: registry.PolicyIn
 def test_every_class_of_bestarm_has_a_name() -> None:
     public = [getattr(policies, name) for name in policies.__all__]
     classes = {each for each in public if isinstance(each, type) and Policy in each.__mro__[1:]}
-    assert classes == {each.factory for each in registry.BUILT_IN}
+    assert classes <= {each.factory for each in registry.BUILT_IN}
 
 
 @pytest.mark.parametrize(
