@@ -81,7 +81,7 @@ def whole_page(trials: OpenExperiments) -> bytes:
     for each in found[100:]:
         status = each.status
         rows.append(
-            listing.Row(
+            listing.ListingRow(
                 each.name,
                 each.description,
                 status.state,

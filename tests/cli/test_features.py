@@ -11,13 +11,13 @@ import pandas as pd
 import pytest
 
 from bestarm.cli.experiment.outcomes import read_outcomes
-from bestarm.cli.features import Table, read_table, write_table
+from bestarm.cli.features import FeatureTable, read_table, write_table
 from bestarm.errors import InvalidInputError
 
 NUMBERS = [[1.0, 2.0], [3.0, 4.0]]
 
 
-def read(path: Path, text: str) -> Table:
+def read(path: Path, text: str) -> FeatureTable:
     file = path / "table.csv"
     file.write_text(text, encoding="utf-8")
     return read_table(file)
@@ -36,12 +36,12 @@ def read(path: Path, text: str) -> Table:
     ],
 )
 def test_numbers_with_and_without_a_header(tmp_path: Path, text: str) -> None:
-    assert read(tmp_path, text) == Table(NUMBERS, None)
+    assert read(tmp_path, text) == FeatureTable(NUMBERS, None)
 
 
 @pytest.mark.parametrize("header", ["", "name,x,y\n", ",x,y\n"])
 def test_a_first_column_of_text_holds_labels(tmp_path: Path, header: str) -> None:
-    assert read(tmp_path, f"{header}a,1,2\nb,3,4\n") == Table(NUMBERS, ["a", "b"])
+    assert read(tmp_path, f"{header}a,1,2\nb,3,4\n") == FeatureTable(NUMBERS, ["a", "b"])
 
 
 def test_one_number_among_labels_is_a_label(tmp_path: Path) -> None:
@@ -54,7 +54,7 @@ def test_data_frames_come_back(tmp_path: Path, columns: list[str] | None) -> Non
     for index in (True, False):
         path = tmp_path / "frame.csv"
         frame.to_csv(path, index=index, header=index or columns is not None)
-        assert read_table(path) == Table(NUMBERS, ["0", "1"] if index else None)
+        assert read_table(path) == FeatureTable(NUMBERS, ["0", "1"] if index else None)
 
 
 def test_a_hole_in_the_first_field_is_no_header(tmp_path: Path) -> None:
@@ -65,12 +65,14 @@ def test_a_hole_in_the_first_field_is_no_header(tmp_path: Path) -> None:
 
 
 def test_one_column_is_features_not_labels(tmp_path: Path) -> None:
-    assert read(tmp_path, "x\n1\n2\n") == Table([[1.0], [2.0]], None)
+    assert read(tmp_path, "x\n1\n2\n") == FeatureTable([[1.0], [2.0]], None)
 
 
 @pytest.mark.parametrize("header", ["", "name\n", "Label\n"])
 def test_names_alone_have_a_feature_each(tmp_path: Path, header: str) -> None:
-    assert read(tmp_path, f"{header}old\nnew\n") == Table([[1.0, 0.0], [0.0, 1.0]], ["old", "new"])
+    assert read(tmp_path, f"{header}old\nnew\n") == FeatureTable(
+        [[1.0, 0.0], [0.0, 1.0]], ["old", "new"]
+    )
 
 
 @pytest.mark.parametrize(
@@ -114,13 +116,13 @@ def test_a_decimal_comma_is_pointed_out(tmp_path: Path) -> None:
 def test_json_is_read(tmp_path: Path, text: str) -> None:
     file = tmp_path / "table.json"
     file.write_text(text)
-    assert read_table(file) == Table(NUMBERS, ["a", "b"])
+    assert read_table(file) == FeatureTable(NUMBERS, ["a", "b"])
 
 
 def test_names_in_json(tmp_path: Path) -> None:
     file = tmp_path / "table.json"
     file.write_text('["old", "new"]')
-    assert read_table(file) == Table([[1.0, 0.0], [0.0, 1.0]], ["old", "new"])
+    assert read_table(file) == FeatureTable([[1.0, 0.0], [0.0, 1.0]], ["old", "new"])
 
 
 @pytest.mark.parametrize(
@@ -190,7 +192,7 @@ def test_written_weights_are_read_back_to_the_last_bit(tmp_path: Path) -> None:
     names = ["plain", "with, comma", 'with "quotes"', "ünïcode", "5"]
     path = tmp_path / "weights.csv"
     write_table(path, ("label", "weight"), zip(names, weights, strict=True))
-    assert read_table(path) == Table([[weight] for weight in weights], names)
+    assert read_table(path) == FeatureTable([[weight] for weight in weights], names)
 
 
 def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from tiny_tables import WORLD, data
 from bestarm.policies import SBE
 from bestarm.replication import Replication, Row, Table
 from bestarm.replication.comparisons import (
-    Comparison,
+    PaperComparison,
     comparisons,
     paired_means,
     paired_rates,
@@ -141,7 +141,7 @@ def test_printed_rates_are_two_hundred_runs() -> None:
     ],
 )
 def test_findings(low: float, high: float, printed: float, finding: str) -> None:
-    found = Comparison("t", "pulls", "A", "B", printed, 0.2, (low + high) / 2, low, high, 77)
+    found = PaperComparison("t", "pulls", "A", "B", printed, 0.2, (low + high) / 2, low, high, 77)
     assert found.finding == finding
     assert found.within_noise
     assert "within the noise of 100 runs; our 77 runs" in found.sentence

@@ -18,7 +18,7 @@ from tiny_tables import data
 from bestarm.errors import InvalidInputError
 from bestarm.replication import Cell, cells, write_report
 from bestarm.replication.cell import succeeded
-from bestarm.replication.comparisons import Comparison
+from bestarm.replication.comparisons import PaperComparison
 from bestarm.replication.folder import alone
 from bestarm.replication.texts import counted, difference_text, number, prose
 
@@ -306,7 +306,7 @@ def test_counts_in_words() -> None:
 
 
 def test_differences_in_print() -> None:
-    found = Comparison("t", "success", "A", "B", 0.07, 0.38, -0.0004, -0.12, 0.0996, 1000)
+    found = PaperComparison("t", "success", "A", "B", 0.07, 0.38, -0.0004, -0.12, 0.0996, 1000)
     shown = difference_text(found)
     assert shown.name == "A − B, success"
     assert (shown.printed, shown.p_value) == ("+0.07", "p = 0.38")

@@ -16,13 +16,13 @@ from bestarm.errors import InvalidInputError
 from bestarm.files import replacing
 from bestarm.problem import Problem, one_hot
 
-__all__ = ["Table", "check_writable", "read_problem", "read_table", "write_table"]
+__all__ = ["FeatureTable", "check_writable", "read_problem", "read_table", "write_table"]
 
 _NAME_HEADERS = {"name", "label"}
 
 
 @dataclass(frozen=True)
-class Table:
+class FeatureTable:
     """The rows of a file.
 
     Attributes:
@@ -56,7 +56,7 @@ def read_problem(
     )
 
 
-def read_table(path: Path, *, names_alone: bool = True) -> Table:
+def read_table(path: Path, *, names_alone: bool = True) -> FeatureTable:
     """Read features from a CSV or JSON file.
 
     The first row is a header if nothing in it is a number. The first column holds labels if one of
@@ -79,7 +79,7 @@ def read_table(path: Path, *, names_alone: bool = True) -> Table:
         names = [fields[0] for _, fields in rows]
         if not any(read_number(name) is not None for name in names):
             body = rows[1:] if names[0].lower() in _NAME_HEADERS else rows
-            return Table(one_hot(len(body)).tolist(), _labels(path, body))
+            return FeatureTable(one_hot(len(body)).tolist(), _labels(path, body))
     header = _is_header(rows[0][1])
     unnamed = header and len(rows[0][1]) > 1 and not rows[0][1][0]
     body = rows[1:] if header else rows
@@ -93,7 +93,7 @@ def read_table(path: Path, *, names_alone: bool = True) -> Table:
         [_feature(path, place, column, fields[column]) for column in range(first, len(fields))]
         for place, fields in body
     ]
-    return Table(features, _labels(path, body) if labelled else None)
+    return FeatureTable(features, _labels(path, body) if labelled else None)
 
 
 def _labels(path: Path, rows: Sequence[Row]) -> list[str]:

@@ -18,7 +18,7 @@ from bestarm.live.store.contract import ANSWER, ROW, Ids, Reading, Request, Rows
 from bestarm.records import Plan, Summary
 
 __all__ = [
-    "Totals",
+    "RunningTotals",
     "answers_at_end",
     "chain_request",
     "digest_of",
@@ -36,7 +36,7 @@ _FAR = 1000  # ids farther apart than this are looked up apart
 _OUTCOME = np.dtype([("id", "<i8"), ("reward", "<f8")])
 
 
-class Totals:
+class RunningTotals:
     """Adds answers up, one row after the other, in pieces of any size, and computes their digest.
 
     In order of id: floating-point sums would otherwise depend on the order of arrival. Under a
@@ -109,7 +109,7 @@ def total(
         first: the id of the first; the others follow without a gap. Needed with `pending`.
         pending: the ids that are outstanding, in order, if there are any.
     """
-    totals = Totals(plan, arms)
+    totals = RunningTotals(plan, arms)
     for answers in pieces:
         outstanding = None
         if pending is not None and pending.size:

@@ -33,7 +33,14 @@ from bestarm.replication.verdicts import LEVEL
 from bestarm.simulation import Results
 from bestarm.simulation.results import wilson
 
-__all__ = ["Comparison", "Finding", "comparisons", "paired_means", "paired_rates", "printed_test"]
+__all__ = [
+    "Finding",
+    "PaperComparison",
+    "comparisons",
+    "paired_means",
+    "paired_rates",
+    "printed_test",
+]
 
 Finding = Literal["confirmed", "reversed", "not found", "not resolved"]
 Interval = tuple[float, float, float]  # the difference, and the ends of its interval
@@ -54,7 +61,7 @@ _DRAWN: tuple[tuple[str, str, str, Metric], ...] = (
 
 
 @dataclass(frozen=True)
-class Comparison:
+class PaperComparison:
     """One method's figure less another's, in print and in our runs.
 
     Attributes:
@@ -109,7 +116,7 @@ class Comparison:
         return f"{print_says}; {ours}."
 
 
-def comparisons(replication: Replication) -> list[Comparison]:
+def comparisons(replication: Replication) -> list[PaperComparison]:
     """Every difference the paper draws between rows that were replicated, in its order.
 
     A single run has no spread: nothing is compared then.
@@ -119,7 +126,7 @@ def comparisons(replication: Replication) -> list[Comparison]:
     return [found for table in replication.tables for found in _of_table(replication, table)]
 
 
-def _of_table(replication: Replication, table: Table) -> Iterator[Comparison]:
+def _of_table(replication: Replication, table: Table) -> Iterator[PaperComparison]:
     rows = {row.key: row for row in table.rows}
     for key, one, other, metric in _DRAWN:
         if key != (table.printed_as or table.key) or not {one, other} <= rows.keys():
@@ -130,7 +137,7 @@ def _of_table(replication: Replication, table: Table) -> Iterator[Comparison]:
             continue
         ours = replication.of(table, first), replication.of(table, second)
         value, low, high = _ours(metric, (first, second), ours)
-        yield Comparison(
+        yield PaperComparison(
             table.key,
             metric,
             first.label,

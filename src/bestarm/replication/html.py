@@ -10,7 +10,7 @@ from importlib.metadata import version
 
 from bestarm.errors import MissingDependencyError
 from bestarm.replication.cell import Cell
-from bestarm.replication.comparisons import Comparison
+from bestarm.replication.comparisons import PaperComparison
 from bestarm.replication.pictures import Picture
 from bestarm.replication.runner import Replication
 from bestarm.replication.tables import TABLES
@@ -43,7 +43,7 @@ def page(
     replication: Replication,
     cells: Sequence[Cell],
     tables: Sequence[tuple[TableText, Sequence[Drawn]]],
-    found: Sequence[Comparison],
+    found: Sequence[PaperComparison],
 ) -> str:
     """The report as HTML.
 
@@ -108,7 +108,7 @@ def _counts(cells: Sequence[Cell], table: str) -> list[int]:
 
 
 def _differences(
-    tables: Sequence[TableText], found: Sequence[Comparison]
+    tables: Sequence[TableText], found: Sequence[PaperComparison]
 ) -> list[tuple[TableText, list[object]]]:
     grouped = [
         (table, [difference_text(part) for part in found if part.table == table.key])

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bestarm.replication.cell import Cell, Verdict
-from bestarm.replication.comparisons import Comparison
+from bestarm.replication.comparisons import PaperComparison
 from bestarm.replication.published import RUNS
 from bestarm.replication.tables import Table
 
@@ -204,7 +204,7 @@ def _p_value(value: float | None) -> str:
     )
 
 
-def difference_text(found: Comparison) -> DifferenceText:
+def difference_text(found: PaperComparison) -> DifferenceText:
     """A difference in the units of its table."""
     decimals = 0 if found.metric == "pulls" else 3
     return DifferenceText(

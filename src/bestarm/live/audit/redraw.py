@@ -20,7 +20,7 @@ from bestarm.live.store.contract import (
     SummaryRecord,
     answers_of,
 )
-from bestarm.live.summaries import Totals, answers_at_end, digest_of
+from bestarm.live.summaries import RunningTotals, answers_at_end, digest_of
 from bestarm.live.values import plural
 
 __all__ = ["Redraw"]
@@ -182,7 +182,7 @@ class Redraw:
         if len(record.summary.counts) != self._arms:
             findings.add("summary", f"Summary {number} is not of {self._arms} arms.")
             return
-        totals = Totals(plan, self._arms)
+        totals = RunningTotals(plan, self._arms)
         if plan.provisional and record.late:
             for rows in self._deferred.pop(number, []):
                 wrong = rows["phase"] != record.phase
@@ -211,7 +211,7 @@ class Redraw:
             f"Summary {number} is not what {covered} add up to.",
         )
 
-    def _add(self, totals: Totals, rows: Rows, pending: Any = None) -> None:
+    def _add(self, totals: RunningTotals, rows: Rows, pending: Any = None) -> None:
         """Add rows up; all but the pending ones must be settled, and in time."""
         settled = ~np.isnan(rows["reward"]) | ~np.isnan(rows["lost"])
         wrong = ~settled if pending is None else ~settled & ~pending

@@ -153,7 +153,7 @@ class Prior(NamedTuple):
     likely: Array
 
 
-class Totals(NamedTuple):
+class KernelTotals(NamedTuple):
     """Totals per arm of a batch, for the kernel.
 
     Attributes:
@@ -330,10 +330,10 @@ class BatchOutcome:
         self.pending = bool(summary.pending.any())
 
     @property
-    def totals(self) -> Totals:
+    def totals(self) -> KernelTotals:
         """The totals for the kernel: squares rounded up, sums to be rounded down."""
         second = self.second + self.second_rounding
-        return Totals(self.first, second, self.first_rounding, self.counts, self.lost)
+        return KernelTotals(self.first, second, self.first_rounding, self.counts, self.lost)
 
     @property
     def pulls(self) -> int:

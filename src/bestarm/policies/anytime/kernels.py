@@ -13,7 +13,7 @@ from bestarm.compiling import compiled
 from bestarm.geometry import Array
 
 if TYPE_CHECKING:
-    from bestarm.policies.anytime.bets import Prior, Terms, Totals
+    from bestarm.policies.anytime.bets import KernelTotals, Prior, Terms
 
 __all__ = ["average", "settle"]
 
@@ -28,7 +28,13 @@ def _cost(x: float) -> float:
 
 @compiled
 def settle(
-    w: Array, prior: Prior, totals: Totals, terms: Terms, grid: Array, stakes: Array, growth: Array
+    w: Array,
+    prior: Prior,
+    totals: KernelTotals,
+    terms: Terms,
+    grid: Array,
+    stakes: Array,
+    growth: Array,
 ) -> None:
     """λ of every contrast (row of `w`) and stake, and the growth of its log wealth (Lemma 4).
 

@@ -24,7 +24,7 @@ __all__ = [
     "PAPER",
     "QUIET",
     "RULE",
-    "Look",
+    "MarkStyle",
     "grid",
     "grouped_pulls",
     "look",
@@ -57,7 +57,7 @@ _THIN = "\N{THIN SPACE}"
 
 
 @dataclass(frozen=True)
-class Look:
+class MarkStyle:
     """A method's colour and marker."""
 
     colour: str
@@ -71,17 +71,17 @@ class Look:
 
 
 _LOOKS = {
-    "sp-bai": Look(COLOURS["blue"], "o"),
-    "sbe": Look(COLOURS["green"], "s"),
-    "g-opt": Look(COLOURS["purple"], "^"),
-    "rage": Look(COLOURS["vermilion"], "v"),
-    "lucb": Look(COLOURS["orange"], "v"),
-    "ae": Look(COLOURS["purple"], "^"),
-    "sp-bai-text": Look(QUIET, "D"),
-    "sp-bai-centered": Look(INK, "D"),
-    "deo": Look(COLOURS["blue"], "o"),
-    "uniform": Look(COLOURS["green"], "s"),
-    "centered": Look(INK, "D"),
+    "sp-bai": MarkStyle(COLOURS["blue"], "o"),
+    "sbe": MarkStyle(COLOURS["green"], "s"),
+    "g-opt": MarkStyle(COLOURS["purple"], "^"),
+    "rage": MarkStyle(COLOURS["vermilion"], "v"),
+    "lucb": MarkStyle(COLOURS["orange"], "v"),
+    "ae": MarkStyle(COLOURS["purple"], "^"),
+    "sp-bai-text": MarkStyle(QUIET, "D"),
+    "sp-bai-centered": MarkStyle(INK, "D"),
+    "deo": MarkStyle(COLOURS["blue"], "o"),
+    "uniform": MarkStyle(COLOURS["green"], "s"),
+    "centered": MarkStyle(INK, "D"),
 }
 
 
@@ -91,9 +91,9 @@ def grid(row: Row) -> tuple[str, float | None]:
     return (row.key, None) if match is None else (match[1], float(match[2]))
 
 
-def look(row: Row) -> Look:
+def look(row: Row) -> MarkStyle:
     """The colour and marker of a method, the same in all pictures."""
-    return _LOOKS.get(grid(row)[0], Look(INK, "o"))
+    return _LOOKS.get(grid(row)[0], MarkStyle(INK, "o"))
 
 
 @contextmanager

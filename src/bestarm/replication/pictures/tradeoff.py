@@ -16,7 +16,7 @@ from bestarm.replication.pictures.ink import (
     INK,
     PAPER,
     QUIET,
-    Look,
+    MarkStyle,
     grid,
     grouped_pulls,
     look,
@@ -176,7 +176,7 @@ def _draw_family(axes: Axes, points: Sequence[_Point]) -> None:
         _draw_mark(axes, point.ours, shown, filled=True)
 
 
-def _draw_mark(axes: Axes, mark: _Mark, shown: Look, *, filled: bool) -> None:
+def _draw_mark(axes: Axes, mark: _Mark, shown: MarkStyle, *, filled: bool) -> None:
     width = 1.2 if filled else 0.6
     least = axes.get_xlim()[0]
     axes.plot(

@@ -22,7 +22,7 @@ _LONGEST_SEARCH = 200
 
 
 @dataclass(frozen=True)
-class Row:
+class ListingRow:
     """One experiment."""
 
     name: str
@@ -38,7 +38,7 @@ class Row:
 class Listing:
     """A page of the list."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[ListingRow, ...]
     search: str
     number: int
     pages: int
@@ -94,7 +94,7 @@ def listing(
     return tag, Listing(rows, query.search, number, pages, total)
 
 
-def _row(experiments: OpenExperiments, each: Listed, worst: Check | None) -> Row:
+def _row(experiments: OpenExperiments, each: Listed, worst: Check | None) -> ListingRow:
     try:
         verdict = experiments.watch(each.name).headline()
     except StoreError:
@@ -102,6 +102,6 @@ def _row(experiments: OpenExperiments, each: Listed, worst: Check | None) -> Row
     except BestArmError as error:
         verdict = error.message
     status = each.status
-    return Row(
+    return ListingRow(
         each.name, each.description, status.state, verdict, status.pulls, each.created, worst
     )
