@@ -17,7 +17,9 @@ T = TypeVar("T")
 def compiled(function: Callable[P, T]) -> Callable[P, T]:
     """Compile a function to machine code, cached on disk where possible.
 
-    The compiled function releases the interpreter lock and divides by zero as NumPy does.
+    The compiled function releases the interpreter lock and divides by zero as NumPy does. Give it
+    plain tuples, never named ones: the cache stores the class of each argument by name, and cannot
+    be read once a class was renamed or moved, for example by an upgrade.
     """
     make = partial(numba.njit, nogil=True, error_model="numpy")
     try:

@@ -123,7 +123,7 @@ def test_a_trial_from_csv_files(folder: Path) -> None:
 
 
 def test_a_trial_from_a_toml_file(folder: Path) -> None:
-    assert "2 arms, 2 targets, δ 0.05" in run("create", "drinks", "--problem", "trial.toml")[0]
+    assert "2 options, δ 0.05" in run("create", "drinks", "--problem", "trial.toml")[0]
     with open_one() as experiment:
         assert experiment.description == "What to drink"
         assert (experiment.seed, experiment.lease) == (7, 172_800.0)

@@ -102,6 +102,12 @@ def test_planning_and_stored_experiments_know_the_same_names(tmp_path: Path) -> 
             assert world.forecasts[0].policy == info.name
 
 
+def test_an_option_that_is_missing_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInputError, match=r"needs the option `budget`\. Give it") as caught:
+        Experiment.create(f"sqlite:///{tmp_path / 'x.db'}", "try", PROBLEM, policy="deo")
+    assert caught.value.field == "options"
+
+
 @pytest.fixture
 def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Another package, as an installer would leave it."""

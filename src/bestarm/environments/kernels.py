@@ -6,7 +6,7 @@ need not pass through memory: the words are, bit for bit, those of `SFC64.random
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import uint64
@@ -38,6 +38,8 @@ Words = NDArray[np.uint64]
 
 BANKS = 4  # accumulators per arm: consecutive pulls of one arm do not wait for each other's store
 LANE = 16  # bits of a word used per pull; a word serves BANKS pulls
+
+Parts = tuple[Any, ...]  # of a value below; kernels take plain tuples: see `compiling`
 
 
 class Columns(NamedTuple):
@@ -191,22 +193,23 @@ def accumulate(arms: Arms, values: Array, shift: float, counts: Integers, moment
 
 @compiled
 def rate(
-    state: Words, counts: Integers, columns: Columns, drawn: Arms, center: float, totals: Totals
+    state: Words, counts: Integers, columns: Parts, drawn: Arms, center: float, totals: Parts
 ) -> None:
     """Add Σ(r − center) and Σ(r − center)² of `counts[a]` draws from column a, for every arm a.
 
-    `drawn` is room for the draws made at a time.
+    `columns` are the parts of `Columns`, `totals` those of `Totals`; `drawn` is room for the draws
+    made at a time.
     """
-    starts, values, cells = columns.starts, columns.values, columns.cells
-    sums, squares = totals.sums, totals.squares
+    starts, values, _, every_bound, cells, guide, bits, places = columns
+    _, sums, squares = totals
     for arm in range(len(counts)):
         left = counts[arm]
         low, high = starts[arm], starts[arm + 1]
-        here = columns.guide[cells[arm] : cells[arm + 1]]
-        bounds = columns.bounds[low : high - 1]
+        here = guide[cells[arm] : cells[arm + 1]]
+        bounds = every_bound[low : high - 1]
         while left > 0:
             block = drawn[: min(left, len(drawn))]
-            draw(state, bounds, here, columns.bits[arm], columns.places, block)
+            draw(state, bounds, here, bits[arm], places, block)
             total, square = 0.0, 0.0
             for i in range(len(block)):
                 value = values[low + block[i]] - center
@@ -223,18 +226,19 @@ def react(
     noise: Array,
     means: Array,
     bound: float,
-    past: Past,
+    past: Parts,
     center: float,
-    totals: Totals,
+    totals: Parts,
 ) -> None:
     """Pull `arms` against the adversary of `baselines.adversary`.
 
     Before each pull it looks only at the past: the leader, at the root of the tournament over the
-    running averages, and the arm that last followed the arm just pulled.
+    running averages, and the arm that last followed the arm just pulled. `past` are the parts of
+    `Past`, `totals` those of `Totals`.
     """
-    counts, sums, squares = totals.counts, totals.sums, totals.squares
-    pulled, average, winner, successor = past.pulled, past.average, past.winner, past.successor
-    last = past.last[0]
+    counts, sums, squares = totals
+    pulled, average, winner, successor, latest = past
+    last = latest[0]
     leaves = len(average)
     for i in range(len(arms)):
         predicted = successor[last] if last >= 0 else -1
@@ -258,7 +262,7 @@ def react(
         if last >= 0:
             successor[last] = arm
         last = arm
-    past.last[0] = last
+    latest[0] = last
 
 
 @compiled

@@ -271,7 +271,9 @@ class ReactingStream(DealtStream):
             arms = self._arms[: min(plan.pulls - start, BLOCK)]
             deal(arms)
             noise = self._noise * self._noise_rng.standard_normal(len(arms))
-            kernels.react(arms, noise, self._means, self._bound, self._past, plan.center, totals)
+            kernels.react(
+                arms, noise, self._means, self._bound, tuple(self._past), plan.center, tuple(totals)
+            )
         return Summary(*totals, center=plan.center)
 
 

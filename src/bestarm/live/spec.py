@@ -14,7 +14,7 @@ from bestarm.errors import BestArmError, DamagedStoreError, InvalidInputError, R
 from bestarm.live.events import canonical
 from bestarm.live.store.damage import UNREADABLE
 from bestarm.policies.policy import Policy, Traits
-from bestarm.policies.registry import BUILT_IN, load
+from bestarm.policies.registry import BUILT_IN, load, policies
 from bestarm.problem import Problem, as_problem
 
 __all__ = ["Spec", "make_spec"]
@@ -194,6 +194,15 @@ def _plain(options: Mapping[str, object] | None) -> dict[str, Any]:
 
 def _make(problem: Problem, name: str, options: dict[str, Any], seed: int) -> Policy:
     method = load(name)
+    info = policies().get(name)
+    for needed in () if info is None else info.required:
+        if info is not None and needed not in options:
+            raise InvalidInputError(
+                f"The policy {name!r} needs the option `{needed}`.",
+                field="options",
+                value=options,
+                remedy=f"Give it, for example {needed}={info.example.get(needed)!r}.",
+            )
     # JSON has no tuples; the options that are pairs are written as lists.
     given = {key: tuple(v) if isinstance(v, list) else v for key, v in options.items()}
     try:

@@ -158,8 +158,8 @@ def _print(experiment: Experiment, policy: str, *, as_json: bool) -> None:
         )
         return
     typer.echo(
-        f"Created {name}: {problem.arms} arms, {problem.targets} targets, δ {problem.delta:g}, "
-        f"policy {policy}, seed {seed}."
+        f"Created {name}: {problem.targets} options, δ {problem.delta:g}, policy {policy}, "
+        f"seed {seed}."
     )
     if status.needs_lease:
         typer.echo(

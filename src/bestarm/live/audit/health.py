@@ -94,7 +94,7 @@ def examine(
     labels = problem.source_labels
     return (
         _ratio("assignments", arms.given, labels, "assignments"),
-        _ratio("outcomes", arms.told, labels, "outcomes of settled assignments"),
+        _ratio("outcomes", arms.told, labels, "settled outcomes"),
         _missing(arms, labels, head.losses),
         _overdue(head, tail, now),
         _late(head),
@@ -218,18 +218,19 @@ def _level(chance: float) -> str:
 def _ratio(name: str, test: RatioTest, labels: Sequence[str], what: str) -> Check:
     level, total, arm = _level(test.chance), int(test.observed.sum()), test.oddest
     if not total:
-        return Check(name, "ok", f"There are no random {what} yet.")
+        return Check(name, "ok", f"There are no {what} to check yet.")
     if level == "ok":
-        return Check(name, "ok", f"The arms of {total} {what} match their probabilities.")
+        matches = "Traffic" if name == "assignments" else "Outcome"
+        return Check(name, "ok", f"{matches} split matches the plan ({total:,} {what}).")
     return Check(
         name,
         level,
-        f"Among {total} {what}, arm {labels[arm]!r} occurs {test.observed[arm]} times where "
+        f"Among {total:,} {what}, option {labels[arm]!r} occurs {test.observed[arm]} times where "
         f"{test.expected[arm]:.1f} are expected; by chance this happens "
         f"{_by_chance(test.chance)}.",
         "Call `Experiment.verify`: the record was changed, or the draws were."
         if name == "assignments"
-        else "Find out why outcomes of some arms are missing: conclusions may be biased.",
+        else "Find out why outcomes of some options are missing: conclusions may be biased.",
     )
 
 
@@ -240,7 +241,7 @@ def _missing(arms: _Arms, labels: Sequence[str], lost_yet: int) -> Check:
     lost, settled = arms.lost.observed, arms.settled
     level, total = _level(arms.lost.chance), int(lost.sum())
     if not total:
-        early = "; it is too early to compare arms" if lost_yet else ""
+        early = "; it is too early to compare options" if lost_yet else ""
         known = f"{plural(lost_yet, 'outcome')} lost" if lost_yet else "No outcome is missing"
         return Check("missing", "ok", f"{known}{early}.")
     share = f"{total} of {int(settled.sum())}"

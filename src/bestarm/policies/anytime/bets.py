@@ -276,7 +276,7 @@ class Bets:
         relative = (len(frame.guess) + _STEPS) * _EPSILON
         terms = Terms(scale.low, scale.high, self.margin, frame.tail, relative, _LARGEST)
         result = Settled(*np.empty((2, len(self.w), len(STAKES))))
-        settle(self.w, frame.prior, batch.totals, terms, STAKES, *result)
+        settle(self.w, tuple(frame.prior), tuple(batch.totals), tuple(terms), STAKES, *result)
         return result
 
     def log_growth(self, batch: BatchOutcome) -> Array:

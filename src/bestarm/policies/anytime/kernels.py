@@ -7,15 +7,14 @@ docs/anytime.md.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import Any
 
 from bestarm.compiling import compiled
 from bestarm.geometry import Array
 
-if TYPE_CHECKING:
-    from bestarm.policies.anytime.bets import KernelTotals, Prior, Terms
-
 __all__ = ["average", "settle"]
+
+Parts = tuple[Any, ...]  # of a value of `bets`; kernels take plain tuples: see `compiling`
 
 
 @compiled
@@ -28,21 +27,15 @@ def _cost(x: float) -> float:
 
 @compiled
 def settle(
-    w: Array,
-    prior: Prior,
-    totals: KernelTotals,
-    terms: Terms,
-    grid: Array,
-    stakes: Array,
-    growth: Array,
+    w: Array, prior: Parts, totals: Parts, terms: Parts, grid: Array, stakes: Array, growth: Array
 ) -> None:
     """λ of every contrast (row of `w`) and stake, and the growth of its log wealth (Lemma 4).
 
     Args:
         w: w(a), one row per contrast, one column per arm.
-        prior: fixed before the draw, per arm.
-        totals: the outcome, per arm.
-        terms: numbers that hold for all arms.
+        prior: the parts of a `Prior`: fixed before the draw, per arm.
+        totals: the parts of `KernelTotals`: the outcome, per arm.
+        terms: the parts of `Terms`: numbers that hold for all arms.
         grid: stakes, in units of signal to noise.
         stakes: λ, output.
         growth: the growth of the log wealth, output.

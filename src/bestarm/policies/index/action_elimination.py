@@ -66,7 +66,13 @@ class ActionElimination(IndexRule):
 
         active = self._active.copy()
         pulls, rounds, left = eliminate(
-            rewards, active, self._counts, self._sums, self._radius, self._caution, most
+            tuple(rewards),
+            active,
+            self._counts,
+            self._sums,
+            tuple(self._radius),
+            self._caution,
+            most,
         )
         self._due = self._active = active[:left]
         return pulls, rounds

@@ -7,18 +7,23 @@ ahead: `table[rows[i], arm] + common[i]` is the reward of `arm` in the i-th futu
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
 from bestarm.compiling import compiled
 from bestarm.geometry import Array
-from bestarm.policies.index.base import Integers, Radius, Rewards
+from bestarm.policies.index.base import Integers
 
 __all__ = ["eliminate", "separate"]
 
+Parts = tuple[
+    Any, ...
+]  # of a `Rewards`, as `radius` is of a `Radius`; kernels take plain tuples: see `compiling`
+
 
 @compiled
-def _radius(n: int, radius: Radius) -> float:
+def _radius(n: int, radius: tuple[float, ...]) -> float:
     """The radius of one arm after n pulls: `bounds.lil_radius` or `bounds.mixture_radius`."""
     scale, level, turn = radius
     if turn == 0:  # 2σ(1 + √ε) √((1 + ε) log(log((1 + ε)n + 2) / (δ/K)) / (2n)), ε = 0.01
@@ -29,7 +34,12 @@ def _radius(n: int, radius: Radius) -> float:
 
 @compiled
 def separate(
-    rewards: Rewards, due: Integers, counts: Integers, sums: Array, radius: Radius, most: int
+    rewards: Parts,
+    due: Integers,
+    counts: Integers,
+    sums: Array,
+    radius: tuple[float, ...],
+    most: int,
 ) -> tuple[int, int, bool]:
     """LUCB until the rewards run out, `most` pulls are made, or two bounds separate.
 
@@ -71,11 +81,11 @@ def separate(
 
 @compiled
 def eliminate(
-    rewards: Rewards,
+    rewards: Parts,
     active: Integers,
     counts: Integers,
     sums: Array,
-    radius: Radius,
+    radius: tuple[float, ...],
     caution: float,
     most: int,
 ) -> tuple[int, int, int]:

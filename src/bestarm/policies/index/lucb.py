@@ -53,7 +53,7 @@ class LUCB(IndexRule):
         from bestarm.policies.index.kernels import separate  # noqa: PLC0415 - compiles
 
         pulls, rounds, over = separate(
-            rewards, self._due, self._counts, self._sums, self._radius, most
+            tuple(rewards), self._due, self._counts, self._sums, tuple(self._radius), most
         )
         if over:
             self._active = self._due[:1].copy()
