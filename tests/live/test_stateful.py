@@ -296,6 +296,7 @@ class Machine(RuleBasedStateMachine):
             self.refused(who, InvalidInputError, how)
         else:
             self.do(who, how)
+            self.model.advance()
 
     @rule(who=who, lease=st.sampled_from([None, 2.0, 20.0]))
     def change_lease(self, who: int, lease: float | None) -> None:
@@ -305,6 +306,7 @@ class Machine(RuleBasedStateMachine):
             self.refused(who, InvalidInputError, "change_lease", lease)
         else:
             self.do(who, "change_lease", lease)
+            self.model.advance()
 
     # --- what happens to them ------------------------------------------------------------------
 
