@@ -82,7 +82,7 @@ def one_at_a_time(plans: list[Plan], path: Path, rng: np.random.Generator) -> Su
 
 
 def features(summaries: list[Summary]) -> Floats:
-    """Totals, and products that tell wrong dependence apart where margins cannot: a row a run."""
+    """Totals, and products that show wrong dependence where margins cannot: one row per run."""
     n, s, q = np.transpose(
         [(each.counts, each.sums, each.squares) for each in summaries], (1, 0, 2)
     )

@@ -195,7 +195,8 @@ def _plain(options: Mapping[str, object] | None) -> dict[str, Any]:
 def _make(problem: Problem, name: str, options: dict[str, Any], seed: int) -> Policy:
     method = load(name)
     info = policies().get(name)
-    for needed in () if info is None else info.required:
+    required = () if info is None else info.required
+    for needed in required:
         if info is not None and needed not in options:
             raise InvalidInputError(
                 f"The policy {name!r} needs the option `{needed}`.",
