@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import asdict, replace
 from threading import Event
 from typing import Any
 
@@ -62,7 +62,7 @@ def trial(sqlite_url: str, problem: Problem) -> Iterator[Experiment]:
 
 def plain(seen: Overview) -> dict[str, Any]:
     """As JSON carries it: this is also the test that it can."""
-    read: dict[str, Any] = json.loads(json.dumps(seen.to_dict(), allow_nan=False))
+    read: dict[str, Any] = json.loads(json.dumps(asdict(seen), allow_nan=False))
     return read
 
 

@@ -10,19 +10,20 @@ import hashlib
 import json
 from typing import Any
 
+import numpy as np
+
 from bestarm.live.store.contract import Event, Head, Writing
 from bestarm.records import Plan, Recommendation, Summary
 
 __all__ = [
+    "as_data",
     "canonical",
     "chained",
     "digest",
     "log",
-    "plan_data",
     "recommendation_data",
     "record",
     "sha256",
-    "summary_data",
 ]
 
 
@@ -58,40 +59,15 @@ def log(tx: Writing, kind: str, at: float, **data: Any) -> None:
     tx.add_event(record(tx.head, kind, at, **data))
 
 
-def plan_data(plan: Plan) -> dict[str, Any]:
-    """A plan as plain data."""
+def as_data(record: Plan | Summary) -> dict[str, Any]:
+    """A plan or a summary as plain data."""
     return {
-        "phase": plan.phase,
-        "pulls": plan.pulls,
-        "open": plan.open,
-        "most": plan.most,
-        "provisional": plan.provisional,
-        "center": plan.center,
-        "weights": None if plan.weights is None else plan.weights.tolist(),
-        "counts": None if plan.counts is None else plan.counts.tolist(),
-    }
-
-
-def summary_data(summary: Summary) -> dict[str, Any]:
-    """A summary as plain data."""
-    return {
-        "counts": summary.counts.tolist(),
-        "sums": summary.sums.tolist(),
-        "squares": summary.squares.tolist(),
-        "missing": summary.missing.tolist(),
-        "pending": summary.pending.tolist(),
-        "center": summary.center,
+        name: value.tolist() if isinstance(value, np.ndarray) else value
+        for name, value in vars(record).items()
     }
 
 
 def recommendation_data(said: Recommendation) -> dict[str, Any]:
     """What the log says of a recommendation."""
-    return {
-        "target": said.target,
-        "label": said.label,
-        "chosen": list(said.chosen),
-        "final": said.final,
-        "reason": said.reason,
-        "pulls": said.pulls,
-        "error_bound": said.error_bound,
-    }
+    names = ("target", "label", "final", "reason", "pulls", "error_bound")
+    return {name: getattr(said, name) for name in names} | {"chosen": list(said.chosen)}

@@ -16,7 +16,7 @@ import numpy as np
 from bestarm.checks import duration, finite
 from bestarm.errors import ClockError, InvalidInputError
 from bestarm.live import summaries
-from bestarm.live.events import digest, log, plan_data, recommendation_data, record, summary_data
+from bestarm.live.events import as_data, digest, log, recommendation_data, record
 from bestarm.live.replay import Player, tell
 from bestarm.live.store.contract import (
     Event,
@@ -228,7 +228,7 @@ def _open(tx: Writing, policy: Policy, plan: Plan | None, at: float) -> None:
     head.limit = None if plan.most is None else max(0, plan.most - unknown)
     head.phase_outcomes = head.phase_losses = head.amendments = 0
     tx.add_plan(PlanRecord(plan, head.first))
-    data = plan_data(plan)
+    data = as_data(plan)
     log(tx, "planned", at, phase=plan.phase, pulls=plan.pulls, first=head.first, plan=digest(data))
 
 
@@ -296,7 +296,7 @@ def _tell(tx: Writing, player: Player, policy: Policy, told: SummaryRecord, at: 
     """Tell the policy a summary, and record it."""
     head, problem = tx.head, policy.problem
     active = policy.recommend().active
-    tell(policy, told.summary, phase=told.phase, late=told.late)
+    tell(policy, told)
     tx.add_summary(told)
     head.summaries += 1
     player.told(told)
@@ -308,7 +308,7 @@ def _tell(tx: Writing, player: Player, policy: Policy, told: SummaryRecord, at: 
         first=told.first,
         end=told.end,
         drawn=int(told.summary.drawn.sum()),
-        summary=digest(summary_data(told.summary)),
+        summary=digest(as_data(told.summary)),
         rows=told.digest,
         requests=head.requests_hash,
     )

@@ -10,7 +10,7 @@ import numpy as np
 from bestarm.errors import DamagedStoreError
 from bestarm.live.audit.findings import SHOWN, Findings
 from bestarm.live.draws import draw_arms, order_of
-from bestarm.live.events import summary_data
+from bestarm.live.events import as_data
 from bestarm.live.store.contract import (
     ROW,
     Ids,
@@ -206,7 +206,7 @@ class Redraw:
             "or a time was changed since.",
         )
         findings.add_unless(
-            summary_data(totals.summary()) == summary_data(record.summary),
+            as_data(totals.summary()) == as_data(record.summary),
             "totals",
             f"Summary {number} is not what {covered} add up to.",
         )

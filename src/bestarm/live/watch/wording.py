@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from bestarm.live.store.contract import Event, Head
 from bestarm.live.values import held_up, plural
-from bestarm.live.watch.follower import Glance
+from bestarm.live.watch.follower import Log
 from bestarm.policies.policy import Traits
 from bestarm.problem import Problem
 from bestarm.records import Recommendation
@@ -91,15 +91,15 @@ def verdict(
     return f"{text} {_CONTRADICTED}" if recommendation.contradicted else text
 
 
-def headline(glance: Glance, problem: Problem, traits: Traits) -> str:
+def headline(log: Log, problem: Problem, traits: Traits) -> str:
     """The verdict, as far as counters and events tell it without the policy."""
-    head, end = glance.head, glance.ended
+    head, end = log.head, log.end
     if end is not None and end["final"]:
         names = [problem.target_labels[target] for target in end["chosen"] or [end["target"]]]
         proven = end["error_bound"] is not None
         return _decided(names, problem, traits, proven=proven, pulls=end["pulls"])
     # A rule that names several may take a dropped option back.
-    left = problem.targets - len(glance.eliminated) if traits.names_the_best else None
+    left = problem.targets - len(log.eliminated) if traits.names_the_best else None
     leaders = [] if end is None else [end["label"]]
     reason = "running" if end is None else end["reason"]
     return _undecided(head, problem, left=left, leaders=leaders, reason=reason)
