@@ -35,7 +35,8 @@ from bestarm.errors import (
     InvalidInputError,
     UnknownAssignmentError,
 )
-from bestarm.live import Batch, Experiment, Receipt, operations
+from bestarm.live import Batch, Experiment, Receipt
+from bestarm.live import experiment as operations
 from bestarm.live.events import as_data
 from bestarm.live.store.contract import Ledger
 

@@ -21,6 +21,7 @@ from bestarm.live.replay import Player, tell
 from bestarm.live.store.contract import (
     Event,
     Head,
+    Ids,
     PlanRecord,
     Reading,
     SummaryRecord,
@@ -101,7 +102,7 @@ def expire(tx: Writing, now: float) -> None:
     if overdue(head, now):
         assert head.lease is not None
         ids = tx.outstanding(head.settled_end, head.assigned, asked_by=now - head.lease)
-        lose(tx, ids.tolist(), reason="expired", at=now)
+        lose(tx, ids, reason="expired", at=now)
 
 
 def _oldest(tx: Writing) -> float:
@@ -119,15 +120,15 @@ def _oldest(tx: Writing) -> float:
     return oldest
 
 
-def lose(tx: Writing, ids: list[int], *, reason: str, at: float) -> None:
+def lose(tx: Writing, ids: Ids, *, reason: str, at: float) -> None:
     """Give up the outcomes of outstanding assignments."""
     head = tx.head
-    tx.add_losses(ids, reason=reason, at=at)
-    before = sum(number < head.first for number in ids)
+    tx.add_losses(ids.tolist(), reason=reason, at=at)
+    before = int((ids < head.first).sum())
     head.losses += len(ids)
     head.phase_losses += len(ids) - before
     head.outstanding_before -= before
-    head.arrivals += sum(number < head.summary_end for number in ids)
+    head.arrivals += int((ids < head.summary_end).sum())
     find_settled(tx)
 
 
@@ -151,27 +152,28 @@ def waits_for(books: Reading) -> tuple[int | None, float | None]:
     return (None, None) if found is None else (found, books.asked_at(found))
 
 
-def change_state(tx: Writing, kind: str, states: tuple[str, ...], at: float, **data: Any) -> None:
-    """Pause, resume or stop an experiment.
+def change_state(tx: Writing, kind: str, at: float, **data: Any) -> None:
+    """Pause, resume or stop an experiment, unless it is already paused, running or stopped.
 
     Args:
         tx: a transaction.
         kind: the event: `"paused"`, `"resumed"` or `"stopped"`.
-        states: in which it may happen.
         at: the time.
         data: what else the event says.
 
     Raises:
         InvalidInputError: the experiment is in another state.
     """
-    head = tx.head
-    if head.state not in states:
+    head, goal = tx.head, "running" if kind == "resumed" else kind
+    if head.state == goal:
+        return
+    if head.over:
         raise InvalidInputError(
             f"An experiment that is {head.state} cannot be {kind}.",
             field="state",
             value=head.state,
         )
-    head.state = "running" if kind == "resumed" else kind
+    head.state = goal
     if kind == "stopped":
         data |= summaries.rest_data(tx)
     log(tx, kind, at, **data)
