@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
 from bestarm.errors import ConflictingRequestError
@@ -34,21 +32,22 @@ class Assigner:
         """Make up to `count` assignments of the open phase, for a named request if there is one."""
         head = tx.head
         start, size = head.assigned, head.available(count)
-        waiting = head.outstanding + size if size < count and head.state == "running" else 0
-        if not size:
-            return self._batch(head, start, np.empty(0, dtype=np.int64), np.empty(0), waiting)
-        record, order = self._plan(tx)
-        arms, probabilities = draw_arms(tx, record, order, seed=self._seed, start=start, size=size)
-        if len(arms) < size:
-            raise damaged(f"Phase {head.phase} has fewer losses on record than were counted.")
-        request = None
-        if name is not None:
-            request = Request(name, count, start, size, head.phase)
-            head.requests_hash = chain_request(head.requests_hash, request)
-        tx.add_assignments(arms, probabilities, at=now, request=request)
-        head.assigned += size
-        head.oldest = min(head.oldest, now)
-        return self._batch(head, start, arms, probabilities, waiting)
+        arms, probabilities = np.empty(0, dtype=np.int64), np.empty(0)
+        if size:
+            record, order = self._plan(tx)
+            arms, probabilities = draw_arms(
+                tx, record, order, seed=self._seed, start=start, size=size
+            )
+            if len(arms) < size:
+                raise damaged(f"Phase {head.phase} has fewer losses on record than were counted.")
+            request = None if name is None else Request(name, count, start, size, head.phase)
+            if request is not None:
+                head.requests_hash = chain_request(head.requests_hash, request)
+            tx.add_assignments(arms, probabilities, at=now, request=request)
+            head.assigned += size
+            head.oldest = min(head.oldest, now)
+        waiting = head.outstanding if size < count and head.state == "running" else 0
+        return self._batch(head, head.phase, start, arms, probabilities, waiting)
 
     def repeat(self, books: Reading, request: Request, count: int) -> Batch:
         """The assignments that a request was given before.
@@ -68,23 +67,15 @@ class Assigner:
         short = request.size < request.count and request.phase == head.phase
         if short and head.planned and head.state == "running" and not head.available(1):
             waiting = head.outstanding  # as it is now, whatever it was then
-        head = replace(head, phase=request.phase)
         arms, probabilities = rows["arm"].copy(), rows["probability"].copy()
-        return self._batch(head, request.first, arms, probabilities, waiting)
+        return self._batch(head, request.phase, request.first, arms, probabilities, waiting)
 
     def _batch(
-        self, head: Head, start: int, arms: Ids, probabilities: Array, waiting: int
+        self, head: Head, phase: int, start: int, arms: Ids, probabilities: Array, waiting: int
     ) -> Batch:
         arms.flags.writeable = probabilities.flags.writeable = False
-        return Batch(
-            ids=range(start, start + len(arms)),
-            arms=arms,
-            probabilities=probabilities,
-            labels=self._labels,
-            phase=head.phase,
-            waiting=waiting,
-            state=head.state,
-        )
+        ids = range(start, start + len(arms))
+        return Batch(ids, arms, probabilities, self._labels, phase, waiting, head.state)
 
     def _plan(self, books: Reading) -> tuple[PlanRecord, Ids | None]:
         current, phase = self._current, books.head.phase

@@ -21,8 +21,8 @@ __all__ = [
     "chained",
     "digest",
     "log",
+    "next_event",
     "recommendation_data",
-    "record",
     "sha256",
 ]
 
@@ -47,7 +47,7 @@ def chained(number: int, at: float, kind: str, data: dict[str, Any], before: str
     return digest([number, at, kind, data, before])
 
 
-def record(head: Head, kind: str, at: float, **data: Any) -> Event:
+def next_event(head: Head, kind: str, at: float, **data: Any) -> Event:
     """The next event, counted in the head."""
     event = Event(head.events, at, kind, data, chained(head.events, at, kind, data, head.last_hash))
     head.events, head.last_hash = head.events + 1, event.hash
@@ -56,7 +56,7 @@ def record(head: Head, kind: str, at: float, **data: Any) -> Event:
 
 def log(tx: Writing, kind: str, at: float, **data: Any) -> None:
     """Add an event to the log."""
-    tx.add_event(record(tx.head, kind, at, **data))
+    tx.add_event(next_event(tx.head, kind, at, **data))
 
 
 def as_data(record: Plan | Summary) -> dict[str, Any]:

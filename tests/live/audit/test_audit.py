@@ -265,8 +265,7 @@ def test_an_outcome_changed_with_all_that_rests_on_it_leaves_only_the_last_hash(
         later = np.concatenate([numbers for numbers, _ in books.deferrals()])
         summary, rows = summaries.total(
             books.answers(entry.first, entry.end),
-            plan=plan,
-            arms=3,
+            plan,
             first=entry.first,
             pending=later[later < entry.end],
         )
