@@ -17,8 +17,7 @@ from bestarm.errors import (
 )
 from bestarm.geometry import Array
 from bestarm.live import rules
-from bestarm.live.assignments import Assigner
-from bestarm.live.draws import read_seed
+from bestarm.live.draws import Assigner, read_seed
 from bestarm.live.events import sha256
 from bestarm.live.inputs import (
     Outcomes,

@@ -75,8 +75,9 @@ class RunningTotals:
         self._counts += np.bincount(arm, minlength=self._arms)
         # The totals so far go first, so that pieces add up as one row after the other would.
         arm = np.concatenate([np.arange(self._arms), arm])
-        self._sums = np.bincount(arm, np.concatenate([self._sums, reward]))
-        self._squares = np.bincount(arm, np.concatenate([self._squares, reward * reward]))
+        self._sums = np.bincount(arm, np.concatenate([self._sums, reward])).astype(float)
+        squares = np.concatenate([self._squares, reward * reward])
+        self._squares = np.bincount(arm, squares).astype(float)
 
     def summary(self) -> Summary:
         """The totals."""
