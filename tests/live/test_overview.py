@@ -294,7 +294,7 @@ def test_states_in_words(trial: Experiment, sqlite_url: str, problem: Problem) -
         assert forecast.high <= 40
         drive(short, 80)
         assert short.finished
-        start = "Ended at its limit of pulls, without a winner: ‘"
+        start = "Ended at its limit of assignments, without a winner: ‘"
         assert overview(short).verdict.startswith(start)
         assert Watch(short).headline().startswith(start)
 
