@@ -84,8 +84,8 @@ def _write(replication: Replication, fresh: Path) -> None:
         drawn = []
         with ink.style():
             for picture in pictures(replication, table, own):
-                ink.save(picture.figure, fresh / "figures" / picture.name)
-                drawn.append((picture, ink.svg(picture.figure, picture.name)))
+                svg = ink.write(picture.figure, fresh / "figures" / picture.name)
+                drawn.append((picture, svg))
         tables.append((text, drawn))
     _write_text(fresh / _PAGE, page(replication, judged, tables, comparisons(replication)))
 
