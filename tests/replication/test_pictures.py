@@ -13,7 +13,7 @@ from tiny_tables import WORLD, data
 
 from bestarm.policies import SBE
 from bestarm.records import Phase, Recommendation
-from bestarm.replication import Cell, Row, Table, cells, paper_tables
+from bestarm.replication import Cell, Row, Table, paper_tables
 from bestarm.replication.pictures import ink, pictures
 from bestarm.replication.pictures.charts import draw_stopping, draw_tradeoff
 from bestarm.replication.pictures.elimination import Course, courses
@@ -102,7 +102,7 @@ def test_success_is_drawn_as_its_complement() -> None:
 def test_stopping_times_are_counted_in_full() -> None:
     made = replication()
     table = made.tables[0]
-    own = [cell for cell in cells(made) if cell.table == table.key]
+    own = [cell for cell in made.cells() if cell.table == table.key]
     with ink.style():
         (axes,) = draw_stopping(made, table, own).axes
     low, high = axes.get_xlim()
@@ -151,7 +151,7 @@ def test_the_runs_followed_are_the_runs_that_were_made() -> None:
 def test_the_users_own_style_changes_nothing(tmp_path: Path) -> None:
     made = replication()
     table = made.tables[1]
-    own = [cell for cell in cells(made) if cell.table == table.key]
+    own = [cell for cell in made.cells() if cell.table == table.key]
 
     def drawn(folder: Path) -> dict[str, bytes]:
         folder.mkdir()
@@ -177,7 +177,7 @@ def test_a_picture_in_a_page_takes_the_pages_colours_and_keeps_its_ids_apart(
 ) -> None:
     made = replication()
     table = made.tables[1]
-    own = [cell for cell in cells(made) if cell.table == table.key]
+    own = [cell for cell in made.cells() if cell.table == table.key]
     with ink.style():
         (picture,) = pictures(made, table, own)
         text = ink.write(picture.figure, tmp_path / "here")
