@@ -15,7 +15,7 @@ from bestarm.replication.cell import Cell, judged, row_cells
 from bestarm.replication.folder import Journal, open_folder
 from bestarm.replication.tables import Row, Table
 from bestarm.simulation import Results, RunJournal, simulate
-from bestarm.simulation.naming import method_name
+from bestarm.simulation.engine import method_name
 from bestarm.simulation.provenance import installed
 
 __all__ = ["Replication", "RowObserver", "reproduce"]
