@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bestarm.errors import MissingDependencyError
+from bestarm.figures.ink import pulls_axis
 from bestarm.replication.tables import Row
 
 if TYPE_CHECKING:
@@ -128,15 +129,7 @@ def add_legend(figure: Figure, handles: list[Any], rows: Iterable[Row], **option
 
 def grouped_pulls(axes: Axes) -> None:
     """A logarithmic axis of pulls, with thin spaces between thousands."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter  # noqa: PLC0415
-
-    axes.set_xscale("log")
-    low, high = axes.get_xlim()
-    axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 3.0) if high / low < 300 else (1.0,)))
-    axes.xaxis.set_major_formatter(
-        FuncFormatter(lambda value, _: f"{value:,.0f}".replace(",", "\N{THIN SPACE}"))
-    )
-    axes.xaxis.set_minor_formatter(NullFormatter())
+    pulls_axis(axes, separator="\N{THIN SPACE}")
     axes.set_xlabel("pulls (logarithmic)")
 
 
