@@ -57,15 +57,15 @@ def evidence(
     for place, target in enumerate(order):
         colour, dashes, width = styles[place] if place < len(styles) else (QUIET, "-", 0.9)
         end = min(int(last[target]), len(pulls) - 1)
-        values = shown[: end + 1, target]
-        axes.plot(pulls[: end + 1], values, color=colour, ls=dashes, lw=width)
+        course = shown[: end + 1, target]
+        axes.plot(pulls[: end + 1], course, color=colour, ls=dashes, lw=width)
         dropped = bool(out[-1, target])
         if dropped:
-            axes.plot(pulls[end], values[-1], "x", color=colour, ms=7, mew=1.8, clip_on=False)
+            axes.plot(pulls[end], course[-1], "x", color=colour, ms=7, mew=1.8, clip_on=False)
         if place < 2:
             text = axes.annotate(
                 f"target {short(problem.target_labels[target])}",
-                (pulls[end], values[-1]),
+                (pulls[end], course[-1]),
                 (8, 9 if dropped else 0),  # clear of the line
                 textcoords="offset points",
                 va="center",
