@@ -16,19 +16,21 @@ from bestarm.errors import InvalidInputError
 from bestarm.files import replacing
 from bestarm.problem import Problem, one_hot
 
-__all__ = ["FeatureTable", "check_writable", "read_problem", "read_table", "write_table"]
+__all__ = [
+    "FeatureTable",
+    "check_writable",
+    "make_problem",
+    "read_problem",
+    "read_table",
+    "write_table",
+]
 
 _NAME_HEADERS = {"name", "label"}
 
 
 @dataclass(frozen=True)
 class FeatureTable:
-    """The rows of a file.
-
-    Attributes:
-        features: one list of numbers per row.
-        labels: one name per row, or None if the file has none.
-    """
+    """The rows of a file: their features, and their names if it has any."""
 
     features: list[list[float]]
     labels: list[str] | None
@@ -39,20 +41,22 @@ class FeatureTable:
         return self.labels or [str(i) for i in range(len(self.features))]
 
 
-def read_problem(
-    source: Path, target: Path | None, *, delta: float, noise: float, baseline: float
-) -> Problem:
-    """The problem whose arms, and targets if they differ, are in files."""
-    arms = read_table(source)
+def read_problem(source: Path, target: Path | None, **scales: float | None) -> Problem:
+    """The problem whose arms, and options if they differ, are in files."""
     options = None if target is None else read_table(target)
+    return make_problem(read_table(source), options, **scales)
+
+
+def make_problem(
+    arms: FeatureTable, options: FeatureTable | None, **scales: float | None
+) -> Problem:
+    """The problem of these arms and options; a scale that is None is left out."""
     return Problem(
         arms.features,
         None if options is None else options.features,
-        delta=delta,
-        noise=noise,
-        baseline=baseline,
         source_labels=arms.labels,
         target_labels=None if options is None else options.labels,
+        **{name: value for name, value in scales.items() if value is not None},
     )
 
 

@@ -1,10 +1,11 @@
-"""Rows of a table as text, from CSV or JSON: the one place where files of users are read."""
+"""Files of users: rows of a table from CSV or JSON, documents from TOML."""
 
 from __future__ import annotations
 
 import csv
 import json
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 from bestarm.cli.options import read_number
 from bestarm.errors import InvalidInputError
 
-__all__ = ["Row", "read_rows", "wrong_file"]
+__all__ = ["Row", "read_rows", "read_toml", "wrong_file"]
 
 Row = tuple[str, list[str]]  # where it is, in words, and its fields
 _DELIMITERS = ",;\t"
@@ -51,6 +52,15 @@ def read_rows(path: Path, *, field: str, what: str) -> list[Row]:
         return list(_csv_rows(text))
     except csv.Error as error:
         raise wrong_file(path, f"is not a CSV file ({error}).", what, field=field) from None
+
+
+def read_toml(path: Path, *, field: str, what: str = "") -> dict[str, Any]:
+    """The document of a TOML file; `field` and `what` as for `read_rows`."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        problem = f"is not a TOML file ({str(error).rstrip('.')})."
+        raise wrong_file(path, problem, what, field=field) from None
 
 
 def wrong_file(path: Path, problem: str, remedy: str, *, field: str) -> InvalidInputError:
