@@ -79,14 +79,14 @@ Delta = Annotated[float, typer.Option(parser=decimal, help="The error probabilit
 Noise = Annotated[
     float | None,
     typer.Option(
-        parser=decimal, help="The scale of the noise; 1, or what bounds imply, if left out."
+        parser=decimal, help="The scale of the noise; 1 if left out, or what bounds imply."
     ),
 ]
 Baseline = Annotated[
     float | None,
     typer.Option(
         parser=decimal,
-        help="A bound on the baseline's size; 1, or what bounds imply, if left out.",
+        help="A bound on the baseline's size; 1 if left out, or what bounds imply.",
     ),
 ]
 Bounds = Annotated[

@@ -166,15 +166,15 @@ def _announce(effort: Effort, *, workers: int) -> None:
 
 def _read_scenarios(path: Path) -> list[Scenario]:
     """The tables named `scenario` of a TOML file."""
-    from bestarm.cli.rows import read_toml, wrong_file
+    from bestarm.cli.rows import UserFile
     from bestarm.planning.assumptions import as_scenario
 
     example = 'Try [[scenario]] with name = "calm", gap = 0.1 and drift = "none" below it.'
-    document = read_toml(path, field="scenario", what=example)
+    file = UserFile(path, "scenario", example)
+    document = file.toml()
     tables: Any = document.pop("scenario", None)
     if document or not isinstance(tables, list) or not all(isinstance(t, dict) for t in tables):
-        problem = "must hold tables [[scenario]] and nothing else."
-        raise wrong_file(path, problem, example, field="scenario")
+        raise file.wrong("must hold tables [[scenario]] and nothing else.")
     return [as_scenario(each, name=str(i)) for i, each in enumerate(tables, start=1)]
 
 

@@ -20,7 +20,7 @@ from uvicorn.supervisors import Multiprocess
 
 from bestarm.checks import whole
 from bestarm.errors import InvalidInputError
-from bestarm.server.api.errors import error_response
+from bestarm.server.api.errors import Refusal
 from bestarm.server.app import create_app
 from bestarm.server.security.limits import Limits
 from bestarm.server.streams import STREAMS
@@ -218,7 +218,7 @@ class Protocol(H11Protocol):
             self.transport.close()
 
     def _refuse(self, status: int, kind: str, message: str) -> None:
-        response = error_response(status, kind, message, field="request")
+        response = Refusal(status, kind, message, field="request").response()
         head = h11.Response(
             status_code=status,
             headers=[*response.raw_headers, (b"connection", b"close")],

@@ -23,7 +23,7 @@ from bestarm.cli.options import (
     whole,
 )
 from bestarm.cli.reporting import print_result, reported
-from bestarm.cli.rows import read_toml
+from bestarm.cli.rows import UserFile
 from bestarm.defaults import DELTA
 from bestarm.errors import InvalidInputError
 
@@ -197,7 +197,7 @@ def _features(value: object, folder: Path, field: str) -> FeatureTable:
 def _from_toml(path: Path) -> dict[str, Any]:
     from bestarm.checks import suggestion
 
-    read = read_toml(path, field="problem")
+    read = UserFile(path, "problem").toml()
     for key in read:
         if key not in _KEYS:
             raise InvalidInputError(
