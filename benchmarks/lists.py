@@ -71,26 +71,15 @@ def best(do: Callable[[], bytes]) -> tuple[float, int]:
 
 
 def whole_api(trials: OpenExperiments) -> bytes:
-    found = [io.ExperimentOut.of(each) for each in trials.list()]
-    return io.ListOut(experiments=found, next=None).model_dump_json().encode()
+    found = {"experiments": trials.list(), "next": None}
+    return io.ListOut.model_validate(found, from_attributes=True).model_dump_json().encode()
 
 
 def whole_page(trials: OpenExperiments) -> bytes:
     found, total = trials.search("", first=0, limit=10**9)
-    rows = [listing._row(trials, each, None) for each in found[:100]]
-    for each in found[100:]:
-        status = each.status
-        rows.append(
-            listing.ListingRow(
-                each.name,
-                each.description,
-                status.state,
-                f"{status}.".capitalize(),
-                status.pulls,
-                each.created,
-                None,
-            )
-        )
+    verdicts = [listing._verdict(trials, each.name) for each in found[:100]]
+    verdicts += [f"{each.status}.".capitalize() for each in found[100:]]
+    rows = [listing.ListingRow(*each, None) for each in zip(found, verdicts, strict=True)]
     part = listing.Listing(tuple(rows), "", 1, 1, total)
     return json.dumps({"html": routes._rows(part)}).encode()
 
