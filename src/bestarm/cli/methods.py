@@ -166,34 +166,28 @@ def _is_part(name: str | None, module: str) -> bool:
 def _options(text: str, options: str) -> dict[str, Any]:
     """Keywords as Python reads them, with bare words as strings."""
     try:
-        call = ast.parse(f"f({options})", mode="eval").body
-        if not isinstance(call, ast.Call) or call.args:
+        call: Any = ast.parse(f"f({options})", mode="eval").body
+        given = {each.arg: each.value for each in call.keywords}
+        if call.args or None in given or len(given) < len(call.keywords):
             raise ValueError  # noqa: TRY301
-        values = {_key(keyword): _value(keyword.value) for keyword in call.keywords}
-        if len(values) < len(call.keywords):
-            raise ValueError  # noqa: TRY301
-    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return {
+            str(name): node.id if isinstance(node, ast.Name) else ast.literal_eval(node)
+            for name, node in given.items()
+        }
+    except (ValueError, SyntaxError, AttributeError, MemoryError, RecursionError):
         raise _wrong(
             text,
             f"The options {options!r} cannot be read.",
             "Write them as key=value, with commas between them and words of other signs in quotes.",
         ) from None
-    return values
-
-
-def _key(keyword: ast.keyword) -> str:
-    if keyword.arg is None:
-        raise ValueError
-    return keyword.arg
-
-
-def _value(node: ast.expr) -> Any:
-    return node.id if isinstance(node, ast.Name) else ast.literal_eval(node)
 
 
 def _check_options(entry: Entry, options: dict[str, Any]) -> None:
-    taken = _parameters(entry.factory)
-    if taken is None:
+    try:
+        taken = inspect.signature(entry.factory).parameters
+    except (TypeError, ValueError):
+        return  # not known
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in taken.values()):
         return
     free = {name: known for name, known in list(taken.items())[1:] if name != "seed"}
     for name in options:
@@ -212,17 +206,6 @@ def _check_options(entry: Entry, options: dict[str, Any]) -> None:
                 f"{entry.name} needs `{name}`.",
                 f"Give it: {entry.name}:{name}=1000, say.",
             )
-
-
-def _parameters(factory: Callable[..., Any]) -> dict[str, inspect.Parameter] | None:
-    """The parameters by name, the problem first; None if it takes any, or they are not known."""
-    try:
-        parameters = inspect.signature(factory).parameters
-    except (TypeError, ValueError):
-        return None
-    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
-        return None
-    return dict(parameters)
 
 
 def make(entry: Entry, world: World, problem: Problem) -> Policy:

@@ -19,26 +19,29 @@ from bestarm.errors import BestArmError, MissingDependencyError
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
 
     from bestarm.live.values import Check
 
 __all__ = [
-    "OutputError",
     "console",
+    "count",
     "need_server",
     "number",
+    "percent_range",
     "print_checks",
     "print_json",
+    "print_result",
     "printable",
     "remark",
     "reported",
+    "table",
 ]
 
 P = ParamSpec("P")
 
-
-class OutputError(Exception):
-    """Results could not be printed; the sentence says what to do."""
+# Not connections that were refused, and the like.
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF}
 
 
 def reported(command: Callable[P, None]) -> Callable[P, None]:
@@ -49,30 +52,25 @@ def reported(command: Callable[P, None]) -> Callable[P, None]:
         try:
             command(*args, **kwargs)
         except BestArmError as error:
-            _fail(str(error))
-        except OutputError as error:
-            _discard_output()
-            _fail(str(error))
+            sentence = str(error)
         except BrokenPipeError:
             raise  # the reader of our output has gone; Typer leaves quietly
         except OSError as error:
-            if error.filename is None and error.errno in _FULL:
-                _discard_output()
-                _fail(f"Writing failed: {_cause(error)}. What was done by then is done.")
-            if error.filename is None or error.strerror is None:
+            words = error.strerror or ""
+            cause = words[:1].lower() + words[1:]
+            if error.filename is not None and cause:
+                sentence = f"{str(error.filename)!r} cannot be read or written: {cause}."
+            elif error.filename is None and error.errno in _FULL:
+                sentence = f"Writing failed: {cause}. What was done by then is done."
+            else:
                 raise  # not about a file that was named to us
-            _fail(f"{str(error.filename)!r} cannot be read or written: {_cause(error)}.")
+        else:
+            return
+        _discard_output()
+        remark(sentence)
+        raise typer.Exit(2)
 
     return run
-
-
-def _cause(error: OSError) -> str:
-    words = error.strerror or ""
-    return words[:1].lower() + words[1:]
-
-
-# Not connections that were refused, and the like.
-_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF}
 
 
 def _discard_output() -> None:
@@ -85,11 +83,6 @@ def _discard_output() -> None:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, sys.stdout.fileno())
         os.close(nowhere)
-
-
-def _fail(sentence: str) -> None:
-    remark(sentence)
-    raise typer.Exit(2)
 
 
 def remark(sentence: str) -> None:
@@ -134,9 +127,39 @@ def console() -> Console:
     return Console(markup=False, highlight=False, emoji=False)
 
 
+def table(first: str, *figures: str) -> Table:
+    """A table of a column of names and columns of figures."""
+    from rich.table import Table
+
+    made = Table(box=None, pad_edge=False, header_style="bold")
+    made.add_column(first, overflow="fold")
+    for heading in figures:
+        made.add_column(heading, justify="right", no_wrap=True)
+    return made
+
+
+def count(number: int, noun: str) -> str:
+    """A number with its noun: 1 run, 2,000 runs."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def percent_range(value: float, interval: tuple[float, float]) -> str:
+    """A share with its interval, in percent."""
+    low, high = interval
+    return f"{value:.1%} ({100 * low:.1f}–{100 * high:.1f})"
+
+
 def print_json(value: object) -> None:
     """Print a value as JSON on standard output."""
     typer.echo(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False))
+
+
+def print_result(data: object, *lines: str, as_json: bool) -> None:
+    """Print a result as JSON, or in words."""
+    if as_json:
+        print_json(data)
+    elif lines:
+        typer.echo("\n".join(map(printable, lines)))
 
 
 def number(value: float) -> float | None:
@@ -152,12 +175,12 @@ def print_checks(about: dict[str, object], checks: Sequence[Check], *, as_json: 
     from bestarm.live.values import worst
 
     level = worst(checks)
-    if as_json:
-        print_json({**about, "level": level, "checks": [asdict(check) for check in checks]})
-    else:
-        width = max((len(check.name) for check in checks), default=0)
-        for check in checks:
-            words = printable(f"{check.finding} {check.action}".strip())
-            typer.echo(f"{_MARKS[check.level]} {check.name:<{width}}  {words}")
+    width = max((len(check.name) for check in checks), default=0)
+    lines = [
+        f"{_MARKS[check.level]} {check.name:<{width}}  {check.finding} {check.action}".rstrip()
+        for check in checks
+    ]
+    data = {**about, "level": level, "checks": [asdict(check) for check in checks]}
+    print_result(data, *lines, as_json=as_json)
     if level == "alarm":
         raise typer.Exit(1)

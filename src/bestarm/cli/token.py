@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from bestarm.cli.options import DEFAULT_STORE, AsJson, StoreUrl, whole
-from bestarm.cli.reporting import console, need_server, print_json, reported
+from bestarm.cli.reporting import console, need_server, print_json, print_result, reported
 
 if TYPE_CHECKING:
     from bestarm.server.security.tokens import Token
@@ -41,16 +41,15 @@ def create(
 
     level = Role.named(role)
     text = create_token(Store(store), name, level)
-    if json:
-        number = int(text.split("-")[1])
-        print_json({"id": number, "name": name, "role": level.word, "token": text})
-        return
-    typer.echo(text)
-    typer.echo(
-        f"Role: {level.word}. Keep the token: only its digest is stored, so it cannot be shown "
-        "again.",
-        err=True,
-    )
+    number = int(text.split("-")[1])
+    data = {"id": number, "name": name, "role": level.word, "token": text}
+    print_result(data, text, as_json=json)
+    if not json:
+        typer.echo(
+            f"Role: {level.word}. Keep the token: only its digest is stored, so it cannot be shown "
+            "again.",
+            err=True,
+        )
 
 
 @token.command("list")
@@ -92,10 +91,8 @@ def revoke(
     from bestarm.server.security.tokens import revoke_token
 
     revoked = revoke_token(Store(store), number)
-    if json:
-        print_json(_data(revoked))
-    else:
-        typer.echo(f"Token {revoked.id} ({revoked.name}) is revoked and no longer allows anything.")
+    words = f"Token {revoked.id} ({revoked.name}) is revoked and no longer allows anything."
+    print_result(_data(revoked), words, as_json=json)
 
 
 def _data(token: Token) -> dict[str, Any]:

@@ -13,10 +13,9 @@ from starlette.middleware.gzip import GZipMiddleware
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from bestarm.live.store.sql import Store
-from bestarm.server.api import management, plan, routes
+from bestarm.server.api import plan, routes
 from bestarm.server.api.errors import add_handlers
 from bestarm.server.experiments import OpenExperiments
-from bestarm.server.pages import plan as plan_page
 from bestarm.server.pages.routes import add_pages
 from bestarm.server.security.guard import Guard
 from bestarm.server.security.limits import Limits
@@ -68,8 +67,8 @@ def create_app(
     app.state.upkeep = Upkeep(app.state.experiments)
     add_handlers(app)
     app.state.planner = plan.Planner(limits.planning)
-    for each in (routes, management, plan, plan_page):
-        app.include_router(each.router)
+    for router in (routes.viewing, routes.telling, routes.managing, plan.router):
+        app.include_router(router)
     add_pages(app)
     app.add_middleware(_CompressedPages)
     app.add_middleware(Guard, limits=limits, local=local, hosts=hosts)

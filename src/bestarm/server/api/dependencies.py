@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Annotated
 
 from fastapi import Depends, Path, Request
 from pydantic import AfterValidator
 
-from bestarm.live import Experiment
 from bestarm.live.inputs import normal_form
-from bestarm.server.api.schemas import StatusOut
 from bestarm.server.experiments import OpenExperiments
 from bestarm.server.security.roles import needs
 from bestarm.server.security.tokens import Role
 
-__all__ = ["ANYWHERE", "MANAGE", "TELL", "VIEW", "WITH_BODY", "Experiments", "Name", "then_status"]
+__all__ = ["ANYWHERE", "MANAGE", "TELL", "VIEW", "WITH_BODY", "Experiments", "Name"]
 
 ANYWHERE = (400, 401, 403, 421, 422, 429, 500, 503)  # errors of every route
 WITH_BODY = (408, 413, 415)  # errors of routes that take a body
@@ -35,13 +32,3 @@ async def _experiments(request: Request) -> OpenExperiments:
 
 
 Experiments = Annotated[OpenExperiments, Depends(_experiments)]
-
-
-def then_status(change: Callable[[Experiment], object]) -> Callable[[Experiment], StatusOut]:
-    """A function that changes an experiment and gives its status."""
-
-    def do(experiment: Experiment) -> StatusOut:
-        change(experiment)
-        return StatusOut.of(experiment.status())
-
-    return do

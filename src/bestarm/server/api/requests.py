@@ -10,7 +10,7 @@ from fastapi import Request, Response
 from fastapi.routing import APIRoute
 from starlette.concurrency import run_in_threadpool
 
-from bestarm.server.api.errors import Refusal
+from bestarm.server.api.errors import unreadable_body
 from bestarm.server.security.roles import check_role
 from bestarm.server.security.tokens import Role
 
@@ -53,13 +53,7 @@ class _StrictRequest(Request):
                 return await run_in_threadpool(_read, body)
             return _read(body)
         except (ValueError, RecursionError) as error:
-            raise Refusal(
-                400,
-                "bad_request",
-                "The body is not JSON that can be read.",
-                field="body",
-                value=str(error),
-            ) from None
+            raise unreadable_body(str(error)) from None
 
 
 def _read(body: bytes) -> Any:
@@ -77,4 +71,4 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _no_number(name: str) -> None:
-    raise ValueError(f"{name} is no number")
+    raise ValueError(f"{name} is not a number")
