@@ -226,6 +226,8 @@ def test_phases_of_an_elimination_policy(sqlite_url: str, problem: Problem) -> N
         assert not seen.proven
         assert "no error probability is proven" in seen.reliability
         assert seen.timeline.kind == "phases"
+        assert seen.decided is None
+        assert seen.forecast is None or seen.forecast.basis.startswith("This phase as planned")
         ends = np.cumsum([phase.pulls for phase in trace]).tolist()
         assert [pulls for pulls, _ in seen.timeline.phases] == ends
         for option, line in zip(seen.leaderboard, seen.timeline.lines, strict=True):
@@ -331,8 +333,12 @@ def test_an_experiment_in_memory(problem: Problem) -> None:
     assert seen.leaderboard[1].behind == pytest.approx(known.estimate[seen.leaderboard[1].target])
     plain(seen)
     phased = Experiment(SPBAI(problem), seed=0)
-    phased.tell_many([(number, 0.0) for number in phased.ask(10**6).ids])
-    assert overview(phased).timeline.kind == "phases"
+    watch = Watch(phased)
+    for phases in (1, 2):
+        phased.tell_many([(number, 0.0) for number in phased.ask(10**6).ids])
+        shown = watch.overview()
+        assert shown.timeline.kind == "phases"
+        assert len(shown.timeline.phases) == phases
 
 
 @pytest.mark.parametrize("evidence", [-0.5, 0.0, 1.0, 2.5])

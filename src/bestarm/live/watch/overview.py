@@ -147,12 +147,12 @@ def _forecast(
     """How many more pulls there may be, and the share collected of the evidence needed."""
     head, said = follower.log.head, follower.said
     forecast = decided = None
-    if follower.looks:
-        pulls, look = follower.looks[-1].pulls, follower.looks[-1].look
+    last = follower.looks[-1] if follower.looks else None
+    if last is not None and last.phase is None:
         rivals = set(said.active).difference(said.chosen or (said.target,))
-        least = min((float(look.log_evidence[target]) for target in rivals), default=level)
+        least = min((float(last.look.log_evidence[target]) for target in rivals), default=level)
         decided = float(np.clip(least / level, 0.0, 1.0))
-        forecast = from_evidence(pulls, least, level)
+        forecast = from_evidence(last.pulls, least, level)
     elif traits.evidence_needed is None:
         forecast = from_phases(said.trace, follower.plan, left=head.remaining + head.outstanding)
     if head.over or forecast is None:
