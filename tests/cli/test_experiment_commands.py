@@ -170,7 +170,7 @@ def test_asking_and_telling(drinks: str) -> None:
         1,
         "running",
     )
-    assert "4 pulls" in run("status", drinks)[0]
+    assert "4 assignments" in run("status", drinks)[0]
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import asdict, replace
 from threading import Event
 from typing import Any
 
@@ -62,7 +62,7 @@ def trial(sqlite_url: str, problem: Problem) -> Iterator[Experiment]:
 
 def plain(seen: Overview) -> dict[str, Any]:
     """As JSON carries it: this is also the test that it can."""
-    read: dict[str, Any] = json.loads(json.dumps(seen.to_dict(), allow_nan=False))
+    read: dict[str, Any] = json.loads(json.dumps(asdict(seen), allow_nan=False))
     return read
 
 
@@ -294,7 +294,7 @@ def test_states_in_words(trial: Experiment, sqlite_url: str, problem: Problem) -
         assert forecast.high <= 40
         drive(short, 80)
         assert short.finished
-        start = "Ended at its limit of pulls, without a winner: ‘"
+        start = "Ended at its limit of assignments, without a winner: ‘"
         assert overview(short).verdict.startswith(start)
         assert Watch(short).headline().startswith(start)
 

@@ -90,7 +90,9 @@ def test_opening_and_following_solve_no_design(
         module.cache_clear()
     with Experiment.open(sqlite_url, "trial") as experiment:
         assert str(experiment.recommendation()) == str(said)
-        assert str(Follower(experiment.problem).state(experiment).said) == str(said)
+        follower = Follower(experiment.problem)
+        follower.update(experiment)
+        assert str(follower.said) == str(said)
         if not experiment.finished:
             experiment.tell_many({each.id: 0.5 for each in experiment.ask(3)})
 

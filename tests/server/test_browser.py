@@ -22,7 +22,7 @@ from playwright.sync_api import (
     expect,
     sync_playwright,
 )
-from served import Served, in_process, in_thread
+from served import Served, forked, in_thread
 
 from bestarm.live import Experiment
 from bestarm.live.watch.overview import overview
@@ -90,7 +90,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(scope="module")
 def served(url: str) -> Iterator[Served]:
-    with in_process(url, "--quiet") as running:
+    with forked(url, "--quiet") as running:
         yield running
 
 

@@ -74,7 +74,7 @@ def reproduce(
         report = paper.write_report(replication, out)
     except KeyboardInterrupt:
         _leave(out, names)
-    judged = paper.cells(replication)
+    judged = replication.cells()
     (_print_json if json else _print_words)(replication, judged, report)
 
 

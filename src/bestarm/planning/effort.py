@@ -25,7 +25,8 @@ from bestarm.errors import InvalidInputError
 from bestarm.policies import Method
 from bestarm.policies.registry import policies
 from bestarm.records import Plan
-from bestarm.simulation.engine import sample_run, sample_stream
+from bestarm.simulation.engine import Simulation, carry_out
+from bestarm.simulation.threads import one_thread
 
 __all__ = ["LONGEST", "Clock", "Effort", "Job", "estimate_effort"]
 
@@ -176,7 +177,8 @@ def estimate_effort(
         clock: tells seconds; by default the processor time of this process, so that other work
             of the machine does not count.
     """
-    return Effort(runs, tuple(_watched(job, seed, delta, clock) for job in jobs))
+    with one_thread:
+        return Effort(runs, tuple(_watched(job, seed, delta, clock) for job in jobs))
 
 
 @dataclass
@@ -198,20 +200,19 @@ class _Watch:
 
 def _watched(job: Job, seed: int, delta: float, clock: Clock) -> JobEffort:
     """Follow two runs: the first pays for compiling and for designs, the second is timed."""
-    seconds_per_pull = _seconds_per_pull(job, seed, delta, clock)
+    simulation = Simulation(job.method, job.environment, delta=delta, seed=seed)
+    seconds_per_pull = _seconds_per_pull(simulation, clock)
     ends: list[int] = []
     for run in range(2):
         start = clock()
         watch = _Watch(clock, start, seconds_per_pull)
-        pulls, _, over = sample_run(
-            job.method, job.environment, run=run, seed=seed, delta=delta, go_on=watch
-        )
+        policy, stream, _ = simulation.begin(run)
+        pulls, _, over = carry_out(policy, stream, go_on=watch)
         took = clock() - start
         ends += [pulls] * over
     if over:
-        return JobEffort(
-            job.policy, job.scenario, job.gap, float(np.mean(ends)), took, measured=True
-        )
+        mean = float(np.mean(ends))
+        return JobEffort(job.policy, job.scenario, job.gap, mean, took, measured=True)
     known = policies().get(job.policy)
     likely = (_RATIO if known is None else known.effort) * job.lower_bound
     expected = min(max(likely, float(pulls + watch.coming)), float(job.cap))
@@ -231,9 +232,10 @@ def _growth(marks: Sequence[tuple[int, int]]) -> float:
     return min(math.log(plans / half[1]) / math.log(pulls / half[0]), most)
 
 
-def _seconds_per_pull(job: Job, seed: int, delta: float, clock: Clock) -> float:
+def _seconds_per_pull(simulation: Simulation, clock: Clock) -> float:
     """Measured on the policy's first plan, after one call that pays for compiling."""
-    stream, plan = sample_stream(job.method, job.environment, seed=seed, delta=delta)
+    policy, stream, _ = simulation.begin(0)
+    plan = policy.plan()
     if plan is None:
         return 0.0
     sized = _resized(plan, _PROBE)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -180,21 +180,18 @@ def _environment(
     bounds: tuple[float, float] | None,
     noise: float,
 ) -> Environment:
-    # Made for bounded rewards too: it refuses a parameter that does not fit or has no best target.
-    world = Semiparametric(
-        problem.source,
-        theta,
-        target=problem.target,
-        baseline=baseline,
-        noise=noise,
-        declared_noise=problem.noise,
-        declared_baseline=problem.baseline,
-        source_labels=problem.source_labels,
-        target_labels=problem.target_labels,
-        name=scenario.name,
-    )
+    arguments: dict[str, Any] = {
+        "target": problem.target,
+        "baseline": baseline,
+        "noise": noise,
+        "declared_noise": problem.noise,
+        "declared_baseline": problem.baseline,
+        "source_labels": problem.source_labels,
+        "target_labels": problem.target_labels,
+        "name": scenario.name,
+    }
     if bounds is None:
-        return world
+        return Semiparametric(problem.source, theta, **arguments)
     from bestarm.planning.two_point import TwoPoint  # noqa: PLC0415 - compiles kernels
 
-    return TwoPoint(problem, theta, baseline=baseline, bounds=bounds, name=scenario.name)
+    return TwoPoint(problem.source, theta, bounds=bounds, **arguments)

@@ -5,20 +5,20 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
+from threading import Lock
 
 import numpy as np
 
 from bestarm.live.experiment import Experiment
 from bestarm.live.values import Check
 from bestarm.live.watch import wording
-from bestarm.live.watch.follower import Follower, State
+from bestarm.live.watch.follower import Follower, Log
 from bestarm.live.watch.forecast import EndForecast, from_evidence, from_phases
 from bestarm.live.watch.leaderboard import leaderboard
 from bestarm.live.watch.timeline import baseline_lines, timeline
 from bestarm.live.watch.views import Allocated, Guarantee, Happening, Overview, Progress
-from bestarm.policies.policy import Traits
-from bestarm.problem import Problem
 
 __all__ = ["Watch", "overview"]
 
@@ -35,14 +35,18 @@ class Watch:
 
     def __init__(self, experiment: Experiment) -> None:
         self.experiment = experiment
+        self._lock = Lock()
         self._follower = Follower(experiment.problem)
+        self._log_lock = Lock()  # of its own: a headline does not wait for a policy
+        self._log = Log()
         self._health_due = -math.inf  # when health is to be checked again
         self._health: tuple[Check, ...] = ()
 
     def headline(self) -> str:
         """The verdict in one sentence, from counters and log alone: for lists of many."""
-        glance = self._follower.glance(self.experiment)
-        return wording.headline(glance, self.experiment.problem, self.experiment.traits)
+        with self._log_lock, self.experiment.read() as books:
+            self._log.read(books)
+            return wording.headline(self._log, self.experiment.problem, self.experiment.traits)
 
     def health(self, *, over: bool = False) -> tuple[Check, ...]:
         """The health checks, repeated unless that would take too much time: they read many rows.
@@ -59,45 +63,49 @@ class Watch:
 
     def overview(self) -> Overview:
         """All there is to see of the experiment."""
-        experiment = self.experiment
-        revision = experiment.revision  # read first: what is shown may be newer, never older
-        state = self._follower.state(experiment)
-        problem, head, said = experiment.problem, state.head, state.said
-        traits = experiment.traits
+        revision = self.experiment.revision  # read first: what is shown may be newer, never older
+        with self._lock:
+            try:
+                self._follower.update(self.experiment)
+            except BaseException:
+                self._follower = Follower(self.experiment.problem)
+                raise
+            return self._overview(self._follower, revision)
+
+    def _overview(self, follower: Follower, revision: str) -> Overview:
+        experiment, log, said = self.experiment, follower.log, follower.said
+        problem, traits, head = experiment.problem, experiment.traits, log.head
         health = self.health(over=head.over)
         needed = traits.evidence_needed
         level = -math.log(problem.delta) if needed is None else needed
-        board = leaderboard(state, problem, level, radii=not traits.budgeted)
-        guarantee = _guarantee(experiment, state, health)
+        board = leaderboard(follower, problem, level, radii=not traits.budgeted)
+        guarantee = _guarantee(experiment, follower, health)
+        columns = (problem.source_labels, follower.planned, follower.drawn, follower.counts)
         return Overview(
             name=experiment.name,
             description=experiment.description,
             state=head.state,
             phase=head.phase,
-            created=state.created,
+            created=log.created,
             updated=head.last_time,
             revision=revision,
-            verdict=wording.verdict(head, said, problem, traits, waits_for=state.waits_for),
-            leaders=tuple(
-                problem.target_labels[target] for target in said.chosen or (said.target,)
-            ),
+            verdict=wording.verdict(head, said, problem, traits, waits_for=follower.waits_for),
+            leaders=tuple(problem.target_labels[each] for each in said.chosen or (said.target,)),
             standing=wording.standing(said, traits, proven=guarantee.proven),
             sole_best=guarantee.proven and traits.names_the_best,
             guarantee=guarantee,
             health=health,
             leaderboard=board,
-            timeline=timeline(state, board, level),
-            baseline=baseline_lines(state, problem, board),
-            allocation=_allocation(state, problem),
-            progress=_progress(state, problem, traits, level, experiment.now()),
+            timeline=timeline(follower, board, level),
+            baseline=baseline_lines(follower, problem, board),
+            allocation=tuple(
+                Allocated(arm, label, float(planned), int(drawn), int(count))
+                for arm, (label, planned, drawn, count) in enumerate(zip(*columns, strict=True))
+            ),
+            progress=_progress(experiment, follower, level),
             events=tuple(
-                Happening(
-                    event.number,
-                    event.at,
-                    event.kind,
-                    wording.describe(event, problem, open_plans=head.open),
-                )
-                for event in reversed(state.events)
+                Happening(each.at, each.kind, wording.describe(each, problem, open_plans=head.open))
+                for each in reversed(log.events)
             ),
         )
 
@@ -107,22 +115,21 @@ def overview(experiment: Experiment) -> Overview:
     return Watch(experiment).overview()
 
 
-def _guarantee(experiment: Experiment, state: State, health: Sequence[Check]) -> Guarantee:
-    problem, said, document = experiment.problem, state.said, experiment.spec
-    options = {} if document is None else document.options
-    against = (
-        [said.statement or "Outcomes contradict the declared scales."] if said.contradicted else []
-    )
-    against += [each.finding for each in health if each.name in _DECLARED and each.level != "ok"]
+def _guarantee(experiment: Experiment, follower: Follower, health: Sequence[Check]) -> Guarantee:
+    problem, traits, spec = experiment.problem, experiment.traits, experiment.spec
+    said = follower.said
+    against = [each.finding for each in health if each.name in _DECLARED and each.level != "ok"]
+    if said.contradicted:
+        against.insert(0, said.statement or "Outcomes contradict the declared scales.")
     return Guarantee(
         delta=problem.delta,
         confidence=wording.percent(problem.delta),
-        policy="" if document is None else document.policy,
-        options=options,
+        policy="" if spec is None else spec.policy,
+        options={} if spec is None else spec.options,
         proven=said.claims is not None and not said.contradicted,
-        blind=experiment.traits.blind,
-        constants=wording.reliability(said, experiment.traits, problem.delta),
-        bounds=experiment.traits.bounds,
+        blind=traits.blind,
+        constants=wording.reliability(said, traits, problem.delta),
+        bounds=traits.bounds,
         noise=problem.noise,
         baseline=problem.baseline,
         assumptions=said.assumptions,
@@ -131,60 +138,41 @@ def _guarantee(experiment: Experiment, state: State, health: Sequence[Check]) ->
     )
 
 
-def _allocation(state: State, problem: Problem) -> tuple[Allocated, ...]:
-    return tuple(
-        Allocated(arm, label, float(planned), int(drawn), int(count))
-        for arm, (label, planned, drawn, count) in enumerate(
-            zip(problem.source_labels, state.planned, state.drawn, state.counts, strict=True)
-        )
-    )
-
-
-def _progress(state: State, problem: Problem, traits: Traits, level: float, now: float) -> Progress:
-    head, said = state.head, state.said
-    pace = _pace(state.closings, now)
-    forecast, decided = _forecast(state, level, traits)
-    hours = None
+def _progress(experiment: Experiment, follower: Follower, level: float) -> Progress:
+    head, said, most = follower.log.head, follower.said, experiment.traits.max_pulls
+    used, pace = int(follower.drawn.sum()), _pace(follower.log.closings, experiment.now())
+    decided = hours = forecast = None
+    if follower.looks:
+        look = follower.looks[-1].look
+        rivals = set(said.active).difference(said.chosen or (said.target,))
+        least = min((float(look.log_evidence[target]) for target in rivals), default=level)
+        decided = float(np.clip(least / level, 0.0, 1.0))
+        forecast = from_evidence(follower.looks[-1].pulls, least, level)
+    elif experiment.traits.evidence_needed is None:
+        forecast = from_phases(said.trace, follower.plan, left=head.remaining + head.outstanding)
+    if head.over:
+        forecast = None
+    if forecast is not None and most is not None:
+        forecast = _capped(forecast, max(0, most - used))
     if forecast is not None and pace and head.state == "running":
         ends = (forecast.expected, forecast.low, forecast.high)
         hours = tuple(None if end is None else end / pace for end in ends)
     return Progress(
         given=head.assigned,
         answered=head.outcomes,
-        used=int(state.drawn.sum()),
+        used=used,
         outstanding=head.outstanding,
         lost=head.losses,
         late=head.late,
-        phase_answered=head.phase_outcomes + head.phase_losses,
+        phase_answered=head.phase_settled,
         phase_pulls=head.needed,
         left=len(said.active),
-        options=problem.targets,
+        options=experiment.problem.targets,
         decided=decided,
         pace=pace,
         forecast=forecast,
-        hours=hours,  # type: ignore[arg-type]
+        hours=hours,
     )
-
-
-def _forecast(
-    state: State, level: float, traits: Traits
-) -> tuple[EndForecast | None, float | None]:
-    head, said = state.head, state.said
-    decided = None
-    forecast = None
-    if state.looks:
-        look = state.looks[-1]
-        leading = said.chosen or (said.target,)
-        rivals = [target for target in said.active if target not in leading]
-        least = min((float(look.evidence[target]) for target in rivals), default=level)
-        decided = float(np.clip(least / level, 0.0, 1.0))
-        if not head.over:
-            forecast = from_evidence(look.pulls, least, level)
-    elif not head.over and traits.evidence_needed is None:
-        forecast = from_phases(said.trace, state.plan, left=head.remaining + head.outstanding)
-    if forecast is not None and traits.max_pulls is not None:
-        forecast = _capped(forecast, max(0, traits.max_pulls - int(state.drawn.sum())))
-    return forecast, decided
 
 
 def _capped(forecast: EndForecast, most: int) -> EndForecast:
@@ -192,7 +180,7 @@ def _capped(forecast: EndForecast, most: int) -> EndForecast:
         return forecast
     expected = None if forecast.expected is None else min(forecast.expected, most)
     basis = f"{forecast.basis} The experiment ends after {most:,} more in any case."
-    return EndForecast(expected, min(forecast.low, most), most, basis)
+    return replace(forecast, expected=expected, low=min(forecast.low, most), high=most, basis=basis)
 
 
 def _pace(closings: Sequence[tuple[float, int]], now: float) -> float | None:

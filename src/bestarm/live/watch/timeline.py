@@ -8,7 +8,7 @@ from itertools import accumulate
 
 import numpy as np
 
-from bestarm.live.watch.follower import Moment, Slice, State
+from bestarm.live.watch.follower import Follower, Moment, Slice
 from bestarm.live.watch.leaderboard import finite
 from bestarm.live.watch.views import BaselineView, Line, Option, Timeline
 from bestarm.problem import Problem
@@ -18,107 +18,86 @@ __all__ = ["baseline_lines", "timeline"]
 
 _DRAWN = 24  # targets with a line in the timeline
 _RAW = 4  # options whose raw outcomes are shown over time
-_ENOUGH = 60  # outcomes an arm in a stretch, for its mean to say something
+_ENOUGH = 60  # outcomes per arm in a stretch, for its mean to say something
 _LEAST = 10  # outcomes of an arm in a stretch, to be shown at all
 
 
-def timeline(state: State, board: Sequence[Option], level: float) -> Timeline:
+def timeline(follower: Follower, board: Sequence[Option], level: float) -> Timeline:
     """How the options fell behind.
 
     Args:
-        state: the experiment.
+        follower: the experiment.
         board: its options, the leader first.
         level: the evidence that drops an option.
     """
     shown = board[:_DRAWN]
-    if state.looks:
-        return _from_looks(state.looks, shown, level)
-    if state.said.trace:
-        return _from_trace(state.said.trace, shown)
-    return Timeline("none", (), (), (), ())
+    if follower.looks:
+        return _from_looks(follower.looks, shown, level)
+    if follower.said.trace:
+        return _from_trace(follower.said.trace, shown)
+    return Timeline("none")
 
 
 def _from_looks(looks: Sequence[Moment], shown: Sequence[Option], level: float) -> Timeline:
     lines, evidence = [], []
     for rank, option in enumerate(shown):
-        target, seen = option.target, []
-        for look in looks:
-            seen.append(look)
-            if option.status == "out" and target not in look.active:
-                break
-        x = tuple(float(look.pulls) for look in seen)
-        y, low, high = (
-            tuple(finite(values[target]) for values in column)
-            for column in (
-                [look.behind for look in seen],
-                [look.low for look in seen],
-                [look.high for look in seen],
-            )
+        target, out = option.target, option.status == "out"
+        gone = (at for at, each in enumerate(looks) if out and target not in each.active)
+        until = looks[: next(gone, len(looks)) + 1]
+        x = tuple(float(each.pulls) for each in until)
+        y, low, high, share = (
+            tuple(finite(each.look.estimate[target]) for each in until),
+            tuple(finite(each.look.low[target]) for each in until),
+            tuple(finite(each.look.high[target]) for each in until),
+            tuple(finite(each.look.log_evidence[target] / level) for each in until),
         )
-        out = option.status == "out"
         lines.append(Line(option.label, rank, out, x, y, low, high))
-        share = tuple(finite(look.evidence[target] / level) for look in seen)
         evidence.append(Line(option.label, rank, out, x, share))
-    phases = tuple((float(look.pulls), look.phase) for look in looks)
-    return Timeline("looks", phases, tuple(lines), (), tuple(evidence))
+    return Timeline("looks", lines=tuple(lines), evidence=tuple(evidence))
 
 
 def _from_trace(trace: Sequence[Phase], shown: Sequence[Option]) -> Timeline:
     ends = np.cumsum([phase.pulls for phase in trace]).astype(float).tolist()
     lines = []
     for rank, option in enumerate(shown):
-        x, y, low, high = [], [], [], []
-        for end, phase in zip(ends, trace, strict=True):
-            if option.target in phase.active:
-                place = phase.active.index(option.target)
-                contrast, radius = phase.contrasts[place], phase.radii[place]
-                x.append(end)
-                y.append(finite(contrast))
-                low.append(finite(contrast - radius))
-                high.append(finite(contrast + radius))
-        out = option.status == "out"
-        lines.append(Line(option.label, rank, out, *map(tuple, (x, y, low, high))))
-    least, most = [], []
-    for phase in trace:
-        radii = [
-            radius
-            for target, radius in zip(phase.active, phase.radii, strict=True)
-            if target != phase.leader and math.isfinite(radius)
+        points = [
+            (end, finite(contrast), finite(contrast - radius), finite(contrast + radius))
+            for end, phase in zip(ends, trace, strict=True)
+            for target, contrast, radius in zip(
+                phase.active, phase.contrasts, phase.radii, strict=True
+            )
+            if target == option.target
         ]
-        least.append(min(radii, default=None))
-        most.append(max(radii, default=None))
-    band = tuple(
-        Line(name, -2, False, tuple(ends), tuple(values))
-        for name, values in (("least radius", least), ("largest radius", most))
+        columns = zip(*points, strict=True)
+        lines.append(Line(option.label, rank, option.status == "out", *columns))
+    largest = tuple(
+        max(
+            (
+                radius
+                for target, radius in zip(phase.active, phase.radii, strict=True)
+                if target != phase.leader and math.isfinite(radius)
+            ),
+            default=None,
+        )
+        for phase in trace
     )
     phases = tuple((end, phase.phase) for end, phase in zip(ends, trace, strict=True))
-    return Timeline("phases", phases, tuple(lines), band, ())
+    return Timeline("phases", phases, tuple(lines), Line("radius", -2, False, tuple(ends), largest))
 
 
-def baseline_lines(state: State, problem: Problem, board: Sequence[Option]) -> BaselineView:
+def baseline_lines(follower: Follower, problem: Problem, board: Sequence[Option]) -> BaselineView:
     """Raw outcomes over time, beside the contrasts that are free of the baseline."""
-    slices, leader = _stretches(state.slices, problem.arms), board[0]
+    slices, shown, leader = _stretches(follower.slices, problem.arms), board[:_RAW], board[0]
     x = tuple((each.first + each.end) / 2 for each in slices)
-    means = [_ratio(each.sums.sum(), each.counts.sum()) for each in slices]
-    level = Line("all outcomes", -2, False, x, tuple(means))
-    shown = board[:_RAW]
+    means = tuple(_ratio(each.sums.sum(), each.counts.sum()) for each in slices)
     arms = [(rank, option.arm) for rank, option in enumerate(shown) if option.arm is not None]
     if not arms:
-        often = np.argsort(-state.counts, kind="stable")[:_RAW].tolist()
-        arms = [(-1, arm) for arm in often if state.counts[arm]]
-    raw = tuple(
-        Line(
-            problem.source_labels[arm],
-            rank,
-            False,
-            x,
-            tuple(
-                _ratio(each.sums[arm], each.counts[arm]) if each.counts[arm] >= _LEAST else None
-                for each in slices
-            ),
-        )
-        for rank, arm in arms
-    )
+        often = np.argsort(-follower.counts, kind="stable")[:_RAW].tolist()
+        arms = [(-1, arm) for arm in often if follower.counts[arm]]
+    raw = []
+    for rank, arm in arms:
+        y = tuple(_ratio(each.sums[arm], each.counts[arm], least=_LEAST) for each in slices)
+        raw.append(Line(problem.source_labels[arm], rank, False, x, y))
     targets = problem.target[[option.target for option in shown]]
     rows = problem.span.contrast_coordinates(problem.target[leader.target] - targets)
     so_far = accumulate(slices, Slice.join)
@@ -128,16 +107,17 @@ def baseline_lines(state: State, problem: Problem, board: Sequence[Option]) -> B
         for rank, option in enumerate(shown)
     )
     seen = [mean for mean in means if mean is not None]
-    rivals = [o.behind for o in board if o.status == "in" and o.behind is not None]
-    if not rivals:
-        rivals = [o.behind for o in board if o.status == "out" and o.behind is not None]
+    gaps = {
+        status: [o.behind for o in board if o.status == status and o.behind is not None]
+        for status in ("in", "out")
+    }
     return BaselineView(
-        level,
-        raw,
+        Line("all outcomes", -2, False, x, means),
+        tuple(raw),
         contrasts,
         leader.label,
         max(seen) - min(seen) if len(seen) > 1 else None,
-        min(rivals, default=None),
+        min(gaps["in"] or gaps["out"], default=None),
     )
 
 
@@ -155,5 +135,5 @@ def _stretches(slices: Sequence[Slice], arms: int) -> list[Slice]:
     return joined
 
 
-def _ratio(sums: float, counts: float) -> float | None:
-    return float(sums / counts) if counts else None
+def _ratio(sums: float, counts: float, *, least: int = 1) -> float | None:
+    return float(sums / counts) if counts >= least else None

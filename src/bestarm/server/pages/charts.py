@@ -80,11 +80,11 @@ def _padded(low: float, high: float, share: float = 0.06) -> tuple[float, float]
 
 
 def _gaps(timeline: Timeline, *, leaders: int) -> Iterator[Chart]:
-    if not timeline.phases:
+    if not timeline.lines:
         return
     phased = timeline.kind == "phases"
-    last = timeline.phases[-1][0]
-    place = {pulls: float(phase) if phased else pulls for pulls, phase in timeline.phases}
+    last = max(x for line in timeline.lines for x in line.x)
+    place = {pulls: float(phase) for pulls, phase in timeline.phases}
     lines = [
         replace(line, x=tuple(place[x] for x in line.x), low=(), high=())
         if phased
@@ -101,10 +101,10 @@ def _gaps(timeline: Timeline, *, leaders: int) -> Iterator[Chart]:
         if not phased and 0 < line.rank <= _BANDED and not line.out
         for end in (line.low, line.high)
     ]
-    if timeline.radius:
-        most = timeline.radius[1]
+    if timeline.radius is not None:
+        most = timeline.radius
         x, zero = tuple(place[x] for x in most.x), tuple(0.0 for _ in most.x)
-        lines.append(replace(most, label="radius", x=x, low=zero, high=most.y))
+        lines.append(replace(most, x=x, low=zero, high=most.y))
         ends.append(most.y)
     inside = [0.0, *_values(settled), *_values(ends)]
     low, high = _padded(min(inside), max(inside))

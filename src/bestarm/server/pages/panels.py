@@ -146,7 +146,7 @@ def _hours(value: float | None) -> str:
     return "less than a minute"
 
 
-def _lasting(hours: tuple[float | None, float | None, float | None]) -> str:
+def _lasting(hours: tuple[float | None, ...]) -> str:
     """A duration in words, from its middle, low and high estimate."""
     middle, low, high = hours
     words = _hours(low if middle is None else middle)
