@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import multiprocessing
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import Executor
 from functools import partial
 
 import numpy as np
@@ -257,13 +256,11 @@ def test_a_rule_and_a_wrapped_rule_are_policies() -> None:
         assert not wrapped.traits.follows
 
 
-def test_results_are_the_same_in_other_processes() -> None:
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(2, mp_context=context) as executor:
-        for rule in RULES:
-            for name in ("random walk", "users"):
-                go = partial(simulate, partial(rule, sigma=0.6), WORLDS[name], runs=20, seed=9)
-                here: Results = go()
-                there: Results = go(executor=executor)
-                for field in ("index", "pulls", "correct", "final", "target", "plans"):
-                    np.testing.assert_array_equal(getattr(here, field), getattr(there, field))
+def test_results_are_the_same_in_other_processes(pool: Executor) -> None:
+    for rule in RULES:
+        for name in ("random walk", "users"):
+            go = partial(simulate, partial(rule, sigma=0.6), WORLDS[name], runs=20, seed=9)
+            here: Results = go()
+            there: Results = go(executor=pool)
+            for field in ("index", "pulls", "correct", "final", "target", "plans"):
+                np.testing.assert_array_equal(getattr(here, field), getattr(there, field))
