@@ -253,7 +253,7 @@ def _summarise(
     """Tell the policy the outcomes up to an id."""
     head = tx.head
     first, plan, pending = head.summary_end, tx.plan(phase).plan, None
-    if plan.provisional:
+    if plan.provisional and head.outstanding:
         pending = tx.outstanding(first, end)
         if pending.size:
             tx.add_deferrals(pending)
@@ -273,7 +273,7 @@ def _summarise(
 def _amend(tx: Writing, player: Player, policy: Policy, at: float) -> None:
     """Tell the policy the outcomes that have arrived since their phase closed, phase by phase."""
     head = tx.head
-    rows = summaries.rows_of(tx, tx.arrivals())
+    rows = tx.rows_of(tx.arrivals())
     head.arrivals = 0
     head.amendments += len(rows)
     for phase in np.unique(rows["phase"]).tolist():

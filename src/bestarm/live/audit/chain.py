@@ -11,7 +11,7 @@ from bestarm.live.audit.findings import Audit, Findings
 from bestarm.live.audit.redraw import Redraw
 from bestarm.live.events import chained, digest, plan_data, summary_data
 from bestarm.live.store.contract import Event, Ids, PlanRecord, Reading, SummaryRecord
-from bestarm.live.summaries import chain_request, ids_in, late_data, rows_of
+from bestarm.live.summaries import chain_request, ids_in, late_data
 from bestarm.live.values import plural
 
 __all__ = ["audit"]
@@ -179,7 +179,7 @@ class _Log:
     def _check_late(self, event: Event) -> None:
         """Compare outcomes that came too late with the event that names them."""
         ids = ids_in(event.data["ids"])
-        rows = rows_of(self._books, ids)
+        rows = self._books.rows_of(ids)
         same = len(rows) == len(ids) and bool((rows["late"] & (rows["told"] == event.at)).all())
         self._findings.add_unless(
             same and late_data(ids, rows["reward"])["outcomes"] == event.data["outcomes"],
@@ -192,7 +192,7 @@ class _Log:
     def _check_failed(self, event: Event) -> None:
         """Compare what was given up after the end with the event that names it."""
         ids = ids_in(event.data["ids"])
-        rows = rows_of(self._books, ids)
+        rows = self._books.rows_of(ids)
         self._findings.add_unless(
             len(rows) == len(ids) and bool((rows["lost"] == event.at).all()),
             "failed",

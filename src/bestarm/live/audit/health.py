@@ -14,7 +14,7 @@ from bestarm.live.audit.scales import Scales
 from bestarm.live.replay import recorded_plans
 from bestarm.live.store.contract import ROW, Head, Reading, Rows, SummaryRecord
 from bestarm.live.store.damage import check_arms, check_plan, check_summary, damaged
-from bestarm.live.summaries import rows_of, waiting_ids
+from bestarm.live.summaries import waiting_ids
 from bestarm.live.values import Check, plural
 from bestarm.problem import Problem
 from bestarm.records import Counts, Plan, Summary
@@ -173,7 +173,7 @@ class _Tail:
         delays = delays[~np.isnan(delays)]
         self.usual = float(np.quantile(delays, 0.95)) if len(delays) >= _FEW else None
         self.rows = window[window["id"] >= head.summary_end]
-        self.waiting = rows_of(books, waiting_ids(books))
+        self.waiting = books.rows_of(waiting_ids(books))
         waiting = np.isnan(self.rows["reward"]) & np.isnan(self.rows["lost"])
         before = np.isnan(self.waiting["reward"]) & np.isnan(self.waiting["lost"])
         asked = [self.waiting["asked"][before], self.rows["asked"][waiting]]

@@ -142,16 +142,17 @@ class Redraw:
             if self._next_plan is not None:
                 end = int(np.searchsorted(ids, self._next_plan.first))
             part = rows[begin:end]
-            if self._plan is None:
-                every = np.ones(len(part), dtype=bool)
-                self._findings.add_each(part, every, "draw", "belongs to no plan")
-            else:
-                self._draw_again(part, self._plan)
+            for run in np.split(part, np.flatnonzero(np.diff(part["id"]) != 1) + 1):
+                self._draw_again(run, self._plan)
             begin = end
 
-    def _draw_again(self, rows: Rows, record: PlanRecord) -> None:
-        findings, ids, phase = self._findings, rows["id"], record.plan.phase
-        start, size = int(ids[0]), int(ids[-1] - ids[0]) + 1
+    def _draw_again(self, rows: Rows, record: PlanRecord | None) -> None:
+        """Compare assignments without a gap with what their plan draws."""
+        findings, start, size = self._findings, int(rows["id"][0]), len(rows)
+        if record is None:
+            every = np.ones(size, dtype=bool)
+            findings.add_each(rows, every, "draw", "belongs to no plan")
+            return
         try:
             drawn, chances = draw_arms(
                 self._books, record, self._order, seed=self._seed, start=start, size=size
@@ -161,9 +162,8 @@ class Redraw:
             return
         arms, probabilities = np.full(size, -1), np.ones(size)
         arms[: len(drawn)], probabilities[: len(drawn)] = drawn, chances
-        arms, probabilities = arms[ids - start], probabilities[ids - start]
-        what = f"was drawn in phase {phase} and is on record under another"
-        findings.add_each(rows, rows["phase"] != phase, "phase", what)
+        what = f"was drawn in phase {record.plan.phase} and is on record under another"
+        findings.add_each(rows, rows["phase"] != record.plan.phase, "phase", what)
         for place in np.flatnonzero(rows["arm"] != arms)[: 2 * SHOWN]:
             again = f"the draw gives {arms[place]}" if arms[place] >= 0 else "none was to be drawn"
             row = rows[place]

@@ -30,7 +30,6 @@ from sqlalchemy import (
 from bestarm.errors import InvalidInputError, StoreError
 from bestarm.live.store.damage import damaged
 from bestarm.live.store.sql import Store
-from bestarm.live.store.sql.statements import Prepared
 
 __all__ = [
     "Role",
@@ -57,10 +56,8 @@ _tokens = Table(  # made with the first token
     Column("created", Float(53), nullable=False),
     Column("revoked", Float(53)),
 )
-_FIND = Prepared(
-    select(_tokens.c.role, _tokens.c.digest).where(
-        _tokens.c.id == bindparam("id"), _tokens.c.revoked.is_(None)
-    )
+_FIND = select(_tokens.c.role, _tokens.c.digest).where(
+    _tokens.c.id == bindparam("id"), _tokens.c.revoked.is_(None)
 )
 _LIKE_A_TOKEN = re.compile(rf"({_PREFIX}-\d+-)[\w-]+")
 
@@ -204,7 +201,7 @@ def _known(store: Store, number: str) -> tuple[Role | None, str]:
         return nobody
     try:
         with store.reading() as connection:
-            row = _FIND(connection, id=int(number)).one_or_none()
+            row = connection.execute(_FIND, {"id": int(number)}).one_or_none()
     except StoreError:
         if store.has_table(_tokens):
             raise
