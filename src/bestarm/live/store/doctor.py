@@ -58,20 +58,6 @@ def diagnose(url: str) -> tuple[Check, ...]:
         store.close()
 
 
-def _check(name: str, fine: str, *problems: tuple[bool, str, str, str]) -> Check:
-    """The first problem that applies, or that everything is fine.
-
-    Args:
-        name: of the check.
-        fine: the finding if no problem applies.
-        problems: whether it applies, its level, the finding and what to do.
-    """
-    for applies, level, finding, action in problems:
-        if applies:
-            return Check(name, level, finding, action)
-    return Check(name, "ok", fine)
-
-
 def _sqlite(store: Store) -> Iterator[Check]:
     yield _build(sqlite3.sqlite_version_info)
     path = Path(str(store.url.database).removeprefix("file:").partition("?")[0]).absolute()
@@ -87,16 +73,15 @@ def _sqlite(store: Store) -> Iterator[Check]:
 
 def _build(version: tuple[int, ...]) -> Check:
     # https://www.sqlite.org/wal.html#walresetbug: 3.7.0 to 3.51.2, mended in 3.44.6 and 3.50.7 too.
-    least = {(3, 44): (3, 44, 6), (3, 50): (3, 50, 7)}.get(version[:2], (3, 51, 3))
+    mended = {44: (3, 44, 6), 50: (3, 50, 7)}.get(version[1], (3, 51, 3))
     name = f"SQLite {'.'.join(map(str, version))}"
     newer = "Use a Python with SQLite 3.51.3 or later"
-    return _check(
+    return Check.first(
         "build",
         f"{name} has no known bug that damages files.",
-        (version < (3, 35, 0), "alarm", f"{name} is too old for bestarm.", f"{newer}."),
+        (version < (3, 35, 0) and "alarm", f"{name} is too old for bestarm.", f"{newer}."),
         (
-            version < least,
-            "warning",
+            version < mended and "warning",
             f"{name} has a bug (WAL reset) that may, very rarely, damage a file that several "
             "processes write to.",
             f"{newer}, or PostgreSQL; until then keep backups (some systems mend it without "
@@ -111,25 +96,22 @@ def _file_system(path: Path, mounts: str) -> Check:
     if kind is None:
         kind = ""
         fine = "The file system is unknown; a local disk is safe, a network disk is not."
-    return _check(
+    return Check.first(
         "file-system",
         fine,
         (
-            kind.removeprefix("fuse.") in _REMOTE,
-            "alarm",
+            kind.removeprefix("fuse.") in _REMOTE and "alarm",
             f"The file is on {kind}, a network file system: processes do not see each other's "
             "locks there, and the file will be damaged.",
             _LOCAL,
         ),
         (
-            kind.startswith("fuse.") or kind in _SHARED,
-            "warning",
+            (kind.startswith("fuse.") or kind in _SHARED) and "warning",
             f"The file is on {kind}, which may not keep locks and shared memory as SQLite needs.",
             _LOCAL,
         ),
         (
-            kind in _PASSING,
-            "warning",
+            kind in _PASSING and "warning",
             f"The file is on {kind}: it {_PASSING.get(kind)}.",
             "Keep the file on a disk that lasts.",
         ),
@@ -155,17 +137,16 @@ def _writable(path: Path) -> Check:
     """
     folder, action = path.parent, "Name another file, or change the permissions."
     usable = not path.exists() or (path.is_file() and os.access(path, os.R_OK | os.W_OK))
-    return _check(
+    return Check.first(
         "writable",
         "The file can be written." if path.exists() else "The file can be made.",
-        (not folder.is_dir(), "alarm", f"There is no folder {str(folder)!r}.", action),
+        (not folder.is_dir() and "alarm", f"There is no folder {str(folder)!r}.", action),
         (
-            not os.access(folder, os.W_OK | os.X_OK),
-            "alarm",
+            not os.access(folder, os.W_OK | os.X_OK) and "alarm",
             f"The folder {str(folder)!r} cannot be written to, where SQLite keeps its log.",
             action,
         ),
-        (not usable, "alarm", f"The file {str(path)!r} cannot be read and written.", action),
+        (not usable and "alarm", f"The file {str(path)!r} cannot be read and written.", action),
     )
 
 
@@ -173,7 +154,7 @@ def _space(free: int) -> Check:
     finding = f"{free / 1e9:.1f} GB are free on its disk."
     level = "alarm" if free < 1e8 else "warning"
     action = "Make room: a million outcomes need about 100 MB."
-    return _check("space", finding, (free < 1e9, level, finding, action))
+    return Check.first("space", finding, (free < 1e9 and level, finding, action))
 
 
 def _probe(folder: Path) -> Iterator[Check]:
@@ -196,10 +177,10 @@ def _probe(folder: Path) -> Iterator[Check]:
             store.close()
     other = f"The journal mode is {mode!r} where 'wal' was asked for: there is no shared memory."
     fine = "A write-ahead log is kept, and is on disk before a call returns."
-    yield _check("journal", fine, (mode != "wal", "alarm", other, _LOCAL))
+    yield Check.first("journal", fine, (mode != "wal" and "alarm", other, _LOCAL))
     both = "Two processes were allowed to write at once: the file would be damaged."
     fine = "While one process writes, another waits."
-    yield _check("locks", fine, (tried.returncode != 7, "alarm", both, _LOCAL))
+    yield Check.first("locks", fine, (tried.returncode != 7 and "alarm", both, _LOCAL))
 
 
 def _tables(store: Store) -> Check:
@@ -233,7 +214,7 @@ def _server(settings: Mapping[str, str]) -> Check:
     lacks = f"{name} keeps text as {encoding}, which lacks some letters."
     action = "Use a database with the encoding UTF8."
     wrong = encoding not in {"UTF8", "SQL_ASCII"}
-    return _check("server", f"{name} was reached.", (wrong, "warning", lacks, action))
+    return Check.first("server", f"{name} was reached.", (wrong and "warning", lacks, action))
 
 
 def _durability(settings: Mapping[str, str]) -> Check:
@@ -246,22 +227,20 @@ def _durability(settings: Mapping[str, str]) -> Check:
     finding = "; ".join(f"{name} is off: {why[name]}" for name in off) + "."
     action = f"Switch {' and '.join(off)} on."
     fine = "What is acknowledged is on disk."
-    return _check("durability", fine, (bool(off), "alarm", finding, action))
+    return Check.first("durability", fine, (bool(off) and "alarm", finding, action))
 
 
 def _may_write(*, read_only: bool, create: bool) -> Check:
-    return _check(
+    return Check.first(
         "writable",
         "Tables can be created and written.",
         (
-            read_only,
-            "alarm",
+            read_only and "alarm",
             "The server accepts no writes: it is a replica, or set to read-only.",
             "Use the address of the primary server.",
         ),
         (
-            not create,
-            "warning",
+            not create and "warning",
             "This user may not create tables: the first experiment needs it.",
             "Have the owner grant CREATE on the schema.",
         ),
