@@ -103,7 +103,7 @@ class Scales:
                 )
             if off[far] > most * (1 + _ROUNDING):
                 return level, (
-                    f"The mean reward of option {labels[far]!r} over a phase exceeds {off[far]:.3g} "
+                    f"The mean reward of option {labels[far]!r} in a phase exceeds {off[far]:.3g} "
                     f"in size, which does not fit {self.declared}."
                 )
         return self._verdict_on_spread()

@@ -218,11 +218,15 @@ class Reading(ABC):
         """The outstanding ids from `start` up to `end` that were asked for by a time, in order."""
 
     @abstractmethod
-    def deferrals(self, *, waiting: bool = False) -> Iterator[tuple[Ids, Ids]]:
+    def deferrals(
+        self, first: int = 0, end: int = 2**62, *, waiting: bool = False
+    ) -> Iterator[tuple[Ids, Ids]]:
         """The assignments that were outstanding when their phase closed, in order of id, in pieces,
         each with the number of the summary that covers it, or −1.
 
         Args:
+            first: the least id.
+            end: the id after the last.
             waiting: only those that no summary covers.
         """
 

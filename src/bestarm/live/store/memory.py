@@ -117,11 +117,13 @@ class MemoryLedger(Writing):
         rows = self._rows[start:end]
         return start + np.flatnonzero(~_settled(rows) & (rows["asked"] <= asked_by))
 
-    def deferrals(self, *, waiting: bool = False) -> Iterator[tuple[Ids, Ids]]:
+    def deferrals(
+        self, first: int = 0, end: int = 2**62, *, waiting: bool = False
+    ) -> Iterator[tuple[Ids, Ids]]:
         """The assignments that were outstanding when their phase closed."""
-        covered_by = self._rows["summary"][: self._used]
-        ids = np.flatnonzero(covered_by == -1 if waiting else covered_by >= -1)
-        yield ids, covered_by[ids]
+        covered_by = self._rows["summary"][first : min(end, self._used)]
+        places = np.flatnonzero(covered_by == -1 if waiting else covered_by >= -1)
+        yield first + places, covered_by[places]
 
     def arrivals(self) -> Ids:
         """Those of them that are settled and that no summary covers."""

@@ -8,7 +8,6 @@ from typing import Any
 from sqlalchemy import (
     ColumnElement,
     Dialect,
-    Exists,
     Select,
     Table,
     and_,
@@ -45,10 +44,14 @@ def insert_new(table: Table, names: tuple[str, ...], *, arrays: bool) -> str:
     return f"INSERT INTO {table} ({', '.join(names)}) {values} ON CONFLICT DO NOTHING"
 
 
-def _from(table: Table, key: str, *conditions: ColumnElement[bool]) -> Select[Any]:
-    """All rows of an experiment from `start` on, in order of a key, `size` of them."""
+def _all(table: Table, key: str) -> Select[Any]:
+    """The rows of an experiment with a key from `start` on, in order of it, `size` of them."""
     _, *columns = table.c
-    return _in_order(select(*columns), table, key, *conditions)
+    return _in_order(select(*columns), table, key)
+
+
+def _between(wanted: Select[Any], table: Table, *conditions: ColumnElement[bool]) -> Select[Any]:
+    return _in_order(wanted, table, "number", table.c.number < bindparam("end"), *conditions)
 
 
 def _in_order(
@@ -63,8 +66,8 @@ def _same(one: Table, other: Table) -> ColumnElement[bool]:
     return and_(one.c.experiment == other.c.experiment, one.c.number == other.c.number)
 
 
-def _has(one: Table, other: Table) -> Exists:
-    return exists().where(_same(one, other))
+def _settled(table: Table) -> ColumnElement[bool]:
+    return or_(*(exists().where(_same(each, table)) for each in (s.outcomes, s.losses)))
 
 
 # On a server its own clock counts for all who share it. A select of its own around the one that
@@ -74,10 +77,7 @@ SERVER_TIME: ColumnElement[float] = literal_column(
 )
 _mine = s.experiments.c.id == bindparam("experiment")
 _head = select(*(s.experiments.c[name] for name in s.COUNTERS)).where(_mine)
-READ_HEAD = {
-    "sqlite": _head.add_columns(null()),
-    "postgresql": _head.add_columns(SERVER_TIME),
-}
+READ_HEAD = {"sqlite": _head.add_columns(null()), "postgresql": _head.add_columns(SERVER_TIME)}
 LOCK_HEAD = select(*_head.with_for_update().subquery("head").columns, SERVER_TIME)
 # As text: SQLAlchemy would take as long to look at thirty values as SQLite takes to write them.
 _SAVE = f"UPDATE {s.experiments} SET {{}} WHERE id = {{}}"
@@ -86,34 +86,24 @@ SAVE_HEAD = {
     for dialect, mark in (("sqlite", "?"), ("postgresql", "%s"))
 }
 
-PLANS = _from(s.plans, "phase")
-SUMMARIES = _from(s.summaries, "number")
-EVENTS = _from(s.events, "number")
-REQUESTS = _from(s.requests, "first")
-_requests = s.requests.c
-REQUEST = select(*list(_requests)[1:]).where(
-    _requests.experiment == bindparam("experiment"), _requests.name == bindparam("name")
-)
+PLANS = _all(s.plans, "phase")
+SUMMARIES = _all(s.summaries, "number")
+EVENTS = _all(s.events, "number")
+REQUESTS = _all(s.requests, "first")
+REQUEST = REQUESTS.where(s.requests.c.name == bindparam("name"))
 
-_before_end = s.assignments.c.number < bindparam("end")
-ROWS = _in_order(
-    select(*list(s.assignments.c)[1:], *list(s.outcomes.c)[2:], s.losses.c.at),
-    s.assignments,
-    "number",
-    _before_end,
+ROWS = _between(
+    select(*list(s.assignments.c)[1:], *list(s.outcomes.c)[2:], s.losses.c.at), s.assignments
 ).select_from(
     s.assignments.outerjoin(s.outcomes, _same(s.outcomes, s.assignments)).outerjoin(
         s.losses, _same(s.losses, s.assignments)
     )
 )
-OUTSTANDING = _in_order(
+OUTSTANDING = _between(
     select(s.assignments.c.number),
     s.assignments,
-    "number",
-    _before_end,
     s.assignments.c.asked <= bindparam("asked_by"),
-    ~_has(s.outcomes, s.assignments),
-    ~_has(s.losses, s.assignments),
+    ~_settled(s.assignments),
 )
 LOST_ARMS = (
     select(s.assignments.c.arm)
@@ -124,15 +114,9 @@ LOST_ARMS = (
     .limit(bindparam("size"))
 )
 
-_waits = s.deferrals.c.summary == literal_column("-1")
-DEFERRALS = _from(s.deferrals, "number")
-WAITING = _from(s.deferrals, "number", _waits)
-ARRIVALS = _from(
-    s.deferrals,
-    "number",
-    _waits,
-    or_(_has(s.outcomes, s.deferrals), _has(s.losses, s.deferrals)),
-)
+DEFERRALS = _between(select(s.deferrals.c.number, s.deferrals.c.summary), s.deferrals)
+WAITING = DEFERRALS.where(s.deferrals.c.summary == literal_column("-1"))
+ARRIVALS = WAITING.where(_settled(s.deferrals))
 SETTLE_DEFERRAL = (
     update(s.deferrals)
     .where(s.deferrals.c.experiment == bindparam("of"), s.deferrals.c.number == bindparam("id"))

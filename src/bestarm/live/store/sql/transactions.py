@@ -106,7 +106,7 @@ class SqlReading(Reading):
 
     def request(self, name: str) -> Request | None:
         """The request of this name, or None."""
-        row = self._run(sql.REQUEST, name=name).one_or_none()
+        row = self._run(sql.REQUEST, name=name, start=0, size=1).one_or_none()
         return None if row is None else Request(*tuple(row))
 
     def requests(self) -> Iterator[Request]:
@@ -138,16 +138,18 @@ class SqlReading(Reading):
         values = {"start": start, "end": end, "asked_by": asked_by, "size": size}
         return self._array(np.int64, sql.OUTSTANDING, **values).ravel()
 
-    def deferrals(self, *, waiting: bool = False) -> Iterator[tuple[Ids, Ids]]:
+    def deferrals(
+        self, first: int = 0, end: int = _ALL, *, waiting: bool = False
+    ) -> Iterator[tuple[Ids, Ids]]:
         """The assignments that were outstanding when their phase closed, in pieces."""
-        start, statement = 0, sql.WAITING if waiting else sql.DEFERRALS
-        while (found := self._array(np.int64, statement, start=start, size=_PAGE)).size:
+        read, page = sql.WAITING if waiting else sql.DEFERRALS, {"end": end, "size": _PAGE}
+        while (found := self._array(np.int64, read, start=first, **page)).size:
             yield found[:, 0], found[:, 1]
-            start = int(found[-1, 0]) + 1
+            first = int(found[-1, 0]) + 1
 
     def arrivals(self) -> Ids:
         """Those of them that are settled and that no summary covers."""
-        found = self._array(np.int64, sql.ARRIVALS, start=0, size=_ALL)
+        found = self._array(np.int64, sql.ARRIVALS, start=0, end=_ALL, size=_ALL)
         return found.reshape(-1, 2)[:, 0]
 
 
