@@ -254,7 +254,7 @@ class _Step:
         """
         tx, first = self.tx, self.tx.head.summary_end
         plan, pending = tx.plan(phase).plan, None
-        if plan.provisional:
+        if plan.provisional and tx.head.outstanding:
             pending = tx.outstanding(first, end)
             if pending.size:
                 tx.add_deferrals(pending)
@@ -265,7 +265,7 @@ class _Step:
     def amend(self) -> None:
         """Tell the policy the outcomes that arrived since their phase closed, phase by phase."""
         tx, head = self.tx, self.tx.head
-        rows = summaries.rows_of(tx, tx.arrivals())
+        rows = tx.rows_of(tx.arrivals())
         head.arrivals = 0
         head.amendments += len(rows)
         for phase in np.unique(rows["phase"]).tolist():

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from bestarm.geometry import Array
 from bestarm.live.events import digest
-from bestarm.live.store.contract import ROW, Ids, Reading, Request, Rows, answers_of
+from bestarm.live.store.contract import Ids, Reading, Request, Rows, answers_of
 from bestarm.records import Plan, Summary
 
 __all__ = [
@@ -26,12 +26,9 @@ __all__ = [
     "late_data",
     "ranges",
     "rest_data",
-    "rows_of",
     "total",
     "waiting_ids",
 ]
-
-_FAR = 1000  # ids farther apart than this are looked up apart
 
 _OUTCOME = np.dtype([("id", "<i8"), ("reward", "<f8")])
 
@@ -120,7 +117,7 @@ def digest_of(pieces: Iterable[Rows]) -> str:
 def rest_data(books: Reading) -> dict[str, Any]:
     """What the last event says of all that no event before it covers."""
     first, end = books.head.summary_end, books.head.assigned
-    waiting = rows_of(books, waiting_ids(books))
+    waiting = books.rows_of(waiting_ids(books))
     return {
         "first": first,
         "end": end,
@@ -128,16 +125,6 @@ def rest_data(books: Reading) -> dict[str, Any]:
         "waiting": digest_of([answers_at_end(waiting)]),
         "requests": books.head.requests_hash,
     }
-
-
-def rows_of(books: Reading, ids: Ids) -> Rows:
-    """The rows of these assignments, in order of id, as far as there are any."""
-    found = [np.empty(0, dtype=ROW)]
-    for run in np.split(ids, np.flatnonzero(np.diff(ids) > _FAR) + 1):
-        if run.size:
-            rows = books.rows(int(run[0]), int(run[-1]) + 1)
-            found += [piece[np.isin(piece["id"], run)] for piece in rows]
-    return np.concatenate(found)
 
 
 def waiting_ids(books: Reading) -> Ids:
