@@ -33,15 +33,9 @@ def record(
 ) -> list[Receipt | BestArmError]:
     """Record batches of outcomes, each whole or not at all: a receipt or an error each.
 
-    One after the other: a batch that contradicts one before it gets the error.
-
-    Args:
-        tx: a transaction.
-        several: ids and rewards.
-        now: the time.
-        bounds: the least and the largest reward there can be, or None.
-        assume_new: do not look first whether any is on record already. If one is, NotAllNewError
-            is raised, and nothing of the transaction may be kept.
+    One after the other: a batch that contradicts one before it gets the error. With `assume_new`
+    nobody looks first whether any is on record already; if one is, NotAllNewError is raised, and
+    nothing of the transaction may be kept.
     """
     rules.expire(tx, now)
     known: dict[int, float] = {}

@@ -21,13 +21,7 @@ _LEAST = 10  # outcomes of an arm in a stretch, to be shown at all
 
 
 def timeline(follower: Follower, board: Sequence[Option], level: float) -> Timeline:
-    """How the options fell behind.
-
-    Args:
-        follower: the experiment.
-        board: its options, the leader first.
-        level: the evidence that drops an option.
-    """
+    """How the options on the board fell behind; `level` is the evidence that drops one."""
     looks = follower.looks
     if not looks:
         return Timeline("none")
