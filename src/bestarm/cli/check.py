@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Literal
 
 import typer
 
+from bestarm.cli.command import command
 from bestarm.cli.options import AsJson, Baseline, Delta, Noise, Source, Target
-from bestarm.cli.reporting import count, number, print_json, printable, reported
+from bestarm.cli.reporting import count, number, print_json, printable
 from bestarm.defaults import DELTA
 from bestarm.errors import InvalidInputError
 
@@ -29,23 +30,23 @@ _COMPLEXITIES: dict[Kind, tuple[str, str]] = {
 }
 
 
-@reported
+@command
 def check(
     source: Source,
+    *,
     target: Target = None,
     delta: Delta = DELTA,
     noise: Noise = None,
     baseline: Baseline = None,
-    theta: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="THETA.csv",
-            help="A parameter, one number per feature: prints how hard the problem is under it.",
-        ),
-    ] = None,
+    theta: Path | None = None,
     json: AsJson = False,
 ) -> None:
-    """Read a problem; say in words what it is and whether it can be solved."""
+    """Read a problem; say in words what it is and whether it can be solved.
+
+    Args:
+        theta (THETA.csv): A parameter, one number per feature: prints how hard the problem is
+            under it.
+    """
     from bestarm.bounds import complexity
     from bestarm.cli.features import read_problem
     from bestarm.design import centered_xy

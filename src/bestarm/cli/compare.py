@@ -7,13 +7,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import redirect_stdout
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from bestarm.cli.comparison import comparison_data, print_comparison
-from bestarm.cli.options import AsJson, Dask, Delta, Runs, Seed, Workers, whole
-from bestarm.cli.reporting import console, count, print_json, remark, reported
+from bestarm.cli.command import command
+from bestarm.cli.comparison import comparison_data, print_comparison, run_comparison
+from bestarm.cli.options import AsJson, Dask, Delta, Runs, Seed, Workers
+from bestarm.cli.reporting import console, count, print_json, remark
 from bestarm.defaults import DELTA
 from bestarm.errors import BestArmError
 
@@ -33,60 +34,42 @@ _COLUMNS = (
 )
 
 
-@reported
+@command
 def compare(
-    method: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="METHOD",
-            help="A built-in method by name (sp-bai, sbe, rage, …) or your own as "
-            "module:attribute, with options after a colon (rage:sigma=2). Repeat it for more. If "
-            "none is built in, sp-bai, sp-bai-sharp and rage are added.",
-        ),
-    ] = None,
-    instance: Annotated[
-        str, typer.Option(metavar="NAME", help="small-gap, uniform or jester.")
-    ] = "small-gap",
-    baseline: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="How the baseline of small-gap and uniform moves: sinusoid (as in the paper), "
-            "none, random-walk, switches or adversary.",
-        ),
-    ] = None,
-    data: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="A Jester file; synthetic ratings when left out."),
-    ] = None,
+    *,
+    method: list[str] | None = None,
+    instance: str = "small-gap",
+    baseline: str | None = None,
+    data: Path | None = None,
     runs: Runs = 200,
     seed: Seed = 0,
     delta: Delta = DELTA,
-    max_pulls: Annotated[
-        int | None,
-        typer.Option(
-            parser=whole,
-            help="Where a run is cut, for methods that can be; 5 million on uniform, else never.",
-        ),
-    ] = None,
+    max_pulls: int | None = None,
     workers: Workers = None,
     dask: Dask = None,
-    no_check: Annotated[
-        bool, typer.Option("--no-check", help="Do not check your own method's contract first.")
-    ] = False,
+    no_check: bool = False,
     json: AsJson = False,
-    out: Annotated[
-        Path | None, typer.Option(metavar="RUNS.csv", help="Write every run to this file.")
-    ] = None,
+    out: Path | None = None,
 ) -> None:
-    """Compare your own method with others, run by run."""
+    """Compare your own method with others, run by run.
+
+    Args:
+        method (METHOD): A built-in method by name (sp-bai, sbe, rage, …) or your own as
+            module:attribute, with options after a colon (rage:sigma=2). Repeat it for more. If none
+            is built in, sp-bai, sp-bai-sharp and rage are added.
+        instance (NAME): small-gap, uniform or jester.
+        baseline (NAME): How the baseline of small-gap and uniform moves: sinusoid (as in the
+            paper), none, random-walk, switches or adversary.
+        data (FILE): A Jester file; synthetic ratings when left out.
+        max_pulls: Where a run is cut, for methods that can be; 5 million on uniform, else never.
+        no_check: Do not check your own method's contract first.
+        out (RUNS.csv): Write every run to this file.
+    """
     from bestarm import checks
     from bestarm.cli.features import check_writable, write_table
     from bestarm.cli.imports import modules_of_this_folder
-    from bestarm.cli.progress import bars
     from bestarm.simulation.catalogue import find_instance
     from bestarm.simulation.compare import Contestant
-    from bestarm.simulation.compare import compare as run_all
     from bestarm.simulation.executors import check_workers
 
     checks.whole(runs, "runs", least=1)
@@ -106,17 +89,15 @@ def compare(
             _check(entries, where, seed=seed, delta=delta, own=not no_check)
             if dask is not None:
                 entries = [entry.portable() for entry in entries]
-            with bars([entry.name for entry in entries], runs) as shown:
-                comparison = run_all(
-                    {entry.name: Contestant(entry.method, where.environment) for entry in entries},
-                    runs=runs,
-                    seed=seed,
-                    delta=delta,
-                    reference=min(entries, key=lambda entry: entry.name != _COMPANY[0]).name,
-                    workers=workers,
-                    dask=dask,
-                    progress=shown,
-                )
+            comparison = run_comparison(
+                {entry.name: Contestant(entry.method, where.environment) for entry in entries},
+                runs=runs,
+                seed=seed,
+                delta=delta,
+                reference=min(entries, key=lambda entry: entry.name != _COMPANY[0]).name,
+                workers=workers,
+                dask=dask,
+            )
     except KeyboardInterrupt:  # before the first run
         remark("interrupted before any run had finished.")
         raise typer.Exit(130) from None

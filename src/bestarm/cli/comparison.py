@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
+from bestarm.cli.progress import bars
 from bestarm.cli.reporting import console, count, number, percent_range, table
 
 if TYPE_CHECKING:
     from bestarm.simulation import Results
-    from bestarm.simulation.compare import Comparison
+    from bestarm.simulation.compare import Comparison, Contestant
 
-__all__ = ["comparison_data", "print_comparison"]
+__all__ = ["comparison_data", "print_comparison", "run_comparison"]
 
 _QUANTILES = (0.1, 0.5, 0.9)
+
+
+def run_comparison(
+    contestants: Mapping[str, Contestant], *, runs: int, **settings: Any
+) -> Comparison:
+    """Compare with a bar per method; settings as for `compare`."""
+    from bestarm.simulation.compare import compare
+
+    with bars(list(contestants), runs) as shown:
+        return compare(contestants, runs=runs, progress=shown, **settings)
 
 
 def comparison_data(comparison: Comparison) -> dict[str, object]:

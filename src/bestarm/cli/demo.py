@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from bestarm.cli.comparison import comparison_data, print_comparison
-from bestarm.cli.options import AsJson, Delta, Runs, Seed, decimal, whole
-from bestarm.cli.reporting import need_server, print_json, reported
+from bestarm.cli.command import command
+from bestarm.cli.comparison import comparison_data, print_comparison, run_comparison
+from bestarm.cli.options import AsJson, Delta, Runs, Seed
+from bestarm.cli.reporting import need_server, print_json
 from bestarm.defaults import DELTA
 
 if TYPE_CHECKING:
@@ -24,62 +25,49 @@ __all__ = ["demo"]
 _AS_PUBLISHED, _PROVEN = ("rage", "sp-bai", "sp-bai-sharp"), "anytime"
 
 
-@reported
+@command
 def demo(
+    *,
     runs: Runs = 200,
     seed: Seed = 0,
     delta: Delta = DELTA,
-    out: Annotated[Path, typer.Option(help="The folder for the pictures.")] = Path("demo"),
-    workers: Annotated[int, typer.Option(parser=whole, help="Processes that share the runs.")] = 1,
+    out: Path = Path("demo"),
+    workers: int = 1,
     json: AsJson = False,
-    live: Annotated[
-        bool,
-        typer.Option("--live", help="Serve an experiment on simulated people instead, to watch."),
-    ] = False,
-    port: Annotated[
-        int | None,
-        typer.Option(parser=whole, help="With --live: 8000, or any that is free, if left out."),
-    ] = None,
-    store: Annotated[
-        str | None,
-        typer.Option(metavar="URL", help="With --live: the database; a temporary one if left out."),
-    ] = None,
-    speed: Annotated[
-        float,
-        typer.Option(parser=decimal, help="With --live: at 1 a winner takes two or three minutes."),
-    ] = 1.0,
-    seconds: Annotated[
-        float | None,
-        typer.Option(parser=decimal, help="With --live: when to stop; at Ctrl-C if left out."),
-    ] = None,
+    live: bool = False,
+    port: int | None = None,
+    store: str | None = None,
+    speed: float = 1.0,
+    seconds: float | None = None,
     open_page: Annotated[
         bool, typer.Option("--open", help="With --live: open the page in a browser.")
     ] = False,
 ) -> None:
-    """Compare four methods under a moving baseline and draw one run, or watch an experiment."""
+    """Compare four methods under a moving baseline and draw one run, or watch an experiment.
+
+    Args:
+        out: The folder for the pictures.
+        workers: Processes that share the runs.
+        live: Serve an experiment on simulated people instead, to watch.
+        port: With --live: 8000, or any that is free, if left out.
+        store (URL): With --live: the database; a temporary one if left out.
+        speed: With --live: at 1 a winner takes two or three minutes.
+        seconds: With --live: when to stop; at Ctrl-C if left out.
+    """
     if live:
         need_server()
         from bestarm.cli.live_demo import run_live
 
         run_live(port=port, url=store, speed=speed, seconds=seconds, open_page=open_page, seed=seed)
         return
-    from bestarm.cli.progress import bars
-    from bestarm.simulation.compare import compare
     from bestarm.simulation.executors import check_workers
 
     check_workers(workers, None)
     contestants = _contestants()
     pictures = _draw(contestants, seed=seed, delta=delta, out=out)
-    with bars(list(contestants), runs) as shown:
-        comparison = compare(
-            contestants,
-            runs=runs,
-            seed=seed,
-            delta=delta,
-            reference="sp-bai",
-            workers=workers,
-            progress=shown,
-        )
+    comparison = run_comparison(
+        contestants, runs=runs, seed=seed, delta=delta, reference="sp-bai", workers=workers
+    )
     if comparison.failure is not None:
         raise comparison.failure
     if json:

@@ -6,12 +6,13 @@ from collections.abc import Callable, Sequence
 from enum import StrEnum
 from inspect import signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
-from bestarm.cli.options import AsJson, Source, Target, decimal
-from bestarm.cli.reporting import console, count, print_json, printable, reported, table
+from bestarm.cli.command import command
+from bestarm.cli.options import AsJson, Source, Target
+from bestarm.cli.reporting import console, count, print_json, printable, table
 from bestarm.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -43,24 +44,25 @@ _MEANING = {
 }
 
 
-@reported
+@command
 def design(
     source: Source,
+    *,
     target: Target = None,
-    criterion: Annotated[
-        Criterion, typer.Option(help="What the design is to make small.")
-    ] = Criterion.CENTERED_XY,
-    anchor: Annotated[
-        str | None,
-        typer.Option(help="Label or index of the anchor, for deo and xor; the first arm if none."),
-    ] = None,
-    tol: Annotated[float, typer.Option(parser=decimal, help="The relative gap to certify.")] = 1e-3,
+    criterion: Criterion = Criterion.CENTERED_XY,
+    anchor: str | None = None,
+    tol: float = 1e-3,
     json: AsJson = False,
-    out: Annotated[
-        Path | None, typer.Option(metavar="WEIGHTS.csv", help="Write all weights to this file.")
-    ] = None,
+    out: Path | None = None,
 ) -> None:
-    """How to spread pulls over arms, with a proof of how good that is."""
+    """How to spread pulls over arms, with a proof of how good that is.
+
+    Args:
+        criterion: What the design is to make small.
+        anchor: Label or index of the anchor, for deo and xor; the first arm if none.
+        tol: The relative gap to certify.
+        out (WEIGHTS.csv): Write all weights to this file.
+    """
     from bestarm import design as designs
     from bestarm.cli.features import read_table, write_table
 

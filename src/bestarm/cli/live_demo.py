@@ -31,8 +31,8 @@ __all__ = ["LiveDemo", "Population", "run_live"]
 
 OPTIONS = ("Plain", "Friendly", "Formal", "Question", "Surprise")
 _BETTER = (0.0, 0.02, -0.06, 0.05, 0.12)  # how much likelier a yes is than the mood of the day
-_LEVEL, _WAVE, _PERIOD = 0.42, 0.16, 1200  # the mood: a wave around a level, period in outcomes,
-_WALK, _STEP = 0.08, 0.004  # plus a random walk
+_LEVEL = 0.42  # of the mood, around which it moves in waves:
+_WAVES = ((0.16, 1200), (0.08, 370))  # their heights, and their periods in outcomes
 _PACE = 36.0  # outcomes per second at speed 1
 _DELAY = 1.5  # seconds until an outcome comes in, on average, at speed 1
 _TICK = 0.25  # seconds between two batches
@@ -50,16 +50,11 @@ class Population:
 
     def __init__(self, seed: int) -> None:
         self._seed = seed
-        rng = np.random.default_rng(seed)
-        wandering = np.cumsum(_STEP * rng.standard_normal(200_000))
-        # Folded back at ±_WALK, as a walk between two walls is.
-        walk = np.abs((wandering + _WALK) % (4 * _WALK) - 2 * _WALK) - _WALK
-        waves = _WAVE * np.sin(2 * math.pi * np.arange(len(walk)) / _PERIOD)
-        self._mood = _LEVEL + waves + walk
 
     def chance(self, option: int, when: int) -> float:
         """The probability of a yes to an option at a time."""
-        return float(self._mood[when % len(self._mood)]) + _BETTER[option]
+        mood = sum(height * math.sin(2 * math.pi * when / period) for height, period in _WAVES)
+        return _LEVEL + mood + _BETTER[option]
 
     def outcome(self, option: int, when: int) -> float:
         """1 for yes, 0 for no; the same for the same arguments."""

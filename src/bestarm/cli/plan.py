@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
+from bestarm.cli.command import command
 from bestarm.cli.options import (
     AsJson,
     Baseline,
@@ -19,8 +20,6 @@ from bestarm.cli.options import (
     Source,
     Target,
     Workers,
-    decimal,
-    whole,
 )
 from bestarm.cli.reporting import (
     console,
@@ -28,7 +27,6 @@ from bestarm.cli.reporting import (
     percent_range,
     print_json,
     remark,
-    reported,
     table,
 )
 from bestarm.defaults import DELTA
@@ -43,67 +41,42 @@ if TYPE_CHECKING:
 __all__ = ["plan"]
 
 
-@reported
+@command
 def plan(
     source: Source,
+    *,
     target: Target = None,
-    gap: Annotated[
-        float | None,
-        typer.Option(
-            parser=decimal,
-            help="The smallest lead worth finding, in units of the reward. All others are assumed "
-            "to trail the best by as little as the features allow: the hardest case.",
-        ),
-    ] = None,
-    scenario: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Assumptions in detail, as TOML, instead of a gap."),
-    ] = None,
+    gap: float | None = None,
+    scenario: Path | None = None,
     delta: Delta = DELTA,
     noise: Noise = None,
     baseline: Baseline = None,
     bounds: Bounds = None,
-    level: Annotated[
-        float | None,
-        typer.Option(
-            parser=decimal, help="The mean reward; 0, or the middle of the bounds, if left out."
-        ),
-    ] = None,
-    drift: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME",
-            help="How the baseline moves: none, sine, walk or switches; sine if left out. Repeat "
-            "it for more.",
-        ),
-    ] = None,
-    policy: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME",
-            help="A policy by name; anytime, sp-bai-sharp and sp-bai if left out. Repeat it for "
-            "more.",
-        ),
-    ] = None,
-    per_day: Annotated[
-        float | None,
-        typer.Option(parser=decimal, metavar="N", help="Outcomes per day, to print days as well."),
-    ] = None,
-    runs: Annotated[
-        int, typer.Option(parser=whole, help="Simulated experiments of each policy.")
-    ] = 200,
+    level: float | None = None,
+    drift: list[str] | None = None,
+    policy: list[str] | None = None,
+    per_day: float | None = None,
+    runs: int = 200,
     seed: Seed = 0,
-    max_pulls: Annotated[
-        int | None,
-        typer.Option(
-            parser=whole,
-            help="Where a simulated experiment is cut; 100 times the lower bound if left out.",
-        ),
-    ] = None,
+    max_pulls: int | None = None,
     workers: Workers = None,
     json: AsJson = False,
 ) -> None:
-    """How long will it take? Simulates an experiment before it is run."""
+    """How long will it take? Simulates an experiment before it is run.
+
+    Args:
+        gap: The smallest lead worth finding, in units of the reward. All others are assumed to
+            trail the best by as little as the features allow: the hardest case.
+        scenario (FILE): Assumptions in detail, as TOML, instead of a gap.
+        level: The mean reward; 0, or the middle of the bounds, if left out.
+        drift (NAME): How the baseline moves: none, sine, walk or switches; sine if left out. Repeat
+            it for more.
+        policy (NAME): A policy by name; anytime, sp-bai-sharp and sp-bai if left out. Repeat it for
+            more.
+        per_day (N): Outcomes per day, to print days as well.
+        runs: Simulated experiments of each policy.
+        max_pulls: Where a simulated experiment is cut; 100 times the lower bound if left out.
+    """
     from bestarm.checks import interval
     from bestarm.cli.features import read_problem
     from bestarm.cli.progress import counted

@@ -1,21 +1,17 @@
-"""What commands print: errors as one line, tables, checks, JSON."""
+"""What commands print: tables, checks, JSON, remarks."""
 
 from __future__ import annotations
 
-import errno
 import json
 import math
-import os
-import sys
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
-from functools import wraps
-from typing import TYPE_CHECKING, ParamSpec
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from bestarm.errors import BestArmError, MissingDependencyError
+from bestarm.errors import MissingDependencyError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -24,65 +20,18 @@ if TYPE_CHECKING:
     from bestarm.live.values import Check
 
 __all__ = [
+    "checks_result",
     "console",
     "count",
     "need_server",
     "number",
     "percent_range",
-    "print_checks",
     "print_json",
     "print_result",
     "printable",
     "remark",
-    "reported",
     "table",
 ]
-
-P = ParamSpec("P")
-
-# Not connections that were refused, and the like.
-_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF}
-
-
-def reported(command: Callable[P, None]) -> Callable[P, None]:
-    """Turn every error a user can cause into one line on stderr and exit code 2."""
-
-    @wraps(command)
-    def run(*args: P.args, **kwargs: P.kwargs) -> None:
-        try:
-            command(*args, **kwargs)
-        except BestArmError as error:
-            sentence = str(error)
-        except BrokenPipeError:
-            raise  # the reader of our output has gone; Typer leaves quietly
-        except OSError as error:
-            words = error.strerror or ""
-            cause = words[:1].lower() + words[1:]
-            if error.filename is not None and cause:
-                sentence = f"{str(error.filename)!r} cannot be read or written: {cause}."
-            elif error.filename is None and error.errno in _FULL:
-                sentence = f"Writing failed: {cause}. What was done by then is done."
-            else:
-                raise  # not about a file that was named to us
-        else:
-            return
-        _discard_output()
-        remark(sentence)
-        raise typer.Exit(2)
-
-    return run
-
-
-def _discard_output() -> None:
-    """Drop what standard output did not take, so that Python does not try again at exit."""
-    if sys.stdout is None:
-        return  # closed from the start
-    try:
-        sys.stdout.flush()
-    except OSError:
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())
-        os.close(nowhere)
 
 
 def remark(sentence: str) -> None:
@@ -170,8 +119,8 @@ def number(value: float) -> float | None:
 _MARKS = {"ok": "ok     ", "warning": "WARNING", "alarm": "ALARM  "}
 
 
-def print_checks(about: dict[str, object], checks: Sequence[Check], *, as_json: bool) -> None:
-    """Print the findings, and end with exit code 1 if one of them is an alarm."""
+def checks_result(checks: Sequence[Check]) -> tuple[dict[str, Any], list[str], int]:
+    """The findings as data, in lines, and the exit code: 1 if one of them is an alarm."""
     from bestarm.live.values import worst
 
     level = worst(checks)
@@ -180,7 +129,5 @@ def print_checks(about: dict[str, object], checks: Sequence[Check], *, as_json: 
         f"{_MARKS[check.level]} {check.name:<{width}}  {check.finding} {check.action}".rstrip()
         for check in checks
     ]
-    data = {**about, "level": level, "checks": [asdict(check) for check in checks]}
-    print_result(data, *lines, as_json=as_json)
-    if level == "alarm":
-        raise typer.Exit(1)
+    data = {"level": level, "checks": [asdict(check) for check in checks]}
+    return data, lines, int(level == "alarm")

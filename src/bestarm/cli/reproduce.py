@@ -6,13 +6,14 @@ import os
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
-from bestarm.cli.options import AsJson, Dask, Seed, whole
+from bestarm.cli.command import command
+from bestarm.cli.options import AsJson, Dask, Seed
 from bestarm.cli.progress import display
-from bestarm.cli.reporting import console, number, print_json, remark, reported, table
+from bestarm.cli.reporting import console, number, print_json, remark, table
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -22,37 +23,30 @@ if TYPE_CHECKING:
 __all__ = ["reproduce"]
 
 
-@reported
+@command
 def reproduce(
-    tables: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[TABLE]...",
-            help="small-gap, uniform, uniform-fresh, jester-ranking, jester; all when left out.",
-        ),
-    ] = None,
-    runs: Annotated[
-        int, typer.Option(parser=whole, help="Runs of each row; the paper made 100.")
-    ] = 100,
+    tables: list[str] | None = None,
+    *,
+    runs: int = 100,
     seed: Seed = 0,
-    workers: Annotated[
-        int | None,
-        typer.Option(parser=whole, help="Processes that share the runs; one per core if left out."),
-    ] = None,
+    workers: int | None = None,
     dask: Dask = None,
-    out: Annotated[Path, typer.Option(help="The folder for the report and every run.")] = Path(
-        "reproduction"
-    ),
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Continue with what the folder holds.")
-    ] = False,
-    data: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Real Jester ratings; synthetic users when left out."),
-    ] = None,
+    out: Path = Path("reproduction"),
+    resume: bool = False,
+    data: Path | None = None,
     json: AsJson = False,
 ) -> None:
-    """Rerun the paper's tables, and say of every published figure whether it replicates."""
+    """Rerun the paper's tables, and say of every published figure whether it replicates.
+
+    Args:
+        tables ([TABLE]...): small-gap, uniform, uniform-fresh, jester-ranking, jester; all when
+            left out.
+        runs: Runs of each row; the paper made 100.
+        workers: Processes that share the runs; one per core if left out.
+        out: The folder for the report and every run.
+        resume: Continue with what the folder holds.
+        data (FILE): Real Jester ratings; synthetic users when left out.
+    """
     from bestarm import replication as paper
     from bestarm.datasets import jester
     from bestarm.simulation.executors import open_executor

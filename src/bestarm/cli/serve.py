@@ -7,45 +7,39 @@ import socket
 import sys
 from contextlib import suppress
 from dataclasses import replace
-from typing import Annotated
 
 import typer
 
-from bestarm.cli.options import DEFAULT_STORE, StoreUrl, decimal, whole
-from bestarm.cli.reporting import need_server, reported
+from bestarm.cli.command import command
+from bestarm.cli.options import DEFAULT_STORE, StoreUrl
+from bestarm.cli.reporting import need_server
 from bestarm.errors import InvalidInputError
 
 __all__ = ["serve"]
 
 
-@reported
+@command
 def serve(
+    *,
     store: StoreUrl = DEFAULT_STORE,
-    host: Annotated[
-        str, typer.Option(help="The address to listen on; other machines need a token.")
-    ] = "127.0.0.1",
-    port: Annotated[
-        int, typer.Option(parser=whole, help="The port; 0 for any that is free.")
-    ] = 8000,
-    allow_host: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME",
-            help="A host name that requests may be for, as behind a proxy; then viewing needs a "
-            "token too. Repeat it for more.",
-        ),
-    ] = None,
-    workers: Annotated[int, typer.Option(parser=whole, help="Processes; PostgreSQL only.")] = 1,
-    rate: Annotated[
-        float | None,
-        typer.Option(
-            parser=decimal,
-            help="Requests per second from one caller, in each process; 1000 if left out.",
-        ),
-    ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Do not log requests.")] = False,
+    host: str = "127.0.0.1",
+    port: int = 8000,
+    allow_host: list[str] | None = None,
+    workers: int = 1,
+    rate: float | None = None,
+    quiet: bool = False,
 ) -> None:
-    """Serve experiments: programs ask and tell over HTTP, people watch in a browser."""
+    """Serve experiments: programs ask and tell over HTTP, people watch in a browser.
+
+    Args:
+        host: The address to listen on; other machines need a token.
+        port: The port; 0 for any that is free.
+        allow_host (NAME): A host name that requests may be for, as behind a proxy; then viewing
+            needs a token too. Repeat it for more.
+        workers: Processes; PostgreSQL only.
+        rate: Requests per second from one caller, in each process; 1000 if left out.
+        quiet: Do not log requests.
+    """
     need_server()
     from bestarm import checks
     from bestarm.live.store.sql import Store

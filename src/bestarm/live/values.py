@@ -31,13 +31,13 @@ LEVELS = ("ok", "warning", "alarm")
 
 @dataclass(frozen=True)
 class Assignment:
-    """One pull to be carried out.
+    """One option to try.
 
     Attributes:
         id: its number: 0, 1, 2, … in the order asked for.
-        arm: the index of the source arm to pull.
-        label: that arm's name.
-        probability: the probability with which the arm was drawn; 1 under a fixed plan.
+        arm: the option's row in the source.
+        label: the option's name.
+        probability: the probability with which it was drawn; 1 under a fixed plan.
         phase: the phase it belongs to, whenever its outcome arrives.
     """
 

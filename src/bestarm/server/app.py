@@ -15,6 +15,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from bestarm.live.store.sql import Store
 from bestarm.server.api import plan, routes
 from bestarm.server.api.errors import add_handlers
+from bestarm.server.api.schemas import describe_fields
 from bestarm.server.experiments import OpenExperiments
 from bestarm.server.pages.routes import add_pages
 from bestarm.server.security.guard import Guard
@@ -30,6 +31,14 @@ Find the best of several options with a stated error probability, even while the
 Ask for assignments, carry them out, tell their outcomes. Send an access token as
 `Authorization: Bearer …`; create one with `bestarm token create`. Every error has the same shape.
 """
+
+
+class _Application(FastAPI):
+    def openapi(self) -> dict[str, Any]:
+        """The API's description."""
+        if self.openapi_schema is None:
+            describe_fields(super().openapi())
+        return super().openapi()
 
 
 def create_app(
@@ -52,7 +61,7 @@ def create_app(
     store = url if isinstance(url, Store) else Store(url)
     store.prepare()
     limits = limits or Limits()
-    app = FastAPI(
+    app = _Application(
         title="bestarm",
         version=version("bestarm"),
         description=_DESCRIPTION,

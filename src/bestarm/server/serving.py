@@ -36,14 +36,7 @@ _HEAD = 16_384  # bytes of a request's first line and headers together
 
 @dataclass(frozen=True)
 class Serving:
-    """What every process of a server makes its application from.
-
-    Attributes:
-        url: the database.
-        local: whether only this machine can reach it.
-        hosts: host names that requests may be for.
-        limits: limits on what callers may send.
-    """
+    """What every process of a server makes its application from, as `create_app` takes it."""
 
     url: str
     local: bool = True

@@ -59,12 +59,7 @@ class _Latest:
 
 
 class StatusStreams:
-    """Who follows which experiment.
-
-    Args:
-        open_experiment: finds an experiment by its name.
-        limits: how many may follow experiments at a time.
-    """
+    """Who follows which experiment, of those that `open_experiment` finds by name."""
 
     def __init__(self, open_experiment: Callable[[str], Experiment], *, limits: Limits) -> None:
         self._open = open_experiment

@@ -9,69 +9,49 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bestarm.cli.experiment.access import open_experiment
-from bestarm.cli.options import DEFAULT_STORE, AsJson, Name, StoreUrl, whole
-from bestarm.cli.reporting import print_result, remark, reported
+from bestarm.cli.experiment.command import Result, on_experiment
+from bestarm.cli.reporting import remark
 from bestarm.errors import BestArmError, InvalidInputError
 
 if TYPE_CHECKING:
-    from bestarm.live import Batch
+    from bestarm.live import Batch, Experiment
 
 __all__ = ["ask", "fail", "tell"]
 
 
-@reported
-def ask(
-    name: Name,
-    count: Annotated[
-        int, typer.Argument(parser=whole, metavar="[COUNT]", help="How many are wanted.")
-    ] = 1,
-    request_id: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TEXT",
-            help="A name for this request: repeated under it, it gives the same assignments.",
-        ),
-    ] = None,
-    store: StoreUrl = DEFAULT_STORE,
-    json: AsJson = False,
-) -> None:
-    """Get assignments: what to try next, drawn and on record."""
+@on_experiment
+def ask(experiment: Experiment, count: int = 1, *, request_id: str | None = None) -> Result:
+    """Get assignments: what to try next, drawn and on record.
+
+    Args:
+        count ([COUNT]): How many are wanted.
+        request_id (TEXT): A name for this request: repeated under it, it gives the same
+            assignments.
+    """
     if sys.stdout is None:
         raise BestArmError(
             "Nothing was assigned: output is closed, so it could not be printed.", field="output"
         )
-    with open_experiment(store, name) as experiment:
-        batch = experiment.ask(count, request_id=request_id)
-    try:
-        _print_batch(name, batch, count, as_json=json)
-        sys.stdout.flush()
-    except OSError as error:
-        if not batch:
-            raise
-        raise BestArmError(
-            f"Assignments {batch.ids[0]} to {batch.ids[-1]} were made but could not be printed "
-            f"({error.strerror}).",
-            field="output",
-            remedy=f"bestarm experiment export {name} FILE.csv shows them."
-            if request_id is None
-            else f"Ask for {count} again with --request-id {request_id!r} to see them.",
-        ) from error
-
-
-def _print_batch(name: str, batch: Batch, count: int, *, as_json: bool) -> None:
-    data = {
-        "experiment": name,
-        "state": batch.state,
-        "phase": batch.phase,
-        "waiting": batch.waiting,
-        "assignments": [asdict(assignment) for assignment in batch],
-    }
+    batch = experiment.ask(count, request_id=request_id)
     width = max((len(str(number)) for number in batch.ids[-1:]), default=1)
-    lines = [f"{assignment.id:>{width}}  {assignment.label}" for assignment in batch]
-    print_result(data, *lines, as_json=as_json)
-    if len(batch) < count and not as_json:
-        remark(_why_fewer(batch, count))
+    return Result(
+        {
+            "state": batch.state,
+            "phase": batch.phase,
+            "waiting": batch.waiting,
+            "assignments": [asdict(assignment) for assignment in batch],
+        },
+        [f"{assignment.id:>{width}}  {assignment.label}" for assignment in batch],
+        note=_why_fewer(batch, count) if len(batch) < count else "",
+        unprinted=_unprinted(experiment.name, batch, count, request_id) if batch else "",
+    )
+
+
+def _unprinted(name: str, batch: Batch, count: int, request_id: str | None) -> str:
+    made = f"Assignments {batch.ids[0]} to {batch.ids[-1]} were made but could not be printed."
+    if request_id is None:
+        return f"{made} bestarm experiment export {name} FILE.csv shows them."
+    return f"{made} Ask for {count} again with --request-id {request_id!r} to see them."
 
 
 def _why_fewer(batch: Batch, count: int) -> str:
@@ -83,15 +63,11 @@ def _why_fewer(batch: Batch, count: int) -> str:
     return f"{made}: the plan of phase {batch.phase} does not allow more."
 
 
-@reported
+@on_experiment
 def tell(
-    name: Name,
-    outcome: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[ID REWARD]", help="An assignment's id and its reward: a number, yes or no."
-        ),
-    ] = None,
+    experiment: Experiment,
+    outcome: list[str] | None = None,
+    *,
     table: Annotated[
         Path | None,
         typer.Option(
@@ -101,10 +77,12 @@ def tell(
             "is -.",
         ),
     ] = None,
-    store: StoreUrl = DEFAULT_STORE,
-    json: AsJson = False,
-) -> None:
-    """Record the outcome of one assignment or of many: all of them or, on an error, none."""
+) -> Result:
+    """Record the outcome of one assignment or of many: all of them or, on an error, none.
+
+    Args:
+        outcome ([ID REWARD]): An assignment's id and its reward: a number, yes or no.
+    """
     from bestarm.cli.experiment.outcomes import read_id, read_outcomes, read_reward
 
     pair = outcome or []
@@ -122,35 +100,27 @@ def tell(
         outcomes = [(read_id(pair[0]), read_reward(pair[1]))]
     else:
         outcomes, skipped = read_outcomes(table)
-    with open_experiment(store, name) as experiment:
-        receipt = experiment.tell_many(outcomes)
-        state = experiment.state
+    receipt = experiment.tell_many(outcomes)
+    state = experiment.state
     if receipt.late:
         when = f"the experiment is {state}" if state in {"stopped", "finished"} else "they are lost"
         remark(f"{receipt.late} kept and flagged, but not used: {when}.")
     if skipped:
         remark(f"{skipped} rows without a reward were skipped.")
-    data = {"experiment": name, "state": state, **asdict(receipt), "skipped": skipped}
-    print_result(data, f"{receipt}.", as_json=json)
+    return Result({"state": state, **asdict(receipt), "skipped": skipped}, [f"{receipt}."])
 
 
-@reported
-def fail(
-    name: Name,
-    ids: Annotated[list[str], typer.Argument(metavar="ID...", help="Ids of assignments.")],
-    reason: Annotated[str, typer.Option(metavar="TEXT", help="The reason, in words.")] = "failed",
-    store: StoreUrl = DEFAULT_STORE,
-    json: AsJson = False,
-) -> None:
-    """Record that the outcomes of assignments will never come."""
+@on_experiment
+def fail(experiment: Experiment, ids: list[str], *, reason: str = "failed") -> Result:
+    """Record that the outcomes of assignments will never come.
+
+    Args:
+        ids (ID...): Ids of assignments.
+        reason (TEXT): The reason, in words.
+    """
     from bestarm.cli.experiment.outcomes import read_id
 
     numbers = [read_id(text) for text in ids]
-    with open_experiment(store, name) as experiment:
-        experiment.fail_many(numbers, reason)
-        state = experiment.state
-    print_result(
-        {"experiment": name, "state": state, "failed": numbers},
-        f"Recorded: no outcome will come for {', '.join(map(str, numbers))}.",
-        as_json=json,
-    )
+    experiment.fail_many(numbers, reason)
+    words = f"Recorded: no outcome will come for {', '.join(map(str, numbers))}."
+    return Result({"state": experiment.state, "failed": numbers}, [words])

@@ -5,10 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-
+from bestarm.cli.command import command
 from bestarm.cli.imports import modules_of_this_folder
 from bestarm.cli.options import (
     DEFAULT_STORE,
@@ -19,12 +18,9 @@ from bestarm.cli.options import (
     Noise,
     StoreUrl,
     Target,
-    decimal,
-    whole,
 )
-from bestarm.cli.reporting import print_result, reported
+from bestarm.cli.reporting import print_result
 from bestarm.cli.rows import UserFile
-from bestarm.defaults import DELTA
 from bestarm.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -39,58 +35,39 @@ _KEYS = (
 )
 
 
-@reported
+@command
 def create(
     name: Name,
-    source: Annotated[
-        Path | None,
-        typer.Argument(
-            metavar="[SOURCE.csv]",
-            help="Features of the options one can try, one row per option, labels in the first "
-            "column; or names alone.",
-        ),
-    ] = None,
-    problem: Annotated[
-        Path | None,
-        typer.Option(metavar="EXPERIMENT.toml", help="Read all of it from this file instead."),
-    ] = None,
+    source: Path | None = None,
+    *,
+    problem: Path | None = None,
     target: Target = None,
-    delta: Annotated[
-        float | None,
-        typer.Option(parser=decimal, help=f"The error probability allowed; {DELTA:g} if left out."),
-    ] = None,
+    delta: float | None = None,
     noise: Noise = None,
     baseline: Baseline = None,
     bounds: Bounds = None,
-    policy: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="anytime if left out; your own as module:attribute."),
-    ] = None,
-    option: Annotated[
-        list[str] | None,
-        typer.Option(metavar="KEY=VALUE", help="An option of the policy. Repeat it for more."),
-    ] = None,
-    seed: Annotated[
-        int | None,
-        typer.Option(
-            parser=whole, help="Fixes the draws; a random one, which is printed, if left out."
-        ),
-    ] = None,
-    lease: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TIME",
-            help="How long an outcome may take (90s, 30m, 12h, 2d) before it is lost; for ever if "
-            "left out.",
-        ),
-    ] = None,
-    description: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="What it is about, in words.")
-    ] = None,
+    policy: str | None = None,
+    option: list[str] | None = None,
+    seed: int | None = None,
+    lease: str | None = None,
+    description: str | None = None,
     store: StoreUrl = DEFAULT_STORE,
     json: AsJson = False,
 ) -> None:
-    """Create an experiment, from a small TOML file or from CSV files of features with labels."""
+    """Create an experiment, from a small TOML file or from CSV files of features with labels.
+
+    Args:
+        source ([SOURCE.csv]): Features of the options one can try, one row per option, labels in
+            the first column; or names alone.
+        problem (EXPERIMENT.toml): Read all of it from this file instead.
+        delta: The error probability allowed; 0.05 if left out.
+        policy (NAME): anytime if left out; your own as module:attribute.
+        option (KEY=VALUE): An option of the policy. Repeat it for more.
+        seed: Fixes the draws; a random one, which is printed, if left out.
+        lease (TIME): How long an outcome may take (90s, 30m, 12h, 2d) before it is lost; for ever
+            if left out.
+        description (TEXT): What it is about, in words.
+    """
     options: dict[str, Any] = {
         "source": source,
         "target": target,

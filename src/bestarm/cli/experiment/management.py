@@ -2,67 +2,54 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING
 
-import typer
+from bestarm.cli.experiment.command import Result, on_experiment
 
-from bestarm.cli.experiment.access import open_experiment
-from bestarm.cli.options import DEFAULT_STORE, AsJson, Name, StoreUrl
-from bestarm.cli.reporting import print_result, reported
+if TYPE_CHECKING:
+    from bestarm.live import Experiment
 
 __all__ = ["lease", "pause", "resume", "stop"]
 
 
-@reported
-def pause(name: Name, store: StoreUrl = DEFAULT_STORE, json: AsJson = False) -> None:
+@on_experiment
+def pause(experiment: Experiment) -> Result:
     """Make no assignments until `resume`; outcomes are still recorded."""
-    with open_experiment(store, name) as experiment:
-        experiment.pause()
-        _print_state(name, experiment.state, as_json=json)
+    experiment.pause()
+    return _state(experiment)
 
 
-@reported
-def resume(name: Name, store: StoreUrl = DEFAULT_STORE, json: AsJson = False) -> None:
+@on_experiment
+def resume(experiment: Experiment) -> Result:
     """Continue after `pause`."""
-    with open_experiment(store, name) as experiment:
-        experiment.resume()
-        _print_state(name, experiment.state, as_json=json)
+    experiment.resume()
+    return _state(experiment)
 
 
-@reported
-def stop(
-    name: Name,
-    reason: Annotated[str, typer.Option(metavar="TEXT", help="The reason, in words.")] = "",
-    store: StoreUrl = DEFAULT_STORE,
-    json: AsJson = False,
-) -> None:
-    """End an experiment for good; outcomes that come later are kept and flagged."""
-    with open_experiment(store, name) as experiment:
-        experiment.stop(reason)
-        _print_state(name, experiment.state, as_json=json)
+@on_experiment
+def stop(experiment: Experiment, *, reason: str = "") -> Result:
+    """End an experiment for good; outcomes that come later are kept and flagged.
+
+    Args:
+        reason (TEXT): The reason, in words.
+    """
+    experiment.stop(reason)
+    return _state(experiment)
 
 
-def _print_state(name: str, state: str, *, as_json: bool) -> None:
-    print_result({"experiment": name, "state": state}, f"{name} is {state}.", as_json=as_json)
+def _state(experiment: Experiment) -> Result:
+    return Result({"state": experiment.state}, [f"{experiment.name} is {experiment.state}."])
 
 
-@reported
-def lease(
-    name: Name,
-    length: Annotated[
-        str,
-        typer.Argument(metavar="TIME", help="90s, 30m, 12h or 2d; none to wait for ever."),
-    ],
-    store: StoreUrl = DEFAULT_STORE,
-    json: AsJson = False,
-) -> None:
-    """Change how long outcomes may take from now on; what is lost stays lost."""
-    with open_experiment(store, name) as experiment:
-        experiment.change_lease(None if length == "none" else length)
-        state, seconds = experiment.state, experiment.lease
+@on_experiment
+def lease(experiment: Experiment, length: str) -> Result:
+    """Change how long outcomes may take from now on; what is lost stays lost.
+
+    Args:
+        length (TIME): 90s, 30m, 12h or 2d; none to wait for ever.
+    """
+    experiment.change_lease(None if length == "none" else length)
+    state, seconds = experiment.state, experiment.lease
     takes = "any time" if seconds is None else f"{seconds:g} seconds"
-    print_result(
-        {"experiment": name, "state": state, "lease": seconds},
-        f"Outcomes of {name} may take {takes} from now on.",
-        as_json=json,
-    )
+    words = f"Outcomes of {experiment.name} may take {takes} from now on."
+    return Result({"state": state, "lease": seconds}, [words])

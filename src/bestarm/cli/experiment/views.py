@@ -9,18 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from bestarm.cli.experiment.access import open_experiment
-from bestarm.cli.options import DEFAULT_STORE, AsJson, Name, StoreUrl
-from bestarm.cli.reporting import (
-    print_checks,
-    print_json,
-    print_result,
-    printable,
-    remark,
-    reported,
-)
+from bestarm.cli.command import command
+from bestarm.cli.experiment.command import Result, on_experiment
+from bestarm.cli.options import DEFAULT_STORE, AsJson, StoreUrl
+from bestarm.cli.reporting import checks_result, print_json, printable, remark
 
 if TYPE_CHECKING:
+    from bestarm.live import Experiment
     from bestarm.records import Recommendation
 
 __all__ = [
@@ -39,31 +34,27 @@ def time_of(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
 
 
-@reported
-def status(name: Name, store: StoreUrl = DEFAULT_STORE, json: AsJson = False) -> None:
+@on_experiment
+def status(experiment: Experiment) -> Result:
     """Show where an experiment stands."""
-    with open_experiment(store, name) as experiment:
-        now, about, problem = experiment.status(), experiment.description, experiment.problem
-        data = {
-            "experiment": name,
-            "description": about,
-            **asdict(now),
-            "lease": experiment.lease,
-            "seed": experiment.seed,
-            "delta": problem.delta,
-            "arms": list(problem.source_labels),
-            "targets": list(problem.target_labels),
-        }
-    print_result(data, *about.splitlines(), f"{name}: {now}.", as_json=json)
+    now, about, problem = experiment.status(), experiment.description, experiment.problem
+    data = {
+        "description": about,
+        **asdict(now),
+        "lease": experiment.lease,
+        "seed": experiment.seed,
+        "delta": problem.delta,
+        "arms": list(problem.source_labels),
+        "targets": list(problem.target_labels),
+    }
+    return Result(data, [*about.splitlines(), f"{experiment.name}: {now}."])
 
 
-@reported
-def recommend(name: Name, store: StoreUrl = DEFAULT_STORE, json: AsJson = False) -> None:
+@on_experiment
+def recommend(experiment: Experiment) -> Result:
     """Name the best option as far as is known, what may be claimed, and under which assumptions."""
-    with open_experiment(store, name) as experiment:
-        now, labels = experiment.recommendation(), experiment.problem.target_labels
-    data = {"experiment": name, **recommendation_data(now, labels)}
-    print_result(data, *recommendation_words(now), as_json=json)
+    now, labels = experiment.recommendation(), experiment.problem.target_labels
+    return Result(recommendation_data(now, labels), recommendation_words(now))
 
 
 def recommendation_data(now: Recommendation, labels: Sequence[str]) -> dict[str, Any]:
@@ -94,16 +85,14 @@ def recommendation_words(now: Recommendation) -> list[str]:
     return lines
 
 
-@reported
-def health(name: Name, store: StoreUrl = DEFAULT_STORE, json: AsJson = False) -> None:
+@on_experiment
+def health(experiment: Experiment) -> Result:
     """Run the health checks of an experiment: exit code 1 on an alarm."""
-    with open_experiment(store, name) as experiment:
-        checks = experiment.health()
-    print_checks({"experiment": name}, checks, as_json=json)
+    return Result(*checks_result(experiment.health()))
 
 
-@reported
-def list_(store: StoreUrl = DEFAULT_STORE, json: AsJson = False) -> None:
+@command
+def list_(*, store: StoreUrl = DEFAULT_STORE, json: AsJson = False) -> None:
     """List the experiments of a store."""
     from bestarm.live import Experiment
 

@@ -18,9 +18,8 @@ from bestarm.defaults import DELTA
 from bestarm.errors import InvalidInputError
 from bestarm.policies.registry import policies
 from bestarm.server.api import bodies
-from bestarm.server.api.dependencies import ANYWHERE, TELL, WITH_BODY
 from bestarm.server.api.errors import Refusal, error_responses, event_stream
-from bestarm.server.api.requests import StrictRoute
+from bestarm.server.api.requests import ANYWHERE, TELL, WITH_BODY, StrictRoute
 from bestarm.server.streams import EventStream
 
 __all__ = ["PLANNABLE", "PlanBody", "Planner", "router"]

@@ -13,12 +13,13 @@ from starlette.background import BackgroundTask
 from starlette.concurrency import run_in_threadpool
 
 from bestarm.errors import ConflictingRequestError, InvalidInputError
-from bestarm.live import Experiment, Receipt, Status
+from bestarm.live import Experiment
 from bestarm.live.events import sha256
 from bestarm.problem import Problem, features_of
 from bestarm.server.api import bodies
 from bestarm.server.api import schemas as io
-from bestarm.server.api.dependencies import (
+from bestarm.server.api.errors import error_responses, event_stream
+from bestarm.server.api.requests import (
     ANYWHERE,
     MANAGE,
     TELL,
@@ -26,9 +27,8 @@ from bestarm.server.api.dependencies import (
     WITH_BODY,
     Experiments,
     Name,
+    StrictRoute,
 )
-from bestarm.server.api.errors import error_responses, event_stream
-from bestarm.server.api.requests import StrictRoute
 from bestarm.server.experiments import OpenExperiments
 from bestarm.server.security.roles import ANONYMOUS, check_role
 from bestarm.server.security.tokens import Role
@@ -88,12 +88,12 @@ async def list_experiments(
     status_code=201,
     summary="Create an experiment",
 )
-async def create_experiment(body: bodies.CreateBody, experiments: Experiments) -> Status:
+async def create_experiment(body: bodies.CreateBody, experiments: Experiments) -> io.StatusOut:
     """Create an experiment; its name must be new."""
     return await experiments.write_store(partial(_create, experiments, body))
 
 
-def _create(experiments: OpenExperiments, body: bodies.CreateBody) -> Status:
+def _create(experiments: OpenExperiments, body: bodies.CreateBody) -> io.StatusOut:
     if body.source is None:
         _check_size("source_labels", len(body.source_labels or ()) ** 2)
     for field, rows in (("source", body.source or []), ("target", body.target or [])):
@@ -132,7 +132,7 @@ def _check_size(field: str, size: int) -> None:
 @viewing.get(
     "/experiments/{name}",
     summary="The status of an experiment",
-    response_model=Status,
+    response_model=io.StatusOut,
     responses={304: {"description": "Nothing has changed since the ETag given."}},
 )
 async def get_status(
@@ -184,7 +184,9 @@ async def ask(
 
 def _ask(experiment: Experiment, *, count: int, key: str | None, caller: int) -> Response:
     try:
-        batch = experiment.ask(count, request_id=None if key is None else _own_key(key, caller))
+        # The same key of another caller is another request.
+        own = None if key is None else f"token {caller}: {sha256(key)}"
+        batch = experiment.ask(count, request_id=own)
     except ConflictingRequestError as error:
         raise ConflictingRequestError(
             error.message,
@@ -195,17 +197,10 @@ def _ask(experiment: Experiment, *, count: int, key: str | None, caller: int) ->
     return JSONResponse(io.AssignmentsOut.plain(batch))
 
 
-def _own_key(key: str, caller: int) -> str:
-    """The name of a caller's request: the same key of another caller is another request."""
-    name = f"token {caller}: {key}"
-    # As long as a name may be, and no longer.
-    return name if len(name) <= 200 else f"token {caller}: sha256 {sha256(key)}"
-
-
 @telling.post("/experiments/{name}/tell", summary="Tell outcomes")
 async def tell(
     name: Name, body: bodies.TellBody, experiments: Experiments, request: Request
-) -> Receipt:
+) -> io.ReceiptOut:
     """Record outcomes: all or none. Repeating it is harmless."""
     _limited(len(body.outcomes), request, "outcomes")
     pairs = [(each.id, float(each.reward)) for each in body.outcomes]
@@ -215,20 +210,20 @@ async def tell(
 @telling.post("/experiments/{name}/fail", summary="Give up outcomes")
 async def fail(
     name: Name, body: bodies.FailBody, experiments: Experiments, request: Request
-) -> Status:
+) -> io.StatusOut:
     """Record that outcomes will never come. Repeating it is harmless."""
     _limited(len(body.ids), request, "ids")
     return await experiments.change(name, lambda each: each.fail_many(body.ids, body.reason))
 
 
 @managing.post("/experiments/{name}/pause", summary="Pause")
-async def pause(name: Name, experiments: Experiments) -> Status:
+async def pause(name: Name, experiments: Experiments) -> io.StatusOut:
     """Make no assignments until the experiment is resumed. Repeating it is harmless."""
     return await experiments.change(name, Experiment.pause)
 
 
 @managing.post("/experiments/{name}/resume", summary="Resume")
-async def resume(name: Name, experiments: Experiments) -> Status:
+async def resume(name: Name, experiments: Experiments) -> io.StatusOut:
     """Continue after a pause. Repeating it is harmless."""
     return await experiments.change(name, Experiment.resume)
 
@@ -237,13 +232,17 @@ async def resume(name: Name, experiments: Experiments) -> Status:
     "/experiments/{name}/lease",
     summary="Change how long outcomes may take",
 )
-async def change_lease(name: Name, body: bodies.LeaseBody, experiments: Experiments) -> Status:
+async def change_lease(
+    name: Name, body: bodies.LeaseBody, experiments: Experiments
+) -> io.StatusOut:
     """Set it from now on; what is lost stays lost. Repeating it is harmless."""
     return await experiments.change(name, lambda each: each.change_lease(body.lease))
 
 
 @managing.post("/experiments/{name}/stop", summary="Stop for good")
-async def stop(name: Name, experiments: Experiments, body: bodies.StopBody | None = None) -> Status:
+async def stop(
+    name: Name, experiments: Experiments, body: bodies.StopBody | None = None
+) -> io.StatusOut:
     """End the experiment. Outcomes that come later are kept and flagged."""
     reason = "" if body is None else body.reason
     return await experiments.change(name, lambda each: each.stop(reason))

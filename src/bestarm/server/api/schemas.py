@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated, Any
@@ -9,7 +10,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from bestarm.defaults import DELTA
-from bestarm.live import Assignment, Batch, Check, Listed
+from bestarm.live import Assignment, Batch, Check, Listed, Receipt, Status
 from bestarm.live.store.contract import Event
 from bestarm.records import Recommendation
 from bestarm.server.api.bodies import example
@@ -19,9 +20,40 @@ __all__ = [
     "EventsOut",
     "HealthOut",
     "ListOut",
+    "ReceiptOut",
     "RecommendationOut",
+    "StatusOut",
+    "describe_fields",
     "without_seed",
 ]
+
+
+def describe_fields(schema: dict[str, Any]) -> None:
+    """Move what docstrings say of attributes to the fields of an OpenAPI description."""
+    for model in schema["components"]["schemas"].values():
+        text, _, entries = model.get("description", "").partition("\n\nAttributes:\n")
+        model["description"] = text
+        for entry in re.split(r"\n(?=    \w)", entries) if entries else ():
+            name, _, words = " ".join(entry.split()).partition(": ")
+            model["properties"][name]["description"] = f"{words[:1].upper()}{words[1:]}"
+
+
+_STATUS = {
+    "phase": 3,
+    "given": 40,
+    "answered": 38,
+    "outstanding": 2,
+    "remaining": 60,
+    "pulls": 240,
+    "state": "running",
+    "lost": 0,
+    "late": 0,
+    "needs_lease": False,
+    "waits_for": None,
+    "waits_since": None,
+}
+StatusOut = Annotated[Status, Field(examples=[_STATUS])]
+ReceiptOut = Annotated[Receipt, Field(examples=[{"recorded": 2, "repeated": 0, "late": 0}])]
 
 
 class ListOut(BaseModel):
@@ -34,20 +66,7 @@ class ListOut(BaseModel):
                     "name": "checkout",
                     "description": "Which checkout do more people finish?",
                     "created": 1767225600.0,
-                    "status": {
-                        "phase": 3,
-                        "given": 40,
-                        "answered": 38,
-                        "outstanding": 2,
-                        "remaining": 60,
-                        "pulls": 240,
-                        "state": "running",
-                        "lost": 0,
-                        "late": 0,
-                        "needs_lease": False,
-                        "waits_for": None,
-                        "waits_since": None,
-                    },
+                    "status": _STATUS,
                     "revision": "240-238-0-0-0-9",
                 }
             ],

@@ -22,9 +22,9 @@ from bestarm.live.inputs import normal_form
 from bestarm.live.watch.overview import Watch
 from bestarm.live.watch.views import Overview
 from bestarm.policies.registry import policies
-from bestarm.server.api.dependencies import VIEW, Experiments
 from bestarm.server.api.errors import Refusal, answer_http
 from bestarm.server.api.plan import PLANNABLE
+from bestarm.server.api.requests import VIEW, Experiments
 from bestarm.server.experiments import OpenExperiments
 from bestarm.server.pages.assets import Assets
 from bestarm.server.pages.charts import charts
