@@ -56,14 +56,14 @@ def record(
         answers.append((ids[new], int((~new).sum())))
         if len(several) > 1:
             known.update(zip(ids[new].tolist(), rewards[new].tolist(), strict=True))
-    late: Ids = np.empty(0, dtype=np.int64)
+    late: set[int] = set()
     if accepted:
         new_ids, new_rewards = (np.concatenate(part) for part in zip(*accepted, strict=True))
-        late = _write(tx, new_ids, new_rewards, now)
+        late = set(_write(tx, new_ids, new_rewards, now).tolist())
     return [
         answer
         if isinstance(answer, BestArmError)
-        else Receipt(len(answer[0]), answer[1], int(np.isin(answer[0], late).sum()))
+        else Receipt(len(answer[0]), answer[1], len(late.intersection(answer[0].tolist())))
         for answer in answers
     ]
 

@@ -41,8 +41,8 @@ class EndForecast:
 def from_evidence(pulls: int, evidence: float, level: float) -> EndForecast:
     """Pulls until the evidence against the hardest competitor reaches its level.
 
-    The log of an e-value that bets well is a random walk of drift g a pull and variance 2g, so the
-    pulls that are lacking follow an inverse Gaussian law. g itself is known through the score
+    The log of an e-value that bets well is a random walk of drift g per pull and variance 2g, so
+    the pulls that are lacking follow an inverse Gaussian law. g itself is known through the score
     z = √(2 g n), which is off by a normal deviate. Quantiles are those of the mixture.
 
     Args:
