@@ -155,14 +155,10 @@ def waits_for(books: Reading) -> tuple[int | None, float | None]:
 def change_state(tx: Writing, kind: str, at: float, **data: Any) -> None:
     """Pause, resume or stop an experiment, unless it is already paused, running or stopped.
 
-    Args:
-        tx: a transaction.
-        kind: the event: `"paused"`, `"resumed"` or `"stopped"`.
-        at: the time.
-        data: what else the event says.
+    The event is `"paused"`, `"resumed"` or `"stopped"`.
 
     Raises:
-        InvalidInputError: the experiment is in another state.
+        InvalidInputError: the experiment is over.
     """
     head, goal = tx.head, "running" if kind == "resumed" else kind
     if head.state == goal:

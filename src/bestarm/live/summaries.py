@@ -38,10 +38,6 @@ class RunningTotals:
 
     In order of id: floating-point sums would otherwise depend on the order of arrival. Under a
     closed plan lost assignments are left out, as others were drawn in their place.
-
-    Args:
-        plan: the plan they were drawn under.
-        arms: the number of source arms.
     """
 
     def __init__(self, plan: Plan, arms: int) -> None:
@@ -51,11 +47,9 @@ class RunningTotals:
         self._running = hashlib.sha256()
 
     def add(self, answers: Rows, pending: NDArray[np.bool_] | None = None) -> None:
-        """Add answers.
+        """Add answers: a reward that is NaN was lost, unless it is pending.
 
-        Args:
-            answers: as ANSWER; a reward that is NaN was lost, unless it is pending.
-            pending: which of them are outstanding, or were when they were first added up.
+        Pending are those that are outstanding, or were when they were first added up.
         """
         if pending is None:
             pending = np.zeros(len(answers), dtype=bool)
@@ -90,13 +84,9 @@ class RunningTotals:
 def total(
     pieces: Iterable[Rows], plan: Plan, *, first: int = 0, pending: Ids | None = None
 ) -> tuple[Summary, str]:
-    """The summary of assignments, and the digest of their answers.
+    """The summary of assignments, and the digest of their answers, which come in order of id.
 
-    Args:
-        pieces: the answers, in order of id.
-        plan: the plan they were drawn under.
-        first: the id of the first; the others follow without a gap. Needed with `pending`.
-        pending: the ids that are outstanding, in order, if there are any.
+    Those of the ids in `pending` are outstanding; ids count from `first` without a gap.
     """
     totals = RunningTotals(plan, plan.arms)
     for answers in pieces:
@@ -134,12 +124,7 @@ def waiting_ids(books: Reading) -> Ids:
 
 
 def answers_at_end(rows: Rows, failed: Ids | None = None) -> Rows:
-    """The answers as they were when the experiment ended.
-
-    Args:
-        rows: as they are now.
-        failed: the ids that were given up after the end.
-    """
+    """The answers as they were when the experiment ended; `failed` were given up after that."""
     rows = rows.copy()
     if failed is not None:
         rows["lost"][np.isin(rows["id"], failed)] = np.nan
