@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import itertools
 import math
-import multiprocessing
 import pickle
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import Executor
 
 import numpy as np
 import pytest
@@ -339,14 +338,12 @@ class ArmMeans(Policy):
         return Recommendation(target, label, True, "identified", summary.pulls, None, (target,))
 
 
-def test_simulations_are_the_same_on_one_worker_and_on_two() -> None:
+def test_simulations_are_the_same_on_one_worker_and_on_two(pool: Executor) -> None:
     matrix = np.random.default_rng(14).integers(-5, 6, size=(300, 4)) + np.arange(4) / 3
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(2, mp_context=context) as executor:
-        for replacement in (True, False):
-            world = Ratings(matrix, replacement=replacement)
-            one = simulate(ArmMeans, world, runs=30, seed=15)
-            two = simulate(ArmMeans, world, runs=30, seed=15, executor=executor)
-            assert 0 < one.error_rate < 1
-            np.testing.assert_array_equal(one.pulls, two.pulls)
-            np.testing.assert_array_equal(one.target, two.target)
+    for replacement in (True, False):
+        world = Ratings(matrix, replacement=replacement)
+        one = simulate(ArmMeans, world, runs=30, seed=15)
+        two = simulate(ArmMeans, world, runs=30, seed=15, executor=pool)
+        assert 0 < one.error_rate < 1
+        np.testing.assert_array_equal(one.pulls, two.pulls)
+        np.testing.assert_array_equal(one.target, two.target)

@@ -135,7 +135,7 @@ def test_remarks_are_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     shown = CliRunner().invoke(app, ["experiment", "replay", "trial", *store])
     assert shown.exit_code == 0
     assert "The replay agrees with the log." in shown.stdout
-    assert "Remark: phase 1 of 24 pulls would be planned with 33 pulls" in shown.stdout
+    assert "Remark: phase 1 of 24 assignments would be planned with 33" in shown.stdout
     data = CliRunner().invoke(app, ["experiment", "replay", "trial", *store, "--json"])
     found = json.loads(data.stdout)
     assert found["agrees"] is True

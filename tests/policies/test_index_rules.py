@@ -40,9 +40,7 @@ def _by_plans(policy: IndexRule, ahead: tuple[Array, Indices, Array]) -> Recomme
     return policy.recommend()
 
 
-def _compiled(
-    policy: IndexRule, ahead: tuple[Array, Indices, Array], block: int
-) -> Recommendation:
+def _compiled(policy: IndexRule, ahead: tuple[Array, Indices, Array], block: int) -> Recommendation:
     """Blocks of rewards known ahead, and a plan wherever a block cannot be used."""
     table, rows, common = ahead
     used = 0

@@ -34,12 +34,12 @@ LIMIT = 600.0  # seconds: far more than anything here takes, however slow the ma
 # The process that simulates, with its time up once three runs are done.
 UP_AFTER_THREE = """
 from bestarm.planning import worker  # run as bestarm.planning.worker is
-say = worker._ProgressReports.__call__
-def up(self, done, total):
-    say(self, done, total)
+say = worker._reports()
+def up(done, total):
+    say(done, total)
     if done == 3:
         raise KeyboardInterrupt
-worker._ProgressReports.__call__ = up
+worker._reports = lambda: up
 worker.main()
 """
 # The same, where a run is estimated to take longer than there is time.

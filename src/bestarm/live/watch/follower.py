@@ -8,7 +8,7 @@ experiment is.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -21,12 +21,11 @@ from bestarm.live.replay import Player, recommend
 from bestarm.live.store.contract import Event, Head, Reading, SummaryRecord
 from bestarm.policies.policy import Look, Policy
 from bestarm.problem import Problem
-from bestarm.records import Plan, Recommendation, Summary
+from bestarm.records import Phase, Plan, Recommendation, Summary
 
-__all__ = ["Follower", "Log", "Moment", "Slice"]
+__all__ = ["Follower", "Log", "Moment", "Slice", "joined"]
 
 _APART = 1.15  # pulls from one look to the next, as a ratio
-_MOST_LOOKS = 60
 _SLICES = 48
 _ROUTINE = {"planned", "closed", "answered", "late", "failed"}
 _KEPT_ROUTINE = 12
@@ -35,11 +34,19 @@ _KEPT_NOTABLE = 60
 
 @dataclass(frozen=True, eq=False)
 class Moment:
-    """What a policy knew of all targets after so many pulls, and which of them were left."""
+    """What a policy knew after so many pulls.
+
+    Attributes:
+        pulls: the number of pulls.
+        active: the targets that were left; of a phase, those that it compared.
+        look: what it knew of all targets.
+        phase: the phase that ended then, if each phase estimates afresh; else None.
+    """
 
     pulls: int
     active: tuple[int, ...]
     look: Look
+    phase: int | None = None
 
 
 @dataclass(eq=False)
@@ -158,7 +165,8 @@ class Follower:
     Attributes:
         log: the counters and events.
         said: what the policy recommends.
-        looks: what the policy knew over time, the last one now; empty if it does not tell.
+        looks: what the policy knew over time, the last one now, or else what each phase said; empty
+            if it tells neither.
         counts: outcomes per arm that the policy was told.
         sums: their sum.
         planned: how many the plans would have drawn of each arm.
@@ -177,6 +185,7 @@ class Follower:
         self.looks: list[Moment] = []
         self.slices: list[Slice] = []
         self.counts, self.sums, self.planned, self.drawn = np.zeros((4, problem.arms))
+        self._targets = problem.targets
         self._coordinates = problem.span.coordinates(problem.source)
         self._player: Player | None = None
         self._told = 0
@@ -206,8 +215,7 @@ class Follower:
         for record in books.summaries(self._told):
             self._add(record)
         self._finish(policy)
-        if self.looks and self._due(self.looks[-1].pulls):
-            self._kept.append(self.looks[-1])
+        self._kept += [now for now in self._now[1] if self._due(now.pulls)]
 
     def _read(self, books: Reading) -> None:
         self.log.read(books)
@@ -243,7 +251,7 @@ class Follower:
         if self._now[0] < self._told:
             self._now = self._told, list(_look(policy))
         before = [each for each in self._kept if each.pulls < self.said.pulls]
-        self.looks = _thinned(before + self._now[1])
+        self.looks = before + self._now[1] or _phases(self.said.trace, self._targets)
 
 
 def _look(policy: Policy) -> Iterator[Moment]:
@@ -251,6 +259,18 @@ def _look(policy: Policy) -> Iterator[Moment]:
     if (look := policy.look()) is not None:
         said = policy.recommend()
         yield Moment(said.pulls, said.active, look)
+
+
+def _phases(trace: Sequence[Phase], targets: int) -> list[Moment]:
+    """What each phase said of the targets that it compared; NaN for the others."""
+    moments, pulls = [], 0
+    for phase in trace:
+        pulls += phase.pulls
+        estimate, radius, evidence = np.full((3, targets), np.nan)
+        estimate[list(phase.active)], radius[list(phase.active)] = phase.contrasts, phase.radii
+        look = Look(phase.leader, estimate, estimate - radius, estimate + radius, evidence)
+        moments.append(Moment(pulls, phase.active, look, phase.phase))
+    return moments
 
 
 def _expected(plan: Plan, summary: Summary) -> Array:
@@ -263,20 +283,16 @@ def _expected(plan: Plan, summary: Summary) -> Array:
 
 def _merged(slices: list[Slice]) -> list[Slice]:
     """Neighbours joined while they stay short of a share of the whole."""
-    if not slices:
-        return []
-    width = math.ceil(slices[-1].end / _SLICES)
-    joined = [slices[0]]
-    for each in slices[1:]:
-        if each.end - joined[-1].first <= width:
-            joined[-1] = joined[-1].join(each)
+    width = math.ceil(slices[-1].end / _SLICES) if slices else 0
+    return joined(slices, lambda last, each: each.end - last.first <= width)
+
+
+def joined(slices: Iterable[Slice], short: Callable[[Slice, Slice], bool]) -> list[Slice]:
+    """Slices, each joined with those after it as long as both are short."""
+    found: list[Slice] = []
+    for each in slices:
+        if found and short(found[-1], each):
+            found[-1] = found[-1].join(each)
         else:
-            joined.append(each)
-    return joined
-
-
-def _thinned(looks: list[Moment]) -> list[Moment]:
-    if len(looks) <= _MOST_LOOKS:
-        return looks
-    places = np.linspace(0, len(looks) - 1, _MOST_LOOKS).round().astype(int)
-    return [looks[place] for place in places]
+            found.append(each)
+    return found

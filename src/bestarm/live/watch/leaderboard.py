@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
-from bestarm.live.watch.follower import Follower
+from bestarm.live.watch.follower import Follower, Moment
 from bestarm.live.watch.views import Option
 from bestarm.problem import Problem
 
@@ -33,10 +34,10 @@ def leaderboard(
     said, dropped = follower.said, follower.log.eliminated
     leading, active = said.chosen or (said.target,), set(said.active)
     arms = {row.tobytes(): arm for arm, row in reversed(list(enumerate(problem.source)))}
-    known = _from_look(follower, level) if follower.looks else _from_trace(follower, radii=radii)
 
     def option(target: int) -> Option:
-        shown = replace(known.get(target, Option(target)), label=problem.target_labels[target])
+        known = _known(target, follower.looks, level, radii=radii)
+        shown = replace(known, label=problem.target_labels[target])
         if target in leading and follower.counts.any():
             shown = replace(shown, status="best" if said.final else "leads")
         elif target not in active:
@@ -61,27 +62,19 @@ def leaderboard(
     return tuple(sorted(map(option, range(problem.targets)), key=place))
 
 
-def _from_look(follower: Follower, level: float) -> dict[int, Option]:
-    look = follower.looks[-1].look
-    shares = np.clip(look.log_evidence / level, 0.0, 1.0).tolist()
-    numbers = zip(look.estimate, look.low, look.high, strict=True)
-    return {
-        target: Option(
-            target, behind=finite(behind), low=finite(low), high=finite(high), evidence=share
-        )
-        for target, ((behind, low, high), share) in enumerate(zip(numbers, shares, strict=True))
-    }
-
-
-def _from_trace(follower: Follower, *, radii: bool) -> dict[int, Option]:
-    """What the last phase that had an option in it says of it."""
-    known: dict[int, Option] = {}
-    trace = follower.said.trace
-    for phase in trace:
-        about = None if phase is trace[-1] else phase.phase
-        for target, behind, radius in zip(phase.active, phase.contrasts, phase.radii, strict=True):
-            known[target] = Option(target, behind=finite(behind), known_in=about)
-            if radii and math.isfinite(radius):
-                low, high = behind - radius, behind + radius
-                known[target] = replace(known[target], radius=radius, low=low, high=high)
-    return known
+def _known(target: int, looks: Sequence[Moment], level: float, *, radii: bool) -> Option:
+    """What the last moment that knew anything of a target says of it."""
+    for moment in reversed(looks):
+        look, phase = moment.look, moment.phase
+        if phase is not None and target not in moment.active:
+            continue
+        behind, low, high = (finite(part[target]) for part in (look.estimate, look.low, look.high))
+        if phase is None:
+            share = float(np.clip(look.log_evidence[target] / level, 0.0, 1.0))
+            return Option(target, behind=behind, low=low, high=high, evidence=share)
+        about = None if moment is looks[-1] else phase
+        if not radii or behind is None or high is None:
+            return Option(target, behind=behind, known_in=about)
+        ends = {"radius": high - behind, "low": low, "high": high}
+        return Option(target, behind=behind, known_in=about, **ends)
+    return Option(target)

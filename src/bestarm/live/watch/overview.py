@@ -18,7 +18,9 @@ from bestarm.live.watch.follower import Follower, Log
 from bestarm.live.watch.forecast import EndForecast, from_evidence, from_phases
 from bestarm.live.watch.leaderboard import leaderboard
 from bestarm.live.watch.timeline import baseline_lines, timeline
-from bestarm.live.watch.views import Allocated, Guarantee, Happening, Overview, Progress
+from bestarm.live.watch.views import Allocated, Happening, Overview
+from bestarm.policies.policy import Traits
+from bestarm.records import Recommendation
 
 __all__ = ["Watch", "overview"]
 
@@ -73,27 +75,40 @@ class Watch:
             return self._overview(self._follower, revision)
 
     def _overview(self, follower: Follower, revision: str) -> Overview:
-        experiment, log, said = self.experiment, follower.log, follower.said
+        experiment, log, said, spec = (
+            self.experiment,
+            follower.log,
+            follower.said,
+            self.experiment.spec,
+        )
         problem, traits, head = experiment.problem, experiment.traits, log.head
-        health = self.health(over=head.over)
-        needed = traits.evidence_needed
-        level = -math.log(problem.delta) if needed is None else needed
+        health, proven = (
+            self.health(over=head.over),
+            said.claims is not None and not said.contradicted,
+        )
+        level = traits.evidence_needed or -math.log(problem.delta)
         board = leaderboard(follower, problem, level, radii=not traits.budgeted)
-        guarantee = _guarantee(experiment, follower, health)
         columns = (problem.source_labels, follower.planned, follower.drawn, follower.counts)
+        forecast, decided = _forecast(follower, traits, level)
+        pace = _pace(log.closings, experiment.now())
         return Overview(
             name=experiment.name,
             description=experiment.description,
-            state=head.state,
-            phase=head.phase,
+            policy="" if spec is None else spec.policy,
+            options={} if spec is None else spec.options,
+            problem=problem,
+            traits=traits,
+            head=head,
+            said=said,
             created=log.created,
-            updated=head.last_time,
             revision=revision,
             verdict=wording.verdict(head, said, problem, traits, waits_for=follower.waits_for),
             leaders=tuple(problem.target_labels[each] for each in said.chosen or (said.target,)),
-            standing=wording.standing(said, traits, proven=guarantee.proven),
-            sole_best=guarantee.proven and traits.names_the_best,
-            guarantee=guarantee,
+            standing=wording.standing(said, traits, proven=proven),
+            confidence=wording.percent(problem.delta),
+            proven=proven,
+            reliability=wording.reliability(said, traits, problem.delta),
+            contradictions=_contradictions(said, health),
             health=health,
             leaderboard=board,
             timeline=timeline(follower, board, level),
@@ -102,7 +117,11 @@ class Watch:
                 Allocated(arm, label, float(planned), int(drawn), int(count))
                 for arm, (label, planned, drawn, count) in enumerate(zip(*columns, strict=True))
             ),
-            progress=_progress(experiment, follower, level),
+            used=int(follower.drawn.sum()),
+            decided=decided,
+            pace=pace,
+            forecast=forecast,
+            hours=_hours(forecast, pace) if head.state == "running" else None,
             events=tuple(
                 Happening(each.at, each.kind, wording.describe(each, problem, open_plans=head.open))
                 for each in reversed(log.events)
@@ -115,64 +134,39 @@ def overview(experiment: Experiment) -> Overview:
     return Watch(experiment).overview()
 
 
-def _guarantee(experiment: Experiment, follower: Follower, health: Sequence[Check]) -> Guarantee:
-    problem, traits, spec = experiment.problem, experiment.traits, experiment.spec
-    said = follower.said
-    against = [each.finding for each in health if each.name in _DECLARED and each.level != "ok"]
+def _contradictions(said: Recommendation, health: Sequence[Check]) -> tuple[str, ...]:
+    checks = [each.finding for each in health if each.name in _DECLARED and each.level != "ok"]
     if said.contradicted:
-        against.insert(0, said.statement or "Outcomes contradict the declared scales.")
-    return Guarantee(
-        delta=problem.delta,
-        confidence=wording.percent(problem.delta),
-        policy="" if spec is None else spec.policy,
-        options={} if spec is None else spec.options,
-        proven=said.claims is not None and not said.contradicted,
-        blind=traits.blind,
-        constants=wording.reliability(said, traits, problem.delta),
-        bounds=traits.bounds,
-        noise=problem.noise,
-        baseline=problem.baseline,
-        assumptions=said.assumptions,
-        statement=said.statement,
-        contradictions=tuple(against),
-    )
+        checks.insert(0, said.statement or "Outcomes contradict the declared scales.")
+    return tuple(checks)
 
 
-def _progress(experiment: Experiment, follower: Follower, level: float) -> Progress:
-    head, said, most = follower.log.head, follower.said, experiment.traits.max_pulls
-    used, pace = int(follower.drawn.sum()), _pace(follower.log.closings, experiment.now())
-    decided = hours = forecast = None
-    if follower.looks:
-        look = follower.looks[-1].look
+def _forecast(
+    follower: Follower, traits: Traits, level: float
+) -> tuple[EndForecast | None, float | None]:
+    """How many more pulls there may be, and the share collected of the evidence needed."""
+    head, said = follower.log.head, follower.said
+    forecast = decided = None
+    last = follower.looks[-1] if follower.looks else None
+    if last is not None and last.phase is None:
         rivals = set(said.active).difference(said.chosen or (said.target,))
-        least = min((float(look.log_evidence[target]) for target in rivals), default=level)
+        least = min((float(last.look.log_evidence[target]) for target in rivals), default=level)
         decided = float(np.clip(least / level, 0.0, 1.0))
-        forecast = from_evidence(follower.looks[-1].pulls, least, level)
-    elif experiment.traits.evidence_needed is None:
+        forecast = from_evidence(last.pulls, least, level)
+    elif traits.evidence_needed is None:
         forecast = from_phases(said.trace, follower.plan, left=head.remaining + head.outstanding)
-    if head.over:
-        forecast = None
-    if forecast is not None and most is not None:
-        forecast = _capped(forecast, max(0, most - used))
-    if forecast is not None and pace and head.state == "running":
-        ends = (forecast.expected, forecast.low, forecast.high)
-        hours = tuple(None if end is None else end / pace for end in ends)
-    return Progress(
-        given=head.assigned,
-        answered=head.outcomes,
-        used=used,
-        outstanding=head.outstanding,
-        lost=head.losses,
-        late=head.late,
-        phase_answered=head.phase_settled,
-        phase_pulls=head.needed,
-        left=len(said.active),
-        options=experiment.problem.targets,
-        decided=decided,
-        pace=pace,
-        forecast=forecast,
-        hours=hours,
-    )
+    if head.over or forecast is None:
+        return None, decided
+    if traits.max_pulls is not None:
+        forecast = _capped(forecast, max(0, traits.max_pulls - int(follower.drawn.sum())))
+    return forecast, decided
+
+
+def _hours(forecast: EndForecast | None, pace: float | None) -> tuple[float | None, ...] | None:
+    if forecast is None or not pace:
+        return None
+    ends = (forecast.expected, forecast.low, forecast.high)
+    return tuple(None if end is None else end / pace for end in ends)
 
 
 def _capped(forecast: EndForecast, most: int) -> EndForecast:

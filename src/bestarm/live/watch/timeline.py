@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from itertools import accumulate
+from itertools import accumulate, compress
 
 import numpy as np
 
-from bestarm.live.watch.follower import Follower, Moment, Slice
+from bestarm.live.watch.follower import Follower, Moment, Slice, joined
 from bestarm.live.watch.leaderboard import finite
 from bestarm.live.watch.views import BaselineView, Line, Option, Timeline
 from bestarm.problem import Problem
-from bestarm.records import Phase
 
 __all__ = ["baseline_lines", "timeline"]
 
@@ -30,59 +28,35 @@ def timeline(follower: Follower, board: Sequence[Option], level: float) -> Timel
         board: its options, the leader first.
         level: the evidence that drops an option.
     """
-    shown = board[:_DRAWN]
-    if follower.looks:
-        return _from_looks(follower.looks, shown, level)
-    if follower.said.trace:
-        return _from_trace(follower.said.trace, shown)
-    return Timeline("none")
-
-
-def _from_looks(looks: Sequence[Moment], shown: Sequence[Option], level: float) -> Timeline:
+    looks = follower.looks
+    if not looks:
+        return Timeline("none")
     lines, evidence = [], []
-    for rank, option in enumerate(shown):
-        target, out = option.target, option.status == "out"
-        gone = (at for at, each in enumerate(looks) if out and target not in each.active)
-        until = looks[: next(gone, len(looks)) + 1]
-        x = tuple(float(each.pulls) for each in until)
-        y, low, high, share = (
-            tuple(finite(each.look.estimate[target]) for each in until),
-            tuple(finite(each.look.low[target]) for each in until),
-            tuple(finite(each.look.high[target]) for each in until),
-            tuple(finite(each.look.log_evidence[target] / level) for each in until),
-        )
+    for rank, option in enumerate(board[:_DRAWN]):
+        target, out, seen = option.target, option.status == "out", looks
+        active = [target in each.active for each in looks]
+        if looks[0].phase is not None:
+            seen = list(compress(looks, active))
+        elif out and not all(active):
+            seen = looks[: active.index(False) + 1]  # as far as the look that dropped it
+        x = tuple(float(each.pulls) for each in seen)
+        y = tuple(finite(each.look.estimate[target]) for each in seen)
+        low = tuple(finite(each.look.low[target]) for each in seen)
+        high = tuple(finite(each.look.high[target]) for each in seen)
+        share = tuple(finite(each.look.log_evidence[target] / level) for each in seen)
         lines.append(Line(option.label, rank, out, x, y, low, high))
         evidence.append(Line(option.label, rank, out, x, share))
-    return Timeline("looks", lines=tuple(lines), evidence=tuple(evidence))
+    if looks[0].phase is None:
+        return Timeline("looks", lines=tuple(lines), evidence=tuple(evidence))
+    phases = tuple((float(each.pulls), each.phase) for each in looks if each.phase is not None)
+    ends, largest = tuple(end for end, _ in phases), tuple(map(_largest_radius, looks))
+    return Timeline("phases", phases, tuple(lines), Line("radius", -2, False, ends, largest))
 
 
-def _from_trace(trace: Sequence[Phase], shown: Sequence[Option]) -> Timeline:
-    ends = np.cumsum([phase.pulls for phase in trace]).astype(float).tolist()
-    lines = []
-    for rank, option in enumerate(shown):
-        points = [
-            (end, finite(contrast), finite(contrast - radius), finite(contrast + radius))
-            for end, phase in zip(ends, trace, strict=True)
-            for target, contrast, radius in zip(
-                phase.active, phase.contrasts, phase.radii, strict=True
-            )
-            if target == option.target
-        ]
-        columns = zip(*points, strict=True)
-        lines.append(Line(option.label, rank, option.status == "out", *columns))
-    largest = tuple(
-        max(
-            (
-                radius
-                for target, radius in zip(phase.active, phase.radii, strict=True)
-                if target != phase.leader and math.isfinite(radius)
-            ),
-            default=None,
-        )
-        for phase in trace
-    )
-    phases = tuple((end, phase.phase) for end, phase in zip(ends, trace, strict=True))
-    return Timeline("phases", phases, tuple(lines), Line("radius", -2, False, tuple(ends), largest))
+def _largest_radius(moment: Moment) -> float | None:
+    look = moment.look
+    radii = np.delete(look.high - look.estimate, look.leader)
+    return max(radii[np.isfinite(radii)].tolist(), default=None)
 
 
 def baseline_lines(follower: Follower, problem: Problem, board: Sequence[Option]) -> BaselineView:
@@ -123,16 +97,10 @@ def baseline_lines(follower: Follower, problem: Problem, board: Sequence[Option]
 
 def _stretches(slices: Sequence[Slice], arms: int) -> list[Slice]:
     """Neighbours joined until there are enough outcomes in each."""
-    joined: list[Slice] = []
-    for each in slices:
-        if joined and joined[-1].counts.sum() < _ENOUGH * arms:
-            joined[-1] = joined[-1].join(each)
-        else:
-            joined.append(each)
-    if len(joined) > 1 and joined[-1].counts.sum() < _ENOUGH * arms:
-        last = joined.pop()
-        joined[-1] = joined[-1].join(last)
-    return joined
+    found = joined(slices, lambda last, _: last.counts.sum() < _ENOUGH * arms)
+    if len(found) > 1 and found[-1].counts.sum() < _ENOUGH * arms:
+        found[-2:] = [found[-2].join(found[-1])]
+    return found
 
 
 def _ratio(sums: float, counts: float, *, least: int = 1) -> float | None:

@@ -6,58 +6,25 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from bestarm.live.store.contract import Head
 from bestarm.live.values import Check
 from bestarm.live.watch.forecast import EndForecast
+from bestarm.policies.policy import Traits
+from bestarm.problem import Problem
+from bestarm.records import Recommendation
 
 __all__ = [
     "Allocated",
     "BaselineView",
-    "Guarantee",
     "Happening",
     "Line",
     "Numbers",
     "Option",
     "Overview",
-    "Progress",
     "Timeline",
 ]
 
 Numbers = tuple[float | None, ...]
-
-
-@dataclass(frozen=True)
-class Guarantee:
-    """What is promised, and what the promise rests on.
-
-    Attributes:
-        delta: the error probability allowed.
-        confidence: 1 − δ in words.
-        policy: the policy's name; empty in memory.
-        options: what it was made with.
-        proven: whether an error probability is proven under the assumptions.
-        blind: whether the policy takes no account of the baseline, so that it can be misled.
-        constants: the same in words.
-        bounds: between what outcomes must lie, or None.
-        noise: the declared scale of the noise; of no matter where there are bounds.
-        baseline: the declared bound on the baseline, likewise.
-        assumptions: one sentence each.
-        statement: what the policy says may be said now; may be empty.
-        contradictions: assumptions that the data contradict, one sentence each.
-    """
-
-    delta: float
-    confidence: str
-    policy: str
-    options: Mapping[str, Any]
-    proven: bool
-    blind: bool
-    constants: str
-    bounds: tuple[float, float] | None
-    noise: float
-    baseline: float
-    assumptions: tuple[str, ...]
-    statement: str
-    contradictions: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -175,45 +142,6 @@ class Allocated:
 
 
 @dataclass(frozen=True)
-class Progress:
-    """How far it is.
-
-    Attributes:
-        given: assignments given out in all.
-        answered: how many of them have an outcome that came in time.
-        used: pulls the policy has been told of: what the verdict rests on.
-        outstanding: assignments that await their outcome.
-        lost: assignments given up.
-        late: outcomes that came too late.
-        phase_answered: of the open phase.
-        phase_pulls: what it asks for.
-        left: options not dropped.
-        options: all of them.
-        decided: the share collected of the evidence needed to drop the closest competitor; None
-            where a policy gathers none.
-        pace: recent outcomes per hour; None if unknown.
-        forecast: how many pulls there may be to come; None if it is over or nothing is known.
-        hours: what that takes at this pace: the middle, the low and the high end; None while
-            nothing is given out.
-    """
-
-    given: int
-    answered: int
-    used: int
-    outstanding: int
-    lost: int
-    late: int
-    phase_answered: int
-    phase_pulls: int
-    left: int
-    options: int
-    decided: float | None
-    pace: float | None
-    forecast: EndForecast | None
-    hours: tuple[float | None, ...] | None
-
-
-@dataclass(frozen=True)
 class Happening:
     """An event of the log, in words."""
 
@@ -222,48 +150,73 @@ class Happening:
     words: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Overview:
     """An experiment as it stands.
 
     Attributes:
         name: its name; empty in memory.
         description: what it is about.
-        state: `"running"`, `"paused"`, `"stopped"` or `"finished"`.
-        phase: the open one, or the last.
+        policy: the policy's name; empty in memory.
+        options: what the policy was made with.
+        problem: the problem.
+        traits: what the policy declares about itself.
+        head: the counters.
+        said: what the policy recommends.
         created: when it began, in seconds since 1970.
-        updated: when anything was last written.
         revision: changes whenever anything is recorded.
         verdict: one sentence.
         leaders: the options named, or those that lead so far.
         standing: what each of them is, or would be, said to be.
-        sole_best: whether that is to be the best, neither among several nor within a tolerance.
-        guarantee: what is promised.
+        confidence: 1 − δ in words.
+        proven: whether an error probability is proven under the assumptions.
+        reliability: the same in words.
+        contradictions: assumptions that the data contradict, one sentence each.
         health: the checks.
         leaderboard: the options, the leader first.
         timeline: how they fell behind.
         baseline: raw outcomes, and what is made of them.
         allocation: one row per arm.
-        progress: how far it is.
+        used: pulls the policy has been told of: what the verdict rests on.
+        decided: the share collected of the evidence needed to drop the closest competitor; None
+            where a policy gathers none.
+        pace: recent outcomes per hour; None if unknown.
+        forecast: how many pulls there may be to come; None if it is over or nothing is known.
+        hours: what that takes at this pace: the middle, the low and the high end; None while
+            nothing is given out.
         events: the last ones that tell something, newest first.
     """
 
     name: str
     description: str
-    state: str
-    phase: int
+    policy: str
+    options: Mapping[str, Any]
+    problem: Problem
+    traits: Traits
+    head: Head
+    said: Recommendation
     created: float
-    updated: float
     revision: str
     verdict: str
     leaders: tuple[str, ...]
     standing: str
-    sole_best: bool
-    guarantee: Guarantee
+    confidence: str
+    proven: bool
+    reliability: str
+    contradictions: tuple[str, ...]
     health: tuple[Check, ...]
     leaderboard: tuple[Option, ...]
     timeline: Timeline
     baseline: BaselineView
     allocation: tuple[Allocated, ...]
-    progress: Progress
+    used: int
+    decided: float | None
+    pace: float | None
+    forecast: EndForecast | None
+    hours: tuple[float | None, ...] | None
     events: tuple[Happening, ...]
+
+    @property
+    def sole_best(self) -> bool:
+        """Whether the named option is the best, neither among several nor within a tolerance."""
+        return self.proven and self.traits.names_the_best

@@ -199,7 +199,7 @@ def _update(shown: Overview, pasted: Snippets) -> str:
     return json.dumps(
         {
             "revision": shown.revision,
-            "state": shown.state,
+            "state": shown.head.state,
             "panels": panels(shown, pasted),
             "charts": {key: asdict(chart) for key, chart in charts(shown).items()},
         },
