@@ -113,10 +113,8 @@ def revoke_token(store: Store, number: int) -> Token:
         )
     now = store.now()
     with store.writing() as connection:
-        still = _tokens.c.revoked.is_(None)
-        connection.execute(
-            sa.update(_tokens).where(_tokens.c.id == number, still).values(revoked=now)
-        )
+        still = sa.update(_tokens).where(_tokens.c.id == number, _tokens.c.revoked.is_(None))
+        connection.execute(still.values(revoked=now))
     return next(token for token in list_tokens(store) if token.id == number)
 
 
