@@ -223,4 +223,4 @@ def test_an_estimated_parameter_can_be_put_in() -> None:
     assert policy.theta - policy.theta[3] == pytest.approx(means, abs=0.02)
     method = partial(SequentialHalving, budget=4000)
     estimate = estimate_error(method, policy.problem, policy.theta, runs=60)
-    assert estimate.error < 0.05
+    assert estimate.results.error_rate < 0.05

@@ -173,7 +173,7 @@ def deal(active: Arms, left: Integers, cursor: Integers, arms: Arms) -> None:
 def accumulate(arms: Arms, values: Array, shift: float, counts: Integers, moments: Array) -> None:
     """Add count, Σv and Σv² per arm, v = ν − shift, in BANKS separate rows.
 
-    These are n, `first` and `second` of `streams.noisy_totals`.
+    These are n, `first` and `second` of `BaseStream._noisy_totals`.
     """
     whole = len(arms) - len(arms) % BANKS
     for i in range(0, whole, BANKS):

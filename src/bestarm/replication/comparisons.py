@@ -161,11 +161,7 @@ def printed_test(
 ) -> float:
     """The p-value of two printed figures, were the methods equal; see the module.
 
-    Args:
-        metric: pulls, or a rate.
-        first: one figure.
-        second: the other.
-        ours: the standard deviations of our pulls, used where none is printed.
+    `ours` are the standard deviations of our pulls, used where none is printed.
     """
     if metric != "pulls":
         return rate_test(round(first.value * RUNS), RUNS, second.value)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Sequence
 from importlib import resources
 from importlib.metadata import version
@@ -16,12 +15,12 @@ from bestarm.replication.runner import Replication
 from bestarm.replication.tables import TABLES
 from bestarm.replication.texts import (
     QUANTILES,
-    SHORT,
     TableText,
     counted,
     p_value,
     prose,
     signed,
+    verdict_counts,
 )
 
 __all__ = ["page"]
@@ -46,13 +45,7 @@ def page(
     tables: Sequence[tuple[TableText, Sequence[Drawn]]],
     found: Sequence[PaperComparison],
 ) -> str:
-    """The report as HTML.
-
-    Args:
-        replication: the replication.
-        cells: its cells with their verdicts.
-        tables: each table as text, with its pictures.
-        found: the differences between methods.
+    """The report as HTML: all cells, each table with its pictures, and differences of methods.
 
     Raises:
         MissingDependencyError: Jinja2 is not installed.
@@ -109,10 +102,8 @@ def _file(name: str) -> str:
 
 
 def _counts(cells: Sequence[Cell], table: str) -> list[int]:
-    verdicts = Counter(
-        SHORT[cell.verdict] for cell in cells if cell.table == table and cell.verdict is not None
-    )
-    return [sum(verdicts.values()), *(verdicts[word] for word in SHORT.values())]
+    counts = verdict_counts([cell for cell in cells if cell.table == table])
+    return [sum(counts), *counts]
 
 
 def _command(replication: Replication, rated: bool) -> str:

@@ -153,7 +153,7 @@ class Simulation:
     def __init__(
         self, method: Method | Oracle, environment: Environment, *, delta: float, seed: int
     ) -> None:
-        if not callable(method) and not isinstance(method, Oracle):
+        if not callable(method.method if isinstance(method, Oracle) else method):
             raise InvalidInputError(
                 f"`method` must make a policy from a problem and a seed; got {method!r}.",
                 field="method",
