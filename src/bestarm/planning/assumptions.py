@@ -11,7 +11,7 @@ import numpy as np
 
 from bestarm.bounds import sub_gaussian_scale
 from bestarm.checks import choice, computable, finite, positive, vector
-from bestarm.environments.paths import Constant, Moving, RandomWalk, Sinusoid, Switches
+from bestarm.environments.baselines import Constant, Moving, RandomWalk, Sinusoid, Switches
 from bestarm.errors import InvalidInputError
 from bestarm.geometry import Array
 

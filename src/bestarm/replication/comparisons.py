@@ -26,9 +26,8 @@ from bestarm.replication.cell import (
     standard_error,
     succeeded,
 )
-from bestarm.replication.published import RUNS, Metric, Published
 from bestarm.replication.runner import Replication
-from bestarm.replication.tables import Row, Table
+from bestarm.replication.tables import RUNS, Metric, Published, Row, Table
 from bestarm.simulation.results import wilson
 
 __all__ = [

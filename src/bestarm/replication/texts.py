@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bestarm.replication.cell import Cell, Verdict
-from bestarm.replication.published import RUNS
-from bestarm.replication.tables import Row, Table
+from bestarm.replication.tables import RUNS, Row, Table
 
 __all__ = [
     "QUANTILES",

@@ -24,9 +24,8 @@ from bestarm.replication.pictures.ink import (
     label,
     look,
 )
-from bestarm.replication.published import RUNS
 from bestarm.replication.runner import Replication
-from bestarm.replication.tables import Row, Table
+from bestarm.replication.tables import RUNS, Row, Table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
