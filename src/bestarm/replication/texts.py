@@ -38,18 +38,7 @@ _NONE = "–"
 
 @dataclass(frozen=True)
 class CellText:
-    """One figure of a row.
-
-    Attributes:
-        value: our mean or share.
-        interval: its 95 % interval.
-        spread: the standard deviation of our pulls.
-        quantiles: our pulls at `QUANTILES`; none for rates.
-        printed: the published figure.
-        printed_spread: its standard deviation.
-        verdict: in a word or two; empty for rows of our own.
-        p_value: of the test behind it.
-    """
+    """One `Cell` as text; empty where it has nothing, and the verdict in a word or two."""
 
     value: str
     interval: str
