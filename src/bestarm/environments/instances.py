@@ -91,12 +91,13 @@ def uniform_sphere(
     )
 
 
+@dataclass(frozen=True, eq=False)
 class InTurn:
     """Run i of a simulation happens in world i; after the last world comes the first again.
 
     For fixed lists of instances, such as those of a published experiment.
 
-    Args:
+    Attributes:
         worlds: the worlds.
         name: their name in results and tables.
 
@@ -108,29 +109,20 @@ class InTurn:
         True
     """
 
-    def __init__(self, worlds: Sequence[World], name: str) -> None:
-        if not worlds:
+    worlds: Sequence[World]
+    name: str
+
+    def __post_init__(self) -> None:
+        if not self.worlds:
             raise InvalidInputError("There must be at least one world.", field="worlds", value=())
-        self._worlds = tuple(worlds)
-        self._name = str(name)
-
-    @property
-    def name(self) -> str:
-        """Its name in results and tables."""
-        return self._name
-
-    @property
-    def worlds(self) -> tuple[World, ...]:
-        """The worlds, in their order."""
-        return self._worlds
 
     def of_run(self, run: int) -> World:
         """The world of this run of a simulation."""
-        return self._worlds[run % len(self._worlds)]
+        return self.worlds[run % len(self.worlds)]
 
     def instance(self, rng: np.random.Generator) -> World:
         """A random one of the worlds, for callers that do not number runs."""
-        return self._worlds[int(rng.integers(len(self._worlds)))]
+        return self.worlds[int(rng.integers(len(self.worlds)))]
 
 
 def published_spheres(*, noise: float = 1.0, declared_baseline: float = 1.0) -> InTurn:

@@ -111,8 +111,8 @@ class DrawnUsers(BaseStream):
         counts = counts_of(plan, self._arms_rng)
         sums, squares = np.zeros(plan.arms), np.zeros(plan.arms)
         many = counts > self._many
-        totals, single = kernels.Totals(counts, sums, squares), np.where(many, 0, counts)
-        kernels.rate(self._words, single, tuple(columns), self._drawn, plan.center, tuple(totals))
+        single, totals = np.where(many, 0, counts), (sums, squares)
+        kernels.rate(self._words, single, tuple(columns), self._drawn, plan.center, totals)
         for arm in np.flatnonzero(many):
             own = slice(columns.starts[arm], columns.starts[arm + 1])
             values = columns.values[own] - plan.center

@@ -240,15 +240,14 @@ class ReactingStream(DealtStream):
 
     def _carry_out(self, plan: Plan) -> Summary:
         deal = self._deal(plan)
-        totals = kernels.Totals(
-            np.zeros(plan.arms, dtype=np.int64), np.zeros(plan.arms), np.zeros(plan.arms)
-        )
+        sums, squares = np.zeros((2, plan.arms))
+        totals = np.zeros(plan.arms, dtype=np.int64), sums, squares
         for start in range(0, plan.pulls, BLOCK):
             arms = self._arms[: min(plan.pulls - start, BLOCK)]
             deal(arms)
             noise = self._noise * self._noise_rng.standard_normal(len(arms))
             kernels.react(
-                arms, noise, self._means, self._bound, tuple(self._past), plan.center, tuple(totals)
+                arms, noise, self._means, self._bound, tuple(self._past), plan.center, totals
             )
         return Summary(*totals, center=plan.center)
 
