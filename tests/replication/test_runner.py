@@ -8,8 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
+from concurrent.futures import Executor
 from pathlib import Path
 from typing import Any
 
@@ -37,16 +36,15 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-def test_two_workers_find_what_one_finds(alone: Path, tmp_path: Path) -> None:
-    with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as executor:
-        replication = reproduce(
-            tiny_tables.tables(),
-            data=tiny_tables.data(),
-            runs=RUNS,
-            seed=3,
-            out=tmp_path / "out",
-            executor=executor,
-        )
+def test_two_workers_find_what_one_finds(alone: Path, tmp_path: Path, pool: Executor) -> None:
+    replication = reproduce(
+        tiny_tables.tables(),
+        data=tiny_tables.data(),
+        runs=RUNS,
+        seed=3,
+        out=tmp_path / "out",
+        executor=pool,
+    )
     assert not replication.interrupted
     assert journals(tmp_path / "out") == journals(alone)
 

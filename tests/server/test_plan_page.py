@@ -174,7 +174,7 @@ def test_scenarios_as_documents(client: httpx.Client) -> None:
         ({"gap": 3, "bounds": [0, 1]}, "would leave the bounds"),
         ({"gap": 1, "source": [[1], [1]]}, "identical features"),
         ({"scenarios": [{"name": "a", "gap": 1}], "level": 1.0}, "go with `gap`"),
-        ({"gap": 1, "policies": ["magic"]}, "must be among anytime"),
+        ({"gap": 1, "policies": ["magic"]}, "must be one of anytime"),
         ({"gap": 1, "runs": 10**6}, "less than or equal to 2000"),
         ({"gap": 1, "source": [[1.0]] * 201}, "at most 200"),
         ({"gap": 1, "command": "rm"}, "Extra inputs"),
