@@ -1,10 +1,10 @@
-"""A trial goes on anywhere: every kernel family of the linear algebra here, against every other.
+"""An experiment goes on anywhere: each kernel family of the linear algebra, against every other.
 
     python -m benchmarks.kernels
 
 OpenBLAS computes as on another processor where OPENBLAS_CORETYPE says so. One process per family
-that this machine can run begins trials and goes on with those of the others. Printed is, for every
-policy and kind of features, whether the trials went on, and how many designs differ.
+that this machine can run begins experiments and goes on with those of the others. Printed is, for
+every policy and kind of features, whether the experiments went on, and how many designs differ.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
+from hashlib import sha256
 from importlib import import_module
 from pathlib import Path
 from typing import IO, Any
@@ -54,7 +55,7 @@ _PATIENCE = 300.0  # seconds that a process may take to answer
 
 _SHARP = {"design": "centered", "stability": "actual"}
 _BOUNDS = {"bounds": [-1, 2]}
-# Caps keep the trials short; a phase of SP-BAI or RAGE may otherwise ask for a million.
+# Caps keep the experiments short; a phase of SP-BAI or RAGE may otherwise ask for a million.
 POLICIES: dict[str, tuple[str, dict[str, Any]]] = {
     "anytime": ("anytime", _BOUNDS),
     "anytime, top 2": ("anytime", _BOUNDS | {"top": 2, "tolerance": 0.01}),
@@ -111,12 +112,13 @@ class Worker:
         )
         self._reader = ThreadPoolExecutor(1)
 
-    def runs(self) -> bool:
-        """Whether both libraries, NumPy's and SciPy's, compute as this family without dying."""
+    def arithmetic(self) -> str | None:
+        """A digest of what it computes; None unless NumPy and SciPy both run as this family."""
         try:
-            return bool(self.do("greet") == [self.family.lower()])
+            families, digest = self.do("greet")
         except (RuntimeError, BrokenPipeError):
-            return False
+            return None
+        return digest if families == [self.family.lower()] else None
 
     def do(self, job: str, **arguments: Any) -> Any:
         """What comes of a job; a RuntimeError with the process's words if it failed."""
@@ -141,37 +143,45 @@ class Worker:
 
 
 @contextmanager
-def workers() -> Iterator[list[Worker]]:
-    """One process for each kernel family that this machine can run.
+def workers(most: int | None = None) -> Iterator[list[Worker]]:
+    """One process for each kernel family that this machine can run, of those that differ.
 
-    All that its architecture may have are started at once; those are kept that report their
-    family and can compute without dying.
+    Of families that round alike the first is kept. Kept are those that report their family and
+    can compute without dying.
+
+    Args:
+        most: how many to keep at most.
     """
     machine = platform.machine()
     candidates = _CANDIDATES.get(_ALIASES.get(machine, machine), [])
     with ExitStack() as stack:
         errors = stack.enter_context(tempfile.TemporaryFile("w+"))
-        started = [Worker(name, errors) for name in candidates]
-        for worker in started:
+        kept: dict[str, Worker] = {}
+        for name in candidates:
+            worker = Worker(name, errors)
             stack.callback(worker.close)
-        yield [worker for worker in started if worker.runs()]
+            if (digest := worker.arithmetic()) is not None:
+                kept.setdefault(digest, worker)
+            if len(kept) == most:
+                break
+        yield list(kept.values())
 
 
 def goes_on(policy: str, kind: str, path: Path, those: Sequence[Worker], *, large: bool) -> str:
-    """Whether a trial that the first begins goes on under each of the others; else what was said.
+    """Whether an experiment that the first begins goes on under the others; else what was said.
 
     Every other one opens it, goes on for a phase or two and leaves it to the next; at the end each
     replays and verifies the whole.
     """
     first, *others = those
-    trial = {"path": str(path), "policy": policy, "kind": kind, "large": large}
+    case = {"path": str(path), "policy": policy, "kind": kind, "large": large}
     try:
-        said = first.do("begin", **trial)
+        said = first.do("begin", **case)
         for other in others:
-            found = other.do("go_on", before=said, **trial)
+            found = other.do("go_on", before=said, **case)
             said = found
         for each in those:
-            if each.do("check", **trial) != said:
+            if each.do("check", **case) != said:
                 return f"{each.family} says otherwise than {others[-1].family}"
     except RuntimeError as error:
         return str(error)
@@ -181,13 +191,18 @@ def goes_on(policy: str, kind: str, path: Path, those: Sequence[Worker], *, larg
 # --- what a process does -------------------------------------------------------------------------
 
 
-def _greet() -> list[str]:
-    """The families of the linear algebra in this process, after it was used."""
-    table = np.arange(900.0).reshape(30, 30)
-    np.linalg.svd(table)
-    cholesky(table @ table.T + np.eye(30) * 1e6)
+def _greet() -> tuple[list[str], str]:
+    """The families of the linear algebra in this process, after it was used; a digest of that."""
+    digest = sha256()
+    for size in (3, 10, 37, 120):
+        table = np.random.default_rng(size).normal(size=(size, size))
+        gram = table @ table.T + np.eye(size)
+        parts = *np.linalg.svd(table), gram, cholesky(gram), np.linalg.solve(gram, table[0])
+        for each in (*parts, table @ table[0], table[0] @ table[1]):
+            digest.update(np.asarray(each).tobytes())
     pools = ThreadpoolController().info()
-    return sorted({str(pool.get("architecture", "")).lower() for pool in pools})
+    families = sorted({str(pool.get("architecture", "")).lower() for pool in pools})
+    return families, digest.hexdigest()
 
 
 def _problem(kind: str, large: bool) -> Problem:
@@ -217,14 +232,14 @@ def _said(experiment: Experiment) -> list[Any]:
 def _begin(path: str, policy: str, kind: str, large: bool) -> list[Any]:
     name, options = POLICIES[policy]
     with Experiment.create(
-        f"sqlite:///{path}", "trial", _problem(kind, large), policy=name, options=options, seed=7
+        f"sqlite:///{path}", "x", _problem(kind, large), policy=name, options=options, seed=7
     ) as experiment:
         _tell(experiment, 2)
         return _said(experiment)
 
 
 def _go_on(path: str, before: list[Any], **_: object) -> list[Any]:
-    with Experiment.open(f"sqlite:///{path}", "trial") as experiment:
+    with Experiment.open(f"sqlite:///{path}", "x") as experiment:
         if _said(experiment) != before:
             raise RuntimeError(f"it says {_said(experiment)} where {before} was said")
         _tell(experiment, 2)
@@ -232,7 +247,7 @@ def _go_on(path: str, before: list[Any], **_: object) -> list[Any]:
 
 
 def _check(path: str, **_: object) -> list[Any]:
-    with Experiment.open(f"sqlite:///{path}", "trial") as experiment:
+    with Experiment.open(f"sqlite:///{path}", "x") as experiment:
         audit = experiment.verify()
         if not audit.sound:
             raise RuntimeError(str(audit))
@@ -305,7 +320,7 @@ def _work() -> None:
         asked = json.loads(line)
         try:
             answer = {"found": _JOBS[asked.pop("job")](**asked)}
-        except Exception as error:  # the parent tells which trial it was
+        except Exception as error:  # the parent tells which experiment it was
             answer = {"error": f"{type(error).__name__}: {error}"}
         print(json.dumps(answer), flush=True)
 
@@ -352,7 +367,7 @@ def main() -> None:
 
 
 def _cell(policy: str, kind: str, folder: Path, those: Sequence[Worker], turn: int) -> str:
-    """What became of trials on small features, begun under each, and of one on large ones."""
+    """What became of experiments on small features, begun under each, and of one on large ones."""
     said = set()
     for number in range(len(those) + 1):
         large = number == len(those)

@@ -7,6 +7,7 @@ import shutil
 import signal
 import tempfile
 from collections.abc import Generator, Iterator
+from concurrent.futures import Executor, ProcessPoolExecutor
 from functools import cache
 from pathlib import Path
 
@@ -15,6 +16,7 @@ import typer.testing
 from needed import need_found
 from postgres import Server, find_programs, server
 from time_limits import LONGEST, limited
+from workers_started import processes
 
 # A shell lets what it starts in the background ignore Ctrl-C, and so would all that tests start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -35,6 +37,13 @@ def pytest_runtest_protocol() -> Generator[None, object, object]:
     """Limit the time that a test may take, with what is set up and taken down for it."""
     with limited(LONGEST):
         return (yield)
+
+
+@pytest.fixture(scope="session")
+def pool() -> Iterator[Executor]:
+    """Two processes that share nothing with this one but modules."""
+    with ProcessPoolExecutor(2, mp_context=processes) as executor:
+        yield executor
 
 
 @pytest.fixture(scope="session")

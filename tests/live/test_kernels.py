@@ -1,6 +1,7 @@
-"""A trial goes on anywhere: begun under each kernel family that this machine has, under each other.
+"""An experiment goes on anywhere: begun under one kernel family of this machine, under others.
 
-One process per family does all of its work, so that few are started; see `benchmarks.kernels`.
+Three families that round differently are enough to show what hangs on rounding; the benchmark
+`benchmarks.kernels` takes all. One process per family does all of its work.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ CASES += [(policy, "one-hot") for policy in POLICIES if policy not in DESIGNED]
 
 @pytest.fixture(scope="module")
 def those() -> Iterator[list[Worker]]:
-    with workers() as started:
+    with workers(3) as started:
         assert started, "no kernel family of this machine was found: add it to the candidates"
         yield started
 

@@ -15,9 +15,12 @@ from bestarm.policies.registry import policies
 for name in (
     "alembic.command",
     "alembic.config",
+    "bestarm.cli.app",
+    "bestarm.cli.serve",
     "bestarm.live.audit.chain",
     "bestarm.live.spec",
     "bestarm.live.store.sql",
+    "bestarm.server.serving",
     "sqlalchemy.dialects.postgresql.psycopg",
     "sqlalchemy.dialects.sqlite.pysqlite",
 ):

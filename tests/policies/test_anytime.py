@@ -68,10 +68,9 @@ VARIANTS: dict[str, Method] = {
     "problem",
     [
         Problem([[1, 0], [0, 1], [0.6, 0.8]]),
-        Problem(np.eye(4)),
         Problem([[0.0], [1.0], [2.0]], [[0.5], [3.0]]),
     ],
-    ids=["plain", "one-hot", "transductive"],
+    ids=["plain", "transductive"],
 )
 def test_every_variant_obeys_the_contract(name: str, problem: Problem) -> None:
     check_policy(VARIANTS[name], problem)

@@ -25,6 +25,10 @@ from bestarm.testing import check_policy
 
 METHODS: dict[str, Method] = {
     **{name: partial(info.method, **info.example) for name, info in policies().items()},
+    # Fewer plans than their examples make, each of which is checked in the same way.
+    "sequential-halving": partial(SequentialHalving, budget=5000, batches=4),
+    "ae": partial(ActionElimination, sigma=0.2),
+    "lucb": partial(LUCB, sigma=0.2),
     "xor, actual": partial(SPBAI, stability="actual"),
     "centered, paper": partial(SPBAI, design="centered"),
     "centered, actual": partial(SPBAI, design="centered", stability="actual"),

@@ -1,29 +1,45 @@
-"""A server on a port of its own, in a thread of the test or in a process."""
+"""A server on a port of its own: in a thread of the test, in a forked process or in a new one."""
 
 from __future__ import annotations
 
+import multiprocessing
 import os
+import re
 import socket
 import ssl
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
 from select import select
 from threading import Thread
 from typing import Any
 
 import httpx
 import uvicorn
+from workers_started import processes
 
+from bestarm.cli import main
 from bestarm.live.store.sql import Store
 from bestarm.server.security.limits import Limits
 from bestarm.server.security.tokens import Role, create_token
 from bestarm.server.serving import Serving, listen, uvicorn_config
 
-__all__ = ["ARMS", "MANY", "PATIENCE", "Served", "get", "in_process", "in_thread", "post", "wrong"]
+__all__ = [
+    "ARMS",
+    "MANY",
+    "PATIENCE",
+    "Served",
+    "forked",
+    "get",
+    "in_process",
+    "in_thread",
+    "post",
+    "wrong",
+]
 
 ARMS: dict[str, Any] = {"source": [[1, 0], [0, 1]], "options": {"bounds": [0, 1]}, "seed": 1}
 MANY = Limits(rate=1e6, burst=1_000_000)  # tests are one caller that asks a lot
@@ -41,6 +57,7 @@ class Served:
     port: int
     tokens: dict[Role, str] = field(default_factory=dict)
     process: subprocess.Popen[str] | None = None
+    kill: Callable[[], None] | None = None
 
     @property
     def base(self) -> str:
@@ -113,12 +130,9 @@ def in_thread(url: str, **settings: Any) -> Iterator[Served]:
     thread = Thread(target=server.run, kwargs={"sockets": [listener]})
     thread.start()
     try:
-        latest = time.monotonic() + PATIENCE
-        while not server.started:
-            assert thread.is_alive()
-            assert time.monotonic() < latest
-            time.sleep(0.01)
-        yield Served(url, port)
+        served = Served(url, port)
+        get(f"{served.base}/api/v1/experiments")  # answered once it has started
+        yield served
     finally:
         server.should_exit = True
         thread.join(PATIENCE)
@@ -138,26 +152,50 @@ def in_process(url: str, *options: str, port: int = 0, **settings: Any) -> Itera
     )
     try:
         assert process.stdout is not None
-        line = process.stdout.readline()
-        assert "http://" in line, line
-        served = Served(url, int(line.split("http://")[1].split("/")[0].rsplit(":", 1)[1]))
+        served = _announced(url, process.stdout.readline())
         served.process = process
-        _await_answer(served)
         yield served
     finally:
         process.kill()
         process.communicate()
 
 
-def _await_answer(served: Served) -> None:
-    latest = time.monotonic() + PATIENCE
-    while True:
-        try:
-            get(f"{served.base}/api/v1/experiments")
-        except httpx.TransportError:
-            assert time.monotonic() < latest
-            assert served.process is not None
-            assert served.process.poll() is None
-            time.sleep(0.05)
-        else:
-            return
+@contextmanager
+def forked(url: str, *options: str) -> Iterator[Served]:
+    """`bestarm serve` where all is imported already, which takes a new process two seconds.
+
+    It ends when the test is over, or is killed.
+    """
+    reader, writer = multiprocessing.Pipe(duplex=False)
+    arguments = ["serve", "--store", url, "--port", "0", *options]
+    process = processes.Process(target=_run_command, args=(arguments, writer))
+    process.start()
+    writer.close()
+    try:
+        with reader, open(reader.fileno(), closefd=False, encoding="utf-8") as output:
+            served = _announced(url, output.readline())
+            served.kill = process.kill
+            yield served
+    finally:
+        process.kill()
+        process.join(PATIENCE)
+        process.close()
+
+
+def _run_command(arguments: list[str], output: Connection) -> None:
+    """Run `bestarm` in this process, which was forked for it."""
+    sys.argv = ["bestarm", *arguments]
+    with (
+        open(output.fileno(), "w", closefd=False, encoding="utf-8") as shown,
+        open(os.devnull, "w", encoding="utf-8") as logged,
+    ):
+        sys.stdout, sys.stderr = shown, logged
+        main()
+
+
+def _announced(url: str, line: str) -> Served:
+    """The server that this line tells of, once it answers: it listens before it writes the line."""
+    assert "http://" in line, line
+    served = Served(url, int(re.findall(r"http://.*?:(\d+)/", line)[0]))
+    get(f"{served.base}/api/v1/experiments")
+    return served

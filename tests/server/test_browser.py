@@ -22,7 +22,7 @@ from playwright.sync_api import (
     expect,
     sync_playwright,
 )
-from served import Served, in_process, in_thread
+from served import Served, forked, in_thread
 
 from bestarm.live import Experiment
 from bestarm.live.watch.overview import overview
@@ -90,7 +90,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(scope="module")
 def served(url: str) -> Iterator[Served]:
-    with in_process(url, "--quiet") as running:
+    with forked(url, "--quiet") as running:
         yield running
 
 
@@ -199,7 +199,7 @@ def test_every_panel_shows_the_librarys_numbers(
 
         said = panel(page, "guarantee")
         assert "Proven" in said
-        for text in ("0.05", "anytime", "bounds = [0, 1]", *seen.guarantee.assumptions):
+        for text in ("0.05", "anytime", "bounds = [0, 1]", *seen.said.assumptions):
             assert text in said
 
         said = panel(page, "health")
@@ -248,9 +248,9 @@ def test_every_panel_shows_the_librarys_numbers(
         said = panel(page, "progress")
         assert "The experiment is over" in said
         for name, count in (
-            ("Assignments", seen.progress.given),
-            ("Outcomes in time", seen.progress.answered),
-            ("Used for the verdict", seen.progress.used),
+            ("Assignments", seen.head.assigned),
+            ("Outcomes in time", seen.head.outcomes),
+            ("Used for the verdict", seen.used),
         ):
             assert f"{name} {count:,}" in said
 

@@ -8,7 +8,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -17,8 +16,9 @@ from threading import Event
 
 import httpx
 import pytest
+from databases import wait_until
 from needed import need
-from served import ARMS, PATIENCE, Served, get, in_process
+from served import ARMS, PATIENCE, Served, forked, get, in_process
 from typer.testing import CliRunner, Result
 
 from bestarm.cli.app import app
@@ -47,7 +47,7 @@ def test_it_listens_nowhere_else_without_a_token(sqlite_url: str) -> None:
     assert refused.stderr.count("\n") == 1
 
     create_token(Store(sqlite_url), "me", Role.VIEW)
-    with in_process(sqlite_url, "--host", "0.0.0.0") as served:
+    with forked(sqlite_url, "--host", "0.0.0.0") as served:
         assert get(f"{served.base}/api/v1/experiments").status_code == 401
         with served.client(Role.VIEW) as client:
             assert client.get("/experiments").status_code == 200
@@ -65,9 +65,9 @@ def test_a_token_that_was_revoked_is_none(sqlite_url: str) -> None:
     [
         (["--workers", "2"], 2, "A SQLite file is served by one process"),
         (["--host", "no such host"], 2, "There is no address for 'no such host'."),
-        (["--port", "70000"], 2, "`--port` must be from 0 to 65535; got 70000."),
-        (["--workers", "0"], 2, "`--workers` must be from 1 to 64; got 0."),
-        (["--rate", "-1"], 2, "`--rate` must be positive; got -1.0."),
+        (["--port", "70000"], 2, "`port` must be a whole number from 0 to 65535; got 70000."),
+        (["--workers", "0"], 2, "`workers` must be a whole number from 1 to 64; got 0."),
+        (["--rate", "-1"], 2, "`rate` must be positive; got -1."),
         (["--store", "mysql://x/y"], 2, "`url` must name a SQLite file or a PostgreSQL database"),
         (["--store", "sqlite:////nowhere/x.db"], 2, "unable to open database file"),
     ],
@@ -88,47 +88,40 @@ def test_a_port_that_is_taken(sqlite_url: str) -> None:
     assert re.fullmatch(rf"bestarm: Cannot listen on 127.0.0.1 port {port}: .*\n", result.stderr)
 
 
-@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
-def test_it_stops_in_order_with_streams_open_and_logs_no_token(
-    sqlite_url: str, tmp_path: Path, sent: signal.Signals
+@pytest.mark.parametrize(
+    ("sent", "options"), [(signal.SIGINT, ["--quiet"]), (signal.SIGTERM, [])], ids=str
+)
+def test_it_says_where_it_is_and_stops_in_order_with_streams_open(
+    sqlite_url: str, tmp_path: Path, sent: signal.Signals, options: list[str]
 ) -> None:
-    log = (tmp_path / "log").open("w+")
-    with ExitStack() as stack:
-        served = stack.enter_context(in_process(sqlite_url, stderr=log))
+    port = free_port()
+    with (tmp_path / "log").open("w+") as log, ExitStack() as stack:
+        served = stack.enter_context(in_process(sqlite_url, *options, port=port, stderr=log))
+        assert served.port == port
         process = served.process
         assert process is not None
+        assert process.stdout is not None
         client = stack.enter_context(served.client())
-        client.post("/experiments", json={"name": "trial", **ARMS})
-        stream = stack.enter_context(client.stream("GET", "/experiments/trial/stream"))
+        client.post("/experiments", json={"name": "tea", **ARMS})
+        stream = stack.enter_context(client.stream("GET", "/experiments/tea/stream"))
         lines = stream.iter_lines()
         assert any(line.startswith("data: ") for line in lines)
         process.send_signal(sent)
         list(lines)  # ends, and not by an error
         assert process.wait(PATIENCE) in {0, -sent}
         assert sent != signal.SIGINT or process.returncode == 0
-    log.seek(0)
-    said = log.read()
-    log.close()
-    assert "Traceback" not in said
-    assert "/api/v1/experiments 201" in said
-    assert served.token(Role.MANAGE).split("-", 2)[2] not in said
-
-
-def test_it_says_where_it_is_and_how_to_make_a_token(sqlite_url: str) -> None:
-    port = free_port()
-    with in_process(sqlite_url, "--quiet", port=port, stderr=subprocess.PIPE) as served:
-        process = served.process
-        assert process is not None
-        assert served.port == port
-        process.send_signal(signal.SIGINT)
-        process.wait(timeout=PATIENCE)
-        assert process.stdout is not None
-        assert process.stderr is not None
-        # Read as the lines before were: `communicate` would miss what was read ahead with them.
-        said, logged = process.stdout.read(), process.stderr.read()
+        # Read as the first line was: `communicate` would miss what was read ahead with it.
+        said = process.stdout.read()
+        log.seek(0)
+        logged = log.read()
     assert "Viewing needs no token on this machine" in said
     assert f"bestarm token create NAME --role manage --store {sqlite_url}" in said
-    assert logged == "Stopped.\n"
+    if options:
+        assert logged == "Stopped.\n"
+    else:
+        assert "Traceback" not in logged
+        assert "/api/v1/experiments 201" in logged
+        assert served.token(Role.MANAGE).split("-", 2)[2] not in logged
 
 
 def ask_and_tell(served: Served, acknowledged: Counter[int], down: Event, worker: int) -> None:
@@ -156,7 +149,7 @@ def test_what_was_acknowledged_is_there_once_after_a_kill(
     url = request.getfixturevalue(f"{kind}_url")
     acknowledged: Counter[int] = Counter()
     for _ in range(2):
-        with in_process(url, "--rate", "100000") as served, ThreadPoolExecutor(6) as threads:
+        with forked(url, "--rate", "100000") as served, ThreadPoolExecutor(6) as threads:
             with served.client() as client:
                 client.post("/experiments", json={"name": "trial", **ARMS, "options": {}})
             served.token(Role.TELL)
@@ -165,12 +158,9 @@ def test_what_was_acknowledged_is_there_once_after_a_kill(
                 threads.submit(ask_and_tell, served, acknowledged, down, worker)
                 for worker in range(6)
             ]
-            latest = time.monotonic() + PATIENCE
-            while sum(acknowledged.values()) < before + 40:
-                assert time.monotonic() < latest
-                time.sleep(0.01)
-            assert served.process is not None
-            served.process.kill()
+            wait_until(lambda enough=before + 40: sum(acknowledged.values()) >= enough)
+            assert served.kill is not None
+            served.kill()
             down.set()
             for each in working:
                 each.result()
@@ -189,7 +179,7 @@ def test_several_processes_on_one_database_never_give_an_assignment_twice(
     """Two servers, one of them of two processes."""
     given: Counter[int] = Counter()
     with ExitStack() as stack:
-        one = stack.enter_context(in_process(postgres_url, "--rate", "100000"))
+        one = stack.enter_context(forked(postgres_url, "--rate", "100000"))
         two = stack.enter_context(in_process(postgres_url, "--rate", "100000", "--workers", "2"))
         with one.client() as client:
             client.post("/experiments", json={"name": "trial", **ARMS})
@@ -215,26 +205,32 @@ def test_several_processes_on_one_database_never_give_an_assignment_twice(
                 given.update(ids)
         with two.client() as client:
             status = client.get("/experiments/trial").json()
+        assert_stops(two, signal.SIGINT, 0)
     assert set(given.values()) == {1}
     assert sorted(given) == list(range(status["pulls"]))
     assert len(given) > 100
 
 
-@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGKILL])
-def test_the_processes_of_a_server_stop_together(postgres_url: str, sent: signal.Signals) -> None:
+def test_the_processes_of_a_server_end_with_it(postgres_url: str) -> None:
     with in_process(postgres_url, "--workers", "2") as served:
-        process = served.process
-        assert process is not None
-        process.send_signal(sent)
-        assert process.wait(PATIENCE) == (0 if sent == signal.SIGINT else -sent)
-        latest = time.monotonic() + PATIENCE
-        while True:
-            try:
-                get(f"{served.base}/api/v1/experiments")
-            except httpx.TransportError:
-                break
-            assert time.monotonic() < latest
-            time.sleep(0.1)
+        assert_stops(served, signal.SIGKILL, -signal.SIGKILL)
+
+
+def assert_stops(served: Served, sent: signal.Signals, code: int) -> None:
+    """All processes of a server stop once a signal is sent to the first."""
+    process = served.process
+    assert process is not None
+    process.send_signal(sent)
+    assert process.wait(PATIENCE) == code
+
+    def refuses() -> bool:
+        try:
+            get(f"{served.base}/api/v1/experiments")
+        except httpx.TransportError:
+            return True
+        return False
+
+    wait_until(refuses)
 
 
 def test_the_documentation_runs(tmp_path: Path) -> None:
@@ -252,7 +248,7 @@ def test_the_documentation_runs(tmp_path: Path) -> None:
     )
     script.chmod(0o755)
     url = f"sqlite:///{tmp_path / 'experiments.db'}"
-    with in_process(url) as served:
+    with forked(url) as served:
         commands = shell[1].replace("127.0.0.1:8000", f"127.0.0.1:{served.port}")
         ran = subprocess.run(
             ["bash", "-eu", "-c", f"{commands}\n{sys.executable} session.py"],

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-import multiprocessing
 import threading
-from collections.abc import Callable, Iterator
-from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from collections.abc import Callable
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from functools import partial
 
 import numpy as np
@@ -28,14 +27,6 @@ ENVIRONMENTS: dict[str, Environment] = {
 }
 
 
-@pytest.fixture(scope="module")
-def processes() -> Iterator[Executor]:
-    # Spawned: a fork of a process with threads is neither safe nor, in later Pythons, silent.
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(2, mp_context=context) as executor:
-        yield executor
-
-
 def same(left: Results, right: Results) -> None:
     for name in FIELDS:
         np.testing.assert_array_equal(getattr(left, name), getattr(right, name), err_msg=name)
@@ -44,7 +35,7 @@ def same(left: Results, right: Results) -> None:
 
 @pytest.mark.parametrize("name", ENVIRONMENTS)
 def test_results_are_the_same_on_any_workers_in_any_pieces(
-    name: str, processes: Executor, monkeypatch: pytest.MonkeyPatch
+    name: str, pool: Executor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     method, environment = partial(ArmMeans, plans=3), ENVIRONMENTS[name]
     serial = simulate(method, environment, runs=40, seed=5)
@@ -55,9 +46,9 @@ def test_results_are_the_same_on_any_workers_in_any_pieces(
         same(serial, simulate(method, environment, runs=40, seed=5, executor=threads))
         monkeypatch.setattr(engine, "_PIECES", 4)
         same(serial, simulate(method, environment, runs=40, seed=5, executor=threads))
-    same(serial, simulate(method, environment, runs=40, seed=5, executor=processes))
+    same(serial, simulate(method, environment, runs=40, seed=5, executor=pool))
     monkeypatch.setattr(engine, "_PIECES", 1)
-    same(serial, simulate(method, environment, runs=40, seed=5, executor=processes))
+    same(serial, simulate(method, environment, runs=40, seed=5, executor=pool))
 
 
 def test_runs_are_their_own_whatever_their_number_and_differ_by_seed() -> None:
@@ -105,7 +96,7 @@ def test_problems_are_built_once_for_a_fixed_world() -> None:
     assert results.environment == "small-gap"
 
 
-def test_linear_algebra_runs_on_one_thread_and_is_given_back(processes: Executor) -> None:
+def test_linear_algebra_runs_on_one_thread_and_is_given_back(pool: Executor) -> None:
     def threads() -> list[int]:
         pools = threadpoolctl.threadpool_info()
         return [pool["num_threads"] for pool in pools if pool["user_api"] == "blas"]
@@ -164,16 +155,16 @@ def test_ctrl_c_with_threads_stops_them_and_gives_back_the_finished_runs() -> No
     assert (np.diff(part.index) > 0).all()
 
 
-def test_ctrl_c_with_processes_gives_back_the_finished_runs(processes: Executor) -> None:
+def test_ctrl_c_with_processes_gives_back_the_finished_runs(pool: Executor) -> None:
     part = simulate(
-        ArmMeans, small_gap(), runs=TOO_MANY, executor=processes, progress=interrupt_after(20)
+        ArmMeans, small_gap(), runs=TOO_MANY, executor=pool, progress=interrupt_after(20)
     )
     assert_part_of_a_whole(part)
 
 
-def test_ctrl_c_in_a_worker_interrupts_the_simulation(processes: Executor) -> None:
+def test_ctrl_c_in_a_worker_interrupts_the_simulation(pool: Executor) -> None:
     whole = simulate(ArmMeans, small_gap(), runs=40)
-    part = simulate(Interrupting, small_gap(), runs=40, executor=processes)
+    part = simulate(Interrupting, small_gap(), runs=40, executor=pool)
     assert part.interrupted
     assert part.runs < 40
     np.testing.assert_array_equal(part.pulls, whole.pulls[part.index])
@@ -190,8 +181,8 @@ def test_nothing_finished_is_still_a_result() -> None:
 
 
 @pytest.mark.parametrize("workers", ["serial", "threads", "processes"])
-def test_an_exception_says_which_run_raised_it(workers: str, processes: Executor) -> None:
-    executor = {"serial": None, "threads": ThreadPoolExecutor(2), "processes": processes}[workers]
+def test_an_exception_says_which_run_raised_it(workers: str, pool: Executor) -> None:
+    executor = {"serial": None, "threads": ThreadPoolExecutor(2), "processes": pool}[workers]
     with pytest.raises(ZeroDivisionError, match="as asked") as raised:
         simulate(Failing, small_gap(), runs=30, seed=4, executor=executor)
     (note,) = raised.value.__notes__
@@ -203,18 +194,18 @@ def test_an_exception_says_which_run_raised_it(workers: str, processes: Executor
         executor.shutdown()
 
 
-def test_our_own_errors_cross_processes_whole(processes: Executor) -> None:
+def test_our_own_errors_cross_processes_whole(pool: Executor) -> None:
     with pytest.raises(InvalidInputError, match=r"No\. Never\.") as raised:
-        simulate(partial(Failing, ours=True), small_gap(), runs=30, executor=processes)
+        simulate(partial(Failing, ours=True), small_gap(), runs=30, executor=pool)
     assert (raised.value.field, raised.value.remedy) == ("seed", "Never.")
 
 
-def test_what_cannot_be_sent_is_refused_in_a_sentence(processes: Executor) -> None:
+def test_what_cannot_be_sent_is_refused_in_a_sentence(pool: Executor) -> None:
     def local(problem: Problem, *, seed: int) -> ArmMeans:
         return ArmMeans(problem, seed=seed)
 
     with pytest.raises(InvalidInputError, match="cannot be sent to another process"):
-        simulate(local, small_gap(), runs=3, executor=processes)
+        simulate(local, small_gap(), runs=3, executor=pool)
     with ThreadPoolExecutor(1) as threads:
         assert simulate(local, small_gap(), runs=3, executor=threads).runs == 3
 

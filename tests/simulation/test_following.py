@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import multiprocessing
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import Executor
 from functools import partial
 
 import numpy as np
@@ -31,9 +30,9 @@ def _world(baseline: object, noise: float = 1.0) -> Semiparametric:
 
 def _ratings(*, replacement: bool) -> Ratings:
     rng = np.random.default_rng(3)
-    mood = rng.normal(size=(20_000, 1))
-    matrix = np.round(2 * (MEANS + 0.6 * mood + 0.8 * rng.normal(size=(20_000, 3)))) / 2
-    weights = rng.integers(0, 4, size=20_000) if replacement else np.ones(20_000)
+    mood = rng.normal(size=(4_000, 1))
+    matrix = np.round(2 * (MEANS + 0.6 * mood + 0.8 * rng.normal(size=(4_000, 3)))) / 2
+    weights = rng.integers(0, 4, size=4_000) if replacement else np.ones(4_000)
     return Ratings(matrix, weights / weights.sum(), replacement=replacement)
 
 
@@ -84,9 +83,10 @@ def short_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.usefixtures("short_blocks")
 def test_the_law_is_that_of_plans(rule: type[LUCB | ActionElimination], name: str) -> None:
-    # Seeds differ: the two samples are independent.
-    ahead = simulate(partial(rule, sigma=SIGMA[rule]), WORLDS[name], runs=210, seed=1)
-    plans = simulate(partial(Planned, rule=rule), WORLDS[name], runs=210, seed=2)
+    # Seeds differ: the two samples are independent. Laws a quarter apart are told apart; seams that
+    # skip or repeat a round are found to the digit below.
+    ahead = simulate(partial(rule, sigma=SIGMA[rule]), WORLDS[name], runs=250, seed=1)
+    plans = simulate(partial(Planned, rule=rule), WORLDS[name], runs=130, seed=2)
     assert ahead.final.all()
     assert ahead.pulls.max() > 50  # many blocks
     assert plans.error_rate < 0.6
@@ -159,7 +159,7 @@ def test_a_random_path_does_not_depend_on_how_it_is_pulled() -> None:
     whole, parts = (world.begin(np.random.default_rng(4)) for _ in range(2))
     path = _known(whole, 70_000).common
     place = 0
-    for number, used in enumerate((1, 4999, 0, 20_000, 333)):
+    for number, used in enumerate((1, 4999, 0, 4_000, 333)):
         known = _known(parts, 30_000)
         np.testing.assert_array_equal(known.common, path[place : place + 30_000])
         parts.skip(used)  # type: ignore[attr-defined]
@@ -257,13 +257,11 @@ def test_a_rule_and_a_wrapped_rule_are_policies() -> None:
         assert not wrapped.traits.follows
 
 
-def test_results_are_the_same_in_other_processes() -> None:
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(2, mp_context=context) as executor:
-        for rule in RULES:
-            for name in ("random walk", "users"):
-                go = partial(simulate, partial(rule, sigma=0.6), WORLDS[name], runs=20, seed=9)
-                here: Results = go()
-                there: Results = go(executor=executor)
-                for field in ("index", "pulls", "correct", "final", "target", "plans"):
-                    np.testing.assert_array_equal(getattr(here, field), getattr(there, field))
+def test_results_are_the_same_in_other_processes(pool: Executor) -> None:
+    for rule in RULES:
+        for name in ("random walk", "users"):
+            go = partial(simulate, partial(rule, sigma=0.6), WORLDS[name], runs=20, seed=9)
+            here: Results = go()
+            there: Results = go(executor=pool)
+            for field in ("index", "pulls", "correct", "final", "target", "plans"):
+                np.testing.assert_array_equal(getattr(here, field), getattr(there, field))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from functools import cache, partial
 
 import numpy as np
 import pytest
@@ -18,17 +18,21 @@ from bestarm.defaults import DELTA
 from bestarm.environments import InTurn, Semiparametric, published_spheres, small_gap
 from bestarm.errors import BestArmError, InvalidInputError
 from bestarm.policies import GOpt
-from bestarm.simulation import Oracle, Outcome, RunJournal, run_once, simulate
+from bestarm.simulation import Oracle, Outcome, Results, RunJournal, run_once, simulate
 from bestarm.simulation.threads import one_thread
 
 WORLD = small_gap(4, 0.5, noise=3.0)
 
 
-@settings(deadline=None)
+@cache
+def whole_simulation() -> Results:
+    return simulate(partial(ArmMeans, plans=2), WORLD, runs=20, seed=4)
+
+
+@settings(deadline=None, max_examples=40)
 @given(kept=st.sets(st.integers(0, 19)))
 def test_known_runs_are_not_made_again_and_change_nothing(kept: set[int]) -> None:
-    method = partial(ArmMeans, plans=2)
-    whole = simulate(method, WORLD, runs=20, seed=4)
+    method, whole = partial(ArmMeans, plans=2), whole_simulation()
     made: list[Outcome] = []
     known = [outcome for outcome in whole.outcomes() if outcome.run in kept]
     again = simulate(
@@ -144,13 +148,13 @@ def test_threads_of_one_process_share_one_limit(monkeypatch: pytest.MonkeyPatch)
     inside, leave = threading.Barrier(2), threading.Event()
 
     def stay() -> None:
-        with one_thread():
+        with one_thread:
             inside.wait()
             leave.wait()
 
     thread = threading.Thread(target=stay)
     thread.start()
-    with one_thread():
+    with one_thread:
         inside.wait()
     assert happened == ["set"]
     leave.set()

@@ -10,7 +10,7 @@ import numpy as np
 
 from bestarm.live.audit.findings import Audit, Findings
 from bestarm.live.audit.redraw import Redraw
-from bestarm.live.events import chained, digest, plan_data, summary_data
+from bestarm.live.events import as_data, chained, digest
 from bestarm.live.store.contract import Event, Ids, PlanRecord, Reading, SummaryRecord
 from bestarm.live.summaries import chain_request, ids_in, late_data
 from bestarm.live.values import plural
@@ -189,7 +189,7 @@ class _Log:
         self._provisional = record.plan.provisional
         plan = record.plan
         known = {"phase": plan.phase, "pulls": plan.pulls, "first": record.first}
-        return f"The plan of phase {plan.phase}", known | {"plan": digest(plan_data(plan))}
+        return f"The plan of phase {plan.phase}", known | {"plan": digest(as_data(plan))}
 
     def _summary(self, record: SummaryRecord) -> _Known:
         amends = record.late and self._provisional
@@ -203,7 +203,7 @@ class _Log:
         self.summaries = record.number + 1
         self._end = max(self._end, record.end)
         known = {name: getattr(record, name) for name in ("phase", "first", "end")}
-        known |= {"summary": digest(summary_data(record.summary)), "rows": record.digest}
+        known |= {"summary": digest(as_data(record.summary)), "rows": record.digest}
         return f"Summary {record.number}", known | {"late": record.late}
 
     def _compare(self, event: Event, known: _Known | None, kind: str) -> None:

@@ -9,12 +9,11 @@ import numpy as np
 
 from bestarm.errors import DamagedStoreError
 from bestarm.live.audit.findings import SHOWN, Findings
-from bestarm.live.draws import draw_arms, order_of
-from bestarm.live.events import summary_data
+from bestarm.live.draws import PlanDraws
+from bestarm.live.events import as_data
 from bestarm.live.store.contract import (
     ROW,
     Ids,
-    PlanRecord,
     Reading,
     Rows,
     SummaryRecord,
@@ -63,8 +62,7 @@ class Redraw:
         self._pieces = self._checked()
         self._rows: Rows = np.empty(0, dtype=ROW)
         self._plans = findings.readable(books.plans())
-        self._plan: PlanRecord | None = None
-        self._order: Ids | None = None
+        self._draws: PlanDraws | None = None
         self._next_plan = next(self._plans, None)
         self._deferred: dict[int, list[Rows]] = {}  # rows by the summary that covers them, or −1
 
@@ -127,32 +125,30 @@ class Redraw:
     def _check_draws(self, rows: Rows) -> None:
         while len(rows):
             while self._next_plan is not None and self._next_plan.first <= rows["id"][0]:
-                self._plan, self._next_plan = self._next_plan, next(self._plans, None)
-                # No more than there are assignments: a changed plan may ask for any number.
-                self._order = order_of(self._plan.plan, most=self._books.head.assigned)
+                most = self._books.head.assigned
+                self._draws = PlanDraws(self._next_plan, self._seed, most=most)
+                self._next_plan = next(self._plans, None)
             end = len(rows)
             if self._next_plan is not None:
                 end = int(np.searchsorted(rows["id"], self._next_plan.first))
             part, rows = rows[:end], rows[end:]
             for run in np.split(part, np.flatnonzero(np.diff(part["id"]) != 1) + 1):
-                self._draw_again(run, self._plan)
+                self._draw_again(run, self._draws)
 
-    def _draw_again(self, rows: Rows, record: PlanRecord | None) -> None:
+    def _draw_again(self, rows: Rows, draws: PlanDraws | None) -> None:
         """Compare assignments without a gap with what their plan draws."""
         findings, start, size = self._findings, int(rows["id"][0]), len(rows)
-        if record is None:
+        if draws is None:
             findings.add_each(rows, rows["id"] >= 0, "draw", "belongs to no plan")
             return
         try:
-            drawn, chances = draw_arms(
-                self._books, record, self._order, seed=self._seed, start=start, size=size
-            )
+            drawn, chances = draws.arms(self._books, start, size)
         except DamagedStoreError as error:
             findings.add("draw", error.message)
             return
         arms, probabilities = np.full(size, -1), np.ones(size)
         arms[: len(drawn)], probabilities[: len(drawn)] = drawn, chances
-        phase = record.plan.phase
+        phase = draws.plan.phase
         what = f"was drawn in phase {phase} and is on record under another"
         findings.add_each(rows, rows["phase"] != phase, "phase", what)
         for place in np.flatnonzero(rows["arm"] != arms)[: 2 * SHOWN]:
@@ -190,7 +186,7 @@ class Redraw:
             "or a time was changed since.",
         )
         findings.add_unless(
-            summary_data(totals.summary()) == summary_data(record.summary),
+            as_data(totals.summary()) == as_data(record.summary),
             "totals",
             f"Summary {number} is not what {covered} add up to.",
         )

@@ -14,7 +14,7 @@ from sqlalchemy import Connection, CursorResult, Executable, Select, Table, inse
 
 from bestarm.errors import BestArmError, StoreError
 from bestarm.geometry import Array
-from bestarm.live.events import canonical, plan_data, summary_data
+from bestarm.live.events import as_data, canonical
 from bestarm.live.store.contract import (
     ROW,
     Event,
@@ -210,11 +210,11 @@ class SqlWriting(SqlReading, Writing):
         self._connection.execute(sql.SETTLE_DEFERRAL, every)
 
     def add_summary(self, record: SummaryRecord) -> None:
-        text = canonical(summary_data(record.summary))
+        text = canonical(as_data(record.summary))
         self._run(insert(s.summaries), **{**vars(record), "summary": text})
 
     def add_plan(self, record: PlanRecord) -> None:
-        text = canonical(plan_data(record.plan))
+        text = canonical(as_data(record.plan))
         self._run(insert(s.plans), phase=record.plan.phase, plan=text, first=record.first)
 
     def add_event(self, event: Event) -> None:
@@ -235,7 +235,7 @@ def _plan(data: dict[str, Any]) -> Plan:
     else:
         more = {name: data[name] for name in ("open", "most", "provisional")}
         plan = Plan.randomised(data["weights"], data["pulls"], **same, **more)
-    if plan_data(plan) != data:
+    if as_data(plan) != data:
         raise ValueError("it contradicts itself")
     return plan
 
