@@ -34,7 +34,7 @@ _KEPT = np.dtype([*ROW.descr, ("refused", bool), ("summary", np.int64)])
 
 
 class MemoryLedger(Writing):
-    """A ledger in memory, safe for threads. It is its own transaction."""
+    """A ledger in memory, safe for threads. It is its own transaction; `Writing` documents it."""
 
     def __init__(self) -> None:
         self._lock = RLock()
@@ -71,41 +71,32 @@ class MemoryLedger(Writing):
         """Release nothing."""
 
     def now(self) -> float:
-        """The time by this process's clock."""
         return time.time()
 
     def plans(self, start: int = 1, *, limit: int | None = None) -> Iterator[PlanRecord]:
-        """The plans from a phase on."""
         first = max(0, start - self._plans[0].plan.phase) if self._plans else 0
         yield from self._plans[first : None if limit is None else first + limit]
 
     def summaries(self, start: int = 0) -> Iterator[SummaryRecord]:
-        """The summaries from a number on."""
         yield from self._summaries[start:]
 
     def events(self, start: int = 0, *, limit: int | None = None) -> Iterator[Event]:
-        """The events from a number on."""
         yield from self._events[start : None if limit is None else start + limit]
 
     def request(self, name: str) -> Request | None:
-        """The request of this name, or None."""
         return self._requests.get(name)
 
     def requests(self) -> Iterator[Request]:
-        """All named requests, in the order made."""
         yield from self._requests.values()
 
     def rows(self, first: int, end: int) -> Iterator[Rows]:
-        """The assignments of a range, in one piece."""
         yield self._rows[first : min(end, self._used)][list(ROW.names or ())].astype(ROW)
 
     def lost_arms(self, phase: int, start: int, count: int) -> Ids:
-        """The arms of lost assignments of a phase, in the order of loss."""
         ids = self._losses.get(phase, [])[start : start + count]
         return np.asarray(self._rows["arm"][ids], dtype=np.int64)
 
     def first_outstanding(self, start: int, end: int) -> int | None:
-        """The least outstanding id of a range, or None."""
         for begin in range(start, end, _PIECE):
             found = self.outstanding(begin, min(end, begin + _PIECE))
             if found.size:
@@ -113,27 +104,23 @@ class MemoryLedger(Writing):
         return None
 
     def outstanding(self, start: int, end: int, *, asked_by: float = math.inf) -> Ids:
-        """The outstanding ids of a range that were asked for by a time."""
         rows = self._rows[start:end]
         return start + np.flatnonzero(~_settled(rows) & (rows["asked"] <= asked_by))
 
     def deferrals(
         self, first: int = 0, end: int = 2**62, *, waiting: bool = False
     ) -> Iterator[tuple[Ids, Ids]]:
-        """The assignments that were outstanding when their phase closed."""
         covered_by = self._rows["summary"][first : min(end, self._used)]
         places = np.flatnonzero(covered_by == -1 if waiting else covered_by >= -1)
         yield first + places, covered_by[places]
 
     def arrivals(self) -> Ids:
-        """Those of them that are settled and that no summary covers."""
         ((ids, _),) = self.deferrals(waiting=True)
         return ids[_settled(self._rows[ids])]
 
     def add_assignments(
         self, arms: Ids, probabilities: Array, *, at: float, request: Request | None
     ) -> None:
-        """Add assignments of the head's phase, with ids from the head's `assigned` on."""
         first, end, used = self.head.assigned, self.head.assigned + len(arms), self._used
         if end > len(self._rows):
             grown = np.empty(max(end, 2 * len(self._rows)), dtype=_KEPT)
@@ -157,7 +144,6 @@ class MemoryLedger(Writing):
         self._undo.append(lambda: self._rows.__setitem__(ids, before))
 
     def add_outcomes(self, ids: Ids, rewards: Array, *, at: float, late: NDArray[np.bool_]) -> int:
-        """Add outcomes, except where there is one already; return the number added."""
         new = np.isnan(self._rows["reward"][ids])
         self._set(ids[new], reward=rewards[new], told=at, late=late[new])
         return int(new.sum())
@@ -171,31 +157,25 @@ class MemoryLedger(Writing):
             self._undo.append(known.pop)
 
     def add_refusals(self, ids: Ids, rewards: Array, *, at: float) -> int:  # noqa: ARG002
-        """Add refused rewards, except where one is on record; return the number added."""
         new = ids[~self._rows["refused"][ids]]
         self._set(new, refused=True)
         return len(new)
 
     def add_deferrals(self, ids: Ids) -> None:
-        """Record that assignments are outstanding while their phase closes."""
         self._set(ids, summary=-1)
 
     def settle_deferrals(self, ids: Ids, *, summary: int) -> None:
-        """Record the number of the summary that covers these assignments."""
         self._set(ids, summary=summary)
 
     def add_summary(self, record: SummaryRecord) -> None:
-        """Add a summary."""
         self._summaries.append(record)
         self._undo.append(self._summaries.pop)
 
     def add_plan(self, record: PlanRecord) -> None:
-        """Add a plan."""
         self._plans.append(record)
         self._undo.append(self._plans.pop)
 
     def add_event(self, event: Event) -> None:
-        """Add an event."""
         self._events.append(event)
         self._undo.append(self._events.pop)
 

@@ -66,8 +66,9 @@ def _same(one: Table, other: Table) -> ColumnElement[bool]:
     return and_(one.c.experiment == other.c.experiment, one.c.number == other.c.number)
 
 
-def _settled(table: Table) -> ColumnElement[bool]:
-    return or_(*(exists().where(_same(each, table)) for each in (s.outcomes, s.losses)))
+def _endings(table: Table) -> list[ColumnElement[bool]]:
+    """Whether an assignment has an outcome, and whether it is lost."""
+    return [exists().where(_same(each, table)) for each in (s.outcomes, s.losses)]
 
 
 # On a server its own clock counts for all who share it. A select of its own around the one that
@@ -103,7 +104,7 @@ OUTSTANDING = _between(
     select(s.assignments.c.number),
     s.assignments,
     s.assignments.c.asked <= bindparam("asked_by"),
-    ~_settled(s.assignments),
+    *(~each for each in _endings(s.assignments)),
 )
 LOST_ARMS = (
     select(s.assignments.c.arm)
@@ -116,7 +117,7 @@ LOST_ARMS = (
 
 DEFERRALS = _between(select(s.deferrals.c.number, s.deferrals.c.summary), s.deferrals)
 WAITING = DEFERRALS.where(s.deferrals.c.summary == literal_column("-1"))
-ARRIVALS = WAITING.where(_settled(s.deferrals))
+ARRIVALS = WAITING.where(or_(*_endings(s.deferrals)))
 SETTLE_DEFERRAL = (
     update(s.deferrals)
     .where(s.deferrals.c.experiment == bindparam("of"), s.deferrals.c.number == bindparam("id"))

@@ -93,28 +93,22 @@ class SqlReading(Reading):
             start, left = found[-1][key] + 1, left - len(found)
 
     def plans(self, start: int = 1, *, limit: int | None = None) -> Iterator[PlanRecord]:
-        """The plans from a phase on, up to a limit."""
         return self._records(sql.PLANS, _read_plan, start, limit)
 
     def summaries(self, start: int = 0) -> Iterator[SummaryRecord]:
-        """The summaries from a number on."""
         return self._records(sql.SUMMARIES, _read_summary, start)
 
     def events(self, start: int = 0, *, limit: int | None = None) -> Iterator[Event]:
-        """The events from a number on, up to a limit."""
         return self._records(sql.EVENTS, _read_event, start, limit)
 
     def request(self, name: str) -> Request | None:
-        """The request of this name, or None."""
         row = self._run(sql.REQUEST, name=name, start=0, size=1).one_or_none()
         return None if row is None else Request(*tuple(row))
 
     def requests(self) -> Iterator[Request]:
-        """All named requests, in the order made."""
         return self._records(sql.REQUESTS, Request, 0, key=2)
 
     def rows(self, first: int, end: int) -> Iterator[Rows]:
-        """The assignments of a range, in pieces."""
         while first < end:
             rows = self._array(ROW, sql.ROWS, start=first, end=end, size=_PIECE)
             if len(rows):
@@ -122,16 +116,13 @@ class SqlReading(Reading):
             first = int(rows["id"][-1]) + 1 if len(rows) == _PIECE else end
 
     def lost_arms(self, phase: int, start: int, count: int) -> Ids:
-        """The arms of lost assignments of a phase, in the order of loss."""
         return self._array(np.int64, sql.LOST_ARMS, phase=phase, start=start, size=count).ravel()
 
     def first_outstanding(self, start: int, end: int) -> int | None:
-        """The least outstanding id of a range, or None."""
         found = self._outstanding(start, end, math.inf, size=1)
         return int(found[0]) if found.size else None
 
     def outstanding(self, start: int, end: int, *, asked_by: float = math.inf) -> Ids:
-        """The outstanding ids of a range that were asked for by a time."""
         return self._outstanding(start, end, asked_by, size=_ALL)
 
     def _outstanding(self, start: int, end: int, asked_by: float, size: int) -> Ids:
@@ -141,14 +132,12 @@ class SqlReading(Reading):
     def deferrals(
         self, first: int = 0, end: int = _ALL, *, waiting: bool = False
     ) -> Iterator[tuple[Ids, Ids]]:
-        """The assignments that were outstanding when their phase closed, in pieces."""
         read, page = sql.WAITING if waiting else sql.DEFERRALS, {"end": end, "size": _PAGE}
         while (found := self._array(np.int64, read, start=first, **page)).size:
             yield found[:, 0], found[:, 1]
             first = int(found[-1, 0]) + 1
 
     def arrivals(self) -> Ids:
-        """Those of them that are settled and that no summary covers."""
         found = self._array(np.int64, sql.ARRIVALS, start=0, end=_ALL, size=_ALL)
         return found.reshape(-1, 2)[:, 0]
 
@@ -190,7 +179,6 @@ class SqlWriting(SqlReading, Writing):
     def add_assignments(
         self, arms: Ids, probabilities: Array, *, at: float, request: Request | None
     ) -> None:
-        """Add assignments of the head's phase, with ids from the head's `assigned` on."""
         ids, drawn = self.head.assigned + np.arange(len(arms)), {"arm": arms, "asked": at}
         drawn |= {"phase": self.head.phase, "probability": probabilities}
         self._add_all(s.assignments, ids, **drawn)
@@ -198,7 +186,6 @@ class SqlWriting(SqlReading, Writing):
             self._run(insert(s.requests), **vars(request))
 
     def add_outcomes(self, ids: Ids, rewards: Array, *, at: float, late: NDArray[np.bool_]) -> int:
-        """Add outcomes, except where there is one already; return the number added."""
         return self._add(s.outcomes, ids, reward=rewards, told=at, late=late.astype(np.int64))
 
     def add_losses(self, ids: Sequence[int], *, reason: str, at: float) -> None:
@@ -212,31 +199,25 @@ class SqlWriting(SqlReading, Writing):
         self._add_all(s.losses, every, phase=phases, place=places, reason=reason, at=at)
 
     def add_refusals(self, ids: Ids, rewards: Array, *, at: float) -> int:
-        """Add refused rewards, except where one is on record; return the number added."""
         return self._add(s.refusals, ids, reward=rewards, at=at)
 
     def add_deferrals(self, ids: Ids) -> None:
-        """Record that assignments are outstanding while their phase closes."""
         self._add_all(s.deferrals, ids, summary=-1)
 
     def settle_deferrals(self, ids: Ids, *, summary: int) -> None:
-        """Record the number of the summary that covers these assignments."""
         same = {"of": self._number, "covered_by": summary}
         every = [{**same, "id": number} for number in ids.tolist()]
         self._connection.execute(sql.SETTLE_DEFERRAL, every)
 
     def add_summary(self, record: SummaryRecord) -> None:
-        """Add a summary."""
         text = canonical(as_data(record.summary))
         self._run(insert(s.summaries), **{**vars(record), "summary": text})
 
     def add_plan(self, record: PlanRecord) -> None:
-        """Add a plan."""
         text = canonical(as_data(record.plan))
         self._run(insert(s.plans), phase=record.plan.phase, plan=text, first=record.first)
 
     def add_event(self, event: Event) -> None:
-        """Add an event."""
         self._run(insert(s.events), **{**vars(event), "data": canonical(event.data)})
 
 
