@@ -158,7 +158,11 @@ def test_what_was_acknowledged_is_there_once_after_a_kill(
                 threads.submit(ask_and_tell, served, acknowledged, down, worker)
                 for worker in range(6)
             ]
-            wait_until(lambda enough=before + 40: sum(acknowledged.values()) >= enough)
+
+            def enough(goal: int = before + 40) -> bool:
+                return sum(acknowledged.values()) >= goal
+
+            wait_until(enough)
             assert served.kill is not None
             served.kill()
             down.set()
