@@ -147,7 +147,7 @@ BUILT_IN = (
     PolicyInfo(
         "ae",
         "bestarm.policies.index.action_elimination:ActionElimination",
-        "drops arms by their means, without drift",
+        "drops options by their means, without drift",
         example=_ROUNDS,
         blind=True,
         transductive=False,
