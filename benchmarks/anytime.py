@@ -41,7 +41,7 @@ from bestarm.simulation.results import wilson
 
 RULE = partial(AnytimeBAI, mean_bound=2.0)
 SHARP = partial(SPBAI, design="centered", stability="actual")
-TRIAL = 25_000  # pulls: about the length of a trial on the small-gap instance
+LENGTH = 25_000  # pulls: about the length of an experiment on the small-gap instance
 DELTAS = (0.1, 0.01, 1e-3, 1e-4, 1e-5, 1e-6)
 CAP = 5_000_000  # pulls: the paper's, in one phase
 SCALE = (-10.0, 10.0)  # of the Jester ratings
@@ -72,8 +72,8 @@ def compare_baselines(runs: int) -> None:
     worlds = {
         "none": 0.0,
         "level 5": 5.0,
-        "drift, ±5 over the whole trial": baselines.custom(wave(TRIAL), bound=5.0),
-        "drift, ±5 in a quarter of it": baselines.custom(wave(TRIAL / 4), bound=5.0),
+        "drift, ±5 over the whole experiment": baselines.custom(wave(LENGTH), bound=5.0),
+        "drift, ±5 in a quarter of it": baselines.custom(wave(LENGTH / 4), bound=5.0),
         "switches, ±5 every 2 500 pulls": baselines.switches((-5.0, 5.0), period=2500),
         "random walk within ±5": baselines.random_walk(0.05, bound=5.0),
     }

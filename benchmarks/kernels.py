@@ -1,10 +1,10 @@
-"""A trial goes on anywhere: every kernel family of the linear algebra here, against every other.
+"""An experiment goes on anywhere: each kernel family of the linear algebra, against every other.
 
     python -m benchmarks.kernels
 
 OpenBLAS computes as on another processor where OPENBLAS_CORETYPE says so. One process per family
-that this machine can run begins trials and goes on with those of the others. Printed is, for every
-policy and kind of features, whether the trials went on, and how many designs differ.
+that this machine can run begins experiments and goes on with those of the others. Printed is, for
+every policy and kind of features, whether the experiments went on, and how many designs differ.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _PATIENCE = 300.0  # seconds that a process may take to answer
 
 _SHARP = {"design": "centered", "stability": "actual"}
 _BOUNDS = {"bounds": [-1, 2]}
-# Caps keep the trials short; a phase of SP-BAI or RAGE may otherwise ask for a million.
+# Caps keep the experiments short; a phase of SP-BAI or RAGE may otherwise ask for a million.
 POLICIES: dict[str, tuple[str, dict[str, Any]]] = {
     "anytime": ("anytime", _BOUNDS),
     "anytime, top 2": ("anytime", _BOUNDS | {"top": 2, "tolerance": 0.01}),
@@ -168,20 +168,20 @@ def workers(most: int | None = None) -> Iterator[list[Worker]]:
 
 
 def goes_on(policy: str, kind: str, path: Path, those: Sequence[Worker], *, large: bool) -> str:
-    """Whether a trial that the first begins goes on under each of the others; else what was said.
+    """Whether an experiment that the first begins goes on under the others; else what was said.
 
     Every other one opens it, goes on for a phase or two and leaves it to the next; at the end each
     replays and verifies the whole.
     """
     first, *others = those
-    trial = {"path": str(path), "policy": policy, "kind": kind, "large": large}
+    case = {"path": str(path), "policy": policy, "kind": kind, "large": large}
     try:
-        said = first.do("begin", **trial)
+        said = first.do("begin", **case)
         for other in others:
-            found = other.do("go_on", before=said, **trial)
+            found = other.do("go_on", before=said, **case)
             said = found
         for each in those:
-            if each.do("check", **trial) != said:
+            if each.do("check", **case) != said:
                 return f"{each.family} says otherwise than {others[-1].family}"
     except RuntimeError as error:
         return str(error)
@@ -232,14 +232,14 @@ def _said(experiment: Experiment) -> list[Any]:
 def _begin(path: str, policy: str, kind: str, large: bool) -> list[Any]:
     name, options = POLICIES[policy]
     with Experiment.create(
-        f"sqlite:///{path}", "trial", _problem(kind, large), policy=name, options=options, seed=7
+        f"sqlite:///{path}", "x", _problem(kind, large), policy=name, options=options, seed=7
     ) as experiment:
         _tell(experiment, 2)
         return _said(experiment)
 
 
 def _go_on(path: str, before: list[Any], **_: object) -> list[Any]:
-    with Experiment.open(f"sqlite:///{path}", "trial") as experiment:
+    with Experiment.open(f"sqlite:///{path}", "x") as experiment:
         if _said(experiment) != before:
             raise RuntimeError(f"it says {_said(experiment)} where {before} was said")
         _tell(experiment, 2)
@@ -247,7 +247,7 @@ def _go_on(path: str, before: list[Any], **_: object) -> list[Any]:
 
 
 def _check(path: str, **_: object) -> list[Any]:
-    with Experiment.open(f"sqlite:///{path}", "trial") as experiment:
+    with Experiment.open(f"sqlite:///{path}", "x") as experiment:
         audit = experiment.verify()
         if not audit.sound:
             raise RuntimeError(str(audit))
@@ -320,7 +320,7 @@ def _work() -> None:
         asked = json.loads(line)
         try:
             answer = {"found": _JOBS[asked.pop("job")](**asked)}
-        except Exception as error:  # the parent tells which trial it was
+        except Exception as error:  # the parent tells which experiment it was
             answer = {"error": f"{type(error).__name__}: {error}"}
         print(json.dumps(answer), flush=True)
 
@@ -367,7 +367,7 @@ def main() -> None:
 
 
 def _cell(policy: str, kind: str, folder: Path, those: Sequence[Worker], turn: int) -> str:
-    """What became of trials on small features, begun under each, and of one on large ones."""
+    """What became of experiments on small features, begun under each, and of one on large ones."""
     said = set()
     for number in range(len(those) + 1):
         large = number == len(those)

@@ -70,27 +70,16 @@ def best(do: Callable[[], bytes]) -> tuple[float, int]:
     return 1000 * min(times), size
 
 
-def whole_api(trials: OpenExperiments) -> bytes:
-    found = [io.ExperimentOut.of(each) for each in trials.list()]
-    return io.ListOut(experiments=found, next=None).model_dump_json().encode()
+def whole_api(opened: OpenExperiments) -> bytes:
+    found = {"experiments": opened.list(), "next": None}
+    return io.ListOut.model_validate(found, from_attributes=True).model_dump_json().encode()
 
 
-def whole_page(trials: OpenExperiments) -> bytes:
-    found, total = trials.search("", first=0, limit=10**9)
-    rows = [listing._row(trials, each, None) for each in found[:100]]
-    for each in found[100:]:
-        status = each.status
-        rows.append(
-            listing.ListingRow(
-                each.name,
-                each.description,
-                status.state,
-                f"{status}.".capitalize(),
-                status.pulls,
-                each.created,
-                None,
-            )
-        )
+def whole_page(opened: OpenExperiments) -> bytes:
+    found, total = opened.search("", first=0, limit=10**9)
+    verdicts = [listing._verdict(opened, each.name) for each in found[:100]]
+    verdicts += [f"{each.status}.".capitalize() for each in found[100:]]
+    rows = [listing.ListingRow(*each, None) for each in zip(found, verdicts, strict=True)]
     part = listing.Listing(tuple(rows), "", 1, 1, total)
     return json.dumps({"html": routes._rows(part)}).encode()
 
@@ -111,8 +100,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         url = f"sqlite:///{Path(folder) / 'many.db'}"
         fill(url, count)
-        trials = OpenExperiments(Store(url), limits=Limits())
-        everything, cards = best(lambda: whole_api(trials)), best(lambda: whole_page(trials))
+        opened = OpenExperiments(Store(url), limits=Limits())
+        everything, cards = best(lambda: whole_api(opened)), best(lambda: whole_page(opened))
         print(f"{count} experiments".ljust(28), "  part ms       KB   whole ms         KB", end="")
         print("   ÷ time   ÷ size")
         plain = {"Accept-Encoding": "identity"}
@@ -133,7 +122,7 @@ def main() -> None:
 
             show("GET /list (nothing is new)", best(again), cards)
             show("GET /?search=", best(lambda: client.get("/?search=experiment 77").content), cards)
-        trials.store.close()
+        opened.store.close()
 
 
 if __name__ == "__main__":

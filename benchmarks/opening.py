@@ -1,9 +1,9 @@
-"""How long it takes to open a long trial: adopting recorded plans, against computing them again.
+"""How long opening a long experiment takes: adopting recorded plans, against computing them again.
 
     python -m benchmarks.opening
 
-A trial of the anytime rule on 8 × 8 × 8 factorial features whose baseline moves, so that its phases
-are many and short. Opening it adopts every plan on record; `replay` also computes every plan
+An experiment of the anytime rule on 8 × 8 × 8 factorial features whose baseline moves, so that its
+phases are many and short. Opening it adopts every plan on record; `replay` also computes every plan
 afresh, as opening did before. Both in the same run, so the ratio does not hang on the machine.
 """
 

@@ -1,11 +1,12 @@
-"""Do the statistics survive operations? Trials whose outcomes come late, out of order, or never.
+"""Do the statistics survive operations? Outcomes that come late, out of order, or never.
 
     python -m benchmarks.operations [--runs 1000] [--seed 0] [--sqlite 50] [--only NAME ...]
 
 Three options, rewards between 0 and 1, δ = 0.1. "steady" is best and always pays about the same;
 "gamble" pays much or little; the baseline drifts. Bad outcomes (below 0.3) are the gamble's alone,
 so what becomes of them decides. Every tick some assignments are asked for, and what has arrived is
-told. "Near tie" leaves 0.02 between the best two, and trials end undecided after 2000 pulls or so.
+told. "Near tie" leaves 0.02 between the best two, and experiments end undecided after 2000 pulls or
+so.
 
 "first n answers" is the rule that ours is not: a phase closes with whatever answers came first and
 forgets the rest. It is here only to show that the delays are of the kind that matters.
@@ -103,12 +104,12 @@ def bad_news_lost(share: float) -> Delays:
 LEASE = 30.0  # ticks
 
 
-# --- a trial ------------------------------------------------------------------------------------
+# --- an experiment ------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Scenario:
-    """What happens to a trial.
+    """What happens to an experiment.
 
     Attributes:
         world: what the outcomes are.
@@ -133,7 +134,7 @@ class Scenario:
 
 @dataclass(frozen=True)
 class Ended:
-    """How a trial ended: the target named if final, pulls given out, pulls the answer rests on."""
+    """How an experiment ended: the final target, pulls given out, pulls the answer rests on."""
 
     named: int | None
     pulls: int
@@ -183,12 +184,12 @@ def in_memory(scenario: Scenario, seed: int, clock: Clock) -> Experiment:
 
 
 def in_file(folder: Path) -> Callable[[Scenario, int, Clock], Experiment]:
-    """Trials in one SQLite file of a folder."""
+    """Experiments in one SQLite file of a folder."""
 
     def make(scenario: Scenario, seed: int, clock: Clock) -> Experiment:
         return Experiment.create(
-            f"sqlite:///{folder / 'trials.db'}",
-            f"trial {time.time_ns()}",
+            f"sqlite:///{folder / 'experiments.db'}",
+            f"experiment {time.time_ns()}",
             problem(),
             policy=scenario.policy,
             options=options(scenario),
@@ -207,12 +208,12 @@ def run(
     *,
     keep: bool = False,
 ) -> Ended:
-    """A trial from beginning to end.
+    """An experiment from beginning to end.
 
     Args:
         scenario: what happens to it.
         seed: of the draws; what the outcomes are, and when they come, is seeded by it too.
-        make: begins the trial.
+        make: begins the experiment.
         keep: whether to keep its history.
     """
     if scenario.first_answers:

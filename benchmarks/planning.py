@@ -1,10 +1,10 @@
-"""Whether forecasts come true: trials planned, and then run as live experiments.
+"""Whether forecasts come true: experiments planned, and then run as live experiments.
 
-    python -m benchmarks.planning [--trials 20] [--runs 200] [--seed 0] [--only …]
+    python -m benchmarks.planning [--experiments 20] [--runs 200] [--seed 0] [--only …]
 
-A trial is planned by simulation. Then it is run through `Experiment`, by worlds that are as was
-assumed or are not: with outcomes that come at once, and with a hundred always under way that come
-in another order. Nothing is shared but the assumptions.
+An experiment is planned by simulation. Then it is run through `Experiment`, by worlds that are as
+was assumed or are not: with outcomes that come at once, and with a hundred always under way that
+come in another order. Nothing is shared but the assumptions.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from bestarm.environments.paths import Constant
 from bestarm.planning import AssumedWorld, Drift, PlanRequest, Scenario, plan_experiment
 
 _AT_ONCE, _OUT = 25, (0, 100)  # assignments in one request, and under way meanwhile
-_CAP = 200_000  # where all others are tied, a trial that dropped the best would not end
+_CAP = 200_000  # where all others are tied, an experiment that dropped the best would not end
 
 
 @dataclass(frozen=True)
 class Case:
-    """A trial that is planned as `assumed` says, and turns out as `true` says."""
+    """An experiment that is planned as `assumed` says, and turns out as `true` says."""
 
     name: str
     problem: Problem
@@ -81,7 +81,7 @@ def assumptions(case: Case, scenario: Scenario) -> AssumedWorld:
 
 
 def realised(case: Case, truth: AssumedWorld, seed: int, out: int) -> tuple[int, bool]:
-    """Pulls of one live trial, and whether it was right to the last: named the best, or nobody."""
+    """Pulls of one live experiment, and whether it was right: named the best, or nobody."""
     rng = np.random.default_rng([seed, 77])
     means = case.problem.source @ np.array(truth.theta)
     means += truth.level - (means.max() + means.min()) / 2
@@ -113,7 +113,7 @@ def realised(case: Case, truth: AssumedWorld, seed: int, out: int) -> tuple[int,
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--trials", type=int, default=20)
+    parser.add_argument("--experiments", type=int, default=20)
     parser.add_argument("--runs", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", nargs="*")
@@ -134,7 +134,7 @@ def main() -> None:
         )
         (said,) = plan.forecasts
         truth = assumptions(case, case.true)
-        seeds = range(chosen.seed + 1000, chosen.seed + 1000 + chosen.trials)
+        seeds = range(chosen.seed + 1000, chosen.seed + 1000 + chosen.experiments)
         for out in _OUT:
             started = time.perf_counter()
             done = [realised(case, truth, seed, out) for seed in seeds]

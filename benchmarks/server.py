@@ -3,13 +3,13 @@
     python -m benchmarks.server [--seconds 10] [--only sqlite postgres workers start]
         [--postgres postgresql://user@host/name]
 
-Needs wrk (on Debian: apt-get install wrk), which calls the server over loopback on connections
-that stay open, while a page of the trial is open that follows it. Tells are of assignments given
-out before, and every request is answered after its outcomes are on disk. The trial's policy is the
-anytime rule, whose phases close as outcomes come in. The last column compares single tells with a
-plain loop that puts one row after another into the same kind of database, each on disk before the
-next, measured in the same run. PostgreSQL is the one that tests run, with
-PYTHONPATH=tests, or the database named.
+Needs wrk (on Debian: apt-get install wrk), which calls the server over loopback on connections that
+stay open, while a page of the experiment is open that follows it. Tells are of assignments given
+out before, and every request is answered after its outcomes are on disk. The experiment's policy is
+the anytime rule, whose phases close as outcomes come in. The last column compares single tells with
+a plain loop that puts one row after another into the same kind of database, each on disk before the
+next, measured in the same run. PostgreSQL is the one that tests run, with PYTHONPATH=tests, or the
+database named.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from bestarm.live.store.sql import Store
 from bestarm.server.security.tokens import Role, create_token
 
 SERVE = [sys.executable, "-c", "from bestarm.cli import main; main()", "serve", "--quiet"]
-TRIAL = {"source": [[1, 0, 0], [0, 1, 0], [0, 0, 1]], "options": {"bounds": [0, 1]}}
+EXPERIMENT = {"source": [[1, 0, 0], [0, 1, 0], [0, 0, 1]], "options": {"bounds": [0, 1]}}
 CASES = (  # what is sent, how many in each request, over how many connections
     ("tell", 1, 1),
     ("tell", 1, 16),
@@ -142,12 +142,12 @@ def plain(url: str) -> float:
 def load(
     base: str, token: str, what: str, size: int, connections: int, seconds: int, loop: float
 ) -> None:
-    """Send one kind of request for a while, to a trial of its own, and print how that went."""
+    """Send one kind of request for a while to an experiment of its own; print how that went."""
     name = f"{what}-{size}-{connections}-{time.time_ns()}"
     threads = min(connections, 2)
     headers = {"Authorization": f"Bearer {token}"}
     with httpx.Client(base_url=f"{base}/api/v1", headers=headers, timeout=120) as client:
-        client.post("/experiments", json={"name": name, **TRIAL}).raise_for_status()
+        client.post("/experiments", json={"name": name, **EXPERIMENT}).raise_for_status()
         part = PER_SECOND[size] * seconds // threads
         for _ in range(part * threads // 50_000 + 1 if what == "tell" else 0):
             client.post(f"/experiments/{name}/ask", json={"count": 50_000}).raise_for_status()
@@ -207,7 +207,9 @@ def main() -> None:
                     times.append(took)
             print(f"from start to first answer: {min(times):.2f} s at best, {times}")
         if "sqlite" in given.only:
-            measure("SQLite, one process", f"sqlite:///{Path(folder) / 'trial.db'}", given.seconds)
+            measure(
+                "SQLite, one process", f"sqlite:///{Path(folder) / 'experiments.db'}", given.seconds
+            )
     wanted = [kind for kind in ("postgres", "workers") if kind in given.only]
     if wanted:
         with postgres(given.postgres) as database:

@@ -6,13 +6,13 @@ Without `--url`: on a SQLite file in a temporary folder, and on a PostgreSQL sta
 is installed. Every process asks for a batch and tells its outcomes, each in a transaction that is
 on the disk when the call returns, for some seconds; then as many processes insert as many rows by
 hand, a row for every assignment and one for every outcome, in as many transactions, into tables
-without anything else on them, with the same settings. The trial is one of the default policy, and
-all that this does is counted. `least` is the share of the process that came to the fewest turns,
-relative to an equal one; `longest` is the longest that one turn, asking and telling, took.
+without anything else on them, with the same settings. The experiment is one of the default policy,
+and all that this does is counted. `least` is the share of the process that came to the fewest
+turns, relative to an equal one; `longest` is the longest that one turn, asking and telling, took.
 
 The second table is of one process and 10 000 rows, both sides in turn, medians of seven.
 
-`--growth` builds a trial of N outcomes instead, then opens it in a fresh process.
+`--growth` builds an experiment of N outcomes instead, then opens it in a fresh process.
 """
 
 from __future__ import annotations
@@ -53,7 +53,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Throughput of the store.")
     parser.add_argument("--url", help="an empty database that tables may be made in")
     parser.add_argument("--seconds", type=float, default=3.0, help="for each figure")
-    parser.add_argument("--growth", type=int, help="outcomes of a trial to build, then to open")
+    parser.add_argument(
+        "--growth", type=int, help="outcomes of an experiment to build, then to open"
+    )
     given = parser.parse_args()
     processes.set_forkserver_preload(["bestarm.live.store.sql", "bestarm.policies.anytime.rule"])
     for title, url in _databases(given.url):
@@ -74,7 +76,7 @@ def _databases(url: str | None) -> Iterator[tuple[str, str]]:
         yield make_url(url).get_backend_name(), url
         return
     with tempfile.TemporaryDirectory() as folder:
-        yield f"SQLite {sqlite3.sqlite_version}", f"sqlite:///{folder}/trial.db"
+        yield f"SQLite {sqlite3.sqlite_version}", f"sqlite:///{folder}/experiments.db"
     postgres = import_module("tests.postgres")
     programs = postgres.find_programs()
     if programs is None:
@@ -94,7 +96,7 @@ class _Share:
 
 
 def _row(url: str, number: int, batch: int, seconds: float) -> None:
-    name = f"trial {next(_names)}"
+    name = f"experiment {next(_names)}"
     Experiment.create(url, name, PROBLEM, options=OPTIONS, seed=0).close()
     with closing(_Plain(url)) as plain:
         plain.create()

@@ -123,8 +123,8 @@ def _answer(answer: dict[str, Any], schema: dict[str, Any]) -> str:
 
 def _example(kind: dict[str, Any], schema: dict[str, Any]) -> str:
     names = [each["$ref"] for each in (kind, *kind.get("anyOf", [])) if "$ref" in each]
-    for name in names:
-        model = schema["components"]["schemas"][name.rsplit("/", 1)[-1]]
+    models = [schema["components"]["schemas"][name.rsplit("/", 1)[-1]] for name in names]
+    for model in (kind, *models):
         for example in model.get("examples", []):
             return f"```json\n{json.dumps(example, indent=2, ensure_ascii=False)}\n```\n"
     return ""

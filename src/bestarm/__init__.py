@@ -54,32 +54,21 @@ __all__ = [
 ]
 
 _HOMES = {
-    "ActionElimination": "bestarm.policies",
-    "BernsteinElimination": "bestarm.policies",
-    "AnytimeBAI": "bestarm.policies",
-    "DEO": "bestarm.policies",
-    "Experiment": "bestarm.live",
-    "GOpt": "bestarm.policies",
-    "LUCB": "bestarm.policies",
-    "Plan": "bestarm.records",
-    "Problem": "bestarm.problem",
-    "RAGE": "bestarm.policies",
-    "Recommendation": "bestarm.records",
-    "SBE": "bestarm.policies",
-    "SPBAI": "bestarm.policies",
-    "SequentialHalving": "bestarm.policies",
-    "Summary": "bestarm.records",
-    "Uniform": "bestarm.policies",
-    "simulate": "bestarm.simulation",
-}
+    "Experiment": "live",
+    "Plan": "records",
+    "Problem": "problem",
+    "Recommendation": "records",
+    "Summary": "records",
+    "simulate": "simulation",
+}  # policies are not listed: all other names with a capital are theirs
 
 
 def __getattr__(name: str) -> object:
-    if name in _HOMES:
-        return getattr(import_module(_HOMES[name]), name)
-    if name in __all__:
+    if name not in __all__:
+        raise AttributeError(f"module 'bestarm' has no attribute {name!r}")
+    if name.islower() and name not in _HOMES:
         return import_module(f"bestarm.{name}")
-    raise AttributeError(f"module 'bestarm' has no attribute {name!r}")
+    return getattr(import_module(f"bestarm.{_HOMES.get(name, 'policies')}"), name)
 
 
 def __dir__() -> list[str]:

@@ -170,7 +170,7 @@ def test_asking_and_telling(drinks: str) -> None:
         1,
         "running",
     )
-    assert "4 pulls" in run("status", drinks)[0]
+    assert "4 assignments" in run("status", drinks)[0]
 
 
 @pytest.mark.parametrize(
@@ -327,24 +327,6 @@ def test_listing(drinks: str) -> None:
     words = run("list")[0].splitlines()
     assert words[0].startswith("drinks: phase 1")
     assert words[1].startswith("second (What to drink): ")
-
-
-def test_a_long_list_is_read_in_parts(drinks: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in "abcd":
-        run("create", name, "--problem", "trial.toml")
-    asked = []
-    listing = Experiment.list
-
-    def counted(url: str, **part: object) -> object:
-        asked.append(part["after"])
-        return listing(url, **part)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(Experiment, "list", counted)
-    monkeypatch.setattr("bestarm.cli.experiment.listing._PART", 2)
-    names = [each["name"] for each in data("list")["experiments"]]
-    assert names == ["drinks", "a", "b", "c", "d"]
-    assert [line.split(" ")[0] for line in run("list")[0].splitlines()] == ["drinks:", *"abcd"]
-    assert asked == [None, "a", "c"] * 2
 
 
 def test_an_empty_store_is_no_error_and_is_not_made(folder: Path) -> None:

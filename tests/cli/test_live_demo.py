@@ -1,4 +1,4 @@
-"""`bestarm demo --live` finds its winner over HTTP, and leaves nothing behind."""
+"""`bestarm demo --live` finds its winner, shows it over HTTP, and leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ import time
 from contextlib import closing
 from pathlib import Path
 
+import httpx
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 from bestarm.cli.app import app
-from bestarm.cli.live_demo import OPTIONS, LiveDemo, Population, _served
+from bestarm.cli.live_demo import OPTIONS, LiveDemo, Population
 from bestarm.live import Experiment
 from bestarm.live.store.sql import Store
-from bestarm.server.security.tokens import find_role, list_tokens
+from bestarm.server.security.tokens import list_tokens
 
 
 def test_people_differ_less_by_option_than_by_the_day() -> None:
@@ -40,38 +41,31 @@ def test_people_differ_less_by_option_than_by_the_day() -> None:
     assert said[:50].tolist() == [Population(0).outcome(4, t) for t in range(50)]
 
 
-def test_a_winner_is_found_over_http_and_its_tokens_end_with_it(tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path / 'demo.db'}"
+def test_a_winner_is_found_beside_earlier_demos(sqlite_url: str) -> None:
     latest = time.monotonic() + 120
-    with _served(url, 0) as served:
-        demo = LiveDemo(served.port, manage=served.manage, tell=served.tell, speed=150, seed=0)
-        while demo.state != "finished":
+    with closing(Store(sqlite_url)) as store:
+        demo = LiveDemo(store, speed=150, seed=0)
+        while not demo.over:
             demo.step()
             assert time.monotonic() < latest
-        found = demo.verdict()
-        again = LiveDemo(served.port, manage=served.manage, tell=served.tell, speed=1, seed=0)
-        assert (demo.name, again.name) == ("demo", "demo-2")
-    assert (found["label"], found["final"]) == ("Surprise", True)
-    store = Store(url)
-    assert [token.revoked is not None for token in list_tokens(store)] == [True, True]
-    assert find_role(store, served.tell) is find_role(store, served.manage) is None
-    with Experiment.open(store, "demo") as kept:
-        assert kept.recommendation().label == "Surprise"
-        assert kept.recommendation().pulls == found["pulls"]
-    store.close()
+        again = LiveDemo(store, speed=1, seed=0)
+        assert (demo.experiment.name, again.experiment.name) == ("demo", "demo-2")
+        found = demo.experiment.recommendation()
+        assert (found.label, found.final) == ("Surprise", True)
 
 
 def test_the_command_says_where_to_look_and_cleans_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    opened: list[str] = []
-    monkeypatch.setattr("webbrowser.open", opened.append)
+    opened: list[httpx.Response] = []
+    monkeypatch.setattr("webbrowser.open", lambda address: opened.append(httpx.get(address)))
     before = set(Path(tempfile.gettempdir()).glob("bestarm-demo-*"))
     options = ["demo", "--live", "--seconds", "1", "--speed", "30", "--port", "0", "--open"]
     result = CliRunner().invoke(app, options)
     assert result.exit_code == 0
     address = re.search(r"http://127\.0\.0\.1:\d+/experiments/demo", result.stdout)
     assert address is not None
-    assert opened == [address[0]]
-    assert "tokens are revoked" in result.stdout
+    (page,) = opened
+    assert (str(page.url), page.status_code) == (address[0], 200)
+    assert "token is revoked" in result.stdout
     assert set(Path(tempfile.gettempdir()).glob("bestarm-demo-*")) <= before
 
 
@@ -110,7 +104,7 @@ def test_bad_options_are_one_sentence() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         for options, words in (
-            (["--port", port], f"Port {port} cannot be listened on"),
+            (["--port", port], f"Cannot listen on 127.0.0.1 port {port}"),
             (["--port", "70000"], "`port` must be a whole number"),
             (["--speed", "0"], "`speed` must be positive"),
             (["--seconds", "-1"], "`seconds` must be positive"),

@@ -6,6 +6,7 @@ import json
 import re
 import threading
 import time
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ from typer.testing import CliRunner
 
 from bestarm import Problem
 from bestarm.cli.app import app
-from bestarm.cli.progress import Bar, lines
+from bestarm.cli.progress import counted
 from bestarm.planning import Effort, JobEffort, PlanRequest, plan_experiment
 from bestarm.planning import plan as planning_module
 
@@ -173,7 +174,7 @@ def test_what_is_out_of_reach_is_refused_before_it_begins(
 
 def test_lines_go_on_while_no_run_ends(capsys: pytest.CaptureFixture[str]) -> None:
     said = ""
-    with lines(every=0.01) as told:
+    with counted("planning", 600, every=0.01) as told:
         told(0, 600)
         latest = time.monotonic() + 60
         while said.count("\n") < 4:
@@ -191,11 +192,11 @@ def test_lines_go_on_while_no_run_ends(capsys: pytest.CaptureFixture[str]) -> No
 
 
 def test_ctrl_c_gives_a_partial_plan(arms: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def seventh(_: Bar, done: int, _total: int) -> None:
+    def seventh(done: int, _total: int) -> None:
         if done == 7:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(Bar, "__call__", seventh)
+    monkeypatch.setattr("bestarm.cli.progress.counted", lambda *_: nullcontext(seventh))
     code, out, _ = run(arms, *QUICK, "--policy", "sbe", "--json")
     document = json.loads(out)
     assert code == 130

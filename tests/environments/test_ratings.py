@@ -252,9 +252,9 @@ def test_a_data_frame_gives_its_columns_as_labels() -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Ratings([[1, 2], [2, 1]]), "Items '0' and '1' have the same mean rating"),
-        (lambda: Ratings([[0.1, 0.3], [0.2, 0.0]], labels="ab"), "Items 'a' and 'b' have the same"),
-        (lambda: Ratings([[1, 1, 0]], [1.0], ["x", "y", "z"]), "Items 'x' and 'y'.*Drop one"),
+        (lambda: Ratings([[1, 2], [2, 1]]), "'0' and '1' are equally good"),
+        (lambda: Ratings([[0.1, 0.3], [0.2, 0.0]], labels="ab"), "'a' and 'b' are equally good"),
+        (lambda: Ratings([[1, 1, 0]], [1.0], ["x", "y", "z"]), "'x' and 'y'.*Drop one"),
         (lambda: Ratings([[1, math.nan]]), "`matrix` has nan in row 0, column 1. Keep only users"),
         (lambda: Ratings([[1, 2], [-math.inf, 2]]), "`matrix` has -inf in row 1, column 0"),
         (lambda: Ratings([1, 2, 3]), r"one row per user and one column per item.*shape \(3,\)"),

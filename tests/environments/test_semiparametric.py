@@ -56,7 +56,7 @@ def test_declared_scales_replace_the_true_ones_in_the_problem_only() -> None:
     [
         (lambda: Semiparametric(SOURCE, [1.0]), r"`theta` has shape \(1,\); the arms have 2"),
         (lambda: Semiparametric(SOURCE, [1.0, math.nan]), "`theta` is nan at 1"),
-        (lambda: Semiparametric(SOURCE, [1.0, 0.0]), "Targets '0' and '2' are equally good"),
+        (lambda: Semiparametric(SOURCE, [1.0, 0.0]), "'0' and '2' are equally good"),
         (lambda: Semiparametric([[0.1, 0.2], [0.3, 0.0]], [1, 1]), "equally good"),
         (lambda: Semiparametric(SOURCE, [1.0, 0.5], noise=-1), "`noise` must not be negative"),
         (lambda: Semiparametric(SOURCE, [1.0, 0.5], noise=math.inf), "`noise` must be a finite"),

@@ -33,14 +33,13 @@ class Reworded(AnytimeBAI):
 
 def facts(seen: Overview) -> tuple[object, ...]:
     """What a page says, but for the policy's own sentence."""
-    guarantee = seen.guarantee
     return (
         seen.verdict,
         seen.standing,
         seen.sole_best,
-        guarantee.proven,
-        guarantee.constants,
-        len(guarantee.contradictions),
+        seen.proven,
+        seen.reliability,
+        len(seen.contradictions),
     )
 
 
@@ -63,7 +62,7 @@ def test_a_reworded_statement_changes_no_verdict(words: str, contradicted: bool)
 
     Reworded.words = words
     expected = played(AnytimeBAI(problem, **options), reward, 600)
-    assert expected.guarantee.proven is not contradicted
+    assert expected.proven is not contradicted
     assert expected.leaderboard[0].status == "best"  # it has decided
     assert facts(played(Reworded(problem, **options), reward, 600)) == facts(expected)
 
@@ -72,7 +71,7 @@ def test_a_contradiction_is_shown_without_a_sentence_of_the_policy() -> None:
     problem = Problem(np.eye(2), noise=0.1, baseline=0.1)
     Reworded.words = ""
     seen = played(Reworded(problem), lambda _: 50.0, 60)
-    assert seen.guarantee.contradictions[0] == "Outcomes contradict the declared scales."
+    assert seen.contradictions[0] == "Outcomes contradict the declared scales."
 
 
 @pytest.mark.parametrize(
@@ -91,7 +90,7 @@ def test_what_will_be_claimed_is_known_before_the_first_outcome(
 ) -> None:
     said = policy.recommend()
     assert (said.claims, said.error_bound, said.contradicted) == (claims, None, False)
-    assert overview(Experiment(policy)).guarantee.proven is (claims is not None)
+    assert overview(Experiment(policy)).proven is (claims is not None)
 
 
 @pytest.mark.parametrize(

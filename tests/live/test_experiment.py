@@ -153,7 +153,7 @@ def test_a_batch_says_what_it_is_waiting_for() -> None:
     experiment.tell(5, 0.0)
     last = experiment.ask(3)
     assert (len(last), last.waiting, last.finished, str(last)) == (0, 0, True, "finished")
-    assert str(experiment.status()) == "finished with 6 pulls given out in 2 phases"
+    assert str(experiment.status()) == "finished with 6 assignments in 2 phases"
     assert "finished" in repr(experiment)
 
 

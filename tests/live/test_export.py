@@ -163,13 +163,13 @@ def test_a_failure_leaves_the_old_file_and_no_other(
     path = folder / "out.csv"
     path.write_text("old")
 
-    def broken(*_: object) -> None:
+    def broken(*_: object, **__: object) -> None:
         raise RuntimeError("in the middle")
 
     monkeypatch.setattr(exporting, "_mrt", broken)
     with pytest.raises(RuntimeError):
         experiment.export(path, layout="mrt")
-    monkeypatch.setattr(exporting, "_texts", broken)
+    monkeypatch.setattr(pd.DataFrame, "to_csv", broken)
     with pytest.raises(RuntimeError):
         experiment.export(path)
     assert path.read_text() == "old"

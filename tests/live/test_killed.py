@@ -23,7 +23,7 @@ from workers_killed import LEASE, LEAST, PROBLEM, read, reward, settings
 from workers_started import PATIENCE, processes
 
 from bestarm.live import Experiment, draw
-from bestarm.live.events import summary_data
+from bestarm.live.events import as_data
 from bestarm.live.store.sql import schema as s
 from bestarm.policies import Policy
 from bestarm.policies.registry import policies
@@ -209,7 +209,7 @@ class Books:
         assert [row["first"] for row in closing] == [0, *ends[:-1]]
         assert self.head["summary_end"] == ends[-1] <= len(self.assignments)
         for row in self.entries:
-            assert json.loads(row["summary"]) == summary_data(self._summary(row))
+            assert json.loads(row["summary"]) == as_data(self._summary(row))
         numbers = {row["number"] for row in self.entries if self._amends(row)}
         assert numbers == set(self.deferred.values()) - {-1}
 

@@ -78,7 +78,7 @@ def test_without_bounds_a_trial_says_that_it_needs_a_lease_and_what_it_waits_for
     status = experiment.status()
     assert (status.waits_for, status.outstanding) == (3, 1)
     assert status.waits_since is not None
-    said = "the decision waits for the outcome of assignment 3, given out 2027-01-15 08:00 UTC"
+    said = "the decision waits for the outcome of assignment 3, made 2027-01-15 08:00 UTC"
     assert said in str(status)
     assert said[1:] in overview(experiment).verdict
     experiment.tell(3, 0.5)

@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import asdict, replace
 from threading import Event
 from typing import Any
 
@@ -61,8 +61,8 @@ def trial(sqlite_url: str, problem: Problem) -> Iterator[Experiment]:
 
 
 def plain(seen: Overview) -> dict[str, Any]:
-    """As JSON carries it: this is also the test that it can."""
-    read: dict[str, Any] = json.loads(json.dumps(seen.to_dict(), allow_nan=False))
+    """As values that can be compared."""
+    read: dict[str, Any] = json.loads(json.dumps(asdict(seen), default=str))
     return read
 
 
@@ -82,8 +82,8 @@ def test_every_number_is_the_librarys(trial: Experiment) -> None:
         expected = 1 if each.status == "out" else min(max(share, 0), 1)
         assert each.evidence == pytest.approx(expected)
     frame = trial.assignments().merge(trial.outcomes()[["id", "reward"]], on="id", how="left")
-    frame = frame[frame["id"] < seen.progress.used]  # what the policy was told of
-    assert seen.progress.used == said.pulls
+    frame = frame[frame["id"] < seen.used]  # what the policy was told of
+    assert seen.used == said.pulls
     phases, counts = np.unique(frame["phase"], return_counts=True)
     for row in seen.allocation:
         mine = frame[frame["arm"] == row.arm]
@@ -97,13 +97,13 @@ def test_every_number_is_the_librarys(trial: Experiment) -> None:
             for phase, count in zip(phases.tolist(), counts.tolist(), strict=True)
         )
         assert row.planned == pytest.approx(planned)
-    assert (seen.progress.given, seen.progress.lost) == (status.pulls, status.lost)
-    assert seen.progress.lost > 0
+    assert (seen.head.assigned, seen.head.losses) == (status.pulls, status.lost)
+    assert seen.head.losses > 0
     possible = f"{len(said.active)} of 4 options are still possible."
     assert seen.verdict == f"No winner yet: ‘{said.label}’ leads, {possible}"
     assert Watch(trial).headline() == f"No winner yet: {possible}"
-    assert seen.guarantee.proven
-    assert seen.guarantee.assumptions == said.assumptions
+    assert seen.proven
+    assert seen.said.assumptions == said.assumptions
 
 
 def weight(trial: Experiment, phase: int, arm: int) -> float:
@@ -123,8 +123,7 @@ def test_following_shows_what_a_first_look_shows(trial: Experiment, sqlite_url: 
 
 def lasting(seen: Overview) -> dict[str, Any]:
     """What does not depend on when one looks: health is asked now and then, pace falls."""
-    progress = replace(seen.progress, pace=None, hours=None)
-    return plain(replace(seen, health=(), progress=progress))
+    return plain(replace(seen, health=(), pace=None, hours=None))
 
 
 def test_answers_that_come_after_their_plan_was_closed(trial: Experiment) -> None:
@@ -141,7 +140,7 @@ def test_answers_that_come_after_their_plan_was_closed(trial: Experiment) -> Non
     assert sum(event.kind == "answered" for event in trial.events()) >= 5
     seen = overview(trial)
     known = trial.inspect(lambda policy, _: policy.intervals())  # type: ignore[attr-defined]
-    assert seen.progress.used == trial.recommendation().pulls == 600
+    assert seen.used == trial.recommendation().pulls == 600
     for each in seen.leaderboard:
         assert each.low == pytest.approx(known.low[each.target])
     assert sum(row.planned for row in seen.allocation) == pytest.approx(600)
@@ -157,7 +156,7 @@ def test_it_follows_to_the_winner(trial: Experiment) -> None:
     pulls = f"{said.pulls:,}"
     assert seen.verdict == f"‘coffee’ is the best of 4 options, at 95 % after {pulls} assignments."
     assert Watch(trial).headline() == seen.verdict
-    assert seen.progress.forecast is None
+    assert seen.forecast is None
     assert seen.health == trial.health()
     out = {event.data["phase"] for event in trial.events() if event.kind == "eliminated"}
     assert {each.phase_out for each in seen.leaderboard[1:]} == out
@@ -215,8 +214,8 @@ def test_phases_of_an_elimination_policy(sqlite_url: str, problem: Problem) -> N
     with Experiment.create(sqlite_url, "phases", problem, policy="sp-bai", seed=0) as trial:
         first = overview(trial)
         assert first.timeline.kind == "none"
-        assert first.progress.forecast is not None
-        assert first.progress.forecast.low == trial.status().remaining
+        assert first.forecast is not None
+        assert first.forecast.low == trial.status().remaining
         rng = np.random.default_rng(1)
         while trial.phase < 3 and not trial.finished:
             given = trial.ask(5000)
@@ -224,9 +223,11 @@ def test_phases_of_an_elimination_policy(sqlite_url: str, problem: Problem) -> N
             trial.tell_many(zip(given.ids, told.tolist(), strict=True))
         seen, said = overview(trial), trial.recommendation()
         trace = said.trace
-        assert not seen.guarantee.proven
-        assert "no error probability is proven" in seen.guarantee.constants
+        assert not seen.proven
+        assert "no error probability is proven" in seen.reliability
         assert seen.timeline.kind == "phases"
+        assert seen.decided is None
+        assert seen.forecast is None or seen.forecast.basis.startswith("This phase as planned")
         ends = np.cumsum([phase.pulls for phase in trace]).tolist()
         assert [pulls for pulls, _ in seen.timeline.phases] == ends
         for option, line in zip(seen.leaderboard, seen.timeline.lines, strict=True):
@@ -282,19 +283,19 @@ def test_states_in_words(trial: Experiment, sqlite_url: str, problem: Problem) -
     seen = overview(trial)
     assert seen.verdict.startswith("Stopped by hand, without a winner: ‘")
     assert Watch(trial).headline().startswith("Stopped by hand, without a winner: ")
-    assert seen.progress.forecast is None
+    assert seen.forecast is None
     assert seen.events[0].words == "Stopped by hand: <b>enough</b>"
     capped = {**BOUNDED, "max_pulls": 80}
     with Experiment.create(sqlite_url, "capped", problem, options=capped, seed=0) as short:
-        assert overview(short).progress.forecast is None
+        assert overview(short).forecast is None
         drive(short, 40)
-        forecast = overview(short).progress.forecast
+        forecast = overview(short).forecast
         assert forecast is not None
         assert forecast.high is not None
         assert forecast.high <= 40
         drive(short, 80)
         assert short.finished
-        start = "Ended at its limit of pulls, without a winner: ‘"
+        start = "Ended at its limit of assignments, without a winner: ‘"
         assert overview(short).verdict.startswith(start)
         assert Watch(short).headline().startswith(start)
 
@@ -305,9 +306,9 @@ def test_data_that_contradict_what_was_declared(sqlite_url: str, problem: Proble
         given = trial.ask(60)
         trial.tell_many([(number, 50.0) for number in given.ids])
         seen = overview(trial)
-        assert not seen.guarantee.proven
-        assert trial.recommendation().statement in seen.guarantee.contradictions
-        assert "nothing is proven" in seen.guarantee.constants
+        assert not seen.proven
+        assert trial.recommendation().statement in seen.contradictions
+        assert "nothing is proven" in seen.reliability
         assert seen.verdict.endswith("contradict the declared scales, so nothing is proven.")
         levels = {check.name: check.level for check in seen.health}
         assert levels["range"] == "alarm"
@@ -317,8 +318,8 @@ def test_data_that_contradict_what_was_declared(sqlite_url: str, problem: Proble
         with pytest.raises(InvalidInputError):
             trial.tell(0, 7.0)
         seen = overview(trial)
-        assert seen.guarantee.proven  # it was refused, and is said
-        assert "refused" in seen.guarantee.contradictions[0]
+        assert seen.proven  # it was refused, and is said
+        assert "refused" in seen.contradictions[0]
 
 
 def test_an_experiment_in_memory(problem: Problem) -> None:
@@ -332,8 +333,12 @@ def test_an_experiment_in_memory(problem: Problem) -> None:
     assert seen.leaderboard[1].behind == pytest.approx(known.estimate[seen.leaderboard[1].target])
     plain(seen)
     phased = Experiment(SPBAI(problem), seed=0)
-    phased.tell_many([(number, 0.0) for number in phased.ask(10**6).ids])
-    assert overview(phased).timeline.kind == "phases"
+    watch = Watch(phased)
+    for phases in (1, 2):
+        phased.tell_many([(number, 0.0) for number in phased.ask(10**6).ids])
+        shown = watch.overview()
+        assert shown.timeline.kind == "phases"
+        assert len(shown.timeline.phases) == phases
 
 
 @pytest.mark.parametrize("evidence", [-0.5, 0.0, 1.0, 2.5])
@@ -392,4 +397,4 @@ def test_a_glance_does_not_wait_for_a_policy(
             assert not seen.done()
         finally:
             enough.set()
-        assert seen.result(timeout=120).state == "running"
+        assert seen.result(timeout=120).head.state == "running"

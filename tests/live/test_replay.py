@@ -90,7 +90,9 @@ def test_opening_and_following_solve_no_design(
         module.cache_clear()
     with Experiment.open(sqlite_url, "trial") as experiment:
         assert str(experiment.recommendation()) == str(said)
-        assert str(Follower(experiment.problem).state(experiment).said) == str(said)
+        follower = Follower(experiment.problem)
+        follower.update(experiment)
+        assert str(follower.said) == str(said)
         if not experiment.finished:
             experiment.tell_many({each.id: 0.5 for each in experiment.ask(3)})
 
@@ -133,7 +135,7 @@ def test_remarks_are_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     shown = CliRunner().invoke(app, ["experiment", "replay", "trial", *store])
     assert shown.exit_code == 0
     assert "The replay agrees with the log." in shown.stdout
-    assert "Remark: phase 1 of 24 pulls would be planned with 33 pulls" in shown.stdout
+    assert "Remark: phase 1 of 24 assignments would be planned with 33" in shown.stdout
     data = CliRunner().invoke(app, ["experiment", "replay", "trial", *store, "--json"])
     found = json.loads(data.stdout)
     assert found["agrees"] is True

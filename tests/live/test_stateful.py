@@ -35,8 +35,9 @@ from bestarm.errors import (
     InvalidInputError,
     UnknownAssignmentError,
 )
-from bestarm.live import Batch, Experiment, Receipt, operations
-from bestarm.live.events import plan_data, summary_data
+from bestarm.live import Batch, Experiment, Receipt
+from bestarm.live import experiment as operations
+from bestarm.live.events import as_data
 from bestarm.live.store.contract import Ledger
 
 KINDS = ("provisional", "open", "turning", "randomised", "fixed", "mixed")
@@ -385,12 +386,12 @@ class Machine(RuleBasedStateMachine):
             pieces = list(books.rows(0, head.assigned))
             rows = [row for piece in pieces for row in piece.tolist()]
             assert [clean(row) for row in rows] == [tuple(vars(row).values()) for row in model.rows]
-            plans = [(plan_data(each.plan), each.first) for each in books.plans()]
-            assert plans == [(plan_data(plan), first) for plan, first in model.plans]
+            plans = [(as_data(each.plan), each.first) for each in books.plans()]
+            assert plans == [(as_data(plan), first) for plan, first in model.plans]
             entries = list(books.summaries())
-            told = [(e.phase, e.first, e.end, e.late, summary_data(e.summary)) for e in entries]
+            told = [(e.phase, e.first, e.end, e.late, as_data(e.summary)) for e in entries]
             assert told == [
-                (h.phase, h.first, h.end, h.late, summary_data(h.summary)) for h in model.handed
+                (h.phase, h.first, h.end, h.late, as_data(h.summary)) for h in model.handed
             ]
             assert [e.number for e in entries] == list(range(len(entries)))
             # The counters, counted anew.
@@ -479,8 +480,8 @@ def everything(experiment: Experiment) -> dict[str, object]:
         said = experiment.recommendation()
         return {
             "rows": [clean(row) for row in rows],
-            "plans": [(plan_data(each.plan), each.first) for each in books.plans()],
-            "entries": [{**vars(e), "summary": summary_data(e.summary)} for e in books.summaries()],
+            "plans": [(as_data(each.plan), each.first) for each in books.plans()],
+            "entries": [{**vars(e), "summary": as_data(e.summary)} for e in books.summaries()],
             "events": [(e.number, e.at, e.kind, e.data) for e in books.events(1)],
             "head": {n: v for n, v in vars(books.head).items() if n not in {"last_hash", "oldest"}},
             "said": (said.target, said.final, said.reason, said.pulls, said.active),

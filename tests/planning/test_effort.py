@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -95,7 +96,8 @@ def estimated(
         return Sized(time, size, enough, per_plan)
 
     world: Any = World(time)
-    job = Job("mine", "timed", method, world, gap=0.1, lower_bound=bound, cap=cap)
+    assumed: Any = SimpleNamespace(scenario="timed", gap=0.1, lower_bound=bound)
+    job = Job("mine", method, world, assumed, cap)
     found = estimate_effort([job], runs=7, seed=0, delta=0.05, clock=time)
     assert found.runs == 7
     return found.jobs[0]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bestarm import Problem
 from bestarm.environments.paths import Constant, Moving, Recorded
 from bestarm.errors import InvalidInputError
 from bestarm.geometry import Array
@@ -18,7 +17,7 @@ THETA = np.array([-0.4, 0.0, 0.6])
 
 
 def world(baseline: Constant | Moving) -> TwoPoint:
-    return TwoPoint(Problem(np.eye(3)), THETA, baseline=baseline, bounds=BOUNDS, name="likes")
+    return TwoPoint(np.eye(3), THETA, baseline=baseline, bounds=BOUNDS)
 
 
 def levels(name: str, rounds: int) -> Array:

@@ -197,16 +197,16 @@ def test_the_estimate_is_the_error_in_that_world() -> None:
     estimate = estimate_error(
         method, world.problem(0.1), world.theta, runs=100, baseline=baselines.sinusoid()
     )
-    assert estimate.error == simulate(method, world, runs=100).error_rate
-    assert estimate.interval[0] < estimate.error < estimate.interval[1]
-    assert estimate.pulls == 700
+    found = estimate.results
+    assert found.error_rate == simulate(method, world, runs=100).error_rate
+    assert found.mean_pulls == 700
     more = estimate_error(
         partial(SequentialHalving, budget=7000, batches=2),
         world.problem(0.1),
         world.theta,
         runs=100,
     )
-    assert more.interval[1] < estimate.interval[0]
+    assert more.results.error_interval()[1] < found.error_interval()[0]
 
 
 def test_the_estimate_says_what_it_assumes() -> None:

@@ -14,18 +14,19 @@ from hypothesis import strategies as st
 from bestarm import LUCB, ActionElimination, Problem, Recommendation, Summary, bounds, simulate
 from bestarm.environments import Ratings, Semiparametric, baselines
 from bestarm.geometry import Array
-from bestarm.policies.index.base import IndexRule, Integers
+from bestarm.policies.index.base import IndexRule
+from bestarm.policies.stepwise import Indices
 
 RULES = [LUCB, ActionElimination]
 
 
-def _ahead(seed: int, arms: int, pulls: int) -> tuple[Array, Integers, Array]:
+def _ahead(seed: int, arms: int, pulls: int) -> tuple[Array, Indices, Array]:
     rng = np.random.default_rng(seed)
     table = rng.normal(size=(5, arms)) + np.linspace(1, 0, arms)
     return table, rng.integers(0, 5, size=pulls), 0.5 * rng.normal(size=pulls)
 
 
-def _by_plans(policy: IndexRule, ahead: tuple[Array, Integers, Array]) -> Recommendation:
+def _by_plans(policy: IndexRule, ahead: tuple[Array, Indices, Array]) -> Recommendation:
     """Each round as a plan, in index order, on the same rewards."""
     table, rows, common = ahead
     used = 0
@@ -39,9 +40,7 @@ def _by_plans(policy: IndexRule, ahead: tuple[Array, Integers, Array]) -> Recomm
     return policy.recommend()
 
 
-def _compiled(
-    policy: IndexRule, ahead: tuple[Array, Integers, Array], block: int
-) -> Recommendation:
+def _compiled(policy: IndexRule, ahead: tuple[Array, Indices, Array], block: int) -> Recommendation:
     """Blocks of rewards known ahead, and a plan wherever a block cannot be used."""
     table, rows, common = ahead
     used = 0

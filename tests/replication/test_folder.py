@@ -92,8 +92,8 @@ def test_a_folder_is_gone_on_with_only_when_asked_and_only_with_its_settings(
 
 
 def test_resuming_nothing_begins(tmp_path: Path) -> None:
-    with open_folder(tmp_path / "new", SETTINGS, resume=True) as folder:
-        assert json.loads((folder.path / "settings.json").read_text()) == SETTINGS
+    with open_folder(tmp_path / "new", SETTINGS, resume=True):
+        assert json.loads((tmp_path / "new" / "settings.json").read_text()) == SETTINGS
     (tmp_path / "killed early" / "journal").mkdir(parents=True)
     with open_folder(tmp_path / "killed early", SETTINGS, resume=False):
         pass

@@ -12,7 +12,7 @@ from needed import need
 from reported import replication
 from tiny_tables import data
 
-from bestarm.replication import Cell, cells, paper_tables
+from bestarm.replication import Cell, paper_tables
 from bestarm.replication.latex import escape, latex_table
 from bestarm.replication.published import Published
 from bestarm.replication.tables import TABLES
@@ -21,12 +21,12 @@ from bestarm.replication.texts import table_text
 
 def written(runs: int = 6) -> dict[str, str]:
     made = replication()
-    judged = cells(made)
+    judged = made.cells()
     texts = [
         table_text(table, [cell for cell in judged if cell.table == table.key])
         for table in made.tables
     ]
-    return {text.key: latex_table(text, runs=runs, seed=3) for text in texts}
+    return {text.table.key: latex_table(text, runs=runs, seed=3) for text in texts}
 
 
 @pytest.mark.parametrize(

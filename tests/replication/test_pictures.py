@@ -1,4 +1,4 @@
-"""Pictures: every figure is where its numbers are, no label covers another, bytes repeat."""
+"""Pictures: every mark is where its numbers are, every method is named, bytes repeat."""
 
 from __future__ import annotations
 
@@ -11,15 +11,12 @@ import pytest
 from reported import replication
 from tiny_tables import WORLD, data
 
-from bestarm.geometry import Array
 from bestarm.policies import SBE
 from bestarm.records import Phase, Recommendation
-from bestarm.replication import Cell, Row, Table, cells, paper_tables
+from bestarm.replication import Cell, Row, Table, paper_tables
 from bestarm.replication.pictures import ink, pictures
-from bestarm.replication.pictures.elimination import course, courses
-from bestarm.replication.pictures.labels import Label, along, around, place
-from bestarm.replication.pictures.stopping import draw_stopping
-from bestarm.replication.pictures.tradeoff import draw_tradeoff
+from bestarm.replication.pictures.charts import draw_stopping, draw_tradeoff
+from bestarm.replication.pictures.elimination import Course, courses
 from bestarm.replication.published import Published
 
 LEVELS = (0.1, 0.25, 0.5, 0.75, 0.9)
@@ -52,63 +49,16 @@ def planted(table: Table) -> list[Cell]:
     return found
 
 
-def overlaps(one: Array, other: Array) -> Array:
-    """Which box of the first covers which of the second."""
-    low = np.maximum(one[:, None, :2], other[None, :, :2])
-    high = np.minimum(one[:, None, 2:], other[None, :, 2:])
-    return np.asarray((low < high).all(axis=2))
-
-
-def apart(boxes: Array) -> bool:
-    return int(overlaps(boxes, boxes).sum()) == len(boxes)  # each covers itself
-
-
 @pytest.mark.parametrize("name", ["small-gap", "uniform", "jester"])
-def test_no_label_of_the_papers_tables_covers_another(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Nor a mark: what `place` is told to leave free stays free."""
+def test_the_legend_names_every_method_once(name: str) -> None:
     table = paper_tables([name], data())[0]
-    seen: list[tuple[Array, Array, list[str]]] = []
-
-    def watched(axes: object, labels: list[Label], taken: Array) -> Array:
-        boxes = place(axes, labels, taken)  # type: ignore[arg-type]
-        seen.append((boxes, taken, [label.text for label in labels]))
-        return boxes
-
-    monkeypatch.setattr("bestarm.replication.pictures.tradeoff.place", watched)
     with ink.style():
-        draw_tradeoff(table, planted(table))
-    ((boxes, taken, texts),) = seen
-    assert {row.label for row in table.rows if ink.grid(row)[1] is None} <= set(texts)
-    assert len(boxes) == len(texts) >= len(table.rows)
-    assert apart(boxes)
-    assert not overlaps(boxes, taken).any()
-
-
-def test_a_label_goes_to_the_nearest_free_place() -> None:
-    with ink.style():
-        figure = ink.new_figure(5, 4)
-        axes = figure.subplots()
-        axes.set_xlim(0, 1)
-        axes.set_ylim(0, 1)
-        ink.settle(figure)
-        free = np.empty((0, 4))
-        (box,) = place(axes, [Label("alone", 0.5, 0.5, ink.INK)], free)
-        x, y = axes.transData.transform((0.5, 0.5))
-        assert x < box[0] < x + 12 * figure.dpi / 72  # to the right, close by
-        assert box[1] < y < box[3]
-        wall = along(axes, (0.5, 0.5), (1.0, 0.5))
-        (other,) = place(axes, [Label("alone", 0.5, 0.5, ink.INK)], wall)
-        assert not overlaps(other[None], wall).any()
-        assert overlaps(box[None], wall).any()
-        (edge,) = place(axes, [Label("at the edge", 1.0, 1.0, ink.INK)], free)
-        room = axes.get_window_extent().extents
-        assert (edge[:2] >= room[:2]).all()
-        assert (edge[2:] <= room[2:]).all()
-        crowd = [Label(f"number {i}", 0.5, 0.5, ink.INK) for i in range(12)]
-        boxes = place(axes, crowd, around(axes, np.array([0.5, 0.5]), 3))
-        assert apart(boxes)
+        (legend,) = draw_tradeoff(table, planted(table)).legends
+    texts = [text.get_text() for text in legend.get_texts()]
+    assert {ink.label(row) for row in table.rows if ink.grid(row)[1] is None} <= set(texts)
+    families = {ink.grid(row)[0] for row in table.rows}
+    assert len(set(texts)) == len(texts) == 2 + len(families) + 1  # ours, the paper's, asterisk
+    assert ("LUCB (σ=1 to 4)" if name == "jester" else "RAGE (σ=1 to 4)") in texts
 
 
 def test_marks_are_where_the_numbers_are() -> None:
@@ -116,9 +66,10 @@ def test_marks_are_where_the_numbers_are() -> None:
     with ink.style():
         (axes,) = draw_tradeoff(table, planted(table)).axes
     marks = {
-        (float(np.asarray(line.get_xdata())[0]), float(np.asarray(line.get_ydata())[0]))
+        (float(x), float(y))
         for line in axes.lines
         if line.get_marker() not in (None, "None", "")
+        for x, y in np.asarray(line.get_xydata())
     }
     for row in table.rows:
         printed = table.printed(row, "pulls"), table.printed(row, "error")
@@ -127,7 +78,7 @@ def test_marks_are_where_the_numbers_are() -> None:
             assert (0.93 * printed[0].value, printed[1].value) in marks
         else:
             assert (100_000.0, 0.05) in marks
-    levels = [list(np.asarray(line.get_ydata())) for line in axes.lines]
+    levels = [np.asarray(line.get_ydata()).tolist() for line in axes.lines]
     assert [table.delta, table.delta] in levels
 
 
@@ -140,18 +91,18 @@ def test_success_is_drawn_as_its_complement() -> None:
     ]
     with ink.style():
         (axes,) = draw_tradeoff(table, own).axes
-    lines = [[float(y) for y in np.asarray(line.get_ydata())] for line in axes.lines]
-    assert [0.25] in lines
-    assert any(line == pytest.approx([0.1, 0.5]) for line in lines)
-    across = [line for line in axes.lines if list(np.asarray(line.get_xdata()))[-1:] == [104.0]]
-    assert across
-    assert float(np.asarray(across[0].get_xdata())[0]) > 0  # an end below 0 has no logarithm
+    (marks,) = [line for line in axes.lines if line.get_marker() == "s"]
+    assert np.asarray(marks.get_ydata()).tolist() == [0.25]
+    across, up = (np.array(bars.get_paths()[0].vertices) for bars in axes.collections)
+    assert up[:, 1] == pytest.approx([0.1, 0.5])
+    assert across[1, 0] == pytest.approx(104.0)
+    assert across[0, 0] > 0  # an end below 0 has no logarithm
 
 
 def test_stopping_times_are_counted_in_full() -> None:
     made = replication()
     table = made.tables[0]
-    own = [cell for cell in cells(made) if cell.table == table.key]
+    own = [cell for cell in made.cells() if cell.table == table.key]
     with ink.style():
         (axes,) = draw_stopping(made, table, own).axes
     low, high = axes.get_xlim()
@@ -179,11 +130,10 @@ def ran(sizes: list[int], left: int, pulls: list[int]) -> Recommendation:
 
 def test_a_finished_run_keeps_what_it_had_left() -> None:
     row = Row("sbe", "SBE", SBE, WORLD)
-    found = course(row, [ran([8, 4], 1, [10, 20]), ran([8, 6, 4], 2, [5, 5, 5])])
+    found = Course.of(row, [ran([8, 4], 1, [10, 20]), ran([8, 6, 4], 2, [5, 5, 5])])
     assert found.left.tolist() == [8, 5, 2.5, 1.5]
     assert found.ends[0].tolist() == [0, 10, 30]
     assert found.counts[1].tolist() == [8, 6, 4, 2]
-    assert found.runs == 2
 
 
 def test_the_runs_followed_are_the_runs_that_were_made() -> None:
@@ -201,14 +151,13 @@ def test_the_runs_followed_are_the_runs_that_were_made() -> None:
 def test_the_users_own_style_changes_nothing(tmp_path: Path) -> None:
     made = replication()
     table = made.tables[1]
-    own = [cell for cell in cells(made) if cell.table == table.key]
+    own = [cell for cell in made.cells() if cell.table == table.key]
 
     def drawn(folder: Path) -> dict[str, bytes]:
         folder.mkdir()
         with ink.style():
             (picture,) = pictures(made, table, own)
-            ink.save(picture.figure, folder / picture.name)
-            page = ink.svg(picture.figure, picture.name)
+            page = ink.write(picture.figure, folder / picture.name)
         return {"svg": page.encode()} | {
             file.suffix: file.read_bytes() for file in folder.iterdir()
         }
@@ -223,13 +172,15 @@ def test_the_users_own_style_changes_nothing(tmp_path: Path) -> None:
     assert b"Software" not in plain[".png"]
 
 
-def test_a_picture_in_a_page_takes_the_pages_colours_and_keeps_its_ids_apart() -> None:
+def test_a_picture_in_a_page_takes_the_pages_colours_and_keeps_its_ids_apart(
+    tmp_path: Path,
+) -> None:
     made = replication()
     table = made.tables[1]
-    own = [cell for cell in cells(made) if cell.table == table.key]
+    own = [cell for cell in made.cells() if cell.table == table.key]
     with ink.style():
         (picture,) = pictures(made, table, own)
-        text = ink.svg(picture.figure, "here")
+        text = ink.write(picture.figure, tmp_path / "here")
     assert text.startswith("<svg viewBox=")
     assert "var(--blue)" in text
     assert set(re.findall(r"#[0-9a-f]{6}", text)) <= {"#000000"}

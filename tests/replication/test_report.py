@@ -10,17 +10,16 @@ from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
-import numpy as np
 import pytest
 from reported import RUNS, replicated, replication
 from tiny_tables import data
 
 from bestarm.errors import InvalidInputError
-from bestarm.replication import Cell, cells, write_report
+from bestarm.replication import Cell, write_report
 from bestarm.replication.cell import succeeded
-from bestarm.replication.comparisons import PaperComparison
+from bestarm.replication.comparisons import comparisons
 from bestarm.replication.folder import alone
-from bestarm.replication.texts import counted, difference_text, number, prose
+from bestarm.replication.texts import counted, number, p_value, prose, signed
 
 VOID = {"meta", "br", "img", "input", "hr", "link"}
 
@@ -190,7 +189,7 @@ def test_every_colour_of_the_pictures_is_one_of_the_page(text: str) -> None:
 
 def test_the_page_says_what_was_found(text: str) -> None:
     found = outline(text).text
-    judged = cells(replication())
+    judged = replication().cells()
     assert counted(judged) in found
     assert f"{RUNS} of each row" in found
     for cell in judged:
@@ -274,7 +273,7 @@ def test_every_run_is_in_the_csv(report: Path) -> None:
 
 def test_every_cell_is_in_the_csv_to_the_last_digit(report: Path) -> None:
     lines = list(csv.DictReader((report / "cells.csv").read_text(encoding="utf-8").splitlines()))
-    for line, cell in zip(lines, cells(replication()), strict=True):
+    for line, cell in zip(lines, replication().cells(), strict=True):
         assert (line["table"], line["row"], line["metric"]) == (cell.table, cell.row, cell.metric)
         assert float(line["value"]) == cell.value
         assert (float(line["low"]), float(line["high"])) == (cell.low, cell.high)
@@ -305,13 +304,19 @@ def test_counts_in_words() -> None:
     assert counted([one, one, own, same]) == "3 cells: 1 consistent, 0 within noise, 2 differ"
 
 
-def test_differences_in_print() -> None:
-    found = PaperComparison("t", "success", "A", "B", 0.07, 0.38, -0.0004, -0.12, 0.0996, 1000)
-    shown = difference_text(found)
-    assert shown.name == "A − B, success"
-    assert (shown.printed, shown.p_value) == ("+0.07", "p = 0.38")
-    assert (shown.value, shown.interval) == ("0.000", "−0.120 to +0.100")
-    assert np.sign(found.value) == -1
+def test_differences_in_print(text: str) -> None:
+    assert [signed(value, 3) for value in (-0.0004, -0.12, 0.0996)] == ["0.000", "−0.120", "+0.100"]
+    found = comparisons(replication())
+    assert found
+    for part in found:
+        shown = f">{part.first} − {part.second}, {part.metric}</th>"
+        line = next(line for line in text.splitlines() if shown in line)
+        decimals = 0 if part.metric == "pulls" else 3
+        assert f">{signed(part.printed, min(decimals, 2))}<small>{p_value(part.p_value)}<" in line
+        ends = f"{signed(part.low, decimals)} to {signed(part.high, decimals)}"
+        assert f">{signed(part.value, decimals)}<small>{ends}<" in line
+        assert part.finding in line
+        assert part.sentence in line
 
 
 def test_an_earlier_report_s_files_go_and_those_of_others_stay(

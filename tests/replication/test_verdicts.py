@@ -11,9 +11,8 @@ from scipy.stats import binomtest
 
 from bestarm.datasets import jester
 from bestarm.replication import Cell, Row, Table, paper_tables
-from bestarm.replication.cell import mean_test, rate_test, row_cells
+from bestarm.replication.cell import _holm, _verdict, mean_test, rate_test, row_cells
 from bestarm.replication.published import RUNS, Published
-from bestarm.replication.verdicts import _holm, _verdict
 from bestarm.simulation import Results, RunJournal, simulate
 
 

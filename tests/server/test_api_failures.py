@@ -127,8 +127,10 @@ def test_every_route_has_an_example_and_says_what_can_go_wrong(app: FastAPI) -> 
     def has_example(content: dict[str, Any]) -> bool:
         kind = content.get("schema", {})
         names = [kind.get("$ref", ""), *(each.get("$ref", "") for each in kind.get("anyOf", []))]
-        return "example" in content or any(
-            models.get(name.rsplit("/", 1)[-1], {}).get("examples") for name in names
+        return (
+            "example" in content
+            or "examples" in kind
+            or any(models.get(name.rsplit("/", 1)[-1], {}).get("examples") for name in names)
         )
 
     seen = 0

@@ -199,7 +199,7 @@ def test_every_panel_shows_the_librarys_numbers(
 
         said = panel(page, "guarantee")
         assert "Proven" in said
-        for text in ("0.05", "anytime", "bounds = [0, 1]", *seen.guarantee.assumptions):
+        for text in ("0.05", "anytime", "bounds = [0, 1]", *seen.said.assumptions):
             assert text in said
 
         said = panel(page, "health")
@@ -248,9 +248,9 @@ def test_every_panel_shows_the_librarys_numbers(
         said = panel(page, "progress")
         assert "The experiment is over" in said
         for name, count in (
-            ("Assignments", seen.progress.given),
-            ("Outcomes in time", seen.progress.answered),
-            ("Used for the verdict", seen.progress.used),
+            ("Assignments", seen.head.assigned),
+            ("Outcomes in time", seen.head.outcomes),
+            ("Used for the verdict", seen.used),
         ):
             assert f"{name} {count:,}" in said
 

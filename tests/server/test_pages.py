@@ -24,6 +24,7 @@ from served import get as served_get
 from bestarm import AnytimeBAI, Problem
 from bestarm.live import Experiment
 from bestarm.live.watch.overview import overview
+from bestarm.server.pages.assets import _compressed
 from bestarm.server.pages.charts import charts
 from bestarm.server.pages.panels import PANELS
 from bestarm.server.pages.report import report, write_report
@@ -165,6 +166,7 @@ def test_assets_are_served_from_packages_and_kept(served: Served) -> None:
         assert ("content-encoding" in answer.headers) == (len(content) > 1000)
         raw = get(served, path, headers={"Accept-Encoding": "identity"})
         assert raw.content == content
+    assert _compressed.cache_info().misses == _compressed.cache_info().currsize
     for path in (
         "/static/pages.py",
         "/static/..%2fpages.py",

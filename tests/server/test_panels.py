@@ -51,7 +51,7 @@ def test_a_policy_that_the_baseline_misleads_is_shown_as_one(sqlite_url: str, po
     with trial(sqlite_url, policy, 200, max_pulls=5000) as made:
         seen = overview(made)
     said = panels(seen)
-    assert seen.guarantee.blind
+    assert seen.traits.blind
     assert "Not protected" in said["guarantee"]
     assert "can name a wrong winner" in said["guarantee"]
     assert "not used" not in said["leaderboard"]
@@ -72,7 +72,7 @@ def test_one_that_it_cannot_mislead_is_not(sqlite_url: str, policy: str) -> None
     options = {"bounds": [0, 1]} if policy == "anytime" else {}
     with trial(sqlite_url, policy, 60, **options) as made:
         seen = overview(made)
-    assert not seen.guarantee.blind
+    assert not seen.traits.blind
     assert "Not protected" not in panels(seen)["guarantee"]
     assert "why it does not mislead" in report(seen)
 
@@ -80,7 +80,7 @@ def test_one_that_it_cannot_mislead_is_not(sqlite_url: str, policy: str) -> None
 def test_what_is_within_a_tolerance_is_not_called_the_best(sqlite_url: str) -> None:
     with trial(sqlite_url, "anytime", 9000, bounds=[0, 1], tolerance=0.3) as made:
         seen, said = overview(made), panels(overview(made))
-    assert seen.state == "finished"
+    assert seen.head.state == "finished"
     assert "within 0.3 of the best" in said["leaderboard"]
     assert ">the best<" not in said["leaderboard"]
     assert "<dt>Named</dt>" in said["verdict"]
@@ -89,7 +89,7 @@ def test_what_is_within_a_tolerance_is_not_called_the_best(sqlite_url: str) -> N
 def test_all_that_are_named_are_named_everywhere(sqlite_url: str) -> None:
     with trial(sqlite_url, "anytime", 9000, bounds=[0, 1], top=2) as made:
         seen, said = overview(made), panels(overview(made))
-    assert seen.state == "finished"
+    assert seen.head.state == "finished"
     assert set(seen.leaders) == {"b", "c"}
     assert f'<dt>Named</dt><dd class="name">{", ".join(seen.leaders)}</dd>' in said["verdict"]
     assert said["leaderboard"].count("among the 2 best") == 2
@@ -114,7 +114,7 @@ def test_one_stretch_says_nothing_of_how_the_level_moved(sqlite_url: str) -> Non
 def test_pulls_that_no_phase_has_closed_over_are_not_denied(sqlite_url: str) -> None:
     with trial(sqlite_url, "sp-bai", 100) as made:
         seen, said = overview(made), panels(overview(made))
-    assert (seen.progress.given, seen.progress.used) == (100, 0)
+    assert (seen.head.assigned, seen.used) == (100, 0)
     assert "No outcomes yet" not in said["allocation"]
     assert "once phase 1 closes" in said["allocation"]
     assert "once phase 1 closes" in said["leaderboard"]
@@ -129,11 +129,11 @@ def test_the_page_says_of_how_many_pulls_the_verdict_speaks(sqlite_url: str) -> 
             later = told[200:]
         out = made.status().pulls
         seen, said = overview(made), panels(overview(made))
-    used = seen.progress.used
+    used = seen.used
     assert used < out
     assert f"after {used:,} assignments" in seen.verdict
     assert f"<dt>Assignments</dt><dd>{out:,}, {used:,} used so far</dd>" in said["verdict"]
-    assert f"<dt>Outcomes in time</dt><dd>{seen.progress.answered:,}</dd>" in said["progress"]
+    assert f"<dt>Outcomes in time</dt><dd>{seen.head.outcomes:,}</dd>" in said["progress"]
 
 
 @pytest.mark.parametrize(
@@ -155,9 +155,9 @@ def test_how_long_it_takes_in_words(
 
 def test_what_is_paused_has_no_pace(sqlite_url: str) -> None:
     with trial(sqlite_url, "anytime", 200, bounds=[0, 1]) as made:
-        assert overview(made).progress.hours is not None
+        assert overview(made).hours is not None
         made.pause()
-        assert overview(made).progress.hours is None
+        assert overview(made).hours is None
 
 
 def test_a_trial_that_has_come_to_a_halt_has_no_pace_of_its_past(sqlite_url: str) -> None:
@@ -168,11 +168,11 @@ def test_a_trial_that_has_come_to_a_halt_has_no_pace_of_its_past(sqlite_url: str
         for _ in range(40):
             clock.now += 60.0
             made.tell_many([(number, 1.0) for number in made.ask(10).ids])
-        busy = overview(made).progress.pace
+        busy = overview(made).pace
         assert busy is not None
         assert busy == pytest.approx(600, rel=0.2)
         clock.now += 40 * 3600.0
-        halted = overview(made).progress.pace
+        halted = overview(made).pace
     assert halted is not None
     assert halted < busy / 20
 
@@ -188,9 +188,9 @@ def test_a_budget_claims_no_error_probability_and_no_radius(sqlite_url: str) -> 
     halving = "bestarm.policies.phased.halving:SequentialHalving"
     with trial(sqlite_url, halving, 1000, budget=400) as made:
         seen, said = overview(made), panels(overview(made))
-    assert seen.state == "finished"
+    assert seen.head.state == "finished"
     assert "no error probability is claimed" in said["guarantee"]
-    assert "tuned" not in seen.guarantee.constants
+    assert "tuned" not in seen.reliability
     assert all(option.radius is None and option.low is None for option in seen.leaderboard)
     assert any(option.behind is not None for option in seen.leaderboard)
 
@@ -202,7 +202,7 @@ def test_nobody_leads_before_there_is_an_outcome(sqlite_url: str) -> None:
             assert {option.status for option in seen.leaderboard} == {"in"}
             assert '<dt>Leader</dt><dd class="name">–</dd>' in panels(seen)["verdict"]
             made.fail_many(made.ask(100).ids)
-        assert seen.progress.given == 100
+        assert seen.head.assigned == 100
 
 
 def test_a_plan_that_is_open_is_called_that(sqlite_url: str) -> None:

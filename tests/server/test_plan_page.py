@@ -34,12 +34,12 @@ LIMIT = 600.0  # seconds: far more than anything here takes, however slow the ma
 # The process that simulates, with its time up once three runs are done.
 UP_AFTER_THREE = """
 from bestarm.planning import worker  # run as bestarm.planning.worker is
-say = worker._ProgressReports.__call__
-def up(self, done, total):
-    say(self, done, total)
+say = worker._reports()
+def up(done, total):
+    say(done, total)
     if done == 3:
         raise KeyboardInterrupt
-worker._ProgressReports.__call__ = up
+worker._reports = lambda: up
 worker.main()
 """
 # The same, where a run is estimated to take longer than there is time.
@@ -174,7 +174,7 @@ def test_scenarios_as_documents(client: httpx.Client) -> None:
         ({"gap": 3, "bounds": [0, 1]}, "would leave the bounds"),
         ({"gap": 1, "source": [[1], [1]]}, "identical features"),
         ({"scenarios": [{"name": "a", "gap": 1}], "level": 1.0}, "go with `gap`"),
-        ({"gap": 1, "policies": ["magic"]}, "must be among anytime"),
+        ({"gap": 1, "policies": ["magic"]}, "must be one of anytime"),
         ({"gap": 1, "runs": 10**6}, "less than or equal to 2000"),
         ({"gap": 1, "source": [[1.0]] * 201}, "at most 200"),
         ({"gap": 1, "command": "rm"}, "Extra inputs"),

@@ -65,9 +65,9 @@ def test_a_token_that_was_revoked_is_none(sqlite_url: str) -> None:
     [
         (["--workers", "2"], 2, "A SQLite file is served by one process"),
         (["--host", "no such host"], 2, "There is no address for 'no such host'."),
-        (["--port", "70000"], 2, "`--port` must be from 0 to 65535; got 70000."),
-        (["--workers", "0"], 2, "`--workers` must be from 1 to 64; got 0."),
-        (["--rate", "-1"], 2, "`--rate` must be positive; got -1.0."),
+        (["--port", "70000"], 2, "`port` must be a whole number from 0 to 65535; got 70000."),
+        (["--workers", "0"], 2, "`workers` must be a whole number from 1 to 64; got 0."),
+        (["--rate", "-1"], 2, "`rate` must be positive; got -1."),
         (["--store", "mysql://x/y"], 2, "`url` must name a SQLite file or a PostgreSQL database"),
         (["--store", "sqlite:////nowhere/x.db"], 2, "unable to open database file"),
     ],

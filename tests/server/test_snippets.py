@@ -59,7 +59,7 @@ def test_a_report_does_not_show_the_password_of_its_database(
     sqlite_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with Experiment.create(sqlite_url, "t", Problem(np.eye(2))) as experiment:
-        monkeypatch.setattr(experiment, "_place", Store("postgresql://me:secret@db/x").place)
+        monkeypatch.setattr(experiment, "place", Store("postgresql://me:secret@db/x").place)
         text = write_report(experiment, tmp_path / "report.html").read_text(encoding="utf-8")
     assert "me:***@db" in text
     assert "secret" not in text

@@ -148,13 +148,13 @@ def test_threads_of_one_process_share_one_limit(monkeypatch: pytest.MonkeyPatch)
     inside, leave = threading.Barrier(2), threading.Event()
 
     def stay() -> None:
-        with one_thread():
+        with one_thread:
             inside.wait()
             leave.wait()
 
     thread = threading.Thread(target=stay)
     thread.start()
-    with one_thread():
+    with one_thread:
         inside.wait()
     assert happened == ["set"]
     leave.set()

@@ -15,7 +15,7 @@ import pytest
 from numpy.typing import NDArray
 
 from bestarm.geometry import Array
-from bestarm.live.events import record
+from bestarm.live.events import next_event
 from bestarm.live.store.contract import (
     Event,
     Head,
@@ -36,7 +36,7 @@ OPENED: dict[int, str] = {}
 
 def make_stored(url: str) -> SqlLedger:
     name, head = next(NAMES), Head(last_time=0.0)
-    created = record(head, "created", 0.0)
+    created = next_event(head, "created", 0.0)
     ledger = SqlLedger.create(
         Store(url), name, document="{}", description="", head=head, created=created
     )

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Literal
 
 import typer
 
-from bestarm.cli.options import AsJson, Delta, Source, Target, decimal
-from bestarm.cli.reporting import console, number, print_json, printable, reported
+from bestarm.cli.command import command
+from bestarm.cli.options import AsJson, Baseline, Delta, Noise, Source, Target
+from bestarm.cli.reporting import count, number, print_json, printable
 from bestarm.defaults import DELTA
 from bestarm.errors import InvalidInputError
 
@@ -19,36 +21,60 @@ if TYPE_CHECKING:
 
 __all__ = ["check"]
 
+Kind = Literal["centered", "shifted", "linear"]
+# Names and meanings of complexities, by kind.
+_COMPLEXITIES: dict[Kind, tuple[str, str]] = {
+    "centered": ("τ*_cov", "whatever the baseline"),
+    "shifted": ("τ*_lin(Z : X − x₁)", "the paper's lower bound"),
+    "linear": ("τ*_lin(Z : X)", "without a baseline"),
+}
 
-@reported
+
+@command
 def check(
     source: Source,
+    *,
     target: Target = None,
     delta: Delta = DELTA,
-    noise: Annotated[float, typer.Option(parser=decimal, help="The scale of the noise.")] = 1.0,
-    baseline: Annotated[
-        float, typer.Option(parser=decimal, help="A bound on the baseline's size.")
-    ] = 1.0,
-    theta: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="THETA.csv",
-            help="A parameter, one number per feature: prints how hard the problem is under it.",
-        ),
-    ] = None,
+    noise: Noise = None,
+    baseline: Baseline = None,
+    theta: Path | None = None,
     json: AsJson = False,
 ) -> None:
-    """Read a problem; say in words what it is and whether it can be solved."""
+    """Read a problem; say in words what it is and whether it can be solved.
+
+    Args:
+        theta (THETA.csv): A parameter, one number per feature: prints how hard the problem is
+            under it.
+    """
+    from bestarm.bounds import complexity
     from bestarm.cli.features import read_problem
     from bestarm.design import centered_xy
 
     problem = read_problem(source, target, delta=delta, noise=noise, baseline=baseline)
     design = centered_xy(problem.source, problem.target)
-    complexities = {} if theta is None else _complexities(problem, _read_parameter(theta))
+    parameter = None if theta is None else _read_parameter(theta)
+    complexities = {
+        kind: complexity(problem, parameter, kind)
+        for kind in _COMPLEXITIES
+        if parameter is not None
+    }
     if json:
-        _print_json(problem, design, complexities)
+        hardness = {kind: _certificate(part) for kind, part in complexities.items()}
+        data = {
+            "arms": problem.arms,
+            "targets": problem.targets,
+            "features": problem.dimension,
+            "rank": problem.rank,
+            "identifiable": True,
+            "delta": problem.delta,
+            "noise": problem.noise,
+            "baseline": problem.baseline,
+            "design": _certificate(design),
+        }
+        print_json(data | ({"complexity": hardness} if hardness else {}))
     else:
-        _print_words(problem, design, complexities)
+        typer.echo("\n".join(_lines(problem, design, complexities)))
 
 
 def _read_parameter(path: Path) -> list[float]:
@@ -68,33 +94,6 @@ def _read_parameter(path: Path) -> list[float]:
     )
 
 
-def _complexities(problem: Problem, theta: list[float]) -> dict[str, Design]:
-    from bestarm.bounds import complexity
-
-    return {
-        "centered": complexity(problem, theta, "centered"),
-        "shifted": complexity(problem, theta, "shifted"),
-        "linear": complexity(problem, theta, "linear"),
-    }
-
-
-def _print_json(problem: Problem, design: Design, complexities: dict[str, Design]) -> None:
-    report: dict[str, object] = {
-        "arms": problem.arms,
-        "targets": problem.targets,
-        "features": problem.dimension,
-        "rank": problem.rank,
-        "identifiable": True,
-        "delta": problem.delta,
-        "noise": problem.noise,
-        "baseline": problem.baseline,
-        "design": _certificate(design),
-    }
-    if complexities:
-        report["complexity"] = {kind: _certificate(part) for kind, part in complexities.items()}
-    print_json(report)
-
-
 def _certificate(design: Design) -> dict[str, float | None]:
     return {
         "value": number(design.value),
@@ -103,39 +102,32 @@ def _certificate(design: Design) -> dict[str, float | None]:
     }
 
 
-def _print_words(problem: Problem, design: Design, complexities: dict[str, Design]) -> None:
+def _lines(problem: Problem, design: Design, complexities: Mapping[Kind, Design]) -> Iterator[str]:
     same = problem.source is problem.target
-    among = (
-        "the best of them is sought" if same else f"the best of {problem.targets} targets is sought"
+    among = "them" if same else f"{problem.targets} targets"
+    yield (
+        f"{problem.arms} arms can be pulled, and the best of {among} is sought; "
+        f"{count(problem.dimension, 'feature')} describe each."
     )
-    features = "feature" if problem.dimension == 1 else "features"
-    lines = [
-        f"{problem.arms} arms can be pulled, and {among}; {problem.dimension} {features} describe "
-        "each.",
+    yield (
         f"Differences of source arms span {problem.rank} of {problem.dimension} dimensions, and "
-        "every contrast of two targets lies in them: the problem is identifiable.",
+        "every contrast of two targets lies in them: the problem is identifiable."
+    )
+    yield (
         f"The best target is to be named wrongly with probability at most {problem.delta:g}, with "
-        f"noise of scale {problem.noise:g} and a baseline within ±{problem.baseline:g}.",
+        f"noise of scale {problem.noise:g} and a baseline within ±{problem.baseline:g}."
+    )
+    yield (
         f"The best centered design has variance factor {design.value:.6g}; no design is better "
-        f"than {design.lower_bound:.6g} (certified gap {design.gap:.1e}).",
-    ]
+        f"than {design.lower_bound:.6g} (certified gap {design.gap:.1e})."
+    )
     if complexities:
-        lines += [
-            "",
-            "Complexities under this parameter; pulls grow like these × noise² × log 1/δ:",
-        ]
-        lines += [
-            f"  τ*_cov             {_enclosed(complexities['centered'])}  whatever the baseline",
-            f"  τ*_lin(Z : X − x₁) {_enclosed(complexities['shifted'])}  the paper's lower bound, "
-            f"shifted by {printable(problem.source_labels[0])}",
-            f"  τ*_lin(Z : X)      {_enclosed(complexities['linear'])}  without a baseline",
-        ]
-    screen = console()
-    for line in lines:
-        screen.print(line, soft_wrap=True)
-
-
-def _enclosed(design: Design) -> str:
-    if math.isinf(design.value):
-        return "infinite: the best target is tied"
-    return f"{design.value:.6g} (at least {design.lower_bound:.6g})"
+        yield "\nComplexities under this parameter; pulls grow like these × noise² × log 1/δ:"
+    for kind, part in complexities.items():
+        name, meaning = _COMPLEXITIES[kind]
+        value = f"{part.value:.6g} (at least {part.lower_bound:.6g})"
+        if math.isinf(part.value):
+            value = "infinite: the best target is tied"
+        if kind == "shifted":
+            meaning += f", shifted by {printable(problem.source_labels[0])}"
+        yield f"  {name:<18} {value}  {meaning}"

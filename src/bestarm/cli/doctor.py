@@ -6,13 +6,14 @@ from typing import Annotated
 
 import typer
 
+from bestarm.cli.command import command
 from bestarm.cli.options import DEFAULT_STORE, AsJson
-from bestarm.cli.reporting import print_checks, reported
+from bestarm.cli.reporting import checks_result, print_result
 
 __all__ = ["doctor"]
 
 
-@reported
+@command
 def doctor(
     url: Annotated[
         str,
@@ -27,4 +28,6 @@ def doctor(
     """Say whether a database is safe to keep an experiment in: exit code 1 on an alarm."""
     from bestarm.live.store.doctor import diagnose
 
-    print_checks({}, diagnose(url), as_json=json)
+    data, lines, code = checks_result(diagnose(url))
+    print_result(data, *lines, as_json=json)
+    raise typer.Exit(code)

@@ -11,24 +11,25 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bestarm.cli.options import read_number
-from bestarm.cli.rows import Row, read_rows, wrong_file
-from bestarm.errors import InvalidInputError
+from bestarm.cli.rows import Row, UserFile
 from bestarm.files import replacing
 from bestarm.problem import Problem, one_hot
 
-__all__ = ["FeatureTable", "check_writable", "read_problem", "read_table", "write_table"]
+__all__ = [
+    "FeatureTable",
+    "check_writable",
+    "make_problem",
+    "read_problem",
+    "read_table",
+    "write_table",
+]
 
 _NAME_HEADERS = {"name", "label"}
 
 
 @dataclass(frozen=True)
 class FeatureTable:
-    """The rows of a file.
-
-    Attributes:
-        features: one list of numbers per row.
-        labels: one name per row, or None if the file has none.
-    """
+    """The rows of a file: their features, and their names if it has any."""
 
     features: list[list[float]]
     labels: list[str] | None
@@ -39,20 +40,22 @@ class FeatureTable:
         return self.labels or [str(i) for i in range(len(self.features))]
 
 
-def read_problem(
-    source: Path, target: Path | None, *, delta: float, noise: float, baseline: float
-) -> Problem:
-    """The problem whose arms, and targets if they differ, are in files."""
-    arms = read_table(source)
+def read_problem(source: Path, target: Path | None, **scales: float | None) -> Problem:
+    """The problem whose arms, and options if they differ, are in files."""
     options = None if target is None else read_table(target)
+    return make_problem(read_table(source), options, **scales)
+
+
+def make_problem(
+    arms: FeatureTable, options: FeatureTable | None, **scales: float | None
+) -> Problem:
+    """The problem of these arms and options; a scale that is None is left out."""
     return Problem(
         arms.features,
         None if options is None else options.features,
-        delta=delta,
-        noise=noise,
-        baseline=baseline,
         source_labels=arms.labels,
         target_labels=None if options is None else options.labels,
+        **{name: value for name, value in scales.items() if value is not None},
     )
 
 
@@ -74,85 +77,68 @@ def read_table(path: Path, *, names_alone: bool = True) -> FeatureTable:
             there twice.
         OSError: the file cannot be read.
     """
-    rows = _rows(path)
-    if names_alone and all(len(fields) == 1 for _, fields in rows):
+    file = UserFile(path, "file", "Give one row per arm, one number per feature.")
+    rows = file.rows()
+    if not rows:
+        raise file.wrong("is empty.")
+    first_place, first = rows[0]
+    for place, fields in rows:
+        if len(fields) != len(first):
+            raise file.wrong(
+                f"has {len(fields)} fields in {place} and {len(first)} in {first_place}.",
+                "Every row needs the same number of fields.",
+            )
+    if names_alone and len(first) == 1:
         names = [fields[0] for _, fields in rows]
         if not any(read_number(name) is not None for name in names):
             body = rows[1:] if names[0].lower() in _NAME_HEADERS else rows
-            return FeatureTable(one_hot(len(body)).tolist(), _labels(path, body))
-    header = _is_header(rows[0][1])
-    unnamed = header and len(rows[0][1]) > 1 and not rows[0][1][0]
+            return FeatureTable(one_hot(len(body)).tolist(), _labels(file, body))
+    header = _is_header(first)
+    unnamed = header and len(first) > 1 and not first[0]
     body = rows[1:] if header else rows
     if not body:
-        raise _wrong(path, "holds a header and no rows.", "Give one row per arm.")
-    labelled = len(body[0][1]) > 1 and (
+        raise file.wrong("holds a header and no rows.", "Give one row per arm.")
+    labelled = len(first) > 1 and (
         unnamed or any(read_number(fields[0]) is None for _, fields in body)
     )
-    first = 1 if labelled else 0
     features = [
-        [_feature(path, place, column, fields[column]) for column in range(first, len(fields))]
+        [_feature(file, place, column, fields[column]) for column in range(labelled, len(fields))]
         for place, fields in body
     ]
-    return FeatureTable(features, _labels(path, body) if labelled else None)
+    return FeatureTable(features, _labels(file, body) if labelled else None)
 
 
-def _labels(path: Path, rows: Sequence[Row]) -> list[str]:
+def _labels(file: UserFile, rows: Sequence[Row]) -> list[str]:
     """The first fields, none empty, each different."""
     places: dict[str, str] = {}
-    for place, fields in rows:
-        name = fields[0]
+    for place, (name, *_) in rows:
         if not name:
-            raise _wrong(path, f"has an empty label in {place}.", "Give every row a name.")
+            raise file.wrong(f"has an empty label in {place}.", "Give every row a name.")
         if name in places:
-            raise _wrong(
-                path,
-                f"has the label {name!r} in {places[name]} and in {place}.",
-                "Labels must be unique.",
-            )
+            problem = f"has the label {name!r} in {places[name]} and in {place}."
+            raise file.wrong(problem, "Labels must be unique.")
         places[name] = place
     return list(places)
 
 
-def _rows(path: Path) -> list[Row]:
-    """The rows that are not empty, all of one length."""
-    rows = read_rows(path, field="file", what="Give one row per arm, one number per feature.")
-    if not rows:
-        raise _wrong(path, "is empty.", "Give one row per arm, one number per feature.")
-    first_place, first = rows[0]
-    for place, fields in rows:
-        if len(fields) != len(first):
-            raise _wrong(
-                path,
-                f"has {len(fields)} fields in {place} and {len(first)} in {first_place}.",
-                "Every row needs the same number of fields.",
-            )
-    return rows
-
-
 def _is_header(fields: Sequence[str]) -> bool:
-    if len(fields) > 1 and not fields[0]:  # a data frame's index has no name
-        columns = list(fields[1:])
-        if columns == [str(i) for i in range(len(columns))]:
-            return True  # nor have its columns
-    return all(read_number(field) is None for field in fields)
+    # A data frame's index has no name, nor have its columns, which may be numbered.
+    numbered = ["", *(str(i) for i in range(len(fields) - 1))]
+    frame = len(fields) > 1 and list(fields) == numbered
+    return frame or all(read_number(field) is None for field in fields)
 
 
-def _feature(path: Path, place: str, column: int, field: str) -> float:
+def _feature(file: UserFile, place: str, column: int, field: str) -> float:
     value = read_number(field)
     if value is None:
         decimal = "," in field and read_number(field.replace(",", ".")) is not None
-        raise _wrong(
-            path,
+        raise file.wrong(
             f"has {field!r} in {place}, column {column + 1}, where a number belongs.",
             "Write decimals with a point: 0.5."
             if decimal
             else "Only the first column may hold labels.",
         )
     return value
-
-
-def _wrong(path: Path, what: str, remedy: str) -> InvalidInputError:
-    return wrong_file(path, what, remedy, field="file")
 
 
 def write_table(path: Path, header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:

@@ -87,14 +87,16 @@ def read_method(text: str) -> Entry:
     head, colon, rest = text.strip().partition(":")
     attribute, _, options = rest.partition(":")
     if colon and (_is_name(attribute) or ("=" not in attribute and find(head) is None)):
-        entry = Entry(
-            f"{head}:{attribute}",
-            _imported(text, head, attribute),
-            module=head,
-            attribute=attribute,
-        )
+        factory = _imported(text, head, attribute)
+        entry = Entry(f"{head}:{attribute}", factory, module=head, attribute=attribute)
+    elif (info := find(head)) is not None:
+        entry, options = Entry(info.name, info.method, truths=dict(info.truths)), rest
     else:
-        entry, options = _built_in(text, head), rest
+        raise _wrong(
+            text,
+            f"There is no method {head!r}; there are {', '.join(policies())}.",
+            suggestion(head, policies()) or "Give your own as module:attribute.",
+        )
     bound = _options(text, options)
     _check_options(entry, bound)
     return replace(
@@ -103,17 +105,6 @@ def read_method(text: str) -> Entry:
         options=bound,
         truths={key: value for key, value in entry.truths.items() if key not in bound},
     )
-
-
-def _built_in(text: str, name: str) -> Entry:
-    info = find(name)
-    if info is None:
-        raise _wrong(
-            text,
-            f"There is no method {name!r}; there are {', '.join(policies())}.",
-            suggestion(name, policies()) or "Give your own as module:attribute.",
-        )
-    return Entry(info.name, info.method, truths=dict(info.truths))
 
 
 def _imported(text: str, module: str, attribute: str) -> Callable[..., Any]:
@@ -131,10 +122,11 @@ def _imported(text: str, module: str, attribute: str) -> Callable[..., Any]:
     try:
         home = importlib.import_module(module)
     except (Exception, SystemExit) as error:
-        if isinstance(error, ModuleNotFoundError) and _is_part(error.name, module):
+        missing = error.name if isinstance(error, ModuleNotFoundError) else None
+        if missing is not None and f"{module}.".startswith(f"{missing}."):  # itself or a parent
             raise _wrong(
                 text,
-                f"There is no module {error.name!r} in {os.getcwd()!r}, nor is one installed.",
+                f"There is no module {missing!r} in {os.getcwd()!r}, nor is one installed.",
                 "Run the command where the file is, and leave out its .py.",
             ) from None
         raise _wrong(
@@ -158,42 +150,31 @@ def _is_name(text: str) -> bool:
     return all(part.isidentifier() for part in text.split("."))
 
 
-def _is_part(name: str | None, module: str) -> bool:
-    """Whether a name is the module's or one of its parents'."""
-    return name is not None and f"{module}.".startswith(f"{name}.")
-
-
 def _options(text: str, options: str) -> dict[str, Any]:
     """Keywords as Python reads them, with bare words as strings."""
     try:
-        call = ast.parse(f"f({options})", mode="eval").body
-        if not isinstance(call, ast.Call) or call.args:
+        call: Any = ast.parse(f"f({options})", mode="eval").body
+        given = {each.arg: each.value for each in call.keywords}
+        if call.args or None in given or len(given) < len(call.keywords):
             raise ValueError  # noqa: TRY301
-        values = {_key(keyword): _value(keyword.value) for keyword in call.keywords}
-        if len(values) < len(call.keywords):
-            raise ValueError  # noqa: TRY301
-    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return {
+            str(name): node.id if isinstance(node, ast.Name) else ast.literal_eval(node)
+            for name, node in given.items()
+        }
+    except (ValueError, SyntaxError, AttributeError, MemoryError, RecursionError):
         raise _wrong(
             text,
             f"The options {options!r} cannot be read.",
             "Write them as key=value, with commas between them and words of other signs in quotes.",
         ) from None
-    return values
-
-
-def _key(keyword: ast.keyword) -> str:
-    if keyword.arg is None:
-        raise ValueError
-    return keyword.arg
-
-
-def _value(node: ast.expr) -> Any:
-    return node.id if isinstance(node, ast.Name) else ast.literal_eval(node)
 
 
 def _check_options(entry: Entry, options: dict[str, Any]) -> None:
-    taken = _parameters(entry.factory)
-    if taken is None:
+    try:
+        taken = inspect.signature(entry.factory).parameters
+    except (TypeError, ValueError):
+        return  # not known
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in taken.values()):
         return
     free = {name: known for name, known in list(taken.items())[1:] if name != "seed"}
     for name in options:
@@ -212,17 +193,6 @@ def _check_options(entry: Entry, options: dict[str, Any]) -> None:
                 f"{entry.name} needs `{name}`.",
                 f"Give it: {entry.name}:{name}=1000, say.",
             )
-
-
-def _parameters(factory: Callable[..., Any]) -> dict[str, inspect.Parameter] | None:
-    """The parameters by name, the problem first; None if it takes any, or they are not known."""
-    try:
-        parameters = inspect.signature(factory).parameters
-    except (TypeError, ValueError):
-        return None
-    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
-        return None
-    return dict(parameters)
 
 
 def make(entry: Entry, world: World, problem: Problem) -> Policy:

@@ -10,9 +10,12 @@ import typer
 __all__ = [
     "DEFAULT_STORE",
     "AsJson",
+    "Baseline",
+    "Bounds",
     "Dask",
     "Delta",
     "Name",
+    "Noise",
     "Runs",
     "Seed",
     "Source",
@@ -73,6 +76,27 @@ Target = Annotated[
     ),
 ]
 Delta = Annotated[float, typer.Option(parser=decimal, help="The error probability allowed.")]
+Noise = Annotated[
+    float | None,
+    typer.Option(
+        parser=decimal, help="The scale of the noise; 1 if left out, or what bounds imply."
+    ),
+]
+Baseline = Annotated[
+    float | None,
+    typer.Option(
+        parser=decimal,
+        help="A bound on the baseline's size; 1 if left out, or what bounds imply.",
+    ),
+]
+Bounds = Annotated[
+    tuple[float, float] | None,
+    typer.Option(
+        parser=decimal,
+        metavar="LOW HIGH",
+        help="The lowest and the highest reward: 0 1 for no and yes.",
+    ),
+]
 Runs = Annotated[int, typer.Option(parser=whole, help="Runs of each method.")]
 Seed = Annotated[int, typer.Option(parser=whole, help="Results depend on it and on nothing else.")]
 Workers = Annotated[

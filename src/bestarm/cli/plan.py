@@ -2,16 +2,33 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from bestarm.cli.options import AsJson, Delta, Seed, Source, Target, Workers, decimal, whole
-from bestarm.cli.reporting import console, print_json, remark, reported
+from bestarm.cli.command import command
+from bestarm.cli.options import (
+    AsJson,
+    Baseline,
+    Bounds,
+    Delta,
+    Noise,
+    Seed,
+    Source,
+    Target,
+    Workers,
+)
+from bestarm.cli.reporting import (
+    console,
+    count,
+    percent_range,
+    print_json,
+    remark,
+    table,
+)
 from bestarm.defaults import DELTA
 from bestarm.errors import InvalidInputError
 
@@ -24,88 +41,45 @@ if TYPE_CHECKING:
 __all__ = ["plan"]
 
 
-@reported
+@command
 def plan(
     source: Source,
+    *,
     target: Target = None,
-    gap: Annotated[
-        float | None,
-        typer.Option(
-            parser=decimal,
-            help="The smallest lead worth finding, in units of the reward. All others are assumed "
-            "to trail the best by as little as the features allow: the hardest case.",
-        ),
-    ] = None,
-    scenario: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Assumptions in detail, as TOML, instead of a gap."),
-    ] = None,
+    gap: float | None = None,
+    scenario: Path | None = None,
     delta: Delta = DELTA,
-    noise: Annotated[
-        float | None,
-        typer.Option(
-            parser=decimal,
-            help="The scale of the noise; 1, or what the bounds imply, if left out.",
-        ),
-    ] = None,
-    baseline: Annotated[
-        float | None,
-        typer.Option(
-            parser=decimal, help="A bound on the baseline's size; 1, or what the bounds imply."
-        ),
-    ] = None,
-    bounds: Annotated[
-        tuple[float, float] | None,
-        typer.Option(
-            parser=decimal,
-            metavar="LO HI",
-            help="The lowest and the highest reward: 0 1 for no and yes.",
-        ),
-    ] = None,
-    level: Annotated[
-        float | None,
-        typer.Option(
-            parser=decimal, help="The mean reward; 0, or the middle of the bounds, if left out."
-        ),
-    ] = None,
-    drift: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME",
-            help="How the baseline moves: none, sine, walk or switches; sine if left out. Repeat "
-            "it for more.",
-        ),
-    ] = None,
-    policy: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME",
-            help="A policy by name; anytime, sp-bai-sharp and sp-bai if left out. Repeat it for "
-            "more.",
-        ),
-    ] = None,
-    per_day: Annotated[
-        float | None,
-        typer.Option(parser=decimal, metavar="N", help="Outcomes per day, to print days as well."),
-    ] = None,
-    runs: Annotated[
-        int, typer.Option(parser=whole, help="Simulated experiments of each policy.")
-    ] = 200,
+    noise: Noise = None,
+    baseline: Baseline = None,
+    bounds: Bounds = None,
+    level: float | None = None,
+    drift: list[str] | None = None,
+    policy: list[str] | None = None,
+    per_day: float | None = None,
+    runs: int = 200,
     seed: Seed = 0,
-    max_pulls: Annotated[
-        int | None,
-        typer.Option(
-            parser=whole,
-            help="Where a simulated experiment is cut; 100 times the lower bound if left out.",
-        ),
-    ] = None,
+    max_pulls: int | None = None,
     workers: Workers = None,
     json: AsJson = False,
 ) -> None:
-    """How long will it take? Simulates an experiment before it is run."""
+    """How long will it take? Simulates an experiment before it is run.
+
+    Args:
+        gap: The smallest lead worth finding, in units of the reward. All others are assumed to
+            trail the best by as little as the features allow: the hardest case.
+        scenario (FILE): Assumptions in detail, as TOML, instead of a gap.
+        level: The mean reward; 0, or the middle of the bounds, if left out.
+        drift (NAME): How the baseline moves: none, sine, walk or switches; sine if left out. Repeat
+            it for more.
+        policy (NAME): A policy by name; anytime, sp-bai-sharp and sp-bai if left out. Repeat it for
+            more.
+        per_day (N): Outcomes per day, to print days as well.
+        runs: Simulated experiments of each policy.
+        max_pulls: Where a simulated experiment is cut; 100 times the lower bound if left out.
+    """
     from bestarm.checks import interval
     from bestarm.cli.features import read_problem
-    from bestarm.cli.progress import bars, lines
+    from bestarm.cli.progress import counted
     from bestarm.planning import DEFAULT_POLICIES, PlanRequest, plan_experiment
     from bestarm.planning.assumptions import scales
     from bestarm.simulation.executors import check_workers, open_executor
@@ -126,16 +100,7 @@ def plan(
     drifts = list(dict.fromkeys(drift or ["sine"]))
     total = runs * len(policies) * (len(scenarios) or len(drifts))
     try:
-        with (
-            open_executor(workers) as executor,
-            bars(["planning"], total) as shown,
-            lines() as written,
-        ):
-
-            def progress(done: int, total: int) -> None:
-                written(done, total)
-                shown["planning"](done, total)
-
+        with open_executor(workers) as executor, counted("planning", total) as progress:
             made = plan_experiment(
                 PlanRequest(
                     problem,
@@ -174,74 +139,71 @@ def _announce(effort: Effort, *, workers: int) -> None:
 
 def _read_scenarios(path: Path) -> list[Scenario]:
     """The tables named `scenario` of a TOML file."""
+    from bestarm.cli.rows import UserFile
     from bestarm.planning.assumptions import as_scenario
 
-    try:
-        document = tomllib.loads(path.read_text(encoding="utf-8-sig"))
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
-        raise _wrong(path, f"is not a TOML file: {error}.") from None
+    example = 'Try [[scenario]] with name = "calm", gap = 0.1 and drift = "none" below it.'
+    file = UserFile(path, "scenario", example)
+    document = file.toml()
     tables: Any = document.pop("scenario", None)
     if document or not isinstance(tables, list) or not all(isinstance(t, dict) for t in tables):
-        raise _wrong(path, "must hold tables [[scenario]] and nothing else.")
-    return [as_scenario(table, name=str(i)) for i, table in enumerate(tables, start=1)]
-
-
-def _wrong(path: Path, what: str) -> InvalidInputError:
-    return InvalidInputError(
-        f"{str(path)!r} {what}",
-        field="scenario",
-        value=str(path),
-        remedy='Try [[scenario]] with name = "calm", gap = 0.1 and drift = "none" below it.',
-    )
+        raise file.wrong("must hold tables [[scenario]] and nothing else.")
+    return [as_scenario(each, name=str(i)) for i, each in enumerate(tables, start=1)]
 
 
 def _print_words(plan: ExperimentPlan, problem: Problem) -> None:
-    screen = console()
     among = "" if problem.source is problem.target else f", {plan.targets} targets"
-    screen.print(
+    typer.echo(
         f"{plan.arms} arms{among}, δ = {plan.delta:g}, noise {problem.noise:g} and baseline "
-        f"±{problem.baseline:g} declared; {_count(plan.runs)} of each policy, seed {plan.seed}. "
-        "Counted in outcomes:",
-        soft_wrap=True,
+        f"±{problem.baseline:g} declared; {_experiments(plan)} of each policy, seed {plan.seed}. "
+        "Counted in outcomes:"
     )
     for assumed in plan.scenarios:
-        screen.print()
-        screen.print(f"{assumed.scenario}: {assumed}.", soft_wrap=True)
+        typer.echo(f"\n{assumed.scenario}: {assumed}.")
         forecasts = plan.of(assumed.scenario)
         if forecasts:
-            screen.print()
-            screen.print(_table(plan, forecasts))
-            screen.print(
+            typer.echo()
+            console().print(_table(plan, forecasts))
+            typer.echo(
                 f"No rule that is right with probability {1 - plan.delta:g}, whatever the baseline "
                 f"does, takes fewer than {'about ' if assumed.bounded else ''}"
-                f"{assumed.lower_bound:,.0f} outcomes on average.",
-                soft_wrap=True,
+                f"{assumed.lower_bound:,.0f} outcomes on average."
             )
-    screen.print()
-    for line in _remarks(plan):
-        screen.print(line, soft_wrap=True)
+    typer.echo()
+    for warning in plan.warnings:
+        typer.echo(warning)
+    precise = [_precision(each) for each in plan.forecasts if each.runs > 1]
+    if precise:
+        typer.echo(
+            f"From {_experiments(plan)} each, a median here is known to {max(precise):.0%} or "
+            "better (95 %); four times as many halve that."
+        )
+    typer.echo("A forecast holds if its assumptions do. Outcomes grow with 1/gap².")
+
+
+def _experiments(plan: ExperimentPlan) -> str:
+    return count(plan.runs, "simulated experiment")
+
+
+def _precision(each: PolicyForecast) -> float:
+    low, high = each.median_interval
+    return max(high - each.median, each.median - low) / each.median
 
 
 def _table(plan: ExperimentPlan, forecasts: Sequence[PolicyForecast]) -> Table:
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("policy", no_wrap=True)
-    headings = ["median", "8 of 10 times", "÷ bound", "wrong (95 %)"]
-    for heading in [*headings, *(["days"] if plan.per_day else [])]:
-        table.add_column(heading, justify="right", no_wrap=True)
+    days = ["days"] if plan.per_day else []
+    shown = table("policy", "median", "8 of 10 times", "÷ bound", "wrong (95 %)", *days)
     for each in forecasts:
-        low, high = each.error_interval
         runs = "" if each.runs == plan.runs else f" [of {each.runs:,}]"
-        table.add_row(
+        shown.add_row(
             each.policy + runs,
             f"{_at_least(each, 0.5)}{each.median:,.0f}",
             f"{each.low:,.0f}–{_at_least(each, 0.9)}{each.high:,.0f}",
             "–" if each.ratio is None else f"{each.ratio:.1f}",
-            f"{each.error_rate:.1%} ({100 * low:.1f}–{100 * high:.1f})",
-            *([_days(plan, each)] if plan.per_day else []),
+            percent_range(each.error_rate, each.error_interval),
+            *(_days(plan, each) for _ in days),
         )
-    return table
+    return shown
 
 
 def _at_least(each: PolicyForecast, level: float) -> str:
@@ -250,30 +212,6 @@ def _at_least(each: PolicyForecast, level: float) -> str:
 
 
 def _days(plan: ExperimentPlan, each: PolicyForecast) -> str:
-    low, median, high = (_short(plan.days(n) or 0.0) for n in (each.low, each.median, each.high))
+    days = (plan.days(n) or 0.0 for n in (each.low, each.median, each.high))
+    low, median, high = (f"{n:,.0f}" if n >= 10 else f"{n:.1f}" for n in days)
     return f"{median} ({low}–{high})"
-
-
-def _short(days: float) -> str:
-    return f"{days:,.0f}" if days >= 10 else f"{days:.1f}"
-
-
-def _remarks(plan: ExperimentPlan) -> list[str]:
-    remarks = list(plan.warnings)
-    precise = [_precision(each) for each in plan.forecasts if each.runs > 1]
-    if precise:
-        remarks.append(
-            f"From {_count(plan.runs)} each, a median here is known to {max(precise):.0%} or "
-            "better (95 %); four times as many halve that."
-        )
-    remarks.append("A forecast holds if its assumptions do. Outcomes grow with 1/gap².")
-    return remarks
-
-
-def _precision(each: PolicyForecast) -> float:
-    low, high = each.median_interval
-    return max(high - each.median, each.median - low) / each.median
-
-
-def _count(runs: int) -> str:
-    return f"{runs:,} simulated experiment" + ("" if runs == 1 else "s")

@@ -6,84 +6,71 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from threading import Event, Thread
 from typing import TYPE_CHECKING
 
 import typer
 
 if TYPE_CHECKING:
-    from rich.progress import Progress, ProgressColumn, TaskID
+    from rich.progress import Progress, TaskID
 
-__all__ = ["Bar", "bars", "lines", "progress_columns", "status"]
+__all__ = ["bars", "counted", "display"]
 
-
-class Bar:
-    """A bar that `simulate` moves by calling it with (runs done, runs in all)."""
-
-    def __init__(self, display: Progress, task: TaskID) -> None:
-        self._display, self._task = display, task
-
-    def __call__(self, done: int, _total: int) -> None:
-        """Show how many runs are done."""
-        self._display.update(self._task, completed=done)
+Count = Callable[[int, int], object]  # called with (runs done, runs in all)
 
 
 @contextmanager
-def bars(names: Sequence[str], runs: int) -> Iterator[dict[str, Bar]]:
-    """One display with one bar per name, if stderr is a terminal."""
+def display() -> Iterator[Progress]:
+    """A display of bars, which are shown if stderr is a terminal."""
     from rich import progress as rich
     from rich.console import Console
 
-    screen = Console(stderr=True)
-    columns = (*progress_columns(), rich.TimeRemainingColumn())
-    with rich.Progress(*columns, console=screen, disable=not screen.is_terminal) as display:
-        yield {name: Bar(display, display.add_task(name, total=runs)) for name in names}
-
-
-def progress_columns() -> tuple[ProgressColumn, ...]:
-    """The columns that every display has: name, bar, count, time."""
-    from rich import progress as rich
-
-    return (
+    screen = Console(stderr=True, markup=False, highlight=False, emoji=False)
+    columns = (
         rich.TextColumn("{task.description}", markup=False),
         rich.BarColumn(),
         rich.MofNCompleteColumn(),
         rich.TimeElapsedColumn(),
+        rich.TimeRemainingColumn(),
     )
+    with rich.Progress(*columns, console=screen, disable=not screen.is_terminal) as shown:
+        yield shown
 
 
 @contextmanager
-def status(words: str) -> Iterator[None]:
-    """Say what is going on, if stderr is a terminal."""
-    from rich.console import Console
+def bars(names: Sequence[str], runs: int) -> Iterator[dict[str, Count]]:
+    """One bar per name, each moved by a function."""
+    with display() as shown:
+        yield {name: partial(_move, shown, shown.add_task(name, total=runs)) for name in names}
 
-    screen = Console(stderr=True, markup=False)
-    if not screen.is_terminal:
-        yield
-        return
-    with screen.status(words):
-        yield
+
+def _move(shown: Progress, task: TaskID, done: int, _total: int) -> None:
+    shown.update(task, completed=done)
 
 
 @contextmanager
-def lines(every: float = 10.0) -> Iterator[Callable[[int, int], None]]:
-    """A function to call with (runs done, runs in all), which prints them if no bar is shown.
+def counted(name: str, runs: int, *, every: float = 10.0) -> Iterator[Count]:
+    """A function that moves a bar in a terminal, and else has lines written to stderr.
 
-    It writes a line to stderr at its first call, and then every so many seconds, whether or not a
-    run has ended meanwhile.
+    The first call writes a line; another follows every so many seconds, whether or not a run has
+    ended meanwhile.
     """
+    if sys.stderr.isatty():
+        with bars([name], runs) as shown:
+            yield shown[name]
+        return
     start, finished = time.monotonic(), Event()
-    latest = (0, 0)
+    latest = (0, runs)
 
-    def say() -> None:
+    def write() -> None:
         done, total = latest
-        typer.echo(
-            f"bestarm: {done:,} of {total:,} runs after {time.monotonic() - start:.0f} s", err=True
-        )
+        after = time.monotonic() - start
+        typer.echo(f"bestarm: {done:,} of {total:,} runs after {after:.0f} s", err=True)
 
     def repeat() -> None:
         while not finished.wait(every):
-            say()
+            write()
 
     thread = Thread(target=repeat, name="lines", daemon=True)
 
@@ -91,12 +78,9 @@ def lines(every: float = 10.0) -> Iterator[Callable[[int, int], None]]:
         nonlocal latest
         latest = done, total
         if thread.ident is None:
-            say()
+            write()
             thread.start()
 
-    if sys.stderr.isatty():
-        yield lambda _done, _total: None
-        return
     try:
         yield report
     finally:

@@ -1,95 +1,37 @@
-"""What commands print: errors as one line, tables, checks, JSON."""
+"""What commands print: tables, checks, JSON, remarks."""
 
 from __future__ import annotations
 
-import errno
 import json
 import math
-import os
-import sys
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
-from functools import wraps
-from typing import TYPE_CHECKING, ParamSpec
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from bestarm.errors import BestArmError, MissingDependencyError
+from bestarm.errors import MissingDependencyError
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
 
     from bestarm.live.values import Check
 
 __all__ = [
-    "OutputError",
+    "checks_result",
     "console",
+    "count",
     "need_server",
     "number",
-    "print_checks",
+    "percent_range",
     "print_json",
+    "print_result",
     "printable",
     "remark",
-    "reported",
+    "table",
 ]
-
-P = ParamSpec("P")
-
-
-class OutputError(Exception):
-    """Results could not be printed; the sentence says what to do."""
-
-
-def reported(command: Callable[P, None]) -> Callable[P, None]:
-    """Turn every error a user can cause into one line on stderr and exit code 2."""
-
-    @wraps(command)
-    def run(*args: P.args, **kwargs: P.kwargs) -> None:
-        try:
-            command(*args, **kwargs)
-        except BestArmError as error:
-            _fail(str(error))
-        except OutputError as error:
-            _discard_output()
-            _fail(str(error))
-        except BrokenPipeError:
-            raise  # the reader of our output has gone; Typer leaves quietly
-        except OSError as error:
-            if error.filename is None and error.errno in _FULL:
-                _discard_output()
-                _fail(f"Writing failed: {_cause(error)}. What was done by then is done.")
-            if error.filename is None or error.strerror is None:
-                raise  # not about a file that was named to us
-            _fail(f"{str(error.filename)!r} cannot be read or written: {_cause(error)}.")
-
-    return run
-
-
-def _cause(error: OSError) -> str:
-    words = error.strerror or ""
-    return words[:1].lower() + words[1:]
-
-
-# Not connections that were refused, and the like.
-_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF}
-
-
-def _discard_output() -> None:
-    """Drop what standard output did not take, so that Python does not try again at exit."""
-    if sys.stdout is None:
-        return  # closed from the start
-    try:
-        sys.stdout.flush()
-    except OSError:
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())
-        os.close(nowhere)
-
-
-def _fail(sentence: str) -> None:
-    remark(sentence)
-    raise typer.Exit(2)
 
 
 def remark(sentence: str) -> None:
@@ -134,9 +76,39 @@ def console() -> Console:
     return Console(markup=False, highlight=False, emoji=False)
 
 
+def table(first: str, *figures: str) -> Table:
+    """A table of a column of names and columns of figures."""
+    from rich.table import Table
+
+    made = Table(box=None, pad_edge=False, header_style="bold")
+    made.add_column(first, overflow="fold")
+    for heading in figures:
+        made.add_column(heading, justify="right", no_wrap=True)
+    return made
+
+
+def count(number: int, noun: str) -> str:
+    """A number with its noun: 1 run, 2,000 runs."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def percent_range(value: float, interval: tuple[float, float]) -> str:
+    """A share with its interval, in percent."""
+    low, high = interval
+    return f"{value:.1%} ({100 * low:.1f}–{100 * high:.1f})"
+
+
 def print_json(value: object) -> None:
     """Print a value as JSON on standard output."""
     typer.echo(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False))
+
+
+def print_result(data: object, *lines: str, as_json: bool) -> None:
+    """Print a result as JSON, or in words."""
+    if as_json:
+        print_json(data)
+    elif lines:
+        typer.echo("\n".join(map(printable, lines)))
 
 
 def number(value: float) -> float | None:
@@ -147,17 +119,15 @@ def number(value: float) -> float | None:
 _MARKS = {"ok": "ok     ", "warning": "WARNING", "alarm": "ALARM  "}
 
 
-def print_checks(about: dict[str, object], checks: Sequence[Check], *, as_json: bool) -> None:
-    """Print the findings, and end with exit code 1 if one of them is an alarm."""
+def checks_result(checks: Sequence[Check]) -> tuple[dict[str, Any], list[str], int]:
+    """The findings as data, in lines, and the exit code: 1 if one of them is an alarm."""
     from bestarm.live.values import worst
 
     level = worst(checks)
-    if as_json:
-        print_json({**about, "level": level, "checks": [asdict(check) for check in checks]})
-    else:
-        width = max((len(check.name) for check in checks), default=0)
-        for check in checks:
-            words = printable(f"{check.finding} {check.action}".strip())
-            typer.echo(f"{_MARKS[check.level]} {check.name:<{width}}  {words}")
-    if level == "alarm":
-        raise typer.Exit(1)
+    width = max((len(check.name) for check in checks), default=0)
+    lines = [
+        f"{_MARKS[check.level]} {check.name:<{width}}  {check.finding} {check.action}".rstrip()
+        for check in checks
+    ]
+    data = {"level": level, "checks": [asdict(check) for check in checks]}
+    return data, lines, int(level == "alarm")

@@ -4,57 +4,49 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
-from bestarm.cli.options import AsJson, Dask, Seed, whole
-from bestarm.cli.progress import progress_columns
-from bestarm.cli.reporting import console, number, print_json, remark, reported
+from bestarm.cli.command import command
+from bestarm.cli.options import AsJson, Dask, Seed
+from bestarm.cli.progress import display
+from bestarm.cli.reporting import console, number, print_json, remark, table
 
 if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.progress import Progress, TaskID
+    from rich.progress import Progress
 
     from bestarm.replication import Cell, Replication, Row, Table
 
 __all__ = ["reproduce"]
 
 
-@reported
+@command
 def reproduce(
-    tables: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[TABLE]...",
-            help="small-gap, uniform, uniform-fresh, jester-ranking, jester; all when left out.",
-        ),
-    ] = None,
-    runs: Annotated[
-        int, typer.Option(parser=whole, help="Runs of each row; the paper made 100.")
-    ] = 100,
+    tables: list[str] | None = None,
+    *,
+    runs: int = 100,
     seed: Seed = 0,
-    workers: Annotated[
-        int | None,
-        typer.Option(parser=whole, help="Processes that share the runs; one per core if left out."),
-    ] = None,
+    workers: int | None = None,
     dask: Dask = None,
-    out: Annotated[Path, typer.Option(help="The folder for the report and every run.")] = Path(
-        "reproduction"
-    ),
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Continue with what the folder holds.")
-    ] = False,
-    data: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Real Jester ratings; synthetic users when left out."),
-    ] = None,
+    out: Path = Path("reproduction"),
+    resume: bool = False,
+    data: Path | None = None,
     json: AsJson = False,
 ) -> None:
-    """Rerun the paper's tables, and say of every published figure whether it replicates."""
+    """Rerun the paper's tables, and say of every published figure whether it replicates.
+
+    Args:
+        tables ([TABLE]...): small-gap, uniform, uniform-fresh, jester-ranking, jester; all when
+            left out.
+        runs: Runs of each row; the paper made 100.
+        workers: Processes that share the runs; one per core if left out.
+        out: The folder for the report and every run.
+        resume: Continue with what the folder holds.
+        data (FILE): Real Jester ratings; synthetic users when left out.
+    """
     from bestarm import replication as paper
     from bestarm.datasets import jester
     from bestarm.simulation.executors import open_executor
@@ -64,7 +56,8 @@ def reproduce(
     wanted = paper.paper_tables(names, ratings)
     if workers is None and dask is None:
         workers = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
-    with open_executor(workers, dask) as executor, _Display.shown(wanted, runs) as display:
+    with open_executor(workers, dask) as executor, display() as shown:
+        watching = _Display(shown, runs, sum(len(table.rows) for table in wanted))
         replication = paper.reproduce(
             wanted,
             data=ratings,
@@ -73,7 +66,7 @@ def reproduce(
             out=out,
             resume=resume,
             executor=executor,
-            observer=paper.RowObserver(progress=display, finished=display.finished),
+            observer=paper.RowObserver(progress=watching, finished=watching.finished),
         )
     if replication.interrupted:
         _leave(out, names)
@@ -81,7 +74,7 @@ def reproduce(
         report = paper.write_report(replication, out)
     except KeyboardInterrupt:
         _leave(out, names)
-    judged = paper.cells(replication)
+    judged = replication.cells()
     (_print_json if json else _print_words)(replication, judged, report)
 
 
@@ -92,50 +85,32 @@ def _leave(out: Path, names: Sequence[str]) -> None:
 
 
 class _Display:
-    """A bar for the current row and one for all rows, on stderr; a line per finished row.
+    """A bar for all rows, named after the current one, and a line per finished row, on stderr."""
 
-    Where stderr is not a terminal, only the lines.
-    """
-
-    def __init__(
-        self, screen: Console, bars: Progress, row: TaskID, everything: TaskID, runs: int
-    ) -> None:
-        self._screen, self._bars, self._row, self._all = screen, bars, row, everything
-        self._runs = runs
+    def __init__(self, shown: Progress, runs: int, rows: int) -> None:
+        self._shown, self._runs = shown, runs
+        self._task = shown.add_task("", total=max(runs, 0) * rows)
         self._before = 0  # runs of finished rows
-
-    @classmethod
-    @contextmanager
-    def shown(cls, tables: Sequence[Table], runs: int) -> Iterator[_Display]:
-        from rich import progress as rich
-        from rich.console import Console
-
-        screen = Console(stderr=True, markup=False, highlight=False, emoji=False)
-        columns = progress_columns()
-        total = max(runs, 0) * sum(len(table.rows) for table in tables)
-        with rich.Progress(*columns, console=screen, disable=not screen.is_terminal) as bars:
-            row = bars.add_task("", total=runs)
-            yield cls(screen, bars, row, bars.add_task("all rows", total=total), runs)
 
     def __call__(self, table: Table, row: Row, done: int) -> None:
         """Show how far a row has come."""
         name = f"{table.key}: {row.label}"
-        self._bars.update(self._row, description=name, completed=done, total=self._runs)
-        self._bars.update(self._all, completed=self._before + done)
+        self._shown.update(self._task, description=name, completed=self._before + done)
 
     def finished(self, table: Table, row: Row, parts: Sequence[Cell]) -> None:
         """Say in a line what came of a row."""
         self._before += self._runs
         figures = "  ".join(_figure(cell) for cell in parts)
-        self._screen.print(f"{table.key:<15} {row.label:<19} {figures}", soft_wrap=True)
+        line = f"{table.key:<15} {row.label:<19} {figures}"
+        self._shown.console.print(line, soft_wrap=True)
 
 
 def _figure(cell: Cell) -> str:
+    digits = ",.0f" if cell.metric == "pulls" else ".2f"
+    published = "" if cell.printed is None else f" (published {cell.printed.value:{digits}})"
     if cell.metric == "pulls":
-        printed = "" if cell.printed is None else f" (published {cell.printed.value:,.0f})"
-        return f"{cell.value:>12,.0f} pulls{printed}"
-    printed = "" if cell.printed is None else f" (published {cell.printed.value:.2f})"
-    return f"{cell.metric} {cell.value:.3f}{printed}"
+        return f"{cell.value:>12,.0f} pulls{published}"
+    return f"{cell.metric} {cell.value:.3f}{published}"
 
 
 def _print_json(replication: Replication, judged: Sequence[Cell], report: Path) -> None:
@@ -164,24 +139,14 @@ def _print_json(replication: Replication, judged: Sequence[Cell], report: Path) 
 
 
 def _print_words(replication: Replication, judged: Sequence[Cell], report: Path) -> None:
-    from rich.table import Table as Grid
-
-    grid = Grid(box=None, pad_edge=False, header_style="bold")
-    for heading in ("table", "cells", "consistent", "within noise", "differ"):
-        grid.add_column(heading, justify="left" if heading == "table" else "right")
-    for table in replication.tables:
+    grid = table("table", "cells", "consistent", "within noise", "differ")
+    for part in replication.tables:
         verdicts = Counter(
-            cell.verdict for cell in judged if cell.table == table.key and cell.verdict
+            cell.verdict for cell in judged if cell.table == part.key and cell.verdict
         )
-        same, differ = verdicts["consistent"], verdicts["differs"]
-        every = sum(verdicts.values())
-        counts = (every, same, every - same - differ, differ)
-        grid.add_row(table.key, *map(str, counts))
-    screen = console()
-    screen.print(grid)
+        same, differ, every = verdicts["consistent"], verdicts["differs"], verdicts.total()
+        grid.add_row(part.key, *map(str, (every, same, every - same - differ, differ)))
+    console().print(grid)
     if replication.data.synthetic and any(t.key.startswith("jester") for t in replication.tables):
-        screen.print(
-            "The Jester tables rest on synthetic users; give real ratings with --data.",
-            soft_wrap=True,
-        )
-    screen.print(f"Report: {report}", soft_wrap=True)
+        typer.echo("The Jester tables rest on synthetic users; give real ratings with --data.")
+    typer.echo(f"Report: {report}")

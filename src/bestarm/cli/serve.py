@@ -7,52 +7,49 @@ import socket
 import sys
 from contextlib import suppress
 from dataclasses import replace
-from typing import Annotated
 
 import typer
 
-from bestarm.cli.options import DEFAULT_STORE, StoreUrl, decimal, whole
-from bestarm.cli.reporting import need_server, reported
+from bestarm.cli.command import command
+from bestarm.cli.options import DEFAULT_STORE, StoreUrl
+from bestarm.cli.reporting import need_server
 from bestarm.errors import InvalidInputError
 
 __all__ = ["serve"]
 
 
-@reported
+@command
 def serve(
+    *,
     store: StoreUrl = DEFAULT_STORE,
-    host: Annotated[
-        str, typer.Option(help="The address to listen on; other machines need a token.")
-    ] = "127.0.0.1",
-    port: Annotated[
-        int, typer.Option(parser=whole, help="The port; 0 for any that is free.")
-    ] = 8000,
-    allow_host: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME",
-            help="A host name that requests may be for, as behind a proxy; then viewing needs a "
-            "token too. Repeat it for more.",
-        ),
-    ] = None,
-    workers: Annotated[int, typer.Option(parser=whole, help="Processes; PostgreSQL only.")] = 1,
-    rate: Annotated[
-        float | None,
-        typer.Option(
-            parser=decimal,
-            help="Requests per second from one caller, in each process; 1000 if left out.",
-        ),
-    ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Do not log requests.")] = False,
+    host: str = "127.0.0.1",
+    port: int = 8000,
+    allow_host: list[str] | None = None,
+    workers: int = 1,
+    rate: float | None = None,
+    quiet: bool = False,
 ) -> None:
-    """Serve experiments: programs ask and tell over HTTP, people watch in a browser."""
+    """Serve experiments: programs ask and tell over HTTP, people watch in a browser.
+
+    Args:
+        host: The address to listen on; other machines need a token.
+        port: The port; 0 for any that is free.
+        allow_host (NAME): A host name that requests may be for, as behind a proxy; then viewing
+            needs a token too. Repeat it for more.
+        workers: Processes; PostgreSQL only.
+        rate: Requests per second from one caller, in each process; 1000 if left out.
+        quiet: Do not log requests.
+    """
     need_server()
+    from bestarm import checks
     from bestarm.live.store.sql import Store
     from bestarm.server import Limits
     from bestarm.server.security.tokens import list_tokens
     from bestarm.server.serving import Serving, listen, run_server
 
-    _check_numbers(port=port, workers=workers, rate=rate)
+    checks.whole(workers, "workers", least=1, below=65)
+    if rate is not None:
+        checks.positive(rate, "rate")
     database = Store(store)
     database.prepare()
     if workers > 1 and database.sqlite:
@@ -78,33 +75,18 @@ def serve(
     if rate is not None:
         limits = replace(limits, rate=rate, burst=max(1, round(2 * rate)))
     serving = Serving(store, local=alone and not hosts, hosts=hosts, limits=limits)
-    try:
-        listener = listen(host, port)
-    except OSError as error:
-        raise InvalidInputError(
-            f"Cannot listen on {host} port {port}: {error.strerror or error}.",
-            field="port",
-            value=port,
-        ) from None
-    _announce(listener, database.place, local=serving.local)
+    listener = listen(host, port)
+    address, port = listener.getsockname()[:2]
+    shown = f"[{address}]" if ":" in address else address
+    typer.echo(f"Serving {database.place} at http://{shown}:{port}/ (Ctrl-C stops it).")
+    if serving.local:
+        typer.echo("Viewing needs no token on this machine; telling and managing do.")
     if not tokens or serving.local:
         typer.echo(f"To create a token: {create}")
     sys.stdout.flush()
     with suppress(KeyboardInterrupt):  # an orderly stop
         run_server(serving, listener, workers=workers, quiet=quiet)
     typer.echo("Stopped.", err=True)
-
-
-def _check_numbers(*, port: int, workers: int, rate: float | None) -> None:
-    for name, value, fits, span in (
-        ("port", port, 0 <= port <= 65535, "from 0 to 65535"),
-        ("workers", workers, 1 <= workers <= 64, "from 1 to 64"),
-        ("rate", rate, rate is None or 0 < rate < 1e9, "positive"),
-    ):
-        if not fits:
-            raise InvalidInputError(
-                f"`--{name}` must be {span}; got {value}.", field=name, value=value
-            )
 
 
 def _only_this_machine(host: str) -> bool:
@@ -118,11 +100,3 @@ def _only_this_machine(host: str) -> bool:
     return bool(host) and all(
         ipaddress.ip_address(str(each[4][0]).split("%")[0]).is_loopback for each in found
     )
-
-
-def _announce(listener: socket.socket, place: str, *, local: bool) -> None:
-    host, port = listener.getsockname()[:2]
-    shown = f"[{host}]" if ":" in host else host
-    typer.echo(f"Serving {place} at http://{shown}:{port}/ (Ctrl-C stops it).")
-    if local:
-        typer.echo("Viewing needs no token on this machine; telling and managing do.")

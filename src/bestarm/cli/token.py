@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from bestarm.cli.options import DEFAULT_STORE, AsJson, StoreUrl, whole
-from bestarm.cli.reporting import console, need_server, print_json, reported
+from bestarm.cli.command import command
+from bestarm.cli.options import DEFAULT_STORE, AsJson, StoreUrl
+from bestarm.cli.reporting import console, need_server, print_json, print_result
 
 if TYPE_CHECKING:
     from bestarm.server.security.tokens import Token
@@ -21,41 +22,34 @@ token = typer.Typer(
 
 
 @token.command()
-@reported
-def create(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Who uses it, or what it is for.")],
-    role: Annotated[
-        str,
-        typer.Option(
-            metavar="view|tell|manage",
-            help="What it allows; each role may also do what those before it may.",
-        ),
-    ],
-    store: StoreUrl = DEFAULT_STORE,
-    json: AsJson = False,
-) -> None:
-    """Create a token and print it, this once: only its digest is stored."""
+@command
+def create(name: str, *, role: str, store: StoreUrl = DEFAULT_STORE, json: AsJson = False) -> None:
+    """Create a token and print it, this once: only its digest is stored.
+
+    Args:
+        name (NAME): Who uses it, or what it is for.
+        role (view|tell|manage): What it allows; each role may also do what those before it may.
+    """
     need_server()
     from bestarm.live.store.sql import Store
     from bestarm.server.security.tokens import Role, create_token
 
     level = Role.named(role)
     text = create_token(Store(store), name, level)
-    if json:
-        number = int(text.split("-")[1])
-        print_json({"id": number, "name": name, "role": level.word, "token": text})
-        return
-    typer.echo(text)
-    typer.echo(
-        f"Role: {level.word}. Keep the token: only its digest is stored, so it cannot be shown "
-        "again.",
-        err=True,
-    )
+    number = int(text.split("-")[1])
+    data = {"id": number, "name": name, "role": level.word, "token": text}
+    print_result(data, text, as_json=json)
+    if not json:
+        typer.echo(
+            f"Role: {level.word}. Keep the token: only its digest is stored, so it cannot be shown "
+            "again.",
+            err=True,
+        )
 
 
 @token.command("list")
-@reported
-def list_(store: StoreUrl = DEFAULT_STORE, json: AsJson = False) -> None:
+@command
+def list_(*, store: StoreUrl = DEFAULT_STORE, json: AsJson = False) -> None:
     """Show all tokens ever created, without their secrets."""
     need_server()
     from rich.table import Table
@@ -78,24 +72,20 @@ def list_(store: StoreUrl = DEFAULT_STORE, json: AsJson = False) -> None:
 
 
 @token.command()
-@reported
-def revoke(
-    number: Annotated[
-        int, typer.Argument(parser=whole, metavar="ID", help="Its number, as listed.")
-    ],
-    store: StoreUrl = DEFAULT_STORE,
-    json: AsJson = False,
-) -> None:
-    """Revoke a token: from the next request on it allows nothing."""
+@command
+def revoke(number: int, *, store: StoreUrl = DEFAULT_STORE, json: AsJson = False) -> None:
+    """Revoke a token: from the next request on it allows nothing.
+
+    Args:
+        number (ID): Its number, as listed.
+    """
     need_server()
     from bestarm.live.store.sql import Store
     from bestarm.server.security.tokens import revoke_token
 
     revoked = revoke_token(Store(store), number)
-    if json:
-        print_json(_data(revoked))
-    else:
-        typer.echo(f"Token {revoked.id} ({revoked.name}) is revoked and no longer allows anything.")
+    words = f"Token {revoked.id} ({revoked.name}) is revoked and no longer allows anything."
+    print_result(_data(revoked), words, as_json=json)
 
 
 def _data(token: Token) -> dict[str, Any]:

@@ -6,19 +6,42 @@ from typing import Self
 
 import numpy as np
 
+from bestarm.errors import InvalidInputError
+from bestarm.geometry import Array
 from bestarm.problem import Problem
 
 __all__ = ["FixedWorld"]
 
 
 class FixedWorld:
-    """An environment that is its own world: subclasses set the fields and define `begin`."""
+    """An environment that is its own world: subclasses define `begin`.
 
-    _name: str
-    _best: int
-    _gap: float
-    _template: Problem  # the problem that policies are told, at any delta
-    _problems: dict[float, Problem]  # one per delta, so that designs are cached once
+    Args:
+        name: its name in results and tables.
+        template: the problem that policies are told, at any delta.
+        values: the true value of each target.
+        rounding: the largest gap that rounding explains.
+        field: the argument that the values come from.
+
+    Raises:
+        InvalidInputError: two targets are equally good.
+    """
+
+    def __init__(
+        self, name: str, template: Problem, values: Array, *, rounding: float, field: str
+    ) -> None:
+        self._name, self._template = str(name), template
+        self._problems: dict[float, Problem] = {}  # one per delta, so that designs are cached once
+        second, self._best = (int(i) for i in np.argsort(values, kind="stable")[-2:])
+        self._gap = float(values[self._best] - values[second])
+        if self._gap <= rounding:
+            names = tuple(template.target_labels[i] for i in sorted((self._best, second)))
+            raise InvalidInputError(
+                f"{names[0]!r} and {names[1]!r} are equally good, so there is no best one to find.",
+                field=field,
+                value=names,
+                remedy=f"Drop one of them, or change `{field}`.",
+            )
 
     @property
     def name(self) -> str:
@@ -44,3 +67,7 @@ class FixedWorld:
         if delta not in self._problems:
             self._problems[delta] = self._template.with_delta(delta)
         return self._problems[delta]
+
+    def __getstate__(self) -> dict[str, object]:
+        # Problems may carry designs cached by policies of this process, which need not be sent.
+        return self.__dict__ | {"_problems": {}}

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import count
 
 import numpy as np
@@ -102,7 +103,9 @@ class Adversary(Baseline):
 class _Known(Moving):
     """A deterministic baseline: its first rounds are computed once per process."""
 
-    _memory: dict[int, Array]
+    @cached_property
+    def _memory(self) -> dict[int, Array]:
+        return {}
 
     @abstractmethod
     def _evaluate(self, start: int, size: int) -> Array:
@@ -120,7 +123,8 @@ class _Known(Moving):
             yield values
 
     def __getstate__(self) -> dict[str, object]:
-        return self.__dict__ | {"_memory": {}}  # sending it would take longer than computing it
+        # Sending what is remembered would take longer than computing it.
+        return {name: part for name, part in self.__dict__.items() if not name.startswith("_")}
 
 
 @dataclass(frozen=True)
@@ -130,15 +134,15 @@ class Sinusoid(_Known):
     amplitude: float
     offset: float
     frequency: float
-    _memory: dict[int, Array] = field(default_factory=dict, init=False, repr=False, compare=False)
-    _turns: dict[int, tuple[Array, Array]] = field(
-        default_factory=dict, init=False, repr=False, compare=False
-    )
 
     @property
     def bound(self) -> float:
         """|offset| + |amplitude|."""
         return abs(self.offset) + abs(self.amplitude)
+
+    @cached_property
+    def _turns(self) -> dict[int, tuple[Array, Array]]:
+        return {}
 
     def _evaluate(self, start: int, size: int) -> Array:
         # sin(s + x) = cos x sin s + sin x cos s with x from a table: several times faster than sin.
@@ -151,9 +155,6 @@ class Sinusoid(_Known):
         values += self.offset
         return values
 
-    def __getstate__(self) -> dict[str, object]:
-        return self.__dict__ | {"_memory": {}, "_turns": {}}
-
 
 @dataclass(frozen=True, eq=False)
 class Function(_Known):
@@ -161,7 +162,6 @@ class Function(_Known):
 
     function: Callable[[Array], object]
     limit: float
-    _memory: dict[int, Array] = field(default_factory=dict, init=False, repr=False)
 
     @property
     def bound(self) -> float:
@@ -214,15 +214,16 @@ class Recorded(Moving):
 
 @dataclass(frozen=True)
 class RandomWalk(Moving):
-    """Gaussian steps from 0, reflected at ±limit."""
+    """Gaussian steps from a level, reflected at ±limit from it."""
 
     step: float
     limit: float
+    level: float = 0.0
 
     @property
     def bound(self) -> float:
-        """Where the walk is reflected."""
-        return self.limit
+        """|level| + limit."""
+        return abs(self.level) + self.limit
 
     def chunks(self, rng: np.random.Generator) -> Iterator[Array]:
         """A path of the walk."""
@@ -233,7 +234,7 @@ class RandomWalk(Moving):
             values = self.step * rng.standard_normal(size)
             kernels.reflect(values, now, self.limit)
             now = float(values[-1])
-            yield values
+            yield values + self.level if self.level else values
 
 
 @dataclass(frozen=True)

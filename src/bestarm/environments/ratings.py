@@ -78,8 +78,7 @@ class Ratings(FixedWorld):
                 value=replacement,
             )
         self._replacement = replacement
-        self._name = str(name)
-        self._template = Problem(
+        template = Problem(
             np.eye(items),
             noise=declared_noise,
             baseline=declared_baseline,
@@ -87,8 +86,8 @@ class Ratings(FixedWorld):
         )
         self._means = self._average(self._matrix)
         self._means.flags.writeable = False
-        self._best, self._gap = self._rank_items()
-        self._problems: dict[float, Problem] = {}
+        rounding = _ROUNDING * float(self._average(np.abs(self._matrix)).max())
+        super().__init__(name, template, self._means, rounding=rounding, field="matrix")
 
     def _average(self, table: Array) -> Array:
         """The weighted mean of each column, by pairwise sums."""
@@ -96,20 +95,6 @@ class Ratings(FixedWorld):
         if self._weights is None:
             return np.asarray(columns.sum(axis=1) / len(table))
         return np.asarray((columns * self._weights).sum(axis=1) / self._weights.sum())
-
-    def _rank_items(self) -> tuple[int, float]:
-        second, best = (int(i) for i in np.argsort(self._means, kind="stable")[-2:])
-        gap = float(self._means[best] - self._means[second])
-        if gap <= _ROUNDING * float(self._average(np.abs(self._matrix)).max()):
-            names = tuple(self._template.target_labels[i] for i in sorted((best, second)))
-            raise InvalidInputError(
-                f"Items {names[0]!r} and {names[1]!r} have the same mean rating, so there is no "
-                "best one to find.",
-                field="matrix",
-                value=names,
-                remedy="Drop one of them.",
-            )
-        return best, gap
 
     @property
     def matrix(self) -> Array:
@@ -174,10 +159,9 @@ class Ratings(FixedWorld):
         return users[np.argsort(clocks)]
 
     def __getstate__(self) -> dict[str, object]:
-        # Tables and problems, with the designs cached on them, are made again where needed.
+        # Tables are made again where needed.
         made = ("_columns", "_users")
-        state = {key: value for key, value in self.__dict__.items() if key not in made}
-        return state | {"_problems": {}}
+        return {key: part for key, part in super().__getstate__().items() if key not in made}
 
     def __repr__(self) -> str:
         users, items = self._matrix.shape

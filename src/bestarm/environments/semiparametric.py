@@ -60,11 +60,10 @@ class Semiparametric(FixedWorld):
         target_labels: Sequence[object] | None = None,
         name: str = "semiparametric",
     ) -> None:
-        self._name = str(name)
         self._baseline = as_baseline(baseline)
         self._noise = not_negative(noise, "noise", remedy="It is a standard deviation.")
         bound = self._baseline.bound if np.isfinite(self._baseline.bound) else 1.0
-        self._template = Problem(
+        template = Problem(
             source,
             target,
             noise=self._noise if declared_noise is None else declared_noise,
@@ -73,34 +72,19 @@ class Semiparametric(FixedWorld):
             target_labels=target_labels,
         )
         self._theta = vector(theta, "theta")
-        if self._theta.shape != (self._template.dimension,):
+        if self._theta.shape != (template.dimension,):
             raise InvalidInputError(
                 f"`theta` has shape {self._theta.shape}; the arms have "
-                f"{self._template.dimension} features.",
+                f"{template.dimension} features.",
                 field="theta",
                 value=self._theta.shape,
                 remedy="Give one number per feature.",
             )
         self._theta.flags.writeable = False
-        self._means = np.asarray(self._template.source @ self._theta)
-        self._best, self._gap = self._rank_targets()
-        self._problems: dict[float, Problem] = {}
-
-    def _rank_targets(self) -> tuple[int, float]:
-        target = self._template.target
-        values = target @ self._theta
-        second, best = (int(i) for i in np.argsort(values, kind="stable")[-2:])
-        gap = float(values[best] - values[second])
-        if gap <= _ROUNDING * float(np.max(np.abs(target) @ np.abs(self._theta))):
-            names = tuple(self._template.target_labels[i] for i in sorted((best, second)))
-            raise InvalidInputError(
-                f"Targets {names[0]!r} and {names[1]!r} are equally good under `theta`, so there "
-                "is no best one to find.",
-                field="theta",
-                value=names,
-                remedy="Change `theta`, or drop one of them.",
-            )
-        return best, gap
+        self._means = np.asarray(template.source @ self._theta)
+        rounding = _ROUNDING * float(np.max(np.abs(template.target) @ np.abs(self._theta)))
+        values = template.target @ self._theta
+        super().__init__(name, template, values, rounding=rounding, field="theta")
 
     @property
     def theta(self) -> Array:
@@ -120,10 +104,6 @@ class Semiparametric(FixedWorld):
     def begin(self, rng: np.random.Generator) -> Stream:
         """Start a run at round 1."""
         return self._baseline.begin(self._means, noise=self._noise, rng=rng)
-
-    def __getstate__(self) -> dict[str, object]:
-        # Problems may carry designs cached by policies of this process, which need not be sent.
-        return self.__dict__ | {"_problems": {}}
 
     def __repr__(self) -> str:
         return (

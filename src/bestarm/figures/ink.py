@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 from bestarm.errors import MissingDependencyError
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from matplotlib.text import Text
 
-__all__ = ["NAMED", "QUIET", "RIVALS", "head", "new_figure", "save", "short"]
+__all__ = ["NAMED", "QUIET", "RIVALS", "head", "new_figure", "pulls_axis", "save", "short"]
 
 NAMED = "black"
 # Told apart by colour-blind readers (Okabe and Ito) and, by dashes and markers, without any colour.
@@ -48,6 +49,19 @@ def head(figure: Figure, title: str, words: str, *, plain: Iterable[Text] = ()) 
         text.set_parse_math(False)
     below = 1 - 0.29 / figure.get_figheight()
     figure.text(0.015, below, words, ha="left", va="top", fontsize=9.5, color="0.25")
+
+
+def pulls_axis(axes: Axes, *, separator: str = ",") -> None:
+    """A logarithmic axis of pulls, between limits that are set already."""
+    from matplotlib.ticker import LogLocator, NullFormatter  # noqa: PLC0415
+
+    axes.set_xscale("log")
+    low, high = axes.get_xlim()
+    span = high / low
+    between = (1.0, 2.0, 3.0, 5.0) if span < 20 else (1.0, 3.0) if span < 300 else (1.0,)
+    axes.xaxis.set_major_locator(LogLocator(subs=between))
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}".replace(",", separator))
+    axes.xaxis.set_minor_formatter(NullFormatter())
 
 
 def short(label: str) -> str:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from itertools import accumulate
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from bestarm.errors import InvalidInputError
-from bestarm.figures.ink import NAMED, QUIET, RIVALS, head, new_figure, short
-from bestarm.geometry import Array
+from bestarm.figures.ink import NAMED, QUIET, RIVALS, head, new_figure, pulls_axis, short
 from bestarm.problem import Problem
 from bestarm.records import Phase, Recommendation
 
@@ -20,12 +19,14 @@ if TYPE_CHECKING:
     from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-    from matplotlib.lines import Line2D
 
 __all__ = ["phases"]
 
-_SPAN_FOR_LOG = 20.0  # gaps and radii that differ by more than this need a logarithmic axis
-_LEAST_RATIO = 1.16  # phases closer than this on the pulls axis do not get a number each
+_NUMBERS = 26  # phases that get a number, about
+_READING = (
+    "Estimated gap of every target to the leader; a line ends in a cross where its target is "
+    "dropped."
+)
 
 
 def phases(recommendation: Recommendation, problem: Problem, *, title: str | None = None) -> Figure:
@@ -46,7 +47,7 @@ def phases(recommendation: Recommendation, problem: Problem, *, title: str | Non
         InvalidInputError: no phase has finished yet.
         MissingDependencyError: Matplotlib is not installed.
     """
-    trace = recommendation.trace
+    trace, left = recommendation.trace, len(recommendation.active)
     if not trace:
         raise InvalidInputError(
             "No phase has finished yet, so there is nothing to draw.",
@@ -55,246 +56,134 @@ def phases(recommendation: Recommendation, problem: Problem, *, title: str | Non
             remedy="Draw it again once the first phase is complete.",
         )
     figure = new_figure(8, 5.8)
-    story = _Story.of(recommendation, problem)
+    ends = list(accumulate(phase.pulls for phase in trace))
+    margin = 1.1 * (ends[-1] / ends[0]) ** 0.02 if len(ends) > 1 else 2.0
+    edges = [ends[0] / margin, *ends, ends[-1] * margin]
     upper, lower = figure.subplots(2, 1, sharex=True, gridspec_kw={"height_ratios": [3.6, 1]})
-    handles, texts = _draw_gaps(upper, story)
-    _draw_counts(lower, story)
-    _mark_phases(upper, lower, story.ends)
+    lines = _lines(trace, ends, problem)
+    named = lines.pop(recommendation.target)
+    handles = [
+        *_draw_lines(upper, named, list(lines.values()), alone=left == 1),
+        *_draw_radii(upper, trace, edges),
+    ]
+    upper.set_ylabel("estimated gap to the leader")
+    counts = [*(len(phase.active) for phase in trace), left]
+    lower.stairs(counts, edges, baseline=None, color="black", lw=1.6)
+    lower.set_yscale("log")
+    lower.set_ylim(0.8, 1.5 * len(trace[0].active))
+    lower.yaxis.set_major_formatter("{x:g}")
+    lower.yaxis.set_minor_formatter("")
+    lower.set_ylabel("targets left")
+    lower.set_xlim(edges[0], edges[-1])
+    pulls_axis(lower)
+    lower.set_xlabel("pulls so far")
+    _mark_phases(upper, lower, ends)
     legend = figure.legend(
-        handles,
-        texts,
+        handles=handles,
         loc="outside lower left",
         ncols=3,
         frameon=False,
         fontsize=9,
         handlelength=3.4,
     )
-    head(
-        figure,
-        title or _verdict(recommendation, problem),
-        "Estimated gap of every target to the leader; a line ends in a cross where its target is "
-        "dropped.",
-        plain=legend.get_texts(),
-    )
+    verdict = _verdict(recommendation, problem)
+    head(figure, title or verdict, _READING, plain=legend.get_texts())
     return figure
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Line:
-    """One target: the ends of its phases, its estimated gaps there, and whether it was dropped."""
+    """One target: the ends of its phases, its estimated gaps there, and where it was dropped."""
 
     label: str
-    pulls: list[int]
-    gaps: list[float]
-    dropped: int | None  # the phase
+    pulls: list[int] = field(default_factory=list)
+    gaps: list[float] = field(default_factory=list)
+    dropped: int | None = None  # the phase
 
-    @property
-    def last(self) -> int:
-        return self.pulls[-1]
-
-
-@dataclass(frozen=True)
-class _Story:
-    """The run, target by target, as it is drawn."""
-
-    trace: Sequence[Phase]
-    ends: list[int]  # pulls at the end of each phase
-    named: _Line
-    rivals: list[_Line]  # those that held out longest, drawn one by one
-    others: list[_Line]
-    low: Array  # the smallest and the largest radius of a phase, over all but its leader
-    high: Array
-    left: int
-
-    @classmethod
-    def of(cls, recommendation: Recommendation, problem: Problem) -> _Story:
-        trace = recommendation.trace
-        ends = list(accumulate(phase.pulls for phase in trace))
-        lines: dict[int, _Line] = {}
-        for phase, end in zip(trace, ends, strict=True):
-            for target, gap in zip(phase.active, phase.contrasts, strict=True):
-                label = problem.target_labels[target]
-                line = lines.setdefault(target, _Line(label, [], [], None))
-                line.pulls.append(end)
-                line.gaps.append(gap)
-        for phase in trace:
-            for target in phase.eliminated:
-                line = lines[target]
-                lines[target] = _Line(line.label, line.pulls, line.gaps, phase.phase)
-        named = lines.pop(recommendation.target)
-        # Longest in the running first; of those that left together, the closest first.
-        order = sorted(lines.values(), key=lambda line: (-line.last, line.gaps[-1]))
-        count = _outstanding(order)
-        low, high = _radius_range(trace)
-        left = len(recommendation.active)
-        return cls(trace, ends, named, order[:count], order[count:], low, high, left)
+    def describe(self, alone: bool = False) -> str:
+        stays = "the only one left" if alone else "in the running"
+        end = stays if self.dropped is None else f"dropped in phase {self.dropped}"
+        return f"target {short(self.label)}, {end}"
 
 
-def _outstanding(order: Sequence[_Line]) -> int:
-    """How many lines, from the first, stand out and get a colour each."""
-    count = min(len(order), len(RIVALS))
-    while 0 < count < len(order) and order[count - 1].last == order[count].last:
+def _lines(trace: Sequence[Phase], ends: Sequence[int], problem: Problem) -> dict[int, _Line]:
+    lines = {target: _Line(problem.target_labels[target]) for target in trace[0].active}
+    for phase, end in zip(trace, ends, strict=True):
+        for target, gap in zip(phase.active, phase.contrasts, strict=True):
+            lines[target].pulls.append(end)
+            lines[target].gaps.append(gap)
+        for target in phase.eliminated:
+            lines[target].dropped = phase.phase
+    return lines
+
+
+def _draw_lines(axes: Axes, named: _Line, others: list[_Line], *, alone: bool) -> list[Artist]:
+    """The target that is named, rivals in colours, and the rest; returns entries of the legend."""
+    # Longest in the running first; of those that left together, the closest first.
+    others.sort(key=lambda line: (-line.pulls[-1], line.gaps[-1]))
+    count = min(len(others), len(RIVALS))
+    while 0 < count < len(others) and others[count - 1].pulls[-1] == others[count].pulls[-1]:
         count -= 1  # it left together with one that has no colour
-    return count
-
-
-def _radius_range(trace: Sequence[Phase]) -> tuple[Array, Array]:
-    low, high = np.full(len(trace), np.nan), np.full(len(trace), np.nan)
-    for i, phase in enumerate(trace):
-        radii = [
-            radius
-            for target, radius in zip(phase.active, phase.radii, strict=True)
-            if target != phase.leader and math.isfinite(radius)
-        ]
-        if radii:
-            low[i], high[i] = min(radii), max(radii)
-    return low, high
-
-
-def _draw_gaps(axes: Axes, story: _Story) -> tuple[list[Artist], list[str]]:
-    """The upper panel; returns the entries of its legend."""
-    _choose_scale(axes, story)
-    handles = [_draw_line(axes, story.named, color=NAMED, dashes="-", marker="*", width=2.4)]
-    texts = [_describe(story.named, story.left == 1)]
-    for line, (color, dashes, marker) in zip(story.rivals, RIVALS, strict=False):
-        drawn = _draw_line(axes, line, color=color, dashes=dashes, marker=marker, width=1.8)
-        handles.append(drawn)
-        texts.append(_describe(line, False))
-    for line in story.others:
-        _draw_line(axes, line, color=QUIET, dashes="-", marker="", width=0.9)
-    if story.others:
-        handles += axes.plot([], [], color=QUIET, lw=0.9, marker="X", ms=5, mew=0)
-        texts.append(f"{len(story.others)} {'other' if story.rivals else 'rival'} targets")
-    axes.set_ylabel("estimated gap to the leader")
-    return [*handles, *_draw_radii(axes, story)], [
-        *texts,
-        "radius: dropped at or above it",
-        "too close to the leader to tell",
-    ]
-
-
-def _draw_radii(axes: Axes, story: _Story) -> list[Artist]:
-    pulls, low, high = np.array(story.ends, dtype=float), story.low, story.high
-    if len(pulls) == 1:  # a single radius is a level, not a line
-        pulls, low, high = np.array(_edges(story))[[0, -1]], low.repeat(2), high.repeat(2)
-    axes.fill_between(pulls, low, high, color="0.80", lw=0, zorder=0.5)
-    axes.plot(pulls, low, color="0.45", lw=1.0, zorder=1)
-    radius = axes.plot(pulls, high, color="0.45", lw=1.0, zorder=1)[0]
-    return [radius, axes.fill_between(pulls, 0, high, color="0.93", lw=0, zorder=0)]
-
-
-def _edges(story: _Story) -> list[float]:
-    """The ends of the phases, with room on both sides."""
-    first, last = story.ends[0], story.ends[-1]
-    margin = 1.1 * (last / first) ** 0.02 if last > first else 2.0
-    return [first / margin, *story.ends, last * margin]
+    drawn = [_draw_line(axes, named, (NAMED, "-", "*"), named.describe(alone), lw=2.4, ms=8)]
+    for line, style in zip(others[:count], RIVALS, strict=False):
+        drawn.append(_draw_line(axes, line, style, line.describe(), lw=1.8, ms=4.5))
+    for line in others[count:]:
+        name = f"{len(others) - count} {'other' if count else 'rival'} targets"
+        last = _draw_line(axes, line, (QUIET, "-", ""), name, lw=0.9, alpha=0.55, zorder=2)
+    return drawn + ([last] if others[count:] else [])
 
 
 def _draw_line(
-    axes: Axes, line: _Line, *, color: str, dashes: object, marker: str, width: float
-) -> Line2D:
-    quiet = not marker
-    drawn = axes.plot(
-        line.pulls,
-        line.gaps,
-        color=color,
-        ls=dashes,
-        lw=width,
-        marker=marker or None,
-        ms=8 if marker == "*" else 4.5,
-        alpha=0.55 if quiet else 1.0,
-        zorder=2 if quiet else 4 if marker == "*" else 3,
-    )[0]
+    axes: Axes, line: _Line, style: tuple[str, Any, str], name: str, **look: Any
+) -> Artist:
+    colour, dashes, marker = style
     if line.dropped is not None:
-        axes.plot(
-            line.pulls[-1:],
-            line.gaps[-1:],
-            color=color,
-            marker="X",
-            ms=4 if quiet else 9,
-            mec="white",
-            mew=0 if quiet else 0.8,
-            ls="none",
-            zorder=2.5 if quiet else 5,
+        cross = (
+            {"ms": 9, "mec": "white", "mew": 0.8, "zorder": 5} if marker else {"ms": 4, "mew": 0}
         )
-    return drawn
+        axes.plot(line.pulls[-1:], line.gaps[-1:], "X", color=colour, **cross)
+    look = {"color": colour, "ls": dashes, "marker": marker, "label": name, "zorder": 3} | look
+    return axes.plot(line.pulls, line.gaps, **look)[0]
 
 
-def _choose_scale(axes: Axes, story: _Story) -> None:
-    """Linear where all fits, else linear below the smallest radius and logarithmic above it."""
-    from matplotlib.ticker import FuncFormatter, NullLocator  # noqa: PLC0415 - optional
-
+def _draw_radii(axes: Axes, trace: Sequence[Phase], edges: Sequence[float]) -> list[Artist]:
+    """The range of the radii of each phase; the scale is linear below them, logarithmic above."""
+    radii = [
+        [r for t, r in zip(phase.active, phase.radii, strict=True) if t != phase.leader]
+        for phase in trace
+    ]
+    finite = [[radius for radius in part if math.isfinite(radius)] or [math.nan] for part in radii]
+    pulls, low, high = np.array(edges[1:-1]), np.array([*map(min, finite)]), [*map(max, finite)]
+    if len(trace) == 1:  # a single radius is a level, not a line
+        pulls, low, high = np.array(edges)[[0, -1]], low.repeat(2), high * 2
+    positive = low[low > 0]
+    size = 10.0 ** math.floor(math.log10(positive.min())) if positive.size else 1.0
+    bottom = min(0.0, *axes.dataLim.intervaly)
     axes.set_xscale("log")
-    lines = [story.named, *story.rivals, *story.others]
-    gaps = [gap for line in lines for gap in line.gaps if math.isfinite(gap)]
-    sizes = [size for size in [*gaps, *story.high.tolist()] if math.isfinite(size)]
-    top = max(sizes, default=1.0) or 1.0
-    positive = [size for size in story.low.tolist() if size > 0]
-    bottom = min(positive, default=top)
-    if top <= _SPAN_FOR_LOG * bottom:
-        axes.set_ylim(min(0.0, *gaps) - 0.04 * top, 1.08 * top)
-        return
-    threshold = 10.0 ** math.floor(math.log10(bottom))
-    axes.set_yscale("symlog", linthresh=threshold, linscale=0.6)
-    powers = range(round(math.log10(threshold)), math.ceil(math.log10(top)) + 1)
-    axes.set_yticks([0.0, *(10.0**power for power in powers)])
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    axes.yaxis.set_minor_locator(NullLocator())
-    axes.set_ylim(min(0.0, *gaps) - 0.15 * threshold, 1.4 * top)
-
-
-def _draw_counts(axes: Axes, story: _Story) -> None:
-    from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter  # noqa: PLC0415
-
-    counts = [*(len(phase.active) for phase in story.trace), story.left]
-    edges = _edges(story)
-    axes.stairs(counts, edges, color="black", lw=1.6, baseline=None)
-    axes.set_xlim(edges[0], edges[-1])
-    if counts[0] > 20:
-        axes.set_yscale("log")
-        axes.set_ylim(0.8, counts[0] * 1.5)
-        axes.set_yticks([1, 10, *([100] if counts[0] >= 100 else [])])
-        axes.yaxis.set_minor_formatter(NullFormatter())
-        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    else:
-        axes.set_ylim(0, counts[0] * 1.15)
-        axes.yaxis.set_major_locator(MaxNLocator(nbins=4, integer=True))
-    axes.set_ylabel("targets left")
-    axes.set_xlabel("pulls so far")
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
-    axes.tick_params(axis="x", which="both", length=3.5, pad=4)
-    axes.xaxis.set_minor_formatter(FuncFormatter(_between_powers(edges[-1] / edges[0])))
-
-
-def _between_powers(span: float) -> Callable[[float, int | None], str]:
-    """Labels between the powers of ten: the fewer, the longer the axis."""
-    shown = {2, 3, 4, 5, 7} if span < 10 else {2, 5} if span < 300 else set()
-
-    def label(value: float, _position: int | None) -> str:
-        leading = round(value / 10.0 ** math.floor(math.log10(value)))
-        return f"{value:,.0f}" if leading in shown else ""
-
-    return label
+    axes.set_yscale("symlog", linthresh=size, linscale=0.6)
+    axes.yaxis.set_major_formatter("{x:g}")
+    axes.fill_between(pulls, low, high, color="0.80", lw=0, zorder=0.5)
+    axes.plot(pulls, low, color="0.45", lw=1.0, zorder=1)
+    name = "radius: dropped at or above it"
+    radius = axes.plot(pulls, high, color="0.45", lw=1.0, zorder=1, label=name)
+    close = axes.fill_between(pulls, 0, high, color="0.93", lw=0, zorder=0)
+    close.set_label("too close to the leader to tell")
+    axes.set_ylim(bottom - 0.15 * size, None)
+    return [*radius, close]
 
 
 def _mark_phases(upper: Axes, lower: Axes, ends: Sequence[int]) -> None:
     from matplotlib.ticker import FixedFormatter, FixedLocator, NullLocator  # noqa: PLC0415
 
-    numbered = [0]
-    room = max(_LEAST_RATIO, (ends[-1] / ends[0]) ** (1 / 26))
-    for index in range(1, len(ends)):
-        if ends[index] >= ends[numbered[-1]] * room:
+    numbered, room = [0], max(1.16, (ends[-1] / ends[0]) ** (1 / _NUMBERS))
+    for index, end in enumerate(ends):
+        if end >= ends[numbered[-1]] * room:
             numbered.append(index)
-    if numbered[-1] != len(ends) - 1:  # the last phase always has its number
-        if len(numbered) > 1:
-            numbered.pop()
-        numbered.append(len(ends) - 1)
-    marked = ends if len(ends) <= 60 else [ends[index] for index in numbered]
+    numbered = sorted({0, *numbered[:-1], len(ends) - 1})  # the first and the last have numbers
     for axes in (upper, lower):
-        for end in marked:
+        for end in ends if len(ends) <= 60 else [ends[index] for index in numbered]:
             axes.axvline(end, color="0.85", lw=0.6, zorder=0.2)
-        for side in ("top", "right"):
-            axes.spines[side].set_visible(False)
+        axes.spines[["top", "right"]].set_visible(False)
     top = upper.secondary_xaxis("top")
     top.xaxis.set_major_locator(FixedLocator([float(ends[index]) for index in numbered]))
     top.xaxis.set_major_formatter(FixedFormatter([str(index + 1) for index in numbered]))
@@ -302,12 +191,6 @@ def _mark_phases(upper: Axes, lower: Axes, ends: Sequence[int]) -> None:
     top.tick_params(length=0, labelsize=8, colors="0.35", pad=1)
     top.spines["top"].set_visible(False)
     top.set_xlabel("end of phase", fontsize=8.5, color="0.35")
-
-
-def _describe(line: _Line, alone: bool) -> str:
-    if line.dropped is not None:
-        return f"target {short(line.label)}, dropped in phase {line.dropped}"
-    return f"target {short(line.label)}, {'the only one left' if alone else 'in the running'}"
 
 
 def _verdict(recommendation: Recommendation, problem: Problem) -> str:

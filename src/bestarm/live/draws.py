@@ -1,4 +1,4 @@
-"""The draw of an arm: a function of the seed, the assignment's id and the weights, nothing else.
+"""Assignments, and the draw of an arm: a function of the seed, the id and the weights alone.
 
 Draws are counter-based, so number i can be recomputed years later from (seed, i) alone, and does
 not depend on how many assignments were asked for at a time.
@@ -12,12 +12,16 @@ import secrets
 import numpy as np
 
 from bestarm.checks import whole
+from bestarm.errors import ConflictingRequestError
 from bestarm.geometry import Array
-from bestarm.live.store.contract import Ids, PlanRecord, Reading
+from bestarm.live.store.contract import Head, Ids, PlanRecord, Reading, Request, Writing
+from bestarm.live.store.damage import damaged
+from bestarm.live.summaries import chain_request
+from bestarm.live.values import Batch
 from bestarm.problem import as_weights
-from bestarm.records import Plan, round_robin
+from bestarm.records import round_robin
 
-__all__ = ["choose", "draw", "draw_arms", "order_of", "read_seed", "uniforms"]
+__all__ = ["Assigner", "PlanDraws", "choose", "draw", "read_seed", "uniforms"]
 
 _BLOCK = 2**16  # counters drawn at a time: bounds the memory of a very large request
 
@@ -73,39 +77,99 @@ def draw(seed: int, number: int, weights: object) -> int:
     return int(choose(distribution, uniforms(seed, start=number, count=1))[0])
 
 
-def order_of(plan: Plan, *, most: int | None = None) -> Ids | None:
-    """The order in which a fixed plan is pulled, as far as its first `most` pulls; None if the arms
-    are drawn at random."""
-    if plan.counts is None:
-        return None
-    return round_robin(plan.counts if most is None else np.minimum(plan.counts, most))[:most]
+class PlanDraws:
+    """Draws the arms of one plan's assignments.
 
-
-def draw_arms(
-    books: Reading, record: PlanRecord, order: Ids | None, *, seed: int, start: int, size: int
-) -> tuple[Ids, Array]:
-    """The arms of `size` assignments of a phase from id `start` on, and their probabilities.
-
-    A fixed plan is pulled in order, and then its lost assignments again, in the order of loss: the
-    arrays are shorter where there are no more.
+    A fixed plan is pulled in order, and then its lost assignments again, in the order of loss.
 
     Args:
-        books: knows the losses.
-        record: the plan of the phase.
-        order: of a fixed plan.
+        record: the plan.
         seed: of the draws.
-        start: the first id.
-        size: the number of assignments.
+        most: the largest number of assignments there can be: a damaged plan may ask for any.
     """
-    weights = record.plan.weights
-    if weights is not None:
-        arms = choose(weights, uniforms(seed, start=start, count=size))
-        return arms, weights[arms]
-    assert order is not None
-    place = start - record.first
-    arms = order[place : place + size]
-    if len(arms) < size:
-        again = max(0, place - record.plan.pulls)
-        lost = books.lost_arms(record.plan.phase, again, size - len(arms))
-        arms = np.concatenate([arms, lost])
-    return arms.copy(), np.ones(len(arms))
+
+    def __init__(self, record: PlanRecord, seed: int, *, most: int | None = None) -> None:
+        self.plan, self._first, self._seed = record.plan, record.first, seed
+        self._order: Ids | None = None
+        if (counts := record.plan.counts) is not None:
+            self._order = round_robin(counts if most is None else np.minimum(counts, most))[:most]
+
+    def arms(self, books: Reading, start: int, size: int) -> tuple[Ids, Array]:
+        """The arms of `size` assignments from id `start` on, and their probabilities.
+
+        The arrays are shorter where a fixed plan has no more.
+        """
+        weights = self.plan.weights
+        if weights is not None:
+            arms = choose(weights, uniforms(self._seed, start=start, count=size))
+            return arms, weights[arms]
+        assert self._order is not None
+        place = start - self._first
+        arms = self._order[place : place + size]
+        if len(arms) < size:
+            again = max(0, place - self.plan.pulls)
+            lost = books.lost_arms(self.plan.phase, again, size - len(arms))
+            arms = np.concatenate([arms, lost])
+        return arms.copy(), np.ones(len(arms))
+
+
+class Assigner:
+    """Draws the arms of an experiment's next assignments.
+
+    Args:
+        labels: the names of the source arms.
+        seed: of the draws.
+    """
+
+    def __init__(self, labels: tuple[str, ...], seed: int) -> None:
+        self._labels = labels
+        self._seed = seed
+        self._draws: PlanDraws | None = None  # of the open plan
+
+    def assign(self, tx: Writing, count: int, name: str | None, now: float) -> Batch:
+        """Make up to `count` assignments of the open phase, for a named request if there is one."""
+        head = tx.head
+        start, size = head.assigned, head.available(count)
+        arms, probabilities = np.empty(0, dtype=np.int64), np.empty(0)
+        if size:
+            if self._draws is None or self._draws.plan.phase != head.phase:
+                self._draws = PlanDraws(tx.plan(head.phase), self._seed)
+            arms, probabilities = self._draws.arms(tx, start, size)
+            if len(arms) < size:
+                raise damaged(f"Phase {head.phase} has fewer losses on record than were counted.")
+            request = None if name is None else Request(name, count, start, size, head.phase)
+            if request is not None:
+                head.requests_hash = chain_request(head.requests_hash, request)
+            tx.add_assignments(arms, probabilities, at=now, request=request)
+            head.assigned += size
+            head.oldest = min(head.oldest, now)
+        waiting = head.outstanding if size < count and head.state == "running" else 0
+        return self._batch(head, head.phase, start, arms, probabilities, waiting)
+
+    def repeat(self, books: Reading, request: Request, count: int) -> Batch:
+        """The assignments that a request was given before.
+
+        Raises:
+            ConflictingRequestError: it asked for another number then.
+        """
+        if request.count != count:
+            raise ConflictingRequestError(
+                f"The same request asked for {request.count} before, now for {count}.",
+                field="request_id",
+                value=request.name,
+                remedy="Use a new request id for every new request.",
+            )
+        rows = np.concatenate(list(books.rows(request.first, request.first + request.size)))
+        head, waiting = books.head, 0
+        short = request.size < request.count and request.phase == head.phase
+        if short and head.planned and head.state == "running" and not head.available(1):
+            waiting = head.outstanding  # as it is now, whatever it was then
+        arms, probabilities = rows["arm"].copy(), rows["probability"].copy()
+        return self._batch(head, request.phase, request.first, arms, probabilities, waiting)
+
+    def _batch(
+        self, head: Head, phase: int, start: int, arms: Ids, probabilities: Array, waiting: int
+    ) -> Batch:
+        arms.flags.writeable = probabilities.flags.writeable = False
+        ids = range(start, start + len(arms))
+        return Batch(ids, arms, probabilities, self._labels, phase, waiting, head.state)

@@ -10,19 +10,20 @@ import hashlib
 import json
 from typing import Any
 
+import numpy as np
+
 from bestarm.live.store.contract import Event, Head, Writing
 from bestarm.records import Plan, Recommendation, Summary
 
 __all__ = [
+    "as_data",
     "canonical",
     "chained",
     "digest",
     "log",
-    "plan_data",
+    "next_event",
     "recommendation_data",
-    "record",
     "sha256",
-    "summary_data",
 ]
 
 
@@ -46,7 +47,7 @@ def chained(number: int, at: float, kind: str, data: dict[str, Any], before: str
     return digest([number, at, kind, data, before])
 
 
-def record(head: Head, kind: str, at: float, **data: Any) -> Event:
+def next_event(head: Head, kind: str, at: float, **data: Any) -> Event:
     """The next event, counted in the head."""
     event = Event(head.events, at, kind, data, chained(head.events, at, kind, data, head.last_hash))
     head.events, head.last_hash = head.events + 1, event.hash
@@ -55,43 +56,18 @@ def record(head: Head, kind: str, at: float, **data: Any) -> Event:
 
 def log(tx: Writing, kind: str, at: float, **data: Any) -> None:
     """Add an event to the log."""
-    tx.add_event(record(tx.head, kind, at, **data))
+    tx.add_event(next_event(tx.head, kind, at, **data))
 
 
-def plan_data(plan: Plan) -> dict[str, Any]:
-    """A plan as plain data."""
+def as_data(record: Plan | Summary) -> dict[str, Any]:
+    """A plan or a summary as plain data."""
     return {
-        "phase": plan.phase,
-        "pulls": plan.pulls,
-        "open": plan.open,
-        "most": plan.most,
-        "provisional": plan.provisional,
-        "center": plan.center,
-        "weights": None if plan.weights is None else plan.weights.tolist(),
-        "counts": None if plan.counts is None else plan.counts.tolist(),
-    }
-
-
-def summary_data(summary: Summary) -> dict[str, Any]:
-    """A summary as plain data."""
-    return {
-        "counts": summary.counts.tolist(),
-        "sums": summary.sums.tolist(),
-        "squares": summary.squares.tolist(),
-        "missing": summary.missing.tolist(),
-        "pending": summary.pending.tolist(),
-        "center": summary.center,
+        name: value.tolist() if isinstance(value, np.ndarray) else value
+        for name, value in vars(record).items()
     }
 
 
 def recommendation_data(said: Recommendation) -> dict[str, Any]:
     """What the log says of a recommendation."""
-    return {
-        "target": said.target,
-        "label": said.label,
-        "chosen": list(said.chosen),
-        "final": said.final,
-        "reason": said.reason,
-        "pulls": said.pulls,
-        "error_bound": said.error_bound,
-    }
+    names = ("target", "label", "final", "reason", "pulls", "error_bound")
+    return {name: getattr(said, name) for name in names} | {"chosen": list(said.chosen)}

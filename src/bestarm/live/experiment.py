@@ -2,31 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from bestarm.checks import duration, whole
-from bestarm.errors import InvalidInputError, MissingDependencyError
+from bestarm.errors import (
+    BestArmError,
+    ConflictingOutcomeError,
+    InvalidInputError,
+    MissingDependencyError,
+    UnknownAssignmentError,
+)
+from bestarm.geometry import Array
 from bestarm.live import rules
-from bestarm.live.draws import read_seed
+from bestarm.live.draws import Assigner, read_seed
 from bestarm.live.events import sha256
-from bestarm.live.inputs import check_name, clean_text, normal_form, read_label, read_time
-from bestarm.live.operations import Operations
+from bestarm.live.inputs import (
+    Outcomes,
+    check_name,
+    clean_text,
+    normal_form,
+    read_ids,
+    read_label,
+    read_outcomes,
+    read_time,
+)
+from bestarm.live.outcomes import NotAllNewError, fail, record
+from bestarm.live.record import Record
 from bestarm.live.replay import Player
+from bestarm.live.spec import Spec, make_spec
+from bestarm.live.store.contract import Ids
 from bestarm.live.store.memory import MemoryLedger
-from bestarm.live.values import Listed
+from bestarm.live.values import Assignment, Batch, Listed, Receipt
 from bestarm.policies.policy import Policy
 from bestarm.problem import Problem
 
 if TYPE_CHECKING:
-    from bestarm.live.spec import Spec
+    import pandas as pd
+
     from bestarm.live.store.sql import SqlLedger, Store
 
 __all__ = ["Experiment"]
 
+_MOST = 10_000_000  # assignments at a time: more would keep others waiting for minutes
+_FEW = 32  # outcomes: up to so many are looked up first, more are assumed to be new
 
-class Experiment(Operations):
+
+class Experiment(Record):
     """Ask for assignments, carry them out, tell their outcomes: in any order, any number at a time.
 
     The arm of an assignment is drawn when it is asked for, after the plan is fixed, and is never
@@ -77,16 +101,13 @@ class Experiment(Operations):
                 value=policy,
                 remedy="Make one first, for example `SPBAI(problem)`.",
             )
+        ledger, drawn_from = MemoryLedger(), read_seed(seed)
+        player, traits = Player(policy), policy.traits
         super().__init__(
-            MemoryLedger(),
-            Player(policy),
-            policy.problem,
-            seed=read_seed(seed),
-            traits=policy.traits,
-            clock=clock,
+            ledger, player, policy.problem, seed=drawn_from, traits=traits, clock=clock
         )
-        with self._ledger.writing() as tx:
-            tx.head, created = rules.begin(self._now(tx), lease=lease, seed=self._seed)
+        with ledger.writing() as tx:
+            tx.head, created = rules.begin(self._now(tx), lease=lease, seed=drawn_from)
             tx.add_event(created)
         self._advance()
         if self.phase > 1:
@@ -101,20 +122,14 @@ class Experiment(Operations):
     def _stored(
         cls, ledger: SqlLedger, spec: Spec, clock: Callable[[], float] | None
     ) -> Experiment:
-        experiment = cls.__new__(cls)
-        super(Experiment, experiment).__init__(
-            ledger,
-            Player(spec.make),
-            spec.problem,
-            seed=spec.seed,
-            traits=spec.traits,
-            clock=clock,
-            spec=spec,
-            name=ledger.name,
-            description=ledger.description,
-            place=ledger.place,
+        made = cls.__new__(cls)
+        player, seed = Player(spec.make), spec.seed
+        Record.__init__(
+            made, ledger, player, spec.problem, seed=seed, traits=spec.traits, clock=clock
         )
-        return experiment
+        made.spec, made.place = spec, ledger.place
+        made.name, made.description = ledger.name, ledger.description
+        return made
 
     @classmethod
     def create(
@@ -153,8 +168,6 @@ class Experiment(Operations):
             StoreUnavailableError: the database cannot be reached or written to.
             StoreVersionError: its tables are of another version of bestarm.
         """
-        from bestarm.live.spec import make_spec  # noqa: PLC0415
-
         spec = make_spec(problem, policy, options, read_seed(seed))
         texts = {"document": spec.to_json(), "description": clean_text(description)}
         hashes = {key: sha256(text) for key, text in texts.items()}
@@ -179,8 +192,6 @@ class Experiment(Operations):
             StoreUnavailableError: the database cannot be reached.
             StoreVersionError: its tables are of another version of bestarm.
         """
-        from bestarm.live.spec import Spec  # noqa: PLC0415
-
         with _connected(url) as (store, ledgers):
             ledger = ledgers.open(store, normal_form(read_label(name, "name")))
             return cls._stored(ledger, Spec.from_json(ledger.document), clock)
@@ -207,6 +218,149 @@ class Experiment(Operations):
                 store.close()
         return found
 
+    def ask(self, count: int = 1, *, request_id: str | None = None) -> Batch:
+        """Make up to `count` assignments of the open phase; fewer where its plan ends.
+
+        Args:
+            count: how many are wanted.
+            request_id: a name for this request: asking again under it, after an answer that got
+                lost on its way, returns the same assignments and no others.
+        """
+        count = whole(count, "count", least=1, below=_MOST + 1)
+        name = None if request_id is None else read_label(request_id, "request_id")
+        while True:
+            with self._ledger.writing() as tx:
+                now = self._stamp(tx)
+                before = None if name is None else tx.request(name)
+                if before is not None:
+                    return self._assigner.repeat(tx, before, count)
+                rules.expire(tx, now)
+                if not tx.head.due:
+                    return self._assigner.assign(tx, count, name, now)
+            self._advance()
+
+    def tell(self, id: int | Assignment, reward: float) -> Receipt:  # noqa: A002  (the field's name)
+        """Record the outcome of one assignment. Telling the same outcome again is harmless.
+
+        Args:
+            id: the assignment, or its id.
+            reward: a number; True and False are 1 and 0.
+
+        Raises:
+            UnknownAssignmentError: there is no assignment of this id.
+            ConflictingOutcomeError: another reward was told for it before.
+            InvalidInputError: the reward is not a finite number, or outside the policy's bounds.
+        """
+        return self.tell_many([(id, reward)])
+
+    def tell_many(self, outcomes: Outcomes | pd.DataFrame) -> Receipt:
+        """Record outcomes: all of them or, on an error, none.
+
+        Raises what `tell` raises.
+
+        Args:
+            outcomes: a mapping from id, or assignment, to reward; pairs of them; or a data frame
+                with the columns `id` and `reward`.
+        """
+        batch = read_outcomes(outcomes)
+        try:
+            return self._tell(batch, assume_new=len(batch[0]) > _FEW)
+        except NotAllNewError:
+            return self._tell(batch, assume_new=False)
+
+    def _tell(self, batch: tuple[Ids, Array], *, assume_new: bool) -> Receipt:
+        bounds = self.traits.bounds
+        with self._advancing() as (tx, now):
+            [answer] = record(tx, [batch], now=now, bounds=bounds, assume_new=assume_new)
+            if isinstance(answer, (ConflictingOutcomeError, UnknownAssignmentError)):
+                raise answer  # within the transaction: nothing of it is kept
+        if isinstance(answer, BestArmError):
+            raise answer
+        return answer
+
+    def tell_each(self, several: Sequence[Outcomes]) -> tuple[Receipt | BestArmError, ...]:
+        """Record several batches of outcomes at once: each of them whole or, on an error, not.
+
+        Where many programs tell a few outcomes each, this is much faster than one after the other,
+        as one write brings all of them to disk. Returns a receipt for each batch, or the error that
+        `tell_many` would have raised.
+        """
+        batches, answers = {}, dict[int, Receipt | BestArmError]()
+        for place, outcomes in enumerate(several):
+            try:
+                batches[place] = read_outcomes(outcomes)
+            except BestArmError as error:
+                answers[place] = error
+        if batches:
+            with self._advancing() as (tx, now):
+                found = record(tx, list(batches.values()), now=now, bounds=self.traits.bounds)
+            answers.update(zip(batches, found, strict=True))
+        return tuple(answers[place] for place in range(len(several)))
+
+    def fail(self, id: int | Assignment, reason: str = "failed") -> None:  # noqa: A002
+        """Record that the outcome of an assignment will never come. Repeating it is harmless.
+
+        Under a closed plan another assignment is drawn in its place. Under an open plan the policy
+        leaves it out or assumes the worst, as its option `missing` says.
+
+        Raises:
+            UnknownAssignmentError: there is no assignment of this id.
+            ConflictingOutcomeError: an outcome was told for it before.
+        """
+        self.fail_many([id], reason)
+
+    def fail_many(self, ids: Iterable[int | Assignment], reason: str = "failed") -> None:
+        """Record that the outcomes of these assignments will never come: all or, on an error, none.
+
+        Raises what `fail` raises.
+        """
+        numbers = read_ids(ids)
+        with self._advancing() as (tx, now):
+            fail(tx, numbers, reason=clean_text(reason), now=now)
+
+    def expire(self) -> bool:
+        """Give up overdue outcomes, and return whether there were any. `ask` and `tell` do it too.
+
+        As long as nothing is overdue it only reads.
+        """
+        with self.read() as books:
+            if not books.head.due and not rules.overdue(books.head, self._now(books)):
+                return False
+        with self._advancing() as (tx, now):
+            before = tx.head.losses
+            rules.expire(tx, now)
+            return tx.head.losses > before
+
+    def pause(self) -> None:
+        """Make no assignments until `resume`. Outcomes are still recorded, and leases go on."""
+        self._change("paused")
+
+    def resume(self) -> None:
+        """Continue after `pause`."""
+        self._change("resumed")
+
+    def stop(self, reason: str = "") -> None:
+        """End it for good. Outcomes that come later are kept and flagged, and not used."""
+        self._change("stopped", reason=clean_text(reason))
+
+    def _change(self, kind: str, **data: str) -> None:
+        with self._advancing(leaps=True) as (tx, now):
+            rules.change_state(tx, kind, now, **data)
+
+    def change_lease(self, lease: float | str | None) -> None:
+        """Set how long outcomes may take from now on; what is lost already stays lost.
+
+        Raises:
+            InvalidInputError: this is not a length of time, or the experiment is over.
+        """
+        seconds = None if lease is None else duration(lease, "lease")
+        with self._advancing(leaps=True) as (tx, now):
+            rules.change_lease(tx, seconds, now)
+
+    @cached_property
+    def _assigner(self) -> Assigner:
+        return Assigner(self.problem.source_labels, self.seed)
+
     def close(self) -> None:
         """Release the database, if there is one."""
         self._ledger.close()
@@ -218,7 +372,7 @@ class Experiment(Operations):
         self.close()
 
     def __repr__(self) -> str:
-        name = f" {self._name!r}" if self._name else ""
+        name = f" {self.name!r}" if self.name else ""
         return f"<Experiment{name}: {self.status()}>"  # without the seed: it may end up in a log
 
 

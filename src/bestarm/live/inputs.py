@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from bestarm.checks import whole
+from bestarm.checks import finite, whole
 from bestarm.errors import ClockError, ConflictingOutcomeError, InvalidInputError
 from bestarm.geometry import Array
 from bestarm.live.store.contract import Ids
@@ -37,7 +37,6 @@ Outcomes = (
     | Iterable[tuple[int | Assignment, float]]
 )
 
-
 EARLIEST = 946_684_800.0  # the beginning of the year 2000, in seconds since 1970
 LATEST = 7_258_118_400.0  # the beginning of the year 2200
 
@@ -46,103 +45,66 @@ _UNITS = {"milliseconds": 1e3, "microseconds": 1e6, "nanoseconds": 1e9}
 # Beyond this size the square of a reward, summed over a phase, could overflow, and a phase whose
 # totals are not finite could never close.
 _LARGEST_REWARD = 1e100
-_PLAIN_REWARDS = {float, bool, np.bool_}  # True and False are 1 and 0: yes and no
 
 
-def read_outcomes(outcomes: object) -> tuple[Ids, Array]:
+def read_outcomes(outcomes: Any) -> tuple[Ids, Array]:
     """Ids and rewards, each id once, from a mapping, from pairs or from a data frame."""
-    ids, rewards = _columns(outcomes)
-    number = np.asarray(ids, dtype=np.int64)
-    reward = np.asarray(rewards, dtype=float) + 0.0  # −0.0 and 0.0 are the same reward
-    unique, places = np.unique(number, return_index=True)
-    if len(unique) == len(number):
-        return number, reward
-    again = reward[places][np.searchsorted(unique, number)]
-    if (again != reward).any():
-        wrong = int(np.flatnonzero(again != reward)[0])
-        raise conflict(int(number[wrong]), float(again[wrong]), float(reward[wrong]))
-    return unique, reward[places]
-
-
-def read_ids(ids: object) -> list[int]:
-    """Ids, each once, in the same order."""
-    if not isinstance(ids, Iterable):
-        ids = [ids]
-    return list(dict.fromkeys(whole(_id(each), "id", least=0, below=2**63) for each in ids))
-
-
-def _id(number: object) -> object:
-    """An id; of an assignment its own."""
-    return number.id if isinstance(number, Assignment) else number
-
-
-def conflict(number: int, before: float, now: float) -> ConflictingOutcomeError:
-    """The error for an outcome that contradicts the one on record."""
-    rewards = f"told {before:g}, now {now:g}"
-    if f"{before:g}" == f"{now:g}":  # they differ in digits that are seldom shown
-        rewards = f"told {before!r}, now {now!r}"
-    return ConflictingOutcomeError(
-        f"Assignment {number} was already {rewards}.",
-        field="reward",
-        value=now,
-        remedy="Outcomes cannot be changed: the plans after them rest on them.",
-    )
-
-
-def _columns(outcomes: object) -> tuple[Any, Any]:
     if hasattr(outcomes, "columns"):
-        outcomes = _frame_pairs(outcomes)
-    if isinstance(outcomes, Mapping):
-        ids, rewards = list(outcomes.keys()), list(outcomes.values())
-        if _plain(ids, rewards):
-            return ids, rewards
-        outcomes = outcomes.items()
-    entries: Iterable[Any] = outcomes if isinstance(outcomes, Iterable) else [outcomes]
-    entries = list(entries)
-    if entries and all(type(item) is tuple and len(item) == 2 for item in entries):
-        ids, rewards = map(list, zip(*entries, strict=True))
-        if _plain(ids, rewards):
-            return ids, rewards
-    pairs = [_pair(item) for item in entries]
-    return [number for number, _ in pairs], [reward for _, reward in pairs]
+        if not {"id", "reward"} <= set(outcomes.columns):
+            raise InvalidInputError(
+                "A table of outcomes needs the columns 'id' and 'reward'.",
+                field="outcomes",
+                value=list(outcomes.columns),
+            )
+        numbers, values = outcomes["id"].tolist(), outcomes["reward"].tolist()
+    elif isinstance(outcomes, Mapping):
+        numbers, values = list(outcomes.keys()), list(outcomes.values())
+    else:
+        numbers, values = _columns(outcomes)
+    if not _are_plain(numbers, values):
+        numbers, values = list(map(_outcome_id, numbers)), list(map(_reward, values))
+    ids = np.array(numbers, dtype=np.int64)
+    rewards = np.array(values, dtype=float) + 0.0  # −0.0 becomes 0.0
+    unique, places = np.unique(ids, return_index=True)
+    if len(unique) == len(ids):
+        return ids, rewards
+    first = rewards[places][np.searchsorted(unique, ids)]
+    for wrong in np.flatnonzero(first != rewards):
+        raise conflict(int(ids[wrong]), float(first[wrong]), float(rewards[wrong]))
+    return unique, rewards[places]
 
 
-def _plain(ids: list[Any], rewards: list[Any]) -> bool:
+def _columns(outcomes: Any) -> tuple[list[Any], list[Any]]:
+    numbers, values = [], []
+    for item in list(outcomes) if isinstance(outcomes, Iterable) else [outcomes]:
+        try:
+            number, reward = item
+        except (TypeError, ValueError):
+            raise InvalidInputError(
+                f"`outcomes` must be a mapping from id to reward, or pairs of them; got {item!r}.",
+                field="outcomes",
+                value=item,
+                remedy="For example {0: 1.5, 1: 0.2} or zip(ids, rewards).",
+            ) from None
+        numbers.append(number)
+        values.append(reward)
+    return numbers, values
+
+
+def _are_plain(ids: list[Any], rewards: list[Any]) -> bool:
     """Whether these are Python's own numbers and all valid, so that none has to be read alone."""
-    if not (set(map(type, ids)) <= {int} and set(map(type, rewards)) <= _PLAIN_REWARDS):
+    if not (set(map(type, ids)) == {int} and set(map(type, rewards)) <= {float, bool}):
         return False
-    if not ids:
-        return True
-    sizes = np.abs(np.asarray(rewards, dtype=float))
+    sizes = np.abs(np.array(rewards, dtype=float))
     return min(ids) >= 0 and max(ids) < 2**63 and bool((sizes <= _LARGEST_REWARD).all())
 
 
-def _frame_pairs(frame: Any) -> list[tuple[Any, Any]]:
-    if not {"id", "reward"} <= set(frame.columns):
-        raise InvalidInputError(
-            "A table of outcomes needs the columns 'id' and 'reward'.",
-            field="outcomes",
-            value=list(frame.columns),
-        )
-    return list(zip(frame["id"].tolist(), frame["reward"].tolist(), strict=True))
-
-
-def _pair(item: Any) -> tuple[int, float]:
-    try:
-        number, reward = item
-    except (TypeError, ValueError):
-        raise InvalidInputError(
-            f"`outcomes` must be a mapping from id to reward, or pairs of them; got {item!r}.",
-            field="outcomes",
-            value=item,
-            remedy="For example {0: 1.5, 1: 0.2} or zip(ids, rewards).",
-        ) from None
+def _outcome_id(number: object) -> int:
     number = _id(number)
     if isinstance(number, np.floating) and number.is_integer():
         number = int(number)  # a row of a table of ids and rewards
-    number = whole(number, "id")
     # Numbers that no id can be are unknown ids, whatever their size.
-    return max(-1, min(number, 2**63 - 1)), _reward(reward)
+    return max(-1, min(whole(number, "id"), 2**63 - 1))
 
 
 def _reward(value: object) -> float:
@@ -161,6 +123,31 @@ def _reward(value: object) -> float:
     return number
 
 
+def read_ids(ids: object) -> Ids:
+    """Ids, each once, in the same order."""
+    every = ids if isinstance(ids, Iterable) else [ids]
+    numbers = (whole(_id(each), "id", least=0, below=2**63) for each in every)
+    return np.array(list(dict.fromkeys(numbers)), dtype=np.int64)
+
+
+def _id(number: object) -> object:
+    """An id; of an assignment its own."""
+    return number.id if isinstance(number, Assignment) else number
+
+
+def conflict(number: int, before: float, now: float | None) -> ConflictingOutcomeError:
+    """The error for an outcome that contradicts the one on record; None where it has failed."""
+    told, then = f"{before:g}", "it has failed" if now is None else f"{now:g}"
+    if told == then:  # they differ in digits that are seldom shown
+        told, then = repr(before), repr(now)
+    return ConflictingOutcomeError(
+        f"Assignment {number} was already told {told}, now {then}.",
+        field="id" if now is None else "reward",
+        value=number if now is None else now,
+        remedy="Outcomes cannot be changed: the plans after them rest on them.",
+    )
+
+
 def read_time(value: object, *, stored: bool) -> float:
     """The time that a clock shows, in seconds.
 
@@ -168,36 +155,27 @@ def read_time(value: object, *, stored: bool) -> float:
     experiment accepts only dates, as other processes share it. One in memory may run in simulated
     time, on a clock that starts anywhere; milliseconds are refused there too.
 
-    Args:
-        value: what the clock shows.
-        stored: whether it is for a stored experiment.
-
     Raises:
         ClockError: this cannot be the time.
     """
-    number = math.nan
-    if not isinstance(value, (bool, str)):
-        try:
-            number = float(value)  # type: ignore[arg-type]
-        except (TypeError, ValueError, OverflowError):
-            number = math.nan
+    try:
+        number = finite(value, "clock")
+    except InvalidInputError:
+        number = math.nan
     if (EARLIEST if stored else -LATEST) <= number < LATEST:
         return number
+    remedy = "Use `time.time`."
+    if -LATEST < number < EARLIEST:
+        remedy = "A stored experiment needs real times; one in memory may run on its own clock."
+    for unit, size in _UNITS.items():
+        if EARLIEST * size <= number < LATEST * size:
+            remedy = f"Did you give {unit}? Divide by {size:,.0f}."
     raise ClockError(
         f"`clock` must tell the time in seconds since 1970; got {value!r}.",
         field="clock",
         value=value,
-        remedy=_remedy(number),
+        remedy=remedy,
     )
-
-
-def _remedy(number: float) -> str:
-    for unit, size in _UNITS.items():
-        if EARLIEST * size <= number < LATEST * size:
-            return f"Did you give {unit}? Divide by {size:,.0f}."
-    if -LATEST < number < EARLIEST:
-        return "A stored experiment needs real times; one in memory may run on a clock of its own."
-    return "Use `time.time`."
 
 
 def clean_text(value: object) -> str:
@@ -208,16 +186,13 @@ def clean_text(value: object) -> str:
 def check_name(value: object) -> str:
     """The name of a new experiment, which can be a part of a path."""
     name = read_label(normal_form(value) if isinstance(value, str) else value, "name")
-    if "/" in name or name in {".", ".."}:
+    if "/" in name or name in {".", ".."} or name != name.strip():
         raise InvalidInputError(
-            f"`name` must not contain a slash or consist of dots; got {name!r}.",
+            f"`name` must not contain a slash, be made of dots, or begin or end with a space; got "
+            f"{name!r}.",
             field="name",
             value=name,
             remedy="Use a dash.",
-        )
-    if name != name.strip():
-        raise InvalidInputError(
-            f"`name` must not begin or end with a space; got {name!r}.", field="name", value=name
         )
     return name
 

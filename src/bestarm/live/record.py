@@ -1,9 +1,9 @@
-"""The reading half of an experiment: all that can be learned of it without changing it."""
+"""What an experiment is kept in and decided by, and all that can be learned without changing it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from threading import RLock
 from typing import TYPE_CHECKING, TypeVar
@@ -11,10 +11,14 @@ from typing import TYPE_CHECKING, TypeVar
 from bestarm.checks import whole
 from bestarm.errors import InvalidInputError
 from bestarm.live import rules
+from bestarm.live.audit.chain import audit
+from bestarm.live.audit.findings import Audit
 from bestarm.live.events import sha256
+from bestarm.live.export import assignments_frame, export, outcomes_frame
 from bestarm.live.inputs import read_time
-from bestarm.live.replay import Player, recommend, replay
-from bestarm.live.store.contract import Event, Head, Ledger, Reading
+from bestarm.live.replay import Player, Replayed, recommend, replay
+from bestarm.live.spec import Spec
+from bestarm.live.store.contract import Event, Head, Ledger, Reading, Writing
 from bestarm.live.values import Check, Status
 from bestarm.policies.policy import Policy, Traits
 from bestarm.problem import Problem
@@ -25,30 +29,33 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from bestarm.live.audit.findings import Audit
-    from bestarm.live.replay import Replayed
-    from bestarm.live.spec import Spec
-
 __all__ = ["Record"]
 
 T = TypeVar("T")
 
 
 class Record:
-    """An experiment to be read.
+    """An experiment to be read, and the transactions in which it advances.
 
     Args:
         ledger: where it is kept.
         player: brings the policy to where the ledger is.
-        problem: the problem.
-        seed: of the draws.
+        problem: the problem the policy was made for.
+        seed: the seed of the draws.
         traits: what the policy declares about itself.
         clock: returns the time in seconds; None for the clock of the ledger.
+
+    Attributes:
+        name: its name in the database; empty in memory.
+        description: what it is about, in words.
+        place: the URL of its database without the password; None in memory.
         spec: what a stored experiment is made of; None in memory.
-        name: of a stored experiment.
-        description: of a stored experiment, in words.
-        place: the database of a stored experiment.
     """
+
+    name = ""
+    description = ""
+    place: str | None = None
+    spec: Spec | None = None
 
     def __init__(
         self,
@@ -59,56 +66,14 @@ class Record:
         seed: int,
         traits: Traits,
         clock: Callable[[], float] | None,
-        spec: Spec | None = None,
-        name: str = "",
-        description: str = "",
-        place: str | None = None,
     ) -> None:
+        self.problem = problem
+        self.seed = seed
+        self.traits = traits
         self._ledger = ledger
         self._player = player
-        self._problem = problem
-        self._seed = seed
-        self._traits = traits
-        self._bounds = traits.bounds
         self._clock = clock
-        self._spec = spec
-        self._name, self._description, self._place = name, description, place
         self._lock = RLock()  # held by whoever uses the policy
-
-    @property
-    def name(self) -> str:
-        """Its name in the database; empty in memory."""
-        return self._name
-
-    @property
-    def description(self) -> str:
-        """What it is about, in words."""
-        return self._description
-
-    @property
-    def place(self) -> str | None:
-        """The URL of its database without the password; None in memory."""
-        return self._place
-
-    @property
-    def spec(self) -> Spec | None:
-        """What a stored experiment is made of; None in memory."""
-        return self._spec
-
-    @property
-    def problem(self) -> Problem:
-        """The problem the policy was made for."""
-        return self._problem
-
-    @property
-    def traits(self) -> Traits:
-        """What the policy declares about itself."""
-        return self._traits
-
-    @property
-    def seed(self) -> int:
-        """The seed of the draws."""
-        return self._seed
 
     @property
     def phase(self) -> int:
@@ -146,8 +111,7 @@ class Record:
 
     def recommendation(self) -> Recommendation:
         """The target the policy would name now, from the phases closed so far."""
-        with self._lock, self.read() as books:
-            return recommend(self._player.policy(books), books.head.state)
+        return self.inspect(lambda policy, books: recommend(policy, books.head.state))
 
     def inspect(self, function: Callable[[Policy, Reading], T]) -> T:
         """The result of a function of the policy and the ledger, while nobody else uses the policy.
@@ -165,17 +129,28 @@ class Record:
 
     def assignments(self) -> pd.DataFrame:
         """Every assignment by id, with its state."""
-        from bestarm.live.export import assignments_frame  # noqa: PLC0415
-
         with self.read() as books:
-            return assignments_frame(books, self._problem)
+            return assignments_frame(books, self.problem)
 
     def outcomes(self) -> pd.DataFrame:
         """Every outcome told, by id; `tell_many` takes it as it is."""
-        from bestarm.live.export import outcomes_frame  # noqa: PLC0415
-
         with self.read() as books:
-            return outcomes_frame(books)
+            return outcomes_frame(books, self.problem)
+
+    def export(
+        self, path: str | Path, *, layout: str = "assignments", probabilities: bool = False
+    ) -> int:
+        """Write all assignments and their outcomes to a file, and return their number.
+
+        Args:
+            path: the file, `.csv` or `.parquet`; it is there whole or not at all.
+            layout: `"assignments"` with all that is on record, or `"mrt"`, one row per
+                decision point as analysts of micro-randomised trials have it, without unused
+                outcomes.
+            probabilities: add the probability of every arm, not only of the one that was drawn.
+        """
+        with self.read() as books:
+            return export(books, self.problem, path, layout=layout, probabilities=probabilities)
 
     def events(self, start: int = 0, *, limit: int | None = None) -> Sequence[Event]:
         """The log: every change of the experiment's state.
@@ -195,14 +170,12 @@ class Record:
 
         It reads one state, in pieces: the memory needed does not grow with the experiment.
         """
-        from bestarm.live.audit.chain import audit  # noqa: PLC0415
-
-        created: dict[str, object] = {"seed": self._seed}
-        if self._spec is not None:
-            created |= {"name": self._name, "document": sha256(self._spec.to_json())}
-            created["description"] = sha256(self._description)
+        created: dict[str, object] = {"seed": self.seed}
+        if self.spec is not None:
+            created |= {"name": self.name, "document": sha256(self.spec.to_json())}
+            created["description"] = sha256(self.description)
         with self.read() as books:
-            return audit(books, arms=self._problem.arms, seed=self._seed, created=created)
+            return audit(books, arms=self.problem.arms, seed=self.seed, created=created)
 
     def replay(self) -> Replayed:
         """Make the policy again, tell it all it was told, and compare what it does with the log.
@@ -213,14 +186,14 @@ class Record:
             ReplayError: the policy drops or recommends other targets than on record.
             InvalidInputError: the experiment is in memory, and its policy cannot be made again.
         """
-        if self._spec is None:
+        if self.spec is None:
             raise InvalidInputError(
                 "An experiment in memory cannot be replayed: its policy cannot be made again.",
                 field="experiment",
                 remedy="Keep it in a database: see `Experiment.create`.",
             )
         with self.read() as books:
-            return replay(books, self._spec.make())
+            return replay(books, self.spec.make())
 
     def health(self) -> tuple[Check, ...]:
         """The health checks: see `bestarm.live.Check`.
@@ -228,38 +201,59 @@ class Record:
         Quick for any number of outcomes: they read the counters, the summaries and the assignments
         that no summary covers.
         """
-        from bestarm.live.audit.health import examine  # noqa: PLC0415
+        from bestarm.live.audit.health import examine  # noqa: PLC0415  (SciPy takes its time)
 
         with self.read() as books:
             return examine(
                 books,
-                problem=self._problem,
-                bounds=self._bounds,
-                mean_bound=self._traits.mean_bound,
+                problem=self.problem,
+                bounds=self.traits.bounds,
+                mean_bound=self.traits.mean_bound,
                 now=self._now(books),
             )
-
-    def export(
-        self, path: str | Path, *, layout: str = "assignments", probabilities: bool = False
-    ) -> int:
-        """Write all assignments and their outcomes to a file, and return their number.
-
-        Args:
-            path: the file, `.csv` or `.parquet`; it is there whole or not at all.
-            layout: `"assignments"` with all that is on record, or `"mrt"`, one row per
-                decision point as analysts of micro-randomised trials have it, without unused
-                outcomes.
-            probabilities: add the probability of every arm, not only of the one that was drawn.
-        """
-        from bestarm.live.export import export  # noqa: PLC0415
-
-        with self.read() as books:
-            return export(books, self._problem, path, layout=layout, probabilities=probabilities)
-
-    def _now(self, books: Reading) -> float:
-        now = books.now() if self._clock is None else self._clock()
-        return read_time(now, stored=self._spec is not None)
 
     def _head(self) -> Head:
         with self.read() as books:
             return replace(books.head)
+
+    def _now(self, books: Reading) -> float:
+        now = books.now() if self._clock is None else self._clock()
+        return read_time(now, stored=self.spec is not None)
+
+    def _stamp(self, tx: Writing, *, leaps: bool = False) -> float:
+        """The time of a transaction, noted in it.
+
+        Years may have passed since the last (`leaps`) only where somebody decides whether the
+        experiment continues.
+        """
+        now = self._now(tx)
+        if self.spec is not None and not leaps:
+            rules.check_leap(tx.head, now)
+        return rules.stamp(tx.head, now)
+
+    @contextmanager
+    def _advancing(self, *, leaps: bool = False) -> Iterator[tuple[Writing, float]]:
+        """A transaction and its time; afterwards the experiment advances if something is due."""
+        with self._ledger.writing() as tx:
+            yield tx, self._stamp(tx, leaps=leaps)
+            due = tx.head.due
+        self._advance(due)
+
+    def _advance(self, due: bool = True) -> None:
+        """Do all that is due, one short transaction after the other."""
+        while due:
+            with self._lock:
+                try:
+                    # Replay and planning come first: others do not wait for them.
+                    with self.read() as books:
+                        self._player.policy(books)
+                        head = books.head
+                    if not head.planned and not head.over:
+                        self._player.plan()
+                    with self._ledger.writing() as tx:
+                        if tx.head.due:
+                            rules.step(tx, self._player, self._stamp(tx))
+                        due = tx.head.due
+                except BaseException:
+                    self._player.forget()
+                    raise

@@ -1,53 +1,43 @@
 """Replay: a policy is not stored, but made again and told what is on record.
 
 Recorded plans are facts. Whoever opens, follows or replays an experiment hands its policy every
-recorded plan and then its summary, through the one loop `go_through`; no design is solved for it.
+recorded plan and then its summary, through the one loop `Player.follow`; no design is solved.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import chain
 
 import numpy as np
 
 from bestarm.errors import DesignError, ProtocolError, ReplayError
 from bestarm.geometry import Array
-from bestarm.live.events import digest, plan_data, recommendation_data
-from bestarm.live.store.contract import Event, Reading, SummaryRecord
+from bestarm.live.events import as_data, digest, recommendation_data
+from bestarm.live.store.contract import Reading, SummaryRecord
 from bestarm.policies.policy import Policy
-from bestarm.records import Plan, Recommendation, Summary
+from bestarm.records import Plan, Recommendation
 
-__all__ = [
-    "Player",
-    "Remark",
-    "Replayed",
-    "adopt",
-    "after",
-    "go_through",
-    "recommend",
-    "recorded_plans",
-    "replay",
-    "tell",
-]
+__all__ = ["Player", "Remark", "Replayed", "recommend", "recorded_plans", "replay", "tell"]
 
+_DECISIONS = {"planned", "closed", "answered", "eliminated", "finished"}
 _SAME = 1e-6  # probabilities closer than this are the same plan, computed on another processor
 
 
 class Player:
-    """A policy, and how many of the recorded summaries it has been told.
+    """A policy, and how many of the recorded plans and summaries it knows.
 
     Args:
         make: makes the policy as it was at the start; or the policy itself, if it cannot be made
-            again.
+            again. That one made all plans on record itself, and adopts none.
     """
 
     def __init__(self, make: Callable[[], Policy] | Policy) -> None:
         self._make = None if isinstance(make, Policy) else make
         self._policy = make if isinstance(make, Policy) else None
-        self._told = 0
-        self._phase = 1  # of the plan that was open then
-        self._adopted = 0  # the phase whose plan on record it has adopted
+        self._told = self._closed = self._adopted = 0  # summaries, phases, plans
         self._asked: tuple[int, Plan | None] | None = None
 
     def policy(self, books: Reading) -> Policy:
@@ -56,23 +46,42 @@ class Player:
         Raises:
             ReplayError: it refuses a plan or a summary on record.
         """
+        for _ in self.follow(books):
+            pass
+        assert self._policy is not None
+        return self._policy
+
+    def follow(self, books: Reading) -> Iterator[tuple[Policy, Plan | SummaryRecord]]:
+        """Bring the policy forward: it adopts each recorded plan and is told its summary.
+
+        Yields each plan before the policy adopts it, and each summary after the policy was told it.
+
+        Raises:
+            ReplayError: the policy refuses a plan or a summary.
+        """
         if self._policy is None:
             assert self._make is not None
-            self._policy, self._told, self._phase, self._adopted = self._make(), 0, 1, 0
-        policy, head = self._policy, books.head
+            self._policy, self._told, self._closed, self._adopted = self._make(), 0, 0, 0
+        policy, head, plan_of = self._policy, books.head, recorded_plans(books)
+        records = books.summaries(self._told) if self._told < head.summaries else ()
         try:
-            if self._told < head.summaries:
-                records, plan_of = books.summaries(self._told), recorded_plans(books)
-                for record in go_through(policy, records, plan_of, phase=self._phase):
+            for record in chain(records, (None,)):
+                phase = self._closed + 1
+                known = self._make is None or self._adopted == phase
+                if not known and (record is not None or head.planned):
+                    plan = plan_of(phase)
+                    yield policy, plan
+                    with _refusals(f"the plan of phase {phase}"):
+                        policy.adopt(plan)
+                    self._adopted, self._asked = phase, None
+                if record is not None:
+                    with _refusals(f"summary {record.number}"):
+                        tell(policy, record)
                     self.told(record)
-            # A policy in memory made all plans on record itself.
-            if self._make is not None and head.planned and self._adopted != head.phase:
-                adopt(policy, books.plan(head.phase).plan)
-                self._adopted, self._asked = head.phase, None
+                    yield policy, record
         except BaseException:
             self.forget()
             raise
-        return policy
 
     def plan(self) -> Plan | None:
         """The policy's next plan; the policy is asked for it once."""
@@ -84,7 +93,7 @@ class Player:
     def told(self, record: SummaryRecord) -> None:
         """Note that the policy has been told a summary."""
         self._told = record.number + 1
-        self._phase = after(self._phase, record)
+        self._closed += not record.late
 
     def forget(self) -> None:
         """Start again from the first summary the next time, if the policy can be made again."""
@@ -93,38 +102,12 @@ class Player:
             self._policy = None
 
 
-def go_through(
-    policy: Policy,
-    records: Iterable[SummaryRecord],
-    plan_of: Callable[[int], Plan],
-    *,
-    phase: int = 1,
-) -> Iterator[SummaryRecord]:
-    """Bring a policy forward: for every summary, adopt the recorded plan and tell the summary.
-
-    Yields each record after it was told. The next plan is adopted once the next record is
-    requested.
-
-    Args:
-        policy: the policy; it was told all summaries before these.
-        records: summaries in the order told.
-        plan_of: returns the recorded plan of a phase.
-        phase: of the plan that was open when the first of them was told.
-
-    Raises:
-        ReplayError: the policy refuses a plan or a summary.
-    """
-    adopted = 0
-    for record in records:
-        if phase != adopted:
-            adopt(policy, plan_of(phase))
-            adopted = phase
-        try:
-            tell(policy, record.summary, phase=record.phase, late=record.late)
-        except ProtocolError as error:
-            raise _refused(f"summary {record.number}", error) from error
-        phase = after(phase, record)
-        yield record
+def tell(policy: Policy, record: SummaryRecord) -> None:
+    """Tell a policy a summary."""
+    if record.late:
+        policy.amend(record.summary, phase=record.phase)
+    else:
+        policy.update(record.summary)
 
 
 def recorded_plans(books: Reading) -> Callable[[int], Plan]:
@@ -140,29 +123,11 @@ def recorded_plans(books: Reading) -> Callable[[int], Plan]:
     return plan_of
 
 
-def adopt(policy: Policy, plan: Plan) -> None:
-    """Hand a policy a recorded plan.
-
-    Raises:
-        ReplayError: it cannot be the policy's next plan.
-    """
-    try:
-        policy.adopt(plan)
-    except ProtocolError as error:
-        raise _refused(f"the plan of phase {plan.phase}", error) from error
-
-
-def after(phase: int, record: SummaryRecord) -> int:
-    """The phase that is open after a summary, if `phase` was open before it."""
-    return phase if record.late else record.phase + 1
-
-
-def tell(policy: Policy, summary: Summary, *, phase: int, late: bool) -> None:
-    """Tell a policy a summary of a phase; late if the phase had closed before."""
-    if late:
-        policy.amend(summary, phase=phase)
-    else:
-        policy.update(summary)
+def recommend(policy: Policy, state: str) -> Recommendation:
+    """The policy's recommendation for an experiment in a state."""
+    said = policy.recommend()
+    stopped = state == "stopped" and said.reason == "running"
+    return replace(said, reason="stopped") if stopped else said
 
 
 @dataclass(frozen=True)
@@ -196,13 +161,6 @@ class Replayed:
     remarks: tuple[Remark, ...] = ()
 
 
-def recommend(policy: Policy, state: str) -> Recommendation:
-    """The policy's recommendation for an experiment in a state."""
-    said = policy.recommend()
-    stopped = state == "stopped" and said.reason == "running"
-    return replace(said, reason="stopped") if stopped else said
-
-
 def replay(books: Reading, policy: Policy) -> Replayed:
     """Hand a new policy all recorded plans and summaries, and compare what it does with the log.
 
@@ -212,59 +170,34 @@ def replay(books: Reading, policy: Policy) -> Replayed:
         ReplayError: it refuses a record, it drops or recommends other targets than on record, or
             a plan is not the one in the log.
     """
-    kinds = {"closed", "answered", "eliminated", "finished"}
-    events = (event for event in books.events() if event.kind in kinds)
-    event = next(events, None)
-    remarks: list[Remark] = []
-    logged = {
-        event.data["phase"]: event.data.get("plan")
-        for event in books.events()
-        if event.kind == "planned"
-    }
-    plan_of = _compared(policy, recorded_plans(books), logged, remarks)
-    active = set(policy.recommend().active)
-    for told in go_through(policy, books.summaries(), plan_of):
-        if event is None or event.kind not in {"closed", "answered"}:
-            raise _disagree(f"The log does not know of summary {told.number}")
+    events = (event for event in books.events() if event.kind in _DECISIONS)
+
+    def expect(what: str, kind: str, **data: object) -> None:
         event = next(events, None)
+        if event is None or event.kind != kind or not data.items() <= event.data.items():
+            raise _disagreement(f"{what} is not the one in the log")
+
+    remarks = []
+    active = set(policy.recommend().active)
+    for _, step in Player(lambda: policy).follow(books):
+        if isinstance(step, Plan):
+            expect(f"The plan of phase {step.phase}", "planned", plan=digest(as_data(step)))
+            remarks.append(_remark(policy, step))
+            continue
+        expect(f"Summary {step.number}", "answered" if step.late else "closed")
         before, active = active, set(policy.recommend().active)
-        gone = sorted(before - active)
-        said: object = []
-        if event is not None and event.kind == "eliminated":
-            said, event = event.data.get("targets"), next(events, None)
-        if gone != said:
-            raise _disagree(f"Summary {told.number} drops targets {gone}, in the log {said}")
-    head = books.head
-    if head.planned:
-        adopt(policy, plan_of(head.phase))
-    recommendation = recommend(policy, head.state)
-    if head.state == "finished" or event is not None:
-        _check_end(event, policy, recommendation)
-    return Replayed(recommendation, tuple(remarks))
-
-
-def _compared(
-    policy: Policy,
-    plan_of: Callable[[int], Plan],
-    logged: Mapping[int, object],
-    remarks: list[Remark],
-) -> Callable[[int], Plan]:
-    """The recorded plans, each compared with the log and with the policy's own."""
-    compared = 0
-
-    def recorded(phase: int) -> Plan:
-        nonlocal compared
-        plan = plan_of(phase)
-        if phase > compared:
-            compared = phase
-            if logged.get(phase) != digest(plan_data(plan)):
-                raise _disagree(f"The plan of phase {phase} is not the one in the log")
-            remark = _remark(policy, plan)
-            if remark is not None:
-                remarks.append(remark)
-        return plan
-
-    return recorded
+        if gone := sorted(before - active):
+            expect(f"The elimination of targets {gone}", "eliminated", targets=gone)
+    said = recommend(policy, books.head.state)
+    if books.head.state == "finished":
+        if policy.plan() is not None:
+            raise _disagreement("The policy continues where it stopped in the log")
+        expect(
+            f"The end with {said.label!r} ({said.reason})", "finished", **recommendation_data(said)
+        )
+    if next(events, None) is not None:
+        raise _disagreement("The log continues where the record ends")
+    return Replayed(said, tuple(remark for remark in remarks if remark is not None))
 
 
 def _remark(policy: Policy, recorded: Plan) -> Remark | None:
@@ -275,34 +208,20 @@ def _remark(policy: Policy, recorded: Plan) -> Remark | None:
     if planned is None or planned.arms != recorded.arms:
         return Remark(recorded.phase, recorded.pulls, None, 1.0)
     difference = float(np.abs(_shares(planned) - _shares(recorded)).max())
-    agree = (planned.pulls, planned.open, planned.most) == (
-        recorded.pulls,
-        recorded.open,
-        recorded.most,
-    )
-    if agree and difference <= _SAME:
+    terms = [(plan.pulls, plan.open, plan.most) for plan in (planned, recorded)]
+    if terms[0] == terms[1] and difference <= _SAME:
         return None
     return Remark(recorded.phase, recorded.pulls, planned.pulls, difference)
 
 
 def _shares(plan: Plan) -> Array:
     if plan.weights is not None:
-        return np.asarray(plan.weights)
+        return plan.weights
     assert plan.counts is not None
     return np.asarray(plan.counts / plan.pulls)
 
 
-def _check_end(event: Event | None, policy: Policy, said: Recommendation) -> None:
-    if event is None or event.kind != "finished":
-        raise _disagree("The log does not tell of the end, or of more than is on record")
-    if policy.plan() is not None:
-        raise _disagree("The policy continues where it stopped in the log")
-    found = {name: event.data.get(name) for name in recommendation_data(said)}
-    if found != recommendation_data(said):
-        raise _disagree(f"The policy ends with {said.label!r} ({said.reason}), in the log {found}")
-
-
-def _disagree(what: str) -> ReplayError:
+def _disagreement(what: str) -> ReplayError:
     return ReplayError(
         f"The replay differs from the record. {what}.",
         field="replay",
@@ -311,11 +230,16 @@ def _disagree(what: str) -> ReplayError:
     )
 
 
-def _refused(what: str, error: ProtocolError) -> ReplayError:
-    return ReplayError(
-        f"In the replay, the policy refuses {what} on record: {error.message}",
-        field="replay",
-        value=error.value,
-        remedy="Use the version of bestarm, or of your own policy, that began the experiment; "
-        "`Experiment.verify` shows whether the record was changed.",
-    )
+@contextmanager
+def _refusals(what: str) -> Iterator[None]:
+    """Name the record that the policy refuses."""
+    try:
+        yield
+    except ProtocolError as error:
+        raise ReplayError(
+            f"In the replay, the policy refuses {what} on record: {error.message}",
+            field="replay",
+            value=error.value,
+            remedy="Use the version of bestarm, or of your own policy, that began the experiment; "
+            "`Experiment.verify` shows whether the record was changed.",
+        ) from error

@@ -8,19 +8,21 @@ from __future__ import annotations
 
 import math
 import secrets
+from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any
 
 import numpy as np
 
-from bestarm.checks import duration, finite
+from bestarm.checks import duration
 from bestarm.errors import ClockError, InvalidInputError
 from bestarm.live import summaries
-from bestarm.live.events import digest, log, plan_data, recommendation_data, record, summary_data
+from bestarm.live.events import as_data, digest, log, next_event, recommendation_data
 from bestarm.live.replay import Player, tell
 from bestarm.live.store.contract import (
     Event,
     Head,
+    Ids,
     PlanRecord,
     Reading,
     SummaryRecord,
@@ -56,12 +58,11 @@ def begin(at: float, *, lease: float | str | None, **data: object) -> tuple[Head
     """
     head = Head(lease=None if lease is None else duration(lease, "lease"), last_time=at)
     maker = {"version": version("bestarm"), "salt": secrets.token_hex(16)}
-    return head, record(head, "created", at, lease=head.lease, **maker, **data)
+    return head, next_event(head, "created", at, lease=head.lease, **maker, **data)
 
 
 def stamp(head: Head, now: float) -> float:
     """Note the time of a transaction, and by how much the clock was set back since the last."""
-    now = finite(now, "clock")
     if now < head.last_time:
         head.clock_setback = max(head.clock_setback, head.last_time - now)
     head.last_time = max(head.last_time, now)
@@ -101,7 +102,7 @@ def expire(tx: Writing, now: float) -> None:
     if overdue(head, now):
         assert head.lease is not None
         ids = tx.outstanding(head.settled_end, head.assigned, asked_by=now - head.lease)
-        lose(tx, ids.tolist(), reason="expired", at=now)
+        lose(tx, ids, reason="expired", at=now)
 
 
 def _oldest(tx: Writing) -> float:
@@ -119,15 +120,15 @@ def _oldest(tx: Writing) -> float:
     return oldest
 
 
-def lose(tx: Writing, ids: list[int], *, reason: str, at: float) -> None:
+def lose(tx: Writing, ids: Ids, *, reason: str, at: float) -> None:
     """Give up the outcomes of outstanding assignments."""
     head = tx.head
-    tx.add_losses(ids, reason=reason, at=at)
-    before = sum(number < head.first for number in ids)
+    tx.add_losses(ids.tolist(), reason=reason, at=at)
+    before = int((ids < head.first).sum())
     head.losses += len(ids)
     head.phase_losses += len(ids) - before
     head.outstanding_before -= before
-    head.arrivals += sum(number < head.summary_end for number in ids)
+    head.arrivals += int((ids < head.summary_end).sum())
     find_settled(tx)
 
 
@@ -151,27 +152,28 @@ def waits_for(books: Reading) -> tuple[int | None, float | None]:
     return (None, None) if found is None else (found, books.asked_at(found))
 
 
-def change_state(tx: Writing, kind: str, states: tuple[str, ...], at: float, **data: Any) -> None:
-    """Pause, resume or stop an experiment.
+def change_state(tx: Writing, kind: str, at: float, **data: Any) -> None:
+    """Pause, resume or stop an experiment, unless it is already paused, running or stopped.
 
     Args:
         tx: a transaction.
         kind: the event: `"paused"`, `"resumed"` or `"stopped"`.
-        states: in which it may happen.
         at: the time.
         data: what else the event says.
 
     Raises:
         InvalidInputError: the experiment is in another state.
     """
-    head = tx.head
-    if head.state not in states:
+    head, goal = tx.head, "running" if kind == "resumed" else kind
+    if head.state == goal:
+        return
+    if head.over:
         raise InvalidInputError(
             f"An experiment that is {head.state} cannot be {kind}.",
             field="state",
             value=head.state,
         )
-    head.state = "running" if kind == "resumed" else kind
+    head.state = goal
     if kind == "stopped":
         data |= summaries.rest_data(tx)
     log(tx, kind, at, **data)
@@ -198,121 +200,108 @@ def change_lease(tx: Writing, lease: float | None, at: float) -> None:
 def step(tx: Writing, player: Player, at: float) -> None:
     """Do the next thing that is due: make a plan, or tell the policy a summary."""
     head = tx.head
-    policy = player.policy(tx)
+    due = _Step(tx, player, player.policy(tx), at)
     if not head.planned:
-        _open(tx, policy, player.plan(), at)
+        due.open(player.plan())
     elif head.arrivals:
-        _amend(tx, player, policy, at)
-    elif head.provisional:
-        _close(tx, player, policy, head.assigned, at)
-    elif head.summary_end < head.first:
+        due.amend()
+    elif head.summary_end < head.first and not head.provisional:
         # Drawn under the plan before, beyond what it asked for, and all settled by now.
-        phase = head.phase - 1
-        _summarise(tx, player, policy, head.first, phase=phase, late=True, at=at)
-        if policy.plan() is None:
-            _finish(tx, policy, at)
+        due.summarise(head.first, phase=head.phase - 1, late=True)
+        if due.policy.plan() is None:
+            due.finish()
     else:
-        _close(tx, player, policy, head.settled_end if head.open else head.assigned, at)
+        head.planned = False
+        end = head.settled_end if head.waits else head.assigned
+        due.summarise(end, phase=head.phase, late=False)
 
 
-def _open(tx: Writing, policy: Policy, plan: Plan | None, at: float) -> None:
-    head = tx.head
-    if plan is None:
-        _finish(tx, policy, at)
-        return
-    head.outstanding_before += head.phase_assigned - head.phase_settled
-    head.phase, head.first, head.planned = plan.phase, head.assigned, True
-    head.open, head.provisional, head.pulls = plan.open, plan.provisional, plan.pulls
-    # The plan does not know of the assignments that no summary covers yet.
-    unknown = head.first - head.summary_end
-    head.limit = None if plan.most is None else max(0, plan.most - unknown)
-    head.phase_outcomes = head.phase_losses = head.amendments = 0
-    tx.add_plan(PlanRecord(plan, head.first))
-    data = plan_data(plan)
-    log(tx, "planned", at, phase=plan.phase, pulls=plan.pulls, first=head.first, plan=digest(data))
+@dataclass(frozen=True)
+class _Step:
+    """One step of an experiment: a transaction, the policy in it, and the time."""
 
+    tx: Writing
+    player: Player
+    policy: Policy
+    at: float
 
-def _finish(tx: Writing, policy: Policy, at: float) -> None:
-    """The policy has stopped."""
-    tx.head.state, tx.head.planned = "finished", False
-    log(tx, "finished", at, **recommendation_data(policy.recommend()), **summaries.rest_data(tx))
-
-
-def _close(tx: Writing, player: Player, policy: Policy, end: int, at: float) -> None:
-    """Close the phase: tell the policy of its assignments up to an id.
-
-    Under a provisional plan some may be outstanding; they follow in a later summary.
-    """
-    tx.head.planned = False
-    _summarise(tx, player, policy, end, phase=tx.head.phase, late=False, at=at)
-
-
-def _summarise(
-    tx: Writing, player: Player, policy: Policy, end: int, *, phase: int, late: bool, at: float
-) -> None:
-    """Tell the policy the outcomes up to an id."""
-    head = tx.head
-    first, plan, pending = head.summary_end, tx.plan(phase).plan, None
-    if plan.provisional:
-        pending = tx.outstanding(first, end)
-        if pending.size:
-            tx.add_deferrals(pending)
-    summary, rows = summaries.total(
-        tx.answers(first, end), plan=plan, arms=policy.problem.arms, first=first, pending=pending
-    )
-    head.summary_end = end
-    _tell(
-        tx,
-        player,
-        policy,
-        SummaryRecord(head.summaries, phase, first, end, late, summary, rows),
-        at,
-    )
-
-
-def _amend(tx: Writing, player: Player, policy: Policy, at: float) -> None:
-    """Tell the policy the outcomes that have arrived since their phase closed, phase by phase."""
-    head = tx.head
-    rows = summaries.rows_of(tx, tx.arrivals())
-    head.arrivals = 0
-    head.amendments += len(rows)
-    for phase in np.unique(rows["phase"]).tolist():
-        part = rows[rows["phase"] == phase]
-        plan, arms = tx.plan(phase).plan, policy.problem.arms
-        summary, digested = summaries.total([answers_of(part)], plan=plan, arms=arms)
-        first, end = int(part["id"][0]), int(part["id"][-1]) + 1
-        told = SummaryRecord(head.summaries, phase, first, end, True, summary, digested)
-        tx.settle_deferrals(part["id"], summary=told.number)
-        _tell(tx, player, policy, told, at)
-        if policy.plan() is None:
-            # The policy decides without the rest and is not told of it.
-            head.arrivals = int((rows["phase"] > phase).sum())
-            head.amendments -= head.arrivals
-            _finish(tx, policy, at)
+    def open(self, plan: Plan | None) -> None:
+        if plan is None:
+            self.finish()
             return
+        head = self.tx.head
+        head.outstanding_before += head.phase_assigned - head.phase_settled
+        head.phase, head.first, head.planned = plan.phase, head.assigned, True
+        head.open, head.provisional, head.pulls = plan.open, plan.provisional, plan.pulls
+        # The plan does not know of the assignments that no summary covers yet.
+        unknown = head.first - head.summary_end
+        head.limit = None if plan.most is None else max(0, plan.most - unknown)
+        head.phase_outcomes = head.phase_losses = head.amendments = 0
+        self.tx.add_plan(PlanRecord(plan, head.first))
+        data = {"phase": plan.phase, "pulls": plan.pulls, "plan": digest(as_data(plan))}
+        log(self.tx, "planned", self.at, first=head.first, **data)
 
+    def finish(self) -> None:
+        """The policy has stopped."""
+        self.tx.head.state, self.tx.head.planned = "finished", False
+        said = recommendation_data(self.policy.recommend())
+        log(self.tx, "finished", self.at, **said, **summaries.rest_data(self.tx))
 
-def _tell(tx: Writing, player: Player, policy: Policy, told: SummaryRecord, at: float) -> None:
-    """Tell the policy a summary, and record it."""
-    head, problem = tx.head, policy.problem
-    active = policy.recommend().active
-    tell(policy, told.summary, phase=told.phase, late=told.late)
-    tx.add_summary(told)
-    head.summaries += 1
-    player.told(told)
-    log(
-        tx,
-        "answered" if told.late else "closed",
-        at,
-        phase=told.phase,
-        first=told.first,
-        end=told.end,
-        drawn=int(told.summary.drawn.sum()),
-        summary=digest(summary_data(told.summary)),
-        rows=told.digest,
-        requests=head.requests_hash,
-    )
-    dropped = sorted(set(active) - set(policy.recommend().active))
-    if dropped:
-        labels = [problem.target_labels[target] for target in dropped]
-        log(tx, "eliminated", at, phase=told.phase, targets=dropped, labels=labels)
+    def summarise(self, end: int, *, phase: int, late: bool) -> None:
+        """Tell the policy the outcomes up to an id.
+
+        Under a provisional plan some may be outstanding; they follow in a later summary.
+        """
+        tx, first = self.tx, self.tx.head.summary_end
+        plan, pending = tx.plan(phase).plan, None
+        if plan.provisional:
+            pending = tx.outstanding(first, end)
+            if pending.size:
+                tx.add_deferrals(pending)
+        totals = summaries.total(tx.answers(first, end), plan, first=first, pending=pending)
+        tx.head.summary_end = end
+        self._tell(SummaryRecord(tx.head.summaries, phase, first, end, late, *totals))
+
+    def amend(self) -> None:
+        """Tell the policy the outcomes that arrived since their phase closed, phase by phase."""
+        tx, head = self.tx, self.tx.head
+        rows = summaries.rows_of(tx, tx.arrivals())
+        head.arrivals = 0
+        head.amendments += len(rows)
+        for phase in np.unique(rows["phase"]).tolist():
+            part = rows[rows["phase"] == phase]
+            totals = summaries.total([answers_of(part)], tx.plan(phase).plan)
+            first, end = int(part["id"][0]), int(part["id"][-1]) + 1
+            tx.settle_deferrals(part["id"], summary=head.summaries)
+            self._tell(SummaryRecord(head.summaries, phase, first, end, True, *totals))
+            if self.policy.plan() is None:
+                # The policy decides without the rest and is not told of it.
+                head.arrivals = int((rows["phase"] > phase).sum())
+                head.amendments -= head.arrivals
+                self.finish()
+                return
+
+    def _tell(self, record: SummaryRecord) -> None:
+        """Tell the policy a summary, and record it."""
+        tx, policy = self.tx, self.policy
+        active = policy.recommend().active
+        tell(policy, record)
+        tx.add_summary(record)
+        tx.head.summaries += 1
+        self.player.told(record)
+        log(
+            tx,
+            "answered" if record.late else "closed",
+            self.at,
+            phase=record.phase,
+            first=record.first,
+            end=record.end,
+            drawn=int(record.summary.drawn.sum()),
+            summary=digest(as_data(record.summary)),
+            rows=record.digest,
+            requests=tx.head.requests_hash,
+        )
+        dropped = sorted(set(active) - set(policy.recommend().active))
+        if dropped:
+            labels = [policy.problem.target_labels[target] for target in dropped]
+            log(tx, "eliminated", self.at, phase=record.phase, targets=dropped, labels=labels)

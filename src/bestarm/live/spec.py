@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import reprlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
 from importlib.metadata import version as installed
 from typing import Any
@@ -20,8 +21,8 @@ from bestarm.problem import Problem, as_problem
 __all__ = ["Spec", "make_spec"]
 
 
-# What a policy may raise when it is made of numbers or texts that make no sense to it.
-_NONSENSE = (TypeError, ValueError, ArithmeticError, LookupError, AttributeError)
+_SCALES = ("delta", "noise", "baseline", "source_labels")
+_KINDS = {"policy": str, "options": dict, "seed": int, "bestarm": str}
 _MOST_PULLS = 2**53
 
 
@@ -53,14 +54,18 @@ class Spec:
         """
         policy = _make(self.problem, self.policy, self.options, self.seed)
         began, now = self.traits.version, policy.traits.version
-        if began is not None and now is not None and began != now:
-            raise _other_version(self, began, now)
-        return policy
-
-    @property
-    def ours(self) -> bool:
-        """Whether the policy comes with bestarm."""
-        return self.policy in {each.name for each in BUILT_IN} or self.policy.startswith("bestarm.")
+        if began is None or now is None or began == now:
+            return policy
+        module, created = self.policy.partition(":")[0], f"bestarm {self.bestarm}"
+        ours = self.policy in {each.name for each in BUILT_IN} or module.startswith("bestarm.")
+        raise ReplayError(
+            f"The experiment was created with version {began} of the policy {self.policy!r}, under "
+            f"{created}; version {now}, which is installed here, would decide otherwise.",
+            field="version",
+            value=began,
+            remedy=f"Install {created if ours else f'the {module!r} that created it'} to continue "
+            "it. Any version can show, export and verify it.",
+        )
 
     def to_json(self) -> str:
         """As text that reads back to the same bits."""
@@ -69,17 +74,11 @@ class Spec:
         return canonical(
             {
                 "source": problem.source.tolist(),
-                "source_labels": problem.source_labels,
                 "target": None if same else problem.target.tolist(),
                 "target_labels": None if same else problem.target_labels,
-                "delta": problem.delta,
-                "noise": problem.noise,
-                "baseline": problem.baseline,
-                "policy": self.policy,
-                "options": self.options,
-                "seed": self.seed,
+                **{name: getattr(problem, name) for name in _SCALES},
+                **{name: getattr(self, name) for name in _KINDS},
                 "traits": asdict(self.traits),
-                "bestarm": self.bestarm,
             }
         )
 
@@ -88,24 +87,10 @@ class Spec:
         """Read what `to_json` wrote."""
         try:
             data = json.loads(text)
-            _check_kinds(data)
-            problem = Problem(
-                data["source"],
-                data["target"],
-                delta=data["delta"],
-                noise=data["noise"],
-                baseline=data["baseline"],
-                source_labels=data["source_labels"],
-                target_labels=data["target_labels"],
-            )
-            return cls(
-                problem,
-                data["policy"],
-                data["options"],
-                data["seed"],
-                _read_traits(data["traits"]),
-                data["bestarm"],
-            )
+            scales = {name: data[name] for name in (*_SCALES, "target_labels")}
+            problem = Problem(data["source"], data["target"], **scales)
+            known = {name: _of_kind(data, name, kind) for name, kind in _KINDS.items()}
+            return cls(problem=problem, traits=_read_traits(data["traits"]), **known)
         except UNREADABLE as error:
             raise DamagedStoreError(
                 f"What the experiment is made of cannot be read ({str(error).rstrip('.')}).",
@@ -114,32 +99,26 @@ class Spec:
             ) from error
 
 
-def _check_kinds(data: Any) -> None:
-    """Raise TypeError unless what a document holds is of the kinds that `to_json` writes."""
-    kinds = {"policy": str, "options": dict, "seed": int, "traits": dict, "bestarm": str}
-    if not isinstance(data, dict):
-        raise TypeError("it is not an object")
-    for name, kind in kinds.items():
-        value = data[name]
-        if not isinstance(value, kind) or isinstance(value, bool):
-            raise TypeError(f"`{name}` is {reprlib.repr(value)}")
+def _of_kind(data: Any, name: str, *kinds: type) -> Any:
+    """An entry of a document; raises TypeError if it is of another kind."""
+    value = data[name]
+    if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
+        raise TypeError(f"`{name}` is {reprlib.repr(value)}")
+    return value
 
 
-def _read_traits(data: dict[str, Any]) -> Traits:
+def _read_traits(data: Any) -> Traits:
     """What a document holds of the policy's traits. Raises TypeError if they cannot be."""
+    names = {each.name for each in fields(Traits)} - {"bounds"}
+    known = {name: _of_kind(data, name, bool, int, float, type(None)) for name in names}
     bounds = data["bounds"]
-    known = {**data, "bounds": None if bounds is None else interval(bounds, "bounds")}
-    for part in fields(Traits):
-        value = known[part.name]
-        if part.name != "bounds" and not isinstance(value, (int, float, type(None))):
-            raise TypeError(f"`{part.name}` is {reprlib.repr(value)}")
-    return Traits(**known)
+    return Traits(**known, bounds=None if bounds is None else interval(bounds, "bounds"))
 
 
 def make_spec(
     problem: Problem, policy: str, options: Mapping[str, object] | None, seed: int
 ) -> Spec:
-    """Check what an experiment is to be made of by making its policy once."""
+    """Check what an experiment is to be made of by making its policy and its first plan once."""
     as_problem(problem)
     if not isinstance(policy, str):
         raise InvalidInputError(
@@ -150,23 +129,19 @@ def make_spec(
         )
     plain = _plain(options)
     made = _make(problem, policy, plain, seed)
-    _check_plan(made, policy, plain)
-    return Spec(problem, policy, plain, seed, _check_traits(made, policy), installed("bestarm"))
-
-
-def _check_traits(policy: Policy, name: str) -> Traits:
-    """What a policy declares, or a refusal if that could not be read back."""
-    traits = policy.traits
+    with _refusals(policy, plain):
+        plan = made.plan()
+        if plan is not None and max(plan.pulls, plan.most or 0) >= _MOST_PULLS:
+            raise OverflowError("its first phase would never end")
     try:
-        if not isinstance(traits, Traits):
-            raise TypeError(f"{traits!r} is not a Traits")
-        return _read_traits(json.loads(canonical(asdict(traits))))
+        traits = _read_traits(json.loads(canonical(asdict(made.traits))))
     except UNREADABLE as error:
         raise InvalidInputError(
-            f"The policy {name!r} declares traits that cannot be kept ({error}).",
+            f"The policy {policy!r} declares traits that cannot be kept ({error}).",
             field="traits",
-            value=traits,
+            value=made.traits,
         ) from None
+    return Spec(problem, policy, plain, seed, traits, installed("bestarm"))
 
 
 def _plain(options: Mapping[str, object] | None) -> dict[str, Any]:
@@ -195,8 +170,7 @@ def _plain(options: Mapping[str, object] | None) -> dict[str, Any]:
 def _make(problem: Problem, name: str, options: dict[str, Any], seed: int) -> Policy:
     method = load(name)
     info = policies().get(name)
-    required = () if info is None else info.required
-    for needed in required:
+    for needed in () if info is None else info.required:
         if info is not None and needed not in options:
             raise InvalidInputError(
                 f"The policy {name!r} needs the option `{needed}`.",
@@ -206,22 +180,8 @@ def _make(problem: Problem, name: str, options: dict[str, Any], seed: int) -> Po
             )
     # JSON has no tuples; the options that are pairs are written as lists.
     given = {key: tuple(v) if isinstance(v, list) else v for key, v in options.items()}
-    try:
+    with _refusals(name, options):
         policy = method(problem, seed=seed, **given)
-    except BestArmError:
-        raise
-    except TypeError as error:
-        raise InvalidInputError(
-            f"The policy {name!r} does not take these options ({error}).",
-            field="options",
-            value=options,
-        ) from None
-    except _NONSENSE as error:
-        raise _not_taken(name, options, error) from None
-    except Exception as error:
-        raise InvalidInputError(
-            f"The policy {name!r} cannot be made ({_said(error)}).", field="policy", value=name
-        ) from error
     if not isinstance(policy, Policy):
         raise InvalidInputError(
             f"{name!r} does not make a policy.",
@@ -232,39 +192,17 @@ def _make(problem: Problem, name: str, options: dict[str, Any], seed: int) -> Po
     return policy
 
 
-def _other_version(document: Spec, began: int, now: int) -> ReplayError:
-    name = document.policy
-    created = f"bestarm {document.bestarm}"
-    needed = created if document.ours else f"the {name.partition(':')[0]!r} that created it"
-    return ReplayError(
-        f"The experiment was created with version {began} of the policy {name!r}, under {created}; "
-        f"version {now}, which is installed here, would decide otherwise.",
-        field="version",
-        value=began,
-        remedy=f"Install {needed} to continue it. Any version can show, export and verify it.",
-    )
-
-
-def _check_plan(policy: Policy, name: str, options: dict[str, Any]) -> None:
-    """Refuse what could not even begin, before it is on record."""
+@contextmanager
+def _refusals(name: str, options: dict[str, Any]) -> Iterator[None]:
+    """Turn what somebody else's code raises into a refusal, in words."""
     try:
-        plan = policy.plan()
+        yield
     except BestArmError:
         raise
-    except _NONSENSE as error:
-        raise _not_taken(name, options, error) from None
-    if plan is not None and max(plan.pulls, plan.most or 0) >= _MOST_PULLS:
-        raise _not_taken(name, options, "its first phase would never end")
-
-
-def _not_taken(name: str, options: dict[str, Any], why: object) -> InvalidInputError:
-    return InvalidInputError(
-        f"The policy {name!r} cannot work with these options on this problem ({why}).",
-        field="options",
-        value=options,
-    )
-
-
-def _said(error: Exception) -> str:
-    """An exception of somebody else's code, in words."""
-    return " ".join(f"{type(error).__name__}: {error}".split()).rstrip(": .")
+    except Exception as error:
+        why = " ".join(f"{type(error).__name__}: {error}".split()).rstrip(": .")
+        raise InvalidInputError(
+            f"The policy {name!r} cannot work with these options on this problem ({why}).",
+            field="options",
+            value=options,
+        ) from error

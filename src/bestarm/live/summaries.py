@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from bestarm.geometry import Array
 from bestarm.live.events import digest
-from bestarm.live.store.contract import ANSWER, ROW, Ids, Reading, Request, Rows
+from bestarm.live.store.contract import ROW, Ids, Reading, Request, Rows, answers_of
 from bestarm.records import Plan, Summary
 
 __all__ = [
@@ -69,9 +69,8 @@ class RunningTotals:
         self._running.update(answers.tobytes())
         arms, rewards = answers["arm"], answers["reward"]
         without = np.isnan(rewards)
-        if without.any():
-            self._missing += np.bincount(arms[without & ~pending], minlength=self._arms)
-            self._pending += np.bincount(arms[pending], minlength=self._arms)
+        self._missing += np.bincount(arms[without & ~pending], minlength=self._arms)
+        self._pending += np.bincount(arms[pending], minlength=self._arms)
         arm, reward = arms[~without], rewards[~without] - self._plan.center
         self._counts += np.bincount(arm, minlength=self._arms)
         # The totals so far go first, so that pieces add up as one row after the other would.
@@ -82,15 +81,9 @@ class RunningTotals:
 
     def summary(self) -> Summary:
         """The totals."""
-        nothing = np.zeros(0, dtype=np.int64)
-        return Summary(
-            self._counts,
-            self._sums,
-            self._squares,
-            self._missing if self._plan.open else nothing,
-            self._pending,
-            self._plan.center,
-        )
+        missing = self._missing if self._plan.open else np.zeros(0, dtype=np.int64)
+        totals = self._counts, self._sums, self._squares, missing, self._pending
+        return Summary(*totals, self._plan.center)
 
     def digest(self) -> str:
         """The digest of the answers."""
@@ -98,26 +91,21 @@ class RunningTotals:
 
 
 def total(
-    pieces: Iterable[Rows], *, plan: Plan, arms: int, first: int = 0, pending: Ids | None = None
+    pieces: Iterable[Rows], plan: Plan, *, first: int = 0, pending: Ids | None = None
 ) -> tuple[Summary, str]:
     """The summary of assignments, and the digest of their answers.
 
     Args:
         pieces: the answers, in order of id.
         plan: the plan they were drawn under.
-        arms: the number of source arms.
         first: the id of the first; the others follow without a gap. Needed with `pending`.
         pending: the ids that are outstanding, in order, if there are any.
     """
-    totals = RunningTotals(plan, arms)
+    totals = RunningTotals(plan, plan.arms)
     for answers in pieces:
-        outstanding = None
-        if pending is not None and pending.size:
-            outstanding = np.zeros(len(answers), dtype=bool)
-            here = pending[(pending >= first) & (pending < first + len(answers))]
-            outstanding[here - first] = True
-        totals.add(answers, outstanding)
-        first += len(answers)
+        end = first + len(answers)
+        totals.add(answers, None if pending is None else np.isin(np.arange(first, end), pending))
+        first = end
     return totals.summary(), totals.digest()
 
 
@@ -132,12 +120,11 @@ def digest_of(pieces: Iterable[Rows]) -> str:
 def rest_data(books: Reading) -> dict[str, Any]:
     """What the last event says of all that no event before it covers."""
     first, end = books.head.summary_end, books.head.assigned
-    rest = digest_of(answers_at_end(rows) for rows in books.rows(first, end))
     waiting = rows_of(books, waiting_ids(books))
     return {
         "first": first,
         "end": end,
-        "rest": rest,
+        "rest": digest_of(map(answers_at_end, books.rows(first, end))),
         "waiting": digest_of([answers_at_end(waiting)]),
         "requests": books.head.requests_hash,
     }
@@ -166,15 +153,12 @@ def answers_at_end(rows: Rows, failed: Ids | None = None) -> Rows:
         rows: as they are now.
         failed: the ids that were given up after the end.
     """
-    lost = rows["lost"].copy()
-    if failed is not None and failed.size:
-        lost[np.isin(rows["id"], failed)] = np.nan
-    used = np.isnan(lost) & ~rows["late"]
-    answers = np.empty(len(rows), dtype=ANSWER)
-    answers["arm"], answers["asked"], answers["lost"] = rows["arm"], rows["asked"], lost
+    rows = rows.copy()
+    if failed is not None:
+        rows["lost"][np.isin(rows["id"], failed)] = np.nan
     for name in ("reward", "told"):
-        answers[name] = np.where(used, rows[name], np.nan)
-    return answers
+        rows[name][rows["late"]] = np.nan
+    return answers_of(rows)
 
 
 def late_data(ids: Ids, rewards: Array) -> dict[str, Any]:

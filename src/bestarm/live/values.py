@@ -31,13 +31,13 @@ LEVELS = ("ok", "warning", "alarm")
 
 @dataclass(frozen=True)
 class Assignment:
-    """One pull to be carried out.
+    """One option to try.
 
     Attributes:
         id: its number: 0, 1, 2, … in the order asked for.
-        arm: the index of the source arm to pull.
-        label: that arm's name.
-        probability: the probability with which the arm was drawn; 1 under a fixed plan.
+        arm: the option's row in the source.
+        label: the option's name.
+        probability: the probability with which it was drawn; 1 under a fixed plan.
         phase: the phase it belongs to, whenever its outcome arrives.
     """
 
@@ -187,21 +187,16 @@ class Status:
         return self.state in {"stopped", "finished"}
 
     def __str__(self) -> str:
-        lost = f"; {self.lost} lost" if self.lost else ""
+        made, lost = plural(self.pulls, "assignment"), f"; {self.lost} lost" if self.lost else ""
         if self.finished:
-            pulls, phases = plural(self.pulls, "pull"), plural(self.phase, "phase")
-            return f"{self.state} with {pulls} given out in {phases}{lost}"
+            return f"{self.state} with {made} in {plural(self.phase, 'phase')}{lost}"
         paused = "paused in " if self.state == "paused" else ""
+        waits = held_up(self.waits_for, self.waits_since)
         return (
             f"{paused}phase {self.phase}: {self.answered} of {self.given + self.remaining} "
-            f"answered, {self.outstanding} outstanding, {self.remaining} to give out; "
-            f"{plural(self.pulls, 'pull')} given out in all{lost}{self._waiting()}"
+            f"answered, {self.outstanding} outstanding, {self.remaining} to assign; {made} in all"
+            f"{lost}{f'; {waits}' if waits else ''}"
         )
-
-    def _waiting(self) -> str:
-        if self.waits_for is None or self.waits_since is None:
-            return ""
-        return f"; {held_up(self.waits_for, self.waits_since)}"
 
 
 @dataclass(frozen=True)
@@ -248,12 +243,14 @@ def worst(checks: Sequence[Check]) -> str:
     return max((check.level for check in checks), key=LEVELS.index, default="ok")
 
 
-def held_up(number: int, since: float) -> str:
-    """A clause on the outcome that holds up the decision."""
+def held_up(number: int | None, since: float | None) -> str:
+    """A clause on the outcome that holds up the decision; empty if none does."""
+    if number is None or since is None:
+        return ""
     when = datetime.fromtimestamp(since, UTC).strftime("%Y-%m-%d %H:%M UTC")
-    return f"the decision waits for the outcome of assignment {number}, given out {when}"
+    return f"the decision waits for the outcome of assignment {number}, made {when}"
 
 
 def plural(count: int, noun: str) -> str:
-    """A number and a noun."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+    """A number, with thousands apart, and a noun."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

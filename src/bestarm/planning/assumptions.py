@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -58,7 +58,7 @@ class Drift:
             return Sinusoid(size, level, 2 * math.pi / period)
         if self.kind == "switches":
             return Switches((level - size, level + size), period)
-        return _Around(level, RandomWalk(size / math.sqrt(period), size))
+        return RandomWalk(size / math.sqrt(period), size, level)
 
     def places(self, size: float) -> Array:
         """Its long-run distribution, as equally likely distances from the level."""
@@ -68,24 +68,6 @@ class Drift:
         if self.kind == "walk":
             return size * (2 * middles - 1)
         return np.array([-size, size])
-
-
-@dataclass(frozen=True)
-class _Around(Moving):
-    """A baseline that moves about a level rather than about zero."""
-
-    level: float
-    inner: Moving
-
-    @property
-    def bound(self) -> float:
-        """|level| plus the bound of the inner path."""
-        return abs(self.level) + self.inner.bound
-
-    def chunks(self, rng: np.random.Generator) -> Iterator[Array]:
-        """The inner path plus the level."""
-        for values in self.inner.chunks(rng):
-            yield values + self.level
 
 
 @dataclass(frozen=True)
@@ -174,20 +156,13 @@ def as_scenario(document: Mapping[str, Any], *, name: str) -> Scenario:
     Raises:
         InvalidInputError: it has unknown keys or invalid values.
     """
-    known = {field.name for field in fields(Scenario)}
+    _refuse_unknown(document, {field.name for field in fields(Scenario)}, "scenario")
     drift = document.get("drift", Drift())
     if isinstance(drift, Mapping):
         _refuse_unknown(drift, {field.name for field in fields(Drift)}, "drift")
         drift = Drift(**drift)
-    _refuse_unknown(document, known, "scenario")
-    theta = document.get("theta", "close")
-    rest = {key: document[key] for key in document.keys() - {"drift", "theta", "name"}}
-    return Scenario(
-        name=str(document.get("name", name)),
-        theta=theta if isinstance(theta, str) else tuple(vector(theta, "theta").ravel().tolist()),
-        drift=as_drift(drift),
-        **rest,
-    )
+    named = str(document.get("name", name))
+    return Scenario(**{**document, "name": named, "drift": as_drift(drift)})
 
 
 def _refuse_unknown(document: Mapping[str, Any], known: set[str], field: str) -> None:

@@ -22,10 +22,12 @@ import numpy as np
 
 from bestarm.environments import Environment
 from bestarm.errors import InvalidInputError
+from bestarm.planning.forecasts import AssumedWorld
 from bestarm.policies import Method
 from bestarm.policies.registry import policies
 from bestarm.records import Plan
-from bestarm.simulation.engine import sample_run, sample_stream
+from bestarm.simulation.engine import Simulation, carry_out
+from bestarm.simulation.threads import one_thread
 
 __all__ = ["LONGEST", "Clock", "Effort", "Job", "estimate_effort"]
 
@@ -48,20 +50,16 @@ class Job:
 
     Attributes:
         policy: the policy's name.
-        scenario: the scenario's name.
         method: makes the policy.
         environment: the scenario's world.
-        gap: the lead of the best target there.
-        lower_bound: the mean number of pulls that every rule needs.
+        assumed: its numbers.
         cap: pulls at which a run is cut.
     """
 
     policy: str
-    scenario: str
     method: Method
     environment: Environment
-    gap: float
-    lower_bound: float
+    assumed: AssumedWorld
     cap: int
 
 
@@ -124,12 +122,9 @@ class Effort:
         )
 
     def refuse_beyond(self, limit: float, *, expected: float, rounds: int) -> None:
-        """Raise if this would take longer than the limit.
+        """Raise if so many rounds, of one run of every job, are expected to exceed the limit.
 
-        Args:
-            limit: the limit in seconds.
-            expected: the estimated seconds.
-            rounds: the number of runs of every policy in every scenario.
+        Times are in seconds.
 
         Raises:
             InvalidInputError: `expected` exceeds `limit`.
@@ -166,17 +161,13 @@ def _rounded(pulls: float) -> str:
 def estimate_effort(
     jobs: Sequence[Job], *, runs: int, seed: int, delta: float, clock: Clock = time.process_time
 ) -> Effort:
-    """Estimate the cost of simulating these jobs, from short runs of each.
+    """Estimate the cost of so many runs of each job, from short runs of each.
 
-    Args:
-        jobs: the policies in their scenarios.
-        runs: simulated runs of each job.
-        seed: the seed of the simulation; its first runs are the ones followed here.
-        delta: the error probability.
-        clock: tells seconds; by default the processor time of this process, so that other work
-            of the machine does not count.
+    The clock is by default the processor time of this process, so that other work of the machine
+    does not count.
     """
-    return Effort(runs, tuple(_watched(job, seed, delta, clock) for job in jobs))
+    with one_thread:
+        return Effort(runs, tuple(_watched(job, seed, delta, clock) for job in jobs))
 
 
 @dataclass
@@ -198,27 +189,26 @@ class _Watch:
 
 def _watched(job: Job, seed: int, delta: float, clock: Clock) -> JobEffort:
     """Follow two runs: the first pays for compiling and for designs, the second is timed."""
-    seconds_per_pull = _seconds_per_pull(job, seed, delta, clock)
+    scenario, gap = job.assumed.scenario, job.assumed.gap
+    simulation = Simulation(job.method, job.environment, delta=delta, seed=seed)
+    seconds_per_pull = _seconds_per_pull(simulation, clock)
     ends: list[int] = []
     for run in range(2):
         start = clock()
         watch = _Watch(clock, start, seconds_per_pull)
-        pulls, _, over = sample_run(
-            job.method, job.environment, run=run, seed=seed, delta=delta, go_on=watch
-        )
+        policy, stream, _ = simulation.begin(run)
+        pulls, _, over = carry_out(policy, stream, go_on=watch)
         took = clock() - start
         ends += [pulls] * over
     if over:
-        return JobEffort(
-            job.policy, job.scenario, job.gap, float(np.mean(ends)), took, measured=True
-        )
+        return JobEffort(job.policy, scenario, gap, float(np.mean(ends)), took, measured=True)
     known = policies().get(job.policy)
-    likely = (_RATIO if known is None else known.effort) * job.lower_bound
+    likely = (_RATIO if known is None else known.effort) * job.assumed.lower_bound
     expected = min(max(likely, float(pulls + watch.coming)), float(job.cap))
     planning = max(took - seconds_per_pull * pulls, 0.0)
     further = (expected / pulls) ** _growth(watch.marks) if pulls else 1.0
     seconds = seconds_per_pull * expected + planning * further
-    return JobEffort(job.policy, job.scenario, job.gap, expected, seconds, measured=False)
+    return JobEffort(job.policy, scenario, gap, expected, seconds, measured=False)
 
 
 def _growth(marks: Sequence[tuple[int, int]]) -> float:
@@ -231,9 +221,10 @@ def _growth(marks: Sequence[tuple[int, int]]) -> float:
     return min(math.log(plans / half[1]) / math.log(pulls / half[0]), most)
 
 
-def _seconds_per_pull(job: Job, seed: int, delta: float, clock: Clock) -> float:
+def _seconds_per_pull(simulation: Simulation, clock: Clock) -> float:
     """Measured on the policy's first plan, after one call that pays for compiling."""
-    stream, plan = sample_stream(job.method, job.environment, seed=seed, delta=delta)
+    policy, stream, _ = simulation.begin(0)
+    plan = policy.plan()
     if plan is None:
         return 0.0
     sized = _resized(plan, _PROBE)

@@ -119,7 +119,7 @@ class PolicyForecast:
         )
 
 
-def forecast(results: Results, *, policy: str, lower_bound: float) -> PolicyForecast:
+def forecast(results: Results, *, policy: str, assumed: AssumedWorld) -> PolicyForecast:
     """The figures of at least one simulated experiment."""
     low, median, high = results.quantiles((0.1, 0.5, 0.9)).values()
     wrong = int(np.count_nonzero(results.final & ~results.correct))
@@ -127,7 +127,7 @@ def forecast(results: Results, *, policy: str, lower_bound: float) -> PolicyFore
     ends = (math.floor(results.runs / 2 - half), math.ceil(results.runs / 2 + half))
     ordered = np.sort(results.pulls)
     return PolicyForecast(
-        scenario=results.environment,
+        scenario=assumed.scenario,
         policy=policy,
         runs=results.runs,
         mean=results.mean_pulls,
@@ -145,7 +145,7 @@ def forecast(results: Results, *, policy: str, lower_bound: float) -> PolicyFore
         wrong=wrong,
         error_rate=wrong / results.runs,
         error_interval=wilson(wrong, results.runs),
-        ratio=results.mean_pulls / lower_bound if lower_bound > 0 else None,
+        ratio=results.mean_pulls / assumed.lower_bound if assumed.lower_bound > 0 else None,
     )
 
 

@@ -12,7 +12,7 @@ from bestarm.planning.effort import Effort, Job, estimate_effort
 from bestarm.planning.forecasts import AssumedWorld, ExperimentPlan, PolicyForecast, forecast
 from bestarm.planning.request import PlanRequest
 from bestarm.planning.warnings import remarks
-from bestarm.planning.worlds import ScenarioWorld, make_world
+from bestarm.planning.worlds import ScenarioWorld
 from bestarm.policies import Method
 from bestarm.policies.registry import accepted
 from bestarm.simulation import Outcome, RunJournal, simulate
@@ -20,6 +20,7 @@ from bestarm.simulation.progress import Progress, reporting
 
 __all__ = ["plan_experiment"]
 
+_CAP, _LEAST_CAP = 100, 1_000_000  # a run is cut at 100 times the lower bound, or later
 _MOST = 10**11  # pulls of all simulated experiments together: about an hour of one core
 
 
@@ -56,16 +57,17 @@ def plan_experiment(
     problem, bounds, per_day = request.problem, request.bounds, request.per_day
     methods = request.methods()
     worlds = [
-        make_world(problem, each, bounds=bounds, per_day=per_day)
-        for each in request.wanted_scenarios()
+        ScenarioWorld(problem, each, bounds, per_day).make() for each in request.wanted_scenarios()
     ]
-    assumed = tuple(world.assumed for world in worlds)
-    _check_effort(assumed, request, len(methods))
-    jobs = [
-        _job(name, method, world, request) for world in worlds for name, method in methods.items()
-    ]
-    for job in jobs:  # refuse a policy that cannot be made before anything is simulated
-        job.method(problem, seed=0)
+    scenarios = tuple(assumed for _, assumed in worlds)
+    _check_effort(scenarios, request, len(methods))
+    jobs = []
+    for environment, assumed in worlds:
+        cap = request.max_pulls or max(_LEAST_CAP, math.ceil(_CAP * assumed.lower_bound))
+        for name, plain in methods.items():
+            method: Method = partial(plain, **accepted(plain, max_pulls=cap, bounds=bounds))
+            method(problem, seed=0)  # refuses before anything is simulated
+            jobs.append(Job(name, method, environment, assumed, cap))
     with reporting(progress, request.runs * len(jobs)) as report:
         report(0, 0)  # before the first run, which may take long
         if on_estimate is not None:
@@ -80,11 +82,11 @@ def plan_experiment(
         per_day=per_day,
         runs=request.runs,
         seed=request.seed,
-        scenarios=assumed,
+        scenarios=scenarios,
         forecasts=tuple(found),
         interrupted=interrupted,
         warnings=remarks(
-            problem, assumed, found, bounds=bounds, per_day=per_day, partial=interrupted
+            problem, scenarios, found, bounds=bounds, per_day=per_day, partial=interrupted
         ),
     )
 
@@ -107,7 +109,7 @@ def _simulate_jobs(
                 journal=RunJournal(record=progress.pulls),
             )
             if results.runs:
-                found.append(forecast(results, policy=job.policy, lower_bound=job.lower_bound))
+                found.append(forecast(results, policy=job.policy, assumed=job.assumed))
             if results.interrupted:
                 return found, True
             progress.before += request.runs
@@ -129,19 +131,6 @@ class _Progress:
 
     def pulls(self, outcomes: Sequence[Outcome]) -> None:
         self._pulls += sum(outcome.pulls for outcome in outcomes)
-
-
-def _job(policy: str, method: Method, world: ScenarioWorld, request: PlanRequest) -> Job:
-    cap = request.max_pulls or world.cap
-    return Job(
-        policy=policy,
-        scenario=world.assumed.scenario,
-        method=partial(method, **accepted(method, max_pulls=cap, bounds=request.bounds)),
-        environment=world.environment,
-        gap=world.assumed.gap,
-        lower_bound=world.assumed.lower_bound,
-        cap=cap,
-    )
 
 
 def _check_effort(worlds: Sequence[AssumedWorld], request: PlanRequest, policies: int) -> None:

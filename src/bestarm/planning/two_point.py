@@ -2,63 +2,45 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
-from bestarm.environments import Ahead, Stream
-from bestarm.environments.fixed import FixedWorld
+from bestarm.environments import Ahead, Semiparametric, Stream
 from bestarm.environments.paths import Constant, Moving
 from bestarm.environments.streams import ConstantStream, MovingStream, counts_of
 from bestarm.errors import InvalidInputError
 from bestarm.geometry import Array
-from bestarm.problem import Problem
 from bestarm.records import Counts, Plan, Summary
 
 __all__ = ["TwoPoint"]
 
 
-class TwoPoint(FixedWorld):
+class TwoPoint(Semiparametric):
     """A pull of arm a at round t pays `high` with the probability that makes its mean x_a·θ + ν_t.
 
     Of all bounded rewards with these means, these have the largest variance: with finer outcomes
     than yes and no, an experiment is quicker.
 
     Args:
-        problem: what policies are told.
-        theta: the true parameter.
-        baseline: how ν_t moves: constant, or a path that does not react to the pulls.
         bounds: the two rewards, the lower one first.
-        name: what results call it.
+        world: the arguments of `Semiparametric`; a baseline must not react to the pulls.
 
     Raises:
-        InvalidInputError: a mean would leave the bounds.
+        InvalidInputError: in a run, a mean leaves the bounds.
     """
 
-    def __init__(
-        self,
-        problem: Problem,
-        theta: Array,
-        *,
-        baseline: Constant | Moving,
-        bounds: tuple[float, float],
-        name: str,
-    ) -> None:
-        self._template, self._name = problem, name
-        self._problems: dict[float, Problem] = {}
-        values = (problem.target - problem.target[0]) @ theta
-        self._best = int(values.argmax())
-        self._gap = float(values[self._best] - np.delete(values, self._best).max())
-        self._means = np.asarray(problem.source @ theta)
-        self._baseline, self._bounds = baseline, bounds
+    def __init__(self, *world: Any, bounds: tuple[float, float], **options: Any) -> None:
+        super().__init__(*world, **options)
+        self._bounds = bounds
 
     def begin(self, rng: np.random.Generator) -> Stream:
         """Start a run at round 1."""
         if isinstance(self._baseline, Constant):
             level = self._baseline.level
             return _SteadyChances(self._means, self._bounds, level=level, rng=rng)
+        assert isinstance(self._baseline, Moving)
         return _MovingChances(self._means, self._bounds, path=self._baseline, rng=rng)
-
-    def __getstate__(self) -> dict[str, object]:
-        return self.__dict__ | {"_problems": {}}
 
 
 class _SteadyChances(ConstantStream):

@@ -27,13 +27,15 @@ from bestarm.errors import BestArmError, InvalidInputError
 from bestarm.planning.assumptions import as_scenario, scales
 from bestarm.planning.effort import Effort
 from bestarm.planning.plan import plan_experiment
-from bestarm.planning.request import DEFAULT_POLICIES, PlanRequest
+from bestarm.planning.request import PlanRequest
 from bestarm.problem import Problem, features_of
 
 __all__ = ["main", "make_plan"]
 
 _PAUSE = 0.25  # seconds between two reports of progress
 _NICE = 10  # the server on the same machine goes first
+# Fields of a plan's request that are taken as they are.
+_CHOSEN = ("gap", "scenarios", "drift", "bounds", "level", "policies", "per_day", "runs", "seed")
 
 
 def main() -> None:
@@ -44,7 +46,7 @@ def main() -> None:
     seconds = float(request.pop("seconds"))
     _alarm(seconds)
     try:
-        plan = make_plan(request, _ProgressReports(), partial(_announce, limit=seconds))
+        plan = make_plan(request, _reports(), partial(_announce, limit=seconds))
     except KeyboardInterrupt:
         _write(
             error={
@@ -66,9 +68,9 @@ def make_plan(
 ) -> dict[str, Any]:
     """The plan that a request asks for, as a dictionary for JSON."""
     fields = {key: value for key, value in request.items() if value is not None}
-    ends = fields.get("bounds")
-    bounds = None if ends is None else (ends[0], ends[1])
-    noise, baseline = scales(bounds, fields.get("noise"), fields.get("baseline"))
+    if "bounds" in fields:
+        fields["bounds"] = tuple(fields["bounds"])
+    noise, baseline = scales(fields.get("bounds"), fields.get("noise"), fields.get("baseline"))
     problem = Problem(
         features_of(fields.get("source"), fields.get("source_labels")),
         fields.get("target"),
@@ -84,22 +86,12 @@ def make_plan(
             "`level` and `drift` go with `gap`; scenarios have their own.",
             field="scenarios",
         )
-    return plan_experiment(
-        PlanRequest(
-            problem,
-            gap=fields.get("gap"),
-            scenarios=[_scenario(each, number) for number, each in enumerate(documents, start=1)],
-            drift=fields.get("drift", "sine"),
-            bounds=bounds,
-            level=fields.get("level"),
-            policies=fields.get("policies", DEFAULT_POLICIES),
-            per_day=fields.get("per_day"),
-            runs=fields["runs"],
-            seed=fields["seed"],
-        ),
-        progress=progress,
-        on_estimate=on_estimate,
-    ).to_dict()
+    fields["scenarios"] = [
+        as_scenario({key: value for key, value in each.items() if value is not None}, name=str(i))
+        for i, each in enumerate(documents, start=1)
+    ]
+    wanted = PlanRequest(problem, **{name: fields[name] for name in _CHOSEN if name in fields})
+    return plan_experiment(wanted, progress=progress, on_estimate=on_estimate).to_dict()
 
 
 def _announce(effort: Effort, *, limit: float) -> None:
@@ -116,22 +108,18 @@ def _announce(effort: Effort, *, limit: float) -> None:
     )
 
 
-def _scenario(document: Mapping[str, Any], number: int) -> Any:
-    values = {key: value for key, value in document.items() if value is not None}
-    return as_scenario(values, name=str(number))
+def _reports() -> Callable[[int, int], None]:
+    """A function that reports progress, but not after every run."""
+    last = -math.inf
 
-
-class _ProgressReports:
-    """Reports progress, but not after every run."""
-
-    def __init__(self) -> None:
-        self._last = -math.inf
-
-    def __call__(self, done: int, total: int) -> None:
+    def report(done: int, total: int) -> None:
+        nonlocal last
         now = time.monotonic()
-        if now - self._last >= _PAUSE or done == total:
-            self._last = now
+        if now - last >= _PAUSE or done == total:
+            last = now
             _write(progress={"done": done, "total": total})
+
+    return report
 
 
 def _write(**document: object) -> None:

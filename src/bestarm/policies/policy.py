@@ -204,34 +204,31 @@ def check_adoptable(
             value=plan,
             remedy="Adopt a plan that this policy made earlier.",
         )
-    if phase is None:
-        raise ProtocolError(
+    faults = (
+        (
+            phase is None,
             f"The policy has stopped and cannot adopt the plan of phase {plan.phase}.",
-            field="plan",
-            value=plan.phase,
-            remedy="Read `recommend()`.",
-        )
-    if plan.phase != phase:
-        raise ProtocolError(
+            "Read `recommend()`.",
+        ),
+        (
+            plan.phase != phase,
             f"The next plan is that of phase {phase}; got one of phase {plan.phase}.",
-            field="plan",
-            value=plan.phase,
-            remedy="Adopt recorded plans in their order, each followed by its summary.",
-        )
-    if plan.arms != problem.arms:
-        raise ProtocolError(
+            "Adopt recorded plans in their order, each followed by its summary.",
+        ),
+        (
+            plan.arms != problem.arms,
             f"The plan is over {plan.arms} arms; the problem has {problem.arms}.",
-            field="plan",
-            value=plan.arms,
-            remedy="Adopt a plan that was made for this problem.",
-        )
-    if kind is not None and (plan.weights is None) != (kind == "fixed"):
-        raise ProtocolError(
+            "Adopt a plan that was made for this problem.",
+        ),
+        (
+            kind is not None and (plan.weights is None) != (kind == "fixed"),
             f"The policy makes {kind} plans; the plan of phase {phase} is of the other kind.",
-            field="plan",
-            value=plan.phase,
-            remedy="Adopt a plan that the same policy made.",
-        )
+            "Adopt a plan that the same policy made.",
+        ),
+    )
+    for wrong, message, remedy in faults:
+        if wrong:
+            raise ProtocolError(message, field="plan", value=plan.phase, remedy=remedy)
     return plan
 
 

@@ -4,7 +4,6 @@ from bestarm.replication.cell import Cell
 from bestarm.replication.report import write_report
 from bestarm.replication.runner import Replication, RowObserver, reproduce
 from bestarm.replication.tables import TABLES, Row, Table, paper_tables
-from bestarm.replication.verdicts import cells
 
 __all__ = [
     "TABLES",
@@ -13,7 +12,6 @@ __all__ = [
     "Row",
     "RowObserver",
     "Table",
-    "cells",
     "paper_tables",
     "reproduce",
     "write_report",

@@ -1,4 +1,4 @@
-"""Cells: our figure with its interval, the published one, and the test between them.
+"""Cells: our figure with its interval, the published one, and the verdict on the two.
 
 A published rate is a count of 100 runs, ours a count of n: Fisher's exact test. A published mean
 of pulls is compared with what the mean of 100 of our runs can be: 20 000 times, 100 of our runs
@@ -6,13 +6,17 @@ are drawn with replacement and a normal error is added for our own mean; the pub
 two-sided tail is the p-value. Where the 100 published runs were one per instance, so are those
 drawn, once we have two runs on each; with fewer the test is conservative. Pulls that are the same
 in every run either agree or do not. With fewer than 100 of our runs, other pulls are not tested.
+
+A cell *differs* if the p-value of its test stays below 0.05 after Holm's correction for all cells
+of the report. Otherwise it is *consistent* if the published figure lies in our own 95 % interval,
+and if not, *the published difference is within the noise of 100 runs*.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import NormalDist
 from typing import Literal
 
@@ -26,11 +30,12 @@ from bestarm.simulation import Results
 from bestarm.simulation.results import wilson
 
 __all__ = [
-    "ROUNDING",
+    "LEVEL",
     "Cell",
     "Verdict",
     "balanced_mean",
     "fixed_instances",
+    "judged",
     "mean_test",
     "rate_test",
     "row_cells",
@@ -42,7 +47,8 @@ Verdict = Literal[
     "consistent", "differs", "the published difference is within the noise of 100 runs"
 ]
 
-ROUNDING = 0.005  # of figures printed with two decimals
+LEVEL = 0.05
+_ROUNDING = 0.005  # of figures printed with two decimals
 _RESAMPLES = 20_000
 _Z = NormalDist().inv_cdf(0.975)
 
@@ -84,62 +90,43 @@ class Cell:
 
 def row_cells(table: Table, row: Row, results: Results) -> list[Cell]:
     """The cells of a row, without verdicts: those depend on how many cells are tested."""
-    found = []
-    if table.counts_pulls:
-        printed = table.printed(row, "pulls")
-        strata = fixed_instances(row, results)
-        pulls = np.asarray(results.pulls, dtype=float)
-        value, half = balanced_mean(pulls, strata), _Z * standard_error(pulls, strata)
-        found.append(
-            Cell(
-                table.key,
-                row.key,
-                "pulls",
-                value,
-                value - half,
-                value + half,
-                results.std_pulls,
-                results.runs,
-                results.quantiles(),
-                printed,
-                mean_test(results.pulls, printed.value, strata=strata)
-                if printed is not None and _enough(results.runs, printed)
-                else None,
-            )
-        )
+    runs = results.runs
     good = succeeded(row, results)
     hits = int(good.sum() if table.rate == "success" else (~good).sum())
+    low, high = wilson(hits, runs)
     printed = table.printed(row, table.rate)
-    low, high = wilson(hits, results.runs)
-    found.append(
-        Cell(
-            table.key,
-            row.key,
-            table.rate,
-            hits / results.runs,
-            low,
-            high,
-            None,
-            results.runs,
-            None,
-            printed,
-            None if printed is None else rate_test(hits, results.runs, printed.value),
-        )
+    p_value = None if printed is None else rate_test(hits, runs, printed.value)
+    rate = Cell(
+        table.key, row.key, table.rate, hits / runs, low, high, None, runs, None, printed, p_value
     )
-    return found
+    if not table.counts_pulls:
+        return [rate]
+    printed, strata = table.printed(row, "pulls"), fixed_instances(row, results)
+    pulls = np.asarray(results.pulls, dtype=float)
+    value, half = balanced_mean(pulls, strata), _Z * standard_error(pulls, strata)
+    p_value = None
+    # Few runs do not show the tails; a length that is the same in every run needs one.
+    if printed is not None and (runs >= RUNS or printed.spread == 0):
+        p_value = mean_test(results.pulls, printed.value, strata=strata)
+    mean = Cell(
+        table=table.key,
+        row=row.key,
+        metric="pulls",
+        value=value,
+        low=value - half,
+        high=value + half,
+        spread=results.std_pulls,
+        runs=runs,
+        quantiles=results.quantiles(),
+        printed=printed,
+        p_value=p_value,
+    )
+    return [mean, rate]
 
 
 def succeeded(row: Row, results: Results) -> NDArray[np.bool_]:
     """Which runs succeeded: they named the best target, and reached no cap that counts."""
     return np.asarray(results.correct & results.final if row.caps_fail else results.correct)
-
-
-def _enough(runs: int, printed: Published) -> bool:
-    """Whether our runs suffice to test a mean of pulls: few runs do not show its tails.
-
-    A length that is the same in every run needs one.
-    """
-    return runs >= RUNS or printed.spread == 0
 
 
 def fixed_instances(row: Row, results: Results) -> NDArray[np.int64] | None:
@@ -176,7 +163,7 @@ def mean_test(
     """The p-value of a mean of 100 runs being as far out as the printed one; see the module."""
     values = np.asarray(ours, dtype=float)
     if np.ptp(values) == 0:
-        return 1.0 if abs(values[0] - printed) <= ROUNDING else 0.0
+        return 1.0 if abs(values[0] - printed) <= _ROUNDING else 0.0
     rng = np.random.default_rng(seed)
     if strata is None or not _repeated(strata):
         drawn = values[rng.integers(len(values), size=(_RESAMPLES, RUNS))].mean(axis=1)
@@ -185,8 +172,8 @@ def mean_test(
         for group in _groups(values, strata):
             drawn += rng.choice(group, size=_RESAMPLES) / RUNS
     drawn += standard_error(values, strata) * rng.standard_normal(_RESAMPLES)
-    above = (1 + int((drawn >= printed - ROUNDING).sum())) / (_RESAMPLES + 1)
-    below = (1 + int((drawn <= printed + ROUNDING).sum())) / (_RESAMPLES + 1)
+    above = (1 + int((drawn >= printed - _ROUNDING).sum())) / (_RESAMPLES + 1)
+    below = (1 + int((drawn <= printed + _ROUNDING).sum())) / (_RESAMPLES + 1)
     return min(1.0, 2 * min(above, below))
 
 
@@ -210,3 +197,32 @@ def rate_test(hits: int, runs: int, printed: float) -> float:
     theirs = round(printed * RUNS)
     table = np.array([[hits, runs - hits], [theirs, RUNS - theirs]])
     return float(fisher_exact(table).pvalue)
+
+
+def judged(cells: Sequence[Cell]) -> list[Cell]:
+    """The cells of a report with their verdicts."""
+    adjusted = iter(_holm([cell.p_value for cell in cells if cell.p_value is not None]))
+    return [
+        cell if cell.p_value is None else replace(cell, verdict=_verdict(cell, next(adjusted)))
+        for cell in cells
+    ]
+
+
+def _holm(p_values: Sequence[float]) -> list[float]:
+    """Holm's adjusted p-values, in the order of the input."""
+    order = np.argsort(p_values)
+    steps = np.asarray(p_values)[order] * (len(p_values) - np.arange(len(p_values)))
+    adjusted = np.empty(len(p_values))
+    adjusted[order] = np.minimum(np.maximum.accumulate(steps), 1.0)
+    return [float(value) for value in adjusted]
+
+
+def _verdict(cell: Cell, adjusted: float) -> Verdict:
+    assert cell.printed is not None
+    if adjusted < LEVEL:
+        return "differs"
+    slack = _ROUNDING if cell.metric == "pulls" else 1e-9  # rates are printed exactly
+    same = abs(cell.value - cell.printed.value) <= slack  # a single run has no interval
+    if same or cell.low - slack <= cell.printed.value <= cell.high + slack:
+        return "consistent"
+    return "the published difference is within the noise of 100 runs"

@@ -11,7 +11,6 @@ for the number of differences.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Literal
@@ -20,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bestarm.replication.cell import (
+    LEVEL,
     balanced_mean,
     fixed_instances,
     rate_test,
@@ -29,8 +29,6 @@ from bestarm.replication.cell import (
 from bestarm.replication.published import RUNS, Metric, Published
 from bestarm.replication.runner import Replication
 from bestarm.replication.tables import Row, Table
-from bestarm.replication.verdicts import LEVEL
-from bestarm.simulation import Results
 from bestarm.simulation.results import wilson
 
 __all__ = [
@@ -103,17 +101,16 @@ class PaperComparison:
     @property
     def sentence(self) -> str:
         """The conclusion in words."""
-        if self.within_noise:
-            print_says = "The printed difference is within the noise of 100 runs"
-        else:
-            print_says = "The printed difference is more than the noise of 100 runs"
+        size = "within" if self.within_noise else "more than"
         ours = {
-            "confirmed": f"our {self.runs} runs show one in the same direction",
-            "reversed": f"our {self.runs} runs show the opposite",
-            "not found": f"our {self.runs} runs show none, or a smaller one",
-            "not resolved": f"our {self.runs} runs allow both it and none",
+            "confirmed": "show one in the same direction",
+            "reversed": "show the opposite",
+            "not found": "show none, or a smaller one",
+            "not resolved": "allow both it and none",
         }[self.finding]
-        return f"{print_says}; {ours}."
+        return (
+            f"The printed difference is {size} the noise of 100 runs; our {self.runs} runs {ours}."
+        )
 
 
 def comparisons(replication: Replication) -> list[PaperComparison]:
@@ -123,42 +120,40 @@ def comparisons(replication: Replication) -> list[PaperComparison]:
     """
     if replication.runs < 2:
         return []
-    return [found for table in replication.tables for found in _of_table(replication, table)]
+    return [
+        _compare(replication, table, (rows[first], rows[second]), metric)
+        for table in replication.tables
+        for rows in [{row.key: row for row in table.rows}]
+        for key, first, second, metric in _DRAWN
+        if key == (table.printed_as or table.key) and {first, second} <= rows.keys()
+    ]
 
 
-def _of_table(replication: Replication, table: Table) -> Iterator[PaperComparison]:
-    rows = {row.key: row for row in table.rows}
-    for key, one, other, metric in _DRAWN:
-        if key != (table.printed_as or table.key) or not {one, other} <= rows.keys():
-            continue
-        first, second = rows[one], rows[other]
-        printed = table.printed(first, metric), table.printed(second, metric)
-        if printed[0] is None or printed[1] is None or printed[0].value == printed[1].value:
-            continue
-        ours = replication.of(table, first), replication.of(table, second)
-        value, low, high = _ours(metric, (first, second), ours)
-        yield PaperComparison(
-            table.key,
-            metric,
-            first.label,
-            second.label,
-            printed[0].value - printed[1].value,
-            printed_test(metric, printed[0], printed[1], (ours[0].std_pulls, ours[1].std_pulls)),
-            value,
-            low,
-            high,
-            ours[0].runs,
-        )
-
-
-def _ours(metric: Metric, rows: tuple[Row, Row], results: tuple[Results, Results]) -> Interval:
+def _compare(
+    replication: Replication, table: Table, rows: tuple[Row, Row], metric: Metric
+) -> PaperComparison:
+    printed = [table.printed(row, metric) for row in rows]
+    assert printed[0] is not None
+    assert printed[1] is not None
+    first, second = (replication.of(table, row) for row in rows)
     if metric == "pulls":
-        instances = fixed_instances(rows[0], results[0])
-        return paired_means(results[0].pulls, results[1].pulls, strata=instances)
-    good = [succeeded(row, part) for row, part in zip(rows, results, strict=True)]
-    if metric == "error":
-        good = [~part for part in good]
-    return paired_rates(good[0], good[1])
+        strata = fixed_instances(rows[0], first)
+        value, low, high = paired_means(first.pulls, second.pulls, strata=strata)
+    else:
+        one, other = succeeded(rows[0], first), succeeded(rows[1], second)
+        value, low, high = paired_rates(*((one, other) if metric == "success" else (~one, ~other)))
+    return PaperComparison(
+        table=table.key,
+        metric=metric,
+        first=rows[0].label,
+        second=rows[1].label,
+        printed=printed[0].value - printed[1].value,
+        p_value=printed_test(metric, printed[0], printed[1], (first.std_pulls, second.std_pulls)),
+        value=value,
+        low=low,
+        high=high,
+        runs=first.runs,
+    )
 
 
 def printed_test(
@@ -210,19 +205,16 @@ def paired_rates(first: NDArray[np.bool_], second: NDArray[np.bool_]) -> Interva
     It joins Wilson's intervals of both shares through their correlation, so that no run of either
     kind still leaves a width.
     """
-    runs = len(first)
+    runs, phi = len(first), _correlation(first, second)
     hits = int(first.sum()), int(second.sum())
     p, q = hits[0] / runs, hits[1] / runs
     (p_low, p_high), (q_low, q_high) = wilson(hits[0], runs), wilson(hits[1], runs)
-    phi = _correlation(first, second)
+
+    def joined(one: float, other: float) -> float:
+        return math.sqrt(max(one * one - 2 * phi * one * other + other * other, 0.0))
+
     value = p - q
-    low = value - _joined(p - p_low, q_high - q, phi)
-    high = value + _joined(p_high - p, q - q_low, phi)
-    return value, low, high
-
-
-def _joined(one: float, other: float, phi: float) -> float:
-    return math.sqrt(max(one * one - 2 * phi * one * other + other * other, 0.0))
+    return value, value - joined(p - p_low, q_high - q), value + joined(p_high - p, q - q_low)
 
 
 def _correlation(first: NDArray[np.bool_], second: NDArray[np.bool_]) -> float:

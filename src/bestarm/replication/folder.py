@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import BinaryIO
 
 from bestarm.errors import InvalidInputError
+from bestarm.files import replacing
 from bestarm.simulation import Outcome
 
-__all__ = ["Folder", "Journal", "alone", "named", "open_folder"]
+__all__ = ["Journal", "alone", "named", "open_folder"]
 
 _SETTINGS = "settings.json"
 _LINE = re.compile(r"\d{1,9},\d{1,18},[01],[01],\d{1,9},\d{1,18}")
@@ -41,30 +42,25 @@ class Journal:
         except FileNotFoundError:
             content = b""
         if not content.startswith(self._first):
-            self._start()
+            with replacing(self._path) as part:
+                part.write_bytes(self._first)
             return []
         kept = content.rindex(b"\n") + 1
         lines = content[len(self._first) : kept].decode(errors="replace").split("\n")[:-1]
         outcomes: list[Outcome] = []
         for number, line in enumerate(lines, start=2):
-            outcome = _outcome(line)
-            if outcome is None:
+            if not _LINE.fullmatch(line):
                 raise InvalidInputError(
                     f"Line {number} of {str(self._path)!r} is not a finished run: {line!r}.",
                     field="out",
                     value=str(self._path),
                     remedy="Delete this file, and its row is made again.",
                 )
-            outcomes.append(outcome)
+            run, pulls, correct, final, target, plans = map(int, line.split(","))
+            outcomes.append(Outcome(run, pulls, bool(correct), bool(final), target, plans))
         if kept < len(content):
             os.truncate(self._path, kept)
         return outcomes
-
-    def _start(self) -> None:
-        fresh = self._path.with_name(f".{self._path.name}")
-        with named(fresh):
-            fresh.write_bytes(self._first)
-        fresh.replace(self._path)
 
     def add(self, outcomes: Sequence[Outcome]) -> None:
         """Add finished runs and hand them to the operating system."""
@@ -83,14 +79,6 @@ class Journal:
                 file.close()
 
 
-def _outcome(line: str) -> Outcome | None:
-    """The run that a line of a journal holds, or None if it cannot be one."""
-    if not _LINE.fullmatch(line):
-        return None
-    run, pulls, correct, final, target, plans = map(int, line.split(","))
-    return Outcome(run, pulls, bool(correct), bool(final), target, plans)
-
-
 @contextmanager
 def named(path: Path) -> Iterator[None]:
     """Name the file in errors that do not, such as those of a full disk."""
@@ -102,25 +90,9 @@ def named(path: Path) -> Iterator[None]:
         raise
 
 
-class Folder:
-    """A folder that this process alone writes to."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    @contextmanager
-    def journal(self, name: str, recipe: str) -> Iterator[Journal]:
-        """The journal of a row."""
-        journal = Journal(self.path / "journal" / f"{name}.csv", recipe)
-        try:
-            yield journal
-        finally:
-            journal.close()
-
-
 @contextmanager
-def open_folder(path: Path, settings: dict[str, object], *, resume: bool) -> Iterator[Folder]:
-    """Make the folder, or open one with the same settings to resume it.
+def open_folder(path: Path, settings: dict[str, object], *, resume: bool) -> Iterator[None]:
+    """Make the folder, or open one with the same settings to resume it; no other process may.
 
     Raises:
         InvalidInputError: the folder holds something else, or another process has it open.
@@ -130,12 +102,10 @@ def open_folder(path: Path, settings: dict[str, object], *, resume: bool) -> Ite
     (path / "journal").mkdir(parents=True, exist_ok=True)
     with alone(path):
         if not (path / _SETTINGS).exists():
-            fresh = path / f".{_SETTINGS}"
-            with named(fresh):
-                text = json.dumps(settings, indent=2, ensure_ascii=False) + "\n"
-                fresh.write_text(text, encoding="utf-8")
-            fresh.replace(path / _SETTINGS)
-        yield Folder(path)
+            text = json.dumps(settings, indent=2, ensure_ascii=False) + "\n"
+            with replacing(path / _SETTINGS) as part:
+                part.write_text(text, encoding="utf-8")
+        yield
 
 
 def _check(path: Path, settings: dict[str, object], *, resume: bool) -> None:
@@ -149,11 +119,10 @@ def _check(path: Path, settings: dict[str, object], *, resume: bool) -> None:
     try:
         before = json.loads((path / _SETTINGS).read_text(encoding="utf-8"))
     except FileNotFoundError:
-        if path.exists() and any(not entry.name.startswith(".") for entry in path.iterdir()):
-            if [entry.name for entry in path.iterdir() if entry.name != ".lock"] == ["journal"]:
-                return  # killed between its first two breaths
+        entries = [entry.name for entry in path.iterdir()] if path.exists() else []
+        if not {name for name in entries if not name.startswith(".")} <= {"journal"}:
             raise refuse("holds other things", "Use a new or an empty folder.") from None
-        return
+        return  # new, or killed before its settings were written
     except (ValueError, RecursionError):
         before = None
     if not isinstance(before, dict):

@@ -19,8 +19,9 @@ from bestarm.replication.texts import (
     SHORT,
     TableText,
     counted,
-    difference_text,
+    p_value,
     prose,
+    signed,
 )
 
 __all__ = ["page"]
@@ -76,6 +77,9 @@ def page(
     return template.render(
         css=Markup(_file("report.css")),
         kinds=_KINDS,
+        p_value=p_value,
+        prose=prose,
+        signed=signed,
         levels=["median" if q == 0.5 else f"{100 * q:g} %" for q in QUANTILES],
         zip=zip,
         synthetic=rated and replication.data.synthetic,
@@ -85,12 +89,16 @@ def page(
         seed=replication.seed,
         version=version("bestarm"),
         few=replication.runs < _ENOUGH,
-        summary=[(table, _counts(cells, table.key)) for table, _ in tables],
+        summary=[(text.table, _counts(cells, text.table.key)) for text, _ in tables],
         tables=[
-            (table, [(picture, Markup(drawing)) for picture, drawing in drawn])
-            for table, drawn in tables
+            (text, [(picture, Markup(drawing)) for picture, drawing in drawn])
+            for text, drawn in tables
         ],
-        differences=_differences([table for table, _ in tables], found),
+        differences=[
+            (text.table.title, [part for part in found if part.table == text.table.key])
+            for text, _ in tables
+            if text.table.key in {part.table for part in found}
+        ],
         command=_command(replication, rated),
         given_data=rated and not replication.data.synthetic,
     )
@@ -105,16 +113,6 @@ def _counts(cells: Sequence[Cell], table: str) -> list[int]:
         SHORT[cell.verdict] for cell in cells if cell.table == table and cell.verdict is not None
     )
     return [sum(verdicts.values()), *(verdicts[word] for word in SHORT.values())]
-
-
-def _differences(
-    tables: Sequence[TableText], found: Sequence[PaperComparison]
-) -> list[tuple[TableText, list[object]]]:
-    grouped = [
-        (table, [difference_text(part) for part in found if part.table == table.key])
-        for table in tables
-    ]
-    return [(table, list(parts)) for table, parts in grouped if parts]
 
 
 def _command(replication: Replication, rated: bool) -> str:

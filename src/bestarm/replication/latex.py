@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
 
-from bestarm.replication.texts import CellText, RowText, TableText
+from bestarm.replication.texts import CellText, RowText, TableText, prose
 
 __all__ = ["escape", "latex_table"]
 
@@ -51,107 +52,83 @@ def escape(text: str) -> str:
 
 
 def _character(character: str) -> str:
-    known = _CHARACTERS.get(character)
-    if known is not None:
-        return known
     # LaTeX reads UTF-8, but has glyphs for little beyond Western letters.
-    return character if character.isascii() or "À" <= character <= "ÿ" else "?"
+    known = character.isascii() or "À" <= character <= "ÿ"
+    return _CHARACTERS.get(character, character if known else "?")
 
 
-def latex_table(table: TableText, *, runs: int, seed: int) -> str:
+def latex_table(text: TableText, *, runs: int, seed: int) -> str:
     """A floating table with its caption, its notes and the legend of its marks."""
+    table = text.table
     lines = [
         r"% Needs \usepackage{booktabs}.",
         r"\begin{table}",
         r"\centering",
         r"\footnotesize",
         r"\setlength{\tabcolsep}{3.5pt}",
-        rf"\caption{{{_caption(table, runs, seed)}}}",
+        rf"\caption{{{escape(table.title)}. {escape(prose(table.protocol))} Ours: {runs} runs with "
+        rf"seed {seed} and 95\,\% intervals; published: 100 runs.}}",
         rf"\label{{tab:{table.key}}}",
         r"\smallskip",
-        *_main(table),
-        *(_quantiles(table) if table.heavy and table.counts_pulls else ()),
+        *_main(text),
+        *(_quantiles(text) if table.heavy and table.counts_pulls else ()),
         r"\par\smallskip",
         r"\begin{minipage}{\linewidth}\scriptsize",
         _LEGEND,
-        *(rf"\textsuperscript{{{letter}}} {escape(sentence)}" for letter, sentence in table.notes),
+        *(rf"\textsuperscript{{{letter}}} {escape(sentence)}" for letter, sentence in text.notes),
         r"\end{minipage}",
         r"\end{table}",
     ]
     return "\n".join(lines) + "\n"
 
 
-def _caption(table: TableText, runs: int, seed: int) -> str:
-    return (
-        f"{escape(table.title)}. {escape(table.protocol)} Ours: {runs} runs with seed {seed} and "
-        r"95\,\% intervals; published: 100 runs."
-    )
+def _main(text: TableText) -> Iterator[str]:
+    rate = text.table.rate
+    if not text.table.counts_pulls:
+        return _tabular("lrrrc", [rf"Method & {rate} & 95\,\% & published & \\"], text, _row)
+    groups = rf"\multicolumn{{5}}{{c}}{{Pulls}} & \multicolumn{{4}}{{c}}{{{rate.capitalize()}}}"
+    heads = [
+        rf"& {groups} \\",
+        r"\cmidrule(lr){2-6}\cmidrule(l){7-10}",
+        r"Method & mean & 95\,\% & median & published & & ours & 95\,\% & published & \\",
+    ]
+    return _tabular("lrrrrcrrrc", heads, text, _row)
 
 
-def _main(table: TableText) -> Iterator[str]:
-    rate = table.rate.capitalize()
-    if table.counts_pulls:
-        yield r"\begin{tabular}{@{}lrrrrcrrrc@{}}"
-        yield r"\toprule"
-        yield rf"& \multicolumn{{5}}{{c}}{{Pulls}} & \multicolumn{{4}}{{c}}{{{rate}}} \\"
-        yield r"\cmidrule(lr){2-6}\cmidrule(l){7-10}"
-        yield r"Method & mean & 95\,\% & median & published & & ours & 95\,\% & published & \\"
-    else:
-        yield r"\begin{tabular}{@{}lrrrc@{}}"
-        yield r"\toprule"
-        yield rf"Method & {table.rate} & 95\,\% & published & \\"
-    width = 10 if table.counts_pulls else 5
-    yield r"\midrule"
-    yield from _grouped(table.rows, width, _row)
-    yield r"\bottomrule"
-    yield r"\end{tabular}"
-
-
-def _grouped(rows: Sequence[RowText], width: int, line: Callable[[RowText], str]) -> Iterator[str]:
-    """The paper's rows, then ours, separated."""
-    yield from (line(row) for row in rows if not row.ours)
-    ours = [row for row in rows if row.ours]
-    if ours:
-        yield r"\addlinespace"
-        yield rf"\multicolumn{{{width}}}{{@{{}}l}}{{\emph{{Not in the paper}}}} \\"
-        yield from (line(row) for row in ours)
-
-
-def _name(row: RowText) -> str:
-    note = rf"\textsuperscript{{{row.note}}}" if row.note else ""
-    return escape(row.label) + note
-
-
-def _row(row: RowText) -> str:
-    rate = row.rate
-    texts = [escape(rate.value), _interval(rate), escape(rate.printed), _mark(rate)]
-    if row.pulls is not None:
-        pulls = row.pulls
-        middle = escape(pulls.median), escape(pulls.printed), _mark(pulls)
-        texts = [escape(pulls.value), _interval(pulls), *middle, *texts]
-    return " & ".join([_name(row), *texts]) + r" \\"
-
-
-def _interval(cell: CellText) -> str:
-    return escape(cell.interval.replace(" to ", "–"))
-
-
-def _mark(cell: CellText) -> str:
-    return _MARKS.get(cell.verdict, "")
-
-
-def _quantiles(table: TableText) -> Iterator[str]:
+def _quantiles(text: TableText) -> Iterator[str]:
     yield r"\par\medskip"
-    yield r"\begin{tabular}{@{}lrrrrrr@{}}"
+    head = r"Pulls & 10\,\% & 25\,\% & median & 75\,\% & 90\,\% & sd \\"
+    yield from _tabular("lrrrrrr", [head], text, _quantile_row)
+
+
+def _tabular(
+    columns: str, heads: Sequence[str], text: TableText, line: Callable[[RowText], Sequence[str]]
+) -> Iterator[str]:
+    """The paper's rows, then ours, separated."""
+    yield rf"\begin{{tabular}}{{@{{}}{columns}@{{}}}}"
     yield r"\toprule"
-    yield r"Pulls & 10\,\% & 25\,\% & median & 75\,\% & 90\,\% & sd \\"
+    yield from heads
     yield r"\midrule"
-    yield from _grouped(table.rows, 7, _quantile_row)
+    for ours, rows in groupby(text.rows, key=lambda row: row.row.ours):
+        if ours:
+            yield r"\addlinespace"
+            yield rf"\multicolumn{{{len(columns)}}}{{@{{}}l}}{{\emph{{Not in the paper}}}} \\"
+        yield from (" & ".join(line(row)) + r" \\" for row in rows)
     yield r"\bottomrule"
     yield r"\end{tabular}"
 
 
-def _quantile_row(row: RowText) -> str:
+def _row(row: RowText) -> list[str]:
+    name = escape(row.row.label) + (rf"\textsuperscript{{{row.note}}}" if row.note else "")
+    pulls = () if row.pulls is None else _figures(row.pulls, row.pulls.median)
+    return [name, *pulls, *_figures(row.rate)]
+
+
+def _figures(cell: CellText, *more: str) -> list[str]:
+    texts = map(escape, (cell.value, cell.interval.replace(" to ", "–"), *more, cell.printed))
+    return [*texts, _MARKS.get(cell.verdict, "")]
+
+
+def _quantile_row(row: RowText) -> list[str]:
     assert row.pulls is not None
-    texts = map(escape, (*row.pulls.quantiles, row.pulls.spread))
-    return " & ".join([escape(row.label), *texts]) + r" \\"
+    return [escape(row.row.label), *map(escape, (*row.pulls.quantiles, row.pulls.spread))]

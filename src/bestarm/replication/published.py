@@ -8,6 +8,8 @@ from functools import cache
 from importlib import resources
 from typing import Literal
 
+from bestarm.simulation.results import wilson
+
 __all__ = ["RUNS", "Metric", "Published", "published"]
 
 Metric = Literal["pulls", "error", "success"]
@@ -21,6 +23,11 @@ class Published:
 
     value: float
     spread: float | None
+
+    @property
+    def rate_interval(self) -> tuple[float, float]:
+        """Wilson's 95 % interval of a rate."""
+        return wilson(round(self.value * RUNS), RUNS)
 
 
 @cache

@@ -2,27 +2,34 @@
 
 from __future__ import annotations
 
+import csv
+import math
 import re
 import shutil
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from bestarm.errors import InvalidInputError
+from bestarm.replication.cell import Cell, succeeded
 from bestarm.replication.comparisons import comparisons
-from bestarm.replication.csv_files import write_cells, write_runs
 from bestarm.replication.folder import alone, named
 from bestarm.replication.html import page
 from bestarm.replication.latex import latex_table
 from bestarm.replication.pictures import ink, pictures
 from bestarm.replication.runner import Replication
 from bestarm.replication.tables import TABLES
-from bestarm.replication.texts import table_text
-from bestarm.replication.verdicts import cells
+from bestarm.replication.texts import QUANTILES, table_text
 
 __all__ = ["write_report"]
 
 _PAGE = "report.html"
 _PARTS = ("figures", "tables")
 _FRESH = ".report"  # where everything is made, before anything of old is replaced
+_RUNS = "table,row,method,environment,run,pulls,success,correct,final,target,plans"
+_CELLS = (
+    "table,row,metric,value,low,high,spread,runs,q10,q25,q50,q75,q90,published,published_spread,"
+    "p_value,verdict"
+)
 
 
 def write_report(replication: Replication, folder: Path) -> Path:
@@ -72,9 +79,9 @@ def _check(replication: Replication) -> None:
 
 
 def _write(replication: Replication, fresh: Path) -> None:
-    judged = cells(replication)
-    write_runs(replication, fresh / "runs.csv")
-    write_cells(judged, fresh / "cells.csv")
+    judged = replication.cells()
+    _write_csv(fresh / "runs.csv", _RUNS, _runs(replication))
+    _write_csv(fresh / "cells.csv", _CELLS, map(_cell, judged))
     tables = []
     for table in replication.tables:
         own = [cell for cell in judged if cell.table == table.key]
@@ -84,14 +91,40 @@ def _write(replication: Replication, fresh: Path) -> None:
         drawn = []
         with ink.style():
             for picture in pictures(replication, table, own):
-                ink.save(picture.figure, fresh / "figures" / picture.name)
-                drawn.append((picture, ink.svg(picture.figure, picture.name)))
+                svg = ink.write(picture.figure, fresh / "figures" / picture.name)
+                drawn.append((picture, svg))
         tables.append((text, drawn))
     _write_text(fresh / _PAGE, page(replication, judged, tables, comparisons(replication)))
 
 
 def _write_text(path: Path, text: str) -> None:
     path.write_text(text, encoding="utf-8", newline="\n")
+
+
+def _write_csv(path: Path, header: str, lines: Iterable[Sequence[object]]) -> None:
+    with path.open("w", encoding="utf-8", newline="") as file:
+        file.write(f"{header}\n")
+        csv.writer(file, lineterminator="\n").writerows(lines)
+
+
+def _runs(replication: Replication) -> Iterator[Sequence[object]]:
+    for table in replication.tables:
+        for row in table.rows:
+            results = replication.of(table, row)
+            names = (table.key, row.key, results.method, results.environment)
+            good = succeeded(row, results).tolist()
+            for outcome, success in zip(results.outcomes(), good, strict=True):
+                run, pulls, *rest = map(int, outcome)
+                yield *names, run, pulls, int(success), *rest
+
+
+def _cell(cell: Cell) -> Sequence[object]:
+    quantiles = cell.quantiles or dict.fromkeys(QUANTILES)
+    printed = (None, None) if cell.printed is None else (cell.printed.value, cell.printed.spread)
+    ours = (cell.value, cell.low, cell.high, cell.spread, cell.runs, *quantiles.values())
+    figures = [*ours, *printed, cell.p_value]
+    known = [None if figure is None or math.isnan(figure) else figure for figure in figures]
+    return [cell.table, cell.row, cell.metric, *known, cell.verdict]
 
 
 def _move(fresh: Path, folder: Path) -> None:

@@ -5,16 +5,17 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from bestarm.checks import whole
 from bestarm.datasets import RatingsData
-from bestarm.replication.cell import Cell, row_cells
-from bestarm.replication.folder import Folder, open_folder
+from bestarm.replication.cell import Cell, judged, row_cells
+from bestarm.replication.folder import Journal, open_folder
 from bestarm.replication.tables import Row, Table
 from bestarm.simulation import Results, RunJournal, simulate
-from bestarm.simulation.naming import method_name
+from bestarm.simulation.engine import method_name
 from bestarm.simulation.provenance import installed
 
 __all__ = ["Replication", "RowObserver", "reproduce"]
@@ -59,6 +60,17 @@ class Replication:
         """The runs of one row."""
         return self.results[table.key, row.key]
 
+    def cells(self) -> list[Cell]:
+        """Every cell with its verdict, in the order of the tables."""
+        return judged(
+            [
+                cell
+                for table in self.tables
+                for row in table.rows
+                for cell in row_cells(table, row, self.of(table, row))
+            ]
+        )
+
 
 def reproduce(
     tables: Sequence[Table],
@@ -96,11 +108,11 @@ def reproduce(
     }
     results: dict[tuple[str, str], Results] = {}
     interrupted = False
-    with open_folder(out, settings, resume=resume) as folder:
+    with open_folder(out, settings, resume=resume):
         try:
             for table in tables:
                 for row in table.rows:
-                    part = _row(folder, table, row, total, seed, executor, observer.progress)
+                    part = _row(out, table, row, total, seed, executor, observer.progress)
                     if part.interrupted:
                         raise KeyboardInterrupt  # noqa: TRY301 - as if it had come here
                     results[table.key, row.key] = part
@@ -112,7 +124,7 @@ def reproduce(
 
 
 def _row(
-    folder: Folder,
+    out: Path,
     table: Table,
     row: Row,
     runs: int,
@@ -121,7 +133,8 @@ def _row(
     progress: RowProgress | None,
 ) -> Results:
     recipe = f"{method_name(row.method)} in {row.environment.name} at delta {table.delta:g}"
-    with folder.journal(f"{table.key}.{row.key}", recipe) as journal:
+    path = out / "journal" / f"{table.key}.{row.key}.csv"
+    with closing(Journal(path, recipe)) as journal:
         known = [outcome for outcome in journal.read() if outcome.run < runs]
         return simulate(
             row.method,

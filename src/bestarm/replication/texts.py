@@ -9,21 +9,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bestarm.replication.cell import Cell, Verdict
-from bestarm.replication.comparisons import PaperComparison
 from bestarm.replication.published import RUNS
-from bestarm.replication.tables import Table
+from bestarm.replication.tables import Row, Table
 
 __all__ = [
     "QUANTILES",
     "SHORT",
     "CellText",
-    "DifferenceText",
     "RowText",
     "TableText",
     "counted",
-    "difference_text",
     "number",
+    "p_value",
     "prose",
+    "signed",
     "table_text",
 ]
 
@@ -72,8 +71,7 @@ class CellText:
 class RowText:
     """One line of a table; `note` is the letter of its remark."""
 
-    label: str
-    ours: bool
+    row: Row
     note: str
     pulls: CellText | None
     rate: CellText
@@ -83,28 +81,9 @@ class RowText:
 class TableText:
     """One table; `notes` has a letter and a sentence for what rows share or have alone."""
 
-    key: str
-    title: str
-    protocol: str
-    rate: str
-    counts_pulls: bool
-    heavy: bool
+    table: Table
     rows: tuple[RowText, ...]
     notes: tuple[tuple[str, str], ...]
-
-
-@dataclass(frozen=True)
-class DifferenceText:
-    """One method less another."""
-
-    table: str
-    name: str
-    printed: str
-    p_value: str
-    value: str
-    interval: str
-    finding: str
-    sentence: str
 
 
 def number(value: float, decimals: int = 0) -> str:
@@ -112,8 +91,7 @@ def number(value: float, decimals: int = 0) -> str:
     if math.isnan(value):
         return _NONE
     text = f"{value:,.{decimals}f}".replace(",", _THIN)
-    zero = not any(digit in text for digit in "123456789")
-    return text.lstrip("-") if zero else text.replace("-", _MINUS)
+    return text.replace("-", _MINUS) if re.search("[1-9]", text) else text.lstrip("-")
 
 
 def prose(text: str) -> str:
@@ -127,29 +105,18 @@ def table_text(table: Table, cells: Sequence[Cell]) -> TableText:
     letters: dict[str, str] = {}
     rows = []
     for row in table.rows:
-        if row.protocol and row.protocol not in letters:
-            letters[row.protocol] = chr(ord("a") + len(letters))
-        parts = {cell.metric: cell for cell in cells if cell.row == row.key}
-        pulls = parts.get("pulls")
+        if row.protocol:
+            letters.setdefault(row.protocol, chr(ord("a") + len(letters)))
+        *pulls, rate = [cell for cell in cells if cell.row == row.key]
         rows.append(
             RowText(
-                row.label,
-                row.ours,
+                row,
                 letters.get(row.protocol, ""),
-                None if pulls is None else _pulls(pulls, decimals),
-                _rate(parts[table.rate]),
+                _pulls(pulls[0], decimals) if pulls else None,
+                _rate(rate),
             )
         )
-    return TableText(
-        table.key,
-        table.title,
-        prose(table.protocol),
-        table.rate,
-        table.counts_pulls,
-        table.heavy,
-        tuple(rows),
-        tuple((letter, prose(sentence)) for sentence, letter in letters.items()),
-    )
+    return TableText(table, tuple(rows), tuple((b, prose(a)) for a, b in letters.items()))
 
 
 def _decimals(value: float) -> int:
@@ -161,18 +128,16 @@ def _pulls(cell: Cell, decimals: int) -> CellText:
     assert cell.quantiles is not None
     assert cell.spread is not None
     fine = 0 if cell.value >= 100 else 1
-    ends = (max(cell.low, 0.0), cell.high)
-    interval = "exact" if cell.low == cell.high else _interval(*ends, fine)
     printed = cell.printed
     return CellText(
         number(cell.value, decimals),
-        interval,
+        "exact" if cell.low == cell.high else _interval(max(cell.low, 0.0), cell.high, fine),
         number(cell.spread, fine),
         tuple(number(cell.quantiles[level]) for level in QUANTILES),
         "" if printed is None else number(printed.value, decimals),
         "" if printed is None or printed.spread is None else number(printed.spread, decimals),
         _verdict(cell),
-        _p_value(cell.p_value),
+        p_value(cell.p_value),
     )
 
 
@@ -182,7 +147,7 @@ def _rate(cell: Cell) -> CellText:
         _interval(cell.low, cell.high, 3),
         printed="" if cell.printed is None else number(cell.printed.value, 2),
         verdict=_verdict(cell),
-        p_value=_p_value(cell.p_value),
+        p_value=p_value(cell.p_value),
     )
 
 
@@ -196,32 +161,17 @@ def _verdict(cell: Cell) -> str:
     return "" if cell.verdict is None else SHORT[cell.verdict]
 
 
-def _p_value(value: float | None) -> str:
+def p_value(value: float | None) -> str:
+    """A p-value with two or three digits."""
     if value is None:
         return ""
-    return (
-        "p < 0.001" if value < 0.001 else f"p = {value:.3f}" if value < 0.1 else f"p = {value:.2f}"
-    )
+    return "p < 0.001" if value < 0.001 else f"p = {value:.{3 if value < 0.1 else 2}f}"
 
 
-def difference_text(found: PaperComparison) -> DifferenceText:
-    """A difference in the units of its table."""
-    decimals = 0 if found.metric == "pulls" else 3
-    return DifferenceText(
-        found.table,
-        f"{found.first} {_MINUS} {found.second}, {found.metric}",
-        _signed(found.printed, min(decimals, 2)),
-        _p_value(found.p_value),
-        _signed(found.value, decimals),
-        f"{_signed(found.low, decimals)} to {_signed(found.high, decimals)}",
-        found.finding,
-        found.sentence,
-    )
-
-
-def _signed(value: float, decimals: int) -> str:
+def signed(value: float, decimals: int) -> str:
+    """A number with its sign, unless it is printed as 0."""
     text = number(value, decimals)
-    return f"+{text}" if value > 0 and any(digit in text for digit in "123456789") else text
+    return f"+{text}" if value > 0 and re.search("[1-9]", text) else text
 
 
 def counted(cells: Sequence[Cell]) -> str:

@@ -13,10 +13,10 @@ from starlette.middleware.gzip import GZipMiddleware
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from bestarm.live.store.sql import Store
-from bestarm.server.api import management, plan, routes
+from bestarm.server.api import plan, routes
 from bestarm.server.api.errors import add_handlers
+from bestarm.server.api.schemas import describe_fields
 from bestarm.server.experiments import OpenExperiments
-from bestarm.server.pages import plan as plan_page
 from bestarm.server.pages.routes import add_pages
 from bestarm.server.security.guard import Guard
 from bestarm.server.security.limits import Limits
@@ -31,6 +31,14 @@ Find the best of several options with a stated error probability, even while the
 Ask for assignments, carry them out, tell their outcomes. Send an access token as
 `Authorization: Bearer …`; create one with `bestarm token create`. Every error has the same shape.
 """
+
+
+class _Application(FastAPI):
+    def openapi(self) -> dict[str, Any]:
+        """The API's description."""
+        if self.openapi_schema is None:
+            describe_fields(super().openapi())
+        return super().openapi()
 
 
 def create_app(
@@ -53,7 +61,7 @@ def create_app(
     store = url if isinstance(url, Store) else Store(url)
     store.prepare()
     limits = limits or Limits()
-    app = FastAPI(
+    app = _Application(
         title="bestarm",
         version=version("bestarm"),
         description=_DESCRIPTION,
@@ -68,8 +76,8 @@ def create_app(
     app.state.upkeep = Upkeep(app.state.experiments)
     add_handlers(app)
     app.state.planner = plan.Planner(limits.planning)
-    for each in (routes, management, plan, plan_page):
-        app.include_router(each.router)
+    for router in (routes.viewing, routes.telling, routes.managing, plan.router):
+        app.include_router(router)
     add_pages(app)
     app.add_middleware(_CompressedPages)
     app.add_middleware(Guard, limits=limits, local=local, hosts=hosts)

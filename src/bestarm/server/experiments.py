@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from threading import Lock
-from typing import TypeVar
+from typing import Any, TypeVar
+from weakref import WeakValueDictionary
 
 import anyio.to_thread
 from anyio import CapacityLimiter
 
 from bestarm.errors import ExperimentExistsError, UnknownExperimentError
-from bestarm.live import Experiment, Listed, Receipt
+from bestarm.live import Experiment, Listed, Receipt, Status
 from bestarm.live.store.sql import SqlLedger, Store
 from bestarm.live.watch.overview import Watch
 from bestarm.problem import Problem
@@ -38,31 +38,6 @@ _FEW = 100  # outcomes
 T = TypeVar("T")
 
 
-class _LimitPerName:
-    """A limit for each name that is in use.
-
-    Args:
-        most: how many may use one name at a time.
-    """
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._limits: dict[str, tuple[CapacityLimiter, int]] = {}
-
-    @asynccontextmanager
-    async def turn(self, name: str) -> AsyncIterator[None]:
-        """Wait for a turn."""
-        limiter, users = self._limits.get(name) or (CapacityLimiter(self._most), 0)
-        self._limits[name] = limiter, users + 1
-        try:
-            async with limiter:
-                yield
-        finally:
-            limiter, users = self._limits.pop(name)
-            if users > 1:
-                self._limits[name] = limiter, users - 1
-
-
 class OpenExperiments:
     """Experiments by name, opened once and kept open, all on the connections of one store.
 
@@ -77,8 +52,9 @@ class OpenExperiments:
         self._lock = Lock()
         self._open: OrderedDict[str, Watch] = OrderedDict()
         self._generation = store.generation
-        self._writers = _LimitPerName(_WRITERS_OF_ONE)
-        self._computing = _LimitPerName(_COMPUTING_OF_ONE)
+        # A limit is kept as long as somebody uses it or waits for it.
+        self._writers: WeakValueDictionary[str, CapacityLimiter] = WeakValueDictionary()
+        self._computing: WeakValueDictionary[str, CapacityLimiter] = WeakValueDictionary()
         self._tells = TellQueue(
             lambda name, several: self.write(name, lambda each: each.tell_each(several))
         )
@@ -104,30 +80,11 @@ class OpenExperiments:
                 f"There is no experiment {name!r}.", field="name", value=name
             ) from error
 
-    def create(
-        self,
-        name: str,
-        problem: Problem,
-        *,
-        policy: str,
-        options: Mapping[str, object],
-        seed: int | None,
-        lease: float | str | None,
-        description: str,
-    ) -> Experiment:
-        """Create an experiment."""
+    def create(self, name: str, problem: Problem, **settings: Any) -> Experiment:
+        """Create an experiment; settings as for `Experiment.create`."""
         generation = self.store.generation
         try:
-            experiment = Experiment.create(
-                self.store,
-                name,
-                problem,
-                policy=policy,
-                options=options,
-                seed=seed,
-                lease=lease,
-                description=description,
-            )
+            experiment = Experiment.create(self.store, name, problem, **settings)
         except ExperimentExistsError as error:
             raise ExperimentExistsError(
                 f"An experiment {name!r} exists already.",
@@ -159,7 +116,7 @@ class OpenExperiments:
 
     async def compute(self, name: str, do: Callable[[Experiment], T]) -> T:
         """Do something that needs the policy or reads a lot."""
-        async with self._computing.turn(name):
+        async with self._computing.setdefault(name, CapacityLimiter(_COMPUTING_OF_ONE)):
             return await anyio.to_thread.run_sync(
                 lambda: do(self.open(name)), limiter=self._computing_threads
             )
@@ -170,8 +127,17 @@ class OpenExperiments:
 
     async def write(self, name: str, do: Callable[[Experiment], T]) -> T:
         """Do something that writes to an experiment."""
-        async with self._writers.turn(name):
+        async with self._writers.setdefault(name, CapacityLimiter(_WRITERS_OF_ONE)):
             return await self.write_store(lambda: do(self.open(name)))
+
+    async def change(self, name: str, do: Callable[[Experiment], object]) -> Status:
+        """Do something that writes to an experiment; its status then."""
+
+        def changed(experiment: Experiment) -> Status:
+            do(experiment)
+            return experiment.status()
+
+        return await self.write(name, changed)
 
     async def tell(self, name: str, outcomes: Sequence[tuple[int, float]]) -> Receipt:
         """Record outcomes; a few together with those that others tell at the same time."""

@@ -18,7 +18,9 @@ from fastapi import FastAPI
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.supervisors import Multiprocess
 
-from bestarm.server.api.errors import error_response
+from bestarm.checks import whole
+from bestarm.errors import InvalidInputError
+from bestarm.server.api.errors import Refusal
 from bestarm.server.app import create_app
 from bestarm.server.security.limits import Limits
 from bestarm.server.streams import STREAMS
@@ -34,14 +36,7 @@ _HEAD = 16_384  # bytes of a request's first line and headers together
 
 @dataclass(frozen=True)
 class Serving:
-    """What every process of a server makes its application from.
-
-    Attributes:
-        url: the database.
-        local: whether only this machine can reach it.
-        hosts: host names that requests may be for.
-        limits: limits on what callers may send.
-    """
+    """What every process of a server makes its application from, as `create_app` takes it."""
 
     url: str
     local: bool = True
@@ -216,7 +211,7 @@ class Protocol(H11Protocol):
             self.transport.close()
 
     def _refuse(self, status: int, kind: str, message: str) -> None:
-        response = error_response(status, kind, message, field="request")
+        response = Refusal(status, kind, message, field="request").response()
         head = h11.Response(
             status_code=status,
             headers=[*response.raw_headers, (b"connection", b"close")],
@@ -237,9 +232,17 @@ class Protocol(H11Protocol):
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A socket on which connections are awaited. Raises OSError where that is not possible."""
-    family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-    return socket.create_server((host, port), family=family, backlog=256)
+    """A socket on which connections are awaited. Raises InvalidInputError if there can be none."""
+    whole(port, "port", least=0, below=65536)
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        return socket.create_server((host, port), family=family, backlog=256)
+    except OSError as error:
+        raise InvalidInputError(
+            f"Cannot listen on {host} port {port}: {error.strerror or error}.",
+            field="port",
+            value=port,
+        ) from None
 
 
 def uvicorn_config(

@@ -7,6 +7,7 @@ import json
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import asdict
 from typing import Any
 
 from sse_starlette import EventSourceResponse, ServerSentEvent
@@ -16,7 +17,6 @@ from starlette.types import Receive, Scope, Send
 from bestarm.errors import BestArmError
 from bestarm.live import Experiment
 from bestarm.server.api.errors import Refusal
-from bestarm.server.api.schemas import StatusOut
 from bestarm.server.security.limits import Limits
 
 __all__ = ["STREAMS", "EventStream", "StatusStream", "StatusStreams"]
@@ -59,12 +59,7 @@ class _Latest:
 
 
 class StatusStreams:
-    """Who follows which experiment.
-
-    Args:
-        open_experiment: finds an experiment by its name.
-        limits: how many may follow experiments at a time.
-    """
+    """Who follows which experiment, of those that `open_experiment` finds by name."""
 
     def __init__(self, open_experiment: Callable[[str], Experiment], *, limits: Limits) -> None:
         self._open = open_experiment
@@ -131,7 +126,7 @@ class StatusStreams:
         revision = experiment.revision
         if revision == known:
             return revision, ""
-        return revision, json.dumps(StatusOut.of(experiment.status()).model_dump())
+        return revision, json.dumps(asdict(experiment.status()))
 
 
 class StatusStream(EventStream):
@@ -142,7 +137,7 @@ class StatusStream(EventStream):
         name: the experiment's.
         known: the revision that the follower has already.
         check_allowed: raises once the caller may not follow any more.
-        anonymous: the address of a caller without a token, or None.
+        anonymous: as for `StatusStreams.join`.
     """
 
     def __init__(

@@ -22,24 +22,18 @@ class ErrorEstimate:
     """How often a method named a wrong target in simulated runs of an assumed world.
 
     Attributes:
-        error: the share of wrong runs.
-        interval: Wilson's 95 % interval for the probability of a wrong run.
-        pulls: the mean number of pulls.
         assumed: the world, in words.
-        results: the runs.
+        results: the runs, with their `error_rate` and `error_interval()`.
     """
 
-    error: float
-    interval: tuple[float, float]
-    pulls: float
     assumed: str
     results: Results
 
     def __str__(self) -> str:
-        low, high = self.interval
+        runs, (low, high) = self.results, self.results.error_interval()
         return (
-            f"wrong in {self.error:.1%} of {self.results.runs:,} simulated runs (95% in {low:.1%} "
-            f"to {high:.1%}) after {self.pulls:,.0f} pulls on average, if {self.assumed}. An "
+            f"wrong in {runs.error_rate:.1%} of {runs.runs:,} simulated runs (95% in {low:.1%} to "
+            f"{high:.1%}) after {runs.mean_pulls:,.0f} pulls on average, if {self.assumed}. An "
             "estimate under these assumptions, not a guarantee."
         )
 
@@ -78,7 +72,7 @@ def estimate_error(
         >>> from bestarm import Problem, SequentialHalving
         >>> from bestarm.simulation import estimate_error
         >>> method = partial(SequentialHalving, budget=200)
-        >>> estimate_error(method, Problem(np.eye(3)), [1, 0, 0], runs=100).error
+        >>> estimate_error(method, Problem(np.eye(3)), [1, 0, 0], runs=100).results.error_rate
         0.0
     """
     as_problem(problem)
@@ -95,14 +89,9 @@ def estimate_error(
         name="as assumed",
     )
     results = simulate(method, world, runs=runs, seed=seed, delta=problem.delta, executor=executor)
-    return ErrorEstimate(
-        error=results.error_rate,
-        interval=results.error_interval(),
-        pulls=results.mean_pulls,
-        assumed=(
-            f"target {problem.target_labels[world.best]!r} is the best by {world.gap:.3g}, noise "
-            f"is Gaussian with standard deviation {world.noise:.3g}, and the baseline is "
-            f"{world.baseline!r}"
-        ),
-        results=results,
+    assumed = (
+        f"target {problem.target_labels[world.best]!r} is the best by {world.gap:.3g}, noise is "
+        f"Gaussian with standard deviation {world.noise:.3g}, and the baseline is "
+        f"{world.baseline!r}"
     )
+    return ErrorEstimate(assumed, results)

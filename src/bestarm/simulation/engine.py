@@ -9,7 +9,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor, Future, as_completed, wait
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
@@ -20,7 +20,6 @@ from bestarm.defaults import DELTA
 from bestarm.environments import Environment, Stream, World
 from bestarm.errors import InvalidInputError, ProtocolError
 from bestarm.records import Plan, Recommendation
-from bestarm.simulation.naming import method_name
 from bestarm.simulation.oracle import Oracle
 from bestarm.simulation.progress import Progress, reporting
 from bestarm.simulation.results import Outcome, Results, RunJournal
@@ -29,7 +28,7 @@ from bestarm.simulation.threads import one_thread
 if TYPE_CHECKING:
     from bestarm.policies.policy import Method, Policy  # loading every method would be slow
 
-__all__ = ["run_once", "sample_run", "sample_stream", "simulate"]
+__all__ = ["Simulation", "carry_out", "method_name", "run_once", "simulate"]
 
 GoOn = Callable[[int, int, Plan], bool]
 
@@ -71,7 +70,7 @@ def simulate(
         InvalidInputError: an argument is invalid.
         Exception: an exception of the method, with a note that names the run.
     """
-    work = _Work(method, environment, delta=delta, seed=seed)
+    work = Simulation(method, environment, delta=delta, seed=seed)
     total = whole(runs, "runs", least=1)
     if executor is not None and not callable(getattr(executor, "submit", None)):
         raise InvalidInputError(
@@ -84,7 +83,7 @@ def simulate(
     finished = _known_outcomes(journal.known, total)
     missing = [run for run in range(total) if run not in finished]
     interrupted, pulls = False, 0
-    with one_thread(), reporting(progress, total) as report:
+    with one_thread, reporting(progress, total) as report:
 
         def collect(outcomes: Sequence[Outcome]) -> None:
             nonlocal pulls
@@ -143,51 +142,13 @@ def run_once(
         delta: the error probability of the simulation.
         observe: called with the policy after every plan.
     """
-    with one_thread():
-        work = _Work(method, environment, delta=delta, seed=seed)
+    with one_thread:
+        work = Simulation(method, environment, delta=delta, seed=seed)
         return work.play(whole(run, "run", least=0), observe)[0]
 
 
-def sample_run(
-    method: Method | Oracle,
-    environment: Environment,
-    *,
-    run: int,
-    seed: int,
-    delta: float,
-    go_on: GoOn,
-) -> tuple[int, int, bool]:
-    """Make run `run` of `simulate`, or a part of it, to measure what such runs cost.
-
-    Args:
-        method: as for `simulate`.
-        environment: as for `simulate`.
-        run: the number of the run.
-        seed: the seed of the simulation.
-        delta: the error probability of the simulation.
-        go_on: called before every plan with the pulls and plans so far, and the plan; False ends
-            the run there.
-
-    Returns:
-        The numbers of pulls and of plans, and whether the run ended by itself.
-    """
-    with one_thread():
-        work = _Work(method, environment, delta=delta, seed=seed)
-        policy, stream, _ = work.begin(run)
-        return _to_the_end(policy, stream, None, go_on)
-
-
-def sample_stream(
-    method: Method | Oracle, environment: Environment, *, seed: int, delta: float
-) -> tuple[Stream, Plan | None]:
-    """The stream of the first run of `simulate`, and the first plan of its policy."""
-    with one_thread():
-        policy, stream, _ = _Work(method, environment, delta=delta, seed=seed).begin(0)
-        return stream, policy.plan()
-
-
-class _Work:
-    """What all pieces of a simulation share. It is sent to a process once."""
+class Simulation:
+    """A method in an environment, from which runs are made. It is sent to a process once."""
 
     def __init__(
         self, method: Method | Oracle, environment: Environment, *, delta: float, seed: int
@@ -215,7 +176,8 @@ class _Work:
         """The policy, stream and world of run number `run`."""
         root = np.random.SeedSequence(self.seed, spawn_key=(run,))
         instance, policy_seed, stream_seed = root.spawn(3)
-        world = self._world(run, _generator(instance))
+        of_run: Callable[[int], World] | None = getattr(self.environment, "of_run", None)
+        world = of_run(run) if of_run else self.environment.instance(_generator(instance))
         method = self.method.bind(world) if isinstance(self.method, Oracle) else self.method
         number = int(policy_seed.generate_state(1, np.uint64)[0] >> 11)  # 53 bits: exact in JSON
         policy = method(world.problem(self.delta), seed=number)
@@ -226,7 +188,7 @@ class _Work:
     ) -> tuple[Recommendation, Outcome]:
         """Make run number `run` from beginning to end."""
         policy, stream, world = self.begin(run)
-        pulls, plans, _ = _to_the_end(policy, stream, observe)
+        pulls, plans, _ = carry_out(policy, stream, observe=observe)
         answer = policy.recommend()
         target, targets = int(answer.target), world.problem(self.delta).targets
         if not 0 <= target < targets:
@@ -237,10 +199,6 @@ class _Work:
                 remedy="Targets are numbered from 0.",
             )
         return answer, Outcome(run, pulls, target == world.best, bool(answer.final), target, plans)
-
-    def _world(self, run: int, rng: np.random.Generator) -> World:
-        of_run: Callable[[int], World] | None = getattr(self.environment, "of_run", None)
-        return self.environment.instance(rng) if of_run is None else of_run(run)
 
     def outcome(self, run: int) -> Outcome:
         """The outcome of run number `run`; a note on an exception names the run."""
@@ -276,17 +234,26 @@ class _Work:
         return _received, (self._sent,)
 
 
-def _to_the_end(
+def carry_out(
     policy: Policy,
     stream: Stream,
-    observe: Callable[[Policy], object] | None,
+    *,
+    observe: Callable[[Policy], object] | None = None,
     go_on: GoOn | None = None,
 ) -> tuple[int, int, bool]:
-    """Carry out all plans; return the numbers of pulls and of plans, and True.
-
-    Or until `go_on` says that it is enough, and then False.
+    """Carry out the plans of a policy on a stream.
 
     A policy that can follow a stream known ahead makes many rounds at a time, each for a plan.
+
+    Args:
+        policy: the policy.
+        stream: the stream.
+        observe: called with the policy after every plan.
+        go_on: called before every plan with the pulls and plans so far, and the plan; False ends
+            the run there.
+
+    Returns:
+        The numbers of pulls and of plans, and whether the run ended by itself.
     """
     pulls, plans, block = 0, 0, _BLOCK
     follows = policy.traits.follows and observe is None
@@ -312,19 +279,19 @@ def _to_the_end(
 
 
 @lru_cache(maxsize=4)
-def _received(sent: bytes) -> _Work:
+def _received(sent: bytes) -> Simulation:
     method, environment, delta, seed = pickle.loads(sent)
-    return _Work(method, environment, delta=delta, seed=seed)
+    return Simulation(method, environment, delta=delta, seed=seed)
 
 
 _stopped: set[str] = set()  # simulations to stop, in this process
 
 
-def _piece(work: _Work, simulation: str, runs: Sequence[int]) -> tuple[list[Outcome], bool]:
+def _piece(work: Simulation, simulation: str, runs: Sequence[int]) -> tuple[list[Outcome], bool]:
     """The outcomes of some runs, and whether they were interrupted: the unit sent to executors."""
     outcomes: list[Outcome] = []
     try:
-        with one_thread():
+        with one_thread:
             for run in runs:
                 if simulation in _stopped:
                     return outcomes, True
@@ -337,7 +304,7 @@ def _piece(work: _Work, simulation: str, runs: Sequence[int]) -> tuple[list[Outc
 
 
 def _spread(
-    work: _Work,
+    work: Simulation,
     runs: Sequence[int],
     executor: Executor,
     collect: Callable[[Sequence[Outcome]], None],
@@ -369,7 +336,7 @@ def _spread(
 
 
 def _results(
-    work: _Work, requested: int, interrupted: bool, outcomes: Sequence[Outcome]
+    work: Simulation, requested: int, interrupted: bool, outcomes: Sequence[Outcome]
 ) -> Results:
     table = np.array(outcomes, dtype=np.int64).reshape(-1, len(Outcome._fields))
     table.flags.writeable = False
@@ -388,6 +355,18 @@ def _results(
         target=target,
         plans=plans,
     )
+
+
+def method_name(method: object) -> str:
+    """The name of a method with the arguments bound to it."""
+    if isinstance(method, Oracle):
+        truths = [f"{key}=the world's {name}" for key, name in method.truths.items()]
+        return f"{method_name(method.method)}({', '.join(truths)})"
+    if isinstance(method, partial):
+        bound = [repr(value) for value in method.args]
+        bound += [f"{key}={value!r}" for key, value in method.keywords.items()]
+        return f"{method_name(method.func)}({', '.join(bound)})"
+    return str(getattr(method, "__name__", type(method).__name__))
 
 
 def _generator(seed: np.random.SeedSequence) -> np.random.Generator:

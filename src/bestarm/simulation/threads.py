@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from threading import Lock
 from typing import Any
 
@@ -18,7 +16,7 @@ class _SharedLimit:
         self._holders = 0
         self._limit: Any = None
 
-    def acquire(self) -> None:
+    def __enter__(self) -> None:
         import scipy.linalg  # noqa: F401, PLC0415 - a library loaded later would escape the limit
         from threadpoolctl import threadpool_limits  # noqa: PLC0415
 
@@ -27,21 +25,11 @@ class _SharedLimit:
             if self._holders == 1:
                 self._limit = threadpool_limits(limits=1, user_api="blas")
 
-    def release(self) -> None:
+    def __exit__(self, *_: object) -> None:
         with self._lock:
             self._holders -= 1
             if not self._holders:
                 self._limit.restore_original_limits()
 
 
-_LIMIT = _SharedLimit()
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Limit linear algebra to one thread while any thread of this process is inside."""
-    _LIMIT.acquire()
-    try:
-        yield
-    finally:
-        _LIMIT.release()
+one_thread = _SharedLimit()  # while any thread of this process is inside

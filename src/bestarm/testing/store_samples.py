@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bestarm.live.events import log, plan_data, summary_data
+from bestarm.live.events import as_data, log
 from bestarm.live.store.contract import (
     ANSWER,
     Ledger,
@@ -294,12 +294,12 @@ def read_rewards(books: Reading) -> dict[int, float]:
 
 def plan_record_data(record: PlanRecord) -> tuple[object, int]:
     """A plan in plain values."""
-    return plan_data(record.plan), record.first
+    return as_data(record.plan), record.first
 
 
 def summary_record_data(record: SummaryRecord) -> dict[str, object]:
     """A summary in plain values."""
-    return {**vars(record), "summary": summary_data(record.summary)}
+    return {**vars(record), "summary": as_data(record.summary)}
 
 
 def event_data(event: object) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from bestarm.live.events import log, plan_data
+from bestarm.live.events import as_data, log
 from bestarm.live.store.contract import Head, PlanRecord, Reading, Request, SummaryRecord
 from bestarm.records import Plan, Summary
 from bestarm.testing.store_samples import (
@@ -135,7 +135,7 @@ def numbers_are_kept_to_the_bit(case: Case) -> None:
             (found,) = books.summaries()
             same = summary_record_data(found) == summary_record_data(record)
             require(same, f"a summary is read back another{how}")
-            same = plan_record_data(books.plan(2)) == (plan_data(plan), 2**60 + 1)
+            same = plan_record_data(books.plan(2)) == (as_data(plan), 2**60 + 1)
             require(same, f"a plan is read back another{how}")
             require(books.request("large") == request, f"a request is read back another{how}")
             last = list(books.events())[-1]

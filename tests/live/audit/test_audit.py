@@ -17,7 +17,7 @@ from bestarm import AnytimeBAI, Experiment, Problem
 from bestarm.errors import InvalidInputError, ReplayError
 from bestarm.live import summaries
 from bestarm.live.audit.findings import SHOWN, Audit
-from bestarm.live.events import canonical, chained, digest, summary_data
+from bestarm.live.events import as_data, canonical, chained, digest
 from bestarm.live.store.sql import transactions
 
 DRINKS = Problem(np.eye(3), source_labels=["tea", "coffee", "water"], delta=0.1)
@@ -265,13 +265,12 @@ def test_an_outcome_changed_with_all_that_rests_on_it_leaves_only_the_last_hash(
         later = np.concatenate([numbers for numbers, _ in books.deferrals()])
         summary, rows = summaries.total(
             books.answers(entry.first, entry.end),
-            plan=plan,
-            arms=3,
+            plan,
             first=entry.first,
             pending=later[later < entry.end],
         )
     connection, tip = sqlite3.connect(path), ""
-    written = summary_data(summary)
+    written = as_data(summary)
     connection.execute(
         "UPDATE bestarm_summaries SET summary=?, digest=? WHERE number=0",
         (canonical(written), rows),

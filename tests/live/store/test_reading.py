@@ -34,7 +34,7 @@ def test_totals_and_their_digest_do_not_depend_on_the_pieces_read() -> None:
 
     def total(size: int) -> tuple[object, ...]:
         pending = np.array([0, 6, 7, 100])
-        summary, digest = summaries.total(pieces(size), plan=plan, arms=2, first=0, pending=pending)
+        summary, digest = summaries.total(pieces(size), plan, first=0, pending=pending)
         assert summary.pending.sum() == len(pending)
         parts = (summary.counts, summary.sums, summary.squares, summary.missing)
         return digest, *(part.tobytes() for part in parts)

@@ -4,20 +4,11 @@ from __future__ import annotations
 
 import typer
 
-from bestarm.cli.experiment.ask import ask
-from bestarm.cli.experiment.audit import replay, verify
+from bestarm.cli.experiment.assignments import ask, fail, tell
 from bestarm.cli.experiment.create import create
-from bestarm.cli.experiment.export import export
-from bestarm.cli.experiment.fail import fail
-from bestarm.cli.experiment.health import health
-from bestarm.cli.experiment.lease import lease
-from bestarm.cli.experiment.listing import list_
-from bestarm.cli.experiment.log import log
-from bestarm.cli.experiment.recommend import recommend
-from bestarm.cli.experiment.report import report
-from bestarm.cli.experiment.state import pause, resume, stop
-from bestarm.cli.experiment.status import status
-from bestarm.cli.experiment.tell import tell
+from bestarm.cli.experiment.management import lease, pause, resume, stop
+from bestarm.cli.experiment.records import export, log, replay, report, verify
+from bestarm.cli.experiment.views import health, list_, recommend, status
 
 __all__ = ["experiment"]
 

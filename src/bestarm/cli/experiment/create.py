@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import ast
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-
+from bestarm.cli.command import command
 from bestarm.cli.imports import modules_of_this_folder
-from bestarm.cli.options import DEFAULT_STORE, AsJson, Name, StoreUrl, decimal, whole
-from bestarm.cli.reporting import print_json, reported
-from bestarm.defaults import DELTA
+from bestarm.cli.options import (
+    DEFAULT_STORE,
+    AsJson,
+    Baseline,
+    Bounds,
+    Name,
+    Noise,
+    StoreUrl,
+    Target,
+)
+from bestarm.cli.reporting import print_result
+from bestarm.cli.rows import UserFile
 from bestarm.errors import InvalidInputError
 
 if TYPE_CHECKING:
+    from bestarm.cli.features import FeatureTable
     from bestarm.live import Experiment
 
 __all__ = ["create"]
@@ -25,81 +33,42 @@ _KEYS = (
     *("source", "target", "delta", "noise", "baseline", "bounds", "policy", "options", "seed"),
     *("lease", "description"),
 )
-Features = tuple[object, list[str] | None]
 
 
-@reported
+@command
 def create(
     name: Name,
-    source: Annotated[
-        Path | None,
-        typer.Argument(
-            metavar="[SOURCE.csv]",
-            help="Features of the options one can try, one row per option, labels in the first "
-            "column; or names alone.",
-        ),
-    ] = None,
-    problem: Annotated[
-        Path | None,
-        typer.Option(metavar="EXPERIMENT.toml", help="Read all of it from this file instead."),
-    ] = None,
-    target: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="TARGET.csv",
-            help="Features of the options to choose among; the source when left out.",
-        ),
-    ] = None,
-    delta: Annotated[
-        float | None,
-        typer.Option(parser=decimal, help=f"The error probability allowed; {DELTA:g} if left out."),
-    ] = None,
-    noise: Annotated[
-        float | None,
-        typer.Option(parser=decimal, help="The scale of the noise; 1 if left out."),
-    ] = None,
-    baseline: Annotated[
-        float | None,
-        typer.Option(parser=decimal, help="A bound on the baseline's size; 1 if left out."),
-    ] = None,
-    bounds: Annotated[
-        tuple[float, float] | None,
-        typer.Option(
-            parser=decimal,
-            metavar="LOW HIGH",
-            help="The lowest and the highest reward, for policies that use them.",
-        ),
-    ] = None,
-    policy: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="anytime if left out; your own as module:attribute."),
-    ] = None,
-    option: Annotated[
-        list[str] | None,
-        typer.Option(metavar="KEY=VALUE", help="An option of the policy. Repeat it for more."),
-    ] = None,
-    seed: Annotated[
-        int | None,
-        typer.Option(
-            parser=whole, help="Fixes the draws; a random one, which is printed, if left out."
-        ),
-    ] = None,
-    lease: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TIME",
-            help="How long an outcome may take (90s, 30m, 12h, 2d) before it is lost; for ever if "
-            "left out.",
-        ),
-    ] = None,
-    description: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="What it is about, in words.")
-    ] = None,
+    source: Path | None = None,
+    *,
+    problem: Path | None = None,
+    target: Target = None,
+    delta: float | None = None,
+    noise: Noise = None,
+    baseline: Baseline = None,
+    bounds: Bounds = None,
+    policy: str | None = None,
+    option: list[str] | None = None,
+    seed: int | None = None,
+    lease: str | None = None,
+    description: str | None = None,
     store: StoreUrl = DEFAULT_STORE,
     json: AsJson = False,
 ) -> None:
-    """Create an experiment, from a small TOML file or from CSV files of features with labels."""
-    asked: dict[str, Any] = {
+    """Create an experiment, from a small TOML file or from CSV files of features with labels.
+
+    Args:
+        source ([SOURCE.csv]): Features of the options one can try, one row per option, labels in
+            the first column; or names alone.
+        problem (EXPERIMENT.toml): Read all of it from this file instead.
+        delta: The error probability allowed; 0.05 if left out.
+        policy (NAME): anytime if left out; your own as module:attribute.
+        option (KEY=VALUE): An option of the policy. Repeat it for more.
+        seed: Fixes the draws; a random one, which is printed, if left out.
+        lease (TIME): How long an outcome may take (90s, 30m, 12h, 2d) before it is lost; for ever
+            if left out.
+        description (TEXT): What it is about, in words.
+    """
+    options: dict[str, Any] = {
         "source": source,
         "target": target,
         "delta": delta,
@@ -107,106 +76,92 @@ def create(
         "baseline": baseline,
         "bounds": bounds,
         "policy": policy,
-        "options": option or None,
+        "options": _read_options(option or []) or None,
         "seed": seed,
         "lease": lease,
         "description": description,
     }
-    settings = _settings(problem, {key: value for key, value in asked.items() if value is not None})
-    with _create(store, name, settings, Path() if problem is None else problem.parent) as created:
+    settings = {key: value for key, value in options.items() if value is not None}
+    if problem is not None:
+        if settings:
+            raise InvalidInputError(
+                f"With --problem all is read from the file; {', '.join(settings)} cannot be given.",
+                field="problem",
+                value=sorted(settings),
+                remedy="Write it into the file.",
+            )
+        settings = _from_toml(problem)
+    folder = Path() if problem is None else problem.parent
+    with modules_of_this_folder(), _create(store, name, settings, folder) as created:
         _print(created, settings.get("policy", "anytime"), as_json=json)
 
 
-def _settings(file: Path | None, asked: dict[str, Any]) -> dict[str, Any]:
-    """What to create: from the file, or from the options of the command."""
-    if file is None:
-        settings = asked | {"options": _read_options(asked.get("options", []))}
-    elif asked:
-        raise InvalidInputError(
-            f"With --problem all is read from the file; {', '.join(asked)} cannot be given.",
-            field="problem",
-            value=sorted(asked),
-            remedy="Write it into the file.",
+def _print(experiment: Experiment, policy: str, *, as_json: bool) -> None:
+    name, problem, seed = experiment.name, experiment.problem, experiment.seed
+    status = experiment.status()
+    data = {
+        "experiment": name,
+        "state": status.state,
+        "policy": policy,
+        "arms": list(problem.source_labels),
+        "targets": list(problem.target_labels),
+        "delta": problem.delta,
+        "seed": seed,
+        "lease": experiment.lease,
+        "needs_lease": status.needs_lease,
+    }
+    words = [
+        f"Created {name}: {problem.targets} options, δ {problem.delta:g}, policy {policy}, "
+        f"seed {seed}."
+    ]
+    if status.needs_lease:
+        words.append(
+            "Without bounds and without a lease, one outcome that never comes holds up the "
+            "decision for ever: set one with `bestarm experiment lease`."
         )
-    else:
-        settings = _from_toml(file)
+    print_result(data, *words, as_json=as_json)
+
+
+def _create(store: str, name: str, settings: Mapping[str, Any], folder: Path) -> Experiment:
+    from bestarm.cli.features import make_problem
+    from bestarm.live import Experiment
+
     if "source" not in settings:
         raise InvalidInputError(
             "There are no options to try.",
             field="source",
             remedy="Name a file of names or of features, or a TOML file with --problem.",
         )
-    return settings
-
-
-def _print(experiment: Experiment, policy: str, *, as_json: bool) -> None:
-    name, problem, seed = experiment.name, experiment.problem, experiment.seed
-    status = experiment.status()
-    if as_json:
-        print_json(
-            {
-                "experiment": name,
-                "state": status.state,
-                "policy": policy,
-                "arms": list(problem.source_labels),
-                "targets": list(problem.target_labels),
-                "delta": problem.delta,
-                "seed": seed,
-                "lease": experiment.lease,
-                "needs_lease": status.needs_lease,
-            }
-        )
-        return
-    typer.echo(
-        f"Created {name}: {problem.targets} options, δ {problem.delta:g}, policy {policy}, "
-        f"seed {seed}."
+    arms, target = (
+        _features(settings[key], folder, key) if key in settings else None
+        for key in ("source", "target")
     )
-    if status.needs_lease:
-        typer.echo(
-            "Without bounds and without a lease, one outcome that never comes holds up the "
-            "decision for ever: set one with `bestarm experiment lease`."
-        )
-
-
-def _create(store: str, name: str, settings: Mapping[str, Any], folder: Path) -> Experiment:
-    from bestarm.live import Experiment
-    from bestarm.problem import Problem
-
-    arms, labels = _features(settings["source"], folder, "source")
-    target, target_labels = None, None
-    if "target" in settings:
-        target, target_labels = _features(settings["target"], folder, "target")
-    scales = {key: settings[key] for key in ("delta", "noise", "baseline") if key in settings}
-    problem = Problem(
-        arms,
-        target,
-        source_labels=labels,
-        target_labels=target_labels,
-        **scales,
+    assert arms is not None
+    problem = make_problem(
+        arms, target, **{key: settings.get(key) for key in ("delta", "noise", "baseline")}
     )
     options = dict(settings.get("options", {}))
     if "bounds" in settings:
         options["bounds"] = settings["bounds"]
     known = ("policy", "seed", "lease", "description")
     further = {key: settings[key] for key in known if key in settings}
-    with modules_of_this_folder():
-        return Experiment.create(store, name, problem, options=options, **further)
+    return Experiment.create(store, name, problem, options=options, **further)
 
 
-def _features(value: object, folder: Path, field: str) -> Features:
+def _features(value: object, folder: Path, field: str) -> FeatureTable:
     """Features with labels: from a file, or as they stand in the TOML file."""
-    from bestarm.cli.features import read_table
+    from bestarm.cli.features import FeatureTable, read_table
     from bestarm.problem import one_hot
 
-    if isinstance(value, (str, Path)):
-        table = read_table(folder / value)
-        return table.features, table.labels
-    if isinstance(value, Mapping):
-        return list(value.values()), list(value)
-    if isinstance(value, list):
-        if value and all(isinstance(name, str) for name in value):
-            return one_hot(len(value)), value
-        return value, None
+    match value:
+        case str() | Path():
+            return read_table(folder / value)
+        case Mapping():
+            return FeatureTable(list(value.values()), list(value))
+        case [str(), *_] if all(isinstance(name, str) for name in value):
+            return FeatureTable(one_hot(len(value)).tolist(), list(map(str, value)))
+        case list():
+            return FeatureTable(value, None)
     raise InvalidInputError(
         f"`{field}` must be a file, a list of names, or labels with features; got {value!r}.",
         field=field,
@@ -219,15 +174,7 @@ def _features(value: object, folder: Path, field: str) -> Features:
 def _from_toml(path: Path) -> dict[str, Any]:
     from bestarm.checks import suggestion
 
-    try:
-        with path.open("rb") as file:
-            read = tomllib.load(file)
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise InvalidInputError(
-            f"{str(path)!r} is not a TOML file ({str(error).rstrip('.')}).",
-            field="problem",
-            value=str(path),
-        ) from None
+    read = UserFile(path, "problem").toml()
     for key in read:
         if key not in _KEYS:
             raise InvalidInputError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from bestarm.cli.options import read_number
-from bestarm.cli.rows import read_rows
+from bestarm.cli.rows import UserFile
 from bestarm.errors import InvalidInputError
 
 __all__ = ["read_id", "read_outcomes", "read_reward"]
@@ -49,11 +49,11 @@ def read_outcomes(path: Path) -> tuple[list[tuple[int, float]], int]:
         InvalidInputError: the file does not hold outcomes.
         OSError: the file cannot be read.
     """
-    name = "standard input" if str(path) == "-" else repr(str(path))
+    file = UserFile(path, "from", _TABLE)
     outcomes: list[tuple[int, float]] = []
     skipped, columns = 0, None
-    for place, fields in read_rows(path, field="from", what=_TABLE):
-        where = f" in {place} of {name}"
+    for place, fields in file.rows():
+        where = f" in {place} of {file.name}"
         if columns is None:
             columns = _columns(fields, where)
             if columns is not None:

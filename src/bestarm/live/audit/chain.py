@@ -9,7 +9,7 @@ import numpy as np
 
 from bestarm.live.audit.findings import Audit, Findings
 from bestarm.live.audit.redraw import Redraw
-from bestarm.live.events import chained, digest, plan_data, summary_data
+from bestarm.live.events import as_data, chained, digest
 from bestarm.live.store.contract import Event, Ids, PlanRecord, Reading, SummaryRecord
 from bestarm.live.summaries import chain_request, ids_in, late_data, rows_of
 from bestarm.live.values import plural
@@ -216,7 +216,7 @@ class _Log:
                 "phase": plan.phase,
                 "pulls": plan.pulls,
                 "first": record.first,
-                "plan": digest(plan_data(plan)),
+                "plan": digest(as_data(plan)),
             },
             "plan",
             f"The plan of phase {plan.phase}",
@@ -244,7 +244,7 @@ class _Log:
                 "phase": record.phase,
                 "first": record.first,
                 "end": record.end,
-                "summary": digest(summary_data(record.summary)),
+                "summary": digest(as_data(record.summary)),
                 "rows": record.digest,
             },
             "summary",

@@ -9,12 +9,11 @@ import numpy as np
 
 from bestarm.errors import DamagedStoreError
 from bestarm.live.audit.findings import SHOWN, Findings
-from bestarm.live.draws import draw_arms, order_of
-from bestarm.live.events import summary_data
+from bestarm.live.draws import PlanDraws
+from bestarm.live.events import as_data
 from bestarm.live.store.contract import (
     ROW,
     Ids,
-    PlanRecord,
     Reading,
     Rows,
     SummaryRecord,
@@ -63,8 +62,7 @@ class Redraw:
         self._pieces = books.rows(0, books.head.assigned + 1)  # one more than are counted
         self._rows: Rows = np.empty(0, dtype=ROW)
         self._plans = findings.readable(books.plans())
-        self._plan: PlanRecord | None = None
-        self._order: Ids | None = None
+        self._draws: PlanDraws | None = None
         self._next_plan = next(self._plans, None)
         self._next_id = 0
         self._deferrals = _Deferrals(findings.readable(books.deferrals()))
@@ -135,27 +133,25 @@ class Redraw:
         ids, begin = rows["id"], 0
         while begin < len(rows):
             while self._next_plan is not None and self._next_plan.first <= ids[begin]:
-                self._plan, self._next_plan = self._next_plan, next(self._plans, None)
-                # No more than there are assignments: a changed plan may ask for any number.
-                self._order = order_of(self._plan.plan, most=self._books.head.assigned)
+                most = self._books.head.assigned
+                self._draws = PlanDraws(self._next_plan, self._seed, most=most)
+                self._next_plan = next(self._plans, None)
             end = len(rows)
             if self._next_plan is not None:
                 end = int(np.searchsorted(ids, self._next_plan.first))
             part = rows[begin:end]
-            if self._plan is None:
+            if self._draws is None:
                 every = np.ones(len(part), dtype=bool)
                 self._findings.add_each(part, every, "draw", "belongs to no plan")
             else:
-                self._draw_again(part, self._plan)
+                self._draw_again(part, self._draws)
             begin = end
 
-    def _draw_again(self, rows: Rows, record: PlanRecord) -> None:
-        findings, ids, phase = self._findings, rows["id"], record.plan.phase
+    def _draw_again(self, rows: Rows, draws: PlanDraws) -> None:
+        findings, ids, phase = self._findings, rows["id"], draws.plan.phase
         start, size = int(ids[0]), int(ids[-1] - ids[0]) + 1
         try:
-            drawn, chances = draw_arms(
-                self._books, record, self._order, seed=self._seed, start=start, size=size
-            )
+            drawn, chances = draws.arms(self._books, start, size)
         except DamagedStoreError as error:
             findings.add("draw", error.message)
             return
@@ -206,7 +202,7 @@ class Redraw:
             "or a time was changed since.",
         )
         findings.add_unless(
-            summary_data(totals.summary()) == summary_data(record.summary),
+            as_data(totals.summary()) == as_data(record.summary),
             "totals",
             f"Summary {number} is not what {covered} add up to.",
         )

@@ -8,9 +8,8 @@ experiment is.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -18,16 +17,15 @@ import numpy as np
 from bestarm.geometry import Array
 from bestarm.live import rules
 from bestarm.live.experiment import Experiment
-from bestarm.live.replay import adopt, after, go_through
-from bestarm.live.store.contract import Event, Head, PlanRecord, Reading, SummaryRecord
-from bestarm.policies.policy import Policy
+from bestarm.live.replay import Player, recommend
+from bestarm.live.store.contract import Event, Head, Reading, SummaryRecord
+from bestarm.policies.policy import Look, Policy
 from bestarm.problem import Problem
-from bestarm.records import Plan, Recommendation, Summary
+from bestarm.records import Phase, Plan, Recommendation, Summary
 
-__all__ = ["Follower", "Glance", "Moment", "Slice", "State"]
+__all__ = ["Follower", "Log", "Moment", "Slice", "joined"]
 
 _APART = 1.15  # pulls from one look to the next, as a ratio
-_MOST_LOOKS = 60
 _SLICES = 48
 _ROUTINE = {"planned", "closed", "answered", "late", "failed"}
 _KEPT_ROUTINE = 12
@@ -36,27 +34,19 @@ _KEPT_NOTABLE = 60
 
 @dataclass(frozen=True, eq=False)
 class Moment:
-    """What a policy knew of all targets at one moment.
+    """What a policy knew after so many pulls.
 
     Attributes:
-        pulls: pulls it had been told.
-        phase: the phase they ended with.
-        leader: the target it would have named.
-        active: the targets that were left.
-        behind: estimated leader − target, for each target.
-        low: lower ends of intervals for it.
-        high: upper ends.
-        evidence: the log of each target's e-value.
+        pulls: the number of pulls.
+        active: the targets that were left; of a phase, those that it compared.
+        look: what it knew of all targets.
+        phase: the phase that ended then, if each phase estimates afresh; else None.
     """
 
     pulls: int
-    phase: int
-    leader: int
     active: tuple[int, ...]
-    behind: Array
-    low: Array
-    high: Array
-    evidence: Array
+    look: Look
+    phase: int | None = None
 
 
 @dataclass(eq=False)
@@ -115,80 +105,37 @@ class Slice:
         return np.where(lost, np.nan, estimate)
 
 
-@dataclass(frozen=True, eq=False)
-class State:
-    """Where an experiment stands, all of it at one moment.
-
-    Attributes:
-        head: the counters.
-        said: what the policy recommends.
-        looks: what the policy knew over time, the last one now; empty if it does not tell.
-        counts: outcomes per arm that the policy was told.
-        sums: their sum.
-        planned: how many the plans would have drawn of each arm.
-        drawn: how many were drawn, those without an outcome included.
-        slices: the experiment in stretches.
-        plan: the open plan, or None.
-        eliminated: the phase in which a target was last dropped.
-        events: the last events that tell something, and the last few that do not, oldest first.
-        created: when it began.
-        closings: when summaries were closed, and with how many pulls in all: the last ones.
-        waits_for: the assignment whose outcome holds up the decision, and when it was given out.
-    """
-
-    head: Head
-    said: Recommendation
-    looks: tuple[Moment, ...]
-    counts: Array
-    sums: Array
-    planned: Array
-    drawn: Array
-    slices: tuple[Slice, ...]
-    plan: Plan | None
-    eliminated: Mapping[int, int]
-    events: tuple[Event, ...]
-    created: float
-    closings: tuple[tuple[float, int], ...]
-    waits_for: tuple[int | None, float | None] = (None, None)
-
-
-@dataclass(frozen=True)
-class Glance:
-    """What is known of an experiment without its policy.
-
-    Attributes:
-        head: the counters.
-        eliminated: the phase in which a target was last dropped.
-        ended: how the policy ended it, or None.
-    """
-
-    head: Head
-    eliminated: Mapping[int, int]
-    ended: Mapping[str, Any] | None
-
-
 @dataclass
-class _Log:
-    """What the events said so far."""
+class Log:
+    """What counters and events say, without the policy.
 
-    seen: int = 0
+    Attributes:
+        head: the counters.
+        created: when the experiment began.
+        notable: the last events that tell something.
+        routine: the last few that do not.
+        eliminated: the phase in which a target was last dropped.
+        closings: when summaries were closed, and with how many pulls in all: the last ones.
+        end: how the policy ended it, or None.
+    """
+
+    head: Head = field(default_factory=Head)
     created: float = 0.0
     notable: list[Event] = field(default_factory=list)
     routine: list[Event] = field(default_factory=list)
     eliminated: dict[int, int] = field(default_factory=dict)
     closings: list[tuple[float, int]] = field(default_factory=list)
-    ended: dict[str, Any] | None = None
+    end: dict[str, Any] | None = None
 
     def read(self, books: Reading) -> None:
-        for event in books.events(self.seen):
-            self.seen = event.number + 1
+        """Read the counters, and the events that are new."""
+        for event in books.events(self.head.events):
             if event.kind == "created":
                 self.created = event.at
             if event.kind == "eliminated":
-                for target in event.data["targets"]:
-                    self.eliminated[target] = event.data["phase"]
+                self.eliminated |= dict.fromkeys(event.data["targets"], event.data["phase"])
             if event.kind == "finished":
-                self.ended = event.data
+                self.end = event.data
             if event.kind in {"closed", "answered"}:
                 before = self.closings[-1][1] if self.closings else 0
                 self.closings.append((event.at, max(before, event.data["end"])))
@@ -197,13 +144,16 @@ class _Log:
         del self.routine[:-_KEPT_ROUTINE], self.closings[:-_KEPT_ROUTINE]
         if len(self.notable) > _KEPT_NOTABLE:
             del self.notable[1 : -_KEPT_NOTABLE + 1]  # the first says how it began
+        self.head = replace(books.head)
 
-    def last(self) -> tuple[Event, ...]:
-        return tuple(sorted([*self.notable, *self.routine], key=lambda event: event.number))
+    @property
+    def events(self) -> list[Event]:
+        """The events kept, oldest first."""
+        return sorted([*self.notable, *self.routine], key=lambda event: event.number)
 
 
 class Follower:
-    """Keeps what is worth watching of one experiment, and brings it up to date when asked.
+    """What is worth watching of one experiment, all of it at the moment of the last update.
 
     A stored experiment's policy is made once more and told what is on record, so that looking
     never holds up those who ask and tell. One in memory has but one policy, which is looked at
@@ -211,148 +161,116 @@ class Follower:
 
     Args:
         problem: of the experiment. The experiment itself is not kept, so that it can be let go of.
+
+    Attributes:
+        log: the counters and events.
+        said: what the policy recommends.
+        looks: what the policy knew over time, the last one now, or else what each phase said; empty
+            if it tells neither.
+        counts: outcomes per arm that the policy was told.
+        sums: their sum.
+        planned: how many the plans would have drawn of each arm.
+        drawn: how many were drawn, those without an outcome included.
+        slices: the experiment in stretches.
+        plan: the open plan, or None.
+        waits_for: the assignment whose outcome holds up the decision, and when it was given out.
     """
 
+    said: Recommendation
+    plan: Plan | None
+    waits_for: tuple[int | None, float | None]
+
     def __init__(self, problem: Problem) -> None:
-        self._problem = problem
-        self._lock = Lock()
-        self._glancing = Lock()  # of its own: a glance does not wait for a policy
-        self._glanced = _Log()
-        self._start()
-
-    def _start(self) -> None:
-        problem = self._problem
-        self._policy: Policy | None = None
-        self._told = 0
-        self._phase = 1  # of the plan that was open then
-        self._log = _Log()
-        self._phases: dict[int, PlanRecord] = {}
-        self._looks: list[Moment] = []
-        self._now: Moment | None = None
-        self._slices: list[Slice] = []
+        self.log = Log()
+        self.looks: list[Moment] = []
+        self.slices: list[Slice] = []
+        self.counts, self.sums, self.planned, self.drawn = np.zeros((4, problem.arms))
+        self._targets = problem.targets
         self._coordinates = problem.span.coordinates(problem.source)
-        self._counts, self._sums, self._planned, self._drawn = np.zeros((4, problem.arms))
+        self._player: Player | None = None
+        self._told = 0
+        self._plans: dict[int, Plan] = {}
+        self._kept: list[Moment] = []
+        self._now: tuple[int, list[Moment]] = 0, []  # after so many summaries
+        self._parts: list[Slice] = []
 
-    def glance(self, experiment: Experiment) -> Glance:
-        """What counters and events say, without the policy."""
-        with self._glancing, experiment.read() as books:
-            log = self._glanced
-            log.read(books)
-            return Glance(replace(books.head), dict(log.eliminated), log.ended)
+    def update(self, experiment: Experiment) -> None:
+        """Read what is new. After an error, start again with another follower."""
+        if experiment.spec is None:
+            experiment.inspect(self._read_memory)
+            return
+        if self._player is None:
+            self._player = Player(experiment.spec.make)
+        with experiment.read() as books:
+            self._read(books)
+            for policy, step in self._player.follow(books):
+                if isinstance(step, SummaryRecord):
+                    self._add(step)
+                    if self._due(policy.recommend().pulls):
+                        self._kept += _look(policy)
+            self._finish(self._player.policy(books))
 
-    def state(self, experiment: Experiment) -> State:
-        """Where the experiment stands now."""
-        with self._lock:
-            try:
-                document = experiment.spec
-                if document is None:
-                    return experiment.inspect(self._in_memory)
-                with experiment.read() as books:
-                    head, entries = self._read(books)
-                if self._policy is None:
-                    self._policy = document.make()
-                self._follow(self._policy, entries)
-                if head.planned:
-                    adopt(self._policy, self._phases[head.phase].plan)
-                return self._state(self._policy, head)
-            except BaseException:
-                self._start()
-                raise
+    def _read_memory(self, policy: Policy, books: Reading) -> None:
+        self._read(books)
+        for record in books.summaries(self._told):
+            self._add(record)
+        self._finish(policy)
+        self._kept += [now for now in self._now[1] if self._due(now.pulls)]
 
-    def _in_memory(self, policy: Policy, books: Reading) -> State:
-        head, entries = self._read(books)
-        for entry in entries:
-            self._add(entry)
-            self._told = entry.number + 1
-        if entries:
-            self._now = self._look(policy, entries[-1].phase)
-            if self._now is not None and self._due(self._now.pulls):
-                self._looks.append(self._now)
-        return self._state(policy, head)
-
-    def _read(self, books: Reading) -> tuple[Head, list[SummaryRecord]]:
-        self._log.read(books)
-        self._waits_for = rules.waits_for(books)
-        for opened in books.plans(max(self._phases, default=0) + 1):
-            self._phases[opened.plan.phase] = opened
-        return replace(books.head), list(books.summaries(self._told))
-
-    def _follow(self, policy: Policy, entries: list[SummaryRecord]) -> None:
-        plans = go_through(
-            policy, entries, lambda phase: self._phases[phase].plan, phase=self._phase
-        )
-        for entry in plans:
-            self._told = entry.number + 1
-            self._phase = after(self._phase, entry)
-            self._add(entry)
-            self._now = None
-            if self._due(policy.recommend().pulls):
-                look = self._look(policy, entry.phase)
-                if look is not None:
-                    self._looks.append(look)
+    def _read(self, books: Reading) -> None:
+        self.log.read(books)
+        self.waits_for = rules.waits_for(books)
+        opened = books.plans(max(self._plans, default=0) + 1)
+        self._plans.update((record.plan.phase, record.plan) for record in opened)
 
     def _due(self, pulls: int) -> bool:
-        return not self._looks or pulls >= _APART * self._looks[-1].pulls
+        return not self._kept or pulls >= _APART * self._kept[-1].pulls
 
-    def _look(self, policy: Policy, phase: int) -> Moment | None:
-        found = policy.look()
-        if found is None:
-            return None
-        recommendation = policy.recommend()
-        return Moment(
-            recommendation.pulls,
-            phase,
-            found.leader,
-            recommendation.active,
-            found.estimate,
-            found.low,
-            found.high,
-            found.log_evidence,
-        )
-
-    def _add(self, entry: SummaryRecord) -> None:
-        summary, plan = entry.summary, self._phases[entry.phase].plan
-        self._counts += summary.counts
-        self._sums += summary.rewards
-        part = Slice.of(entry, self._coordinates)
-        if plan.provisional and entry.late:
+    def _add(self, record: SummaryRecord) -> None:
+        summary, plan = record.summary, self._plans[record.phase]
+        self._told = record.number + 1
+        self.counts += summary.counts
+        self.sums += summary.rewards
+        part = Slice.of(record, self._coordinates)
+        if plan.provisional and record.late:
             # Drawn, and counted as drawn, when their phase closed.
-            place = max(i for i, each in enumerate(self._slices) if each.first <= part.first)
-            self._slices[place] = self._slices[place].join(part, end=self._slices[place].end)
+            place = max(i for i, each in enumerate(self._parts) if each.first <= part.first)
+            self._parts[place] = self._parts[place].join(part, end=self._parts[place].end)
             return
-        self._drawn += summary.drawn
-        self._planned += _expected(plan, summary)
-        self._slices.append(part)
-        if len(self._slices) > 2 * _SLICES:
-            self._slices = _merged(self._slices)
+        self.drawn += summary.drawn
+        self.planned += _expected(plan, summary)
+        self._parts.append(part)
+        if len(self._parts) > 2 * _SLICES:
+            self._parts = _merged(self._parts)
 
-    def _state(self, policy: Policy, head: Head) -> State:
-        if self._now is None and self._told:
-            last = max(phase for phase in self._phases if phase <= head.phase)
-            self._now = self._look(policy, last)
-        looks = self._looks
-        if self._now is not None:
-            looks = [look for look in looks if look.pulls < self._now.pulls] + [self._now]
+    def _finish(self, policy: Policy) -> None:
+        head = self.log.head
+        self.said = recommend(policy, head.state)
+        self.plan = self._plans[head.phase] if head.planned else None
+        self.slices = _merged(self._parts)
+        if self._now[0] < self._told:
+            self._now = self._told, list(_look(policy))
+        before = [each for each in self._kept if each.pulls < self.said.pulls]
+        self.looks = before + self._now[1] or _phases(self.said.trace, self._targets)
+
+
+def _look(policy: Policy) -> Iterator[Moment]:
+    """What the policy knows now, if it tells."""
+    if (look := policy.look()) is not None:
         said = policy.recommend()
-        if head.state == "stopped" and said.reason == "running":
-            said = replace(said, reason="stopped")
-        opened = self._phases.get(head.phase) if head.planned else None
-        return State(
-            head=head,
-            said=said,
-            looks=tuple(_thinned(looks)),
-            counts=self._counts.copy(),
-            sums=self._sums.copy(),
-            planned=self._planned.copy(),
-            drawn=self._drawn.copy(),
-            slices=tuple(_merged(self._slices)),
-            plan=None if opened is None else opened.plan,
-            eliminated=dict(self._log.eliminated),
-            events=self._log.last(),
-            created=self._log.created,
-            closings=tuple(self._log.closings),
-            waits_for=self._waits_for,
-        )
+        yield Moment(said.pulls, said.active, look)
+
+
+def _phases(trace: Sequence[Phase], targets: int) -> list[Moment]:
+    """What each phase said of the targets that it compared; NaN for the others."""
+    moments, pulls = [], 0
+    for phase in trace:
+        pulls += phase.pulls
+        estimate, radius, evidence = np.full((3, targets), np.nan)
+        estimate[list(phase.active)], radius[list(phase.active)] = phase.contrasts, phase.radii
+        look = Look(phase.leader, estimate, estimate - radius, estimate + radius, evidence)
+        moments.append(Moment(pulls, phase.active, look, phase.phase))
+    return moments
 
 
 def _expected(plan: Plan, summary: Summary) -> Array:
@@ -365,20 +283,16 @@ def _expected(plan: Plan, summary: Summary) -> Array:
 
 def _merged(slices: list[Slice]) -> list[Slice]:
     """Neighbours joined while they stay short of a share of the whole."""
-    if not slices:
-        return []
-    width = math.ceil(slices[-1].end / _SLICES)
-    joined = [slices[0]]
-    for each in slices[1:]:
-        if each.end - joined[-1].first <= width:
-            joined[-1] = joined[-1].join(each)
+    width = math.ceil(slices[-1].end / _SLICES) if slices else 0
+    return joined(slices, lambda last, each: each.end - last.first <= width)
+
+
+def joined(slices: Iterable[Slice], short: Callable[[Slice, Slice], bool]) -> list[Slice]:
+    """Slices, each joined with those after it as long as both are short."""
+    found: list[Slice] = []
+    for each in slices:
+        if found and short(found[-1], each):
+            found[-1] = found[-1].join(each)
         else:
-            joined.append(each)
-    return joined
-
-
-def _thinned(looks: list[Moment]) -> list[Moment]:
-    if len(looks) <= _MOST_LOOKS:
-        return looks
-    places = np.linspace(0, len(looks) - 1, _MOST_LOOKS).round().astype(int)
-    return [looks[place] for place in places]
+            found.append(each)
+    return found

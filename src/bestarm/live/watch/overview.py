@@ -5,20 +5,22 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
+from threading import Lock
 
 import numpy as np
 
 from bestarm.live.experiment import Experiment
 from bestarm.live.values import Check
 from bestarm.live.watch import wording
-from bestarm.live.watch.follower import Follower, State
+from bestarm.live.watch.follower import Follower, Log
 from bestarm.live.watch.forecast import EndForecast, from_evidence, from_phases
 from bestarm.live.watch.leaderboard import leaderboard
 from bestarm.live.watch.timeline import baseline_lines, timeline
-from bestarm.live.watch.views import Allocated, Guarantee, Happening, Overview, Progress
+from bestarm.live.watch.views import Allocated, Happening, Overview
 from bestarm.policies.policy import Traits
-from bestarm.problem import Problem
+from bestarm.records import Recommendation
 
 __all__ = ["Watch", "overview"]
 
@@ -35,14 +37,18 @@ class Watch:
 
     def __init__(self, experiment: Experiment) -> None:
         self.experiment = experiment
+        self._lock = Lock()
         self._follower = Follower(experiment.problem)
+        self._log_lock = Lock()  # of its own: a headline does not wait for a policy
+        self._log = Log()
         self._health_due = -math.inf  # when health is to be checked again
         self._health: tuple[Check, ...] = ()
 
     def headline(self) -> str:
         """The verdict in one sentence, from counters and log alone: for lists of many."""
-        glance = self._follower.glance(self.experiment)
-        return wording.headline(glance, self.experiment.problem, self.experiment.traits)
+        with self._log_lock, self.experiment.read() as books:
+            self._log.read(books)
+            return wording.headline(self._log, self.experiment.problem, self.experiment.traits)
 
     def health(self, *, over: bool = False) -> tuple[Check, ...]:
         """The health checks, repeated unless that would take too much time: they read many rows.
@@ -59,45 +65,66 @@ class Watch:
 
     def overview(self) -> Overview:
         """All there is to see of the experiment."""
-        experiment = self.experiment
-        revision = experiment.revision  # read first: what is shown may be newer, never older
-        state = self._follower.state(experiment)
-        problem, head, said = experiment.problem, state.head, state.said
-        traits = experiment.traits
-        health = self.health(over=head.over)
-        needed = traits.evidence_needed
-        level = -math.log(problem.delta) if needed is None else needed
-        board = leaderboard(state, problem, level, radii=not traits.budgeted)
-        guarantee = _guarantee(experiment, state, health)
+        revision = self.experiment.revision  # read first: what is shown may be newer, never older
+        with self._lock:
+            try:
+                self._follower.update(self.experiment)
+            except BaseException:
+                self._follower = Follower(self.experiment.problem)
+                raise
+            return self._overview(self._follower, revision)
+
+    def _overview(self, follower: Follower, revision: str) -> Overview:
+        experiment, log, said, spec = (
+            self.experiment,
+            follower.log,
+            follower.said,
+            self.experiment.spec,
+        )
+        problem, traits, head = experiment.problem, experiment.traits, log.head
+        health, proven = (
+            self.health(over=head.over),
+            said.claims is not None and not said.contradicted,
+        )
+        level = traits.evidence_needed or -math.log(problem.delta)
+        board = leaderboard(follower, problem, level, radii=not traits.budgeted)
+        columns = (problem.source_labels, follower.planned, follower.drawn, follower.counts)
+        forecast, decided = _forecast(follower, traits, level)
+        pace = _pace(log.closings, experiment.now())
         return Overview(
             name=experiment.name,
             description=experiment.description,
-            state=head.state,
-            phase=head.phase,
-            created=state.created,
-            updated=head.last_time,
+            policy="" if spec is None else spec.policy,
+            options={} if spec is None else spec.options,
+            problem=problem,
+            traits=traits,
+            head=head,
+            said=said,
+            created=log.created,
             revision=revision,
-            verdict=wording.verdict(head, said, problem, traits, waits_for=state.waits_for),
-            leaders=tuple(
-                problem.target_labels[target] for target in said.chosen or (said.target,)
-            ),
-            standing=wording.standing(said, traits, proven=guarantee.proven),
-            sole_best=guarantee.proven and traits.names_the_best,
-            guarantee=guarantee,
+            verdict=wording.verdict(head, said, problem, traits, waits_for=follower.waits_for),
+            leaders=tuple(problem.target_labels[each] for each in said.chosen or (said.target,)),
+            standing=wording.standing(said, traits, proven=proven),
+            confidence=wording.percent(problem.delta),
+            proven=proven,
+            reliability=wording.reliability(said, traits, problem.delta),
+            contradictions=_contradictions(said, health),
             health=health,
             leaderboard=board,
-            timeline=timeline(state, board, level),
-            baseline=baseline_lines(state, problem, board),
-            allocation=_allocation(state, problem),
-            progress=_progress(state, problem, traits, level, experiment.now()),
+            timeline=timeline(follower, board, level),
+            baseline=baseline_lines(follower, problem, board),
+            allocation=tuple(
+                Allocated(arm, label, float(planned), int(drawn), int(count))
+                for arm, (label, planned, drawn, count) in enumerate(zip(*columns, strict=True))
+            ),
+            used=int(follower.drawn.sum()),
+            decided=decided,
+            pace=pace,
+            forecast=forecast,
+            hours=_hours(forecast, pace) if head.state == "running" else None,
             events=tuple(
-                Happening(
-                    event.number,
-                    event.at,
-                    event.kind,
-                    wording.describe(event, problem, open_plans=head.open),
-                )
-                for event in reversed(state.events)
+                Happening(each.at, each.kind, wording.describe(each, problem, open_plans=head.open))
+                for each in reversed(log.events)
             ),
         )
 
@@ -107,84 +134,39 @@ def overview(experiment: Experiment) -> Overview:
     return Watch(experiment).overview()
 
 
-def _guarantee(experiment: Experiment, state: State, health: Sequence[Check]) -> Guarantee:
-    problem, said, document = experiment.problem, state.said, experiment.spec
-    options = {} if document is None else document.options
-    against = (
-        [said.statement or "Outcomes contradict the declared scales."] if said.contradicted else []
-    )
-    against += [each.finding for each in health if each.name in _DECLARED and each.level != "ok"]
-    return Guarantee(
-        delta=problem.delta,
-        confidence=wording.percent(problem.delta),
-        policy="" if document is None else document.policy,
-        options=options,
-        proven=said.claims is not None and not said.contradicted,
-        blind=experiment.traits.blind,
-        constants=wording.reliability(said, experiment.traits, problem.delta),
-        bounds=experiment.traits.bounds,
-        noise=problem.noise,
-        baseline=problem.baseline,
-        assumptions=said.assumptions,
-        statement=said.statement,
-        contradictions=tuple(against),
-    )
-
-
-def _allocation(state: State, problem: Problem) -> tuple[Allocated, ...]:
-    return tuple(
-        Allocated(arm, label, float(planned), int(drawn), int(count))
-        for arm, (label, planned, drawn, count) in enumerate(
-            zip(problem.source_labels, state.planned, state.drawn, state.counts, strict=True)
-        )
-    )
-
-
-def _progress(state: State, problem: Problem, traits: Traits, level: float, now: float) -> Progress:
-    head, said = state.head, state.said
-    pace = _pace(state.closings, now)
-    forecast, decided = _forecast(state, level, traits)
-    hours = None
-    if forecast is not None and pace and head.state == "running":
-        ends = (forecast.expected, forecast.low, forecast.high)
-        hours = tuple(None if end is None else end / pace for end in ends)
-    return Progress(
-        given=head.assigned,
-        answered=head.outcomes,
-        used=int(state.drawn.sum()),
-        outstanding=head.outstanding,
-        lost=head.losses,
-        late=head.late,
-        phase_answered=head.phase_outcomes + head.phase_losses,
-        phase_pulls=head.needed,
-        left=len(said.active),
-        options=problem.targets,
-        decided=decided,
-        pace=pace,
-        forecast=forecast,
-        hours=hours,  # type: ignore[arg-type]
-    )
+def _contradictions(said: Recommendation, health: Sequence[Check]) -> tuple[str, ...]:
+    checks = [each.finding for each in health if each.name in _DECLARED and each.level != "ok"]
+    if said.contradicted:
+        checks.insert(0, said.statement or "Outcomes contradict the declared scales.")
+    return tuple(checks)
 
 
 def _forecast(
-    state: State, level: float, traits: Traits
+    follower: Follower, traits: Traits, level: float
 ) -> tuple[EndForecast | None, float | None]:
-    head, said = state.head, state.said
-    decided = None
-    forecast = None
-    if state.looks:
-        look = state.looks[-1]
-        leading = said.chosen or (said.target,)
-        rivals = [target for target in said.active if target not in leading]
-        least = min((float(look.evidence[target]) for target in rivals), default=level)
+    """How many more pulls there may be, and the share collected of the evidence needed."""
+    head, said = follower.log.head, follower.said
+    forecast = decided = None
+    last = follower.looks[-1] if follower.looks else None
+    if last is not None and last.phase is None:
+        rivals = set(said.active).difference(said.chosen or (said.target,))
+        least = min((float(last.look.log_evidence[target]) for target in rivals), default=level)
         decided = float(np.clip(least / level, 0.0, 1.0))
-        if not head.over:
-            forecast = from_evidence(look.pulls, least, level)
-    elif not head.over and traits.evidence_needed is None:
-        forecast = from_phases(said.trace, state.plan, left=head.remaining + head.outstanding)
-    if forecast is not None and traits.max_pulls is not None:
-        forecast = _capped(forecast, max(0, traits.max_pulls - int(state.drawn.sum())))
+        forecast = from_evidence(last.pulls, least, level)
+    elif traits.evidence_needed is None:
+        forecast = from_phases(said.trace, follower.plan, left=head.remaining + head.outstanding)
+    if head.over or forecast is None:
+        return None, decided
+    if traits.max_pulls is not None:
+        forecast = _capped(forecast, max(0, traits.max_pulls - int(follower.drawn.sum())))
     return forecast, decided
+
+
+def _hours(forecast: EndForecast | None, pace: float | None) -> tuple[float | None, ...] | None:
+    if forecast is None or not pace:
+        return None
+    ends = (forecast.expected, forecast.low, forecast.high)
+    return tuple(None if end is None else end / pace for end in ends)
 
 
 def _capped(forecast: EndForecast, most: int) -> EndForecast:
@@ -192,7 +174,7 @@ def _capped(forecast: EndForecast, most: int) -> EndForecast:
         return forecast
     expected = None if forecast.expected is None else min(forecast.expected, most)
     basis = f"{forecast.basis} The experiment ends after {most:,} more in any case."
-    return EndForecast(expected, min(forecast.low, most), most, basis)
+    return replace(forecast, expected=expected, low=min(forecast.low, most), high=most, basis=basis)
 
 
 def _pace(closings: Sequence[tuple[float, int]], now: float) -> float | None:

@@ -2,123 +2,76 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from itertools import accumulate
+from itertools import accumulate, compress
 
 import numpy as np
 
-from bestarm.live.watch.follower import Moment, Slice, State
+from bestarm.live.watch.follower import Follower, Moment, Slice, joined
 from bestarm.live.watch.leaderboard import finite
 from bestarm.live.watch.views import BaselineView, Line, Option, Timeline
 from bestarm.problem import Problem
-from bestarm.records import Phase
 
 __all__ = ["baseline_lines", "timeline"]
 
 _DRAWN = 24  # targets with a line in the timeline
 _RAW = 4  # options whose raw outcomes are shown over time
-_ENOUGH = 60  # outcomes an arm in a stretch, for its mean to say something
+_ENOUGH = 60  # outcomes per arm in a stretch, for its mean to say something
 _LEAST = 10  # outcomes of an arm in a stretch, to be shown at all
 
 
-def timeline(state: State, board: Sequence[Option], level: float) -> Timeline:
+def timeline(follower: Follower, board: Sequence[Option], level: float) -> Timeline:
     """How the options fell behind.
 
     Args:
-        state: the experiment.
+        follower: the experiment.
         board: its options, the leader first.
         level: the evidence that drops an option.
     """
-    shown = board[:_DRAWN]
-    if state.looks:
-        return _from_looks(state.looks, shown, level)
-    if state.said.trace:
-        return _from_trace(state.said.trace, shown)
-    return Timeline("none", (), (), (), ())
-
-
-def _from_looks(looks: Sequence[Moment], shown: Sequence[Option], level: float) -> Timeline:
+    looks = follower.looks
+    if not looks:
+        return Timeline("none")
     lines, evidence = [], []
-    for rank, option in enumerate(shown):
-        target, seen = option.target, []
-        for look in looks:
-            seen.append(look)
-            if option.status == "out" and target not in look.active:
-                break
-        x = tuple(float(look.pulls) for look in seen)
-        y, low, high = (
-            tuple(finite(values[target]) for values in column)
-            for column in (
-                [look.behind for look in seen],
-                [look.low for look in seen],
-                [look.high for look in seen],
-            )
-        )
-        out = option.status == "out"
+    for rank, option in enumerate(board[:_DRAWN]):
+        target, out, seen = option.target, option.status == "out", looks
+        active = [target in each.active for each in looks]
+        if looks[0].phase is not None:
+            seen = list(compress(looks, active))
+        elif out and not all(active):
+            seen = looks[: active.index(False) + 1]  # as far as the look that dropped it
+        x = tuple(float(each.pulls) for each in seen)
+        y = tuple(finite(each.look.estimate[target]) for each in seen)
+        low = tuple(finite(each.look.low[target]) for each in seen)
+        high = tuple(finite(each.look.high[target]) for each in seen)
+        share = tuple(finite(each.look.log_evidence[target] / level) for each in seen)
         lines.append(Line(option.label, rank, out, x, y, low, high))
-        share = tuple(finite(look.evidence[target] / level) for look in seen)
         evidence.append(Line(option.label, rank, out, x, share))
-    phases = tuple((float(look.pulls), look.phase) for look in looks)
-    return Timeline("looks", phases, tuple(lines), (), tuple(evidence))
+    if looks[0].phase is None:
+        return Timeline("looks", lines=tuple(lines), evidence=tuple(evidence))
+    phases = tuple((float(each.pulls), each.phase) for each in looks if each.phase is not None)
+    ends, largest = tuple(end for end, _ in phases), tuple(map(_largest_radius, looks))
+    return Timeline("phases", phases, tuple(lines), Line("radius", -2, False, ends, largest))
 
 
-def _from_trace(trace: Sequence[Phase], shown: Sequence[Option]) -> Timeline:
-    ends = np.cumsum([phase.pulls for phase in trace]).astype(float).tolist()
-    lines = []
-    for rank, option in enumerate(shown):
-        x, y, low, high = [], [], [], []
-        for end, phase in zip(ends, trace, strict=True):
-            if option.target in phase.active:
-                place = phase.active.index(option.target)
-                contrast, radius = phase.contrasts[place], phase.radii[place]
-                x.append(end)
-                y.append(finite(contrast))
-                low.append(finite(contrast - radius))
-                high.append(finite(contrast + radius))
-        out = option.status == "out"
-        lines.append(Line(option.label, rank, out, *map(tuple, (x, y, low, high))))
-    least, most = [], []
-    for phase in trace:
-        radii = [
-            radius
-            for target, radius in zip(phase.active, phase.radii, strict=True)
-            if target != phase.leader and math.isfinite(radius)
-        ]
-        least.append(min(radii, default=None))
-        most.append(max(radii, default=None))
-    band = tuple(
-        Line(name, -2, False, tuple(ends), tuple(values))
-        for name, values in (("least radius", least), ("largest radius", most))
-    )
-    phases = tuple((end, phase.phase) for end, phase in zip(ends, trace, strict=True))
-    return Timeline("phases", phases, tuple(lines), band, ())
+def _largest_radius(moment: Moment) -> float | None:
+    look = moment.look
+    radii = np.delete(look.high - look.estimate, look.leader)
+    return max(radii[np.isfinite(radii)].tolist(), default=None)
 
 
-def baseline_lines(state: State, problem: Problem, board: Sequence[Option]) -> BaselineView:
+def baseline_lines(follower: Follower, problem: Problem, board: Sequence[Option]) -> BaselineView:
     """Raw outcomes over time, beside the contrasts that are free of the baseline."""
-    slices, leader = _stretches(state.slices, problem.arms), board[0]
+    slices, shown, leader = _stretches(follower.slices, problem.arms), board[:_RAW], board[0]
     x = tuple((each.first + each.end) / 2 for each in slices)
-    means = [_ratio(each.sums.sum(), each.counts.sum()) for each in slices]
-    level = Line("all outcomes", -2, False, x, tuple(means))
-    shown = board[:_RAW]
+    means = tuple(_ratio(each.sums.sum(), each.counts.sum()) for each in slices)
     arms = [(rank, option.arm) for rank, option in enumerate(shown) if option.arm is not None]
     if not arms:
-        often = np.argsort(-state.counts, kind="stable")[:_RAW].tolist()
-        arms = [(-1, arm) for arm in often if state.counts[arm]]
-    raw = tuple(
-        Line(
-            problem.source_labels[arm],
-            rank,
-            False,
-            x,
-            tuple(
-                _ratio(each.sums[arm], each.counts[arm]) if each.counts[arm] >= _LEAST else None
-                for each in slices
-            ),
-        )
-        for rank, arm in arms
-    )
+        often = np.argsort(-follower.counts, kind="stable")[:_RAW].tolist()
+        arms = [(-1, arm) for arm in often if follower.counts[arm]]
+    raw = []
+    for rank, arm in arms:
+        y = tuple(_ratio(each.sums[arm], each.counts[arm], least=_LEAST) for each in slices)
+        raw.append(Line(problem.source_labels[arm], rank, False, x, y))
     targets = problem.target[[option.target for option in shown]]
     rows = problem.span.contrast_coordinates(problem.target[leader.target] - targets)
     so_far = accumulate(slices, Slice.join)
@@ -128,32 +81,27 @@ def baseline_lines(state: State, problem: Problem, board: Sequence[Option]) -> B
         for rank, option in enumerate(shown)
     )
     seen = [mean for mean in means if mean is not None]
-    rivals = [o.behind for o in board if o.status == "in" and o.behind is not None]
-    if not rivals:
-        rivals = [o.behind for o in board if o.status == "out" and o.behind is not None]
+    gaps = {
+        status: [o.behind for o in board if o.status == status and o.behind is not None]
+        for status in ("in", "out")
+    }
     return BaselineView(
-        level,
-        raw,
+        Line("all outcomes", -2, False, x, means),
+        tuple(raw),
         contrasts,
         leader.label,
         max(seen) - min(seen) if len(seen) > 1 else None,
-        min(rivals, default=None),
+        min(gaps["in"] or gaps["out"], default=None),
     )
 
 
 def _stretches(slices: Sequence[Slice], arms: int) -> list[Slice]:
     """Neighbours joined until there are enough outcomes in each."""
-    joined: list[Slice] = []
-    for each in slices:
-        if joined and joined[-1].counts.sum() < _ENOUGH * arms:
-            joined[-1] = joined[-1].join(each)
-        else:
-            joined.append(each)
-    if len(joined) > 1 and joined[-1].counts.sum() < _ENOUGH * arms:
-        last = joined.pop()
-        joined[-1] = joined[-1].join(last)
-    return joined
+    found = joined(slices, lambda last, _: last.counts.sum() < _ENOUGH * arms)
+    if len(found) > 1 and found[-1].counts.sum() < _ENOUGH * arms:
+        found[-2:] = [found[-2].join(found[-1])]
+    return found
 
 
-def _ratio(sums: float, counts: float) -> float | None:
-    return float(sums / counts) if counts else None
+def _ratio(sums: float, counts: float, *, least: int = 1) -> float | None:
+    return float(sums / counts) if counts >= least else None

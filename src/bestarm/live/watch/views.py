@@ -1,24 +1,26 @@
-"""What there is to see of an experiment, as plain values."""
+"""What there is to see of an experiment, as plain values that pages and reports show."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
+from bestarm.live.store.contract import Head
 from bestarm.live.values import Check
 from bestarm.live.watch.forecast import EndForecast
+from bestarm.policies.policy import Traits
+from bestarm.problem import Problem
+from bestarm.records import Recommendation
 
 __all__ = [
     "Allocated",
     "BaselineView",
-    "Guarantee",
     "Happening",
     "Line",
     "Numbers",
     "Option",
     "Overview",
-    "Progress",
     "Timeline",
 ]
 
@@ -26,75 +28,39 @@ Numbers = tuple[float | None, ...]
 
 
 @dataclass(frozen=True)
-class Guarantee:
-    """What is promised, and what the promise rests on.
-
-    Attributes:
-        delta: the error probability allowed.
-        confidence: 1 − δ in words.
-        policy: the policy's name.
-        options: what it was made with.
-        proven: whether an error probability is proven under the assumptions.
-        blind: whether the policy takes no account of the baseline, so that it can be misled.
-        constants: the same in words.
-        bounds: between what rewards must lie, or None.
-        noise: the declared scale of the noise; of no matter where there are bounds.
-        baseline: the declared bound on the baseline, likewise.
-        assumptions: one sentence each.
-        statement: what the policy says may be said now; may be empty.
-        contradictions: assumptions that the data contradict, one sentence each.
-    """
-
-    delta: float
-    confidence: str
-    policy: str
-    options: Mapping[str, Any]
-    proven: bool
-    blind: bool
-    constants: str
-    bounds: tuple[float, float] | None
-    noise: float
-    baseline: float
-    assumptions: tuple[str, ...]
-    statement: str
-    contradictions: tuple[str, ...]
-
-
-@dataclass(frozen=True)
 class Option:
-    """One target on the leaderboard.
+    """One option on the leaderboard. What is not known is None.
 
     Attributes:
-        target: its index.
+        target: its index among the targets.
         label: its name.
         status: `"best"` once shown, `"leads"`, `"in"` or `"out"`.
-        phase_out: the phase in which it was dropped, or None.
-        arm: the source arm that is this very target, or None.
-        pulls: pulls of that arm with an outcome, or None.
-        behind: estimated leader − target, in reward units; None where nothing is known.
+        phase_out: the phase in which it was dropped.
+        arm: the source arm that is this very target.
+        pulls: pulls of that arm with an outcome.
+        behind: estimated leader − target, in reward units.
         radius: what was added to and taken from it, where a phase has one radius.
-        low: the lower end of what `behind` may be; None if it has none.
+        low: the lower end of what `behind` may be.
         high: the upper end.
         known_in: the phase from which this is, where not from the last.
-        evidence: how much of the evidence needed to drop it there is, from 0 to 1, or None; 1 for
-            one that was dropped.
+        evidence: the share collected of the evidence needed to drop it.
         raw_mean: the mean of its outcomes. The baseline is in it: no decision rests on it, unless
             the policy is blind to the baseline.
     """
 
     target: int
-    label: str
-    status: str
-    phase_out: int | None
-    arm: int | None
-    pulls: int | None
-    behind: float | None
-    radius: float | None
-    low: float | None
-    high: float | None
-    known_in: int | None
-    evidence: float | None
-    raw_mean: float | None
+    label: str = ""
+    status: str = "in"
+    phase_out: int | None = None
+    arm: int | None = None
+    pulls: int | None = None
+    behind: float | None = None
+    radius: float | None = None
+    low: float | None = None
+    high: float | None = None
+    known_in: int | None = None
+    evidence: float | None = None
+    raw_mean: float | None = None
 
 
 @dataclass(frozen=True)
@@ -115,8 +81,8 @@ class Line:
     label: str
     rank: int
     out: bool
-    x: tuple[float, ...]
-    y: Numbers
+    x: tuple[float, ...] = ()
+    y: Numbers = ()
     low: Numbers = ()
     high: Numbers = ()
 
@@ -128,18 +94,18 @@ class Timeline:
     Attributes:
         kind: `"phases"` where each phase estimates afresh, `"looks"` where evidence gathers, or
             `"none"`.
-        phases: the phase of each x.
+        phases: for phases: the pulls after each, and its number.
         lines: estimated leader − option, with the leader of the moment.
-        radius: for phases: the least and the largest radius, as two lines.
+        radius: for phases: the largest radius.
         evidence: for looks: the log of the e-value against each option, in units of what is
             needed to drop it.
     """
 
     kind: str
-    phases: tuple[tuple[float, int], ...]
-    lines: tuple[Line, ...]
-    radius: tuple[Line, ...]
-    evidence: tuple[Line, ...]
+    phases: tuple[tuple[float, int], ...] = ()
+    lines: tuple[Line, ...] = ()
+    radius: Line | None = None
+    evidence: tuple[Line, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -176,100 +142,81 @@ class Allocated:
 
 
 @dataclass(frozen=True)
-class Progress:
-    """How far it is.
-
-    Attributes:
-        given: assignments given out in all.
-        answered: how many of them have an outcome that came in time.
-        used: pulls the policy has been told of: what the verdict rests on.
-        outstanding: assignments that await their outcome.
-        lost: assignments given up.
-        late: outcomes that came too late.
-        phase_answered: of the open phase.
-        phase_pulls: what it asks for.
-        left: options not dropped.
-        options: all of them.
-        decided: how much of the evidence needed to drop the closest competitor there is, from 0 to
-            1; None where a policy gathers none.
-        pace: recent outcomes per hour; None if unknown.
-        forecast: how many pulls there may be to come; None if it is over or nothing is known.
-        hours: what that takes at this pace: the middle, the low and the high end; None while
-            nothing is given out.
-    """
-
-    given: int
-    answered: int
-    used: int
-    outstanding: int
-    lost: int
-    late: int
-    phase_answered: int
-    phase_pulls: int
-    left: int
-    options: int
-    decided: float | None
-    pace: float | None
-    forecast: EndForecast | None
-    hours: tuple[float | None, float | None, float | None] | None
-
-
-@dataclass(frozen=True)
 class Happening:
     """An event of the log, in words."""
 
-    number: int
     at: float
     kind: str
     words: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Overview:
     """An experiment as it stands.
 
     Attributes:
         name: its name; empty in memory.
         description: what it is about.
-        state: `"running"`, `"paused"`, `"stopped"` or `"finished"`.
-        phase: the open one, or the last.
+        policy: the policy's name; empty in memory.
+        options: what the policy was made with.
+        problem: the problem.
+        traits: what the policy declares about itself.
+        head: the counters.
+        said: what the policy recommends.
         created: when it began, in seconds since 1970.
-        updated: when anything was last written.
         revision: changes whenever anything is recorded.
         verdict: one sentence.
         leaders: the options named, or those that lead so far.
         standing: what each of them is, or would be, said to be.
-        sole_best: whether that is to be the best, neither among several nor within a tolerance.
-        guarantee: what is promised.
+        confidence: 1 − δ in words.
+        proven: whether an error probability is proven under the assumptions.
+        reliability: the same in words.
+        contradictions: assumptions that the data contradict, one sentence each.
         health: the checks.
         leaderboard: the options, the leader first.
         timeline: how they fell behind.
         baseline: raw outcomes, and what is made of them.
         allocation: one row per arm.
-        progress: how far it is.
+        used: pulls the policy has been told of: what the verdict rests on.
+        decided: the share collected of the evidence needed to drop the closest competitor; None
+            where a policy gathers none.
+        pace: recent outcomes per hour; None if unknown.
+        forecast: how many pulls there may be to come; None if it is over or nothing is known.
+        hours: what that takes at this pace: the middle, the low and the high end; None while
+            nothing is given out.
         events: the last ones that tell something, newest first.
     """
 
     name: str
     description: str
-    state: str
-    phase: int
+    policy: str
+    options: Mapping[str, Any]
+    problem: Problem
+    traits: Traits
+    head: Head
+    said: Recommendation
     created: float
-    updated: float
     revision: str
     verdict: str
     leaders: tuple[str, ...]
     standing: str
-    sole_best: bool
-    guarantee: Guarantee
+    confidence: str
+    proven: bool
+    reliability: str
+    contradictions: tuple[str, ...]
     health: tuple[Check, ...]
     leaderboard: tuple[Option, ...]
     timeline: Timeline
     baseline: BaselineView
     allocation: tuple[Allocated, ...]
-    progress: Progress
+    used: int
+    decided: float | None
+    pace: float | None
+    forecast: EndForecast | None
+    hours: tuple[float | None, ...] | None
     events: tuple[Happening, ...]
 
-    def to_dict(self) -> dict[str, Any]:
-        """As plain data that JSON can carry."""
-        return asdict(self)
+    @property
+    def sole_best(self) -> bool:
+        """Whether the named option is the best, neither among several nor within a tolerance."""
+        return self.proven and self.traits.names_the_best

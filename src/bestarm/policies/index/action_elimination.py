@@ -8,7 +8,8 @@ from typing import ClassVar
 import numpy as np
 
 from bestarm import bounds
-from bestarm.policies.index.base import IndexRule, Integers, Rewards
+from bestarm.policies.index.base import IndexRule, Rewards
+from bestarm.policies.stepwise import Indices
 
 __all__ = ["ActionElimination"]
 
@@ -53,7 +54,7 @@ class ActionElimination(IndexRule):
     def _share(self) -> float:
         return bounds.contrast_delta(self.problem.delta, active=self.problem.arms)
 
-    def _next(self) -> Integers:
+    def _next(self) -> Indices:
         means = self._means[self._active]
         radius = self._caution * self._radii()[self._active]
         best = int(np.argmax(means))

@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import ClassVar, Literal, NamedTuple
+from dataclasses import replace
+from typing import Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bestarm import bounds
-from bestarm.checks import choice, positive, whole
+from bestarm.checks import choice, positive
 from bestarm.geometry import Array
-from bestarm.policies.oneshot.base import require_pullable_targets
-from bestarm.policies.policy import Policy, Traits, check_adoptable, has_stopped
+from bestarm.policies.policy import Traits, same_plan
+from bestarm.policies.stepwise import (
+    NO_DRIFT,
+    Indices,
+    StepwisePolicy,
+    require_pullable_targets,
+)
 from bestarm.problem import Problem
-from bestarm.records import Plan, Recommendation, Summary
+from bestarm.records import Plan, Summary
 
-__all__ = ["NO_DRIFT", "IndexRule", "Integers", "Radius", "Rewards"]
-
-Integers = NDArray[np.int64]
-
-NO_DRIFT = "Given the past, an arm's mean reward is its own and never changes: nothing drifts."
+__all__ = ["IndexRule", "Radius", "Rewards"]
 
 _TURN = 300  # pulls; the certified radius is tightest at about ten times as many
 
@@ -29,7 +30,7 @@ class Rewards(NamedTuple):
     """Rewards known ahead: arm a pays `table[rows[i], a] + common[i]` at the i-th pull to come."""
 
     table: Array
-    rows: Integers
+    rows: Indices
     common: Array
 
 
@@ -45,7 +46,7 @@ class Radius(NamedTuple):
     turn: float
 
 
-class IndexRule(Policy):
+class IndexRule(StepwisePolicy):
     """A policy that decides after every round from the means of all pulls so far.
 
     The first round pulls every arm once. After each round, `_next` says which arms to pull next,
@@ -59,7 +60,8 @@ class IndexRule(Policy):
         max_pulls: stop at this many pulls; such a stop is never final.
     """
 
-    version: ClassVar[int]
+    _blind = True
+    _kind = "fixed"
 
     def __init__(
         self,
@@ -71,23 +73,18 @@ class IndexRule(Policy):
         max_pulls: int | None = None,
     ) -> None:
         require_pullable_targets(problem, type(self).__name__)
+        super().__init__(problem, max_pulls=max_pulls)
         choice(radius, ("lil", "certified"), "radius")
-        self.problem = problem
         self._certified = radius == "certified"
         self._sigma = positive(sigma, "sigma")
-        self._max_pulls = None if max_pulls is None else whole(max_pulls, "max_pulls", least=1)
         self._counts = np.zeros(problem.arms, dtype=np.int64)
         self._sums = np.zeros(problem.arms)
-        self._active = np.arange(problem.arms)
-        self._rounds = 0
-        self._stopped: str | None = None
-        self._due: Integers = np.arange(problem.arms)
-        self._adopted: Plan | None = None
+        self._due: Indices = np.arange(problem.arms)
 
     @property
     def traits(self) -> Traits:
         """It ignores the baseline, and simulations can make its rounds at once."""
-        return Traits(version=self.version, blind=True, max_pulls=self._max_pulls, follows=True)
+        return replace(super().traits, follows=True)
 
     @property
     def _means(self) -> Array:
@@ -107,44 +104,31 @@ class IndexRule(Policy):
         """The part of δ that each of the certified radii may spend."""
         return bounds.arm_delta(self.problem.delta, arms=self.problem.arms)
 
-    def plan(self) -> Plan | None:
-        """The next round's pulls, or None once the policy has stopped."""
-        if self._stopped is not None or self._adopted is not None:
-            return self._adopted
+    def _make_plan(self) -> Plan:
         counts = np.zeros(self.problem.arms, dtype=np.int64)
-        counts[self._due[: self._room()]] = 1
-        return Plan.fixed(counts, phase=self._rounds + 1)
+        counts[self._due[: self._left()]] = 1
+        return Plan.fixed(counts, phase=self._plans + 1)
 
-    def adopt(self, plan: Plan) -> None:
-        """Make a recorded plan the current one: its pulls, whatever was due."""
-        phase = None if self._stopped is not None else self._rounds + 1
-        self._adopted = check_adoptable(plan, self.problem, phase=phase, kind="fixed")
-
-    def _room(self) -> int:
-        """How many of the pulls that are due the cap still allows."""
-        if self._max_pulls is None:
-            return len(self._due)
-        return min(len(self._due), max(0, self._max_pulls - int(self._counts.sum())))
-
-    def update(self, summary: Summary) -> None:
-        """Take the outcome of the round, and decide."""
-        plan = self.plan()
-        if plan is None:
-            raise has_stopped()
-        plan.check(summary)
+    def _take(self, plan: Plan, summary: Summary) -> str | None:
+        """Decide, if the round was whole."""
         whole_round = plan.pulls >= len(self._due)
-        self._adopted = None
         self._counts = self._counts + summary.counts
         self._sums = self._sums + summary.sums
-        self._rounds += 1
         if whole_round:
             self._due = self._next()
-            if len(self._active) == 1:
-                self._stopped = "identified"
-        if self._stopped is None and not self._room():
-            self._stopped = "max_pulls"
+        self._lead()
+        if len(self._active) == 1:
+            return "identified"
+        left = self._left()
+        return None if left is None or left > plan.pulls else "max_pulls"
 
-    def follow(self, table: Array, rows: Integers, common: Array) -> tuple[int, int]:
+    def _lead(self) -> None:
+        """Find the active arm with the best mean."""
+        pulled = self._active[self._counts[self._active] > 0]
+        if len(pulled):
+            self._leader = int(pulled[np.argmax(self._sums[pulled] / self._counts[pulled])])
+
+    def follow(self, table: Array, rows: Indices, common: Array) -> tuple[int, int]:
         """Make as many whole rounds as rewards known ahead allow, compiled: for simulations.
 
         Args:
@@ -156,16 +140,21 @@ class IndexRule(Policy):
             The number of pulls made, and of rounds. Both 0 where the next round must be planned:
             the first one, and one that the cap cuts short.
         """
-        if self._stopped is not None or self._adopted is not None or not self._rounds:
+        left, plan = self._left(), self._open
+        if self._stopped is not None or not self._plans:
             return 0, 0
-        total = int(self._counts.sum())
-        most = len(rows) if self._max_pulls is None else self._max_pulls - total
+        if plan is not None and not same_plan(plan, self._make_plan()):
+            return 0, 0  # it was adopted
+        most = len(rows) if left is None else left
         self._counts, self._sums = self._counts.copy(), self._sums.copy()
         pulls, rounds = self._rush(Rewards(table, rows, common), most)
-        self._rounds += rounds
+        self._plans += rounds
+        self._pulls += pulls
+        self._open = None
+        self._lead()
         if len(self._active) == 1:
             self._stopped = "identified"
-        elif self._max_pulls == total + pulls:
+        elif left == pulls:
             self._stopped = "max_pulls"
         return pulls, rounds
 
@@ -183,27 +172,11 @@ class IndexRule(Policy):
     def _rush(self, rewards: Rewards, most: int) -> tuple[int, int]:
         """The rule's kernel on `_counts` and `_sums`, in place; sets `_due` and `_active`."""
 
-    def recommend(self) -> Recommendation:
-        """The active arm with the best mean; final only if it was shown to be the best."""
-        pulled = self._active[self._counts[self._active] > 0]
-        means = self._sums[pulled] / self._counts[pulled]
-        best = int(pulled[np.argmax(means)]) if len(pulled) else 0
-        identified = self._stopped == "identified"
-        return Recommendation(
-            target=best,
-            label=self.problem.target_labels[best],
-            final=identified,
-            reason=self._stopped or "running",
-            pulls=int(self._counts.sum()),
-            error_bound=self.problem.delta if self._certified and identified else None,
-            active=tuple(self._active.tolist()),
-            assumptions=self._assumptions() if self._certified else (),
-            claims=self.problem.delta if self._certified else None,
-        )
-
     def _assumptions(self) -> tuple[str, ...]:
+        if not self._certified:
+            return ()
         return f"Rewards are {self._sigma:g}-sub-Gaussian around their arm's mean.", NO_DRIFT
 
     @abstractmethod
-    def _next(self) -> Integers:
+    def _next(self) -> Indices:
         """The arms to pull next; shrinks `_active` to one arm once that is shown to be the best."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
@@ -12,11 +13,10 @@ from bestarm import bounds as levels
 from bestarm.checks import interval, positive, whole
 from bestarm.errors import InvalidInputError, ProtocolError
 from bestarm.geometry import Array
-from bestarm.policies.index.base import NO_DRIFT
-from bestarm.policies.oneshot.base import require_pullable_targets
-from bestarm.policies.policy import Policy, Traits, check_adoptable, has_stopped
+from bestarm.policies.policy import Traits
+from bestarm.policies.stepwise import NO_DRIFT, StepwisePolicy, require_pullable_targets
 from bestarm.problem import Problem
-from bestarm.records import Plan, Recommendation, Summary
+from bestarm.records import Plan, Summary
 
 __all__ = ["BernsteinElimination"]
 
@@ -24,7 +24,7 @@ _REFERENCE = 30.0  # in squares of the range: the evidence is strongest at about
 _EPSILON = float(np.finfo(float).eps)
 
 
-class BernsteinElimination(Policy):
+class BernsteinElimination(StepwisePolicy):
     """Pull every active arm equally often, and drop those that the leader is shown to exceed.
 
     Each batch pulls every active arm equally often. Afterwards an arm is dropped if the evidence
@@ -55,6 +55,8 @@ class BernsteinElimination(Policy):
     """
 
     version: ClassVar[int] = 2
+    _blind = True
+    _kind = "fixed"
 
     def __init__(
         self,
@@ -66,45 +68,28 @@ class BernsteinElimination(Policy):
         max_pulls: int | None = None,
     ) -> None:
         require_pullable_targets(problem, type(self).__name__)
-        self.problem = problem
+        super().__init__(problem, max_pulls=max_pulls)
         self._low, self._high = interval(bounds, "bounds")
         self._center = self._low / 2 + self._high / 2
         self._growth = positive(growth, "growth")
-        self._max_pulls = None
         if max_pulls is not None:
-            self._max_pulls = whole(max_pulls, "max_pulls", least=problem.arms)
-        self._active: NDArray[np.int64] = np.arange(problem.arms)
+            whole(max_pulls, "max_pulls", least=problem.arms)
         self._each = 0  # pulls of every active arm
-        self._pulls = 0
         self._sums = np.zeros(problem.arms)
         self._variation = np.zeros(problem.arms)
         self._rounding = np.zeros(problem.arms)  # how far off the sums may be
-        self._batches = 0
-        self._adopted: Plan | None = None
-        self._stopped: str | None = None
 
     @property
     def traits(self) -> Traits:
         """It ignores the baseline, and refuses rewards outside its bounds."""
-        return Traits(
-            version=self.version,
-            blind=True,
-            bounds=(self._low, self._high),
-            max_pulls=self._max_pulls,
-        )
+        return replace(super().traits, bounds=(self._low, self._high))
 
-    def plan(self) -> Plan | None:
-        """The next batch, or None once the policy has stopped."""
-        if self._stopped is not None or self._adopted is not None:
-            return self._adopted
+    def _make_plan(self) -> Plan:
         counts = np.zeros(self.problem.arms, dtype=np.int64)
-        counts[self._active] = min(max(1, int(self._growth * self._each)), self._room())
-        return Plan.fixed(counts, phase=self._batches + 1, center=self._center)
+        counts[self._active] = min(max(1, int(self._growth * self._each)), self._room(0))
+        return Plan.fixed(counts, phase=self._plans + 1, center=self._center)
 
-    def adopt(self, plan: Plan) -> None:
-        """Make a recorded plan the current one: as many pulls of every active arm as it has."""
-        phase = None if self._stopped is not None else self._batches + 1
-        check_adoptable(plan, self.problem, phase=phase, kind="fixed")
+    def _check_adopted(self, plan: Plan) -> None:
         assert plan.counts is not None
         each = plan.counts[self._active]
         if each.min() != each.max() or not each[0]:
@@ -114,32 +99,24 @@ class BernsteinElimination(Policy):
                 value=plan.phase,
                 remedy="Adopt a plan that this policy made, after the same summaries.",
             )
-        self._adopted = plan
 
-    def _room(self) -> int:
-        """How many pulls of every active arm the cap still allows."""
-        most = 2**53 if self._max_pulls is None else self._max_pulls - self._pulls
-        return max(0, most) // len(self._active)
+    def _room(self, pulls: int) -> int:
+        """How many pulls of every active arm the cap still allows after so many more."""
+        left = self._left()
+        return (2**53 if left is None else max(0, left - pulls)) // len(self._active)
 
-    def update(self, summary: Summary) -> None:
-        """Take the outcome of the batch, and drop the arms that are shown not to be the best."""
-        plan = self.plan()
-        if plan is None:
-            raise has_stopped()
-        plan.check(summary)
+    def _take(self, plan: Plan, summary: Summary) -> str | None:
+        """Drop the arms that are shown not to be the best."""
         self._check_bounds(summary)
         self._variation = self._variation + self._distances(summary)
         self._sums = self._sums + summary.sums + (summary.center - self._center) * summary.counts
         self._rounding = self._rounding + self._lost_digits(summary)
         self._each += int(summary.counts[self._active[0]])
-        self._pulls += plan.pulls
-        self._batches += 1
-        self._adopted = None
         self._active = self._active[~self._beaten()]
+        self._leader = int(self._active[np.argmax(self._sums[self._active])])
         if len(self._active) == 1:
-            self._stopped = "identified"
-        elif not self._room():
-            self._stopped = "max_pulls"
+            return "identified"
+        return None if self._room(plan.pulls) else "max_pulls"
 
     def _check_bounds(self, summary: Summary) -> None:
         """Raise where the totals show a reward outside the bounds."""
@@ -201,21 +178,5 @@ class BernsteinElimination(Policy):
         beaten[np.argmax(self._sums[self._active])] = False
         return np.asarray(beaten)
 
-    def recommend(self) -> Recommendation:
-        """The active arm with the best mean; final only if it was shown to be the best."""
-        best = int(self._active[np.argmax(self._sums[self._active])])
-        identified = self._stopped == "identified"
-        return Recommendation(
-            target=best,
-            label=self.problem.target_labels[best],
-            final=identified,
-            reason=self._stopped or "running",
-            pulls=self._pulls,
-            error_bound=self.problem.delta if identified else None,
-            active=tuple(self._active.tolist()),
-            assumptions=(
-                f"Every reward lies between {self._low:g} and {self._high:g}.",
-                NO_DRIFT,
-            ),
-            claims=self.problem.delta,
-        )
+    def _assumptions(self) -> tuple[str, ...]:
+        return f"Every reward lies between {self._low:g} and {self._high:g}.", NO_DRIFT

@@ -13,7 +13,7 @@ import numpy as np
 
 from bestarm.compiling import compiled
 from bestarm.geometry import Array
-from bestarm.policies.index.base import Integers
+from bestarm.policies.stepwise import Indices
 
 __all__ = ["eliminate", "separate"]
 
@@ -35,8 +35,8 @@ def _radius(n: int, radius: tuple[float, ...]) -> float:
 @compiled
 def separate(
     rewards: Parts,
-    due: Integers,
-    counts: Integers,
+    due: Indices,
+    counts: Indices,
     sums: Array,
     radius: tuple[float, ...],
     most: int,
@@ -82,8 +82,8 @@ def separate(
 @compiled
 def eliminate(
     rewards: Parts,
-    active: Integers,
-    counts: Integers,
+    active: Indices,
+    counts: Indices,
     sums: Array,
     radius: tuple[float, ...],
     caution: float,

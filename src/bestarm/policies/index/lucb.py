@@ -6,7 +6,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from bestarm.policies.index.base import IndexRule, Integers, Rewards
+from bestarm.policies.index.base import IndexRule, Rewards
+from bestarm.policies.stepwise import Indices
 
 __all__ = ["LUCB"]
 
@@ -39,7 +40,7 @@ class LUCB(IndexRule):
 
     version: ClassVar[int] = 1
 
-    def _next(self) -> Integers:
+    def _next(self) -> Indices:
         means, radii = self._means, self._radii()
         leader = int(np.argmax(means))
         upper = means + radii

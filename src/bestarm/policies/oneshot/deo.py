@@ -13,7 +13,7 @@ from bestarm.design import centered_xy, check_tolerance, deo
 from bestarm.estimation import orthogonalized
 from bestarm.geometry import Array
 from bestarm.policies.oneshot.base import OneShot
-from bestarm.problem import Problem, as_problem
+from bestarm.problem import Problem
 from bestarm.records import Plan, Summary
 
 __all__ = ["DEO", "anchored_weights", "regression_scores"]
@@ -55,7 +55,7 @@ class DEO(OneShot):
         seed: int = 0,  # noqa: ARG002
         tol: float = 1e-3,
     ) -> None:
-        as_problem(problem)
+        super().__init__(problem)
         choice(design, ("anchored", "centered"), "design")
         check_tolerance(tol)
         self._centered = design == "centered"
@@ -63,7 +63,6 @@ class DEO(OneShot):
         if not self._centered:
             self._anchor = whole(anchor, "anchor", least=0, below=problem.arms)
         self._budget, self._tol = whole(budget, "budget", least=1), tol
-        super().__init__(problem, wanted=None)
 
     def _make_plan(self) -> Plan:
         if self._centered:

@@ -9,8 +9,8 @@ import numpy as np
 from bestarm.checks import whole
 from bestarm.estimation import arm_means
 from bestarm.geometry import Array
-from bestarm.policies.oneshot.base import OneShot, require_pullable_targets
-from bestarm.policies.policy import Traits
+from bestarm.policies.oneshot.base import OneShot
+from bestarm.policies.stepwise import require_pullable_targets
 from bestarm.problem import Problem
 from bestarm.records import Plan, Summary
 
@@ -37,17 +37,13 @@ class Uniform(OneShot):
     """
 
     version: ClassVar[int] = 1
+    _blind = True
     _kind = "fixed"
 
     def __init__(self, problem: Problem, *, budget: int, seed: int = 0) -> None:  # noqa: ARG002
         require_pullable_targets(problem, "Uniform")
         self._budget = whole(budget, "budget", least=problem.arms)
-        super().__init__(problem, wanted=None)
-
-    @property
-    def traits(self) -> Traits:
-        """It ignores the baseline, and stops when its pulls are spent."""
-        return Traits(version=self.version, blind=True, budgeted=True)
+        super().__init__(problem)
 
     def _make_plan(self) -> Plan:
         pulls, arms = self._budget, self.problem.arms

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from dataclasses import dataclass, replace
-from typing import ClassVar, Literal, NamedTuple
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bestarm.checks import whole
 from bestarm.geometry import Array, first_largest
-from bestarm.policies.policy import Policy, Traits, check_adoptable, has_stopped, same_plan
-from bestarm.problem import Problem, as_problem
-from bestarm.records import Phase, Plan, Recommendation, Summary
+from bestarm.policies.stepwise import Indices, StepwisePolicy
+from bestarm.problem import Problem
+from bestarm.records import Phase, Plan, Summary
 
 __all__ = ["Elimination", "PhaseDesign", "Wanted"]
-
-Indices = NDArray[np.int64]
 
 
 class Wanted(NamedTuple):
@@ -37,7 +34,7 @@ class Wanted(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class PhaseDesign:
-    """A phase before it is pulled: all of it but the gap follows from the plan.
+    """A phase before it is pulled, as it follows from the plan.
 
     Attributes:
         pulls: how many are wanted; may be more than can ever be pulled.
@@ -46,7 +43,6 @@ class PhaseDesign:
         delta: the part of the error probability spent on the phase.
         value: the largest variance factor of an active contrast.
         stability: M, where it entered the length.
-        gap: the certified gap of the contrast design; None where the plan was adopted.
     """
 
     pulls: int
@@ -55,13 +51,12 @@ class PhaseDesign:
     delta: float
     value: float
     stability: float | None = None
-    gap: float | None = None
 
     def __post_init__(self) -> None:
         self.weights.flags.writeable = False  # shared between runs
 
 
-class Elimination(Policy):
+class Elimination(StepwisePolicy):
     """A policy in phases: each estimates θ afresh and drops targets a radius below the leader.
 
     Subclasses say how a phase is designed (`_design`), what follows from the plan made of it
@@ -75,10 +70,6 @@ class Elimination(Policy):
             of all targets under its estimate, dropped ones included, is then named.
     """
 
-    version: ClassVar[int]
-    _blind: ClassVar[bool] = False
-    _kind: ClassVar[Literal["randomised", "fixed"]] = "randomised"  # of its plans
-
     def __init__(
         self,
         problem: Problem,
@@ -87,63 +78,26 @@ class Elimination(Policy):
         max_phases: int | None = None,
         max_phase_pulls: int | None = None,
     ) -> None:
-        as_problem(problem)
-        for field, cap in (
-            ("max_pulls", max_pulls),
-            ("max_phases", max_phases),
-            ("max_phase_pulls", max_phase_pulls),
-        ):
+        super().__init__(problem, max_pulls=max_pulls)
+        for field, cap in (("max_phases", max_phases), ("max_phase_pulls", max_phase_pulls)):
             if cap is not None:
                 whole(cap, field, least=1)
-        self.problem = problem
-        self._max_pulls = max_pulls
         self._max_phases = max_phases
         self._max_phase_pulls = max_phase_pulls
-        self._active: Indices = np.arange(problem.targets)
-        self._leader = 0
-        self._trace: list[Phase] = []
-        self._pulls = 0
-        self._stopped: str | None = None
-        self._open: tuple[PhaseDesign, Plan] | None = None
 
-    @property
-    def traits(self) -> Traits:
-        """What the policy declares about itself."""
-        return Traits(version=self.version, blind=self._blind, max_pulls=self._max_pulls)
-
-    def plan(self) -> Plan | None:
-        """The next phase's pulls, or None once the policy has stopped."""
-        if self._stopped is not None:
-            return None
-        if self._open is None:
-            wanted = self._design(len(self._trace) + 1, self._active)
-            pulls = int(min(wanted.pulls, self._most()))
-            plan = self._plan_of(wanted.weights, pulls, len(self._trace) + 1)
-            self._open = replace(self._describe(plan, self._active), gap=wanted.gap), plan
-        return self._open[1]
-
-    def _left(self) -> int | None:
-        """How many pulls the cap on all of them leaves."""
-        return None if self._max_pulls is None else self._max_pulls - self._pulls
+    def _make_plan(self) -> Plan:
+        wanted = self._design(self._plans + 1, self._active)
+        self._gap = wanted.gap
+        return self._plan_of(wanted.weights, int(min(wanted.pulls, self._most())), self._plans + 1)
 
     def _most(self) -> float:
         """How many pulls the caps leave for the next phase."""
         caps = (self._left(), self._max_phase_pulls)
         return min((cap for cap in caps if cap is not None), default=math.inf)
 
-    def adopt(self, plan: Plan) -> None:
-        """Make a recorded plan the current one: its pulls, drawn with its probabilities."""
-        phase = None if self._stopped is not None else len(self._trace) + 1
-        check_adoptable(plan, self.problem, phase=phase, kind=self._kind)
-        if self._open is None or not same_plan(self._open[1], plan):
-            self._open = self._describe(plan, self._active), plan
-
-    def update(self, summary: Summary) -> None:
-        """Take the outcome of the current phase: estimate, eliminate, continue or stop."""
-        if self.plan() is None or self._open is None:
-            raise has_stopped()
-        design, plan = self._open
-        plan.check(summary)
+    def _take(self, plan: Plan, summary: Summary) -> str | None:
+        """Estimate, drop targets, keep the trace."""
+        design = self._describe(plan, self._active)
         theta = self._estimate(design, plan, summary)
         # The intended length is computed from the plan: it matters only at a cap, not by rounding.
         cut_short = self._most() <= plan.pulls < design.pulls
@@ -157,7 +111,6 @@ class Elimination(Policy):
         radii = self._radii(design, differences)
         # A phase that was cut short may change the leader, but its radius is not valid for drops.
         dropped = (contrasts >= radii) & (contrasts > 0) & (not cut_short)
-        self._pulls += plan.pulls
         self._trace.append(
             Phase(
                 phase=plan.phase,
@@ -170,35 +123,21 @@ class Elimination(Policy):
                 pulls=plan.pulls,
                 weights=design.weights,
                 value=design.value,
-                gap=design.gap,
+                gap=self._gap,
                 stability=design.stability,
             )
         )
         self._active = self._active[~dropped]
-        self._open = None
-        self._stopped = "max_phase_pulls" if over_cap else self._why_stop(cut_short)
-
-    def _why_stop(self, cut_short: bool) -> str | None:
+        if over_cap:
+            return "max_phase_pulls"
         if len(self._active) == 1:
             return "identified"
-        if cut_short or (self._max_pulls is not None and self._pulls >= self._max_pulls):
+        left = self._left()
+        if cut_short or (left is not None and plan.pulls >= left):
             return "max_pulls"
         if self._max_phases is not None and len(self._trace) >= self._max_phases:
             return "max_phases"
         return None
-
-    def recommend(self) -> Recommendation:
-        """The empirically best target; final only if all others were eliminated."""
-        return Recommendation(
-            target=self._leader,
-            label=self.problem.target_labels[self._leader],
-            final=self._stopped == "identified",
-            reason=self._stopped or "running",
-            pulls=self._pulls,
-            error_bound=None,
-            active=tuple(self._active.tolist()),
-            trace=tuple(self._trace),
-        )
 
     @abstractmethod
     def _design(self, phase: int, active: Indices) -> Wanted:

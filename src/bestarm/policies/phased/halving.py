@@ -7,18 +7,16 @@ from functools import lru_cache
 from typing import ClassVar, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bestarm.checks import whole
 from bestarm.design import Design, centered_xy, check_tolerance
 from bestarm.geometry import Array, centered_diameter, covariance, ranked
-from bestarm.policies.policy import Policy, Traits, check_adoptable, has_stopped, same_plan
-from bestarm.problem import Problem, as_problem
-from bestarm.records import Phase, Plan, Recommendation, Summary
+from bestarm.policies.policy import Traits
+from bestarm.policies.stepwise import StepwisePolicy
+from bestarm.problem import Problem
+from bestarm.records import Phase, Plan, Summary
 
 __all__ = ["SequentialHalving"]
-
-Indices = NDArray[np.int64]
 
 _PILOT = 20  # one pull in this many goes to the pilot
 _LEAST_BATCH = 50  # pulls; a level foreseen from fewer adds about as much noise as it takes away
@@ -31,7 +29,7 @@ class _Step(NamedTuple):
     keep: int
 
 
-class SequentialHalving(Policy):
+class SequentialHalving(StepwisePolicy):
     """The best target that a given number of pulls can find, whatever the baseline does.
 
     There are ⌈log₂ H⌉ rounds of equal length. In each, arms are drawn from the centered XY-design
@@ -79,20 +77,14 @@ class SequentialHalving(Policy):
         seed: int = 0,  # noqa: ARG002
         tol: float = 1e-3,
     ) -> None:
-        as_problem(problem)
+        super().__init__(problem)
         check_tolerance(tol)
-        self.problem = problem
         self._tol = tol
         sizes = _sizes(problem.targets, rounds)
         self._steps = _schedule(
             whole(budget, "budget", least=1 + len(sizes)), sizes, whole(batches, "batches", least=1)
         )
-        self._active: Indices = np.arange(problem.targets)
-        self._leader = 0
-        self._pulls = 0
-        self._trace: list[Phase] = []
         self._fit = _Fit(problem)
-        self._open: tuple[Plan, float | None] | None = None  # with the gap, where it is known
 
     @property
     def traits(self) -> Traits:
@@ -104,33 +96,17 @@ class SequentialHalving(Policy):
         """θ̂ so far, in feature units; only its products with differences of arms mean anything."""
         return self._fit.theta
 
-    def plan(self) -> Plan | None:
-        """The next plan, or None once the budget is spent."""
-        done = len(self._trace)
-        if done == len(self._steps):
-            return None
-        if self._open is None:
-            design = _design(self.problem, self._active.tobytes(), self._tol)
-            plan = Plan.randomised(design.weights, self._steps[done].pulls, phase=done + 1)
-            self._open = plan, design.gap
-        return self._open[0]
+    def _make_plan(self) -> Plan:
+        design = _design(self.problem, self._active.tobytes(), self._tol)
+        self._gap = design.gap
+        return Plan.randomised(
+            design.weights, self._steps[self._plans].pulls, phase=self._plans + 1
+        )
 
-    def adopt(self, plan: Plan) -> None:
-        """Make a recorded plan the current one: its pulls, drawn with its probabilities."""
-        done = len(self._trace)
-        phase = None if done == len(self._steps) else done + 1
-        check_adoptable(plan, self.problem, phase=phase, kind="randomised")
-        if self._open is None or not same_plan(self._open[0], plan):
-            self._open = plan, None
-
-    def update(self, summary: Summary) -> None:
-        """Take the outcome of the plan: estimate, and at a round's end keep the better part."""
-        if self.plan() is None or self._open is None:
-            raise has_stopped()
-        plan, gap = self._open
+    def _take(self, plan: Plan, summary: Summary) -> str | None:
+        """Estimate, and at the end of a round keep the better part."""
         assert plan.weights is not None
-        plan.check(summary)
-        keep = self._steps[len(self._trace)].keep
+        keep = self._steps[self._plans].keep
         self._fit.add(summary, plan.weights)
         options = self.problem.target[self._active]
         scores = (options - options[0]) @ self._fit.theta  # offsets would cost digits
@@ -138,7 +114,6 @@ class SequentialHalving(Policy):
         dropped = np.zeros(len(options), dtype=bool)
         dropped[order[keep:]] = True
         self._leader = int(self._active[order[0]])
-        self._pulls += plan.pulls
         contrasts = scores[order[0]] - scores
         radius = float(contrasts[dropped].min()) if dropped.any() else math.inf
         self._trace.append(
@@ -153,25 +128,12 @@ class SequentialHalving(Policy):
                 pulls=plan.pulls,
                 weights=plan.weights,
                 value=_value(self.problem, self._active.tobytes(), plan.weights.tobytes()),
-                gap=gap,
+                gap=self._gap,
                 stability=None,
             )
         )
         self._active = self._active[~dropped]
-        self._open = None
-
-    def recommend(self) -> Recommendation:
-        """The target with the best estimate among those kept; never final."""
-        return Recommendation(
-            target=self._leader,
-            label=self.problem.target_labels[self._leader],
-            final=False,
-            reason="budget" if len(self._trace) == len(self._steps) else "running",
-            pulls=self._pulls,
-            error_bound=None,
-            active=tuple(self._active.tolist()),
-            trace=tuple(self._trace),
-        )
+        return "budget" if len(self._trace) == len(self._steps) else None
 
 
 def _sizes(targets: int, rounds: int | None) -> list[int]:

@@ -15,7 +15,8 @@ from bestarm.design import check_tolerance, linear_xy
 from bestarm.design.rounding import round_efficiently
 from bestarm.estimation import ordinary
 from bestarm.geometry import Array, linear_diameter
-from bestarm.policies.phased.elimination import Elimination, Indices, PhaseDesign, Wanted
+from bestarm.policies.phased.elimination import Elimination, PhaseDesign, Wanted
+from bestarm.policies.stepwise import Indices
 from bestarm.problem import Problem
 from bestarm.records import Plan, Summary
 

@@ -13,8 +13,8 @@ from bestarm.checks import positive
 from bestarm.design import check_tolerance, deo
 from bestarm.estimation import orthogonalized
 from bestarm.geometry import Array, centered_norms
-from bestarm.policies.oneshot.base import require_pullable_targets
-from bestarm.policies.phased.elimination import Elimination, Indices, PhaseDesign, Wanted
+from bestarm.policies.phased.elimination import Elimination, PhaseDesign, Wanted
+from bestarm.policies.stepwise import Indices, require_pullable_targets
 from bestarm.problem import Problem
 from bestarm.records import Plan, Summary
 

@@ -24,9 +24,9 @@ from bestarm.geometry import (
     lift,
     stability,
 )
-from bestarm.policies.oneshot.base import require_pullable_targets
-from bestarm.policies.phased.elimination import Elimination, Indices, PhaseDesign, Wanted
+from bestarm.policies.phased.elimination import Elimination, PhaseDesign, Wanted
 from bestarm.policies.phased.totals import PooledTotals, worth
+from bestarm.policies.stepwise import Indices, require_pullable_targets
 from bestarm.problem import Problem
 from bestarm.records import Plan, Summary
 

@@ -7,10 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bestarm.replication.cell import Cell
-from bestarm.replication.pictures.elimination import Course, courses, draw_elimination
-from bestarm.replication.pictures.ranking import draw_ranking
-from bestarm.replication.pictures.stopping import draw_stopping
-from bestarm.replication.pictures.tradeoff import draw_tradeoff
+from bestarm.replication.pictures.charts import draw_ranking, draw_stopping, draw_tradeoff
+from bestarm.replication.pictures.elimination import courses, draw_elimination
 from bestarm.replication.runner import Replication
 from bestarm.replication.tables import Table
 
@@ -58,9 +56,9 @@ def pictures(replication: Replication, table: Table, cells: Sequence[Cell]) -> I
         f"{table.key}-tradeoff",
         "Pulls against error",
         "Mean pulls and share of wrong answers, with 95 % intervals both ways. Full marks are "
-        "ours, hollow ones the paper's; those of a grid are joined. The paper's intervals come "
-        "from its printed standard deviations, where there are any, and from 100 runs a rate. "
-        "Below the dashed line a method errs no more often than it was asked to.",
+        "ours, hollow ones the paper's; those of a grid are joined in order. The paper's intervals "
+        "come from its printed standard deviations, where there are any, and from 100 runs per "
+        "rate. Below the dashed line a method errs no more often than it was asked to.",
         draw_tradeoff(table, cells),
     )
     yield Picture(
@@ -74,16 +72,13 @@ def pictures(replication: Replication, table: Table, cells: Sequence[Cell]) -> I
         return  # the same methods on more of the same instances
     followed = courses(replication, table)
     if followed:
+        runs = len(followed[0].ends)
+        first = "the first run" if runs == 1 else f"the first {runs} runs"
         yield Picture(
             f"{table.key}-elimination",
             "Elimination by phase",
-            f"Targets left after each phase and by number of pulls, in the mean of "
-            f"{_runs(followed)} of each method that works in phases. A run that has finished "
-            "keeps what it had left. Of rows over a grid, the first is shown.",
+            f"Targets left after each phase and by number of pulls, in the mean of {first} of each "
+            "method that works in phases. A run that has finished keeps what it had left. Of rows "
+            "over a grid, the first is shown.",
             draw_elimination(table, followed),
         )
-
-
-def _runs(followed: Sequence[Course]) -> str:
-    runs = followed[0].runs
-    return "the first run" if runs == 1 else f"the first {runs} runs"

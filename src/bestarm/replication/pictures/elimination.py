@@ -8,16 +8,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from bestarm.figures.ink import new_figure
 from bestarm.geometry import Array
 from bestarm.records import Recommendation
-from bestarm.replication.pictures.ink import (
-    grid,
-    grouped_pulls,
-    look,
-    new_figure,
-    not_in_the_paper,
-    settle,
-)
+from bestarm.replication.pictures.ink import add_legend, grid, grouped_pulls, label, look
 from bestarm.replication.runner import Replication
 from bestarm.replication.tables import Row, Table
 from bestarm.simulation import run_once
@@ -26,7 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["Course", "course", "courses", "draw_elimination"]
+__all__ = ["Course", "courses", "draw_elimination"]
 
 _MOST_RUNS = 20
 _TARGETS = 600  # followed in total: six runs of a hundred targets, all twenty of a dozen
@@ -39,20 +33,35 @@ class Course:
 
     Attributes:
         row: the row.
-        left: the mean number after each phase, from 0; a finished run keeps what it had left.
         ends: for each run, its pulls at the end of each phase, from 0.
         counts: for each run, its targets left then.
     """
 
     row: Row
-    left: Array
     ends: tuple[Array, ...]
     counts: tuple[Array, ...]
 
+    @classmethod
+    def of(cls, row: Row, made: Sequence[Recommendation]) -> Course:
+        """The course of finished runs with their traces."""
+        ends = [np.cumsum([0.0, *(phase.pulls for phase in run.trace)]) for run in made]
+        counts = [[*(len(phase.active) for phase in run.trace), len(run.active)] for run in made]
+        return cls(row, tuple(ends), tuple(np.array(part, dtype=float) for part in counts))
+
     @property
-    def runs(self) -> int:
-        """The number of runs."""
-        return len(self.ends)
+    def left(self) -> Array:
+        """The mean number after each phase, from 0; a finished run keeps what it had left."""
+        longest = max(map(len, self.counts))
+        padded = [np.pad(part, (0, longest - len(part)), mode="edge") for part in self.counts]
+        return np.asarray(np.mean(padded, axis=0))
+
+    def left_at(self, pulls: Array) -> Array:
+        """The mean number after each of these numbers of pulls."""
+        left = [
+            counts[np.searchsorted(ends, pulls, side="right") - 1]
+            for ends, counts in zip(self.ends, self.counts, strict=True)
+        ]
+        return np.asarray(np.mean(left, axis=0))
 
 
 def courses(replication: Replication, table: Table) -> list[Course]:
@@ -60,35 +69,21 @@ def courses(replication: Replication, table: Table) -> list[Course]:
 
     Only rows that work in phases; of rows that run over a grid, the first.
     """
-    found: list[Course] = []
-    families: set[str] = set()
+
+    def again(row: Row, run: int) -> Recommendation:
+        seed, delta = replication.seed, table.delta
+        return run_once(row.method, row.environment, run=run, seed=seed, delta=delta)
+
+    families: dict[str, Row] = {}
     for row in table.rows:
-        family = grid(row)[0]
-        if family in families:
-            continue
-        families.add(family)
-        first = _again(replication, table, row, 0)
+        families.setdefault(grid(row)[0], row)
+    found: list[Course] = []
+    for row in families.values():
+        first = again(row, 0)
         if first.trace:
             runs = min(_MOST_RUNS, max(_TARGETS // len(first.trace[0].active), 1), replication.runs)
-            others = [_again(replication, table, row, run) for run in range(1, runs)]
-            found.append(course(row, [first, *others]))
+            found.append(Course.of(row, [first, *(again(row, run) for run in range(1, runs))]))
     return found
-
-
-def _again(replication: Replication, table: Table, row: Row, run: int) -> Recommendation:
-    return run_once(row.method, row.environment, run=run, seed=replication.seed, delta=table.delta)
-
-
-def course(row: Row, recommendations: Sequence[Recommendation]) -> Course:
-    """Statistics of finished runs with their traces."""
-    counts, ends = [], []
-    for made in recommendations:
-        before = [len(phase.active) for phase in made.trace]
-        counts.append(np.array([*before, len(made.active)], dtype=float))
-        ends.append(np.cumsum([0, *(phase.pulls for phase in made.trace)], dtype=float))
-    longest = max(map(len, counts))
-    padded = [np.pad(part, (0, longest - len(part)), mode="edge") for part in counts]
-    return Course(row, np.mean(padded, axis=0), tuple(ends), tuple(counts))
 
 
 def draw_elimination(table: Table, followed: Sequence[Course]) -> Figure:
@@ -100,65 +95,32 @@ def draw_elimination(table: Table, followed: Sequence[Course]) -> Figure:
     """
     figure = new_figure(7.2, 3.7)
     by_phase, by_pulls = figure.subplots(1, 2, sharey=True, width_ratios=(1, 1.25))
-    by_phase.set_title(table.title, pad=8)
-    grid_of_pulls = _pulls(followed)
-    by_pulls.set_xlim(grid_of_pulls[0], grid_of_pulls[-1])
+    by_phase.set_title(table.title)
+    ends = np.concatenate([part[1:] for one in followed for part in one.ends])
+    pulls = np.geomspace(0.7 * ends.min(), 1.1 * ends.max(), 400)
+    handles = []
     for place, one in enumerate(followed):
-        shown = look(one.row)
-        dashes = _DASHES[place % len(_DASHES)]
-        by_phase.plot(
-            np.arange(len(one.left)),
-            one.left,
-            color=shown.colour,
-            marker=shown.marker,
-            ms=3.5,
-            lw=1.3,
-            ls=dashes,
-            label=one.row.label + (" *" if one.row.ours else ""),
-        )
-        by_pulls.plot(
-            grid_of_pulls,
-            _mean_at(one, grid_of_pulls),
-            color=shown.colour,
-            lw=1.3,
-            ls=dashes,
-            drawstyle="steps-post",
-        )
-    _axes(by_phase, by_pulls, max(float(one.left[0]) for one in followed))
-    handles, _ = by_phase.get_legend_handles_labels()
-    if any(one.row.ours for one in followed):
-        handles.append(not_in_the_paper())
-    figure.legend(
-        handles=handles, loc="outside lower left", ncols=3, handlelength=3.2, columnspacing=2
-    )
-    settle(figure)
+        colour, marker = look(one.row)
+        line = {"color": colour, "lw": 1.3, "ls": _DASHES[place % len(_DASHES)]}
+        handles += by_phase.plot(one.left, marker=marker, ms=3.5, label=label(one.row), **line)
+        by_pulls.plot(pulls, one.left_at(pulls), drawstyle="steps-post", **line)
+    by_pulls.set_xlim(pulls[0], pulls[-1])
+    grouped_pulls(by_pulls)
+    _count_axes(by_phase, max(float(one.left[0]) for one in followed))
+    rows = [one.row for one in followed]
+    add_legend(figure, handles, rows, ncols=3, handlelength=3.2, columnspacing=2)
     return figure
 
 
-def _axes(by_phase: Axes, by_pulls: Axes, most: float) -> None:
+def _count_axes(axes: Axes, most: float) -> None:
     from matplotlib import ticker  # noqa: PLC0415
 
-    by_phase.set_yscale("log")
-    by_phase.set_ylim(0.9, 1.15 * most)
+    axes.set_yscale("log")
+    axes.set_ylim(0.9, 1.15 * most)
     ticks = [tick for tick in (1, 2, 3, 5, 10, 20, 50, 100, 200, 500, 1000) if tick < most / 1.2]
-    by_phase.yaxis.set_major_locator(ticker.FixedLocator([*ticks, most]))
-    by_phase.yaxis.set_minor_locator(ticker.NullLocator())
-    by_phase.yaxis.set_major_formatter(ticker.FuncFormatter(lambda value, _: f"{value:g}"))
-    by_phase.xaxis.set_major_locator(ticker.MaxNLocator(integer=True))
-    by_phase.set_xlabel("phases finished")
-    by_phase.set_ylabel("targets left (mean, logarithmic)")
-    grouped_pulls(by_pulls)
-
-
-def _pulls(followed: Sequence[Course]) -> Array:
-    ends = np.concatenate([part[1:] for one in followed for part in one.ends])
-    return np.geomspace(0.7 * ends.min(), 1.1 * ends.max(), 400)
-
-
-def _mean_at(one: Course, pulls: Array) -> Array:
-    """The mean number of targets left after each number of pulls."""
-    left = [
-        counts[np.searchsorted(ends, pulls, side="right") - 1]
-        for ends, counts in zip(one.ends, one.counts, strict=True)
-    ]
-    return np.asarray(np.mean(left, axis=0))
+    axes.yaxis.set_major_locator(ticker.FixedLocator([*ticks, most]))
+    axes.yaxis.set_minor_locator(ticker.NullLocator())
+    axes.yaxis.set_major_formatter(ticker.StrMethodFormatter("{x:g}"))
+    axes.xaxis.set_major_locator(ticker.MaxNLocator(integer=True))
+    axes.set_xlabel("phases finished")
+    axes.set_ylabel("targets left (mean, logarithmic)")

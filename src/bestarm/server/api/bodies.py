@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
@@ -15,10 +16,16 @@ __all__ = [
     "CreateBody",
     "Delta",
     "FailBody",
+    "Label",
     "LeaseBody",
+    "Natural",
+    "Number",
+    "Positive",
+    "Scale",
     "StopBody",
     "TellBody",
     "example",
+    "one_of",
 ]
 
 
@@ -30,6 +37,9 @@ def example(**values: Any) -> dict[str, Any]:
 # Lists stop at their first fault: a body full of them would take more memory to describe than to
 # read.
 Number = Annotated[float, Field(allow_inf_nan=False)]
+Scale = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Natural = Annotated[int, Field(ge=0, lt=2**63)]
 Row = Annotated[list[Number], Field(fail_fast=True, min_length=1, max_length=200)]
 Features = Annotated[list[Row], Field(fail_fast=True, min_length=1, max_length=10_000)]
 Label = Annotated[str, Field(max_length=1000)]
@@ -44,21 +54,23 @@ Delta = Annotated[
         json_schema_extra={"maximum": 0.5},
     ),
 ]
-Id = Annotated[int, Field(ge=0, lt=2**63)]
-Lease = Annotated[float, Field(gt=0, allow_inf_nan=False)] | Annotated[str, Field(max_length=50)]
+Lease = Positive | Annotated[str, Field(max_length=50)]
+
+
+def one_of(names: Sequence[str]) -> AfterValidator:
+    """A check that a text is one of these names."""
+
+    def check(name: str) -> str:
+        if name not in names:
+            raise ValueError(f"it must be one of {', '.join(names)}")
+        return name
+
+    return AfterValidator(check)
 
 
 # Over HTTP only registered ones: the name of a module would have the server import it.
 _LIVE = [each.name for each in policies().values() if each.live]
-
-
-def _known(policy: str) -> str:
-    if policy not in _LIVE:
-        raise ValueError(f"`policy` must be one of {', '.join(_LIVE)}")
-    return policy
-
-
-PolicyName = Annotated[str, AfterValidator(_known), Field(json_schema_extra={"enum": _LIVE})]
+PolicyName = Annotated[str, one_of(_LIVE), Field(json_schema_extra={"enum": _LIVE})]
 
 
 class Body(BaseModel):
@@ -94,15 +106,11 @@ class CreateBody(Body):
     )
     target_labels: Labels | None = Field(default=None, description="A name for each.")
     delta: Delta = DELTA
-    noise: Annotated[
-        float, Field(ge=0, allow_inf_nan=False, description="The scale of the noise.")
-    ] = 1.0
-    baseline: Annotated[
-        float, Field(ge=0, allow_inf_nan=False, description="A bound on the baseline's size.")
-    ] = 1.0
+    noise: Scale = Field(default=1.0, description="The scale of the noise.")
+    baseline: Scale = Field(default=1.0, description="A bound on the baseline's size.")
     policy: PolicyName = "anytime"
     options: dict[str, Any] = Field(default_factory=dict, description="Of the policy.")
-    seed: Annotated[int, Field(ge=0, lt=2**63)] | None = Field(
+    seed: Natural | None = Field(
         default=None, description="Of the draws; a random one if left out."
     )
     lease: Lease | None = Field(
@@ -110,9 +118,9 @@ class CreateBody(Body):
         description="How long an outcome may take, in seconds or like 90s, 30m, 12h, 2d; any time "
         "if left out.",
     )
-    description: Annotated[
-        str, Field(max_length=10_000, description="What it is about, in words.")
-    ] = ""
+    description: str = Field(
+        default="", max_length=10_000, description="What it is about, in words."
+    )
 
 
 class AskBody(Body):
@@ -126,7 +134,7 @@ class AskBody(Body):
 class OutcomeIn(Body):
     """The outcome of one assignment."""
 
-    id: Id
+    id: Natural
     reward: bool | Number = Field(description="A number, or true or false for 1 and 0.")
 
 
@@ -145,7 +153,7 @@ class FailBody(Body):
 
     model_config = ConfigDict(json_schema_extra=example(ids=[1], reason="left the page"))
 
-    ids: Annotated[list[Id], Field(fail_fast=True)]
+    ids: Annotated[list[Natural], Field(fail_fast=True)]
     reason: Annotated[str, Field(max_length=1000)] = "failed"
 
 

@@ -23,8 +23,9 @@ __all__ = [
     "Refusal",
     "add_handlers",
     "answer_http",
-    "error_response",
     "error_responses",
+    "event_stream",
+    "unreadable_body",
 ]
 
 _STATUS: tuple[tuple[type[errors.BestArmError], int], ...] = (
@@ -62,6 +63,12 @@ def error_responses(*codes: int) -> dict[int | str, dict[str, Any]]:
     return {code: {"model": ErrorBody, "description": _MEANINGS[code]} for code in codes}
 
 
+def event_stream(example: str, description: str) -> dict[int | str, dict[str, Any]]:
+    """The answer of a route that streams events, for the API's description."""
+    content = {"text/event-stream": {"example": example}}
+    return {200: {"content": content, "description": description}}
+
+
 class ErrorDetail(BaseModel):
     """What went wrong."""
 
@@ -81,7 +88,7 @@ class ErrorBody(BaseModel):
 
 
 class Refusal(HTTPException):
-    """A request that is refused, whatever it asks for."""
+    """An error in the one shape: a request that is refused, or that failed."""
 
     def __init__(
         self,
@@ -94,42 +101,19 @@ class Refusal(HTTPException):
         remedy: str = "",
         headers: Mapping[str, str] | None = None,
     ) -> None:
-        super().__init__(status, message, dict(headers or {}))
+        super().__init__(status, message, headers)
         self.kind, self.field, self.value, self.remedy = kind, field, value, remedy
 
     def response(self) -> JSONResponse:
-        """The answer."""
-        return error_response(
-            self.status_code,
-            self.kind,
-            self.detail,
-            field=self.field,
-            value=self.value,
-            remedy=self.remedy,
-            headers=self.headers,
-        )
-
-
-def error_response(
-    status: int,
-    kind: str,
-    message: str,
-    *,
-    field: str,
-    value: object = None,
-    remedy: str = "",
-    headers: Mapping[str, str] | None = None,
-) -> JSONResponse:
-    """An error in the one shape. Long values are cut, and tokens are hidden."""
-    detail = ErrorDetail(
-        kind=kind,
-        message=_text(message, 1000),
-        field=_text(field, 200),
-        value=_plain(value),
-        remedy=_text(remedy, 2000),
-    )
-    body = ErrorBody(error=detail).model_dump()
-    return JSONResponse(body, status_code=status, headers=headers)
+        """The answer. Long values are cut, and tokens are hidden."""
+        error = {
+            "kind": self.kind,
+            "message": _text(self.detail, 1000),
+            "field": _text(self.field, 200),
+            "value": _plain(self.value),
+            "remedy": _text(self.remedy, 2000),
+        }
+        return JSONResponse({"error": error}, self.status_code, self.headers)
 
 
 def add_handlers(app: FastAPI) -> None:
@@ -146,23 +130,19 @@ def _ours(_: Request, error: Exception) -> JSONResponse:
     if status >= 500:
         _log.error("%s: %s", kind, hide_tokens(str(error)), exc_info=error)
     if isinstance(error, errors.StoreError):
-        return _store_failed(status, kind)
+        return _store_failed(status, kind).response()
     # A replay happens when a phase closes: after the outcomes are on record.
     kept = "The outcomes sent are recorded. " if isinstance(error, errors.ReplayError) else ""
-    return error_response(
-        status,
-        kind,
-        error.message,
-        field=error.field,
-        value=error.value,
-        remedy=f"{kept}{error.remedy}",
-    )
+    remedy = f"{kept}{error.remedy}"
+    return Refusal(
+        status, kind, error.message, field=error.field, value=error.value, remedy=remedy
+    ).response()
 
 
-def _store_failed(status: int, kind: str) -> JSONResponse:
+def _store_failed(status: int, kind: str) -> Refusal:
     # The database's address and message are for the server's log, not for callers.
     if status == 503:
-        return error_response(
+        return Refusal(
             status,
             kind,
             "The database cannot be used now.",
@@ -170,7 +150,7 @@ def _store_failed(status: int, kind: str) -> JSONResponse:
             remedy="What was not acknowledged was not recorded; send the same request again.",
             headers={"Retry-After": "1"},
         )
-    return error_response(
+    return Refusal(
         status,
         kind,
         "The database refused, or its contents are damaged; the server's log says more.",
@@ -181,33 +161,29 @@ def _store_failed(status: int, kind: str) -> JSONResponse:
 def _invalid(_: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RequestValidationError)
     first = error.errors()[0]
-    where = ".".join(str(part) for part in first.get("loc", ())) or "body"
     if first.get("type") == "json_invalid":
-        return error_response(
-            400, "bad_request", "The body is not JSON that can be read.", field="body"
-        )
-    name = where.removeprefix("body.")
-    return error_response(
-        422,
-        "invalid_input",
-        f"`{name}`: {first.get('msg')}.",
-        field=where,
-        value=first.get("input"),
-    )
+        return unreadable_body().response()
+    where = ".".join(str(part) for part in first.get("loc", ())) or "body"
+    message = f"`{where.removeprefix('body.')}`: {first.get('msg')}."
+    value = first.get("input")
+    return Refusal(422, "invalid_input", message, field=where, value=value).response()
+
+
+def unreadable_body(cause: str | None = None) -> Refusal:
+    """The refusal of a body that is not JSON."""
+    message = "The body is not JSON that can be read."
+    return Refusal(400, "bad_request", message, field="body", value=cause)
 
 
 def answer_http(_: Request, error: Exception) -> JSONResponse:
     """Answer what the framework refuses."""
     assert isinstance(error, HTTPException)
-    if isinstance(error, Refusal):
-        return error.response()
-    return error_response(
-        error.status_code,
-        _KINDS.get(error.status_code, "refused"),
-        f"{error.detail}.",
-        field="request",
-        headers=error.headers,
-    )
+    if not isinstance(error, Refusal):
+        kind = _KINDS.get(error.status_code, "refused")
+        error = Refusal(
+            error.status_code, kind, f"{error.detail}.", field="request", headers=error.headers
+        )
+    return error.response()
 
 
 def _plain(value: object, depth: int = 0) -> Any:

@@ -11,16 +11,15 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
-from pydantic import AfterValidator, ConfigDict, Field
+from pydantic import ConfigDict, Field
 from starlette.types import Receive
 
 from bestarm.defaults import DELTA
 from bestarm.errors import InvalidInputError
 from bestarm.policies.registry import policies
-from bestarm.server.api.bodies import Body, Delta
-from bestarm.server.api.dependencies import ANYWHERE, TELL, WITH_BODY
-from bestarm.server.api.errors import Refusal, error_responses
-from bestarm.server.api.requests import StrictRoute
+from bestarm.server.api import bodies
+from bestarm.server.api.errors import Refusal, error_responses, event_stream
+from bestarm.server.api.requests import ANYWHERE, TELL, WITH_BODY, StrictRoute
 from bestarm.server.streams import EventStream
 
 __all__ = ["PLANNABLE", "PlanBody", "Planner", "router"]
@@ -30,69 +29,50 @@ _LONGEST_LINE = 2**24
 _WORKER = ("-m", "bestarm.planning.worker")
 
 Lines = AsyncGenerator[dict[str, Any], None]
-Number = Annotated[float, Field(allow_inf_nan=False)]
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-Row = Annotated[list[Number], Field(fail_fast=True, min_length=1, max_length=50)]
+Row = Annotated[list[bodies.Number], Field(fail_fast=True, min_length=1, max_length=50)]
 Arms = Annotated[list[Row], Field(fail_fast=True, min_length=1, max_length=200)]
-Labels = Annotated[
-    list[Annotated[str, Field(max_length=1000)]], Field(fail_fast=True, max_length=200)
-]
+Labels = Annotated[list[bodies.Label], Field(fail_fast=True, max_length=200)]
 DriftName = Literal["none", "sine", "walk", "switches"]
-PLANNABLE = [each for each in policies().values() if each.plannable]
-
-
-def _plannable(policy: str) -> str:
-    names = [each.name for each in PLANNABLE]
-    if policy not in names:
-        raise ValueError(f"`policies` must be among {', '.join(names)}")
-    return policy
-
-
+PLANNABLE = {each.name: each.summary for each in policies().values() if each.plannable}
 PolicyName = Annotated[
-    str,
-    AfterValidator(_plannable),
-    Field(json_schema_extra={"enum": [each.name for each in PLANNABLE]}),
+    str, bodies.one_of(list(PLANNABLE)), Field(json_schema_extra={"enum": list(PLANNABLE)})
 ]
 
 
-class DriftIn(Body):
+class DriftIn(bodies.Body):
     """How the baseline moves."""
 
     kind: DriftName
-    size: Positive | None = Field(default=None, description="How far to either side.")
+    size: bodies.Positive | None = Field(default=None, description="How far to either side.")
     period: Annotated[float, Field(ge=2, allow_inf_nan=False)] | None = Field(
         default=None, description="Over how many outcomes."
     )
 
 
-class ScenarioIn(Body):
+class ScenarioIn(bodies.Body):
     """One set of assumptions."""
 
     name: Annotated[str, Field(min_length=1, max_length=200)]
-    gap: Positive | None = None
+    gap: bodies.Positive | None = None
     theta: Literal["close", "typical"] | Row = "close"
     drift: DriftName | DriftIn = "sine"
-    level: Number | None = None
-    noise: Positive | None = None
+    level: bodies.Number | None = None
+    noise: bodies.Positive | None = None
 
 
-class PlanBody(Body):
+class PlanBody(bodies.Body):
     """An experiment to plan, with a gap or with scenarios."""
 
     model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {
-                    "source_labels": ["old", "new"],
-                    "gap": 0.1,
-                    "bounds": [0, 1],
-                    "drift": ["none", "sine"],
-                    "policies": ["anytime"],
-                    "per_day": 500,
-                    "runs": 20,
-                }
-            ]
-        }
+        json_schema_extra=bodies.example(
+            source_labels=["old", "new"],
+            gap=0.1,
+            bounds=[0, 1],
+            drift=["none", "sine"],
+            policies=["anytime"],
+            per_day=500,
+            runs=20,
+        )
     )
 
     source: Arms | None = Field(
@@ -101,20 +81,22 @@ class PlanBody(Body):
     source_labels: Labels | None = Field(default=None, description="A name for each.")
     target: Arms | None = None
     target_labels: Labels | None = None
-    delta: Delta = DELTA
-    noise: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
-    baseline: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
-    bounds: Annotated[list[Number], Field(min_length=2, max_length=2)] | None = Field(
+    delta: bodies.Delta = DELTA
+    noise: bodies.Scale | None = None
+    baseline: bodies.Scale | None = None
+    bounds: Annotated[list[bodies.Number], Field(min_length=2, max_length=2)] | None = Field(
         default=None, description="The lowest and the highest outcome, if there are such."
     )
-    level: Number | None = Field(default=None, description="The mean outcome.")
-    gap: Positive | None = Field(default=None, description="The smallest lead worth finding.")
+    level: bodies.Number | None = Field(default=None, description="The mean outcome.")
+    gap: bodies.Positive | None = Field(
+        default=None, description="The smallest lead worth finding."
+    )
     drift: Annotated[list[DriftName], Field(min_length=1, max_length=4)] | None = None
     scenarios: Annotated[list[ScenarioIn], Field(min_length=1, max_length=6)] | None = None
     policies: Annotated[list[PolicyName], Field(min_length=1, max_length=7)] | None = None
-    per_day: Positive | None = Field(default=None, description="Outcomes per day.")
+    per_day: bodies.Positive | None = Field(default=None, description="Outcomes per day.")
     runs: Annotated[int, Field(ge=1, le=2000)] = 200
-    seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
+    seed: bodies.Natural = 0
 
 
 class Planner:
@@ -169,25 +151,21 @@ class Planner:
                 await process.wait()
 
 
-router = APIRouter(prefix="/api/v1", route_class=StrictRoute)
+router = APIRouter(
+    prefix="/api/v1",
+    dependencies=[TELL],
+    responses=error_responses(*ANYWHERE, *WITH_BODY),
+    route_class=StrictRoute,
+)
 
 
 @router.post(
     "/plan",
-    dependencies=[TELL],
     summary="Plan an experiment",
     response_class=Response,
-    responses={
-        200: {
-            "content": {
-                "text/event-stream": {
-                    "example": 'event: progress\ndata: {"done": 0, "total": 400}\n\n',
-                }
-            },
-            "description": "Server-sent events.",
-        },
-        **error_responses(*ANYWHERE, *WITH_BODY),
-    },
+    responses=event_stream(
+        'event: progress\ndata: {"done": 0, "total": 400}\n\n', "Server-sent events."
+    ),
 )
 async def plan(body: PlanBody, request: Request) -> Response:
     """Simulate an experiment before it is run: how many outcomes it takes, how often it errs.
@@ -239,11 +217,8 @@ async def _client_gone(receive: Receive) -> None:
 async def _events(first: dict[str, Any], rest: Lines) -> AsyncIterator[dict[str, Any]]:
     """One event per document, each of which has one name."""
     async with aclosing(rest):
-        yield _event(first)
-        async for document in rest:
-            yield _event(document)
-
-
-def _event(document: dict[str, Any]) -> dict[str, Any]:
-    ((kind, data),) = document.items()
-    return {"event": kind, "data": json.dumps(data)}
+        document: dict[str, Any] | None = first
+        while document is not None:
+            ((kind, data),) = document.items()
+            yield {"event": kind, "data": json.dumps(data)}
+            document = await anext(rest, None)

@@ -1,20 +1,52 @@
-"""Reading requests: who sent it, then what is in it, and nothing that can be read two ways."""
+"""Requests: who may send them, what they name, and bodies that can be read in one way only."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import Request, Response
+from fastapi import Depends, Path, Request, Response
 from fastapi.routing import APIRoute
+from pydantic import AfterValidator
 from starlette.concurrency import run_in_threadpool
 
-from bestarm.server.api.errors import Refusal
-from bestarm.server.security.roles import check_role
+from bestarm.live.inputs import normal_form
+from bestarm.server.api.errors import unreadable_body
+from bestarm.server.experiments import OpenExperiments
+from bestarm.server.security.roles import check_role, needs
 from bestarm.server.security.tokens import Role
 
-__all__ = ["StrictRoute", "role_needed"]
+__all__ = [
+    "ANYWHERE",
+    "MANAGE",
+    "TELL",
+    "VIEW",
+    "WITH_BODY",
+    "Experiments",
+    "Name",
+    "StrictRoute",
+    "role_needed",
+]
+
+ANYWHERE = (400, 401, 403, 421, 422, 429, 500, 503)  # errors of every route
+WITH_BODY = (408, 413, 415)  # errors of routes that take a body
+VIEW = Depends(needs(Role.VIEW))
+TELL = Depends(needs(Role.TELL))
+MANAGE = Depends(needs(Role.MANAGE))
+Name = Annotated[
+    str,
+    Path(description="The experiment's name.", min_length=1, max_length=200, examples=["checkout"]),
+    AfterValidator(normal_form),
+]
+
+
+async def _experiments(request: Request) -> OpenExperiments:
+    experiments: OpenExperiments = request.app.state.experiments
+    return experiments
+
+
+Experiments = Annotated[OpenExperiments, Depends(_experiments)]
 
 _MOST_NAMES = 1000  # in one object of a body: nothing has more
 _LARGE = 100_000  # bytes: more take long enough that others should not wait for it
@@ -53,13 +85,7 @@ class _StrictRequest(Request):
                 return await run_in_threadpool(_read, body)
             return _read(body)
         except (ValueError, RecursionError) as error:
-            raise Refusal(
-                400,
-                "bad_request",
-                "The body is not JSON that can be read.",
-                field="body",
-                value=str(error),
-            ) from None
+            raise unreadable_body(str(error)) from None
 
 
 def _read(body: bytes) -> Any:
@@ -77,4 +103,4 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _no_number(name: str) -> None:
-    raise ValueError(f"{name} is no number")
+    raise ValueError(f"{name} is not a number")

@@ -18,7 +18,8 @@ from bestarm.live.events import sha256
 from bestarm.problem import Problem, features_of
 from bestarm.server.api import bodies
 from bestarm.server.api import schemas as io
-from bestarm.server.api.dependencies import (
+from bestarm.server.api.errors import error_responses, event_stream
+from bestarm.server.api.requests import (
     ANYWHERE,
     MANAGE,
     TELL,
@@ -26,20 +27,28 @@ from bestarm.server.api.dependencies import (
     WITH_BODY,
     Experiments,
     Name,
-    then_status,
+    StrictRoute,
 )
-from bestarm.server.api.errors import error_responses
-from bestarm.server.api.requests import StrictRoute
 from bestarm.server.experiments import OpenExperiments
 from bestarm.server.security.roles import ANONYMOUS, check_role
 from bestarm.server.security.tokens import Role
 from bestarm.server.streams import StatusStream
 
-__all__ = ["router"]
+__all__ = ["managing", "telling", "viewing"]
 
 _MOST_NUMBERS = 100_000  # features of an experiment: designs for more take minutes
 
-router = APIRouter(prefix="/api/v1", responses=error_responses(*ANYWHERE), route_class=StrictRoute)
+_VIEW_ERRORS = error_responses(*ANYWHERE, 404)
+_TELL_ERRORS = error_responses(*ANYWHERE, *WITH_BODY, 404, 409)
+viewing = APIRouter(
+    prefix="/api/v1", dependencies=[VIEW], responses=_VIEW_ERRORS, route_class=StrictRoute
+)
+telling = APIRouter(
+    prefix="/api/v1", dependencies=[TELL], responses=_TELL_ERRORS, route_class=StrictRoute
+)
+managing = APIRouter(
+    prefix="/api/v1", dependencies=[MANAGE], responses=_TELL_ERRORS, route_class=StrictRoute
+)
 
 
 def _limited(count: int, request: Request, field: str) -> None:
@@ -53,15 +62,13 @@ def _limited(count: int, request: Request, field: str) -> None:
         )
 
 
-@router.get("/openapi.json", dependencies=[VIEW], include_in_schema=False)
+@viewing.get("/openapi.json", include_in_schema=False)
 async def openapi(request: Request) -> JSONResponse:
     """The API's description."""
     return JSONResponse(request.app.openapi())
 
 
-@router.get(
-    "/experiments", dependencies=[VIEW], summary="List experiments", responses=error_responses(404)
-)
+@viewing.get("/experiments", summary="List experiments", response_model=io.ListOut)
 async def list_experiments(
     experiments: Experiments,
     limit: Annotated[int, Query(ge=1, le=1000, description="How many at most.")] = 100,
@@ -69,21 +76,17 @@ async def list_experiments(
         str | None,
         Query(min_length=1, max_length=200, description="`next` of the part before."),
     ] = None,
-) -> io.ListOut:
+) -> Any:
     """Experiments of the store, oldest first, in parts: send `next` as `after` until it is null."""
     found = await run_in_threadpool(experiments.list, limit=limit + 1, after=after)
-    return io.ListOut(
-        experiments=[io.ExperimentOut.of(each) for each in found[:limit]],
-        next=found[limit - 1].name if len(found) > limit else None,
-    )
+    last = found[limit - 1].name if len(found) > limit else None
+    return {"experiments": found[:limit], "next": last}
 
 
-@router.post(
+@managing.post(
     "/experiments",
     status_code=201,
-    dependencies=[MANAGE],
     summary="Create an experiment",
-    responses=error_responses(*WITH_BODY, 409),
 )
 async def create_experiment(body: bodies.CreateBody, experiments: Experiments) -> io.StatusOut:
     """Create an experiment; its name must be new."""
@@ -113,7 +116,7 @@ def _create(experiments: OpenExperiments, body: bodies.CreateBody) -> io.StatusO
         lease=body.lease,
         description=body.description,
     )
-    return io.StatusOut.of(experiment.status())
+    return experiment.status()
 
 
 def _check_size(field: str, size: int) -> None:
@@ -126,15 +129,11 @@ def _check_size(field: str, size: int) -> None:
         )
 
 
-@router.get(
+@viewing.get(
     "/experiments/{name}",
-    dependencies=[VIEW],
     summary="The status of an experiment",
     response_model=io.StatusOut,
-    responses={
-        304: {"description": "Nothing has changed since the ETag given."},
-        **error_responses(404),
-    },
+    responses={304: {"description": "Nothing has changed since the ETag given."}},
 )
 async def get_status(
     name: Name,
@@ -145,15 +144,11 @@ async def get_status(
     ] = None,
 ) -> Any:
     """Counters of the experiment. Send the ETag back as If-None-Match to poll cheaply."""
-    tag, status = await experiments.read(name, _status)
+    tag, status = await experiments.read(name, lambda each: (f'W/"{each.revision}"', each.status()))
     if if_none_match is not None and _matches(if_none_match, tag):
         return Response(status_code=304, headers={"ETag": tag})
     response.headers["ETag"] = tag
     return status
-
-
-def _status(experiment: Experiment) -> tuple[str, io.StatusOut]:
-    return f'W/"{experiment.revision}"', io.StatusOut.of(experiment.status())
 
 
 def _matches(header: str, tag: str) -> bool:
@@ -161,12 +156,8 @@ def _matches(header: str, tag: str) -> bool:
     return "*" in tags or tag.removeprefix("W/") in tags
 
 
-@router.post(
-    "/experiments/{name}/ask",
-    dependencies=[TELL],
-    summary="Ask for assignments",
-    response_model=io.AssignmentsOut,
-    responses=error_responses(*WITH_BODY, 404, 409),
+@telling.post(
+    "/experiments/{name}/ask", summary="Ask for assignments", response_model=io.AssignmentsOut
 )
 async def ask(
     name: Name,
@@ -193,7 +184,9 @@ async def ask(
 
 def _ask(experiment: Experiment, *, count: int, key: str | None, caller: int) -> Response:
     try:
-        batch = experiment.ask(count, request_id=None if key is None else _own_key(key, caller))
+        # The same key of another caller is another request.
+        own = None if key is None else f"token {caller}: {sha256(key)}"
+        batch = experiment.ask(count, request_id=own)
     except ConflictingRequestError as error:
         raise ConflictingRequestError(
             error.message,
@@ -204,49 +197,58 @@ def _ask(experiment: Experiment, *, count: int, key: str | None, caller: int) ->
     return JSONResponse(io.AssignmentsOut.plain(batch))
 
 
-def _own_key(key: str, caller: int) -> str:
-    """The name of a caller's request: the same key of another caller is another request."""
-    name = f"token {caller}: {key}"
-    # As long as a name may be, and no longer.
-    return name if len(name) <= 200 else f"token {caller}: sha256 {sha256(key)}"
-
-
-@router.post(
-    "/experiments/{name}/tell",
-    dependencies=[TELL],
-    summary="Tell outcomes",
-    responses=error_responses(*WITH_BODY, 404, 409),
-)
+@telling.post("/experiments/{name}/tell", summary="Tell outcomes")
 async def tell(
     name: Name, body: bodies.TellBody, experiments: Experiments, request: Request
 ) -> io.ReceiptOut:
     """Record outcomes: all or none. Repeating it is harmless."""
     _limited(len(body.outcomes), request, "outcomes")
     pairs = [(each.id, float(each.reward)) for each in body.outcomes]
-    return io.ReceiptOut.of(await experiments.tell(name, pairs))
+    return await experiments.tell(name, pairs)
 
 
-@router.post(
-    "/experiments/{name}/fail",
-    dependencies=[TELL],
-    summary="Give up outcomes",
-    responses=error_responses(*WITH_BODY, 404, 409),
-)
+@telling.post("/experiments/{name}/fail", summary="Give up outcomes")
 async def fail(
     name: Name, body: bodies.FailBody, experiments: Experiments, request: Request
 ) -> io.StatusOut:
     """Record that outcomes will never come. Repeating it is harmless."""
     _limited(len(body.ids), request, "ids")
-    change = then_status(lambda each: each.fail_many(body.ids, body.reason))
-    return await experiments.write(name, change)
+    return await experiments.change(name, lambda each: each.fail_many(body.ids, body.reason))
 
 
-@router.get(
-    "/experiments/{name}/recommendation",
-    dependencies=[VIEW],
-    summary="The recommendation as of now",
-    responses=error_responses(404),
+@managing.post("/experiments/{name}/pause", summary="Pause")
+async def pause(name: Name, experiments: Experiments) -> io.StatusOut:
+    """Make no assignments until the experiment is resumed. Repeating it is harmless."""
+    return await experiments.change(name, Experiment.pause)
+
+
+@managing.post("/experiments/{name}/resume", summary="Resume")
+async def resume(name: Name, experiments: Experiments) -> io.StatusOut:
+    """Continue after a pause. Repeating it is harmless."""
+    return await experiments.change(name, Experiment.resume)
+
+
+@managing.post(
+    "/experiments/{name}/lease",
+    summary="Change how long outcomes may take",
 )
+async def change_lease(
+    name: Name, body: bodies.LeaseBody, experiments: Experiments
+) -> io.StatusOut:
+    """Set it from now on; what is lost stays lost. Repeating it is harmless."""
+    return await experiments.change(name, lambda each: each.change_lease(body.lease))
+
+
+@managing.post("/experiments/{name}/stop", summary="Stop for good")
+async def stop(
+    name: Name, experiments: Experiments, body: bodies.StopBody | None = None
+) -> io.StatusOut:
+    """End the experiment. Outcomes that come later are kept and flagged."""
+    reason = "" if body is None else body.reason
+    return await experiments.change(name, lambda each: each.stop(reason))
+
+
+@viewing.get("/experiments/{name}/recommendation", summary="The recommendation as of now")
 async def get_recommendation(name: Name, experiments: Experiments) -> io.RecommendationOut:
     """The option that the policy would name now, and how far that can be relied on."""
     return await experiments.compute(
@@ -255,52 +257,36 @@ async def get_recommendation(name: Name, experiments: Experiments) -> io.Recomme
     )
 
 
-@router.get(
-    "/experiments/{name}/health",
-    dependencies=[VIEW],
-    summary="Health checks",
-    responses=error_responses(404),
-)
-async def get_health(name: Name, experiments: Experiments) -> io.HealthOut:
+@viewing.get("/experiments/{name}/health", summary="Health checks", response_model=io.HealthOut)
+async def get_health(name: Name, experiments: Experiments) -> Any:
     """Whether the experiment runs as it should, and what to do if not."""
-    checks = await experiments.compute(name, lambda each: each.health())
-    return io.HealthOut(checks=[io.CheckOut(**vars(check)) for check in checks])
+    return {"checks": await experiments.compute(name, lambda each: each.health())}
 
 
-@router.get(
-    "/experiments/{name}/events",
-    dependencies=[VIEW],
-    summary="The log",
-    responses=error_responses(404),
-)
+@viewing.get("/experiments/{name}/events", summary="The log", response_model=io.EventsOut)
 async def get_events(
     name: Name,
     experiments: Experiments,
     after: Annotated[int, Query(ge=0, lt=2**62, description="`next` of the part before.")] = 0,
     limit: Annotated[int, Query(ge=1, le=1000, description="How many at most.")] = 100,
-) -> io.EventsOut:
+) -> Any:
     """Every change of the experiment's state, hash-chained.
 
     The seed is left out: whoever knows it can predict the draws.
     """
     events = await experiments.read(name, lambda each: each.events(after, limit=limit))
-    return io.EventsOut(
-        events=[io.EventOut.of(event) for event in events],
-        next=events[-1].number + 1 if events else after,
-    )
+    return {"events": events, "next": events[-1].number + 1 if events else after}
 
 
-@router.get(
+@viewing.get(
     "/experiments/{name}/export",
-    dependencies=[VIEW],
     summary="All assignments with their outcomes, as CSV",
     response_class=FileResponse,
     responses={
         200: {
             "content": {"text/csv": {"schema": {"type": "string"}, "example": "id,phase,arm\n"}},
             "description": "A CSV file.",
-        },
-        **error_responses(404),
+        }
     },
 )
 async def export(
@@ -331,22 +317,14 @@ def _export(experiment: Experiment, *, layout: str) -> Response:
     )
 
 
-@router.get(
+@viewing.get(
     "/experiments/{name}/stream",
-    dependencies=[VIEW],
     summary="Follow an experiment",
     response_class=StreamingResponse,
-    responses={
-        200: {
-            "content": {
-                "text/event-stream": {
-                    "example": 'event: status\nid: 240-238-0-0-0-9\ndata: {"state": "running"}\n\n',
-                }
-            },
-            "description": "Server-sent events, whose data is the status.",
-        },
-        **error_responses(404),
-    },
+    responses=event_stream(
+        'event: status\nid: 240-238-0-0-0-9\ndata: {"state": "running"}\n\n',
+        "Server-sent events, whose data is the status.",
+    ),
 )
 async def follow(
     name: Name,

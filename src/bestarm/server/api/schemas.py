@@ -2,93 +2,58 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
-from typing import Any, Literal
+from dataclasses import replace
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from bestarm.defaults import DELTA
-from bestarm.live import Batch, Listed, Receipt, Status
+from bestarm.live import Assignment, Batch, Check, Listed, Receipt, Status
 from bestarm.live.store.contract import Event
 from bestarm.records import Recommendation
 from bestarm.server.api.bodies import example
 
 __all__ = [
     "AssignmentsOut",
-    "CheckOut",
-    "EventOut",
     "EventsOut",
-    "ExperimentOut",
     "HealthOut",
     "ListOut",
     "ReceiptOut",
     "RecommendationOut",
     "StatusOut",
+    "describe_fields",
+    "without_seed",
 ]
 
-State = Literal["running", "paused", "stopped", "finished"]
+
+def describe_fields(schema: dict[str, Any]) -> None:
+    """Move what docstrings say of attributes to the fields of an OpenAPI description."""
+    for model in schema["components"]["schemas"].values():
+        text, _, entries = model.get("description", "").partition("\n\nAttributes:\n")
+        model["description"] = text
+        for entry in re.split(r"\n(?=    \w)", entries) if entries else ():
+            name, _, words = " ".join(entry.split()).partition(": ")
+            model["properties"][name]["description"] = f"{words[:1].upper()}{words[1:]}"
+
+
 _STATUS = {
-    "state": "running",
     "phase": 3,
     "given": 40,
     "answered": 38,
     "outstanding": 2,
     "remaining": 60,
     "pulls": 240,
+    "state": "running",
     "lost": 0,
     "late": 0,
     "needs_lease": False,
     "waits_for": None,
     "waits_since": None,
 }
-
-
-class StatusOut(BaseModel):
-    """Where an experiment stands."""
-
-    model_config = ConfigDict(json_schema_extra=example(**_STATUS))
-
-    state: State
-    phase: int = Field(description="The open phase, or the last one.")
-    given: int = Field(description="Assignments made in that phase.")
-    answered: int = Field(description="How many of those have an outcome, or are lost.")
-    outstanding: int = Field(description="How many outcomes are outstanding.")
-    remaining: int = Field(description="Assignments of that phase still to be made.")
-    pulls: int = Field(description="Assignments made in all phases.")
-    lost: int = Field(description="Assignments whose outcome will not come, or came too late.")
-    late: int = Field(description="Outcomes that came too late to be used.")
-    needs_lease: bool = Field(
-        description="Whether one outcome that never comes would hold up the decision for ever: "
-        "set a lease."
-    )
-    waits_for: int | None = Field(
-        description="The assignment whose outcome holds up the decision, or null."
-    )
-    waits_since: float | None = Field(description="When it was made, in seconds since 1970.")
-
-    @classmethod
-    def of(cls, status: Status) -> StatusOut:
-        """From the library's."""
-        return cls.model_construct(**{name: getattr(status, name) for name in cls.model_fields})
-
-
-class ExperimentOut(BaseModel):
-    """An experiment."""
-
-    name: str
-    description: str
-    created: float = Field(description="When, in seconds since 1970.")
-    status: StatusOut
-
-    @classmethod
-    def of(cls, listed: Listed) -> ExperimentOut:
-        """From the library's."""
-        return cls(
-            name=listed.name,
-            description=listed.description,
-            created=listed.created,
-            status=StatusOut.of(listed.status),
-        )
+StatusOut = Annotated[Status, Field(examples=[_STATUS])]
+ReceiptOut = Annotated[Receipt, Field(examples=[{"recorded": 2, "repeated": 0, "late": 0}])]
 
 
 class ListOut(BaseModel):
@@ -102,26 +67,17 @@ class ListOut(BaseModel):
                     "description": "Which checkout do more people finish?",
                     "created": 1767225600.0,
                     "status": _STATUS,
+                    "revision": "240-238-0-0-0-9",
                 }
             ],
             next=None,
         )
     )
 
-    experiments: list[ExperimentOut]
+    experiments: list[Listed]
     next: str | None = Field(
         description="What to send as `after` for those that follow; null at the end."
     )
-
-
-class AssignmentOut(BaseModel):
-    """One option to try."""
-
-    id: int
-    arm: int = Field(description="Its row in the source.")
-    label: str = Field(description="The option's name.")
-    probability: float = Field(description="With which it was drawn; 1 under a fixed plan.")
-    phase: int
 
 
 class AssignmentsOut(BaseModel):
@@ -139,43 +95,27 @@ class AssignmentsOut(BaseModel):
         )
     )
 
-    assignments: list[AssignmentOut]
+    assignments: list[Assignment]
     phase: int
     waiting: int = Field(
         description="If fewer were made than asked for: how many outcomes must arrive first."
     )
-    state: State
+    state: str = Field(description="Of the experiment: running, paused, stopped or finished.")
 
     @staticmethod
     def plain(batch: Batch) -> dict[str, Any]:
         """From the library's, as plain data, because a batch may be large."""
         columns = zip(batch.ids, batch.arms.tolist(), batch.probabilities.tolist(), strict=True)
-        rows = [
-            {"id": id_, "arm": arm, "label": batch.labels[arm], "probability": p, "phase": phase}
-            for phase in (batch.phase,)
-            for id_, arm, p in columns
-        ]
+        phase, labels = batch.phase, batch.labels
         return {
-            "assignments": rows,
-            "phase": batch.phase,
+            "assignments": [
+                {"id": id_, "arm": arm, "label": labels[arm], "probability": p, "phase": phase}
+                for id_, arm, p in columns
+            ],
+            "phase": phase,
             "waiting": batch.waiting,
             "state": batch.state,
         }
-
-
-class ReceiptOut(BaseModel):
-    """What became of the outcomes of a request."""
-
-    model_config = ConfigDict(json_schema_extra=example(recorded=2, repeated=0, late=0))
-
-    recorded: int = Field(description="On record from now on.")
-    repeated: int = Field(description="On record before, with the same reward.")
-    late: int = Field(description="Of those recorded: arrived too late to be used.")
-
-    @classmethod
-    def of(cls, receipt: Receipt) -> ReceiptOut:
-        """From the library's."""
-        return cls(**vars(receipt))
 
 
 class RecommendationOut(BaseModel):
@@ -237,15 +177,6 @@ class RecommendationOut(BaseModel):
         return cls(**known, **named)
 
 
-class CheckOut(BaseModel):
-    """One of the experiment's health checks."""
-
-    name: str
-    level: Literal["ok", "warning", "alarm"]
-    finding: str
-    action: str
-
-
 class HealthOut(BaseModel):
     """All of them."""
 
@@ -262,23 +193,13 @@ class HealthOut(BaseModel):
         )
     )
 
-    checks: list[CheckOut]
+    checks: list[Check]
 
 
-class EventOut(BaseModel):
-    """A change of the experiment's state."""
-
-    number: int
-    at: float = Field(description="When, in seconds since 1970.")
-    kind: str
-    data: dict[str, Any]
-    hash: str = Field(description="Of this event and the hash before it.")
-
-    @classmethod
-    def of(cls, event: Event) -> EventOut:
-        """From the library's, without the seed of the draws."""
-        data = {name: value for name, value in event.data.items() if name not in {"seed", "salt"}}
-        return cls(**{**vars(event), "data": data})
+def without_seed(event: Event) -> Event:
+    """An event as callers may see it: whoever knows the seed can foresee the draws."""
+    data = {name: value for name, value in event.data.items() if name not in {"seed", "salt"}}
+    return replace(event, data=data)
 
 
 class EventsOut(BaseModel):
@@ -299,5 +220,5 @@ class EventsOut(BaseModel):
         )
     )
 
-    events: list[EventOut]
+    events: list[Annotated[Event, AfterValidator(without_seed)]]
     next: int = Field(description="Send it as `after` to read on.")

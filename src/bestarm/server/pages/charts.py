@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from bestarm.live.watch.views import BaselineView, Line, Numbers, Overview, Timeline
@@ -79,22 +79,18 @@ def _padded(low: float, high: float, share: float = 0.06) -> tuple[float, float]
     return low - room, high + room
 
 
-def _gaps(timeline: Timeline, *, leaders: int) -> list[Chart]:
-    if not timeline.phases:
-        return []
+def _gaps(timeline: Timeline, *, leaders: int) -> Iterator[Chart]:
+    if not timeline.lines:
+        return
     phased = timeline.kind == "phases"
-    last = timeline.phases[-1][0]
-    if phased:
-        place = {pulls: float(phase) for pulls, phase in timeline.phases}
-        lines = [
-            replace(line, x=tuple(place[x] for x in line.x), low=(), high=())
-            for line in timeline.lines
-        ]
-    else:
-        lines = [
-            _from_start(line, last, banded=leaders <= line.rank < leaders + _BANDED)
-            for line in timeline.lines
-        ]
+    last = max(x for line in timeline.lines for x in line.x)
+    place = {pulls: float(phase) for pulls, phase in timeline.phases}
+    lines = [
+        replace(line, x=tuple(place[x] for x in line.x), low=(), high=())
+        if phased
+        else _from_start(line, last, banded=leaders <= line.rank < leaders + _BANDED)
+        for line in timeline.lines
+    ]
     settled = [
         [y for x, y in zip(line.x, line.y, strict=True) if phased or x >= _SETTLED * last]
         for line in timeline.lines
@@ -105,10 +101,10 @@ def _gaps(timeline: Timeline, *, leaders: int) -> list[Chart]:
         if not phased and 0 < line.rank <= _BANDED and not line.out
         for end in (line.low, line.high)
     ]
-    if timeline.radius:
-        most = timeline.radius[1]
+    if timeline.radius is not None:
+        most = timeline.radius
         x, zero = tuple(place[x] for x in most.x), tuple(0.0 for _ in most.x)
-        lines.append(replace(most, label="radius", x=x, low=zero, high=most.y))
+        lines.append(replace(most, x=x, low=zero, high=most.y))
         ends.append(most.y)
     inside = [0.0, *_values(settled), *_values(ends)]
     low, high = _padded(min(inside), max(inside))
@@ -119,18 +115,16 @@ def _gaps(timeline: Timeline, *, leaders: int) -> list[Chart]:
         else "The estimated distance of every option from the leader, over the outcomes. The band "
         "of the closest competitor holds at all times at once."
     )
-    return [
-        Chart(
-            "gaps",
-            words,
-            "phase" if phased else "outcomes",
-            "behind the leader",
-            (high, low),
-            _ordered(lines),
-            x_phases=phased,
-            dots=phased,
-        )
-    ]
+    yield Chart(
+        "gaps",
+        words,
+        "phase" if phased else "outcomes",
+        "behind the leader",
+        (high, low),
+        _ordered(lines),
+        x_phases=phased,
+        dots=phased,
+    )
 
 
 def _from_start(line: Line, last: float, *, banded: bool = False) -> Line:
@@ -151,33 +145,30 @@ def _band(line: Line) -> tuple[Numbers, Numbers]:
     return low, high
 
 
-def _evidence(overview: Overview) -> list[Chart]:
+def _evidence(overview: Overview) -> Iterator[Chart]:
     lines = overview.timeline.evidence
     if not lines:
-        return []
+        return
     last, leaders = lines[0].x[-1], len(overview.leaders)
     shown = [
         _from_start(line, last) for line in lines if line.rank >= leaders or len(lines) <= leaders
     ]
     values = _values(line.y for line in shown)
     low = max(-0.6, min([0.0, *values]))
-    return [
-        Chart(
-            "evidence",
-            "The share collected of the evidence needed to rule out each option, over the "
-            "outcomes.",
-            "outcomes",
-            "share of the evidence needed",
-            _padded(low, max([1.0, *(min(value, 2.0) for value in values)])),
-            _ordered(shown),
-            ((1.0, "ruled out"),),
-        )
-    ]
+    yield Chart(
+        "evidence",
+        "The share collected of the evidence needed to rule out each option, over the outcomes.",
+        "outcomes",
+        "share of the evidence needed",
+        _padded(low, max([1.0, *(min(value, 2.0) for value in values)])),
+        _ordered(shown),
+        ((1.0, "ruled out"),),
+    )
 
 
-def _baseline(baseline: BaselineView) -> list[Chart]:
+def _baseline(baseline: BaselineView) -> Iterator[Chart]:
     if not baseline.level.x:
-        return []
+        return
     raw = [baseline.level, *baseline.raw]
     free = [replace(line, out=False) for line in baseline.contrasts]
     raw_values = _values(line.y for line in raw) or [0.0]
@@ -186,23 +177,21 @@ def _baseline(baseline: BaselineView) -> list[Chart]:
     span = 1.1 * max(max(raw_values) - min(raw_values), max(free_values) - min(free_values), 1e-9)
     middle = (max(raw_values) + min(raw_values)) / 2
     center = (max(free_values) + min(free_values)) / 2
-    return [
-        Chart(
-            "raw",
-            "The mean raw outcome of the leading options over time: the baseline moves them all.",
-            "outcomes so far",
-            "mean outcome",
-            (middle - span / 2, middle + span / 2),
-            _ordered(raw),
-            dots=True,
-        ),
-        Chart(
-            "free",
-            "The distance of the same options from the leader, estimated from all outcomes so far, "
-            "with the baseline removed.",
-            "outcomes so far",
-            "behind the leader",
-            (center + span / 2, center - span / 2),
-            _ordered(free),
-        ),
-    ]
+    yield Chart(
+        "raw",
+        "The mean raw outcome of the leading options over time: the baseline moves them all.",
+        "outcomes so far",
+        "mean outcome",
+        (middle - span / 2, middle + span / 2),
+        _ordered(raw),
+        dots=True,
+    )
+    yield Chart(
+        "free",
+        "The distance of the same options from the leader, estimated from all outcomes so far, "
+        "with the baseline removed.",
+        "outcomes so far",
+        "behind the leader",
+        (center + span / 2, center - span / 2),
+        _ordered(free),
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 from urllib.parse import urlencode
 
 from fastapi import Request
@@ -21,21 +21,15 @@ _PAGE = 50  # experiments on one page
 _LONGEST_SEARCH = 200
 
 
-@dataclass(frozen=True)
-class ListingRow:
-    """One experiment."""
+class ListingRow(NamedTuple):
+    """One experiment, in a sentence, with its worst health check."""
 
-    name: str
-    description: str
-    state: str
+    listed: Listed
     verdict: str
-    pulls: int
-    created: float
     worst: Check | None
 
 
-@dataclass(frozen=True)
-class Listing:
+class Listing(NamedTuple):
     """A page of the list."""
 
     rows: tuple[ListingRow, ...]
@@ -50,8 +44,7 @@ class Listing:
         return f"?{urlencode(asked | ({'page': number} if number > 1 else {}))}"
 
 
-@dataclass(frozen=True)
-class Query:
+class Query(NamedTuple):
     """Which page of the list is asked for."""
 
     search: str
@@ -78,30 +71,27 @@ def listing(
 
     Verdicts are read only of experiments on this page, and only if any of them has changed.
     """
-    first = (query.number - 1) * _PAGE
-    found, total = experiments.search(query.search, first=first, limit=_PAGE)
+    number = query.number
+    found, total = experiments.search(query.search, first=(number - 1) * _PAGE, limit=_PAGE)
     pages = max(math.ceil(total / _PAGE), 1)
-    number = min(query.number, pages)
-    if number < query.number:
-        first = (number - 1) * _PAGE
-        found, total = experiments.search(query.search, first=first, limit=_PAGE)
+    if number > pages:
+        number = pages
+        found, total = experiments.search(query.search, first=(number - 1) * _PAGE, limit=_PAGE)
     state = [(each.name, each.created, each.revision, str(worst.get(each.name))) for each in found]
     words = repr((query.search, number, total, state)).encode()
     tag = f'W/"{hashlib.sha256(words).hexdigest()[:32]}"'
     if tag == known:
         return tag, None
-    rows = tuple(_row(experiments, each, worst.get(each.name)) for each in found)
+    rows = tuple(
+        ListingRow(each, _verdict(experiments, each.name), worst.get(each.name)) for each in found
+    )
     return tag, Listing(rows, query.search, number, pages, total)
 
 
-def _row(experiments: OpenExperiments, each: Listed, worst: Check | None) -> ListingRow:
+def _verdict(experiments: OpenExperiments, name: str) -> str:
     try:
-        verdict = experiments.watch(each.name).headline()
+        return experiments.watch(name).headline()
     except StoreError:
-        verdict = "Its record cannot be read; the server's log says more."
+        return "Its record cannot be read; the server's log says more."
     except BestArmError as error:
-        verdict = error.message
-    status = each.status
-    return ListingRow(
-        each.name, each.description, status.state, verdict, status.pulls, each.created, worst
-    )
+        return error.message

@@ -5,18 +5,17 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
 from importlib.metadata import version
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from bestarm.defaults import DELTA
-from bestarm.live.watch.views import Allocated, Option, Overview
+from bestarm.live.watch.views import Allocated, Overview
 from bestarm.server.pages.assets import address_of, read_asset
 from bestarm.server.pages.charts import COLOURS, Chart, charts, number
 from bestarm.server.pages.snippets import Snippets
@@ -24,23 +23,22 @@ from bestarm.server.pages.svg import draw, style_of
 
 __all__ = ["PANELS", "panels", "render"]
 
-PANELS = (
-    "verdict",
-    "guarantee",
-    "health",
-    "leaderboard",
-    "timeline",
-    "baseline",
-    "allocation",
-    "progress",
-    "events",
-    "snippets",
-)
+PANELS = {  # with their titles, in the order of the page
+    "verdict": "Verdict",
+    "guarantee": "Guarantee",
+    "health": "Health",
+    "leaderboard": "Leaderboard",
+    "timeline": "Distance from the leader over time",
+    "baseline": "Baseline: why it does not mislead",
+    "allocation": "Traffic split",
+    "progress": "Progress",
+    "events": "Event log",
+    "snippets": "Ask and tell",
+}
 _ROWS = 100  # of a table; an experiment may have thousands of options
 
 
-@dataclass(frozen=True)
-class _Bar:
+class _Bar(NamedTuple):
     """The places of a number and its interval on a scale that all rows share, in percent."""
 
     left: float
@@ -102,6 +100,7 @@ def _environment() -> Environment:
         address=lambda name: quote(name, safe=""),
         styles=lambda: Markup(read_asset("style.css").decode()),
         legend=_legend,
+        titles=PANELS,
     )
     return made
 
@@ -147,7 +146,7 @@ def _hours(value: float | None) -> str:
     return "less than a minute"
 
 
-def _lasting(hours: tuple[float | None, float | None, float | None]) -> str:
+def _lasting(hours: tuple[float | None, ...]) -> str:
     """A duration in words, from its middle, low and high estimate."""
     middle, low, high = hours
     words = _hours(low if middle is None else middle)
@@ -166,34 +165,32 @@ def _legend(chart: Chart) -> list[tuple[str, str]]:
     for style in ("quiet", "ink"):
         labels = by_style.get(style, [])
         if labels:
-            several = f"{len(labels)} {'others' if coloured else 'arms'}"
+            several = f"{len(labels)} {'others' if coloured else 'options'}"
             shown.append((style, labels[0] if len(labels) == 1 else several))
     return shown
 
 
 def _bars(overview: Overview) -> Mapping[int, _Bar]:
     """The bar of each option's distance from the leader."""
-    ends = [
-        end
-        for option in overview.leaderboard[:_ROWS]
-        for end in (option.low, option.high, option.behind)
-        if end is not None
-    ]
-    low, high = min([0.0, *ends]), max([0.0, *ends])
-    size = (high - low) or 1.0
-
-    def place(value: float) -> float:
-        return 100 * (value - low) / size
-
-    def bar(option: Option) -> _Bar | None:
-        if option.behind is None or option.status in {"best", "leads"}:
-            return None
-        left = option.behind if option.low is None else option.low
-        right = option.behind if option.high is None else option.high
-        return _Bar(place(left), place(right) - place(left), place(option.behind), place(0.0))
-
-    found = {option.target: bar(option) for option in overview.leaderboard[:_ROWS]}
-    return {target: each for target, each in found.items() if each is not None}
+    rows = overview.leaderboard[:_ROWS]
+    spans: dict[int, tuple[float, float, float]] = {
+        row.target: (
+            row.behind if row.low is None else row.low,
+            row.behind if row.high is None else row.high,
+            row.behind,
+        )
+        for row in rows
+        if row.behind is not None and row.status not in {"best", "leads"}
+    }
+    ends = [0.0, *(end for span in spans.values() for end in span)]
+    low, size = min(ends), (max(ends) - min(ends)) or 1.0
+    places = {
+        target: [100 * (end - low) / size for end in (*span, 0.0)] for target, span in spans.items()
+    }
+    return {
+        target: _Bar(left, right - left, point, zero)
+        for target, (left, right, point, zero) in places.items()
+    }
 
 
 def _shares(overview: Overview) -> list[tuple[Allocated, float, float]]:

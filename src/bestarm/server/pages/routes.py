@@ -22,8 +22,9 @@ from bestarm.live.inputs import normal_form
 from bestarm.live.watch.overview import Watch
 from bestarm.live.watch.views import Overview
 from bestarm.policies.registry import policies
-from bestarm.server.api.dependencies import VIEW, Experiments
 from bestarm.server.api.errors import Refusal, answer_http
+from bestarm.server.api.plan import PLANNABLE
+from bestarm.server.api.requests import VIEW, Experiments
 from bestarm.server.experiments import OpenExperiments
 from bestarm.server.pages.assets import Assets
 from bestarm.server.pages.charts import charts
@@ -34,12 +35,19 @@ from bestarm.server.pages.snippets import Snippets, snippets
 from bestarm.server.security.roles import COOKIE, UnauthorizedError, check_role
 from bestarm.server.security.tokens import Role, make_pass
 
-__all__ = ["PUBLIC", "PageRoute", "add_pages"]
+__all__ = ["PUBLIC", "add_pages"]
 
 # What may be seen without a token: the sign-in page, and the files that pages are made with.
 PUBLIC = frozenset({"/login", "/logout", "/static"})
 
 _MOST_FORM = 10_000  # bytes
+_CHECKED = {"anytime", "sp-bai-sharp"}  # policies to plan with, ticked at first
+_DRIFTS = (
+    ("none", "stays", False),
+    ("sine", "a slow wave", True),
+    ("walk", "a random walk", False),
+    ("switches", "sudden jumps", False),
+)
 _NOT_NOW = "This cannot be shown now"
 _LOG = "The server's log says more."
 _log = logging.getLogger("bestarm.server")
@@ -47,7 +55,7 @@ Name = Annotated[str, AfterValidator(normal_form)]
 IfNoneMatch = Annotated[str | None, Header(max_length=500)]
 
 
-class PageRoute(APIRoute):
+class _PageRoute(APIRoute):
     """A route whose errors are pages too, and that asks for a token if one is needed."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
@@ -74,7 +82,7 @@ class PageRoute(APIRoute):
         return shown
 
 
-_pages = APIRouter(route_class=PageRoute, include_in_schema=False)
+_pages = APIRouter(route_class=_PageRoute, include_in_schema=False)
 _parts = APIRouter(include_in_schema=False)
 
 
@@ -191,7 +199,7 @@ def _update(shown: Overview, pasted: Snippets) -> str:
     return json.dumps(
         {
             "revision": shown.revision,
-            "state": shown.state,
+            "state": shown.head.state,
             "panels": panels(shown, pasted),
             "charts": {key: asdict(chart) for key, chart in charts(shown).items()},
         },
@@ -205,6 +213,18 @@ async def show_report(name: Name, request: Request, experiments: Experiments) ->
     pasted = _snippets(request, name)
     text = await experiments.look(name, lambda watch: report(watch.overview(), pasted))
     return HTMLResponse(text)
+
+
+@_pages.get("/plan", dependencies=[VIEW])
+async def show_plan(request: Request) -> Response:
+    """The form to plan an experiment with."""
+    return _page(
+        request,
+        "plan.html",
+        seconds=request.app.state.planner.seconds,
+        policies=[(name, words, name in _CHECKED) for name, words in PLANNABLE.items()],
+        drifts=_DRIFTS,
+    )
 
 
 @_parts.get("/role", dependencies=[VIEW])

@@ -3,22 +3,14 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass
+from typing import NamedTuple
 from urllib.parse import quote
 
 __all__ = ["Snippets", "snippets"]
 
 
-@dataclass(frozen=True)
-class Snippets:
-    """Code ready to paste, with every name quoted as its language requires.
-
-    Attributes:
-        python: asks and tells over HTTP.
-        curl: the same in a shell.
-        library: works on the database itself; empty where there is none.
-        cli: the command line, likewise.
-    """
+class Snippets(NamedTuple):
+    """Code ready to paste; for the library and the command line, empty without a database."""
 
     python: str
     curl: str

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator
 
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
 from bestarm.live.watch.views import Line
 from bestarm.server.pages.charts import COLOURS, Chart, number
@@ -16,27 +16,11 @@ _HEIGHT = 290
 _LEFT, _RIGHT, _TOP, _BOTTOM = 58, 14, 12, 42
 
 
-class _Scales:
-    """From values to places."""
-
-    def __init__(self, chart: Chart, width: int) -> None:
-        self.right = width - _RIGHT
-        xs = [x for line in chart.lines for x in line.x] or [0.0, 1.0]
-        low, high = min(xs), max(xs)
-        if not chart.x_phases:
-            low = 0.0
-        room = 0.04 * (high - low) or 0.5
-        self.x_range = low - room if low else low, high + room
-        self.y_range = chart.y_range
-
-    def x(self, value: float) -> float:
-        low, high = self.x_range
-        return _LEFT + (value - low) / (high - low) * (self.right - _LEFT)
-
-    def y(self, value: float) -> float:
-        low, high = self.y_range
-        inside = min(max((value - low) / (high - low), -0.5), 1.5)
-        return _HEIGHT - _BOTTOM - inside * (_HEIGHT - _TOP - _BOTTOM)
+def style_of(line: Line) -> str:
+    """The classes of a line in the style sheet: its own colour, quiet, or ink for a reference."""
+    if 0 <= line.rank < COLOURS:
+        return f"c{line.rank}"
+    return "ink dashed" if line.rank == -2 else "quiet"
 
 
 def draw(chart: Chart, width: int) -> Markup:
@@ -46,58 +30,115 @@ def draw(chart: Chart, width: int) -> Markup:
         chart: the chart.
         width: about how wide it is shown, so that letters are as large as the page's.
     """
-    scales = _Scales(chart, width)
-    clip = f"clip-{chart.key}"
-    parts = [
-        Markup(
-            '<svg class="drawing" viewBox="0 0 {} {}" role="img" aria-label="{}">'
-            '<clipPath id="{}"><rect x="{}" y="{}" width="{}" height="{}"/></clipPath>'
-        ).format(
-            width,
-            _HEIGHT,
-            chart.words,
-            clip,
-            _LEFT,
-            _TOP - 6,
-            scales.right - _LEFT + 8,
-            _HEIGHT - _TOP - _BOTTOM + 12,
-        ),
-        _axes(chart, scales),
-        Markup('<g clip-path="url(#{})">').format(clip),
-        *(_band(line, scales) for line in chart.lines),
-        *(_level(value, words, scales) for value, words in chart.levels),
-        *(_line(line, scales, dots=chart.dots) for line in chart.lines),
-        Markup("</g></svg>"),
-    ]
-    return Markup("").join(parts)
+    return _Drawing(chart, width).svg()
 
 
-def _axes(chart: Chart, scales: _Scales) -> Markup:
-    parts = []
-    low, high = sorted(scales.y_range)
-    for tick in _ticks(low, high, 5):
-        y = scales.y(tick)
-        parts.append(
-            Markup(
-                '<line class="grid" x1="{}" x2="{}" y1="{:.1f}" y2="{:.1f}"/>'
-                '<text x="{}" y="{:.1f}" text-anchor="end">{}</text>'
-            ).format(_LEFT, scales.right, y, y, _LEFT - 8, y + 4, number(tick))
+def _element(name: str, *content: str, **attributes: object) -> Markup:
+    """An element, with `-` for `_` in names of attributes, places rounded, and texts escaped."""
+    parts = [Markup("<"), Markup(name)]
+    for key, value in attributes.items():
+        shown = f"{value:.1f}" if isinstance(value, float) else value
+        parts.append(Markup(' {}="{}"').format(key.rstrip("_").replace("_", "-"), shown))
+    return Markup("").join([*parts, Markup(">"), *content, Markup(f"</{name}>")])
+
+
+class _Drawing:
+    """A chart of a width, with scales from values to places."""
+
+    def __init__(self, chart: Chart, width: int) -> None:
+        self._chart, self._width, self._right = chart, width, width - _RIGHT
+        xs = [x for line in chart.lines for x in line.x] or [0.0, 1.0]
+        low, high = min(xs) if chart.x_phases else 0.0, max(xs)
+        room = 0.04 * (high - low) or 0.5
+        self._x_range = low - room if low else low, high + room
+
+    def _x(self, value: float) -> float:
+        low, high = self._x_range
+        return _LEFT + (value - low) / (high - low) * (self._right - _LEFT)
+
+    def _y(self, value: float) -> float:
+        low, high = self._chart.y_range
+        inside = min(max((value - low) / (high - low), -0.5), 1.5)
+        return _HEIGHT - _BOTTOM - inside * (_HEIGHT - _TOP - _BOTTOM)
+
+    def _points(self, values: Iterable[tuple[float, float]]) -> str:
+        return " ".join(f"{self._x(x):.1f},{self._y(y):.1f}" for x, y in values)
+
+    def svg(self) -> Markup:
+        chart, clip = self._chart, f"clip-{self._chart.key}"
+        width, height = self._right - _LEFT + 8, _HEIGHT - _TOP - _BOTTOM + 12
+        frame = _element("rect", x=_LEFT, y=_TOP - 6, width=width, height=height)
+        drawn = [*map(self._band, chart.lines), *self._levels(), *map(self._line, chart.lines)]
+        return _element(
+            "svg",
+            _element("clipPath", frame, id=clip),
+            *self._axes(),
+            _element("g", *drawn, clip_path=f"url(#{clip})"),
+            class_="drawing",
+            viewBox=f"0 0 {self._width} {_HEIGHT}",
+            role="img",
+            aria_label=chart.words,
         )
-    parts += [
-        Markup('<text x="{:.1f}" y="{}" text-anchor="middle">{}</text>').format(
-            scales.x(tick), _HEIGHT - _BOTTOM + 18, _short(tick)
-        )
-        for tick in _ticks(*scales.x_range, 6, whole=chart.x_phases)
-    ]
-    middle = (_HEIGHT - _BOTTOM + _TOP) / 2
-    parts.append(
-        Markup(
-            '<text class="title" x="{}" y="{}" text-anchor="end">{}</text>'
-            '<text class="title" transform="translate(13 {:.0f}) rotate(-90)" '
-            'text-anchor="middle">{}</text>'
-        ).format(scales.right, _HEIGHT - 6, chart.x_title, middle, chart.y_title)
-    )
-    return Markup("").join(parts)
+
+    def _across(self, value: float, style: str) -> Markup:
+        """A horizontal line."""
+        y = self._y(value)
+        return _element("line", class_=style, x1=_LEFT, x2=self._right, y1=y, y2=y)
+
+    def _axes(self) -> Iterator[Markup]:
+        chart = self._chart
+        low, high = sorted(chart.y_range)
+        for tick in _ticks(low, high, 5):
+            yield self._across(tick, "grid")
+            y = self._y(tick) + 4
+            yield _element("text", number(tick), x=_LEFT - 8, y=y, text_anchor="end")
+        for tick in _ticks(*self._x_range, 6, whole=chart.x_phases):
+            x, y = self._x(tick), _HEIGHT - _BOTTOM + 18
+            yield _element("text", _short(tick), x=x, y=y, text_anchor="middle")
+        place = {"x": self._right, "y": _HEIGHT - 6, "text_anchor": "end"}
+        yield _element("text", chart.x_title, class_="title", **place)
+        turned = f"translate(13 {(_HEIGHT - _BOTTOM + _TOP) / 2:.0f}) rotate(-90)"
+        place = {"transform": turned, "text_anchor": "middle"}
+        yield _element("text", chart.y_title, class_="title", **place)
+
+    def _levels(self) -> Iterator[Markup]:
+        for value, words in self._chart.levels:
+            yield self._across(value, "level")
+            yield _element("text", words, x=_LEFT + 6, y=self._y(value) - 5)
+
+    def _band(self, line: Line) -> Markup:
+        if not line.low:
+            return Markup("")
+        ends = zip(line.x, line.low, line.high, strict=True)
+        both = [(x, a, b) for x, a, b in ends if a is not None and b is not None]
+        around = [(x, b) for x, _, b in both] + [(x, a) for x, a, _ in reversed(both)]
+        return _element("polygon", class_=f"band {style_of(line)}", points=self._points(around))
+
+    def _line(self, line: Line) -> Markup:
+        style = style_of(line)
+        stretches: list[list[tuple[float, float]]] = [[]]
+        for x, y in zip(line.x, line.y, strict=True):
+            if y is not None:
+                stretches[-1].append((x, y))
+            elif stretches[-1]:
+                stretches.append([])
+        there = [point for stretch in stretches for point in stretch]
+        parts = [_element("title", line.label)]
+        parts += [
+            _element("polyline", class_=f"line {style}", points=self._points(stretch))
+            for stretch in stretches
+            if stretch
+        ]
+        if (self._chart.dots and -2 < line.rank < COLOURS) or len(there) == 1:
+            parts += [
+                _element("circle", class_=f"dot {style}", cx=self._x(x), cy=self._y(y), r="2.4")
+                for x, y in there
+            ]
+        if line.out and there:
+            x, y = self._x(there[-1][0]) - 4, self._y(there[-1][1]) - 4
+            cross = f"M{x:.1f},{y:.1f}l8,8m0,-8l-8,8"
+            parts.append(_element("path", class_=f"line {style}", d=cross))
+        return _element("g", *parts)
 
 
 def _short(value: float) -> str:
@@ -115,72 +156,3 @@ def _ticks(low: float, high: float, count: int, *, whole: bool = False) -> list[
         step = max(1.0, math.ceil(step))
     first = math.ceil(low / step - 1e-9)
     return [k * step for k in range(first, math.floor(high / step + 1e-9) + 1)]
-
-
-def _points(xs: Sequence[float], ys: Sequence[float | None], scales: _Scales) -> list[str]:
-    """Points of consecutive values, one path per stretch without a gap."""
-    paths: list[str] = []
-    current: list[str] = []
-    for x, y in zip(xs, ys, strict=True):
-        if y is None:
-            if current:
-                paths.append(" ".join(current))
-            current = []
-        else:
-            current.append(f"{scales.x(x):.1f},{scales.y(y):.1f}")
-    return [*paths, " ".join(current)] if current else paths
-
-
-def style_of(line: Line) -> str:
-    """The classes of a line in the style sheet: its own colour, quiet, or ink for a reference."""
-    if 0 <= line.rank < COLOURS:
-        return f"c{line.rank}"
-    return "ink dashed" if line.rank == -2 else "quiet"
-
-
-def _band(line: Line, scales: _Scales) -> Markup:
-    if not line.low:
-        return Markup("")
-    both = [
-        (x, low, high)
-        for x, low, high in zip(line.x, line.low, line.high, strict=True)
-        if low is not None and high is not None
-    ]
-    over = [f"{scales.x(x):.1f},{scales.y(high):.1f}" for x, _, high in both]
-    under = [f"{scales.x(x):.1f},{scales.y(low):.1f}" for x, low, _ in reversed(both)]
-    return Markup('<polygon class="band {}" points="{}"/>').format(
-        style_of(line), " ".join(over + under)
-    )
-
-
-def _level(value: float, words: str, scales: _Scales) -> Markup:
-    y = scales.y(value)
-    return Markup(
-        '<line class="level" x1="{}" x2="{}" y1="{:.1f}" y2="{:.1f}"/>'
-        '<text x="{}" y="{:.1f}">{}</text>'
-    ).format(_LEFT, scales.right, y, y, _LEFT + 6, y - 5, words)
-
-
-def _line(line: Line, scales: _Scales, *, dots: bool) -> Markup:
-    style = style_of(line)
-    parts = [
-        Markup('<polyline class="line {}" points="{}"/>').format(style, path)
-        for path in _points(line.x, line.y, scales)
-    ]
-    there = [(x, y) for x, y in zip(line.x, line.y, strict=True) if y is not None]
-    if (dots and -2 < line.rank < COLOURS) or len(there) == 1:
-        parts += [
-            Markup('<circle class="dot {}" cx="{:.1f}" cy="{:.1f}" r="2.4"/>').format(
-                style, scales.x(x), scales.y(y)
-            )
-            for x, y in there
-        ]
-    if line.out and there:
-        x, y = scales.x(there[-1][0]), scales.y(there[-1][1])
-        parts.append(
-            Markup('<path class="line {}" d="M{:.1f},{:.1f}l8,8m0,-8l-8,8"/>').format(
-                style, x - 4, y - 4
-            )
-        )
-    title = Markup("<title>{}</title>").format(escape(line.label))
-    return Markup("<g>{}{}</g>").format(title, Markup("").join(parts))

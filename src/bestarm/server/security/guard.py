@@ -12,10 +12,9 @@ import time
 from collections import OrderedDict
 from urllib.parse import quote
 
-from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from bestarm.server.api.errors import Refusal, error_response
+from bestarm.server.api.errors import Refusal
 from bestarm.server.security.limits import Buckets, Limits
 from bestarm.server.security.tokens import hide_tokens
 
@@ -89,7 +88,9 @@ class Guard:
             _failures.error("Unforeseen error", exc_info=error)
             if answered.get(_ANSWERED):
                 raise  # too late for another answer
-            await _unforeseen()(scope, receive, send)
+            message = "The server failed unexpectedly; its log says more."
+            answer = Refusal(500, "unforeseen", message, field="request").response()
+            await answer(scope, receive, send)
         if token and scope.get(KNOWN):
             self._known[token] = None
             while len(self._known) > _MOST_KNOWN:
@@ -208,15 +209,6 @@ class Guard:
             return ipaddress.IPv4Address(name).is_loopback
         except ValueError:
             return False
-
-
-def _unforeseen() -> JSONResponse:
-    return error_response(
-        500,
-        "unforeseen",
-        "The server failed unexpectedly; its log says more.",
-        field="request",
-    )
 
 
 def _digest(headers: dict[bytes, bytes]) -> str:

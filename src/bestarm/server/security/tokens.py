@@ -13,19 +13,7 @@ import secrets
 from dataclasses import dataclass
 from enum import IntEnum
 
-from sqlalchemy import (
-    Column,
-    Float,
-    Integer,
-    MetaData,
-    SmallInteger,
-    String,
-    Table,
-    bindparam,
-    insert,
-    select,
-    update,
-)
+import sqlalchemy as sa
 
 from bestarm.errors import InvalidInputError, StoreError
 from bestarm.live.store.damage import damaged
@@ -46,20 +34,20 @@ __all__ = [
 ]
 
 _PREFIX = "bestarm"
-_metadata = MetaData()
-_tokens = Table(  # made with the first token
+_metadata = sa.MetaData()
+_tokens = sa.Table(  # made with the first token
     "bestarm_tokens",
     _metadata,
-    Column("id", Integer, primary_key=True),
-    Column("name", String(200), nullable=False),
-    Column("role", SmallInteger, nullable=False),
-    Column("digest", String(64), nullable=False),
-    Column("created", Float(53), nullable=False),
-    Column("revoked", Float(53)),
+    sa.Column("id", sa.Integer, primary_key=True),
+    sa.Column("name", sa.String(200), nullable=False),
+    sa.Column("role", sa.SmallInteger, nullable=False),
+    sa.Column("digest", sa.String(64), nullable=False),
+    sa.Column("created", sa.Float(53), nullable=False),
+    sa.Column("revoked", sa.Float(53)),
 )
 _FIND = Prepared(
-    select(_tokens.c.role, _tokens.c.digest).where(
-        _tokens.c.id == bindparam("id"), _tokens.c.revoked.is_(None)
+    sa.select(_tokens.c.role, _tokens.c.digest).where(
+        _tokens.c.id == sa.bindparam("id"), _tokens.c.revoked.is_(None)
     )
 )
 _LIKE_A_TOKEN = re.compile(rf"({_PREFIX}-\d+-)[\w-]+")
@@ -90,15 +78,7 @@ class Role(IntEnum):
 
 @dataclass(frozen=True)
 class Token:
-    """A token without its secret.
-
-    Attributes:
-        id: its public number.
-        name: who uses it, or what it is for.
-        role: what it allows.
-        created: when it was created, in seconds since 1970.
-        revoked: when it was revoked, or None.
-    """
+    """A token without its secret; times are in seconds since 1970."""
 
     id: int
     name: str
@@ -120,7 +100,7 @@ def create_token(store: Store, name: str, role: Role) -> str:
     secret = secrets.token_urlsafe(32)
     row = {"name": name, "role": int(role), "digest": _digest(secret), "created": store.now()}
     with store.writing() as connection:
-        added = connection.execute(insert(_tokens).returning(_tokens.c.id), row)
+        added = connection.execute(sa.insert(_tokens).returning(_tokens.c.id), row)
         number = added.scalar_one()
     return f"{_PREFIX}-{number}-{secret}"
 
@@ -137,7 +117,9 @@ def revoke_token(store: Store, number: int) -> Token:
     now = store.now()
     with store.writing() as connection:
         still = _tokens.c.revoked.is_(None)
-        connection.execute(update(_tokens).where(_tokens.c.id == number, still).values(revoked=now))
+        connection.execute(
+            sa.update(_tokens).where(_tokens.c.id == number, still).values(revoked=now)
+        )
     return next(token for token in list_tokens(store) if token.id == number)
 
 
@@ -146,12 +128,10 @@ def list_tokens(store: Store) -> list[Token]:
     if not store.has_table(_tokens):
         return []
     table = _tokens.c
-    wanted = select(table.id, table.name, table.role, table.created, table.revoked)
+    wanted = sa.select(table.id, table.name, table.role, table.created, table.revoked)
     with store.reading() as connection:
         rows = connection.execute(wanted.order_by(table.id)).all()
-    return [
-        Token(row.id, row.name, _role(row.id, row.role), row.created, row.revoked) for row in rows
-    ]
+    return [Token(number, name, _role(number, role), *times) for number, name, role, *times in rows]
 
 
 def _role(number: int, role: int) -> Role:
@@ -171,8 +151,8 @@ def find_role(store: Store, text: str) -> Role | None:
 
 def token_number(text: str) -> int | None:
     """The public number of a token, whether there is one of it or not."""
-    number = text.split("-")[1] if text.startswith(f"{_PREFIX}-") else ""
-    return int(number) if number.isascii() and number.isdigit() and len(number) <= 9 else None
+    found = re.match(rf"{_PREFIX}-([0-9]{{1,9}})(-|\Z)", text)
+    return None if found is None else int(found[1])
 
 
 def make_pass(store: Store, token: str) -> str | None:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from sqlalchemy import Boolean, Float, Integer, String, Table
 
 from bestarm.errors import BestArmError, DamagedStoreError
-from bestarm.live.events import plan_data
+from bestarm.live.events import as_data
 from bestarm.live.store.contract import Event, Head, Ids, PlanRecord, Request, SummaryRecord
 from bestarm.live.store.damage import UNREADABLE, damaged
 from bestarm.live.store.sql import schema as s
@@ -192,6 +192,6 @@ def _plan(text: str) -> Plan:
             provisional=data["provisional"],
             center=center,
         )
-    if plan_data(plan) != data:
+    if as_data(plan) != data:
         raise ValueError("it contradicts itself")
     return plan

@@ -13,7 +13,7 @@ from sqlalchemy import Connection, CursorResult
 
 from bestarm.errors import StoreError
 from bestarm.geometry import Array
-from bestarm.live.events import canonical, plan_data, summary_data
+from bestarm.live.events import as_data, canonical
 from bestarm.live.store.contract import (
     ANSWER,
     ROW,
@@ -310,12 +310,12 @@ class SqlWriting(SqlReading):
 
     def add_summary(self, record: SummaryRecord) -> None:
         """Add a summary."""
-        text = canonical(summary_data(record.summary))
+        text = canonical(as_data(record.summary))
         self._run(sql.ADD_SUMMARY, **{**vars(record), "summary": text})
 
     def add_plan(self, record: PlanRecord) -> None:
         """Add a plan."""
-        text = canonical(plan_data(record.plan))
+        text = canonical(as_data(record.plan))
         self._run(sql.ADD_PLAN, phase=record.plan.phase, first=record.first, plan=text)
 
     def add_event(self, event: Event) -> None:

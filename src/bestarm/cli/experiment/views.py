@@ -1,0 +1,110 @@
+"""`bestarm experiment status`, `recommend`, `health` and `list`: how experiments stand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from bestarm.cli.command import command
+from bestarm.cli.experiment.command import Result, on_experiment
+from bestarm.cli.options import DEFAULT_STORE, AsJson, StoreUrl
+from bestarm.cli.reporting import checks_result, print_json, printable, remark
+
+if TYPE_CHECKING:
+    from bestarm.live import Experiment
+    from bestarm.records import Recommendation
+
+__all__ = [
+    "health",
+    "list_",
+    "recommend",
+    "recommendation_data",
+    "recommendation_words",
+    "status",
+    "time_of",
+]
+
+
+def time_of(seconds: float) -> str:
+    """A time as text, in UTC."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
+
+
+@on_experiment
+def status(experiment: Experiment) -> Result:
+    """Show where an experiment stands."""
+    now, about, problem = experiment.status(), experiment.description, experiment.problem
+    data = {
+        "description": about,
+        **asdict(now),
+        "lease": experiment.lease,
+        "seed": experiment.seed,
+        "delta": problem.delta,
+        "arms": list(problem.source_labels),
+        "targets": list(problem.target_labels),
+    }
+    return Result(data, [*about.splitlines(), f"{experiment.name}: {now}."])
+
+
+@on_experiment
+def recommend(experiment: Experiment) -> Result:
+    """Name the best option as far as is known, what may be claimed, and under which assumptions."""
+    now, labels = experiment.recommendation(), experiment.problem.target_labels
+    return Result(recommendation_data(now, labels), recommendation_words(now))
+
+
+def recommendation_data(now: Recommendation, labels: Sequence[str]) -> dict[str, Any]:
+    """A recommendation as JSON has it."""
+    return {
+        "target": now.target,
+        "label": now.label,
+        "chosen": [labels[target] for target in now.chosen],
+        "final": now.final,
+        "reason": now.reason,
+        "pulls": now.pulls,
+        "claims": now.claims,
+        "error_bound": now.error_bound,
+        "contradicted": now.contradicted,
+        "active": [labels[target] for target in now.active],
+        "statement": now.statement,
+        "assumptions": list(now.assumptions),
+    }
+
+
+def recommendation_words(now: Recommendation) -> list[str]:
+    """A recommendation with its assumptions."""
+    lines = [f"{now}."]
+    if now.statement:
+        lines.append(now.statement)
+    if now.assumptions:
+        lines += ["This rests on:", *(f"- {each}" for each in now.assumptions)]
+    return lines
+
+
+@on_experiment
+def health(experiment: Experiment) -> Result:
+    """Run the health checks of an experiment: exit code 1 on an alarm."""
+    return Result(*checks_result(experiment.health()))
+
+
+@command
+def list_(*, store: StoreUrl = DEFAULT_STORE, json: AsJson = False) -> None:
+    """List the experiments of a store."""
+    from bestarm.live import Experiment
+
+    listed = Experiment.list(store)
+    if json:
+        rows = [{**asdict(each), "created": time_of(each.created)} for each in listed]
+        for row in rows:
+            del row["revision"]
+        print_json({"experiments": rows})
+        return
+    for each in listed:
+        about = f" ({each.description})" if each.description else ""
+        typer.echo(printable(f"{each.name}{about}: {each.status}."))
+    if not listed:
+        remark("There are no experiments in it yet.")

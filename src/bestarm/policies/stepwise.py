@@ -1,0 +1,130 @@
+"""The base of most policies: a plan, its outcome, and then the next plan or a reason to stop."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bestarm.checks import whole
+from bestarm.errors import InvalidInputError
+from bestarm.policies.policy import Policy, Traits, check_adoptable, has_stopped, same_plan
+from bestarm.problem import Problem, as_problem
+from bestarm.records import Phase, Plan, Recommendation, Summary
+
+Indices = NDArray[np.int64]
+
+NO_DRIFT = "Given the past, an arm's mean reward is its own and never changes: nothing drifts."
+
+
+class StepwisePolicy(Policy):
+    """A policy that is told the whole of each plan, and then goes on or stops.
+
+    Subclasses make a plan (`_make_plan`) and take its outcome (`_take`). They keep the targets that
+    are left in `_active`, the one that they would name in `_leader`, and, if they have any, their
+    phases in `_trace`.
+
+    Args:
+        problem: the problem.
+        max_pulls: the pulls at which to stop in any case.
+    """
+
+    version: ClassVar[int]
+    _blind: ClassVar[bool] = False
+    _kind: ClassVar[Literal["randomised", "fixed"]] = "randomised"  # of its plans
+
+    def __init__(self, problem: Problem, *, max_pulls: int | None = None) -> None:
+        self.problem = as_problem(problem)
+        self._max_pulls = None if max_pulls is None else whole(max_pulls, "max_pulls", least=1)
+        self._active: Indices = np.arange(problem.targets)
+        self._leader = 0
+        self._trace: list[Phase] = []
+        self._plans = self._pulls = 0
+        self._open: Plan | None = None
+        self._gap: float | None = None  # of the open plan's design: how far it is from its optimum
+        self._stopped: str | None = None
+
+    @property
+    def traits(self) -> Traits:
+        """What the policy declares about itself."""
+        return Traits(version=self.version, blind=self._blind, max_pulls=self._max_pulls)
+
+    def plan(self) -> Plan | None:
+        """The next plan, or None once the policy has stopped."""
+        if self._stopped is None and self._open is None:
+            self._open = self._make_plan()
+        return self._open
+
+    def adopt(self, plan: Plan) -> None:
+        """Make a recorded plan the current one: its pulls, drawn with its probabilities."""
+        phase = None if self._stopped is not None else self._plans + 1
+        check_adoptable(plan, self.problem, phase=phase, kind=self._kind)
+        if self._open is None or not same_plan(self._open, plan):
+            self._check_adopted(plan)
+            self._open, self._gap = plan, None  # a plan on record does not contain its gap
+
+    def update(self, summary: Summary) -> None:
+        """Take the outcome of the plan, and go on or stop."""
+        plan = self.plan()
+        if plan is None:
+            raise has_stopped()
+        plan.check(summary)
+        self._stopped = self._take(plan, summary)
+        self._plans += 1
+        self._pulls += plan.pulls
+        self._open = None
+
+    def recommend(self) -> Recommendation:
+        """The target that leads; final only if it was identified."""
+        final = self._stopped == "identified"
+        assumptions = self._assumptions()
+        claims = self.problem.delta if assumptions else None
+        return Recommendation(
+            target=self._leader,
+            label=self.problem.target_labels[self._leader],
+            final=final,
+            reason=self._stopped or "running",
+            pulls=self._pulls,
+            error_bound=claims if final else None,
+            active=tuple(self._active.tolist()),
+            trace=tuple(self._trace),
+            assumptions=assumptions,
+            claims=claims,
+        )
+
+    def _left(self) -> int | None:
+        """How many pulls the cap leaves; None without a cap."""
+        return None if self._max_pulls is None else self._max_pulls - self._pulls
+
+    @abstractmethod
+    def _make_plan(self) -> Plan:
+        """The next plan. Must not change what the policy knows."""
+
+    def _check_adopted(self, plan: Plan) -> None:
+        """Raise ProtocolError if a recorded plan cannot be the next one for reasons of its own."""
+
+    @abstractmethod
+    def _take(self, plan: Plan, summary: Summary) -> str | None:
+        """Take the outcome of a plan; give the reason to stop, or None to go on.
+
+        The plan's pulls are not in `_pulls` yet. Whatever is refused is refused before anything
+        changes.
+        """
+
+    def _assumptions(self) -> tuple[str, ...]:
+        """What a proven error probability rests on; empty if none is proven."""
+        return ()
+
+
+def require_pullable_targets(problem: Problem, method: str) -> None:
+    """Raise unless the targets are the source arms themselves, in their order."""
+    as_problem(problem)
+    if not np.array_equal(problem.source, problem.target):
+        raise InvalidInputError(
+            f"{method} chooses among the arms it pulls, and these targets are not the source.",
+            field="target",
+            value=problem.target.shape,
+            remedy="Leave `target` out, or use SPBAI without a preset, which takes any targets.",
+        )
