@@ -157,7 +157,7 @@ def test_a_single_reward_outside_the_bounds_is_refused() -> None:
     experiment.tell(0, 1.0)
 
 
-def test_a_trial_with_late_and_lost_answers_ends_with_the_best() -> None:
+def test_an_experiment_with_late_and_lost_answers_ends_with_the_best() -> None:
     """Good news comes late, one in fifty never: the anytime rule ends, and names the best."""
     rng = random.Random(3)
     policy = AnytimeBAI(PROBLEM, bounds=(0, 1), missing="worst-case")

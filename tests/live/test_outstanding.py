@@ -67,7 +67,7 @@ def test_nothing_leads_and_nothing_is_evidence_before_an_outcome_is_in() -> None
     assert "no outcome" in experiment.recommendation().statement
 
 
-def test_without_bounds_a_trial_says_that_it_needs_a_lease_and_what_it_waits_for() -> None:
+def test_without_bounds_an_experiment_says_that_it_needs_a_lease_and_what_it_waits_for() -> None:
     clock = iter(range(1_800_000_000, 1_900_000_000))
     policy = AnytimeBAI(PROBLEM, mean_bound=1)
     experiment = Experiment(policy, seed=1, clock=lambda: float(next(clock)))

@@ -247,7 +247,7 @@ def test_where_all_is_lost_nothing_is_known() -> None:
 
 
 def test_losses_at_worst_cost_evidence() -> None:
-    """The same trial, one outcome in ten lost: 'worst-case' knows less than 'ignorable'."""
+    """The same experiment, one outcome in ten lost: 'worst-case' knows less than 'ignorable'."""
     log_values = {}
     for missing in HOW:
         policy = AnytimeBAI(Problem(np.eye(2)), bounds=(0, 1), missing=missing)
