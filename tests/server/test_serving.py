@@ -11,6 +11,7 @@ import sys
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from threading import Event
 
@@ -142,6 +143,10 @@ def ask_and_tell(served: Served, acknowledged: Counter[int], down: Event, worker
                 return
 
 
+def has_grown(acknowledged: Counter[int], enough: int) -> bool:
+    return sum(acknowledged.values()) >= enough
+
+
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
 def test_what_was_acknowledged_is_there_once_after_a_kill(
     request: pytest.FixtureRequest, kind: str
@@ -158,7 +163,7 @@ def test_what_was_acknowledged_is_there_once_after_a_kill(
                 threads.submit(ask_and_tell, served, acknowledged, down, worker)
                 for worker in range(6)
             ]
-            wait_until(lambda enough=before + 40: sum(acknowledged.values()) >= enough)
+            wait_until(partial(has_grown, acknowledged, before + 40))
             assert served.kill is not None
             served.kill()
             down.set()
