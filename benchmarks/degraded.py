@@ -35,8 +35,7 @@ from bestarm.policies import SPBAI
 from bestarm.policies.oneshot import deo as one_shot
 from bestarm.policies.phased import rage, sbe, spbai
 from bestarm.replication.cell import Cell, row_cells
-from bestarm.replication.published import RUNS
-from bestarm.replication.tables import Row, Table, paper_tables
+from bestarm.replication.tables import RUNS, Row, Table, paper_tables
 from bestarm.simulation import Results
 
 Makers = dict[str, Callable[..., Design]]

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bestarm import AnytimeBAI, Experiment, Problem
-from bestarm.environments.paths import Constant
+from bestarm.environments.baselines import Constant
 from bestarm.planning import AssumedWorld, Drift, PlanRequest, Scenario, plan_experiment
 
 _AT_ONCE, _OUT = 25, (0, 100)  # assignments in one request, and under way meanwhile

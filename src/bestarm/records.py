@@ -99,6 +99,14 @@ class Plan:
         """The number of source arms the plan is over."""
         return sum(len(part) for part in (self.weights, self.counts) if part is not None)
 
+    @property
+    def shares(self) -> Array:
+        """The share of each source arm among the pulls."""
+        if self.weights is not None:
+            return self.weights
+        assert self.counts is not None
+        return np.asarray(self.counts / self.pulls)
+
     def check(self, summary: Summary, *, beyond: bool = False) -> None:
         """Raise unless the summary can be the outcome of exactly this plan.
 

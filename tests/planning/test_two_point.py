@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bestarm.environments.paths import Constant, Moving, Recorded
+from bestarm.environments.baselines import Constant, Moving, Recorded
 from bestarm.errors import InvalidInputError
 from bestarm.geometry import Array
 from bestarm.planning.assumptions import Drift

@@ -231,4 +231,4 @@ def test_an_estimated_parameter_can_be_put_in() -> None:
     _play(policy, means)
     assert policy.theta - policy.theta[3] == pytest.approx(means, abs=0.02)
     estimate = estimate_error(method, policy.problem, policy.theta, runs=60)
-    assert estimate.error_rate < 0.05
+    assert estimate.results.error_rate < 0.05

@@ -20,7 +20,7 @@ from bestarm.replication.comparisons import (
     paired_rates,
     printed_test,
 )
-from bestarm.replication.published import Published
+from bestarm.replication.tables import Published
 from bestarm.simulation import Results
 
 Good = NDArray[np.bool_]

@@ -11,7 +11,7 @@ from bestarm.datasets import jester
 from bestarm.environments import small_gap
 from bestarm.policies import RAGE
 from bestarm.replication import paper_tables
-from bestarm.replication.published import published
+from bestarm.replication.tables import published
 from bestarm.simulation import simulate
 
 

@@ -14,8 +14,7 @@ from tiny_tables import data
 
 from bestarm.replication import Cell, paper_tables
 from bestarm.replication.latex import escape, latex_table
-from bestarm.replication.published import Published
-from bestarm.replication.tables import TABLES
+from bestarm.replication.tables import TABLES, Published
 from bestarm.replication.texts import table_text
 
 

@@ -17,7 +17,7 @@ from bestarm.replication import Cell, Row, Table, paper_tables
 from bestarm.replication.pictures import ink, pictures
 from bestarm.replication.pictures.charts import draw_stopping, draw_tradeoff
 from bestarm.replication.pictures.elimination import Course, courses
-from bestarm.replication.published import Published
+from bestarm.replication.tables import Published
 
 LEVELS = (0.1, 0.25, 0.5, 0.75, 0.9)
 

@@ -18,7 +18,7 @@ import tiny_tables
 from bestarm.datasets import jester
 from bestarm.errors import InvalidInputError
 from bestarm.replication import TABLES, Cell, Row, RowObserver, Table, paper_tables, reproduce
-from bestarm.replication.published import Metric, published
+from bestarm.replication.tables import Metric, published
 
 RUNS = 24
 

@@ -12,7 +12,7 @@ from scipy.stats import binomtest
 from bestarm.datasets import jester
 from bestarm.replication import Cell, Row, Table, paper_tables
 from bestarm.replication.cell import _holm, _verdict, mean_test, rate_test, row_cells
-from bestarm.replication.published import RUNS, Published
+from bestarm.replication.tables import RUNS, Published
 from bestarm.simulation import Results, RunJournal, simulate
 
 

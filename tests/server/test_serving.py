@@ -143,7 +143,7 @@ def ask_and_tell(served: Served, acknowledged: Counter[int], down: Event, worker
                 return
 
 
-def has_grown(acknowledged: Counter[int], enough: int) -> bool:
+def _are_told(acknowledged: Counter[int], enough: int) -> bool:
     return sum(acknowledged.values()) >= enough
 
 
@@ -163,7 +163,7 @@ def test_what_was_acknowledged_is_there_once_after_a_kill(
                 threads.submit(ask_and_tell, served, acknowledged, down, worker)
                 for worker in range(6)
             ]
-            wait_until(partial(has_grown, acknowledged, before + 40))
+            wait_until(partial(_are_told, acknowledged, before + 40))
             assert served.kill is not None
             served.kill()
             down.set()

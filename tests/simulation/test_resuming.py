@@ -105,8 +105,8 @@ def test_an_oracle_is_told_the_truth_of_each_world() -> None:
     assert run_once(Oracle(GOpt, gap="gap"), worlds, run=4).pulls == expected[1]
     with pytest.raises(BestArmError, match="no attribute 'secret'"):
         simulate(Oracle(GOpt, gap="secret"), worlds, runs=1)
-    with pytest.raises(InvalidInputError):
-        Oracle(3, gap="gap")  # type: ignore[arg-type]
+    with pytest.raises(InvalidInputError, match="`method` must make a policy"):
+        simulate(Oracle(3, gap="gap"), worlds, runs=1)  # type: ignore[arg-type]
 
 
 def test_the_published_instances_are_those_of_the_paper() -> None:

@@ -47,7 +47,7 @@ def read_problem(source: Path, target: Path | None, **scales: float | None) -> P
 
 
 def make_problem(
-    arms: FeatureTable, options: FeatureTable | None, **scales: float | None
+    arms: FeatureTable, options: FeatureTable | None = None, **scales: float | None
 ) -> Problem:
     """The problem of these arms and options; a scale that is None is left out."""
     return Problem(

@@ -33,14 +33,7 @@ _BROKEN = (zipfile.BadZipFile, zlib.error, ValueError, EOFError, OSError)
 
 @dataclass(frozen=True, eq=False)
 class Found:
-    """The ratings of a file for a list of jokes.
-
-    Attributes:
-        dataset: 1 or 2.
-        ratings: of the users who rated all the jokes, one column per joke.
-        weights: of these users, or None if the file has none.
-        users: the number of users in the file, whatever they rated.
-    """
+    """The users of a file who rated all of a list of jokes; `users` counts all in the file."""
 
     dataset: int
     ratings: Array
@@ -105,11 +98,8 @@ def _from_arrays(path: Path, jokes: tuple[int, ...]) -> Found:
     ratings = table / unit
     for row, column in np.argwhere(np.abs(ratings) > 10)[:1]:
         value = float(ratings[row, column])
-        _refuse(
-            path,
-            f"holds {value:g} in row {row}, joke {numbers[column]}, outside [-10, 10].",
-            value,
-        )
+        where = f"row {row}, joke {numbers[column]}"
+        _refuse(path, f"holds {value:g} in {where}, outside [-10, 10].", value)
     places = {int(number): column for column, number in enumerate(numbers)}
     _check_present(path, jokes, places)
     chosen = np.ascontiguousarray(ratings[:, [places[joke] for joke in jokes]])
@@ -122,21 +112,13 @@ def _from_arrays(path: Path, jokes: tuple[int, ...]) -> Found:
 
 @dataclass(frozen=True)
 class _Text:
-    """A text file of numbers: its delimiter, first line and fields.
-
-    Attributes:
-        path: the file.
-        delimiter: between fields; None for white space.
-        skipped: lines before the first with numbers.
-        fields: a line.
-        columns: places of user, joke and rating, or none where a line is all ratings of a user.
-    """
+    """A text file of numbers."""
 
     path: Path
-    delimiter: str | None
-    skipped: int
-    fields: int
-    columns: tuple[int, ...]
+    delimiter: str | None  # between fields; None for white space
+    skipped: int  # lines before the first with numbers
+    fields: int  # in each line
+    columns: tuple[int, ...]  # of user, joke and rating; none where a line is all ratings of a user
 
     @classmethod
     def open(cls, path: Path) -> _Text:
@@ -268,8 +250,8 @@ def _complete(path: Path, dataset: int, ratings: Array, jokes: tuple[int, ...]) 
 def _check_present(path: Path, jokes: tuple[int, ...], present: range | dict[int, int]) -> None:
     for joke in jokes:
         if joke not in present:
-            listed = present if isinstance(present, dict) else f"{present[0]} to {present[-1]}"
-            held = ", ".join(map(str, listed)) if isinstance(listed, dict) else listed
+            every = isinstance(present, range)
+            held = f"1 to {len(present)}" if every else ", ".join(map(str, present))
             raise InvalidInputError(
                 f"`jokes` asks for joke {joke}; {str(path)!r} has jokes {held}.",
                 field="jokes",

@@ -3,8 +3,8 @@
 from bestarm.environments import baselines
 from bestarm.environments.baselines import Baseline
 from bestarm.environments.environment import Ahead, Environment, Stream, World
-from bestarm.environments.in_turn import InTurn
 from bestarm.environments.instances import (
+    InTurn,
     UniformSphere,
     published_spheres,
     small_gap,

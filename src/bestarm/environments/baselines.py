@@ -1,29 +1,25 @@
 """Baselines: how ν_t, the part of the reward that all arms share, moves from round to round.
 
 Rounds are numbered 1, 2, … over a whole run, across plans. Your own baseline is an array, a
-function of the round, or a subclass of `Moving`.
+function of the round, or a subclass of `Moving`. A baseline is a frozen description; the state of a
+run is in its stream.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import count
 
 import numpy as np
 
 from bestarm.checks import finite, positive, vector
-from bestarm.environments.paths import (
-    Adversary,
-    Baseline,
-    Constant,
-    Function,
-    Moving,
-    RandomWalk,
-    Recorded,
-    Sinusoid,
-    Switches,
-)
+from bestarm.environments.environment import Stream
 from bestarm.errors import InvalidInputError
+from bestarm.geometry import Array
 
 __all__ = [
     "Baseline",
@@ -37,6 +33,247 @@ __all__ = [
     "sinusoid",
     "switches",
 ]
+
+_SHORTEST, _LONGEST = 2**10, 2**14  # rounds computed at a time: few for short runs, then more
+_REMEMBERED = 2**22  # rounds of a deterministic baseline kept in a process: 32 MiB
+
+
+class Baseline(ABC):
+    """How ν_t moves."""
+
+    @property
+    @abstractmethod
+    def bound(self) -> float:
+        """The largest possible |ν_t|; infinite if it is not known."""
+
+    @abstractmethod
+    def begin(self, means: Array, *, noise: float, rng: np.random.Generator) -> Stream:
+        """Start a run with these arm means x_a·θ and this standard deviation of the noise."""
+
+
+class Moving(Baseline):
+    """A baseline that may be random but does not react to the pulls."""
+
+    @abstractmethod
+    def chunks(self, rng: np.random.Generator) -> Iterator[Array]:
+        """Values for rounds 1, 2, … as arrays whose lengths do not depend on the pulls."""
+
+    @property
+    def horizon(self) -> float:
+        """The number of rounds it is known for."""
+        return math.inf
+
+    def begin(self, means: Array, *, noise: float, rng: np.random.Generator) -> Stream:
+        """Start a run. The path has its own generator, so it does not depend on the pulls."""
+        from bestarm.environments.streams import MovingStream  # noqa: PLC0415 - compiles kernels
+
+        return MovingStream(means, path=self.chunks, horizon=self.horizon, noise=noise, rng=rng)
+
+
+@dataclass(frozen=True)
+class Constant(Baseline):
+    """ν_t = level."""
+
+    level: float
+
+    @property
+    def bound(self) -> float:
+        """|level|."""
+        return abs(self.level)
+
+    def begin(self, means: Array, *, noise: float, rng: np.random.Generator) -> Stream:
+        """Start a run."""
+        from bestarm.environments.streams import ConstantStream  # noqa: PLC0415 - compiles kernels
+
+        return ConstantStream(means, level=self.level, noise=noise, rng=rng)
+
+
+@dataclass(frozen=True)
+class Adversary(Baseline):
+    """ν_t = ±size, chosen against the current leader."""
+
+    size: float
+
+    @property
+    def bound(self) -> float:
+        """The size of every ν_t."""
+        return self.size
+
+    def begin(self, means: Array, *, noise: float, rng: np.random.Generator) -> Stream:
+        """Start a run."""
+        from bestarm.environments.streams import ReactingStream  # noqa: PLC0415 - compiles kernels
+
+        return ReactingStream(means, bound=self.size, noise=noise, rng=rng)
+
+
+class _Known(Moving):
+    """A deterministic baseline: its first rounds are computed once per process."""
+
+    @cached_property
+    def _memory(self) -> dict[int, Array]:
+        return {}
+
+    @abstractmethod
+    def _evaluate(self, start: int, size: int) -> Array:
+        """Values for rounds start + 1, …, start + size."""
+
+    def chunks(self, rng: np.random.Generator) -> Iterator[Array]:  # noqa: ARG002 - nothing random
+        """Values for rounds 1, 2, …"""
+        for start, size in _spans():
+            values = self._memory.get(start)
+            if values is None:
+                values = self._evaluate(start, size)
+                values.flags.writeable = False
+                if start + size <= _REMEMBERED:
+                    self._memory[start] = values
+            yield values
+
+    def __getstate__(self) -> dict[str, object]:
+        # Sending what is remembered would take longer than computing it.
+        return {name: part for name, part in self.__dict__.items() if not name.startswith("_")}
+
+
+@dataclass(frozen=True)
+class Sinusoid(_Known):
+    """ν_t = offset + amplitude · sin(frequency · t)."""
+
+    amplitude: float
+    offset: float
+    frequency: float
+
+    @property
+    def bound(self) -> float:
+        """|offset| + |amplitude|."""
+        return abs(self.offset) + abs(self.amplitude)
+
+    @cached_property
+    def _turns(self) -> dict[int, tuple[Array, Array]]:
+        return {}
+
+    def _evaluate(self, start: int, size: int) -> Array:
+        # sin(s + x) = cos x sin s + sin x cos s with x from a table: several times faster than sin.
+        if size not in self._turns:
+            angle = self.frequency * np.arange(1, size + 1)
+            self._turns[size] = self.amplitude * np.cos(angle), self.amplitude * np.sin(angle)
+        cosine, sine = self._turns[size]
+        values = cosine * math.sin(self.frequency * start)
+        values += sine * math.cos(self.frequency * start)
+        values += self.offset
+        return values
+
+
+@dataclass(frozen=True, eq=False)
+class Function(_Known):
+    """ν_t = function(t), evaluated on arrays of round numbers."""
+
+    function: Callable[[Array], object]
+    limit: float
+
+    @property
+    def bound(self) -> float:
+        """The declared bound, or infinity."""
+        return self.limit
+
+    def _evaluate(self, start: int, size: int) -> Array:
+        rounds = np.arange(start + 1, start + size + 1, dtype=float)
+        values = vector(self.function(rounds), "baseline", first=int(rounds[0]))
+        if values.shape != rounds.shape:
+            raise InvalidInputError(
+                f"`baseline` was called with {len(rounds)} rounds and returned an array of shape "
+                f"{values.shape}.",
+                field="baseline",
+                value=values.shape,
+                remedy="It must take an array of round numbers and return one value per round.",
+            )
+        beyond = np.flatnonzero(np.abs(values) > self.limit)
+        if beyond.size:
+            raise InvalidInputError(
+                f"`baseline` is {values[beyond[0]]:g} at round {rounds[beyond[0]]:.0f}, beyond "
+                f"its bound of {self.limit:g}.",
+                field="bound",
+                value=self.limit,
+                remedy="Raise the bound, or leave it out.",
+            )
+        return values
+
+
+@dataclass(frozen=True, eq=False)
+class Recorded(Moving):
+    """ν_1, ν_2, … from an array."""
+
+    values: Array
+
+    @property
+    def bound(self) -> float:
+        """max |ν_t| over the array."""
+        return float(np.max(np.abs(self.values)))
+
+    @property
+    def horizon(self) -> float:
+        """The length of the array."""
+        return len(self.values)
+
+    def chunks(self, rng: np.random.Generator) -> Iterator[Array]:  # noqa: ARG002 - nothing random
+        """The array."""
+        yield self.values
+
+
+@dataclass(frozen=True)
+class RandomWalk(Moving):
+    """Gaussian steps from a level, reflected at ±limit from it."""
+
+    step: float
+    limit: float
+    level: float = 0.0
+
+    @property
+    def bound(self) -> float:
+        """|level| + limit."""
+        return abs(self.level) + self.limit
+
+    def chunks(self, rng: np.random.Generator) -> Iterator[Array]:
+        """A path of the walk."""
+        from bestarm.environments import kernels  # noqa: PLC0415 - compiles
+
+        now = 0.0
+        for _, size in _spans():
+            values = self.step * rng.standard_normal(size)
+            kernels.reflect(values, now, self.limit)
+            now = float(values[-1])
+            yield values + self.level if self.level else values
+
+
+@dataclass(frozen=True)
+class Switches(Moving):
+    """A level that jumps to another at random times."""
+
+    levels: tuple[float, ...]
+    period: float
+
+    @property
+    def bound(self) -> float:
+        """The largest |level|."""
+        return max(abs(level) for level in self.levels)
+
+    def chunks(self, rng: np.random.Generator) -> Iterator[Array]:
+        """A path of switches."""
+        levels, number = np.array(self.levels), len(self.levels)
+        now = int(rng.integers(number))
+        for _, size in _spans():
+            switched = np.flatnonzero(rng.random(size) < 1.0 / self.period)
+            jumps = rng.integers(1, number, size=len(switched))
+            index = (now + np.concatenate([[0], np.cumsum(jumps)])) % number
+            now = int(index[-1])
+            yield np.repeat(levels[index], np.diff(switched, prepend=0, append=size))
+
+
+def _spans() -> Iterator[tuple[int, int]]:
+    """(rounds before, rounds) of successive chunks, the same in every run."""
+    start = 0
+    for doubling in count():
+        size = min(_SHORTEST << min(doubling, 16), _LONGEST)
+        yield start, size
+        start += size
 
 
 def none() -> Baseline:

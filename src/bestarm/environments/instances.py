@@ -1,18 +1,20 @@
-"""The synthetic instances of the paper's experiments."""
+"""The synthetic instances of the paper's experiments, and lists of instances."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from bestarm.checks import finite, whole
 from bestarm.environments.baselines import Baseline, as_baseline, sinusoid
-from bestarm.environments.in_turn import InTurn
+from bestarm.environments.environment import World
 from bestarm.environments.semiparametric import Semiparametric
+from bestarm.errors import InvalidInputError
 
-__all__ = ["UniformSphere", "published_spheres", "small_gap", "uniform_sphere"]
+__all__ = ["InTurn", "UniformSphere", "published_spheres", "small_gap", "uniform_sphere"]
 
 _PAPER_BASELINE = sinusoid()
 _PAPER_SEED, _PAPER_RUNS = 1_792_033, 100  # run i of its uniform table drew from this seed plus i
@@ -87,6 +89,40 @@ def uniform_sphere(
         finite(noise, "noise"),
         finite(declared_baseline, "declared_baseline"),
     )
+
+
+@dataclass(frozen=True, eq=False)
+class InTurn:
+    """Run i of a simulation happens in world i; after the last world comes the first again.
+
+    For fixed lists of instances, such as those of a published experiment.
+
+    Attributes:
+        worlds: the worlds.
+        name: their name in results and tables.
+
+    Example:
+        >>> from bestarm import environments, simulate, SPBAI
+        >>> worlds = [environments.small_gap(3, angle) for angle in (0.8, 0.4)]
+        >>> pulls = simulate(SPBAI, environments.InTurn(worlds, "angles"), runs=4).pulls
+        >>> bool(pulls[0] < pulls[1] and pulls[2] < pulls[3])
+        True
+    """
+
+    worlds: Sequence[World]
+    name: str
+
+    def __post_init__(self) -> None:
+        if not self.worlds:
+            raise InvalidInputError("There must be at least one world.", field="worlds", value=())
+
+    def of_run(self, run: int) -> World:
+        """The world of this run of a simulation."""
+        return self.worlds[run % len(self.worlds)]
+
+    def instance(self, rng: np.random.Generator) -> World:
+        """A random one of the worlds, for callers that do not number runs."""
+        return self.worlds[int(rng.integers(len(self.worlds)))]
 
 
 def published_spheres(*, noise: float = 1.0, declared_baseline: float = 1.0) -> InTurn:

@@ -20,7 +20,6 @@ __all__ = [
     "LANE",
     "Columns",
     "Past",
-    "Totals",
     "accumulate",
     "deal",
     "draw",
@@ -73,14 +72,6 @@ class Past(NamedTuple):
     winner: Integers
     successor: Integers
     last: Integers
-
-
-class Totals(NamedTuple):
-    """Counts, Σ(r − center) and Σ(r − center)² per arm."""
-
-    counts: Integers
-    sums: Array
-    squares: Array
 
 
 @compiled
@@ -173,7 +164,7 @@ def deal(active: Arms, left: Integers, cursor: Integers, arms: Arms) -> None:
 def accumulate(arms: Arms, values: Array, shift: float, counts: Integers, moments: Array) -> None:
     """Add count, Σv and Σv² per arm, v = ν − shift, in BANKS separate rows.
 
-    These are n, `first` and `second` of `streams.noisy_totals`.
+    These are n, `first` and `second` of `BaseStream._noisy_totals`.
     """
     whole = len(arms) - len(arms) % BANKS
     for i in range(0, whole, BANKS):
@@ -197,11 +188,11 @@ def rate(
 ) -> None:
     """Add Σ(r − center) and Σ(r − center)² of `counts[a]` draws from column a, for every arm a.
 
-    `columns` are the parts of `Columns`, `totals` those of `Totals`; `drawn` is room for the draws
+    `columns` are the parts of `Columns`, `totals` the two sums; `drawn` is room for the draws
     made at a time.
     """
     starts, values, _, every_bound, cells, guide, bits, places = columns
-    _, sums, squares = totals
+    sums, squares = totals
     for arm in range(len(counts)):
         left = counts[arm]
         low, high = starts[arm], starts[arm + 1]
@@ -234,7 +225,7 @@ def react(
 
     Before each pull it looks only at the past: the leader, at the root of the tournament over the
     running averages, and the arm that last followed the arm just pulled. `past` are the parts of
-    `Past`, `totals` those of `Totals`.
+    `Past`, `totals` are counts, Σ(r − center) and Σ(r − center)² per arm.
     """
     counts, sums, squares = totals
     pulled, average, winner, successor, latest = past

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,57 +14,70 @@ from bestarm.errors import InvalidInputError
 from bestarm.geometry import Array
 from bestarm.records import Counts, Plan, Summary
 
-__all__ = ["DrawnUsers", "ShuffledUsers", "Users", "enlist", "tabulate"]
+__all__ = ["DrawnUsers", "RatingTables", "ShuffledUsers"]
 
 _CELLS = 16  # cells of the guide per value: few draws need a second word, and guides stay cached
 _AT_ONCE = 32  # pulls per distinct value above which a multinomial is quicker than single draws
 
 
-def tabulate(matrix: Array, weights: Array | None) -> kernels.Columns:
-    """The distribution of each column of a table whose rows have these weights."""
-    values, masses, bounds, guides, bits = [], [], [], [], []
-    for column in matrix.T:
-        distinct, place = np.unique(column, return_inverse=True)
-        mass = np.bincount(place, weights=weights) / (len(column) if weights is None else 1.0)
-        # The last value receives the remainder of rounding: make it the most frequent one.
-        order = np.argsort(mass, kind="stable")[np.count_nonzero(mass == 0) :]
-        distinct, mass = distinct[order], mass[order] / mass.sum()
-        borders, guide, size = guided(mass, _CELLS * len(mass))
-        values.append(distinct)
-        masses.append(mass)
-        bounds.append(np.append(borders, np.uint64(2**64 - 1)))
-        guides.append(guide)
-        bits.append(size)
-    return kernels.Columns(
-        starts=_offsets([len(part) for part in values]),
-        values=np.concatenate(values),
-        masses=np.concatenate(masses),
-        bounds=np.concatenate(bounds),
-        cells=_offsets([len(part) for part in guides]),
-        guide=np.concatenate(guides),
-        bits=np.array(bits, dtype=np.int64),
-        places=np.arange(max(len(part) for part in values), dtype=np.uint32),
-    )
+class RatingTables:
+    """What runs draw ratings and users from, made when first needed.
 
+    Args:
+        matrix: ratings, one row per user, one column per item.
+        weights: the probability of each user, or None if all are equal.
+    """
 
-@dataclass(frozen=True, eq=False)
-class Users:
-    """The ratings, one row per user, and the tables by which `kernels.draw` draws users."""
+    def __init__(self, matrix: Array, weights: Array | None) -> None:
+        self.matrix, self._weights = matrix, weights
 
-    matrix: Array
-    support: NDArray[np.uint32]
-    bounds: NDArray[np.uint64]
-    guide: NDArray[np.int32]
-    bits: int
+    @cached_property
+    def columns(self) -> kernels.Columns:
+        """The distribution of each column."""
+        values, masses, bounds, guides, bits = [], [], [], [], []
+        for column in self.matrix.T:
+            distinct, place = np.unique(column, return_inverse=True)
+            total = len(column) if self._weights is None else 1.0
+            mass = np.bincount(place, weights=self._weights) / total
+            # The last value receives the remainder of rounding: make it the most frequent one.
+            order = np.argsort(mass, kind="stable")[np.count_nonzero(mass == 0) :]
+            distinct, mass = distinct[order], mass[order] / mass.sum()
+            borders, guide, size = guided(mass, _CELLS * len(mass))
+            values.append(distinct)
+            masses.append(mass)
+            bounds.append(np.append(borders, np.uint64(2**64 - 1)))
+            guides.append(guide)
+            bits.append(size)
+        return kernels.Columns(
+            starts=_offsets([len(part) for part in values]),
+            values=np.concatenate(values),
+            masses=np.concatenate(masses),
+            bounds=np.concatenate(bounds),
+            cells=_offsets([len(part) for part in guides]),
+            guide=np.concatenate(guides),
+            bits=np.array(bits, dtype=np.int64),
+            places=np.arange(max(len(part) for part in values), dtype=np.uint32),
+        )
 
+    @cached_property
+    def users(self) -> tuple[NDArray[np.uint64], NDArray[np.int32], int, NDArray[np.uint32]]:
+        """The users as `kernels.draw` draws them; those of weight 0 are never drawn."""
+        weights = np.ones(len(self.matrix)) if self._weights is None else self._weights
+        support = np.flatnonzero(weights)
+        guide = guided(weights[support] / weights.sum(), _CELLS * len(support))
+        return *guide, support.astype(np.uint32)
 
-def enlist(matrix: Array, weights: Array | None) -> Users:
-    """The users of a table whose rows have these weights; those of weight 0 are never drawn."""
-    weights = np.ones(len(matrix)) if weights is None else weights
-    support = np.flatnonzero(weights)
-    masses = weights[support] / weights.sum()
-    bounds, guide, bits = guided(masses, _CELLS * len(support))
-    return Users(matrix, support.astype(np.uint32), bounds, guide, bits)
+    def order(self, rng: np.random.Generator) -> NDArray[np.int64]:
+        """A random order of the users, without those of weight 0.
+
+        Independent exponential clocks with the weights as rates ring in the order of draws among
+        those left, in proportion to their weights.
+        """
+        if self._weights is None:
+            return rng.permutation(len(self.matrix))
+        users = np.flatnonzero(self._weights)
+        clocks = rng.standard_exponential(len(users)) / self._weights[users]
+        return users[np.argsort(clocks)]
 
 
 def _offsets(sizes: list[int]) -> Counts:
@@ -78,42 +90,29 @@ class DrawnUsers(BaseStream):
     Given the number of pulls of each arm, its ratings are independent, with the distribution of
     its column. Few ratings are drawn one by one; for many, the multinomial counts of the distinct
     ratings are drawn instead. Rounds known ahead draw whole users and show one rating of each.
-
-    Args:
-        means: the mean rating of each item.
-        columns: the distribution of each item's ratings.
-        users: returns the users; called only if rounds are needed ahead.
-        rng: the source of randomness of the run.
     """
 
-    def __init__(
-        self,
-        means: Array,
-        *,
-        columns: kernels.Columns,
-        users: Callable[[], Users],
-        rng: np.random.Generator,
-    ) -> None:
+    def __init__(self, means: Array, tables: RatingTables, rng: np.random.Generator) -> None:
         super().__init__(means, noise=0.0, rng=rng)
-        self._columns, self._users = columns, users
-        self._many = _AT_ONCE * np.diff(columns.starts)
+        self._tables = tables
+        self._many = _AT_ONCE * np.diff(tables.columns.starts)
         state = self._baseline_rng.bit_generator.state["state"]["state"]
         self._words = np.array(state, dtype=np.uint64)
         self._drawn = np.empty(BLOCK, dtype=np.uint32)
 
     def ahead(self, rounds: int) -> Ahead | None:
         """The ratings of the next users."""
-        users, drawn = self._users(), np.empty(rounds, dtype=np.uint32)
-        kernels.draw(self._words, users.bounds, users.guide, users.bits, users.support, drawn)
-        return Ahead(users.matrix, drawn.astype(np.int64), np.zeros(rounds))
+        drawn = np.empty(rounds, dtype=np.uint32)
+        kernels.draw(self._words, *self._tables.users, drawn)
+        return Ahead(self._tables.matrix, drawn.astype(np.int64), np.zeros(rounds))
 
     def _carry_out(self, plan: Plan) -> Summary:
-        columns = self._columns
+        columns = self._tables.columns
         counts = counts_of(plan, self._arms_rng)
         sums, squares = np.zeros(plan.arms), np.zeros(plan.arms)
         many = counts > self._many
-        totals, single = kernels.Totals(counts, sums, squares), np.where(many, 0, counts)
-        kernels.rate(self._words, single, tuple(columns), self._drawn, plan.center, tuple(totals))
+        single, totals = np.where(many, 0, counts), (sums, squares)
+        kernels.rate(self._words, single, tuple(columns), self._drawn, plan.center, totals)
         for arm in np.flatnonzero(many):
             own = slice(columns.starts[arm], columns.starts[arm + 1])
             values = columns.values[own] - plan.center
@@ -124,26 +123,12 @@ class DrawnUsers(BaseStream):
 
 
 class ShuffledUsers(DealtStream):
-    """A run in which no user is asked twice: pull t shows a rating of the t-th user.
+    """A run in which no user is asked twice: pull t shows a rating of the t-th user."""
 
-    Args:
-        matrix: ratings, one row per user.
-        means: the mean rating of each item.
-        order: draws the order of the users, once per run.
-        rng: the source of randomness of the run.
-    """
-
-    def __init__(
-        self,
-        matrix: Array,
-        *,
-        means: Array,
-        order: Callable[[np.random.Generator], NDArray[np.int64]],
-        rng: np.random.Generator,
-    ) -> None:
+    def __init__(self, means: Array, tables: RatingTables, rng: np.random.Generator) -> None:
         super().__init__(means, noise=0.0, rng=rng)
-        self._matrix = matrix
-        self._order = order(self._baseline_rng)
+        self._matrix = tables.matrix
+        self._order = tables.order(self._baseline_rng)
 
     def ahead(self, rounds: int) -> Ahead | None:
         """The ratings of the next users in the order, while any are left."""

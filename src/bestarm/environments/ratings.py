@@ -7,7 +7,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bestarm.environments.environment import Stream
 from bestarm.environments.fixed import FixedWorld
@@ -16,8 +15,7 @@ from bestarm.geometry import Array
 from bestarm.problem import Problem, as_weights
 
 if TYPE_CHECKING:
-    from bestarm.environments.kernels import Columns  # compiles
-    from bestarm.environments.rating_streams import Users
+    from bestarm.environments.rating_streams import RatingTables
 
 __all__ = ["Ratings"]
 
@@ -123,45 +121,21 @@ class Ratings(FixedWorld):
 
     def begin(self, rng: np.random.Generator) -> Stream:
         """Start a run in which no user has been asked yet."""
-        from bestarm.environments.rating_streams import (  # noqa: PLC0415 - compiles kernels
-            DrawnUsers,
-            ShuffledUsers,
-        )
+        from bestarm.environments import rating_streams  # noqa: PLC0415 - compiles kernels
 
         if self._replacement:
-            return DrawnUsers(
-                self._means, columns=self._columns, users=lambda: self._users, rng=rng
-            )
-        return ShuffledUsers(self._matrix, means=self._means, order=self._order, rng=rng)
+            return rating_streams.DrawnUsers(self._means, self._tables, rng)
+        return rating_streams.ShuffledUsers(self._means, self._tables, rng)
 
     @cached_property
-    def _columns(self) -> Columns:
-        from bestarm.environments.rating_streams import tabulate  # noqa: PLC0415 - compiles kernels
+    def _tables(self) -> RatingTables:
+        from bestarm.environments.rating_streams import RatingTables  # noqa: PLC0415 - as above
 
-        return tabulate(self._matrix, self._weights)
-
-    @cached_property
-    def _users(self) -> Users:
-        from bestarm.environments.rating_streams import enlist  # noqa: PLC0415 - compiles kernels
-
-        return enlist(self._matrix, self._weights)
-
-    def _order(self, rng: np.random.Generator) -> NDArray[np.int64]:
-        """The order in which users are asked, without those of weight 0.
-
-        Independent exponential clocks with the weights as rates ring in the order of draws among
-        those left, in proportion to their weights.
-        """
-        if self._weights is None:
-            return rng.permutation(len(self._matrix))
-        users = np.flatnonzero(self._weights)
-        clocks = rng.standard_exponential(len(users)) / self._weights[users]
-        return users[np.argsort(clocks)]
+        return RatingTables(self._matrix, self._weights)
 
     def __getstate__(self) -> dict[str, object]:
         # Tables are made again where needed.
-        made = ("_columns", "_users")
-        return {key: part for key, part in super().__getstate__().items() if key not in made}
+        return {key: part for key, part in super().__getstate__().items() if key != "_tables"}
 
     def __repr__(self) -> str:
         users, items = self._matrix.shape

@@ -27,47 +27,12 @@ __all__ = [
     "ReactingStream",
     "counts_of",
     "guided",
-    "noisy_totals",
 ]
 
 BLOCK = 2**14  # pulls drawn at a time; their arms and values stay in the nearest caches
 _GUIDE = 256  # cells of the guide per arm: at most one draw in 256 needs a second word
 
 Deal = Callable[[NDArray[np.uint32]], None]
-
-
-def noisy_totals(
-    counts: Counts,
-    level: Array,
-    *,
-    first: Array,
-    second: Array,
-    noise: float,
-    rng: np.random.Generator,
-    center: float = 0.0,
-) -> Summary:
-    """Totals of r = μ + η, less a center, over each arm's pulls, in O(1) per arm.
-
-    An arm was pulled n times with means μ_t = level + v_t, where Σv = `first`, Σv² = `second`.
-    Put m = Σμ/n and S = Σ(μ − m)². In an orthonormal basis that begins with the direction of
-    (1, …, 1) and then of (μ_t − m), the noise has independent coordinates σz₁, σz₂, …, so
-
-        Σr = nm + σ√n z₁,     Σr² = (Σr)²/n + (√S + σz₂)² + σ²χ²_{n−2}.
-
-    One pull has no second direction. Where S = 0 with n ≥ 2 any second direction is valid, and the
-    last two terms are together σ²χ²_{n−1}, as they must be.
-    """
-    sums, squares = np.zeros(len(counts)), np.zeros(len(counts))
-    pulled = np.flatnonzero(counts)
-    n = counts[pulled]
-    normal = rng.standard_normal((2, len(n)))
-    chi_square = 2.0 * rng.standard_gamma(np.maximum(n - 2, 0) / 2.0)
-    deviation = np.sqrt(np.maximum(second[pulled] - first[pulled] ** 2 / n, 0.0))
-    total = n * (level[pulled] - center) + first[pulled] + noise * np.sqrt(n) * normal[0]
-    within = (deviation + noise * normal[1]) ** 2 + noise * noise * chi_square
-    sums[pulled] = total
-    squares[pulled] = total * total / n + np.where(n > 1, within, 0.0)
-    return Summary(counts, sums, squares, center=center)
 
 
 class BaseStream(ABC):
@@ -106,6 +71,32 @@ class BaseStream(ABC):
         """Advance by this many of the rounds that `ahead` returned."""
         self._rounds += rounds
 
+    def _noisy_totals(
+        self, counts: Counts, level: Array, first: Array, second: Array, center: float
+    ) -> Summary:
+        """Totals of r = μ + η, less a center, over each arm's pulls, in O(1) per arm.
+
+        An arm was pulled n times with means μ_t = level + v_t, where Σv = `first`, Σv² = `second`.
+        Put m = Σμ/n and S = Σ(μ − m)². In an orthonormal basis that begins with the direction of
+        (1, …, 1) and then of (μ_t − m), the noise has independent coordinates σz₁, σz₂, …, so
+
+            Σr = nm + σ√n z₁,     Σr² = (Σr)²/n + (√S + σz₂)² + σ²χ²_{n−2}.
+
+        One pull has no second direction. Where S = 0 with n ≥ 2 any second direction is valid, and
+        the last two terms are together σ²χ²_{n−1}, as they must be.
+        """
+        sums, squares = np.zeros(len(counts)), np.zeros(len(counts))
+        pulled = np.flatnonzero(counts)
+        n, noise = counts[pulled], self._noise
+        normal = self._noise_rng.standard_normal((2, len(n)))
+        chi_square = 2.0 * self._noise_rng.standard_gamma(np.maximum(n - 2, 0) / 2.0)
+        deviation = np.sqrt(np.maximum(second[pulled] - first[pulled] ** 2 / n, 0.0))
+        total = n * (level[pulled] - center) + first[pulled] + noise * np.sqrt(n) * normal[0]
+        within = (deviation + noise * normal[1]) ** 2 + noise * noise * chi_square
+        sums[pulled] = total
+        squares[pulled] = total * total / n + np.where(n > 1, within, 0.0)
+        return Summary(counts, sums, squares, center=center)
+
     def _shared(self, common: Array) -> Ahead:
         """The means of the arms, and what the rounds add to them; adds noise in place."""
         common += self._noise * self._noise_rng.standard_normal(len(common))
@@ -127,16 +118,8 @@ class ConstantStream(BaseStream):
         return self._shared(np.zeros(rounds))
 
     def _carry_out(self, plan: Plan) -> Summary:
-        nothing = np.zeros(plan.arms)
-        return noisy_totals(
-            counts_of(plan, self._arms_rng),
-            self._means,
-            first=nothing,
-            second=nothing,
-            noise=self._noise,
-            rng=self._noise_rng,
-            center=plan.center,
-        )
+        counts, nothing = counts_of(plan, self._arms_rng), np.zeros(plan.arms)
+        return self._noisy_totals(counts, self._means, nothing, nothing, plan.center)
 
 
 class DealtStream(BaseStream):
@@ -208,15 +191,8 @@ class MovingStream(DealtStream):
             deal(arms)
             kernels.accumulate(arms, values, shift, counts, moments)
         first, second = moments.sum(axis=0).T
-        return noisy_totals(
-            counts.sum(axis=0),
-            self._means + shift,
-            first=first,
-            second=second,
-            noise=self._noise,
-            rng=self._noise_rng,
-            center=plan.center,
-        )
+        level = self._means + shift
+        return self._noisy_totals(counts.sum(axis=0), level, first, second, plan.center)
 
     def ahead(self, rounds: int) -> Ahead | None:
         """Rewards of the next rounds, as far as the path goes."""
@@ -264,15 +240,14 @@ class ReactingStream(DealtStream):
 
     def _carry_out(self, plan: Plan) -> Summary:
         deal = self._deal(plan)
-        totals = kernels.Totals(
-            np.zeros(plan.arms, dtype=np.int64), np.zeros(plan.arms), np.zeros(plan.arms)
-        )
+        sums, squares = np.zeros((2, plan.arms))
+        totals = np.zeros(plan.arms, dtype=np.int64), sums, squares
         for start in range(0, plan.pulls, BLOCK):
             arms = self._arms[: min(plan.pulls - start, BLOCK)]
             deal(arms)
             noise = self._noise * self._noise_rng.standard_normal(len(arms))
             kernels.react(
-                arms, noise, self._means, self._bound, tuple(self._past), plan.center, tuple(totals)
+                arms, noise, self._means, self._bound, tuple(self._past), plan.center, totals
             )
         return Summary(*totals, center=plan.center)
 

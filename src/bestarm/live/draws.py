@@ -80,12 +80,8 @@ def draw(seed: int, number: int, weights: object) -> int:
 class PlanDraws:
     """Draws the arms of one plan's assignments.
 
-    A fixed plan is pulled in order, and then its lost assignments again, in the order of loss.
-
-    Args:
-        record: the plan.
-        seed: of the draws.
-        most: the largest number of assignments there can be: a damaged plan may ask for any.
+    A fixed plan is pulled in order, `most` pulls of it at most, as a damaged plan may ask for any
+    number; and then its lost assignments again, in the order of loss.
     """
 
     def __init__(self, record: PlanRecord, seed: int, *, most: int | None = None) -> None:
@@ -114,12 +110,7 @@ class PlanDraws:
 
 
 class Assigner:
-    """Draws the arms of an experiment's next assignments.
-
-    Args:
-        labels: the names of the source arms.
-        seed: of the draws.
-    """
+    """Makes an experiment's next assignments; the labels name its source arms."""
 
     def __init__(self, labels: tuple[str, ...], seed: int) -> None:
         self._labels = labels

@@ -25,33 +25,21 @@ from bestarm.problem import Problem
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["LAYOUTS", "assignments_frame", "export", "outcomes_frame"]
+__all__ = ["LAYOUTS", "export", "table"]
 
 LAYOUTS = ("assignments", "mrt")
-_ASSIGNED = ["id", "arm", "label", "probability", "phase", "asked", "state"]
 
 
-def assignments_frame(books: Reading, problem: Problem) -> pd.DataFrame:
-    """One row per assignment: id, arm, label, probability, phase, time asked for, and state.
+def table(books: Reading, problem: Problem) -> pd.DataFrame:
+    """All that is on record, one row per assignment.
 
     The state is `"told"`, `"lost"` or `"outstanding"`.
     """
-    return _frame(_all_rows(books), problem)[_ASSIGNED]
-
-
-def outcomes_frame(books: Reading, problem: Problem) -> pd.DataFrame:
-    """One row per outcome: id, reward, time told, and whether it came too late to be used."""
-    rows = _all_rows(books)
-    frame = _frame(rows[~np.isnan(rows["reward"])], problem)
-    return frame.rename(columns={"outcome": "reward"})[["id", "reward", "told", "late"]]
-
-
-def _all_rows(books: Reading) -> Rows:
-    return np.concatenate([np.empty(0, dtype=ROW), *books.rows(0, books.head.assigned)])
+    rows = books.rows(0, books.head.assigned)
+    return _frame(np.concatenate([np.empty(0, dtype=ROW), *rows]), problem)
 
 
 def _frame(rows: Rows, problem: Problem) -> pd.DataFrame:
-    """All that is on record."""
     try:
         import pandas as pd  # noqa: PLC0415
     except ImportError:
@@ -99,15 +87,7 @@ def _mrt(frame: pd.DataFrame) -> pd.DataFrame:
 def export(
     books: Reading, problem: Problem, path: str | Path, *, layout: str, probabilities: bool
 ) -> int:
-    """Write one row per assignment, and return their number.
-
-    Args:
-        books: a transaction.
-        problem: names the arms.
-        path: the file; its ending says what it is: `.csv` or `.parquet`.
-        layout: `"assignments"` or `"mrt"`.
-        probabilities: add a column with the probability of each arm.
-    """
+    """Write one row per assignment, and return their number: see `Experiment.export`."""
     choice(layout, LAYOUTS, "layout")
     goal = Path(path)
     writers = {".csv": _csv, ".parquet": _parquet}

@@ -33,15 +33,9 @@ def record(
 ) -> list[Receipt | BestArmError]:
     """Record batches of outcomes, each whole or not at all: a receipt or an error each.
 
-    One after the other: a batch that contradicts one before it gets the error.
-
-    Args:
-        tx: a transaction.
-        several: ids and rewards.
-        now: the time.
-        bounds: the least and the largest reward there can be, or None.
-        assume_new: do not look first whether any is on record already. If one is, NotAllNewError
-            is raised, and nothing of the transaction may be kept.
+    One after the other: a batch that contradicts one before it gets the error. With `assume_new`
+    nobody looks first whether any is on record already; if one is, NotAllNewError is raised, and
+    nothing of the transaction may be kept.
     """
     rules.expire(tx, now)
     known: dict[int, float] = {}
@@ -62,14 +56,14 @@ def record(
         answers.append((ids[new], int((~new).sum())))
         if len(several) > 1:
             known.update(zip(ids[new].tolist(), rewards[new].tolist(), strict=True))
-    late: Ids = np.empty(0, dtype=np.int64)
+    late: set[int] = set()
     if accepted:
         new_ids, new_rewards = (np.concatenate(part) for part in zip(*accepted, strict=True))
-        late = _write(tx, new_ids, new_rewards, now)
+        late = set(_write(tx, new_ids, new_rewards, now).tolist())
     return [
         answer
         if isinstance(answer, BestArmError)
-        else Receipt(len(answer[0]), answer[1], int(np.isin(answer[0], late).sum()))
+        else Receipt(len(answer[0]), answer[1], len(late.intersection(answer[0].tolist())))
         for answer in answers
     ]
 

@@ -14,7 +14,7 @@ from bestarm.live import rules
 from bestarm.live.audit.chain import audit
 from bestarm.live.audit.findings import Audit
 from bestarm.live.events import sha256
-from bestarm.live.export import assignments_frame, export, outcomes_frame
+from bestarm.live.export import export, table
 from bestarm.live.inputs import read_time
 from bestarm.live.replay import Player, Replayed, recommend, replay
 from bestarm.live.spec import Spec
@@ -130,12 +130,15 @@ class Record:
     def assignments(self) -> pd.DataFrame:
         """Every assignment by id, with its state."""
         with self.read() as books:
-            return assignments_frame(books, self.problem)
+            columns = ["id", "arm", "label", "probability", "phase", "asked", "state"]
+            return table(books, self.problem)[columns]
 
     def outcomes(self) -> pd.DataFrame:
         """Every outcome told, by id; `tell_many` takes it as it is."""
         with self.read() as books:
-            return outcomes_frame(books, self.problem)
+            frame = table(books, self.problem).rename(columns={"outcome": "reward"})
+            told = frame.loc[frame["reward"].notna(), ["id", "reward", "told", "late"]]
+            return told.reset_index(drop=True)
 
     def export(
         self, path: str | Path, *, layout: str = "assignments", probabilities: bool = False

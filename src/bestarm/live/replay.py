@@ -14,7 +14,6 @@ from itertools import chain
 import numpy as np
 
 from bestarm.errors import DesignError, ProtocolError, ReplayError
-from bestarm.geometry import Array
 from bestarm.live.events import as_data, digest, recommendation_data
 from bestarm.live.store.contract import Reading, SummaryRecord
 from bestarm.policies.policy import Policy
@@ -207,18 +206,11 @@ def _remark(policy: Policy, recorded: Plan) -> Remark | None:
         planned = None
     if planned is None or planned.arms != recorded.arms:
         return Remark(recorded.phase, recorded.pulls, None, 1.0)
-    difference = float(np.abs(_shares(planned) - _shares(recorded)).max())
+    difference = float(np.abs(planned.shares - recorded.shares).max())
     terms = [(plan.pulls, plan.open, plan.most) for plan in (planned, recorded)]
     if terms[0] == terms[1] and difference <= _SAME:
         return None
     return Remark(recorded.phase, recorded.pulls, planned.pulls, difference)
-
-
-def _shares(plan: Plan) -> Array:
-    if plan.weights is not None:
-        return plan.weights
-    assert plan.counts is not None
-    return np.asarray(plan.counts / plan.pulls)
 
 
 def _disagreement(what: str) -> ReplayError:

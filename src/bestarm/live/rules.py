@@ -155,14 +155,10 @@ def waits_for(books: Reading) -> tuple[int | None, float | None]:
 def change_state(tx: Writing, kind: str, at: float, **data: Any) -> None:
     """Pause, resume or stop an experiment, unless it is already paused, running or stopped.
 
-    Args:
-        tx: a transaction.
-        kind: the event: `"paused"`, `"resumed"` or `"stopped"`.
-        at: the time.
-        data: what else the event says.
+    The event is `"paused"`, `"resumed"` or `"stopped"`.
 
     Raises:
-        InvalidInputError: the experiment is in another state.
+        InvalidInputError: the experiment is over.
     """
     head, goal = tx.head, "running" if kind == "resumed" else kind
     if head.state == goal:
@@ -254,7 +250,7 @@ class _Step:
         """
         tx, first = self.tx, self.tx.head.summary_end
         plan, pending = tx.plan(phase).plan, None
-        if plan.provisional:
+        if plan.provisional and tx.head.outstanding:
             pending = tx.outstanding(first, end)
             if pending.size:
                 tx.add_deferrals(pending)
@@ -265,7 +261,7 @@ class _Step:
     def amend(self) -> None:
         """Tell the policy the outcomes that arrived since their phase closed, phase by phase."""
         tx, head = self.tx, self.tx.head
-        rows = summaries.rows_of(tx, tx.arrivals())
+        rows = tx.rows_of(tx.arrivals())
         head.arrivals = 0
         head.amendments += len(rows)
         for phase in np.unique(rows["phase"]).tolist():

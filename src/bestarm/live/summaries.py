@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from bestarm.geometry import Array
 from bestarm.live.events import digest
-from bestarm.live.store.contract import ROW, Ids, Reading, Request, Rows, answers_of
+from bestarm.live.store.contract import Ids, Reading, Request, Rows, answers_of
 from bestarm.records import Plan, Summary
 
 __all__ = [
@@ -26,12 +26,9 @@ __all__ = [
     "late_data",
     "ranges",
     "rest_data",
-    "rows_of",
     "total",
     "waiting_ids",
 ]
-
-_FAR = 1000  # ids farther apart than this are looked up apart
 
 _OUTCOME = np.dtype([("id", "<i8"), ("reward", "<f8")])
 
@@ -41,10 +38,6 @@ class RunningTotals:
 
     In order of id: floating-point sums would otherwise depend on the order of arrival. Under a
     closed plan lost assignments are left out, as others were drawn in their place.
-
-    Args:
-        plan: the plan they were drawn under.
-        arms: the number of source arms.
     """
 
     def __init__(self, plan: Plan, arms: int) -> None:
@@ -54,11 +47,9 @@ class RunningTotals:
         self._running = hashlib.sha256()
 
     def add(self, answers: Rows, pending: NDArray[np.bool_] | None = None) -> None:
-        """Add answers.
+        """Add answers: a reward that is NaN was lost, unless it is pending.
 
-        Args:
-            answers: as ANSWER; a reward that is NaN was lost, unless it is pending.
-            pending: which of them are outstanding, or were when they were first added up.
+        Pending are those that are outstanding, or were when they were first added up.
         """
         if pending is None:
             pending = np.zeros(len(answers), dtype=bool)
@@ -93,13 +84,9 @@ class RunningTotals:
 def total(
     pieces: Iterable[Rows], plan: Plan, *, first: int = 0, pending: Ids | None = None
 ) -> tuple[Summary, str]:
-    """The summary of assignments, and the digest of their answers.
+    """The summary of assignments, and the digest of their answers, which come in order of id.
 
-    Args:
-        pieces: the answers, in order of id.
-        plan: the plan they were drawn under.
-        first: the id of the first; the others follow without a gap. Needed with `pending`.
-        pending: the ids that are outstanding, in order, if there are any.
+    Those of the ids in `pending` are outstanding; ids count from `first` without a gap.
     """
     totals = RunningTotals(plan, plan.arms)
     for answers in pieces:
@@ -120,7 +107,7 @@ def digest_of(pieces: Iterable[Rows]) -> str:
 def rest_data(books: Reading) -> dict[str, Any]:
     """What the last event says of all that no event before it covers."""
     first, end = books.head.summary_end, books.head.assigned
-    waiting = rows_of(books, waiting_ids(books))
+    waiting = books.rows_of(waiting_ids(books))
     return {
         "first": first,
         "end": end,
@@ -130,16 +117,6 @@ def rest_data(books: Reading) -> dict[str, Any]:
     }
 
 
-def rows_of(books: Reading, ids: Ids) -> Rows:
-    """The rows of these assignments, in order of id, as far as there are any."""
-    found = [np.empty(0, dtype=ROW)]
-    for run in np.split(ids, np.flatnonzero(np.diff(ids) > _FAR) + 1):
-        if run.size:
-            rows = books.rows(int(run[0]), int(run[-1]) + 1)
-            found += [piece[np.isin(piece["id"], run)] for piece in rows]
-    return np.concatenate(found)
-
-
 def waiting_ids(books: Reading) -> Ids:
     """The assignments that were outstanding when their phase closed, and that no summary covers."""
     parts = [numbers for numbers, _ in books.deferrals(waiting=True)]
@@ -147,12 +124,7 @@ def waiting_ids(books: Reading) -> Ids:
 
 
 def answers_at_end(rows: Rows, failed: Ids | None = None) -> Rows:
-    """The answers as they were when the experiment ended.
-
-    Args:
-        rows: as they are now.
-        failed: the ids that were given up after the end.
-    """
+    """The answers as they were when the experiment ended; `failed` were given up after that."""
     rows = rows.copy()
     if failed is not None:
         rows["lost"][np.isin(rows["id"], failed)] = np.nan

@@ -234,6 +234,20 @@ class Check:
     finding: str
     action: str = ""
 
+    @classmethod
+    def first(cls, name: str, fine: str, *problems: tuple[str | bool, str, str]) -> Check:
+        """The first problem that applies, or that everything is fine.
+
+        Args:
+            name: what is checked.
+            fine: the finding if no problem applies.
+            problems: level, finding and action of each; one that is `"ok"` or False does not apply.
+        """
+        for level, finding, action in problems:
+            if level and level != "ok":
+                return cls(name, str(level), finding, action)
+        return cls(name, "ok", fine)
+
     def __str__(self) -> str:
         return f"{self.level}: {self.name}: {self.finding} {self.action}".rstrip()
 

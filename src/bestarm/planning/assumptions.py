@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from bestarm.bounds import sub_gaussian_scale
 from bestarm.checks import choice, computable, finite, positive, vector
-from bestarm.environments.paths import Constant, Moving, RandomWalk, Sinusoid, Switches
+from bestarm.environments.baselines import Constant, Moving, RandomWalk, Sinusoid, Switches
 from bestarm.errors import InvalidInputError
 from bestarm.geometry import Array
 
@@ -111,23 +111,13 @@ class Scenario:
                 if named
                 else "A parameter in numbers has its own gap: leave `gap` out.",
             )
-        for field, check in _CHECKS.items():
+        for field in ("gap", "level", "noise"):
             value = getattr(self, field)
             if value is not None:
-                object.__setattr__(self, field, check(value, field))
-
-
-def _size(value: object, field: str) -> float:
-    size = positive(value, field)
-    computable(size, field)
-    return size
-
-
-_CHECKS: dict[str, Callable[[object, str], float]] = {
-    "gap": _size,
-    "level": finite,
-    "noise": _size,
-}
+                number = finite(value, field) if field == "level" else positive(value, field)
+                if field != "level":
+                    computable(number, field)
+                object.__setattr__(self, field, number)
 
 
 def scales(

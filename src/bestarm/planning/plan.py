@@ -9,9 +9,14 @@ from functools import partial
 
 from bestarm.errors import InvalidInputError
 from bestarm.planning.effort import Effort, Job, estimate_effort
-from bestarm.planning.forecasts import AssumedWorld, ExperimentPlan, PolicyForecast, forecast
+from bestarm.planning.forecasts import (
+    AssumedWorld,
+    ExperimentPlan,
+    PolicyForecast,
+    forecast,
+    remarks,
+)
 from bestarm.planning.request import PlanRequest
-from bestarm.planning.warnings import remarks
 from bestarm.planning.worlds import ScenarioWorld
 from bestarm.policies import Method
 from bestarm.policies.registry import accepted

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from bestarm.environments import Ahead, Semiparametric, Stream
-from bestarm.environments.paths import Constant, Moving
+from bestarm.environments.baselines import Constant, Moving
 from bestarm.environments.streams import ConstantStream, MovingStream, counts_of
 from bestarm.errors import InvalidInputError
 from bestarm.geometry import Array

@@ -24,8 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bestarm.geometry import Array
-from bestarm.replication.published import RUNS, Metric, Published
-from bestarm.replication.tables import Row, Table
+from bestarm.replication.tables import RUNS, Metric, Published, Row, Table
 from bestarm.simulation import Results
 from bestarm.simulation.results import wilson
 

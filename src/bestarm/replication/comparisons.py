@@ -26,9 +26,8 @@ from bestarm.replication.cell import (
     standard_error,
     succeeded,
 )
-from bestarm.replication.published import RUNS, Metric, Published
 from bestarm.replication.runner import Replication
-from bestarm.replication.tables import Row, Table
+from bestarm.replication.tables import RUNS, Metric, Published, Row, Table
 from bestarm.simulation.results import wilson
 
 __all__ = [
@@ -161,11 +160,7 @@ def printed_test(
 ) -> float:
     """The p-value of two printed figures, were the methods equal; see the module.
 
-    Args:
-        metric: pulls, or a rate.
-        first: one figure.
-        second: the other.
-        ours: the standard deviations of our pulls, used where none is printed.
+    `ours` are the standard deviations of our pulls, used where none is printed.
     """
     if metric != "pulls":
         return rate_test(round(first.value * RUNS), RUNS, second.value)

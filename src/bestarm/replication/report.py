@@ -7,18 +7,28 @@ import math
 import re
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
+from importlib import resources
+from importlib.metadata import version
 from pathlib import Path
 
-from bestarm.errors import InvalidInputError
+from bestarm.errors import InvalidInputError, MissingDependencyError
 from bestarm.replication.cell import Cell, succeeded
-from bestarm.replication.comparisons import comparisons
+from bestarm.replication.comparisons import PaperComparison, comparisons
 from bestarm.replication.folder import alone, named
-from bestarm.replication.html import page
 from bestarm.replication.latex import latex_table
-from bestarm.replication.pictures import ink, pictures
+from bestarm.replication.pictures import Picture, ink, pictures
 from bestarm.replication.runner import Replication
 from bestarm.replication.tables import TABLES
-from bestarm.replication.texts import QUANTILES, table_text
+from bestarm.replication.texts import (
+    QUANTILES,
+    TableText,
+    counted,
+    p_value,
+    prose,
+    signed,
+    table_text,
+    verdict_counts,
+)
 
 __all__ = ["write_report"]
 
@@ -26,6 +36,16 @@ _PAGE = "report.html"
 _PARTS = ("figures", "tables")
 _FRESH = ".report"  # where everything is made, before anything of old is replaced
 _RUNS = "table,row,method,environment,run,pulls,success,correct,final,target,plans"
+_ENOUGH = 1000  # runs, to show heavy tails
+_KINDS = {
+    "consistent": "good",
+    "within noise": "noise",
+    "differs": "bad",
+    "confirmed": "good",
+    "reversed": "bad",
+    "not found": "bad",
+    "not resolved": "open",
+}
 _CELLS = (
     "table,row,metric,value,low,high,spread,runs,q10,q25,q50,q75,q90,published,published_spread,"
     "p_value,verdict"
@@ -140,3 +160,82 @@ def _move(fresh: Path, folder: Path) -> None:
         for old in (folder / name).glob("*"):
             if ours.fullmatch(old.name) and old.relative_to(folder) not in files:
                 old.unlink()
+
+
+Drawn = tuple[Picture, str]  # a picture and its SVG
+
+
+def page(
+    replication: Replication,
+    cells: Sequence[Cell],
+    tables: Sequence[tuple[TableText, Sequence[Drawn]]],
+    found: Sequence[PaperComparison],
+) -> str:
+    """The report as HTML: all cells, each table with its pictures, and differences of methods.
+
+    Raises:
+        MissingDependencyError: Jinja2 is not installed.
+    """
+    try:
+        from jinja2 import Environment, StrictUndefined  # noqa: PLC0415 - optional
+        from markupsafe import Markup, escape  # noqa: PLC0415 - comes with it
+    except ImportError:
+        raise MissingDependencyError.of("The report", "jinja2", extra="cli") from None
+    environment = Environment(
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters["maths"] = lambda text: Markup(
+        re.sub(r"([νθδ])_(\w)", r"\1<sub>\2</sub>", str(escape(text)))
+    )
+    template = environment.from_string(_file("report.html"))
+    rated = any(
+        row.environment.name == replication.data.name
+        for table in replication.tables
+        for row in table.rows
+    )
+    return template.render(
+        css=Markup(_file("report.css")),
+        kinds=_KINDS,
+        p_value=p_value,
+        prose=prose,
+        signed=signed,
+        levels=["median" if q == 0.5 else f"{100 * q:g} %" for q in QUANTILES],
+        zip=zip,
+        synthetic=rated and replication.data.synthetic,
+        source=prose(replication.data.source) if rated else "",
+        counted=counted(cells),
+        runs=replication.runs,
+        seed=replication.seed,
+        version=version("bestarm"),
+        few=replication.runs < _ENOUGH,
+        summary=[(text.table, _counts(cells, text.table.key)) for text, _ in tables],
+        tables=[
+            (text, [(picture, Markup(drawing)) for picture, drawing in drawn])
+            for text, drawn in tables
+        ],
+        differences=[
+            (text.table.title, [part for part in found if part.table == text.table.key])
+            for text, _ in tables
+            if text.table.key in {part.table for part in found}
+        ],
+        command=_command(replication, rated),
+        given_data=rated and not replication.data.synthetic,
+    )
+
+
+def _file(name: str) -> str:
+    return resources.files("bestarm.replication").joinpath(name).read_text(encoding="utf-8")
+
+
+def _counts(cells: Sequence[Cell], table: str) -> list[int]:
+    counts = verdict_counts([cell for cell in cells if cell.table == table])
+    return [sum(counts), *counts]
+
+
+def _command(replication: Replication, rated: bool) -> str:
+    names = [table.key for table in replication.tables]
+    words = ["bestarm reproduce", *([] if names == list(TABLES) else names)]
+    words += [f"--runs {replication.runs}", f"--seed {replication.seed}"]
+    if rated and not replication.data.synthetic:
+        words.append("--data RATINGS")
+    return " ".join(words)

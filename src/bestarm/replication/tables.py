@@ -1,10 +1,15 @@
-"""The paper's tables as simulations: which method, in which world, under which caps."""
+"""The paper's tables: the figures it prints, and the simulations behind them.
+
+A row says which method runs in which world, under which caps.
+"""
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
+from importlib import resources
 from typing import Literal
 
 from bestarm import environments
@@ -24,11 +29,14 @@ from bestarm.policies import (
     Uniform,
 )
 from bestarm.policies.registry import policies
-from bestarm.replication.published import Metric, Published, published
 from bestarm.simulation import Oracle
+from bestarm.simulation.results import wilson
 
-__all__ = ["TABLES", "Row", "Table", "paper_tables"]
+__all__ = ["RUNS", "TABLES", "Metric", "Published", "Row", "Table", "paper_tables", "published"]
 
+Metric = Literal["pulls", "error", "success"]
+
+RUNS = 100  # behind every cell
 PAPER_DELTA = 0.1
 _PHASES = 10
 _PHASE_CAP = 5_000_000  # pulls in one phase
@@ -36,6 +44,32 @@ _AE_CAP = 3_000_000  # pulls in one run
 _BEST_JOKE = 19
 _SIGMAS = (1, 1.5, 2, 2.5, 3, 3.5, 4)
 _SHARP = policies()["sp-bai-sharp"].method
+
+
+@dataclass(frozen=True)
+class Published:
+    """A printed figure: a mean over `RUNS` runs, and their standard deviation if printed."""
+
+    value: float
+    spread: float | None
+
+    @property
+    def rate_interval(self) -> tuple[float, float]:
+        """Wilson's 95 % interval of a rate."""
+        return wilson(round(self.value * RUNS), RUNS)
+
+
+@cache
+def published() -> dict[tuple[str, str, str], Published]:
+    """The printed figures by table, row and metric."""
+    file = resources.files("bestarm.replication").joinpath("published.csv")
+    with file.open(encoding="utf-8") as lines:
+        return {
+            (line["table"], line["row"], line["metric"]): Published(
+                float(line["value"]), float(line["spread"]) if line["spread"] else None
+            )
+            for line in csv.DictReader(lines)
+        }
 
 
 @dataclass(frozen=True)

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import math
 import re
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bestarm.replication.cell import Cell, Verdict
-from bestarm.replication.published import RUNS
-from bestarm.replication.tables import Row, Table
+from bestarm.replication.tables import RUNS, Row, Table
 
 __all__ = [
     "QUANTILES",
@@ -24,10 +22,11 @@ __all__ = [
     "prose",
     "signed",
     "table_text",
+    "verdict_counts",
 ]
 
 QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9)
-SHORT: dict[Verdict, str] = {
+SHORT: dict[Verdict | None, str] = {
     "consistent": "consistent",
     "the published difference is within the noise of 100 runs": "within noise",
     "differs": "differs",
@@ -39,18 +38,7 @@ _NONE = "–"
 
 @dataclass(frozen=True)
 class CellText:
-    """One figure of a row.
-
-    Attributes:
-        value: our mean or share.
-        interval: its 95 % interval.
-        spread: the standard deviation of our pulls.
-        quantiles: our pulls at `QUANTILES`; none for rates.
-        printed: the published figure.
-        printed_spread: its standard deviation.
-        verdict: in a word or two; empty for rows of our own.
-        p_value: of the test behind it.
-    """
+    """One `Cell` as text; empty where it has nothing, and the verdict in a word or two."""
 
     value: str
     interval: str
@@ -136,7 +124,7 @@ def _pulls(cell: Cell, decimals: int) -> CellText:
         tuple(number(cell.quantiles[level]) for level in QUANTILES),
         "" if printed is None else number(printed.value, decimals),
         "" if printed is None or printed.spread is None else number(printed.spread, decimals),
-        _verdict(cell),
+        SHORT.get(cell.verdict, ""),
         p_value(cell.p_value),
     )
 
@@ -146,7 +134,7 @@ def _rate(cell: Cell) -> CellText:
         number(cell.value, 2 if cell.runs <= RUNS else 3),
         _interval(cell.low, cell.high, 3),
         printed="" if cell.printed is None else number(cell.printed.value, 2),
-        verdict=_verdict(cell),
+        verdict=SHORT.get(cell.verdict, ""),
         p_value=p_value(cell.p_value),
     )
 
@@ -155,10 +143,6 @@ def _interval(low: float, high: float, decimals: int) -> str:
     if math.isnan(low):
         return _NONE
     return f"{number(low, decimals)} to {number(high, decimals)}"
-
-
-def _verdict(cell: Cell) -> str:
-    return "" if cell.verdict is None else SHORT[cell.verdict]
 
 
 def p_value(value: float | None) -> str:
@@ -174,13 +158,17 @@ def signed(value: float, decimals: int) -> str:
     return f"+{text}" if value > 0 and re.search("[1-9]", text) else text
 
 
+def verdict_counts(cells: Sequence[Cell]) -> list[int]:
+    """How many cells there are of each verdict, in the order of `SHORT`."""
+    verdicts = [cell.verdict for cell in cells]
+    return [verdicts.count(verdict) for verdict in SHORT]
+
+
 def counted(cells: Sequence[Cell]) -> str:
     """How many cells there are of each verdict, in words."""
-    counts = Counter(SHORT[cell.verdict] for cell in cells if cell.verdict is not None)
-    total = sum(counts.values())
-    parts = [
-        f"{counts['consistent']} consistent",
-        f"{counts['within noise']} within noise",
-        f"{counts['differs']} {'differs' if counts['differs'] == 1 else 'differ'}",
-    ]
-    return f"{total} {'cell' if total == 1 else 'cells'}: {', '.join(parts)}"
+    same, noise, differ = verdict_counts(cells)
+    total = same + noise + differ
+    return (
+        f"{total} {'cell' if total == 1 else 'cells'}: {same} consistent, {noise} within noise, "
+        f"{differ} {'differs' if differ == 1 else 'differ'}"
+    )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
@@ -48,9 +47,7 @@ class _Latest:
 
     def __init__(self) -> None:
         self.revision, self.data = "", ""
-        self.followers = 0
         self.changed = asyncio.Event()
-        self.reader: asyncio.Task[None] | None = None
 
     def wake(self) -> None:
         """Wake all who wait for a change."""
@@ -64,24 +61,24 @@ class StatusStreams:
     def __init__(self, open_experiment: Callable[[str], Experiment], *, limits: Limits) -> None:
         self._open = open_experiment
         self._limits = limits
-        self._latest: dict[str, _Latest] = {}
+        self._latest: dict[str, tuple[_Latest, asyncio.Task[None]]] = {}
+        self._followers: list[tuple[str, str | None]] = []  # as they joined
         self.stopping = False
-        self._followers = 0
-        self._anonymous: Counter[str] = Counter()  # followers without a token, by address
 
     def full(self, anonymous: str | None) -> bool:
         """Whether no more may follow; for a caller without a token, from this address."""
-        if self._followers >= self._limits.streams:
+        if len(self._followers) >= self._limits.streams:
             return True
+        addresses = [address for _, address in self._followers if address is not None]
         return anonymous is not None and (
-            self._anonymous.total() >= self._limits.anonymous_streams
-            or self._anonymous[anonymous] >= self._limits.anonymous_streams_per_address
+            len(addresses) >= self._limits.anonymous_streams
+            or addresses.count(anonymous) >= self._limits.anonymous_streams_per_address
         )
 
     def stop(self) -> None:
         """End all streams: the server stops."""
         self.stopping = True
-        for latest in self._latest.values():
+        for latest, _ in self._latest.values():
             latest.wake()
 
     @contextmanager
@@ -92,24 +89,16 @@ class StatusStreams:
             name: the experiment's.
             anonymous: the address of a caller without a token, or None.
         """
-        latest = self._latest.setdefault(name, _Latest())
-        if latest.reader is None:
-            latest.reader = asyncio.create_task(self._keep_reading(name, latest))
-        latest.followers += 1
-        self._followers += 1
-        if anonymous is not None:
-            self._anonymous[anonymous] += 1
+        if name not in self._latest:
+            latest = _Latest()
+            self._latest[name] = latest, asyncio.create_task(self._keep_reading(name, latest))
+        self._followers.append((name, anonymous))
         try:
-            yield latest
+            yield self._latest[name][0]
         finally:
-            latest.followers -= 1
-            self._followers -= 1
-            if anonymous is not None:
-                self._anonymous[anonymous] -= 1
-                self._anonymous += Counter()  # drops addresses without followers
-            if not latest.followers:
-                latest.reader.cancel()
-                del self._latest[name]
+            self._followers.remove((name, anonymous))
+            if not any(followed == name for followed, _ in self._followers):
+                self._latest.pop(name)[1].cancel()
 
     async def _keep_reading(self, name: str, latest: _Latest) -> None:
         while not self.stopping:

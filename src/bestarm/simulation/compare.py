@@ -134,15 +134,11 @@ def compare(
     except KeyboardInterrupt:  # between two methods
         return Comparison(reference, done, interrupted=True)
     except Exception as error:
-        if not isinstance(error, BestArmError) and not _raised_in_a_run(error):
+        in_a_run = getattr(error, "__notes__", ())  # `simulate` notes the run
+        if not isinstance(error, BestArmError) and not in_a_run:
             raise
         return Comparison(reference, done, failed=running, failure=error)
     return Comparison(reference, done)
-
-
-def _raised_in_a_run(error: Exception) -> bool:
-    """Whether `simulate` noted the run in which an error was raised."""
-    return bool(getattr(error, "__notes__", ()))
 
 
 def error_against_delta(results: Results) -> Literal["above", "below", "compatible"]:

@@ -132,15 +132,10 @@ def run_once(
     delta: float = DELTA,
     observe: Callable[[Policy], object] | None = None,
 ) -> Recommendation:
-    """Repeat run `run` of `simulate`; return its recommendation with the trace of its phases.
+    """Repeat a run of `simulate`; return its recommendation with the trace of its phases.
 
-    Args:
-        method: as for `simulate`.
-        environment: as for `simulate`.
-        run: the number of the run.
-        seed: the seed of the simulation.
-        delta: the error probability of the simulation.
-        observe: called with the policy after every plan.
+    `run` is its number, the other arguments are those of the simulation, and `observe` is called
+    with the policy after every plan.
     """
     with one_thread:
         work = Simulation(method, environment, delta=delta, seed=seed)
@@ -153,7 +148,7 @@ class Simulation:
     def __init__(
         self, method: Method | Oracle, environment: Environment, *, delta: float, seed: int
     ) -> None:
-        if not callable(method) and not isinstance(method, Oracle):
+        if not callable(method.method if isinstance(method, Oracle) else method):
             raise InvalidInputError(
                 f"`method` must make a policy from a problem and a seed; got {method!r}.",
                 field="method",

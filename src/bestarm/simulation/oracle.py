@@ -31,13 +31,6 @@ class Oracle:
     """
 
     def __init__(self, method: Callable[..., Policy], **truths: str) -> None:
-        if not callable(method):
-            raise InvalidInputError(
-                f"`method` must make a policy from a problem and a seed; got {method!r}.",
-                field="method",
-                value=method,
-                remedy="Give a policy class, or a functools.partial of one.",
-            )
         self.method = method
         self.truths = truths
 

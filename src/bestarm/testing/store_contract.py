@@ -32,6 +32,7 @@ from bestarm.testing.store_samples import (
     Reopen,
     give_some,
     ids_of,
+    lose_some,
     open_phase,
     picture,
     read_rewards,
@@ -90,7 +91,7 @@ def _an_exception_leaves_nothing(case: Case) -> None:
     ledger = case.books()
     with ledger.writing() as tx:
         give_some(tx, [0, 1, 1, 0, 1, 0, 0, 1], request="kept")
-        tx.add_losses([2, 5], reason="gone", at=3.0)
+        lose_some(tx, [2, 5], reason="gone", at=3.0)
         tell_some(tx, [0, 1, 2], [1.0, 2.0, 3.0], late=[False, False, True])
     with ledger.reading() as books:
         before = picture(books)
@@ -124,7 +125,7 @@ def _a_reading_sees_one_state(case: Case) -> None:
         with ledger.writing() as tx:
             give_some(tx, [1, 1], request="meanwhile")
             tell_some(tx, [0, 3], [1.0, 2.0])
-            tx.add_losses([1], reason="", at=5.0)
+            lose_some(tx, [1], reason="", at=5.0)
             log(tx, "meanwhile", 5.0)
 
     with ThreadPoolExecutor(1) as pool:
@@ -216,12 +217,12 @@ def _losses_keep_their_order(case: Case) -> None:
     arms = [0, 1, 2, 0, 1, 2, 2, 1]
     with ledger.writing() as tx:
         give_some(tx, arms)
-        tx.add_losses([6, 1], reason="first", at=9.0)
-        tx.add_losses([4], reason="second", at=3.0)  # the clock may go back; the order may not
+        lose_some(tx, [6, 1], reason="first", at=9.0)
+        lose_some(tx, [4], reason="second", at=3.0)  # the clock may go back; the order may not
     with ledger.writing() as tx:
         open_phase(tx, Plan.randomised([1.0, 0.0, 0.0], 4, phase=2))
         give_some(tx, [0, 0, 0])
-        tx.add_losses([9, 0, 8, 3], reason="third", at=5.0)
+        lose_some(tx, [9, 0, 8, 3], reason="third", at=5.0)
     expected = {1: [6, 1, 4, 0, 3], 2: [9, 8], 3: []}
     every = [*arms, 0, 0, 0]
     for how, view in case.views(ledger):
@@ -296,11 +297,11 @@ def _the_time_is_in_seconds_and_goes_forward(case: Case) -> None:
 _LAWS = (
     _the_time_is_in_seconds_and_goes_forward,
     _what_is_written_is_there,
+    ranges_end_where_they_should,
     _an_exception_leaves_nothing,
     _rows_are_only_added,
     _refusals_count_once,
     _losses_keep_their_order,
-    ranges_end_where_they_should,
     long_ranges_count_each_row_once,
     _one_outcome_told_by_two_is_one,
     numbers_are_kept_to_the_bit,

@@ -31,6 +31,7 @@ __all__ = [
     "Reopen",
     "give_some",
     "ids_of",
+    "lose_some",
     "open_phase",
     "picture",
     "plan_record_data",
@@ -155,6 +156,12 @@ def tell_some(
     return tx.add_outcomes(ids_of(ids), np.array(rewards), at=at, late=flags)
 
 
+def lose_some(tx: Writing, ids: Sequence[int], *, reason: str, at: float) -> None:
+    """Give outcomes up."""
+    tx.add_losses(ids, reason=reason, at=at)
+    tx.head.losses += len(ids)
+
+
 def some_summary(tx: Writing) -> SummaryRecord:
     summary = Summary(
         counts=np.array([1, 0, 2]),
@@ -173,7 +180,7 @@ def add_some_summary(tx: Writing) -> None:
 STEPS: dict[str, Callable[[Writing], Any]] = {
     "asking": lambda tx: give_some(tx, [1, 1, 0], request="more"),
     "telling": lambda tx: tell_some(tx, [3, 4], [4.0, 5.0], late=[True, False], at=50.0),
-    "losing": lambda tx: tx.add_losses([7, 6], reason="gone too", at=60.0),
+    "losing": lambda tx: lose_some(tx, [7, 6], reason="gone too", at=60.0),
     "summing up": add_some_summary,
     "planning": lambda tx: open_phase(tx, Plan.fixed([2, 0, 1], phase=2)),
     "refusing": lambda tx: tx.add_refusals(ids_of([5, 6]), np.array([8.0, 9.0]), at=65.0),
@@ -191,7 +198,7 @@ def write_some(tx: Writing) -> dict[str, object]:
     give_some(tx, [0, 2, 1], at=1.0, request="a")
     give_some(tx, [1], at=2.5)
     tell_some(tx, [3, 0], [0.5, -0.5], at=3.0)
-    tx.add_losses([2], reason="no answer", at=4.0)
+    lose_some(tx, [2], reason="no answer", at=4.0)
     tell_some(tx, [2], [7.0], late=[True], at=5.0)
     record = some_summary(tx)
     add_some_summary(tx)

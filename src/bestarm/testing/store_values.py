@@ -15,6 +15,7 @@ from bestarm.testing.store_samples import (
     Case,
     give_some,
     ids_of,
+    lose_some,
     plan_record_data,
     read_answers,
     read_rewards,
@@ -42,7 +43,7 @@ def ranges_end_where_they_should(case: Case) -> None:
     with ledger.writing() as tx:
         give_some(tx, [0, 1] * 3, at=10.0)
         give_some(tx, [1, 0] * 3, at=20.0)
-        tx.add_losses([2, 9], reason="", at=30.0)
+        lose_some(tx, [2, 9], reason="", at=30.0)
         tell_some(tx, [0, 1, 2, 4, 7, 11], [0.0, 1.0, 2.0, 4.0, 7.0, 11.0], late=np.arange(6) == 2)
     free = [3, 5, 6, 8, 10]
     with ledger.reading() as books:
@@ -88,7 +89,7 @@ def long_ranges_count_each_row_once(case: Case) -> None:
     lost, awaited = size // 2, size - 7
     with ledger.writing() as tx:
         give_some(tx, [0] * size)
-        tx.add_losses([lost], reason="", at=2.0)
+        lose_some(tx, [lost], reason="", at=2.0)
         told = [number for number in range(size) if number != awaited]
         tell_some(tx, told, [1.0] * len(told), late=np.array(told) == lost, at=3.0)
         _require_awaited(tx, size, awaited, "within the transaction that told them")
@@ -167,7 +168,7 @@ def texts_are_kept(case: Case) -> None:
     with ledger.writing() as tx:
         for number, text in enumerate(TEXTS):
             give_some(tx, [0], request=text)
-            tx.add_losses([number], reason=text, at=1.0)
+            lose_some(tx, [number], reason=text, at=1.0)
             log(tx, "said", 1.0, text=text, **{f"key {text}": [text]})
     for how, view in case.views(ledger):
         with view.reading() as books:
@@ -231,7 +232,7 @@ def many_at_once(case: Case) -> None:
     with ledger.writing() as tx:
         tx.add_assignments(arms, (arms + 1) / 3, at=1.0, request=None)
         tx.head.assigned += size
-        tx.add_losses((size + order).tolist(), reason="all", at=4.0)
+        lose_some(tx, (size + order).tolist(), reason="all", at=4.0)
     with ledger.reading() as books:
         lost = books.lost_arms(1, 0, size)
         require(np.array_equal(lost, arms[order]), f"the arms of {size} lost are in another order")

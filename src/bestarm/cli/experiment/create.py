@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bestarm.cli.command import command
+from bestarm.cli.experiment.views import status_data
 from bestarm.cli.imports import modules_of_this_folder
 from bestarm.cli.options import (
     DEFAULT_STORE,
@@ -29,10 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["create"]
 
-_KEYS = (
-    *("source", "target", "delta", "noise", "baseline", "bounds", "policy", "options", "seed"),
-    *("lease", "description"),
-)
+_TABLES, _SCALES = ("source", "target"), ("delta", "noise", "baseline")
 
 
 @command
@@ -90,36 +88,21 @@ def create(
                 value=sorted(settings),
                 remedy="Write it into the file.",
             )
-        settings = _from_toml(problem)
+        settings = _from_toml(problem, list(options))
     folder = Path() if problem is None else problem.parent
     with modules_of_this_folder(), _create(store, name, settings, folder) as created:
-        _print(created, settings.get("policy", "anytime"), as_json=json)
-
-
-def _print(experiment: Experiment, policy: str, *, as_json: bool) -> None:
-    name, problem, seed = experiment.name, experiment.problem, experiment.seed
-    status = experiment.status()
-    data = {
-        "experiment": name,
-        "state": status.state,
-        "policy": policy,
-        "arms": list(problem.source_labels),
-        "targets": list(problem.target_labels),
-        "delta": problem.delta,
-        "seed": seed,
-        "lease": experiment.lease,
-        "needs_lease": status.needs_lease,
-    }
+        made, now = created.problem, status_data(created)
+    policy = settings.get("policy", "anytime")
     words = [
-        f"Created {name}: {problem.targets} options, δ {problem.delta:g}, policy {policy}, "
-        f"seed {seed}."
+        f"Created {name}: {made.targets} options, δ {made.delta:g}, policy {policy}, "
+        f"seed {now['seed']}."
     ]
-    if status.needs_lease:
+    if now["needs_lease"]:
         words.append(
             "Without bounds and without a lease, one outcome that never comes holds up the "
             "decision for ever: set one with `bestarm experiment lease`."
         )
-    print_result(data, *words, as_json=as_json)
+    print_result({"experiment": name, "policy": policy, **now}, *words, as_json=json)
 
 
 def _create(store: str, name: str, settings: Mapping[str, Any], folder: Path) -> Experiment:
@@ -132,17 +115,11 @@ def _create(store: str, name: str, settings: Mapping[str, Any], folder: Path) ->
             field="source",
             remedy="Name a file of names or of features, or a TOML file with --problem.",
         )
-    arms, target = (
-        _features(settings[key], folder, key) if key in settings else None
-        for key in ("source", "target")
-    )
-    assert arms is not None
-    problem = make_problem(
-        arms, target, **{key: settings.get(key) for key in ("delta", "noise", "baseline")}
-    )
-    options = dict(settings.get("options", {}))
-    if "bounds" in settings:
-        options["bounds"] = settings["bounds"]
+    tables = [_features(settings[key], folder, key) for key in _TABLES if key in settings]
+    scales: dict[str, Any] = {key: settings.get(key) for key in _SCALES}
+    problem = make_problem(*tables, **scales)
+    bounds = {key: settings[key] for key in ("bounds",) if key in settings}
+    options = settings.get("options", {}) | bounds
     known = ("policy", "seed", "lease", "description")
     further = {key: settings[key] for key in known if key in settings}
     return Experiment.create(store, name, problem, options=options, **further)
@@ -171,17 +148,17 @@ def _features(value: object, folder: Path, field: str) -> FeatureTable:
     )
 
 
-def _from_toml(path: Path) -> dict[str, Any]:
+def _from_toml(path: Path, known: Sequence[str]) -> dict[str, Any]:
     from bestarm.checks import suggestion
 
     read = UserFile(path, "problem").toml()
     for key in read:
-        if key not in _KEYS:
+        if key not in known:
             raise InvalidInputError(
-                f"{str(path)!r} has {key!r}, which is not known; known are {', '.join(_KEYS)}.",
+                f"{str(path)!r} has {key!r}, which is not known; known are {', '.join(known)}.",
                 field="problem",
                 value=key,
-                remedy=suggestion(key, _KEYS),
+                remedy=suggestion(key, known),
             )
     for key, kind, word in (("options", dict, "a table"), ("description", str, "a text")):
         if key in read and not isinstance(read[key], kind):

@@ -25,6 +25,7 @@ __all__ = [
     "recommendation_data",
     "recommendation_words",
     "status",
+    "status_data",
     "time_of",
 ]
 
@@ -37,17 +38,22 @@ def time_of(seconds: float) -> str:
 @on_experiment
 def status(experiment: Experiment) -> Result:
     """Show where an experiment stands."""
-    now, about, problem = experiment.status(), experiment.description, experiment.problem
-    data = {
-        "description": about,
-        **asdict(now),
+    about = experiment.description.splitlines()
+    return Result(status_data(experiment), [*about, f"{experiment.name}: {experiment.status()}."])
+
+
+def status_data(experiment: Experiment) -> dict[str, Any]:
+    """What there is to know of an experiment before its outcomes, as JSON has it."""
+    problem = experiment.problem
+    return {
+        "description": experiment.description,
+        **asdict(experiment.status()),
         "lease": experiment.lease,
         "seed": experiment.seed,
         "delta": problem.delta,
         "arms": list(problem.source_labels),
         "targets": list(problem.target_labels),
     }
-    return Result(data, [*about.splitlines(), f"{experiment.name}: {now}."])
 
 
 @on_experiment

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -11,11 +12,12 @@ from bestarm.live.audit.findings import Audit, Findings
 from bestarm.live.audit.redraw import Redraw
 from bestarm.live.events import as_data, chained, digest
 from bestarm.live.store.contract import Event, Ids, PlanRecord, Reading, SummaryRecord
-from bestarm.live.summaries import chain_request, ids_in, late_data, rows_of
+from bestarm.live.summaries import chain_request, ids_in, late_data
 from bestarm.live.values import plural
 
 __all__ = ["audit"]
 
+_Known = tuple[str, dict[str, Any]]  # a record's name, and what its event says of it
 _STATES = {"paused": "paused", "resumed": "running", "stopped": "stopped", "finished": "finished"}
 
 
@@ -78,48 +80,45 @@ class _Log:
 
     def read(self) -> None:
         findings, books = self._findings, self._books
-        plans, summaries = findings.readable(books.plans()), findings.readable(books.summaries())
+        plans = map(self._plan, findings.readable(books.plans()))
+        summaries = map(self._summary, findings.readable(books.summaries()))
         for event in findings.readable(self._chain()):
             if event.kind == "planned":
-                self._check_plan(event, next(plans, None))
+                self._compare(event, next(plans, None), "plan")
             elif event.kind in {"closed", "answered"}:
-                self._check_summary(event, next(summaries, None))
+                self._compare(event, next(summaries, None), "summary")
             else:
                 self._note(event)
             self._state = _STATES.get(event.kind, self._state)
             if "requests" in event.data:
                 self._check_requests(event.data["requests"], f"event {event.number}")
-        if self.broken:
-            return
-        for plan in plans:
-            findings.add("plan", f"The plan of phase {plan.plan.phase} is not in the log.")
-        for summary in summaries:
-            findings.add("summary", f"Summary {summary.number} is not in the log.")
-        self._check_head()
+        if not self.broken:
+            for what, _ in chain(plans, summaries):
+                findings.add("log", f"{what} is not in the log.")
+            self._check_head()
 
     def _chain(self) -> Iterator[Event]:
         self.broken = True  # unless it is read to its end
         for event in self._books.events():
-            if event.number != self.events:
-                self._break(f"Event {event.number} follows event {self.events - 1}: events between")
-                return
+            wrong = ""
             try:
                 hashed = chained(event.number, event.at, event.kind, event.data, self._last_hash)
             except ValueError:  # something that is not JSON
                 hashed = ""
-            if event.hash != hashed:
-                self._break(
+            if event.number != self.events:
+                last = self.events - 1
+                wrong = f"Event {event.number} follows event {last}: events between are missing."
+            elif event.hash != hashed:
+                wrong = (
                     f"Event {event.number} ({event.kind}) does not have the hash it should: it, or "
-                    "the event before it,",
-                    "was changed",
+                    "the event before it, was changed."
                 )
+            if wrong:
+                self._findings.add("event", f"{wrong} What follows it was not checked.")
                 return
             self.events, self._last_hash = event.number + 1, event.hash
             yield event
         self.broken = False
-
-    def _break(self, what: str, happened: str = "are missing") -> None:
-        self._findings.add("event", f"{what} {happened}. What follows it was not checked.")
 
     def _check_head(self) -> None:
         head, findings = self._books.head, self._findings
@@ -155,79 +154,44 @@ class _Log:
 
     def _note(self, event: Event) -> None:
         """What an event says that is neither about a plan nor about a summary."""
-        if event.kind == "created":
+        if event.kind in {"created", "changed"}:
             self._lease = event.data.get("lease")
-            self._check_created(event)
-        elif event.kind == "changed":
-            self._lease = event.data.get("lease")
-        elif event.kind == "late":
-            self._check_late(event)
-        elif event.kind == "failed":
-            self._check_failed(event)
-        elif event.kind in {"stopped", "finished"}:
+        if event.kind in {"stopped", "finished"}:
             self.end = event.data
+        elif event.kind == "created":
+            for name, value in self._created.items():
+                what = f"its {name}" if name != "document" else "the problem, the policy or options"
+                sentence = f"Event {event.number} is about another experiment: {what} differs."
+                self._findings.add_unless(event.data.get(name) == value, "created", sentence)
+        elif event.kind in {"late", "failed"}:
+            self._check_after(event)
 
-    def _check_created(self, event: Event) -> None:
-        for name, value in self._created.items():
-            what = "the problem, the policy or its options" if name == "document" else f"its {name}"
-            self._findings.add_unless(
-                event.data.get(name) == value,
-                "created",
-                f"Event {event.number} was about another experiment than this one: {what} differs.",
-            )
-
-    def _check_late(self, event: Event) -> None:
-        """Compare outcomes that came too late with the event that names them."""
+    def _check_after(self, event: Event) -> None:
+        """Compare outcomes that came too late, or were given up after the end, with their event."""
         ids = ids_in(event.data["ids"])
-        rows = rows_of(self._books, ids)
-        same = len(rows) == len(ids) and bool((rows["late"] & (rows["told"] == event.at)).all())
+        rows = self._books.rows_of(ids)
+        if event.kind == "late":
+            what, when = "outcomes that came too late", rows["told"]
+            data = late_data(rows["id"], rows["reward"])
+            same = bool(rows["late"].all()) and data["outcomes"] == event.data["outcomes"]
+            self.late += len(ids)
+        else:
+            what, when, same = "assignments given up after the end", rows["lost"], True
+            self.failed = np.concatenate([self.failed, ids])
         self._findings.add_unless(
-            same and late_data(ids, rows["reward"])["outcomes"] == event.data["outcomes"],
-            "late",
-            f"The outcomes that came too late are not those of event {event.number}: one was "
-            "changed since, or removed.",
+            same and len(rows) == len(ids) and bool((when == event.at).all()),
+            event.kind,
+            f"The {what} are not those of event {event.number}: one was changed since, or removed.",
         )
-        self.late += len(ids)
 
-    def _check_failed(self, event: Event) -> None:
-        """Compare what was given up after the end with the event that names it."""
-        ids = ids_in(event.data["ids"])
-        rows = rows_of(self._books, ids)
-        self._findings.add_unless(
-            len(rows) == len(ids) and bool((rows["lost"] == event.at).all()),
-            "failed",
-            f"The assignments given up after the end are not those of event {event.number}.",
-        )
-        self.failed = np.concatenate([self.failed, ids])
-
-    def _check_plan(self, event: Event, record: PlanRecord | None) -> None:
-        if record is None:
-            phase = event.data["phase"]
-            self._findings.add(
-                "plan", f"Event {event.number} opens phase {phase}, whose plan was removed."
-            )
-            return
-        plan = record.plan
+    def _plan(self, record: PlanRecord) -> _Known:
         self.plans += 1
-        self._provisional = plan.provisional
-        self._compare(
-            event,
-            {
-                "phase": plan.phase,
-                "pulls": plan.pulls,
-                "first": record.first,
-                "plan": digest(as_data(plan)),
-            },
-            "plan",
-            f"The plan of phase {plan.phase}",
-        )
+        self._provisional = record.plan.provisional
+        plan = record.plan
+        known = {"phase": plan.phase, "pulls": plan.pulls, "first": record.first}
+        return f"The plan of phase {plan.phase}", known | {"plan": digest(as_data(plan))}
 
-    def _check_summary(self, event: Event, record: SummaryRecord | None) -> None:
-        if record is None:
-            self._findings.add(
-                "summary", f"Event {event.number} is about a summary that was removed."
-            )
-            return
+    def _summary(self, record: SummaryRecord) -> _Known:
         amends = record.late and self._provisional
         follows = record.end <= self._end if amends else record.first == self._end
         self._findings.add_unless(
@@ -238,23 +202,19 @@ class _Log:
         )
         self.summaries = record.number + 1
         self._end = max(self._end, record.end)
-        self._compare(
-            event,
-            {
-                "phase": record.phase,
-                "first": record.first,
-                "end": record.end,
-                "summary": digest(as_data(record.summary)),
-                "rows": record.digest,
-            },
-            "summary",
-            f"Summary {record.number}",
-            same=record.late == (event.kind == "answered"),
-        )
+        known = {name: getattr(record, name) for name in ("phase", "first", "end")}
+        known |= {"summary": digest(as_data(record.summary)), "rows": record.digest}
+        return f"Summary {record.number}", known | {"late": record.late}
 
-    def _compare(
-        self, event: Event, data: dict[str, Any], kind: str, what: str, *, same: bool = True
-    ) -> None:
-        same = same and all(event.data.get(name) == value for name, value in data.items())
-        sentence = f"{what} is not the one of event {event.number}: it was changed."
-        self._findings.add_unless(same, kind, sentence)
+    def _compare(self, event: Event, known: _Known | None, kind: str) -> None:
+        """Compare an event with its record, None if that was removed."""
+        if known is None:
+            self._findings.add(kind, f"Event {event.number} is about a {kind} that was removed.")
+            return
+        what, data = known
+        told = {**event.data, "late": event.kind == "answered"}
+        self._findings.add_unless(
+            all(told.get(name) == value for name, value in data.items()),
+            kind,
+            f"{what} is not the one of event {event.number}: it was changed.",
+        )

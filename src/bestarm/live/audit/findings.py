@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TypeVar
@@ -62,17 +63,15 @@ class Findings:
 
     def __init__(self) -> None:
         self._sentences: dict[str, list[str]] = {}
-        self._more: dict[str, int] = {}
+        self._more: Counter[str] = Counter()
 
     def add(self, kind: str, sentence: str) -> None:
         """Add a finding."""
         known = self._sentences.setdefault(kind, [])
-        if sentence in known:
-            return
-        if len(known) < SHOWN:
+        if len(known) == SHOWN:
+            self._more[kind] += sentence not in known
+        elif sentence not in known:
             known.append(sentence)
-        else:
-            self._more[kind] = self._more.get(kind, 0) + 1
 
     def add_unless(self, agrees: bool, kind: str, sentence: str) -> None:
         """Add a finding where something does not agree."""
@@ -95,7 +94,7 @@ class Findings:
         """All findings."""
         every = []
         for kind, known in self._sentences.items():
-            every += known
-            if kind in self._more:
-                every.append(f"There are {self._more[kind]} more findings of this kind ({kind}).")
+            more = self._more[kind]
+            rest = f"There are {more} more findings of this kind ({kind})."
+            every += [*known, rest] if more else known
         return tuple(every)

@@ -59,13 +59,11 @@ class Redraw:
         self._end = end
         self._failed = failed
         self.assigned = self.outcomes = self.late = 0
-        self._pieces = books.rows(0, books.head.assigned + 1)  # one more than are counted
+        self._pieces = self._checked()
         self._rows: Rows = np.empty(0, dtype=ROW)
         self._plans = findings.readable(books.plans())
         self._draws: PlanDraws | None = None
         self._next_plan = next(self._plans, None)
-        self._next_id = 0
-        self._deferrals = _Deferrals(findings.readable(books.deferrals()))
         self._deferred: dict[int, list[Rows]] = {}  # rows by the summary that covers them, or −1
 
     def read(self) -> None:
@@ -76,7 +74,7 @@ class Redraw:
             self._findings.add("deferral", f"Summary {number}, which covers outcomes, is missing.")
         if self._end is not None:
             self._check_rest(self._end)
-        while self._load():
+        for _ in self._pieces:
             pass
         counted = self._books.head.assigned
         self._findings.add_unless(
@@ -85,34 +83,29 @@ class Redraw:
             f"There are {plural(self.assigned, 'assignment')}, the counter says {counted}.",
         )
 
-    def _load(self) -> bool:
-        rows = next(self._pieces, None)
-        if rows is None:
-            return False
-        self._rows = rows
-        if len(rows):
-            self._check_numbers(rows["id"])
+    def _checked(self) -> Iterator[Rows]:
+        """All assignments in pieces, each compared with its plan."""
+        last = -1
+        for rows in self._books.rows(0, self._books.head.assigned + 1):  # one more than are counted
+            ids = np.concatenate([[last], rows["id"]])
+            for place in np.flatnonzero(np.diff(ids) != 1):
+                missing = f"{ids[place] + 1} to {ids[place + 1] - 1}"
+                self._findings.add("assignment", f"Assignments {missing} are missing.")
+            last = int(ids[-1])
             self._check_flags(rows)
             self._check_draws(rows)
-        return True
+            yield rows
 
     def _between(self, first: int, end: int) -> Iterator[Rows]:
         """The rows of a range that follows the one before."""
         while first < end:
-            rows = self._rows
-            if not len(rows) or rows["id"][-1] < first:
-                if not self._load():
+            while not len(self._rows) or self._rows["id"][-1] < first:
+                rows = next(self._pieces, None)
+                if rows is None:
                     return
-                continue
-            yield rows[slice(*np.searchsorted(rows["id"], [first, end]))]
-            first = int(rows["id"][-1]) + 1
-
-    def _check_numbers(self, ids: Ids) -> None:
-        before = np.concatenate([[self._next_id - 1], ids[:-1]])
-        for place in np.flatnonzero(ids != before + 1):
-            missing = f"{before[place] + 1} to {ids[place] - 1}"
-            self._findings.add("assignment", f"Assignments {missing} are missing.")
-        self._next_id = int(ids[-1]) + 1
+                self._rows = rows
+            yield self._rows[slice(*np.searchsorted(self._rows["id"], [first, end]))]
+            first = int(self._rows["id"][-1]) + 1
 
     def _check_flags(self, rows: Rows) -> None:
         told, lost, late = ~np.isnan(rows["reward"]), ~np.isnan(rows["lost"]), rows["late"]
@@ -130,26 +123,25 @@ class Redraw:
         self._findings.add_each(rows, flagged, "late", what)
 
     def _check_draws(self, rows: Rows) -> None:
-        ids, begin = rows["id"], 0
-        while begin < len(rows):
-            while self._next_plan is not None and self._next_plan.first <= ids[begin]:
+        while len(rows):
+            while self._next_plan is not None and self._next_plan.first <= rows["id"][0]:
+                # No more than there are assignments: a changed plan may ask for any number.
                 most = self._books.head.assigned
                 self._draws = PlanDraws(self._next_plan, self._seed, most=most)
                 self._next_plan = next(self._plans, None)
             end = len(rows)
             if self._next_plan is not None:
-                end = int(np.searchsorted(ids, self._next_plan.first))
-            part = rows[begin:end]
-            if self._draws is None:
-                every = np.ones(len(part), dtype=bool)
-                self._findings.add_each(part, every, "draw", "belongs to no plan")
-            else:
-                self._draw_again(part, self._draws)
-            begin = end
+                end = int(np.searchsorted(rows["id"], self._next_plan.first))
+            part, rows = rows[:end], rows[end:]
+            for run in np.split(part, np.flatnonzero(np.diff(part["id"]) != 1) + 1):
+                self._draw_again(run, self._draws)
 
-    def _draw_again(self, rows: Rows, draws: PlanDraws) -> None:
-        findings, ids, phase = self._findings, rows["id"], draws.plan.phase
-        start, size = int(ids[0]), int(ids[-1] - ids[0]) + 1
+    def _draw_again(self, rows: Rows, draws: PlanDraws | None) -> None:
+        """Compare assignments without a gap with what their plan draws."""
+        findings, start, size = self._findings, int(rows["id"][0]), len(rows)
+        if draws is None:
+            findings.add_each(rows, rows["id"] >= 0, "draw", "belongs to no plan")
+            return
         try:
             drawn, chances = draws.arms(self._books, start, size)
         except DamagedStoreError as error:
@@ -157,7 +149,7 @@ class Redraw:
             return
         arms, probabilities = np.full(size, -1), np.ones(size)
         arms[: len(drawn)], probabilities[: len(drawn)] = drawn, chances
-        arms, probabilities = arms[ids - start], probabilities[ids - start]
+        phase = draws.plan.phase
         what = f"was drawn in phase {phase} and is on record under another"
         findings.add_each(rows, rows["phase"] != phase, "phase", what)
         for place in np.flatnonzero(rows["arm"] != arms)[: 2 * SHOWN]:
@@ -172,7 +164,7 @@ class Redraw:
         findings, number = self._findings, record.number
         try:
             plan = self._books.plan(record.phase).plan
-        except (DamagedStoreError, LookupError):
+        except DamagedStoreError:
             findings.add("summary", f"Summary {number} is of phase {record.phase}, unknown here.")
             return
         if len(record.summary.counts) != self._arms:
@@ -186,14 +178,7 @@ class Redraw:
                 findings.add_each(rows, wrong, "deferral", what)
                 self._add(totals, rows)
         else:
-            ids, covered_by = self._deferrals.between(record.first, record.end)
-            for rows in self._between(record.first, record.end):
-                pending = np.isin(rows["id"], ids)
-                self._add(totals, rows, pending)
-                waiting = rows[pending]
-                summaries = covered_by[np.searchsorted(ids, waiting["id"])]
-                for each in np.unique(summaries).tolist():
-                    self._deferred.setdefault(each, []).append(waiting[summaries == each])
+            self._add_range(totals, record)
         covered = f"assignments {record.first} to {record.end - 1}"
         findings.add_unless(
             totals.digest() == record.digest,
@@ -207,13 +192,26 @@ class Redraw:
             f"Summary {number} is not what {covered} add up to.",
         )
 
+    def _add_range(self, totals: RunningTotals, record: SummaryRecord) -> None:
+        """Add the rows of a summary up; those that were outstanding then are kept for later."""
+        pieces = self._findings.readable(self._books.deferrals(record.first, record.end))
+        none = np.empty((2, 0), dtype=np.int64)
+        ids, covered_by = np.concatenate([none, *map(np.array, pieces)], axis=1)
+        for rows in self._between(record.first, record.end):
+            pending = np.isin(rows["id"], ids)
+            self._add(totals, rows, pending)
+            waiting = rows[pending]
+            summaries = covered_by[np.searchsorted(ids, waiting["id"])]
+            for each in np.unique(summaries).tolist():
+                self._deferred.setdefault(each, []).append(waiting[summaries == each])
+
     def _add(self, totals: RunningTotals, rows: Rows, pending: Any = None) -> None:
         """Add rows up; all but the pending ones must be settled, and in time."""
-        settled = ~np.isnan(rows["reward"]) | ~np.isnan(rows["lost"])
-        wrong = ~settled if pending is None else ~settled & ~pending
+        due = np.ones(len(rows), dtype=bool) if pending is None else ~pending
+        unsettled = np.isnan(rows["reward"]) & np.isnan(rows["lost"])
         what = "was summed up, but is neither told nor lost"
-        self._findings.add_each(rows, wrong, "outcomes", what)
-        self._check_in_time(rows if pending is None else rows[~pending])
+        self._findings.add_each(rows, due & unsettled, "outcomes", what)
+        self._check_in_time(rows[due])
         answers = answers_of(rows)
         answers["arm"] = np.where(answers["arm"] < self._arms, np.maximum(answers["arm"], 0), 0)
         totals.add(answers, pending)
@@ -234,24 +232,3 @@ class Redraw:
             "rest",
             f"Assignments that were outstanding when their phase closed {changed}",
         )
-
-
-class _Deferrals:
-    """The assignments that were outstanding when their phase closed, read once, in order of id."""
-
-    def __init__(self, pieces: Iterator[tuple[Ids, Ids]]) -> None:
-        self._pieces = pieces
-        self._rest = np.empty((2, 0), dtype=np.int64)
-
-    def between(self, first: int, end: int) -> tuple[Ids, Ids]:
-        """The ids in a range that follows the one before, and the summaries that cover them."""
-        parts = [self._rest]
-        while not parts[-1].size or parts[-1][0, -1] < end:
-            piece = next(self._pieces, None)
-            if piece is None:
-                break
-            parts.append(np.array(piece, dtype=np.int64).reshape(2, -1))
-        every = np.concatenate(parts, axis=1)
-        self._rest = every[:, every[0] >= end]
-        found = every[:, (every[0] >= first) & (every[0] < end)]
-        return found[0], found[1]

@@ -89,34 +89,32 @@ class Scales:
         """A level and a sentence."""
         if not self._degrees and not np.isfinite(self._high["alarm"]).any():
             return "ok", "No phase is answered yet."
+        moves, most = 2 * self._baseline, self._largest + self._baseline
         for level in _CHANCES:
             high, low = self._high[level], self._low[level]
             apart = np.where(np.isfinite(high), high - low, -np.inf)
-            arm = int(np.argmax(apart))
-            if apart[arm] > 2 * self._baseline * (1 + _ROUNDING):
-                return level, (
-                    f"What arm {labels[arm]!r} pays moves by {apart[arm]:.3g} at least between "
-                    f"phases, where the declared baseline of ±{self._baseline:g} allows for "
-                    f"{2 * self._baseline:g}."
-                )
             off = np.maximum(high, -low)
-            arm = int(np.argmax(off))
-            if off[arm] > (self._largest + self._baseline) * (1 + _ROUNDING):
+            wide, far = int(np.argmax(apart)), int(np.argmax(off))
+            if apart[wide] > moves * (1 + _ROUNDING):
                 return level, (
-                    f"Arm {labels[arm]!r} pays more than {off[arm]:.3g} in size on average over a "
-                    f"phase, which does not fit {self.declared}."
+                    f"Mean rewards of option {labels[wide]!r} differ by at least {apart[wide]:.3g} "
+                    f"between phases; the declared baseline of ±{self._baseline:g} allows for "
+                    f"{moves:g}."
+                )
+            if off[far] > most * (1 + _ROUNDING):
+                return level, (
+                    f"The mean reward of option {labels[far]!r} in a phase exceeds {off[far]:.3g} "
+                    f"in size, which does not fit {self.declared}."
                 )
         return self._verdict_on_spread()
 
     def _verdict_on_spread(self) -> tuple[str, str]:
         # The baseline moves within a summary too, by a variance of at most R².
         if self._degrees >= _LEAST_DEGREES and self._spare > 2 * self._allowed:
-            spread = math.sqrt(self._spare / self._degrees)
-            most = math.sqrt(self._allowed / self._degrees)
-            level = "alarm" if self._spare > 4 * self._allowed else "warning"
-            return level, (
-                f"Rewards of one arm in one phase vary with a standard deviation of {spread:.3g}, "
-                f"where noise and baseline together allow for {most:.3g}."
+            spread, most = np.sqrt(np.array([self._spare, self._allowed]) / self._degrees)
+            return "alarm" if self._spare > 4 * self._allowed else "warning", (
+                f"Rewards of one option in one phase vary with a standard deviation of "
+                f"{spread:.3g}; noise and baseline together allow for {most:.3g}."
             )
         return "ok", f"Means and spread of rewards fit {self.declared}."
 

@@ -30,6 +30,7 @@ Errors:
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -39,6 +40,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bestarm.geometry import Array
+from bestarm.live.store.damage import damaged
 from bestarm.live.store.head import Head
 from bestarm.records import Plan, Summary
 
@@ -80,6 +82,8 @@ ANSWER = np.dtype(
 )
 Rows = NDArray[Any]
 Ids = NDArray[np.int64]
+
+_FAR = 1000  # ids farther apart than this are looked up apart
 
 
 def answers_of(rows: Rows) -> Rows:
@@ -157,7 +161,7 @@ class Request:
     phase: int
 
 
-class Reading(Protocol):
+class Reading(ABC):
     """A transaction that reads.
 
     Attributes:
@@ -166,76 +170,94 @@ class Reading(Protocol):
 
     head: Head
 
+    @abstractmethod
     def now(self) -> float:
         """The time in seconds since 1970, by the one clock of all who share the ledger.
 
         For a database server that is the server's clock, read after a `Writing` got its turn.
         """
-        ...
 
-    def plan(self, phase: int) -> PlanRecord:
-        """The plan of a phase.
+    @abstractmethod
+    def plans(self, start: int = 1, *, limit: int | None = None) -> Iterator[PlanRecord]:
+        """The plans from a phase on, in order of phase, at most `limit` of them."""
 
-        Raises:
-            DamagedStoreError: the phase has no plan (in memory: LookupError).
-        """
-        ...
-
-    def plans(self, start: int = 1) -> Iterator[PlanRecord]:
-        """The plans from a phase on, in order of phase."""
-        ...
-
+    @abstractmethod
     def summaries(self, start: int = 0) -> Iterator[SummaryRecord]:
         """The summaries from a number on, in order of number."""
-        ...
 
+    @abstractmethod
     def events(self, start: int = 0, *, limit: int | None = None) -> Iterator[Event]:
         """The events from a number on, in order of number, at most `limit` of them."""
-        ...
 
+    @abstractmethod
     def request(self, name: str) -> Request | None:
         """The request of exactly this name, or None."""
-        ...
 
+    @abstractmethod
     def requests(self) -> Iterator[Request]:
         """All named requests, in the order made."""
-        ...
 
+    @abstractmethod
     def rows(self, first: int, end: int) -> Iterator[Rows]:
         """The assignments with ids from `first` up to `end`, as ROW, in order of id, in pieces.
 
         Ids that were never assigned are left out.
         """
-        ...
+
+    @abstractmethod
+    def lost_arms(self, phase: int, start: int, count: int) -> Ids:
+        """The arms of `count` lost assignments of a phase, in the order of loss, from number
+        `start` on; fewer where there are fewer."""
+
+    @abstractmethod
+    def first_outstanding(self, start: int, end: int) -> int | None:
+        """The least outstanding id from `start` up to `end`, or None."""
+
+    @abstractmethod
+    def outstanding(self, start: int, end: int, *, asked_by: float = math.inf) -> Ids:
+        """The outstanding ids from `start` up to `end` that were asked for by a time, in order."""
+
+    @abstractmethod
+    def deferrals(
+        self, first: int = 0, end: int = 2**62, *, waiting: bool = False
+    ) -> Iterator[tuple[Ids, Ids]]:
+        """The assignments that were outstanding when their phase closed, in order of id, in pieces,
+        each with the number of the summary that covers it, or −1.
+
+        Args:
+            first: the least id.
+            end: the id after the last.
+            waiting: only those that no summary covers.
+        """
+
+    @abstractmethod
+    def arrivals(self) -> Ids:
+        """Those of them that are settled and that no summary covers, in order of id."""
+
+    def plan(self, phase: int) -> PlanRecord:
+        """The plan of a phase.
+
+        Raises:
+            DamagedStoreError: the phase has no plan.
+        """
+        found = next(self.plans(phase, limit=1), None)
+        if found is None or found.plan.phase != phase:
+            raise damaged(f"The plan of phase {phase} cannot be read (it is missing).", phase)
+        return found
 
     def answers(self, first: int, end: int) -> Iterator[Rows]:
-        """The same assignments as ANSWER, in pieces; quicker where all of them are settled.
+        """The assignments with ids from `first` up to `end`, as ANSWER, in order of id, in pieces.
 
         Raises:
             DamagedStoreError: an id was never assigned.
         """
-        ...
-
-    def rewards(self, ids: Ids) -> dict[int, float]:
-        """The rewards of those of these assignments that have an outcome, late ones included."""
-        ...
-
-    def lost(self, ids: Ids) -> set[int]:
-        """Which of these assignments are lost."""
-        ...
-
-    def lost_arms(self, phase: int, start: int, count: int) -> Ids:
-        """The arms of `count` lost assignments of a phase, in the order of loss, from number
-        `start` on; fewer where there are fewer."""
-        ...
-
-    def first_outstanding(self, start: int, end: int) -> int | None:
-        """The least outstanding id from `start` up to `end`, or None."""
-        ...
-
-    def outstanding(self, start: int, end: int, *, asked_by: float = math.inf) -> Ids:
-        """The outstanding ids from `start` up to `end` that were asked for by a time, in order."""
-        ...
+        for rows in self.rows(first, end):
+            if np.any(rows["id"] != np.arange(first, first + len(rows))):
+                break
+            first += len(rows)
+            yield answers_of(rows)
+        if first < end:
+            raise damaged(f"Some of the assignments {first} to {end - 1} are missing.", first)
 
     def asked_at(self, number: int) -> float:
         """The time at which an assignment was asked for.
@@ -243,28 +265,36 @@ class Reading(Protocol):
         Raises:
             DamagedStoreError: the id was never assigned.
         """
-        ...
+        return float(next(self.answers(number, number + 1))["asked"][0])
 
-    def deferrals(self, *, waiting: bool = False) -> Iterator[tuple[Ids, Ids]]:
-        """The assignments that were outstanding when their phase closed, in order of id, in pieces,
-        each with the number of the summary that covers it, or −1.
+    def rows_of(self, ids: Ids) -> Rows:
+        """These assignments as ROW, in order of id, as far as there are any."""
+        found, ordered = [], np.sort(ids)
+        for run in np.split(ordered, np.flatnonzero(np.diff(ordered) > _FAR) + 1):
+            first, end = (int(run[0]), int(run[-1]) + 1) if run.size else (0, 0)
+            pieces, dense = self.rows(first, end), end - first == len(run)
+            found += [rows if dense else rows[np.isin(rows["id"], run)] for rows in pieces]
+        return found[0] if len(found) == 1 else np.concatenate([np.empty(0, dtype=ROW), *found])
 
-        Args:
-            waiting: only those that no summary covers.
-        """
-        ...
+    def rewards(self, ids: Ids) -> dict[int, float]:
+        """The rewards of those of these assignments that have an outcome, late ones included."""
+        rows = self.rows_of(ids)
+        rows = rows[~np.isnan(rows["reward"])]
+        return dict(zip(rows["id"].tolist(), rows["reward"].tolist(), strict=True))
 
-    def arrivals(self) -> Ids:
-        """Those of them that are settled and that no summary covers, in order of id."""
-        ...
+    def lost(self, ids: Ids) -> set[int]:
+        """Which of these assignments are lost."""
+        rows = self.rows_of(ids)
+        return set(rows["id"][~np.isnan(rows["lost"])].tolist())
 
 
-class Writing(Reading, Protocol):
+class Writing(Reading):
     """A transaction that writes; the head is saved when it ends.
 
     What is added can be read in the same transaction.
     """
 
+    @abstractmethod
     def add_assignments(
         self, arms: Ids, probabilities: Array, *, at: float, request: Request | None
     ) -> None:
@@ -279,47 +309,46 @@ class Writing(Reading, Protocol):
         Raises:
             StoreError: one of these ids is on record.
         """
-        ...
 
+    @abstractmethod
     def add_outcomes(self, ids: Ids, rewards: Array, *, at: float, late: NDArray[np.bool_]) -> int:
         """Add outcomes, except where there is one already; return the number added."""
-        ...
 
+    @abstractmethod
     def add_losses(self, ids: Sequence[int], *, reason: str, at: float) -> None:
-        """Add losses, in this order.
+        """Add losses, in this order, after as many as the head's `losses`.
 
         Raises:
             StoreError: one of these assignments is lost already.
         """
-        ...
 
+    @abstractmethod
     def add_refusals(self, ids: Ids, rewards: Array, *, at: float) -> int:
         """Add refused rewards, except where one is on record; return the number added."""
-        ...
 
+    @abstractmethod
     def add_deferrals(self, ids: Ids) -> None:
         """Record that assignments are outstanding while their phase closes.
 
         Raises:
             StoreError: this is on record for one of them.
         """
-        ...
 
+    @abstractmethod
     def settle_deferrals(self, ids: Ids, *, summary: int) -> None:
         """Record the number of the summary that covers these assignments."""
-        ...
 
+    @abstractmethod
     def add_summary(self, record: SummaryRecord) -> None:
         """Add a summary; its number is the head's `summaries`."""
-        ...
 
+    @abstractmethod
     def add_plan(self, record: PlanRecord) -> None:
         """Add a plan; its phase follows that of the plan before."""
-        ...
 
+    @abstractmethod
     def add_event(self, event: Event) -> None:
         """Add an event; its number follows that of the event before."""
-        ...
 
 
 class Ledger(Protocol):
@@ -331,7 +360,6 @@ class Ledger(Protocol):
         Raises:
             StoreUnavailableError: the database cannot be reached, or its file was replaced.
         """
-        ...
 
     def writing(self) -> AbstractContextManager[Writing]:
         """A transaction that waits for its turn; after an exception nothing of it remains.
@@ -340,8 +368,6 @@ class Ledger(Protocol):
             StoreUnavailableError: the database cannot be reached or written to, its file was
                 replaced, or other writers did not finish in time.
         """
-        ...
 
     def close(self) -> None:
         """Release connections and files."""
-        ...

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bestarm.errors import DamagedStoreError
 from bestarm.geometry import Array
-from bestarm.live.store.contract import Ids
 from bestarm.records import Plan, Summary
 
 __all__ = ["UNREADABLE", "check_arms", "check_plan", "check_summary", "check_times", "damaged"]
@@ -29,7 +29,7 @@ def damaged(sentence: str, what: object = None) -> DamagedStoreError:
     )
 
 
-def check_arms(ids: Ids, arms: Ids, size: int) -> None:
+def check_arms(ids: NDArray[np.int64], arms: NDArray[np.int64], size: int) -> None:
     """Raise unless all assignments have an arm of the problem."""
     wrong = np.flatnonzero((arms < 0) | (arms >= size))
     if wrong.size:

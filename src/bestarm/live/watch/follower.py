@@ -21,7 +21,7 @@ from bestarm.live.replay import Player, recommend
 from bestarm.live.store.contract import Event, Head, Reading, SummaryRecord
 from bestarm.policies.policy import Look, Policy
 from bestarm.problem import Problem
-from bestarm.records import Phase, Plan, Recommendation, Summary
+from bestarm.records import Phase, Plan, Recommendation
 
 __all__ = ["Follower", "Log", "Moment", "Slice", "joined"]
 
@@ -79,11 +79,11 @@ class Slice:
         # About the summary's center, which drops out: far from zero, rewards would lose digits.
         return cls(entry.first, entry.end, counts, sums, gram, centered.T @ entry.summary.sums)
 
-    def join(self, other: Slice, *, end: int | None = None) -> Slice:
-        """This one and another, which ends it unless it is said where."""
+    def join(self, other: Slice) -> Slice:
+        """This one and another that follows it or lies within it."""
         return Slice(
             self.first,
-            other.end if end is None else end,
+            max(self.end, other.end),
             self.counts + other.counts,
             self.sums + other.sums,
             self.gram + other.gram,
@@ -235,10 +235,10 @@ class Follower:
         if plan.provisional and record.late:
             # Drawn, and counted as drawn, when their phase closed.
             place = max(i for i, each in enumerate(self._parts) if each.first <= part.first)
-            self._parts[place] = self._parts[place].join(part, end=self._parts[place].end)
+            self._parts[place] = self._parts[place].join(part)
             return
         self.drawn += summary.drawn
-        self.planned += _expected(plan, summary)
+        self.planned += plan.shares * summary.drawn.sum()
         self._parts.append(part)
         if len(self._parts) > 2 * _SLICES:
             self._parts = _merged(self._parts)
@@ -271,14 +271,6 @@ def _phases(trace: Sequence[Phase], targets: int) -> list[Moment]:
         look = Look(phase.leader, estimate, estimate - radius, estimate + radius, evidence)
         moments.append(Moment(pulls, phase.active, look, phase.phase))
     return moments
-
-
-def _expected(plan: Plan, summary: Summary) -> Array:
-    """How many pulls of each arm a plan would have on average, for as many as were drawn."""
-    if plan.counts is not None:
-        return plan.counts.astype(float)
-    assert plan.weights is not None
-    return np.asarray(plan.weights * float(summary.drawn.sum()))
 
 
 def _merged(slices: list[Slice]) -> list[Slice]:

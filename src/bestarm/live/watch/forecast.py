@@ -41,8 +41,8 @@ class EndForecast:
 def from_evidence(pulls: int, evidence: float, level: float) -> EndForecast:
     """Pulls until the evidence against the hardest competitor reaches its level.
 
-    The log of an e-value that bets well is a random walk of drift g a pull and variance 2g, so the
-    pulls that are lacking follow an inverse Gaussian law. g itself is known through the score
+    The log of an e-value that bets well is a random walk of drift g per pull and variance 2g, so
+    the pulls that are lacking follow an inverse Gaussian law. g itself is known through the score
     z = √(2 g n), which is off by a normal deviate. Quantiles are those of the mixture.
 
     Args:
@@ -73,12 +73,8 @@ def from_evidence(pulls: int, evidence: float, level: float) -> EndForecast:
 def from_phases(trace: Sequence[Phase], plan: Plan | None, *, left: int) -> EndForecast | None:
     """Pulls of this phase, and of those after it that the smallest estimated contrast asks for.
 
-    A phase of half the radius needs four times the pulls, so phases grow as they did before.
-
-    Args:
-        trace: the phases closed so far.
-        plan: the open one.
-        left: its pulls that are not settled yet.
+    A phase of half the radius needs four times the pulls, so phases grow as they did before. Of the
+    pulls of the open plan, some are `left` to be settled.
     """
     if plan is None:
         return None

@@ -25,11 +25,8 @@ def leaderboard(
 ) -> tuple[Option, ...]:
     """All options, those that lead first, then by how far they are behind.
 
-    Args:
-        follower: the experiment.
-        problem: its problem.
-        level: the evidence that drops an option.
-        radii: whether the radii of phases say how sure an estimate is.
+    The evidence that drops an option is `level`; `radii` says whether the radii of phases tell how
+    sure an estimate is.
     """
     said, dropped = follower.said, follower.log.eliminated
     leading, active = said.chosen or (said.target,), set(said.active)
@@ -72,9 +69,8 @@ def _known(target: int, looks: Sequence[Moment], level: float, *, radii: bool) -
         if phase is None:
             share = float(np.clip(look.log_evidence[target] / level, 0.0, 1.0))
             return Option(target, behind=behind, low=low, high=high, evidence=share)
-        about = None if moment is looks[-1] else phase
+        known = Option(target, behind=behind, known_in=None if moment is looks[-1] else phase)
         if not radii or behind is None or high is None:
-            return Option(target, behind=behind, known_in=about)
-        ends = {"radius": high - behind, "low": low, "high": high}
-        return Option(target, behind=behind, known_in=about, **ends)
+            return known
+        return replace(known, radius=high - behind, low=low, high=high)
     return Option(target)

@@ -29,11 +29,7 @@ _HEALTH_COST_RATIO = 10  # rerun health checks at most every 10 × their own dur
 
 
 class Watch:
-    """Looks at one experiment, and keeps what a look took: the next costs what has happened since.
-
-    Args:
-        experiment: the experiment.
-    """
+    """Looks at one experiment, and keeps what it found: the next look costs what is new."""
 
     def __init__(self, experiment: Experiment) -> None:
         self.experiment = experiment
@@ -51,11 +47,8 @@ class Watch:
             return wording.headline(self._log, self.experiment.problem, self.experiment.traits)
 
     def health(self, *, over: bool = False) -> tuple[Check, ...]:
-        """The health checks, repeated unless that would take too much time: they read many rows.
-
-        Args:
-            over: whether the experiment is over: then they are repeated.
-        """
+        """The health checks, which read many rows: repeated where the experiment is over, or else
+        unless that would take too much time."""
         now = time.monotonic()
         if over or now >= self._health_due:
             self._health = self.experiment.health()

@@ -21,13 +21,7 @@ _LEAST = 10  # outcomes of an arm in a stretch, to be shown at all
 
 
 def timeline(follower: Follower, board: Sequence[Option], level: float) -> Timeline:
-    """How the options fell behind.
-
-    Args:
-        follower: the experiment.
-        board: its options, the leader first.
-        level: the evidence that drops an option.
-    """
+    """How the options on the board fell behind; `level` is the evidence that drops one."""
     looks = follower.looks
     if not looks:
         return Timeline("none")
@@ -39,7 +33,7 @@ def timeline(follower: Follower, board: Sequence[Option], level: float) -> Timel
             seen = list(compress(looks, active))
         elif out and not all(active):
             seen = looks[: active.index(False) + 1]  # as far as the look that dropped it
-        x = tuple(float(each.pulls) for each in seen)
+        x = tuple(float(each.phase or each.pulls) for each in seen)
         y = tuple(finite(each.look.estimate[target]) for each in seen)
         low = tuple(finite(each.look.low[target]) for each in seen)
         high = tuple(finite(each.look.high[target]) for each in seen)
@@ -47,10 +41,10 @@ def timeline(follower: Follower, board: Sequence[Option], level: float) -> Timel
         lines.append(Line(option.label, rank, out, x, y, low, high))
         evidence.append(Line(option.label, rank, out, x, share))
     if looks[0].phase is None:
-        return Timeline("looks", lines=tuple(lines), evidence=tuple(evidence))
-    phases = tuple((float(each.pulls), each.phase) for each in looks if each.phase is not None)
-    ends, largest = tuple(end for end, _ in phases), tuple(map(_largest_radius, looks))
-    return Timeline("phases", phases, tuple(lines), Line("radius", -2, False, ends, largest))
+        return Timeline("looks", tuple(lines), evidence=tuple(evidence))
+    phases = tuple(float(each.phase or 0) for each in looks)
+    radius = Line("radius", -2, False, phases, tuple(map(_largest_radius, looks)))
+    return Timeline("phases", tuple(lines), radius)
 
 
 def _largest_radius(moment: Moment) -> float | None:

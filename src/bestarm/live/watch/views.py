@@ -72,7 +72,7 @@ class Line:
         rank: its place on the leaderboard, from 0; −1 for an arm that is not an option, −2 for a
             line of reference.
         out: whether the line ends because it was dropped.
-        x: pulls.
+        x: pulls, or phases.
         y: values.
         low: lower ends, or empty.
         high: upper ends, or empty.
@@ -94,15 +94,13 @@ class Timeline:
     Attributes:
         kind: `"phases"` where each phase estimates afresh, `"looks"` where evidence gathers, or
             `"none"`.
-        phases: for phases: the pulls after each, and its number.
-        lines: estimated leader − option, with the leader of the moment.
+        lines: estimated leader − option, with the leader of the moment, over phases or pulls.
         radius: for phases: the largest radius.
         evidence: for looks: the log of the e-value against each option, in units of what is
             needed to drop it.
     """
 
     kind: str
-    phases: tuple[tuple[float, int], ...] = ()
     lines: tuple[Line, ...] = ()
     radius: Line | None = None
     evidence: tuple[Line, ...] = ()

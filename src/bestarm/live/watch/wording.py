@@ -147,13 +147,7 @@ def _list(names: Sequence[str]) -> str:
 
 
 def describe(event: Event, problem: Problem, *, open_plans: bool) -> str:
-    """An event of an experiment, in words.
-
-    Args:
-        event: the event.
-        problem: the experiment's problem.
-        open_plans: whether more may be drawn under a plan than it asks for.
-    """
+    """An event in words. Under open plans more may be drawn than the plan asks for."""
     data, kind = event.data, event.kind
     phase = f"Phase {data.get('phase')}"
     text = f"{kind.capitalize()}."

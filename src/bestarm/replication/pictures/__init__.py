@@ -36,13 +36,7 @@ class Picture:
 
 
 def pictures(replication: Replication, table: Table, cells: Sequence[Cell]) -> Iterator[Picture]:
-    """The pictures of one table; to be drawn within `style()`.
-
-    Args:
-        replication: the runs.
-        table: one of its tables.
-        cells: the cells of this table.
-    """
+    """The pictures of one table and its cells; to be drawn within `style()`."""
     if not table.counts_pulls:
         yield Picture(
             f"{table.key}-success",

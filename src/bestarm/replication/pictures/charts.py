@@ -24,9 +24,8 @@ from bestarm.replication.pictures.ink import (
     label,
     look,
 )
-from bestarm.replication.published import RUNS
 from bestarm.replication.runner import Replication
-from bestarm.replication.tables import Row, Table
+from bestarm.replication.tables import RUNS, Row, Table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -42,12 +41,7 @@ _TALLEST = 0.62  # of the distance between two rows
 
 
 def draw_tradeoff(table: Table, cells: Sequence[Cell]) -> Figure:
-    """Pulls against error, per method, of a table that counts pulls.
-
-    Args:
-        table: the table.
-        cells: its cells, of pulls and of a rate for each row.
-    """
+    """Pulls against error, per method, of a table that counts pulls."""
     ours, printed = {}, {}
     for row, pulls, rate in zip(table.rows, cells[::2], cells[1::2], strict=True):
         ours[row.key] = _our_mark(pulls, rate)
@@ -155,13 +149,7 @@ def _draw_marks(axes: Axes, row: Row, marks: Sequence[Sequence[float]], *, fille
 
 
 def draw_stopping(replication: Replication, table: Table, cells: Sequence[Cell]) -> Figure:
-    """The distribution of pulls, row by row, of a table that counts pulls.
-
-    Args:
-        replication: the runs.
-        table: the table.
-        cells: its cells.
-    """
+    """The distribution of pulls, row by row, of a table that counts pulls."""
     figure, axes = _listed(table, table.rows)
     pulls = [np.asarray(replication.of(table, row).pulls, dtype=float) for row in table.rows]
     summaries = [cell for cell in cells if cell.metric == "pulls"]
@@ -223,13 +211,7 @@ def _draw_row(axes: Axes, base: float, pulls: Array, cell: Cell, edges: Array, c
 
 
 def draw_ranking(replication: Replication, table: Table, cells: Sequence[Cell]) -> Figure:
-    """How often each method was right at a budget: rows by budget, ours above the paper's.
-
-    Args:
-        replication: the runs.
-        table: the table, of fixed pulls.
-        cells: its cells, one per row.
-    """
+    """How often each method was right at a budget: rows by budget, ours above the paper's."""
     pairs = sorted(
         zip(table.rows, cells, strict=True),
         key=lambda pair: replication.of(table, pair[0]).mean_pulls,

@@ -87,12 +87,7 @@ def courses(replication: Replication, table: Table) -> list[Course]:
 
 
 def draw_elimination(table: Table, followed: Sequence[Course]) -> Figure:
-    """Targets left, by phase and by pulls.
-
-    Args:
-        table: the table.
-        followed: of at least one row.
-    """
+    """Targets left in the courses of at least one row, by phase and by pulls."""
     figure = new_figure(7.2, 3.7)
     by_phase, by_pulls = figure.subplots(1, 2, sharey=True, width_ratios=(1, 1.25))
     by_phase.set_title(table.title)

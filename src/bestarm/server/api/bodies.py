@@ -10,23 +10,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from bestarm.defaults import DELTA
 from bestarm.policies.registry import policies
 
-__all__ = [
-    "AskBody",
-    "Body",
-    "CreateBody",
-    "Delta",
-    "FailBody",
-    "Label",
-    "LeaseBody",
-    "Natural",
-    "Number",
-    "Positive",
-    "Scale",
-    "StopBody",
-    "TellBody",
-    "example",
-    "one_of",
-]
+__all__ = ["AskBody", "Body", "CreateBody", "FailBody", "LeaseBody", "StopBody", "TellBody"]
 
 
 def example(**values: Any) -> dict[str, Any]:
@@ -80,7 +64,22 @@ class Body(BaseModel):
 
 
 class CreateBody(Body):
-    """An experiment to create."""
+    """An experiment to create.
+
+    Attributes:
+        source: features of the options that can be tried, one row per option. Left out, the names
+            alone tell them apart.
+        source_labels: a name for each.
+        target: features of the options to choose among; the source if left out.
+        target_labels: a name for each.
+        noise: the scale of the noise.
+        baseline: a bound on the baseline's size.
+        options: of the policy.
+        seed: of the draws; a random one if left out.
+        lease: how long an outcome may take, in seconds or like 90s, 30m, 12h, 2d; any time if left
+            out.
+        description: what it is about, in words.
+    """
 
     model_config = ConfigDict(
         json_schema_extra=example(
@@ -95,32 +94,18 @@ class CreateBody(Body):
     )
 
     name: Annotated[str, Field(min_length=1, max_length=200)]
-    source: Features | None = Field(
-        default=None,
-        description="Features of the options that can be tried, one row per option. Left out, the "
-        "names alone tell them apart.",
-    )
-    source_labels: Labels | None = Field(default=None, description="A name for each.")
-    target: Features | None = Field(
-        default=None, description="Features of the options to choose among; the source if left out."
-    )
-    target_labels: Labels | None = Field(default=None, description="A name for each.")
+    source: Features | None = None
+    source_labels: Labels | None = None
+    target: Features | None = None
+    target_labels: Labels | None = None
     delta: Delta = DELTA
-    noise: Scale = Field(default=1.0, description="The scale of the noise.")
-    baseline: Scale = Field(default=1.0, description="A bound on the baseline's size.")
+    noise: Scale = 1.0
+    baseline: Scale = 1.0
     policy: PolicyName = "anytime"
-    options: dict[str, Any] = Field(default_factory=dict, description="Of the policy.")
-    seed: Natural | None = Field(
-        default=None, description="Of the draws; a random one if left out."
-    )
-    lease: Lease | None = Field(
-        default=None,
-        description="How long an outcome may take, in seconds or like 90s, 30m, 12h, 2d; any time "
-        "if left out.",
-    )
-    description: str = Field(
-        default="", max_length=10_000, description="What it is about, in words."
-    )
+    options: dict[str, Any] = Field(default_factory=dict)
+    seed: Natural | None = None
+    lease: Lease | None = None
+    description: Annotated[str, Field(max_length=10_000)] = ""
 
 
 class AskBody(Body):

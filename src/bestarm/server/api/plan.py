@@ -61,7 +61,16 @@ class ScenarioIn(bodies.Body):
 
 
 class PlanBody(bodies.Body):
-    """An experiment to plan, with a gap or with scenarios."""
+    """An experiment to plan, with a gap or with scenarios.
+
+    Attributes:
+        source: features, one row per option; left out, there are names alone.
+        source_labels: a name for each.
+        bounds: the lowest and the highest outcome, if there are such.
+        level: the mean outcome.
+        gap: the smallest lead worth finding.
+        per_day: outcomes per day.
+    """
 
     model_config = ConfigDict(
         json_schema_extra=bodies.example(
@@ -75,26 +84,20 @@ class PlanBody(bodies.Body):
         )
     )
 
-    source: Arms | None = Field(
-        default=None, description="Features, one row per option; left out, there are names alone."
-    )
-    source_labels: Labels | None = Field(default=None, description="A name for each.")
+    source: Arms | None = None
+    source_labels: Labels | None = None
     target: Arms | None = None
     target_labels: Labels | None = None
     delta: bodies.Delta = DELTA
     noise: bodies.Scale | None = None
     baseline: bodies.Scale | None = None
-    bounds: Annotated[list[bodies.Number], Field(min_length=2, max_length=2)] | None = Field(
-        default=None, description="The lowest and the highest outcome, if there are such."
-    )
-    level: bodies.Number | None = Field(default=None, description="The mean outcome.")
-    gap: bodies.Positive | None = Field(
-        default=None, description="The smallest lead worth finding."
-    )
+    bounds: Annotated[list[bodies.Number], Field(min_length=2, max_length=2)] | None = None
+    level: bodies.Number | None = None
+    gap: bodies.Positive | None = None
     drift: Annotated[list[DriftName], Field(min_length=1, max_length=4)] | None = None
     scenarios: Annotated[list[ScenarioIn], Field(min_length=1, max_length=6)] | None = None
     policies: Annotated[list[PolicyName], Field(min_length=1, max_length=7)] | None = None
-    per_day: bodies.Positive | None = Field(default=None, description="Outcomes per day.")
+    per_day: bodies.Positive | None = None
     runs: Annotated[int, Field(ge=1, le=2000)] = 200
     seed: bodies.Natural = 0
 

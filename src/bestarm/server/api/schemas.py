@@ -119,7 +119,26 @@ class AssignmentsOut(BaseModel):
 
 
 class RecommendationOut(BaseModel):
-    """The option that the policy would name now, and how far that can be relied on."""
+    """The option that the policy would name now, and how far that can be relied on.
+
+    Attributes:
+        target: its row in the target, or in the source.
+        label: its name.
+        final: whether it is identified; a stop at a limit is not that.
+        reason: `identified`, `running`, or what stopped it short: `max_pulls`, `max_phases`,
+            `max_phase_pulls`, `budget`, or `stopped` by hand.
+        pulls: how many assignments it rests on.
+        claims: the proven bound on the probability that a final answer is wrong, known before there
+            is one; null where nothing is proven.
+        error_bound: the same, once it is final and nothing contradicts the assumptions.
+        contradicted: whether rewards contradict the assumptions: nothing is proven then.
+        active: options that are not ruled out.
+        active_labels: their names.
+        chosen: the options named; there may be several.
+        chosen_labels: their names.
+        assumptions: what the bound rests on.
+        statement: what may be claimed now, in words.
+    """
 
     model_config = ConfigDict(
         json_schema_extra=example(
@@ -141,40 +160,28 @@ class RecommendationOut(BaseModel):
         )
     )
 
-    target: int = Field(description="Its row in the target, or in the source.")
-    label: str = Field(description="Its name.")
-    final: bool = Field(description="Whether it is identified; a stop at a limit is not that.")
-    reason: str = Field(
-        description="`identified`, `running`, or what stopped it short: `max_pulls`, "
-        "`max_phases`, `max_phase_pulls`, `budget`, or `stopped` by hand."
-    )
-    pulls: int = Field(description="How many assignments it rests on.")
-    claims: float | None = Field(
-        description="The proven bound on the probability that a final answer is wrong, known "
-        "before there is one; null where nothing is proven."
-    )
-    error_bound: float | None = Field(
-        description="The same, once it is final and nothing contradicts the assumptions."
-    )
-    contradicted: bool = Field(
-        description="Whether rewards contradict the assumptions: nothing is proven then."
-    )
-    active: list[int] = Field(description="Options that are not ruled out.")
-    active_labels: list[str] = Field(description="Their names.")
-    chosen: list[int] = Field(description="The options named; there may be several.")
-    chosen_labels: list[str] = Field(description="Their names.")
-    assumptions: list[str] = Field(description="What the bound rests on.")
-    statement: str = Field(description="What may be claimed now, in words.")
+    target: int
+    label: str
+    final: bool
+    reason: str
+    pulls: int
+    claims: float | None
+    error_bound: float | None
+    contradicted: bool
+    active: list[int]
+    active_labels: list[str]
+    chosen: list[int]
+    chosen_labels: list[str]
+    assumptions: list[str]
+    statement: str
 
     @classmethod
     def of(cls, said: Recommendation, labels: Sequence[str]) -> RecommendationOut:
         """From the library's, with the names of the targets."""
-        named: dict[str, Any] = {
-            "active_labels": [labels[target] for target in said.active],
-            "chosen_labels": [labels[target] for target in said.chosen],
-        }
-        known = {name: getattr(said, name) for name in cls.model_fields if name not in named}
-        return cls(**known, **named)
+        known: dict[str, Any] = {name: getattr(said, name, None) for name in cls.model_fields}
+        for name in ("active", "chosen"):
+            known[f"{name}_labels"] = [labels[target] for target in known[name]]
+        return cls(**known)
 
 
 class HealthOut(BaseModel):

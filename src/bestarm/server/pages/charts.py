@@ -84,9 +84,8 @@ def _gaps(timeline: Timeline, *, leaders: int) -> Iterator[Chart]:
         return
     phased = timeline.kind == "phases"
     last = max(x for line in timeline.lines for x in line.x)
-    place = {pulls: float(phase) for pulls, phase in timeline.phases}
     lines = [
-        replace(line, x=tuple(place[x] for x in line.x), low=(), high=())
+        replace(line, low=(), high=())
         if phased
         else _from_start(line, last, banded=leaders <= line.rank < leaders + _BANDED)
         for line in timeline.lines
@@ -103,8 +102,7 @@ def _gaps(timeline: Timeline, *, leaders: int) -> Iterator[Chart]:
     ]
     if timeline.radius is not None:
         most = timeline.radius
-        x, zero = tuple(place[x] for x in most.x), tuple(0.0 for _ in most.x)
-        lines.append(replace(most, x=x, low=zero, high=most.y))
+        lines.append(replace(most, low=tuple(0.0 for _ in most.x), high=most.y))
         ends.append(most.y)
     inside = [0.0, *_values(settled), *_values(ends)]
     low, high = _padded(min(inside), max(inside))

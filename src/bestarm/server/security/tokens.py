@@ -18,7 +18,6 @@ import sqlalchemy as sa
 from bestarm.errors import InvalidInputError, StoreError
 from bestarm.live.store.damage import damaged
 from bestarm.live.store.sql import Store
-from bestarm.live.store.sql.statements import Prepared
 
 __all__ = [
     "Role",
@@ -45,10 +44,8 @@ _tokens = sa.Table(  # made with the first token
     sa.Column("created", sa.Float(53), nullable=False),
     sa.Column("revoked", sa.Float(53)),
 )
-_FIND = Prepared(
-    sa.select(_tokens.c.role, _tokens.c.digest).where(
-        _tokens.c.id == sa.bindparam("id"), _tokens.c.revoked.is_(None)
-    )
+_FIND = sa.select(_tokens.c.role, _tokens.c.digest).where(
+    _tokens.c.id == sa.bindparam("id"), _tokens.c.revoked.is_(None)
 )
 _LIKE_A_TOKEN = re.compile(rf"({_PREFIX}-\d+-)[\w-]+")
 
@@ -116,10 +113,8 @@ def revoke_token(store: Store, number: int) -> Token:
         )
     now = store.now()
     with store.writing() as connection:
-        still = _tokens.c.revoked.is_(None)
-        connection.execute(
-            sa.update(_tokens).where(_tokens.c.id == number, still).values(revoked=now)
-        )
+        still = sa.update(_tokens).where(_tokens.c.id == number, _tokens.c.revoked.is_(None))
+        connection.execute(still.values(revoked=now))
     return next(token for token in list_tokens(store) if token.id == number)
 
 
@@ -184,7 +179,7 @@ def _known(store: Store, number: str) -> tuple[Role | None, str]:
         return nobody
     try:
         with store.reading() as connection:
-            row = _FIND(connection, id=int(number)).one_or_none()
+            row = connection.execute(_FIND, {"id": int(number)}).one_or_none()
     except StoreError:
         if store.has_table(_tokens):
             raise

@@ -1,6 +1,6 @@
-"""Books kept in a database: SQLite by default, PostgreSQL by changing the URL."""
+"""Experiments kept in a database: SQLite by default, PostgreSQL by changing the URL."""
 
-from bestarm.live.store.sql.books import SqlLedger
 from bestarm.live.store.sql.database import Store
+from bestarm.live.store.sql.ledger import SqlLedger
 
 __all__ = ["SqlLedger", "Store"]

@@ -188,7 +188,7 @@ class Store:
         if self.sqlite:
             return time.time()
         with self.reading() as connection:
-            return float(SERVER_TIME(connection).scalar_one())
+            return float(connection.execute(select(SERVER_TIME)).scalar_one())
 
     def version(self) -> str | None:
         """The version of its tables, or None where there are none.

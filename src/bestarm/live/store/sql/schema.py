@@ -6,13 +6,15 @@ Rows of large tables are found by experiment and number, so in SQLite they need 
 from __future__ import annotations
 
 import dataclasses
-import math
+import reprlib
+from collections.abc import Iterator
 from typing import Any
 
 from sqlalchemy import (
     BigInteger,
     Boolean,
     Column,
+    Dialect,
     Float,
     ForeignKey,
     Index,
@@ -22,10 +24,11 @@ from sqlalchemy import (
     String,
     Table,
     Text,
-    UniqueConstraint,
+    TypeDecorator,
 )
 
 from bestarm.live.store.contract import Head
+from bestarm.live.store.damage import damaged
 
 __all__ = [
     "COUNTERS",
@@ -47,27 +50,64 @@ VERSION_TABLE = "bestarm_version"
 
 metadata = MetaData()
 
-_KINDS: dict[str, Any] = {
-    "bool": Boolean(),
-    "int": BigInteger(),
-    "float": Float(53),
-    "str": String(64),
-}
+
+class _Checked(TypeDecorator[Any]):
+    """A column whose values are checked as they are read: SQLite takes a text for a number."""
+
+    impl = Text
+    cache_ok = True
+
+    def __init__(self, kind: Any, place: str) -> None:
+        super().__init__()
+        self.impl, self.place = kind, place
+        self._kinds = (int, float) if isinstance(kind, Float) else kind.python_type
+
+    def process_result_value(self, value: Any, dialect: Dialect) -> Any:  # noqa: ARG002
+        """The value."""
+        if value is None or isinstance(value, self._kinds):
+            return value
+        what = f"The record of {self.place} cannot be read (it is {reprlib.repr(value)})."
+        raise damaged(what, self.place)
 
 
-def _experiment() -> Column[int]:
-    return Column("experiment", Integer, ForeignKey("bestarm_experiments.id"), primary_key=True)
+_WHOLE, _REAL, _HASH = BigInteger(), Float(53), String(64)
+_COUNTERS: dict[str, Any] = {"bool": Boolean(), "int": _WHOLE, "float": _REAL, "str": _HASH}
 
 
-def _number(name: str = "number") -> Column[int]:
-    return Column(name, BigInteger, primary_key=True, autoincrement=False)
+def _columns(table: str, **kinds: Any) -> list[Column[Any]]:
+    return [
+        Column(name, _Checked(kind, f"{table}.{name}"), nullable=False)
+        for name, kind in kinds.items()
+    ]
 
 
-def _counter(field: dataclasses.Field[Any]) -> Column[Any]:
-    """The column of a counter. An infinite one is left empty, for SQLite to be able to sort it."""
-    kind, _, optional = str(field.type).partition(" | ")
-    infinite = isinstance(field.default, float) and math.isinf(field.default)
-    return Column(field.name, _KINDS[kind], nullable=bool(optional) or infinite)
+def _counters() -> Iterator[Column[Any]]:
+    for field in dataclasses.fields(Head):
+        kind, _, optional = str(field.type).partition(" | ")
+        (column,) = _columns("experiments", **{field.name: _COUNTERS[kind]})
+        column.nullable = bool(optional)
+        yield column
+
+
+def _table(name: str, *, key: str = "number", rowid: bool = False, **kinds: Any) -> Table:
+    """A table whose rows are found by experiment and key.
+
+    Args:
+        name: of the table.
+        key: the name of the key.
+        rowid: whether SQLite keeps rows apart from the key, as is better for long texts.
+        kinds: of its other columns.
+    """
+    return Table(
+        f"bestarm_{name}",
+        metadata,
+        Column("experiment", Integer, ForeignKey("bestarm_experiments.id"), primary_key=True),
+        Column(
+            key, String(200) if key == "name" else _WHOLE, primary_key=True, autoincrement=False
+        ),
+        *_columns(name, **kinds),
+        sqlite_with_rowid=rowid,
+    )
 
 
 COUNTERS = [field.name for field in dataclasses.fields(Head)]
@@ -77,109 +117,28 @@ experiments = Table(
     metadata,
     Column("id", Integer, primary_key=True),
     Column("name", String(200), nullable=False, unique=True),
-    Column("created", Float(53), nullable=False),
-    Column("document", Text, nullable=False),
-    Column("description", Text, nullable=False),
-    *(_counter(field) for field in dataclasses.fields(Head)),
+    *_columns("experiments", created=_REAL, document=Text(), description=Text()),
+    *_counters(),
 )
+assignments = _table("assignments", phase=_WHOLE, arm=Integer(), probability=_REAL, asked=_REAL)
+outcomes = _table("outcomes", reward=_REAL, told=_REAL, late=SmallInteger())
+losses = _table("losses", phase=_WHOLE, place=_WHOLE, reason=Text(), at=_REAL)
+refusals = _table("refusals", reward=_REAL, at=_REAL)
+deferrals = _table("deferrals", summary=_WHOLE)  # the number of the one that covers it, or −1
+requests = _table("requests", key="name", count=_WHOLE, first=_WHOLE, size=_WHOLE, phase=_WHOLE)
+plans = _table("plans", key="phase", rowid=True, plan=Text(), first=_WHOLE)
+summaries = _table(
+    "summaries",
+    rowid=True,
+    phase=_WHOLE,
+    first=_WHOLE,
+    end=_WHOLE,
+    late=Boolean(),
+    summary=Text(),
+    digest=_HASH,
+)
+events = _table("events", rowid=True, at=_REAL, kind=String(40), data=Text(), hash=_HASH)
 
-assignments = Table(
-    "bestarm_assignments",
-    metadata,
-    _experiment(),
-    _number(),
-    Column("phase", BigInteger, nullable=False),
-    Column("arm", Integer, nullable=False),
-    Column("probability", Float(53), nullable=False),
-    Column("asked", Float(53), nullable=False),
-    sqlite_with_rowid=False,
-)
-
-outcomes = Table(
-    "bestarm_outcomes",
-    metadata,
-    _experiment(),
-    _number(),
-    Column("reward", Float(53), nullable=False),
-    Column("told", Float(53), nullable=False),
-    Column("late", SmallInteger, nullable=False),
-    sqlite_with_rowid=False,
-)
-
-losses = Table(
-    "bestarm_losses",
-    metadata,
-    _experiment(),
-    _number(),
-    Column("phase", BigInteger, nullable=False),
-    Column("place", BigInteger, nullable=False),  # among the losses of the phase
-    Column("reason", Text, nullable=False),
-    Column("at", Float(53), nullable=False),
-    UniqueConstraint("experiment", "phase", "place", name="bestarm_losses_in_order"),
-    sqlite_with_rowid=False,
-)
-
-refusals = Table(
-    "bestarm_refusals",
-    metadata,
-    _experiment(),
-    _number(),
-    Column("reward", Float(53), nullable=False),
-    Column("at", Float(53), nullable=False),
-    sqlite_with_rowid=False,
-)
-
-deferrals = Table(
-    "bestarm_deferrals",
-    metadata,
-    _experiment(),
-    _number(),
-    Column("summary", BigInteger, nullable=False),  # the number of the one that covers it, or −1
-    Index("bestarm_deferrals_by_summary", "experiment", "summary"),
-    sqlite_with_rowid=False,
-)
-
-requests = Table(
-    "bestarm_requests",
-    metadata,
-    _experiment(),
-    Column("name", String(200), primary_key=True),
-    Column("count", BigInteger, nullable=False),
-    Column("first", BigInteger, nullable=False),
-    Column("size", BigInteger, nullable=False),
-    Column("phase", BigInteger, nullable=False),
-    sqlite_with_rowid=False,
-)
-
-plans = Table(
-    "bestarm_plans",
-    metadata,
-    _experiment(),
-    _number("phase"),
-    Column("first", BigInteger, nullable=False),
-    Column("plan", Text, nullable=False),
-)
-
-summaries = Table(
-    "bestarm_summaries",
-    metadata,
-    _experiment(),
-    _number(),
-    Column("phase", BigInteger, nullable=False),
-    Column("first", BigInteger, nullable=False),
-    Column("end", BigInteger, nullable=False),
-    Column("late", Boolean, nullable=False),
-    Column("summary", Text, nullable=False),
-    Column("digest", String(64), nullable=False),
-)
-
-events = Table(
-    "bestarm_events",
-    metadata,
-    _experiment(),
-    _number(),
-    Column("at", Float(53), nullable=False),
-    Column("kind", String(40), nullable=False),
-    Column("data", Text, nullable=False),
-    Column("hash", String(64), nullable=False),
-)
+Index("bestarm_losses_in_order", losses.c.experiment, losses.c.phase, losses.c.place, unique=True)
+Index("bestarm_deferrals_by_summary", deferrals.c.experiment, deferrals.c.summary)
+Index("bestarm_requests_in_order", requests.c.experiment, requests.c.first)

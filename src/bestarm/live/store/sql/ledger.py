@@ -6,24 +6,23 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from sqlalchemy import case, func, or_, select
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy import case, exc, func, insert, or_, select
 
 from bestarm.errors import ExperimentExistsError, UnknownExperimentError
 from bestarm.live.store.contract import Event, Head
 from bestarm.live.store.sql import schema as s
 from bestarm.live.store.sql.database import Store
-from bestarm.live.store.sql.records import LISTED, OPENED, head_columns, read_head
 from bestarm.live.store.sql.transactions import SqlReading, SqlWriting
 from bestarm.live.values import Listed, Status
 
 __all__ = ["SqlLedger"]
 
+_column = s.experiments.c
 _LISTED = select(
-    s.experiments.c.name,
-    s.experiments.c.description,
-    s.experiments.c.created,
-    *(s.experiments.c[name] for name in s.COUNTERS),
+    _column.name,
+    _column.description,
+    _column.created,
+    *(_column[name] for name in s.COUNTERS),
 )
 
 
@@ -71,20 +70,18 @@ class SqlLedger:
         """
         store.prepare()
         row = {"name": name, "document": document, "description": description}
-        insert = sqlite.insert if store.sqlite else postgresql.insert
-        columns = row | {"created": head.last_time} | head_columns(head)
-        statement = insert(s.experiments).values(columns).on_conflict_do_nothing()
-        statement = statement.execution_options(preserve_rowcount=True)
+        added = insert(s.experiments).returning(_column.id)
         with store.writing() as connection:
-            if not connection.execute(statement).rowcount:
+            try:
+                every = row | {"created": head.last_time} | vars(head)
+                number = connection.execute(added, every).scalar_one()
+            except exc.IntegrityError:
                 raise ExperimentExistsError(
                     f"There is an experiment {name!r} in {store.place} already.",
                     field="name",
                     value=name,
                     remedy="Open it, or choose another name.",
-                )
-            found = select(s.experiments.c.id).where(s.experiments.c.name == name)
-            number = connection.execute(found).scalar_one()
+                ) from None
             SqlWriting(connection, number).add_event(created)
         return cls(store, number, **row)
 
@@ -96,22 +93,22 @@ class SqlLedger:
             UnknownExperimentError: there is none of this name.
             StoreVersionError: the tables are of another version than this one.
         """
-        names: list[str] = []
+        names: Sequence[str] = []
         if store.version() is not None:
-            table = s.experiments.c
-            wanted = select(*(table[name] for name in ("id", "name", "document", "description")))
-            some = select(table.name).order_by(table.id.desc()).limit(10)
+            wanted = select(_column.id, _column.name, _column.document, _column.description)
             with store.reading() as connection:
-                row = connection.execute(wanted.where(table.name == name)).one_or_none()
+                row = connection.execute(wanted.where(_column.name == name)).one_or_none()
                 if row is not None:
-                    number, name, document, about = OPENED(row, f"the experiment {name!r}")
-                    return cls(store, number, name=name, document=document, description=about)
-                names = [repr(each) for each in connection.execute(some).scalars()]
+                    number, *texts = row
+                    parts = zip(("name", "document", "description"), texts, strict=True)
+                    return cls(store, number, **dict(parts))
+                some = select(_column.name).order_by(_column.id.desc()).limit(10)
+                names = connection.execute(some).scalars().all()
         raise UnknownExperimentError(
             f"There is no experiment {name!r} in {store.place}.",
             field="name",
             value=name,
-            remedy=f"There is {', '.join(names)}." if names else "It holds none yet.",
+            remedy=f"There is {', '.join(map(repr, names))}." if names else "It holds none yet.",
         )
 
     @staticmethod
@@ -128,36 +125,33 @@ class SqlLedger:
         Raises:
             UnknownExperimentError: there is no experiment `after`.
         """
-        there = store.version() is not None
-        if not there and after is None:
-            return []
-        table = s.experiments.c
-        wanted = _LISTED.order_by(table.id).limit(limit)
-        if there:
+        last: int | None = 0 if after is None else None
+        if store.version() is None:
+            found: Sequence[Any] = []
+        else:
             with store.reading() as connection:
-                last: int | None = 0
                 if after is not None:
-                    number = select(table.id).where(table.name == after)
+                    number = select(_column.id).where(_column.name == after)
                     last = connection.execute(number).scalar_one_or_none()
-                if last is not None:
-                    found = connection.execute(wanted.where(table.id > last)).all()
-                    return _read_listed(found)
-        raise UnknownExperimentError(
-            f"There is no experiment {after!r} to continue after.",
-            field="after",
-            value=after,
-            remedy="Give the name of the last experiment of the part before.",
-        )
+                wanted = _LISTED.where(_column.id > (last or 0)).order_by(_column.id).limit(limit)
+                found = connection.execute(wanted).all()
+        if last is None:
+            raise UnknownExperimentError(
+                f"There is no experiment {after!r} to continue after.",
+                field="after",
+                value=after,
+                remedy="Give the name of the last experiment of the part before.",
+            )
+        return [_listed(*row) for row in found]
 
     @staticmethod
     def states(store: Store) -> Sequence[tuple[str, str]]:
         """The name and the state of every experiment, oldest first: quick, however many."""
         if store.version() is None:
             return []
-        table = s.experiments.c
         with store.reading() as connection:
-            found = connection.execute(select(table.name, table.state).order_by(table.id)).all()
-        return [(name, state) for name, state in found]
+            found = connection.execute(select(_column.name, _column.state).order_by(_column.id))
+            return [(name, state) for name, state in found]
 
     @staticmethod
     def search(store: Store, text: str, *, first: int, limit: int) -> tuple[Sequence[Listed], int]:
@@ -173,22 +167,19 @@ class SqlLedger:
         """
         if store.version() is None:
             return [], 0
-        table = s.experiments.c
-        place = case((table.state == "running", 0), (table.state == "paused", 1), else_=2)
-        wanted = _LISTED.order_by(place, table.created.desc(), table.id.desc())
-        count = select(func.count()).select_from(s.experiments)
-        if text:
-            fits = or_(
-                *(
-                    func.lower(column).contains(text.lower(), autoescape=True)
-                    for column in (table.name, table.description)
-                )
+        place = case((_column.state == "running", 0), (_column.state == "paused", 1), else_=2)
+        fits = or_(
+            *(
+                func.lower(column).contains(text.lower(), autoescape=True)
+                for column in (_column.name, _column.description)
             )
-            wanted, count = wanted.where(fits), count.where(fits)
+        )
+        wanted = _LISTED.where(fits).order_by(place, _column.created.desc(), _column.id.desc())
+        count = select(func.count()).select_from(s.experiments).where(fits)
         with store.reading() as connection:
             total = int(connection.execute(count).scalar_one())
             found = connection.execute(wanted.offset(first).limit(limit)).all()
-        return _read_listed(found), total
+        return [_listed(*row) for row in found], total
 
     @contextmanager
     def reading(self) -> Iterator[SqlReading]:
@@ -202,7 +193,7 @@ class SqlLedger:
         """A transaction that waits for its turn; after an exception nothing of it remains."""
         with self._store.writing() as connection:
             self._store.check_generation(self._generation)
-            tx = SqlWriting(connection, self._number, lock=not self._store.sqlite)
+            tx = SqlWriting(connection, self._number, lock=True)
             yield tx
             tx.save()
 
@@ -211,9 +202,6 @@ class SqlLedger:
         self._store.close()
 
 
-def _read_listed(rows: Sequence[Any]) -> Sequence[Listed]:
-    found = []
-    for row in rows:
-        (name, description, created), head = LISTED(row[:3], "an experiment"), read_head(row[3:])
-        found.append(Listed(name, description, created, Status.of(head), head.revision))
-    return found
+def _listed(name: str, description: str, created: float, *counters: Any) -> Listed:
+    head = Head(*counters)
+    return Listed(name, description, created, Status.of(head), head.revision)
