@@ -65,7 +65,7 @@ def main() -> None:
         _rule_row(rule, "ratings", Ratings(table))
 
 
-class _Planned(Policy):
+class Planned(Policy):
     """A rule without its `follow`."""
 
     def __init__(
@@ -74,7 +74,7 @@ class _Planned(Policy):
         *,
         rule: type[LUCB | ActionElimination],
         sigma: float,
-        max_pulls: int,
+        max_pulls: int | None = None,
         seed: int,
     ) -> None:
         self.problem = problem
@@ -102,7 +102,7 @@ def _rule_row(
 ) -> None:
     """One row: σ is so large that only the cap ends a run, with all arms still in it."""
     ahead = partial(rule, sigma=1e4, max_pulls=FOLLOWED_PULLS)
-    plans = partial(_Planned, rule=rule, sigma=1e4, max_pulls=PLAIN_PULLS)
+    plans = partial(Planned, rule=rule, sigma=1e4, max_pulls=PLAIN_PULLS)
     best_ahead = best_plans = math.inf
     for repeat in range(REPEATS + 1):
         start = time.perf_counter()

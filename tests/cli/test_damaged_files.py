@@ -22,7 +22,7 @@ NESTED = "[" * 5000
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A trial with something of everything."""
+    """An experiment with something of everything."""
     path = tmp_path_factory.mktemp("made") / "trial.db"
     problem = Problem(np.eye(3), source_labels=["a", "b", "c"])
     with Experiment.create(

@@ -47,7 +47,7 @@ def refused(*arguments: str, stdin: str | None = None, code: int = 2) -> str:
 
 @pytest.fixture(scope="module")
 def drinks_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store with a trial of five assignments and one outcome, for copies of it."""
+    """A store with an experiment of five assignments and one outcome, for copies of it."""
     folder = tmp_path_factory.mktemp("drinks")
     store = folder / "bestarm.db"
     (folder / "arms.csv").write_text(ARMS, encoding="utf-8")
@@ -238,7 +238,7 @@ def test_states_that_do_not_follow(drinks: str) -> None:
         (("--problem", "dates.toml"), "options"),
     ],
 )
-def test_trials(folder: Path, arguments: tuple[str, ...], hint: str) -> None:
+def test_experiments(folder: Path, arguments: tuple[str, ...], hint: str) -> None:
     inline = "[source]\ntea = [1, 0]\ncoffee = [0, 1]\n"
     files = {
         "good.toml": inline,
@@ -380,13 +380,16 @@ def test_a_policy_of_ones_own_that_breaks_loses_nothing(folder: Path) -> None:
     sys.modules.pop("breaking")
 
 
+@pytest.mark.usefixtures("drinks")
+def test_a_store_or_a_policy_that_is_not_there_is_refused() -> None:
+    refused("status", "x", "--store", "sqlite:///no/x.db")
+    refused("create", "x", "arms.csv", "--policy", "nothing")
+
+
 @pytest.mark.parametrize(
     ("arguments", "code"),
     [
         (("status", "nothing"), 2),
-        (("status", "x", "--store", "sqlite:///no/x.db"), 2),
-        (("create", "x", "arms.csv", "--policy", "nothing"), 2),
-        (("tell", "drinks", "1", "nan"), 2),
         (("--nothing",), 2),
         (("verify", "drinks"), 1),
     ],

@@ -1,4 +1,4 @@
-"""The simplest account of a trial: a list of assignments, and rules read off one by one.
+"""The simplest account of an experiment: a list of assignments, and rules read off one by one.
 
 Written without regard to how an experiment keeps its books: no counters, everything is counted
 anew. It is given the same policy, and what it says is compared with what an experiment says.
@@ -77,7 +77,7 @@ class HandedOver:
 
 @dataclass
 class Model:
-    """A trial.
+    """An experiment.
 
     Attributes:
         policy: what plans.

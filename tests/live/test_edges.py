@@ -26,7 +26,7 @@ def test_an_outcome_given_up_after_the_end_is_on_record(store_url: str) -> None:
         assert trial.verify().sound
 
 
-def test_nothing_remains_to_be_given_out_of_a_trial_that_is_over() -> None:
+def test_nothing_remains_to_be_given_out_of_an_experiment_that_is_over() -> None:
     trial = Experiment(SPBAI(PROBLEM), seed=0)
     trial.ask(5)
     assert trial.status().remaining > 0
@@ -75,7 +75,7 @@ def test_labels_that_no_file_can_hold_are_refused() -> None:
         Problem(np.eye(2), source_labels=["a", "\ud800"])
 
 
-def test_a_trial_that_loses_nearly_everything_says_so() -> None:
+def test_an_experiment_that_loses_nearly_everything_says_so() -> None:
     trial = Experiment(AnytimeBAI(PROBLEM, bounds=(0, 1)), seed=0)
     trial.fail_many(trial.ask(200).ids)
     levels = {check.name: check.level for check in trial.health()}

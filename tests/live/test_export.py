@@ -148,7 +148,9 @@ def test_what_comes_in_turn_is_certain(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("suffix", [".csv", ".parquet"])
 @pytest.mark.parametrize("layout", exporting.LAYOUTS)
-def test_an_empty_trial_is_a_table_of_no_rows(tmp_path: Path, suffix: str, layout: str) -> None:
+def test_an_empty_experiment_is_a_table_of_no_rows(
+    tmp_path: Path, suffix: str, layout: str
+) -> None:
     path = tmp_path / f"out{suffix}"
     assert Experiment(AnytimeBAI(ARMS, bounds=(0, 1)), seed=0).export(path, layout=layout) == 0
     assert read(path) == []

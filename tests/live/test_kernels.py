@@ -27,7 +27,7 @@ def those() -> Iterator[list[Worker]]:
 
 
 @pytest.mark.parametrize(("policy", "kind"), CASES)
-def test_a_trial_goes_on_under_every_other_family(
+def test_an_experiment_goes_on_under_every_other_family(
     those: list[Worker], tmp_path: Path, policy: str, kind: str
 ) -> None:
     """Begun by one, gone on with by each other in turn, then replayed and verified by all."""

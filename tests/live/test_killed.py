@@ -96,7 +96,7 @@ def climb(url: str, folder: Path, trial: int, step: int = 1) -> None:
 
 
 def prove(url: str, folder: Path) -> int:
-    """Check every trial of a store against itself, against the diaries and an uninterrupted run."""
+    """Check each experiment of a store against itself, the diaries and an uninterrupted run."""
     lines = [line for path in sorted(folder.glob("*.jsonl")) for line in read(path)]
     engine = create_engine(str(url).replace("postgresql:", "postgresql+psycopg:"))
     with engine.connect() as connection:
@@ -117,7 +117,7 @@ def prove(url: str, folder: Path) -> int:
 
 
 class Books:
-    """All there is on one trial, in plain values."""
+    """All there is on one experiment, in plain values."""
 
     def __init__(self, connection: Connection, experiment: int) -> None:
         def rows(table: Any, order: str) -> list[dict[str, Any]]:
@@ -280,7 +280,7 @@ def make(made_with: dict[str, Any]) -> Policy:
 
 
 def uninterrupted(trial: int, books: Books) -> Experiment:
-    """The same trial in memory, one call after the other, with the same outcomes and losses."""
+    """The experiment in memory, one call after the other, with the same outcomes and losses."""
     experiment = Experiment(make(settings(trial)), seed=trial)
     for phase in books.phases:
         given = list(experiment.ask(10**6))

@@ -223,7 +223,7 @@ def test_a_lease_may_be_written_as_people_do(lease: str, seconds: float) -> None
     assert experiment.lease == seconds
 
 
-def test_leases_go_on_while_paused_and_end_with_the_trial(make: Make, clock: Clock) -> None:
+def test_leases_go_on_while_paused_and_end_with_the_experiment(make: Make, clock: Clock) -> None:
     experiment = make(kind="randomised", sizes=(3, 2))
     experiment.ask(3)
     experiment.pause()

@@ -7,55 +7,14 @@ import random
 import numpy as np
 import pytest
 from kept import given_out, told
+from recorders import PROBLEM, SIZES, Recorder
 
 from bestarm import AnytimeBAI, Problem
 from bestarm.errors import ConflictingOutcomeError, InvalidInputError, UnknownAssignmentError
 from bestarm.live import Experiment, Receipt
-from bestarm.policies import Policy
 from bestarm.policies.anytime.bets import STAKES
 from bestarm.policies.anytime.contests import TopOf
-from bestarm.records import Plan, Recommendation, Summary
-
-PROBLEM = Problem(np.eye(3), delta=0.1, source_labels=["tea", "coffee", "water"])
-SIZES = (5, 4, 6, 3)
-
-
-class Recorder(Policy):
-    """Plans of a few pulls with weights of their own; remembers what it is told."""
-
-    def __init__(self, *, most: int | None = None) -> None:
-        self.problem = PROBLEM
-        self.most = most
-        self.told: list[tuple[int, bool, Summary]] = []  # phase, late, what
-        self._closed = 0
-
-    def weights(self, phase: int) -> list[float]:
-        return [[0.6, 0.2, 0.2], [0.2, 0.6, 0.2], [0.2, 0.2, 0.6], [0.3, 0.3, 0.4]][phase - 1]
-
-    def plan(self) -> Plan | None:
-        phase = self._closed + 1
-        if phase > len(SIZES):
-            return None
-        return Plan.randomised(
-            self.weights(phase), SIZES[phase - 1], phase=phase, open=True, most=self.most
-        )
-
-    def adopt(self, plan: Plan) -> None:
-        raise NotImplementedError  # in memory, all plans are its own
-
-    def update(self, summary: Summary) -> None:
-        plan = self.plan()
-        assert plan is not None
-        plan.check(summary)
-        self._closed += 1
-        self.told.append((self._closed, False, summary))
-
-    def amend(self, summary: Summary, *, phase: int) -> None:
-        assert phase == self._closed
-        self.told.append((phase, True, summary))
-
-    def recommend(self) -> Recommendation:
-        return Recommendation(0, "tea", False, "running", 0, None, (0, 1, 2))
+from bestarm.records import Summary
 
 
 def test_nobody_waits_for_the_last_outcome() -> None:
@@ -157,7 +116,7 @@ def test_a_single_reward_outside_the_bounds_is_refused() -> None:
     experiment.tell(0, 1.0)
 
 
-def test_a_trial_with_late_and_lost_answers_ends_with_the_best() -> None:
+def test_an_experiment_with_late_and_lost_answers_ends_with_the_best() -> None:
     """Good news comes late, one in fifty never: the anytime rule ends, and names the best."""
     rng = random.Random(3)
     policy = AnytimeBAI(PROBLEM, bounds=(0, 1), missing="worst-case")

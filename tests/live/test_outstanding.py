@@ -8,19 +8,17 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 from kept import given_out, told
+from recorders import PROBLEM, SIZES, ProvisionalRecorder
 
 from bestarm import AnytimeBAI, Problem
 from bestarm.geometry import Array
 from bestarm.live import Experiment
 from bestarm.live.watch.overview import overview
-from bestarm.policies import Policy
 from bestarm.policies.anytime.bets import STAKES, WINDOW, BatchOutcome, log_value
 from bestarm.policies.anytime.contests import BestOf, TopOf
-from bestarm.records import Plan, Recommendation, Summary
+from bestarm.records import Summary
 
-PROBLEM = Problem(np.eye(3), delta=0.1, source_labels=["tea", "coffee", "water"])
 RATES = (0.3, 0.5, 0.2)
-SIZES = (5, 4, 6, 3)
 
 
 def kept(url: str, *, seed: int = 1, **options: object) -> Experiment:
@@ -67,7 +65,7 @@ def test_nothing_leads_and_nothing_is_evidence_before_an_outcome_is_in() -> None
     assert "no outcome" in experiment.recommendation().statement
 
 
-def test_without_bounds_a_trial_says_that_it_needs_a_lease_and_what_it_waits_for() -> None:
+def test_without_bounds_an_experiment_says_that_it_needs_a_lease_and_what_it_waits_for() -> None:
     clock = iter(range(1_800_000_000, 1_900_000_000))
     policy = AnytimeBAI(PROBLEM, mean_bound=1)
     experiment = Experiment(policy, seed=1, clock=lambda: float(next(clock)))
@@ -167,55 +165,11 @@ def test_what_is_outstanding_counts_for_no_more_than_anything_it_may_turn_out_to
 # --- every outcome is handed over once ------------------------------------------------------------
 
 
-class Recorder(Policy):
-    """Provisional plans of a few pulls with weights of their own; remembers what it is told."""
-
-    def __init__(self) -> None:
-        self.problem = PROBLEM
-        self.told: list[tuple[int, bool, Summary]] = []  # phase, late, what
-        self.totals: dict[int, Summary] = {}
-        self._closed = 0
-
-    def weights(self, phase: int) -> list[float]:
-        return [[0.6, 0.2, 0.2], [0.2, 0.6, 0.2], [0.2, 0.2, 0.6], [0.3, 0.3, 0.4]][phase - 1]
-
-    def plan(self) -> Plan | None:
-        phase = self._closed + 1
-        if phase > len(SIZES):
-            waiting = any(each.pending.any() for each in self.totals.values())
-            if not waiting:
-                return None
-            return Plan.randomised(
-                self.weights(1), 1, phase=phase, open=True, most=0, provisional=True
-            )
-        return Plan.randomised(
-            self.weights(phase), SIZES[phase - 1], phase=phase, open=True, provisional=True
-        )
-
-    def adopt(self, plan: Plan) -> None:
-        raise AssertionError("in memory, all plans are its own")
-
-    def update(self, summary: Summary) -> None:
-        plan = self.plan()
-        assert plan is not None
-        plan.check(summary)
-        self._closed += 1
-        self.totals[self._closed] = summary
-        self.told.append((self._closed, False, summary))
-
-    def amend(self, summary: Summary, *, phase: int) -> None:
-        self.totals[phase] = self.totals[phase].amended(summary)
-        self.told.append((phase, True, summary))
-
-    def recommend(self) -> Recommendation:
-        return Recommendation(0, "tea", False, "running", 0, None, (0, 1, 2))
-
-
 @pytest.mark.parametrize("seed", range(20))
 def test_every_outcome_is_handed_over_once_under_its_own_plan(seed: int) -> None:
     """Random asking, telling and giving up, in any order, until nothing is outstanding."""
     rng = random.Random(seed)
-    policy = Recorder()
+    policy = ProvisionalRecorder()
     experiment = Experiment(policy, seed=seed)
     out: list[int] = []
     lost: set[int] = set()
@@ -248,7 +202,7 @@ def test_every_outcome_is_handed_over_once_under_its_own_plan(seed: int) -> None
 
 
 def test_a_phase_closes_with_as_many_outcomes_as_it_asks_for_of_whatever_phase() -> None:
-    policy = Recorder()
+    policy = ProvisionalRecorder()
     experiment = Experiment(policy)
     experiment.ask(12)
     experiment.tell_many(dict.fromkeys((11, 9, 7, 5), 1.0))

@@ -1,4 +1,4 @@
-"""What a page shows of a trial is what the library knows, and costs what happened since."""
+"""What a page shows of an experiment is what the library knows, and costs what happened since."""
 
 from __future__ import annotations
 

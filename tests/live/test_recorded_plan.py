@@ -1,4 +1,4 @@
-"""The plan that is open is the one on record, whoever goes on with the trial."""
+"""The plan that is open is the one on record, whoever goes on with the experiment."""
 
 from __future__ import annotations
 

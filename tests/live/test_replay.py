@@ -1,4 +1,4 @@
-"""Recorded plans are adopted by whoever opens, follows or replays a trial, and remarked on."""
+"""Recorded plans are adopted by whoever opens, follows or replays them, and remarked on."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ def begin(url: str, policy: str = "anytime", phases: int = 4) -> None:
 
 
 def plan_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As if designs, shares and lengths came out otherwise here than where the trial was begun."""
+    """As if designs, shares and lengths came out otherwise here than where it was begun."""
     monkeypatch.setattr(allocation, "_SHARE", 0.7)
     monkeypatch.setattr(rule, "_LEAST", 11)
     monkeypatch.setattr(spbai, "_LEAST_MIXTURE", 0.5)
     allocation.spread_out.cache_clear()
 
 
-def test_a_trial_goes_on_where_it_would_be_planned_otherwise(
+def test_an_experiment_goes_on_where_it_would_be_planned_otherwise(
     store_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begin(store_url)
@@ -100,7 +100,7 @@ def test_opening_and_following_solve_no_design(
 def test_the_open_plan_is_adopted_where_no_summary_is_new(
     sqlite_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two processes opened the same trial before its first phase; one of them plans otherwise."""
+    """Two processes opened an experiment before its first phase; one of them plans otherwise."""
     with (
         Experiment.create(sqlite_url, "trial", PROBLEM, options=OPTIONS["anytime"]) as one,
         Experiment.open(sqlite_url, "trial") as other,

@@ -1,4 +1,4 @@
-"""A trial knows which arithmetic began it, and no other goes on with it."""
+"""An experiment knows which arithmetic began it, and no other goes on with it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ OWN = "chained_policies:Chained"
 
 
 def begin(path: Path, policy: str = "anytime") -> str:
-    """A trial in the middle of its second phase, and where it is."""
+    """An experiment in the middle of its second phase, and where it is."""
     url, options = f"sqlite:///{path}", OPTIONS if policy == "anytime" else {}
     with Experiment.create(
         url, "drinks", DRINKS, policy=policy, options=options, seed=0
@@ -41,7 +41,7 @@ def noted(path: Path) -> dict[str, Any]:
     return found
 
 
-def test_a_trial_notes_the_versions_that_began_it(tmp_path: Path) -> None:
+def test_an_experiment_notes_the_versions_that_began_it(tmp_path: Path) -> None:
     path = tmp_path / "trial.db"
     with Experiment.open(begin(path), "drinks") as experiment:
         assert experiment.verify().sound

@@ -38,7 +38,7 @@ __all__ = [
 
 PROBLEM = Problem(np.eye(3), delta=0.1, noise=0.3, source_labels=["tea", "coffee", "water"])
 LEASE = 0.1  # seconds
-LEAST = 4  # trials
+LEAST = 4  # experiments
 
 # Plans that are closed and of few pulls, open ones, and long ones that are closed.
 _POLICIES: tuple[tuple[str, dict[str, Any]], ...] = (
@@ -49,7 +49,7 @@ _POLICIES: tuple[tuple[str, dict[str, Any]], ...] = (
 
 
 def settings(trial: int) -> dict[str, Any]:
-    """What the trial of this number is made with: every other one has a lease."""
+    """What the experiment of this number is made with: every other one has a lease."""
     policy, options = _POLICIES[trial % 3]
     return {
         "policy": policy,
@@ -102,7 +102,7 @@ class Diary:
 
     @property
     def begun(self) -> bool:
-        """Whether anything was asked for in the trial that is on."""
+        """Whether anything was asked for in the experiment that is on."""
         return bool(self.asking or self.held)
 
 
@@ -112,7 +112,7 @@ def read(path: Path) -> list[dict[str, Any]]:
 
 
 def work(url: str, folder: Path, worker: str, seed: int) -> None:
-    """Take part in a few trials, and in more until there is a file `enough` in the folder."""
+    """Take part in a few experiments, and in more until there is a file `enough` in the folder."""
     diary, random = Diary(folder / f"{worker}.jsonl"), Random(seed)
     while diary.begun or diary.trial < LEAST or not (folder / "enough").exists():
         with _begin(url, diary.trial) as experiment:
@@ -121,7 +121,7 @@ def work(url: str, folder: Path, worker: str, seed: int) -> None:
 
 
 def work_until(url: str, folder: Path, worker: str, trial: int, instant: int) -> None:
-    """Take part in one trial, and be killed at an instant."""
+    """Take part in one experiment, and be killed at an instant."""
     die_at(instant)
     diary = Diary(folder / f"{worker}.jsonl")
     diary.trial = max(trial, diary.trial)

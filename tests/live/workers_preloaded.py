@@ -26,7 +26,7 @@ for name in (
 ):
     import_module(name)
 
-# A short trial under each policy loads its compiled functions.
+# A short experiment under each policy loads its compiled functions.
 for number in range(3):
     made_with = settings(number)
     trial = Experiment(

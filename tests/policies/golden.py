@@ -6,12 +6,12 @@ records them again, and refuses where a policy decides otherwise than before und
 `version`.
 
 A kept run has plans and summaries, so that nothing is drawn or designed when it is played again:
-the policy adopts each plan and is told its summary, as a stored trial's is. What it says then,
+the policy adopts each plan and is told its summary, as a stored experiment's is. What it says then,
 leaders, drops, evidence and estimates, must be the same on every processor, but for last digits.
 
 What it would have planned itself is kept as well, by what must not change of a plan: its length and
 its value, which designs certify to a tolerance. Another length or value needs no new version, since
-trials under way keep the plans they have; it is recorded again.
+experiments under way keep the plans they have; it is recorded again.
 """
 
 from __future__ import annotations

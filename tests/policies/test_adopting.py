@@ -170,7 +170,7 @@ def test_a_late_summary_leaves_an_adopted_plan_as_it_was() -> None:
     second = one.plan()
     assert second is not None
     one.amend(late, phase=1)
-    one.adopt(second)  # again, as whoever opens the trial then does
+    one.adopt(second)  # again, as whoever opens the experiment then does
     other.adopt(second)
     other.amend(late, phase=1)
     summary = rewards(second, rng)

@@ -9,7 +9,7 @@ from bestarm import AnytimeBAI, Problem, Summary
 
 
 def finished(*, first: float) -> AnytimeBAI:
-    """A trial of two arms that pay 1 and 0 but for the first batch, of which both pay `first` more.
+    """Two arms that pay 1 and 0 but for the first batch, in which both pay `first` more.
 
     With noise, baseline and means within 1 each, no mean of many rewards is far beyond 2.
     """
@@ -25,7 +25,7 @@ def finished(*, first: float) -> AnytimeBAI:
 
 
 @pytest.mark.parametrize(("first", "bound"), [(0.0, 0.1), (50.0, None)])
-def test_a_contradicted_trial_ends_without_an_error_bound(
+def test_a_contradicted_experiment_ends_without_an_error_bound(
     first: float, bound: float | None
 ) -> None:
     said = finished(first=first).recommend()

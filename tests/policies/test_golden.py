@@ -1,4 +1,4 @@
-"""Every policy decides what it decided: a stored trial is made again from its plans and totals."""
+"""Every policy decides what it decided: stored experiments are made again from plans and totals."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def test_rounding_has_no_say_in_how_the_anytime_rule_foresees() -> None:
     """After one batch, the mean so far and the last mean are the same, and so to the last bit.
 
     When they were not, the third batch was foreseen by one or by the other as the processor would
-    have it, and a trial could not go on elsewhere.
+    have it, and an experiment could not go on elsewhere.
     """
     rng = np.random.default_rng(0)
     problem = Problem(rng.normal(size=(6, 3)))

@@ -132,8 +132,8 @@ def test_yes_or_no_rewards_near_certainty(rates: tuple[float, float]) -> None:
     assert wrong <= 9  # of 200: the upper end of a 99 % Wilson interval is then below 0.1
 
 
-def test_a_pilot_of_nothing_but_zeros_does_not_stop_the_trial() -> None:
-    """Clicks at 2 % against 0.1 %: most pilots see none, and every trial still ends."""
+def test_a_pilot_of_nothing_but_zeros_does_not_stop_the_experiment() -> None:
+    """Clicks at 2 % against 0.1 %: most pilots see none, and every experiment still ends."""
     for seed in range(30):
         rng = np.random.default_rng(seed)
 

@@ -69,7 +69,7 @@ def test_adding_up_one_by_one_loses_more_than_any_constant() -> None:
 
 
 def told_at_once(make: Rule, low: float, gap: float, seed: int) -> tuple[bool, int]:
-    """A trial of 40 000 outcomes, 0 or 1 above `low`; whether it is decided, and for whom."""
+    """An experiment of 40 000 outcomes, 0 or 1 above `low`; whether it is decided, and for whom."""
     rng = np.random.default_rng(seed)
     policy = make((low, low + 1))
     experiment = Experiment(policy, seed=seed)
@@ -83,13 +83,13 @@ def told_at_once(make: Rule, low: float, gap: float, seed: int) -> tuple[bool, i
 
 @pytest.mark.parametrize("rule", RULES)
 def test_equal_arms_far_from_zero_have_no_winner(rule: str) -> None:
-    """At most 2δ = 0.1 of such trials may name one: 5 or more of 8 have probability 4e-4 then."""
+    """At most 2δ = 0.1 of experiments may name one: 5 or more of 8 have probability 4e-4 then."""
     named = sum(told_at_once(RULES[rule], FAR, 0.0, seed)[0] for seed in range(8))
     assert named < 5
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_far_from_zero_a_trial_goes_as_it_does_at_zero(rule: str) -> None:
+def test_far_from_zero_an_experiment_goes_as_it_does_at_zero(rule: str) -> None:
     """The same outcomes, moved: as many pulls, and the same answer."""
     ends = []
     for low in (0.0, FAR, -1e9):

@@ -18,7 +18,7 @@ from bestarm.server.security.tokens import Role
 pytest_plugins = ("api_fixtures",)
 
 
-def test_a_trial_over_http_is_the_trial_of_the_library(
+def test_an_experiment_over_http_is_the_experiment_of_the_library(
     api: httpx.Client, served: Served, trial: str
 ) -> None:
     policy = AnytimeBAI(Problem([[1, 0], [0, 1]], delta=0.05), bounds=(0, 1), seed=1)
@@ -116,7 +116,7 @@ def test_true_and_false_are_rewards(api: httpx.Client, served: Served, trial: st
         assert beside.outcomes()["reward"].tolist() == [1.0, 0.0]
 
 
-def test_names_alone_begin_a_trial(api: httpx.Client, served: Served) -> None:
+def test_names_alone_begin_an_experiment(api: httpx.Client, served: Served) -> None:
     body = {"name": "named", "source_labels": ["old", "new"], "lease": "1d"}
     assert api.post("/experiments", json=body).status_code == 201
     with Experiment.open(served.url, "named") as beside:
@@ -161,7 +161,9 @@ def test_nobody_learns_the_seed(api: httpx.Client, served: Served) -> None:
         assert len(known) > 9
 
 
-def test_a_trial_of_its_owner_only_needs_no_body_to_stop(api: httpx.Client, trial: str) -> None:
+def test_an_experiment_of_its_owner_only_needs_no_body_to_stop(
+    api: httpx.Client, trial: str
+) -> None:
     assert api.post(f"{trial}/stop").json()["state"] == "stopped"
 
 
@@ -204,7 +206,7 @@ def test_a_key_is_its_caller_s_own(api: httpx.Client, served: Served, trial: str
         assert experiment.verify().sound
 
 
-def test_a_name_in_either_spelling_is_one_trial(api: httpx.Client, served: Served) -> None:
+def test_a_name_in_either_spelling_is_one_experiment(api: httpx.Client, served: Served) -> None:
     composed, apart = "th\u00e9", "the\u0301"
     assert api.post("/experiments", json={"name": apart, **ARMS}).status_code == 201
     for name in (composed, apart):

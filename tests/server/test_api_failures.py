@@ -25,7 +25,7 @@ from bestarm.server.security.tokens import Role
 pytest_plugins = ("api_fixtures",)
 
 
-def test_other_processes_and_this_one_see_the_same_trials(
+def test_other_processes_and_this_one_see_the_same_experiments(
     api: httpx.Client, served: Served
 ) -> None:
     wrong(api.get("/experiments/from elsewhere"), 404, "unknown_experiment")
@@ -92,7 +92,7 @@ def test_a_file_that_is_gone_is_no_place_to_keep_outcomes(tmp_path: Path) -> Non
         error = wrong(gone, 503, "store_unavailable")
         assert str(tmp_path) not in json.dumps(error)
         assert "retry-after" in gone.headers
-        # Another file with other trials in its place, of which one has the number of the first.
+        # Another file with other experiments, of which one has the number of the first.
         with Experiment.create(f"sqlite:///{path}", "y", Problem([[1, 0], [0, 1]]), seed=0):
             pass
         served.tokens.clear()
@@ -170,7 +170,7 @@ def test_the_description_is_for_those_who_may_look(served: Served) -> None:
     assert "/api/v1/experiments/{name}/tell" in described["paths"]
 
 
-def test_a_trial_of_another_version_keeps_what_is_told_and_says_why_it_does_not_go_on(
+def test_an_experiment_of_another_version_keeps_what_is_told_and_says_why_it_does_not_go_on(
     served: Served, api: httpx.Client, trial: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given = api.post(f"{trial}/ask", json={"count": 100}).json()["assignments"]

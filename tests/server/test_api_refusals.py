@@ -232,7 +232,7 @@ BAD_TRIALS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("change", BAD_TRIALS.values(), ids=BAD_TRIALS)
-def test_a_trial_that_makes_no_sense_is_refused_and_leaves_nothing(
+def test_an_experiment_that_makes_no_sense_is_refused_and_leaves_nothing(
     api: httpx.Client, change: dict[str, Any]
 ) -> None:
     body = {"name": "senseless", "source": [[1, 0], [0, 1]], **change}

@@ -1,4 +1,4 @@
-"""A real browser begins a trial, watches it to its winner, and cannot be talked into anything."""
+"""A real browser begins an experiment, watches it to its winner, and runs nothing users typed."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def panel(page: Page, name: str) -> str:
 
 @pytest.fixture(scope="module")
 def finished(browser: Browser, served: Served, url: str) -> Overview:
-    """The trial, created and watched in a browser while another process asks and tells."""
+    """The experiment, created and watched in a browser while another process asks and tells."""
     token = served.token(Role.MANAGE)
     with tab(browser) as page:
         page.goto(served.base)

@@ -193,7 +193,7 @@ def test_what_is_known_is_not_sent_again_nor_read(
 
 
 def test_an_alarm_is_news(served: Served) -> None:
-    """Health is seen to by the server itself; what it finds changes no counter of a trial."""
+    """Health is seen to by the server itself; what it finds changes no counter of an experiment."""
     store = Store(served.url)
     trials = OpenExperiments(store, limits=Limits())
     asked = Query("trial 000", 1)

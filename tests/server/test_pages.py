@@ -278,7 +278,7 @@ def test_the_role_of_a_token_can_be_asked_for(served: Served) -> None:
     assert get(served, "/role", headers={"Authorization": "Bearer x"}).status_code == 401
 
 
-def test_a_trial_that_cannot_be_replayed_is_listed_and_explained(tmp_path: Path) -> None:
+def test_an_experiment_that_cannot_be_replayed_is_listed_and_explained(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'broken.db'}"
     fill(url, "sound")
     fill(url, "other")

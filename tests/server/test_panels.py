@@ -1,4 +1,4 @@
-"""No panel promises more than the policy of the trial at hand can keep."""
+"""No panel promises more than the policy of the experiment at hand can keep."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def test_what_is_paused_has_no_pace(sqlite_url: str) -> None:
         assert overview(made).hours is None
 
 
-def test_a_trial_that_has_come_to_a_halt_has_no_pace_of_its_past(sqlite_url: str) -> None:
+def test_an_experiment_that_has_come_to_a_halt_has_no_pace_of_its_past(sqlite_url: str) -> None:
     clock = Clock()
     problem = Problem(np.eye(2), delta=0.05)
     options = {"bounds": [0, 1]}

@@ -182,7 +182,7 @@ def test_a_proxy_on_this_machine_does_not_let_the_world_look(
         assert response.status_code == 401, header
 
 
-def test_nothing_is_said_about_trials_to_those_who_may_not_look(url: str) -> None:
+def test_nothing_is_said_about_experiments_to_those_who_may_not_look(url: str) -> None:
     with in_thread(url, local=False) as served:
         known = call(served, "GET", "/api/v1/experiments/{name}")
         unknown = get(f"{served.base}/api/v1/experiments/nobody")

@@ -80,7 +80,7 @@ def follow(stack: ExitStack, served: Served, **options: object) -> Follower:
     return Follower(response)
 
 
-def test_all_who_follow_see_every_change_and_the_trial_is_looked_at_once(
+def test_all_who_follow_see_every_change_and_the_experiment_is_looked_at_once(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun, turns, looks, several = 0, 0, 0, Event()
@@ -194,7 +194,7 @@ def test_a_revoked_token_follows_no_longer(served: Served, monkeypatch: pytest.M
         assert follower.ends()
 
 
-def test_a_revoked_token_does_not_follow_a_busy_trial_either(
+def test_a_revoked_token_does_not_follow_a_busy_experiment_either(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """News that never stop leave no silence in which to look."""

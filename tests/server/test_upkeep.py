@@ -1,4 +1,4 @@
-"""What is due is done although nobody asks, and one trial that is broken stops nothing."""
+"""What is due is done although nobody asks, and one experiment that is broken stops nothing."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_leases_run_out_while_nobody_asks(sqlite_url: str, monkeypatch: pytest.M
         assert client.get("/experiments/long").json()["lost"] == 0
 
 
-def test_the_list_says_what_is_wrong_with_a_trial(
+def test_the_list_says_what_is_wrong_with_an_experiment(
     sqlite_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(upkeep, "_EVERY", 0.05)
@@ -91,7 +91,7 @@ def test_an_error_of_somebody_elses_policy_stops_nothing(
     trials.store.close()
 
 
-def test_every_trial_has_its_turn_and_those_that_run_come_first(
+def test_every_experiment_has_its_turn_and_those_that_run_come_first(
     sqlite_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(upkeep, "_MOST", 3)
@@ -111,7 +111,9 @@ def test_every_trial_has_its_turn_and_those_that_run_come_first(
     trials.store.close()
 
 
-def test_a_trial_that_cannot_be_read_keeps_no_other_from_being_seen_to(tmp_path: Path) -> None:
+def test_an_experiment_that_cannot_be_read_keeps_no_other_from_being_seen_to(
+    tmp_path: Path,
+) -> None:
     url, now = f"sqlite:///{tmp_path / 'trial.db'}", time.time()
     for name in ("broken", "sound"):
         options = {"lease": 5.0, "clock": lambda: now - 100}

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from benchmarks.engine import Planned
 from bestarm import LUCB, ActionElimination, Problem
 from bestarm.environments import Ahead, Environment, Ratings, Semiparametric, World, baselines
 from bestarm.errors import InvalidInputError
 from bestarm.geometry import Array
-from bestarm.policies.index.base import IndexRule
-from bestarm.policies.policy import Policy, Traits
+from bestarm.policies.policy import Method, Policy, Traits
 from bestarm.records import Counts, Plan, Recommendation, Summary
 from bestarm.simulation import Results, engine, run_once, simulate
 
@@ -45,31 +45,9 @@ WORLDS: dict[str, Environment] = {
 }
 
 
-class Planned(Policy):
+def by_plans(rule: type[LUCB | ActionElimination], max_pulls: int | None = None) -> Method:
     """A rule without its `follow`."""
-
-    def __init__(
-        self,
-        problem: Problem,
-        *,
-        seed: int,
-        rule: type[LUCB | ActionElimination],
-        max_pulls: int | None = None,
-    ) -> None:
-        self._rule: IndexRule = rule(problem, sigma=SIGMA[rule], seed=seed, max_pulls=max_pulls)
-        self.problem = problem
-
-    def plan(self) -> Plan | None:
-        return self._rule.plan()
-
-    def adopt(self, plan: Plan) -> None:
-        self._rule.adopt(plan)
-
-    def update(self, summary: Summary) -> None:
-        self._rule.update(summary)
-
-    def recommend(self) -> Recommendation:
-        return self._rule.recommend()
+    return partial(Planned, rule=rule, sigma=SIGMA[rule], max_pulls=max_pulls)
 
 
 @pytest.fixture
@@ -86,7 +64,7 @@ def test_the_law_is_that_of_plans(rule: type[LUCB | ActionElimination], name: st
     # Seeds differ: the two samples are independent. Laws a quarter apart are told apart; seams that
     # skip or repeat a round are found to the digit below.
     ahead = simulate(partial(rule, sigma=SIGMA[rule]), WORLDS[name], runs=250, seed=1)
-    plans = simulate(partial(Planned, rule=rule), WORLDS[name], runs=130, seed=2)
+    plans = simulate(by_plans(rule), WORLDS[name], runs=130, seed=2)
     assert ahead.final.all()
     assert ahead.pulls.max() > 50  # many blocks
     assert plans.error_rate < 0.6
@@ -216,7 +194,7 @@ def test_a_reacting_baseline_and_a_plain_stream_are_pulled_by_plans() -> None:
     for world in (adversary, Plain()):
         for rule in RULES:
             followed = simulate(partial(rule, sigma=SIGMA[rule], max_pulls=500), world, runs=5)
-            planned = simulate(partial(Planned, rule=rule, max_pulls=500), world, runs=5)
+            planned = simulate(by_plans(rule, 500), world, runs=5)
             np.testing.assert_array_equal(followed.pulls, planned.pulls)
             np.testing.assert_array_equal(followed.plans, planned.plans)
 
@@ -252,7 +230,7 @@ def test_a_rule_and_a_wrapped_rule_are_policies() -> None:
     problem = Problem(np.eye(3))
     for rule in RULES:
         assert isinstance(rule(problem), Policy)
-        wrapped = Planned(problem, seed=0, rule=rule)
+        wrapped = by_plans(rule)(problem, seed=0)
         assert isinstance(wrapped, Policy)
         assert not wrapped.traits.follows
 

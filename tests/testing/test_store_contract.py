@@ -64,7 +64,7 @@ def test_books_in_a_database_keep_the_contract(store_url: str) -> None:
         ledger.close()
 
 
-def test_numbers_may_be_larger_than_any_trial(store_url: str) -> None:
+def test_numbers_may_be_larger_than_any_experiment(store_url: str) -> None:
     """Ids beyond 32 and 53 bits are found and not confused."""
     ledger = make_stored(store_url)
     for start in (2**31 - 1, 2**53, 2**62):

@@ -74,7 +74,7 @@ def make(folder: Path, name: str = "drinks", *, rounds: int = 20, **create: Any)
 
 @pytest.fixture(scope="module")
 def kept(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """One trial of each kind of plan."""
+    """One experiment of each kind of plan."""
     folder = tmp_path_factory.mktemp
     fixed: dict[str, Any] = {"policy": "ae", "options": {"sigma": 0.5}, "rounds": 40}
     return {
@@ -315,7 +315,7 @@ def test_an_experiment_in_memory_is_verified_too_but_cannot_be_replayed() -> Non
 
 
 @pytest.mark.parametrize("stop", [True, False])
-def test_a_trial_that_ended_is_replayed_to_its_end(tmp_path: Path, stop: bool) -> None:
+def test_an_experiment_that_ended_is_replayed_to_its_end(tmp_path: Path, stop: bool) -> None:
     path = tmp_path / "trial.db"
     with Experiment.create(url(path), "drinks", DRINKS, options=BOUNDS, seed=2) as experiment:
         run(experiment, seed=3, rounds=1 if stop else 500, means=(1.0, 0.0, 0.0))

@@ -1,4 +1,4 @@
-"""Trials in order are left alone; every sickness that is looked for is seen."""
+"""Experiments in order are left alone; every sickness that is looked for is seen."""
 
 from __future__ import annotations
 
@@ -100,11 +100,11 @@ POLICIES: dict[str, tuple[Callable[[], Policy], Reward]] = {
 
 
 @pytest.mark.parametrize("kind", POLICIES)
-def test_trials_in_order_are_left_alone(kind: str) -> None:
+def test_experiments_in_order_are_left_alone(kind: str) -> None:
     """Losses, delays that depend on the arm, changing weights: none of it is a sickness.
 
-    A warning has probability 1e-3 a trial and test at most; two in 25 trials with three such tests
-    have probability below 3e-3.
+    A warning has probability 1e-3 per experiment and test at most; two in 25 experiments with three
+    such tests have probability below 3e-3.
     """
     make, reward = POLICIES[kind]
     found: Counter[str] = Counter()
@@ -120,7 +120,7 @@ def test_trials_in_order_are_left_alone(kind: str) -> None:
     assert found.total() <= 1, found
 
 
-def test_an_empty_trial_is_well() -> None:
+def test_an_empty_experiment_is_well() -> None:
     experiment = Experiment(anytime(), clock=Clock(), seed=0)
     assert worst(experiment.health()) == "ok"
     experiment.ask(1)
@@ -336,7 +336,7 @@ def test_what_the_next_call_would_give_up_is_overdue_now(tmp_path: Path) -> None
         assert levels(experiment)["overdue"] == "ok"
 
 
-def test_a_trial_that_is_over_waits_for_nothing() -> None:
+def test_an_experiment_that_is_over_waits_for_nothing() -> None:
     clock = Clock()
     experiment = Experiment(anytime(), clock=clock, lease=100, seed=0)
     experiment.ask(3)
@@ -412,10 +412,10 @@ def totals(*draws: Array) -> Summary:
 
 
 def test_scales_are_exceeded_as_rarely_as_said_at_any_look(monkeypatch: pytest.MonkeyPatch) -> None:
-    """100 trials in order, looked at after each of 20 summaries, where 1 in 5 may ever be warned.
+    """100 sound experiments, looked at after each of 20 summaries; 1 in 5 may ever be warned.
 
     20 are warned at the very most; 37 are exceeded with probability below 10⁻⁴ even then. Without
-    a share for every mean 60 in 100 trials are warned.
+    a share for every mean 60 in 100 experiments are warned.
     """
     monkeypatch.setattr("bestarm.live.audit.scales._CHANCES", {"warning": 0.2})
     rng, ever = np.random.default_rng(3), 0
@@ -439,7 +439,7 @@ def least_odd(level: Callable[[float], str]) -> float:
 
 
 def test_what_all_looks_may_find_adds_up() -> None:
-    """Means and rewards of a trial in order lie within 2 but for noise of scale 1. What lies u or
+    """Means and rewards of a sound experiment lie within 2 but for noise of scale 1. What lies u or
     more beyond has probability exp(−u²/2) at most, on either side."""
 
     quiet = Scales(ARMS, 1.0)
@@ -461,7 +461,7 @@ def test_what_all_looks_may_find_adds_up() -> None:
 
 
 def test_spread_is_exceeded_as_rarely_as_said() -> None:
-    """Σ e^(−0.1534 D) over D from 100 on is 1.53·10⁻⁶: none of 20 trials is warned, but once in
+    """Σ e^(−0.1534 D) over D from 100 on is 1.53·10⁻⁶: none of 20 is warned, but once in
     30,000 times. The baseline jumps from one bound to the other, in summaries of two pulls each."""
     rng = np.random.default_rng(4)
     problem = Problem(np.eye(3), noise=1.0, baseline=3.0)

@@ -29,7 +29,7 @@ class Clock:
 
 
 def stopped(url: str, name: str = "trial") -> None:
-    """A trial with something of all that no summary covers.
+    """An experiment with something of all that no summary covers.
 
     Phase 1 asks for 6 pulls, phase 2 for 30: ids 0 to 5 are summed up, 6 was lost and told late, 7
     was told, 8 lost, 9 told after the end, 10 given up after it, and 11 remains open.

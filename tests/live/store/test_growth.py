@@ -1,4 +1,4 @@
-"""A trial with many outcomes is opened, looked at and gone on with as one with few is."""
+"""An experiment with many outcomes is opened, looked at and gone on with as one with few is."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ CALLS: dict[str, Callable[[Experiment], object]] = {
 
 
 def build(url: str, outcomes: int) -> int:
-    """A trial of so many outcomes; gives how many summaries its policy was told."""
+    """An experiment of so many outcomes; gives how many summaries its policy was told."""
     with Experiment.create(
         url, f"{outcomes}", PROBLEM, options={"bounds": [0, 1]}, seed=0
     ) as experiment:

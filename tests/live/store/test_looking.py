@@ -90,7 +90,7 @@ def test_no_file_is_made_by_looking(tmp_path: Path, look: str) -> None:
 
 
 @pytest.mark.parametrize("mode", ["wal", "delete"])
-def test_a_trial_that_is_only_read_stays_as_it_is(tmp_path: Path, mode: str) -> None:
+def test_an_experiment_that_is_only_read_stays_as_it_is(tmp_path: Path, mode: str) -> None:
     """Also one restored from a copy that keeps no write-ahead log, until it is written to."""
     path = tmp_path / "trial.db"
     url = f"sqlite:///{path}"

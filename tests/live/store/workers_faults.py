@@ -1,4 +1,4 @@
-"""Processes that share a trial, for the tests of faults."""
+"""Processes that share an experiment, for the tests of faults."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ __all__ = ["begin", "forks", "together"]
 
 
 def begin(url: str, name: str = "trial") -> Experiment:
-    """A trial that never ends by itself: one plan of very many pulls."""
+    """An experiment that never ends by itself: one plan of very many pulls."""
     problem = Problem(np.eye(3), delta=0.01)
     return Experiment.create(url, name, problem, policy="sp-bai", options={"r1": 1e6}, seed=0)
 
 
 def together(url: str, folder: Path, number: int, start: Barrier, rounds: int) -> None:
-    """Begin a trial with others at once, or open it; ask, tell, and note the ids that were got."""
+    """Begin an experiment with others at once, or open it; ask, tell, and note the ids."""
     start.wait(60)
     try:
         experiment = begin(url)
@@ -37,7 +37,7 @@ def together(url: str, folder: Path, number: int, start: Barrier, rounds: int) -
 
 
 def forks(url: str, folder: Path) -> None:
-    """Use a trial, fork, and go on with it on both sides."""
+    """Use an experiment, fork, and go on with it on both sides."""
     experiment = begin(url)
     experiment.tell_many([(each, float(each)) for each in experiment.ask(3).ids])
     child = os.fork()
