@@ -13,21 +13,6 @@ from numpy.typing import NDArray
 from bestarm.defaults import DELTA
 from bestarm.errors import InvalidInputError
 
-__all__ = [
-    "choice",
-    "computable",
-    "duration",
-    "finite",
-    "interval",
-    "not_negative",
-    "positive",
-    "probability",
-    "suggestion",
-    "vector",
-    "whole",
-    "whole_numbers",
-]
-
 
 def finite(value: object, field: str) -> float:
     """A finite number. Text and booleans are refused."""

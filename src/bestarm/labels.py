@@ -7,8 +7,6 @@ from collections.abc import Iterable, Sequence
 
 from bestarm.errors import InvalidInputError
 
-__all__ = ["read_labels"]
-
 
 def read_labels(
     features: object, labels: Sequence[object] | None, field: str, count: int

@@ -17,8 +17,6 @@ from bestarm.cli.reproduce import reproduce
 from bestarm.cli.serve import serve
 from bestarm.cli.token import token
 
-__all__ = ["app"]
-
 app = typer.Typer(
     name="bestarm",
     no_args_is_help=True,

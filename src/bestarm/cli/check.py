@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from bestarm.design import Design
     from bestarm.problem import Problem
 
-__all__ = ["check"]
-
 Kind = Literal["centered", "shifted", "linear"]
 # Names and meanings of complexities, by kind.
 _COMPLEXITIES: dict[Kind, tuple[str, str]] = {

@@ -17,8 +17,6 @@ from bestarm.cli.options import decimal, whole
 from bestarm.cli.reporting import remark
 from bestarm.errors import BestArmError
 
-__all__ = ["command"]
-
 P = ParamSpec("P")
 
 _PARSERS: tuple[tuple[type, Callable[[str], Any]], ...] = ((float, decimal), (int, whole))

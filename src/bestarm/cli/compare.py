@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from bestarm.simulation.catalogue import Instance
     from bestarm.simulation.compare import Comparison
 
-__all__ = ["compare"]
-
 _COMPANY = ("sp-bai", "sp-bai-sharp", "rage")  # what a user's own method is compared with
 _MOST_PLANS = 100_000  # in the check of the contract: index rules make one plan per round
 _COLUMNS = (

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from bestarm.simulation import Results
     from bestarm.simulation.compare import Comparison, Contestant
 
-__all__ = ["comparison_data", "print_comparison", "run_comparison"]
-
 _QUANTILES = (0.1, 0.5, 0.9)
 
 

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from bestarm.simulation import Results
     from bestarm.simulation.compare import Contestant
 
-__all__ = ["demo"]
-
 _AS_PUBLISHED, _PROVEN = ("rage", "sp-bai", "sp-bai-sharp"), "anytime"
 
 

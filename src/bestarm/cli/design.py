@@ -18,8 +18,6 @@ from bestarm.errors import InvalidInputError
 if TYPE_CHECKING:
     from bestarm.design import Design
 
-__all__ = ["design"]
-
 _DUST = 1e-4  # weights below are summed up in one row
 
 

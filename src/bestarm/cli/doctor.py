@@ -10,8 +10,6 @@ from bestarm.cli.command import command
 from bestarm.cli.options import DEFAULT_STORE, AsJson
 from bestarm.cli.reporting import checks_result, print_result
 
-__all__ = ["doctor"]
-
 
 @command
 def doctor(

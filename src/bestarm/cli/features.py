@@ -15,15 +15,6 @@ from bestarm.cli.rows import Row, UserFile
 from bestarm.files import replacing
 from bestarm.problem import Problem, one_hot
 
-__all__ = [
-    "FeatureTable",
-    "check_writable",
-    "make_problem",
-    "read_problem",
-    "read_table",
-    "write_table",
-]
-
 _NAME_HEADERS = {"name", "label"}
 
 

@@ -7,8 +7,6 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-__all__ = ["modules_of_this_folder"]
-
 
 @contextmanager
 def modules_of_this_folder() -> Iterator[None]:

@@ -27,8 +27,6 @@ from bestarm.problem import Problem
 from bestarm.server.security.tokens import Role, create_token, revoke_token
 from bestarm.server.serving import Serving, listen, uvicorn_config
 
-__all__ = ["LiveDemo", "Population", "run_live"]
-
 OPTIONS = ("Plain", "Friendly", "Formal", "Question", "Surprise")
 _BETTER = (0.0, 0.02, -0.06, 0.05, 0.12)  # how much likelier a yes is than the mood of the day
 _LEVEL = 0.42  # of the mood, around which it moves in waves:

@@ -30,8 +30,6 @@ from bestarm.problem import Problem
 from bestarm.simulation import Oracle
 from bestarm.simulation.portable import PortableMethod, sources_in
 
-__all__ = ["Entry", "described", "make", "read_method"]
-
 
 @dataclass(frozen=True)
 class Entry:

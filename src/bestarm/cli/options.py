@@ -7,26 +7,6 @@ from typing import Annotated
 
 import typer
 
-__all__ = [
-    "DEFAULT_STORE",
-    "AsJson",
-    "Baseline",
-    "Bounds",
-    "Dask",
-    "Delta",
-    "Name",
-    "Noise",
-    "Runs",
-    "Seed",
-    "Source",
-    "StoreUrl",
-    "Target",
-    "Workers",
-    "decimal",
-    "read_number",
-    "whole",
-]
-
 DEFAULT_STORE = "sqlite:///bestarm.db"
 
 

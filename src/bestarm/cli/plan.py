@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from bestarm.planning import Effort, ExperimentPlan, PolicyForecast, Scenario
     from bestarm.problem import Problem
 
-__all__ = ["plan"]
-
 
 @command
 def plan(

@@ -15,8 +15,6 @@ import typer
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
-__all__ = ["bars", "counted", "display"]
-
 Count = Callable[[int, int], object]  # called with (runs done, runs in all)
 
 

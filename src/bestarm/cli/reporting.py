@@ -19,20 +19,6 @@ if TYPE_CHECKING:
 
     from bestarm.live.values import Check
 
-__all__ = [
-    "checks_result",
-    "console",
-    "count",
-    "need_server",
-    "number",
-    "percent_range",
-    "print_json",
-    "print_result",
-    "printable",
-    "remark",
-    "table",
-]
-
 
 def remark(sentence: str) -> None:
     """Print something to know that is not the answer: on stderr, in one line."""

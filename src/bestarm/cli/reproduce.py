@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from bestarm.replication import Cell, Replication, Row, Table
 
-__all__ = ["reproduce"]
-
 
 @command
 def reproduce(

@@ -14,8 +14,6 @@ from typing import Any
 from bestarm.cli.options import read_number
 from bestarm.errors import InvalidInputError
 
-__all__ = ["Row", "UserFile"]
-
 Row = tuple[str, list[str]]  # where it is, in words, and its fields
 _DELIMITERS = ",;\t"
 _BINARY = {

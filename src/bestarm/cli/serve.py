@@ -15,8 +15,6 @@ from bestarm.cli.options import DEFAULT_STORE, StoreUrl
 from bestarm.cli.reporting import need_server
 from bestarm.errors import InvalidInputError
 
-__all__ = ["serve"]
-
 
 @command
 def serve(

@@ -14,8 +14,6 @@ from bestarm.cli.reporting import console, need_server, print_json, print_result
 if TYPE_CHECKING:
     from bestarm.server.security.tokens import Token
 
-__all__ = ["token"]
-
 token = typer.Typer(
     name="token", no_args_is_help=True, help="Create, list and revoke access tokens of a server."
 )

@@ -17,8 +17,6 @@ from bestarm.errors import InvalidInputError
 from bestarm.geometry import Array
 from bestarm.problem import as_weights
 
-__all__ = ["Found", "read_ratings"]
-
 _HOME = "https://eigentaste.berkeley.edu/dataset/"
 _NOT_RATED = 99.0
 _JOKES = {1: 100, 2: 150}  # in each dataset, numbered from 1

@@ -15,8 +15,6 @@ from bestarm.environments import Ratings
 from bestarm.errors import InvalidInputError
 from bestarm.geometry import Array
 
-__all__ = ["RatingsData", "jester"]
-
 _PAPER_USERS = 50_699  # of dataset 2, who rated all eight of JOKES
 
 

@@ -9,8 +9,6 @@ import numpy as np
 
 from bestarm.geometry import Array
 
-__all__ = ["JOKES", "USERS", "synthetic_ratings"]
-
 
 class _Joke(NamedTuple):
     """One joke: its number, its published mean over the paper's users, its standard deviation."""

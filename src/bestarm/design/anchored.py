@@ -21,8 +21,6 @@ from bestarm.design.solver import Design
 from bestarm.geometry import Array, Span, centered_diameter, centered_norms
 from bestarm.problem import as_features, check_identifiable
 
-__all__ = ["AnchoredDesign", "deo", "xor"]
-
 
 @dataclass(frozen=True, eq=False)
 class AnchoredDesign(Design):

@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 
 from bestarm.geometry import TIE, Array, farthest, ranked
 
-__all__ = ["ContrastSet", "ListedContrasts", "PairwiseContrasts"]
-
 Codes = NDArray[np.int64]
 
 

@@ -12,17 +12,6 @@ from bestarm.errors import InvalidInputError
 from bestarm.geometry import Array, Span, affine_span, lift, linear_span
 from bestarm.problem import as_features, check_identifiable
 
-__all__ = [
-    "Regression",
-    "centered_g",
-    "centered_xy",
-    "check_targets",
-    "contrast_features",
-    "linear_g",
-    "linear_xy",
-    "regression_features",
-]
-
 Regression = Literal["linear", "centered"]
 
 

@@ -19,8 +19,6 @@ from scipy.linalg.lapack import dpotrf, dpotrs, dtrtrs
 
 from bestarm.geometry import Array
 
-__all__ = ["Point", "interior_point"]
-
 _MOST_STEPS = 60
 _CENTRAL = 1e-3  # the least that a product may be of the mean product
 _MOST_CUTS = 12

@@ -8,8 +8,6 @@ from numpy.typing import NDArray
 from bestarm.errors import InvalidInputError
 from bestarm.geometry import Array, first_largest
 
-__all__ = ["round_efficiently"]
-
 _EDGE = 1e-9  # a quota above a whole number by less than this, relative to itself, is that number
 _EDGE_PULLS = 1e-3  # … and by no more than this
 

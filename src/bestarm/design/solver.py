@@ -24,8 +24,6 @@ from bestarm.design.interior import Point, interior_point
 from bestarm.errors import DesignError, InvalidInputError
 from bestarm.geometry import Array, first_largest, ranked
 
-__all__ = ["Design", "check_tolerance", "minimise"]
-
 _MOST_ROUNDS = 200
 _LEAST_MASS = 1e-11  # relative to the heaviest arm
 _ALL_ARMS = 256  # up to this many arms the interior-point method takes all of them

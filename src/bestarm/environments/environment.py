@@ -14,8 +14,6 @@ from bestarm.geometry import Array
 from bestarm.problem import Problem
 from bestarm.records import Counts, Plan, Summary
 
-__all__ = ["Ahead", "Environment", "Stream", "World"]
-
 
 class Ahead(NamedTuple):
     """Rewards of future rounds: in the i-th of them arm a pays `table[rows[i], a] + common[i]`."""

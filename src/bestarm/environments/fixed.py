@@ -10,8 +10,6 @@ from bestarm.errors import InvalidInputError
 from bestarm.geometry import Array
 from bestarm.problem import Problem
 
-__all__ = ["FixedWorld"]
-
 
 class FixedWorld:
     """An environment that is its own world: subclasses define `begin`.

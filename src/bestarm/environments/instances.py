@@ -14,8 +14,6 @@ from bestarm.environments.environment import World
 from bestarm.environments.semiparametric import Semiparametric
 from bestarm.errors import InvalidInputError
 
-__all__ = ["InTurn", "UniformSphere", "published_spheres", "small_gap", "uniform_sphere"]
-
 _PAPER_BASELINE = sinusoid()
 _PAPER_SEED, _PAPER_RUNS = 1_792_033, 100  # run i of its uniform table drew from this seed plus i
 

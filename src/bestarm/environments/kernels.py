@@ -15,20 +15,6 @@ from numpy.typing import NDArray
 from bestarm.compiling import compiled
 from bestarm.geometry import Array
 
-__all__ = [
-    "BANKS",
-    "LANE",
-    "Columns",
-    "Past",
-    "accumulate",
-    "deal",
-    "draw",
-    "fill_guide",
-    "rate",
-    "react",
-    "reflect",
-]
-
 Arms = NDArray[np.uint32]  # unsigned: no test for negative indices in the inner loops
 Guide = NDArray[np.int32]
 Integers = NDArray[np.int64]

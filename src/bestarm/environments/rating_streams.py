@@ -14,8 +14,6 @@ from bestarm.errors import InvalidInputError
 from bestarm.geometry import Array
 from bestarm.records import Counts, Plan, Summary
 
-__all__ = ["DrawnUsers", "RatingTables", "ShuffledUsers"]
-
 _CELLS = 16  # cells of the guide per value: few draws need a second word, and guides stay cached
 _AT_ONCE = 32  # pulls per distinct value above which a multinomial is quicker than single draws
 

@@ -17,8 +17,6 @@ from bestarm.problem import Problem, as_weights
 if TYPE_CHECKING:
     from bestarm.environments.rating_streams import RatingTables
 
-__all__ = ["Ratings"]
-
 # A pairwise sum of a million products is wrong by less than this times the sum of their sizes.
 _ROUNDING = 32 * float(np.finfo(float).eps)
 

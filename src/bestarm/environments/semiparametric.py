@@ -14,8 +14,6 @@ from bestarm.errors import InvalidInputError
 from bestarm.geometry import Array
 from bestarm.problem import Problem
 
-__all__ = ["Semiparametric"]
-
 _ROUNDING = 8 * float(np.finfo(float).eps)
 
 

@@ -18,17 +18,6 @@ from bestarm.errors import InvalidInputError
 from bestarm.geometry import Array
 from bestarm.records import Counts, Plan, Summary
 
-__all__ = [
-    "BLOCK",
-    "BaseStream",
-    "ConstantStream",
-    "DealtStream",
-    "MovingStream",
-    "ReactingStream",
-    "counts_of",
-    "guided",
-]
-
 BLOCK = 2**14  # pulls drawn at a time; their arms and values stay in the nearest caches
 _GUIDE = 256  # cells of the guide per arm: at most one draw in 256 needs a second word
 

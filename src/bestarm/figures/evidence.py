@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["evidence"]
-
 _FLOOR = 1e-3  # of the axis: less evidence than this is drawn as none
 
 

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from matplotlib.text import Text
 
-__all__ = ["NAMED", "QUIET", "RIVALS", "head", "new_figure", "pulls_axis", "save", "short"]
-
 NAMED = "black"
 # Told apart by colour-blind readers (Okabe and Ito) and, by dashes and markers, without any colour.
 RIVALS = (

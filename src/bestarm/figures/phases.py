@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["phases"]
-
 _NUMBERS = 26  # phases that get a number, about
 _READING = (
     "Estimated gap of every target to the leader; a line ends in a cross where its target is "

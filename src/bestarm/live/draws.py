@@ -21,8 +21,6 @@ from bestarm.live.values import Batch
 from bestarm.problem import as_weights
 from bestarm.records import round_robin
 
-__all__ = ["Assigner", "PlanDraws", "choose", "draw", "read_seed", "uniforms"]
-
 _BLOCK = 2**16  # counters drawn at a time: bounds the memory of a very large request
 
 

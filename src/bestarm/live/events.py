@@ -15,17 +15,6 @@ import numpy as np
 from bestarm.live.store.contract import Event, Head, Writing
 from bestarm.records import Plan, Recommendation, Summary
 
-__all__ = [
-    "as_data",
-    "canonical",
-    "chained",
-    "digest",
-    "log",
-    "next_event",
-    "recommendation_data",
-    "sha256",
-]
-
 
 def canonical(data: object) -> str:
     """The one way to write a value as JSON: floats as Python writes them, so they read back."""

@@ -44,8 +44,6 @@ if TYPE_CHECKING:
 
     from bestarm.live.store.sql import SqlLedger, Store
 
-__all__ = ["Experiment"]
-
 _MOST = 10_000_000  # assignments at a time: more would keep others waiting for minutes
 _FEW = 32  # outcomes: up to so many are looked up first, more are assumed to be new
 

@@ -25,8 +25,6 @@ from bestarm.problem import Problem
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["LAYOUTS", "export", "table"]
-
 LAYOUTS = ("assignments", "mrt")
 
 

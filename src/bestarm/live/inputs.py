@@ -16,20 +16,6 @@ from bestarm.geometry import Array
 from bestarm.live.store.contract import Ids
 from bestarm.live.values import Assignment
 
-__all__ = [
-    "EARLIEST",
-    "LATEST",
-    "Outcomes",
-    "check_name",
-    "clean_text",
-    "conflict",
-    "normal_form",
-    "read_ids",
-    "read_label",
-    "read_outcomes",
-    "read_time",
-]
-
 Outcomes = (
     Mapping[int, float]
     | Mapping[Assignment, float]

@@ -16,8 +16,6 @@ from bestarm.live.store.contract import Head, Ids, Writing
 from bestarm.live.summaries import late_data, ranges
 from bestarm.live.values import Receipt
 
-__all__ = ["NotAllNewError", "fail", "record"]
-
 
 class NotAllNewError(Exception):
     """Some outcome was on record before."""

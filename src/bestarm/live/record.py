@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-__all__ = ["Record"]
-
 T = TypeVar("T")
 
 

@@ -19,8 +19,6 @@ from bestarm.live.store.contract import Reading, SummaryRecord
 from bestarm.policies.policy import Policy
 from bestarm.records import Plan, Recommendation
 
-__all__ = ["Player", "Remark", "Replayed", "recommend", "recorded_plans", "replay", "tell"]
-
 _DECISIONS = {"planned", "closed", "answered", "eliminated", "finished"}
 _SAME = 1e-6  # probabilities closer than this are the same plan, computed on another processor
 

@@ -32,20 +32,6 @@ from bestarm.live.store.contract import (
 from bestarm.policies.policy import Policy
 from bestarm.records import Plan
 
-__all__ = [
-    "begin",
-    "change_lease",
-    "change_state",
-    "check_leap",
-    "expire",
-    "find_settled",
-    "lose",
-    "overdue",
-    "stamp",
-    "step",
-    "waits_for",
-]
-
 _DAY = 86_400.0
 _YEAR = 365 * _DAY
 

@@ -18,9 +18,6 @@ from bestarm.policies.policy import Policy, Traits
 from bestarm.policies.registry import BUILT_IN, load, policies
 from bestarm.problem import Problem, as_problem
 
-__all__ = ["Spec", "make_spec"]
-
-
 _SCALES = ("delta", "noise", "baseline", "source_labels")
 _KINDS = {"policy": str, "options": dict, "seed": int, "bestarm": str}
 _MOST_PULLS = 2**53

@@ -17,19 +17,6 @@ from bestarm.live.events import digest
 from bestarm.live.store.contract import Ids, Reading, Request, Rows, answers_of
 from bestarm.records import Plan, Summary
 
-__all__ = [
-    "RunningTotals",
-    "answers_at_end",
-    "chain_request",
-    "digest_of",
-    "ids_in",
-    "late_data",
-    "ranges",
-    "rest_data",
-    "total",
-    "waiting_ids",
-]
-
 _OUTCOME = np.dtype([("id", "<i8"), ("reward", "<f8")])
 
 

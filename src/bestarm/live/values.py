@@ -13,19 +13,6 @@ from numpy.typing import NDArray
 from bestarm.geometry import Array
 from bestarm.live.store.head import Head
 
-__all__ = [
-    "LEVELS",
-    "Assignment",
-    "Batch",
-    "Check",
-    "Listed",
-    "Receipt",
-    "Status",
-    "held_up",
-    "plural",
-    "worst",
-]
-
 LEVELS = ("ok", "warning", "alarm")
 
 

@@ -15,8 +15,6 @@ from bestarm.environments.baselines import Constant, Moving, RandomWalk, Sinusoi
 from bestarm.errors import InvalidInputError
 from bestarm.geometry import Array
 
-__all__ = ["DRIFTS", "SHAPES", "Drift", "Scenario", "as_drift", "as_scenario", "scales"]
-
 DRIFTS = ("none", "sine", "walk", "switches")
 SHAPES = ("close", "typical")
 _PLACES = 1000

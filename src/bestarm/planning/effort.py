@@ -29,8 +29,6 @@ from bestarm.records import Plan
 from bestarm.simulation.engine import Simulation, carry_out
 from bestarm.simulation.threads import one_thread
 
-__all__ = ["LONGEST", "Clock", "Effort", "Job", "estimate_effort"]
-
 LONGEST = 3600.0  # seconds: the command line refuses plans that are estimated to take longer
 
 Clock = Callable[[], float]

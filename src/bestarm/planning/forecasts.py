@@ -12,8 +12,6 @@ import numpy as np
 from bestarm.problem import Problem
 from bestarm.simulation.results import Results, wilson
 
-__all__ = ["AssumedWorld", "ExperimentPlan", "PolicyForecast", "forecast", "remarks"]
-
 _YEAR = 365  # days
 
 

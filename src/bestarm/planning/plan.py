@@ -23,8 +23,6 @@ from bestarm.policies.registry import accepted
 from bestarm.simulation import Outcome, RunJournal, simulate
 from bestarm.simulation.progress import Progress, reporting
 
-__all__ = ["plan_experiment"]
-
 _CAP, _LEAST_CAP = 100, 1_000_000  # a run is cut at 100 times the lower bound, or later
 _MOST = 10**11  # pulls of all simulated experiments together: about an hour of one core
 

@@ -12,8 +12,6 @@ from bestarm.policies import Method
 from bestarm.policies.registry import policies as registered
 from bestarm.problem import Problem, as_problem
 
-__all__ = ["DEFAULT_POLICIES", "PlanRequest"]
-
 #: The policies that are planned for if none is named.
 DEFAULT_POLICIES = ("anytime", "sp-bai-sharp", "sp-bai")
 

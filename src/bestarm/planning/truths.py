@@ -11,8 +11,6 @@ from bestarm.errors import InvalidInputError
 from bestarm.geometry import Array
 from bestarm.problem import Problem
 
-__all__ = ["closest", "typical"]
-
 _CANDIDATES = 40  # targets tried as the best one
 _DRAWS = 51
 _SEED = 20_240_229  # of directions: a plan depends on its own seed through the runs alone

@@ -13,8 +13,6 @@ from bestarm.errors import InvalidInputError
 from bestarm.geometry import Array
 from bestarm.records import Counts, Plan, Summary
 
-__all__ = ["TwoPoint"]
-
 
 class TwoPoint(Semiparametric):
     """A pull of arm a at round t pays `high` with the probability that makes its mean x_a·θ + ν_t.

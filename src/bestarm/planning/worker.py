@@ -30,8 +30,6 @@ from bestarm.planning.plan import plan_experiment
 from bestarm.planning.request import PlanRequest
 from bestarm.problem import Problem, features_of
 
-__all__ = ["main", "make_plan"]
-
 _PAUSE = 0.25  # seconds between two reports of progress
 _NICE = 10  # the server on the same machine goes first
 # Fields of a plan's request that are taken as they are.

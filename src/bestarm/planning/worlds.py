@@ -17,8 +17,6 @@ from bestarm.planning.forecasts import AssumedWorld
 from bestarm.planning.truths import closest, typical
 from bestarm.problem import Problem
 
-__all__ = ["ScenarioWorld"]
-
 _PERIOD = 1000.0  # outcomes per period of a drift, where outcomes per day are not known
 
 

@@ -20,8 +20,6 @@ from bestarm.geometry import Array
 from bestarm.problem import Problem
 from bestarm.records import Plan, Recommendation, Summary
 
-__all__ = ["Look", "Method", "Policy", "Traits", "check_adoptable", "has_stopped", "same_plan"]
-
 
 @dataclass(frozen=True)
 class Traits:

@@ -24,17 +24,6 @@ from bestarm.checks import suggestion
 from bestarm.errors import BestArmError, InvalidInputError
 from bestarm.policies.policy import Method, Policy
 
-__all__ = [
-    "BUILT_IN",
-    "GROUP",
-    "PolicyInfo",
-    "accepted",
-    "find",
-    "load",
-    "policies",
-    "spelling",
-]
-
 GROUP = "bestarm.policies"
 Options = Mapping[str, Any]
 

@@ -28,20 +28,6 @@ from bestarm.replication.tables import RUNS, Metric, Published, Row, Table
 from bestarm.simulation import Results
 from bestarm.simulation.results import wilson
 
-__all__ = [
-    "LEVEL",
-    "Cell",
-    "Verdict",
-    "balanced_mean",
-    "fixed_instances",
-    "judged",
-    "mean_test",
-    "rate_test",
-    "row_cells",
-    "standard_error",
-    "succeeded",
-]
-
 Verdict = Literal[
     "consistent", "differs", "the published difference is within the noise of 100 runs"
 ]

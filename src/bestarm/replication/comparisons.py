@@ -30,15 +30,6 @@ from bestarm.replication.runner import Replication
 from bestarm.replication.tables import RUNS, Metric, Published, Row, Table
 from bestarm.simulation.results import wilson
 
-__all__ = [
-    "Finding",
-    "PaperComparison",
-    "comparisons",
-    "paired_means",
-    "paired_rates",
-    "printed_test",
-]
-
 Finding = Literal["confirmed", "reversed", "not found", "not resolved"]
 Interval = tuple[float, float, float]  # the difference, and the ends of its interval
 

@@ -18,8 +18,6 @@ from bestarm.errors import InvalidInputError
 from bestarm.files import replacing
 from bestarm.simulation import Outcome
 
-__all__ = ["Journal", "alone", "named", "open_folder"]
-
 _SETTINGS = "settings.json"
 _LINE = re.compile(r"\d{1,9},\d{1,18},[01],[01],\d{1,9},\d{1,18}")
 

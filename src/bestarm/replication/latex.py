@@ -8,8 +8,6 @@ from itertools import groupby
 
 from bestarm.replication.texts import CellText, RowText, TableText, prose
 
-__all__ = ["escape", "latex_table"]
-
 _GREEK = {"σ": "sigma", "δ": "delta", "ν": "nu", "θ": "theta", "ε": "varepsilon"}
 _CHARACTERS = {
     "\\": r"\textbackslash{}",

@@ -30,8 +30,6 @@ from bestarm.replication.texts import (
     verdict_counts,
 )
 
-__all__ = ["write_report"]
-
 _PAGE = "report.html"
 _PARTS = ("figures", "tables")
 _FRESH = ".report"  # where everything is made, before anything of old is replaced

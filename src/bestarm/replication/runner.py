@@ -18,8 +18,6 @@ from bestarm.simulation import Results, RunJournal, simulate
 from bestarm.simulation.engine import method_name
 from bestarm.simulation.provenance import installed
 
-__all__ = ["Replication", "RowObserver", "reproduce"]
-
 RowProgress = Callable[[Table, Row, int], object]
 
 

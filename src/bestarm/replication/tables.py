@@ -32,8 +32,6 @@ from bestarm.policies.registry import policies
 from bestarm.simulation import Oracle
 from bestarm.simulation.results import wilson
 
-__all__ = ["RUNS", "TABLES", "Metric", "Published", "Row", "Table", "paper_tables", "published"]
-
 Metric = Literal["pulls", "error", "success"]
 
 RUNS = 100  # behind every cell

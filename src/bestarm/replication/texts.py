@@ -10,21 +10,6 @@ from dataclasses import dataclass
 from bestarm.replication.cell import Cell, Verdict
 from bestarm.replication.tables import RUNS, Row, Table
 
-__all__ = [
-    "QUANTILES",
-    "SHORT",
-    "CellText",
-    "RowText",
-    "TableText",
-    "counted",
-    "number",
-    "p_value",
-    "prose",
-    "signed",
-    "table_text",
-    "verdict_counts",
-]
-
 QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9)
 SHORT: dict[Verdict | None, str] = {
     "consistent": "consistent",

@@ -23,8 +23,6 @@ from bestarm.server.security.limits import Limits
 from bestarm.server.streams import STREAMS
 from bestarm.server.upkeep import Upkeep
 
-__all__ = ["create_app"]
-
 _DESCRIPTION = """
 Find the best of several options with a stated error probability, even while the baseline drifts.
 

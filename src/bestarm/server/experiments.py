@@ -21,8 +21,6 @@ from bestarm.server.api.tell_queue import TellQueue
 from bestarm.server.security.limits import Limits
 from bestarm.server.streams import StatusStreams
 
-__all__ = ["OpenExperiments"]
-
 _MOST_OPEN = 200
 
 # Threads at a time. Writers to one experiment wait for each other, and those that use its policy

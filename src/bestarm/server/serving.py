@@ -25,8 +25,6 @@ from bestarm.server.app import create_app
 from bestarm.server.security.limits import Limits
 from bestarm.server.streams import STREAMS
 
-__all__ = ["Protocol", "Serving", "listen", "run_server", "uvicorn_config"]
-
 _STOPPING = 10  # seconds that requests are given to end once the server stops
 _IDLE = 65  # seconds: longer than clients and proxies keep a connection that they may use again
 _HANGING = 60  # seconds without an answer after which a worker process is replaced

@@ -18,8 +18,6 @@ from bestarm.live import Experiment
 from bestarm.server.api.errors import Refusal
 from bestarm.server.security.limits import Limits
 
-__all__ = ["STREAMS", "EventStream", "StatusStream", "StatusStreams"]
-
 STREAMS = "bestarm.streams"  # where a running application keeps its streams, to stop them
 
 _PULSE = 0.5  # seconds between two reads of an experiment that is followed

@@ -13,8 +13,6 @@ from bestarm.errors import BestArmError
 from bestarm.live.values import LEVELS, Check
 from bestarm.server.experiments import OpenExperiments
 
-__all__ = ["Upkeep"]
-
 _EVERY = 5.0  # seconds between two rounds
 _MOST = 100  # running experiments per round, and as many that are over
 _OVER = {"finished", "stopped"}

@@ -14,8 +14,6 @@ from bestarm.simulation.results import Results
 if TYPE_CHECKING:
     from bestarm.policies.policy import Method
 
-__all__ = ["ErrorEstimate", "estimate_error"]
-
 
 @dataclass(frozen=True, eq=False)
 class ErrorEstimate:

@@ -11,8 +11,6 @@ from bestarm.datasets import jester
 from bestarm.environments import Baseline, Environment, baselines, small_gap, uniform_sphere
 from bestarm.errors import InvalidInputError
 
-__all__ = ["BASELINES", "INSTANCES", "Instance", "find_instance"]
-
 INSTANCES = ("small-gap", "uniform", "jester")
 BASELINES: dict[str, Callable[[], Baseline]] = {
     "sinusoid": baselines.sinusoid,

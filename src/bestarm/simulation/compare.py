@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from bestarm.policies import Method
     from bestarm.simulation.oracle import Oracle
 
-__all__ = ["Comparison", "Contestant", "Difference", "compare", "error_against_delta"]
-
 _Z = NormalDist().inv_cdf(0.975)
 
 

@@ -28,8 +28,6 @@ from bestarm.simulation.threads import one_thread
 if TYPE_CHECKING:
     from bestarm.policies.policy import Method, Policy  # loading every method would be slow
 
-__all__ = ["Simulation", "carry_out", "method_name", "run_once", "simulate"]
-
 GoOn = Callable[[int, int, Plan], bool]
 
 _PIECES = 128  # a simulation is cut into about this many pieces, whatever the executor

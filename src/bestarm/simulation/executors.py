@@ -21,8 +21,6 @@ from bestarm.checks import whole
 from bestarm.errors import BestArmError, InvalidInputError, MissingDependencyError
 from bestarm.simulation.provenance import installed
 
-__all__ = ["check_workers", "open_executor"]
-
 P = ParamSpec("P")
 T = TypeVar("T")
 

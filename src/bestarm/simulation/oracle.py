@@ -12,8 +12,6 @@ from bestarm.errors import InvalidInputError
 if TYPE_CHECKING:
     from bestarm.policies.policy import Method, Policy
 
-__all__ = ["Oracle"]
-
 
 class Oracle:
     """A method that is told truths of its world, which only a simulation knows.

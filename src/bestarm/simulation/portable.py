@@ -21,8 +21,6 @@ from typing import Any
 from bestarm.policies import Policy
 from bestarm.problem import Problem
 
-__all__ = ["PortableMethod", "sources_in"]
-
 Files = tuple[tuple[str, bytes], ...]
 
 

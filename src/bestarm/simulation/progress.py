@@ -7,8 +7,6 @@ from contextlib import contextmanager
 
 from bestarm.errors import InvalidInputError, MissingDependencyError
 
-__all__ = ["Progress", "reporting"]
-
 Progress = bool | Callable[[int, int], object]
 
 

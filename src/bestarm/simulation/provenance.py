@@ -8,8 +8,6 @@ from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
 
-__all__ = ["installed"]
-
 
 @lru_cache(maxsize=1)  # a process keeps what it has loaded, even if files change
 def installed() -> tuple[str, ...]:

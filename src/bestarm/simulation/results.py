@@ -16,8 +16,6 @@ from bestarm.errors import InvalidInputError, MissingDependencyError
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Outcome", "Results", "RunJournal", "wilson"]
-
 
 def wilson(hits: int, runs: int, z: float = NormalDist().inv_cdf(0.975)) -> tuple[float, float]:
     """Wilson's interval for a probability; z is the normal quantile, by default of 95 %.

@@ -5,8 +5,6 @@ from __future__ import annotations
 from threading import Lock
 from typing import Any
 
-__all__ = ["one_thread"]
-
 
 class _SharedLimit:
     """A limit of the whole process: its first holder sets it, its last holder lifts it."""

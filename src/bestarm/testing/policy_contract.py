@@ -30,8 +30,6 @@ from bestarm.testing.policy_samples import (
     wrong_summaries,
 )
 
-__all__ = ["check_policy"]
-
 
 def check_policy(
     method: Method,

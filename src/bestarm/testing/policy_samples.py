@@ -11,15 +11,6 @@ from bestarm.geometry import Array
 from bestarm.problem import Problem
 from bestarm.records import Counts, Plan, Summary
 
-__all__ = [
-    "LinearRewards",
-    "Pull",
-    "altered_plan",
-    "copied_plan",
-    "widened_plan",
-    "wrong_summaries",
-]
-
 Pull = Callable[[Plan, np.random.Generator], Summary]
 
 

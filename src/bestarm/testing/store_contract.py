@@ -52,8 +52,6 @@ from bestarm.testing.store_values import (
     texts_are_kept,
 )
 
-__all__ = ["check_store"]
-
 _MANY = 50_101  # rows: more than anybody should read or write in one piece
 _PATIENCE = 0.3  # seconds in which a writer may get ahead of a reader, if nothing holds it back
 _THREADS = 6

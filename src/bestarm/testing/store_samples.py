@@ -22,30 +22,6 @@ from bestarm.live.store.contract import (
 )
 from bestarm.records import Plan, Summary
 
-__all__ = [
-    "FLOATS",
-    "STEPS",
-    "TEXTS",
-    "Case",
-    "Make",
-    "Reopen",
-    "give_some",
-    "ids_of",
-    "lose_some",
-    "open_phase",
-    "picture",
-    "plan_record_data",
-    "read_answers",
-    "read_rewards",
-    "read_rows",
-    "require",
-    "require_dense",
-    "require_same",
-    "summary_record_data",
-    "tell_some",
-    "write_some",
-]
-
 # The least and the largest there are, digits to the last, and sums that are not what they seem.
 FLOATS = [
     5e-324,
@@ -163,6 +139,7 @@ def lose_some(tx: Writing, ids: Sequence[int], *, reason: str, at: float) -> Non
 
 
 def some_summary(tx: Writing) -> SummaryRecord:
+    """A summary of the open phase."""
     summary = Summary(
         counts=np.array([1, 0, 2]),
         sums=np.array([0.1, 0.0, -3.0]),
@@ -173,6 +150,7 @@ def some_summary(tx: Writing) -> SummaryRecord:
 
 
 def add_some_summary(tx: Writing) -> None:
+    """Add it."""
     tx.add_summary(some_summary(tx))
     tx.head.summaries += 1
 
@@ -280,6 +258,7 @@ def picture(books: Reading, *, names: Sequence[str] = ("a", "b", "kept", "more")
 
 
 def comparable(part: object) -> object:
+    """A value that equals itself."""
     return "nan" if isinstance(part, float) and math.isnan(part) else part
 
 
@@ -310,6 +289,7 @@ def summary_record_data(record: SummaryRecord) -> dict[str, object]:
 
 
 def event_data(event: object) -> dict[str, Any]:
+    """An event in plain values."""
     return dict(vars(event))
 
 

@@ -25,15 +25,6 @@ from bestarm.testing.store_samples import (
     tell_some,
 )
 
-__all__ = [
-    "counters_are_kept",
-    "long_ranges_count_each_row_once",
-    "many_at_once",
-    "numbers_are_kept_to_the_bit",
-    "ranges_end_where_they_should",
-    "texts_are_kept",
-]
-
 _LONG = 700  # rows: more than are looked at one by one where counting will do
 
 

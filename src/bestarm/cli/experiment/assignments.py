@@ -16,8 +16,6 @@ from bestarm.errors import BestArmError, InvalidInputError
 if TYPE_CHECKING:
     from bestarm.live import Batch, Experiment
 
-__all__ = ["ask", "fail", "tell"]
-
 
 @on_experiment
 def ask(experiment: Experiment, count: int = 1, *, request_id: str | None = None) -> Result:

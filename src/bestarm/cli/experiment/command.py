@@ -20,8 +20,6 @@ from bestarm.errors import BestArmError, InvalidInputError
 if TYPE_CHECKING:
     from bestarm.live import Experiment
 
-__all__ = ["Result", "on_experiment"]
-
 
 class Result(NamedTuple):
     """What a command found.

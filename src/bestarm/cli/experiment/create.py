@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from bestarm.cli.features import FeatureTable
     from bestarm.live import Experiment
 
-__all__ = ["create"]
-
 _TABLES, _SCALES = ("source", "target"), ("delta", "noise", "baseline")
 
 

@@ -9,8 +9,6 @@ from bestarm.cli.experiment.command import Result, on_experiment
 if TYPE_CHECKING:
     from bestarm.live import Experiment
 
-__all__ = ["lease", "pause", "resume", "stop"]
-
 
 @on_experiment
 def pause(experiment: Experiment) -> Result:

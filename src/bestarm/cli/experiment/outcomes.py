@@ -8,8 +8,6 @@ from bestarm.cli.options import read_number
 from bestarm.cli.rows import UserFile
 from bestarm.errors import InvalidInputError
 
-__all__ = ["read_id", "read_outcomes", "read_reward"]
-
 _TRUTH = {"true": 1.0, "yes": 1.0, "false": 0.0, "no": 0.0}
 _TABLE = "Give a table with the columns id and reward."
 

@@ -15,8 +15,6 @@ from bestarm.errors import ReplayError
 if TYPE_CHECKING:
     from bestarm.live import Experiment, Remark
 
-__all__ = ["export", "log", "replay", "report", "verify"]
-
 _LONGEST = 300  # characters of a value
 
 

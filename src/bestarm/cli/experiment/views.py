@@ -18,17 +18,6 @@ if TYPE_CHECKING:
     from bestarm.live import Experiment
     from bestarm.records import Recommendation
 
-__all__ = [
-    "health",
-    "list_",
-    "recommend",
-    "recommendation_data",
-    "recommendation_words",
-    "status",
-    "status_data",
-    "time_of",
-]
-
 
 def time_of(seconds: float) -> str:
     """A time as text, in UTC."""

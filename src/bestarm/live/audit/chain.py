@@ -15,8 +15,6 @@ from bestarm.live.store.contract import Event, Ids, PlanRecord, Reading, Summary
 from bestarm.live.summaries import chain_request, ids_in, late_data
 from bestarm.live.values import plural
 
-__all__ = ["audit"]
-
 _Known = tuple[str, dict[str, Any]]  # a record's name, and what its event says of it
 _STATES = {"paused": "paused", "resumed": "running", "stopped": "stopped", "finished": "finished"}
 

@@ -14,8 +14,6 @@ from bestarm.errors import DamagedStoreError
 from bestarm.live.store.contract import Rows
 from bestarm.live.values import plural
 
-__all__ = ["SHOWN", "Audit", "Findings"]
-
 T = TypeVar("T")
 
 SHOWN = 20  # findings of one kind that are written out: there may be millions

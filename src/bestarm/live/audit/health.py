@@ -17,8 +17,6 @@ from bestarm.live.values import Check, plural
 from bestarm.problem import Problem
 from bestarm.records import Counts, Plan, Summary
 
-__all__ = ["examine"]
-
 _WARNING, _ALARM = 1e-3, 1e-6  # probabilities under which a sound experiment shows a finding
 _TAIL = 200_000  # assignments that no summary covers, read one by one
 _WINDOW = 10_000  # settled assignments before them, for how long outcomes take

@@ -10,8 +10,6 @@ from scipy.special import gammaln
 from bestarm.geometry import Array
 from bestarm.records import Counts
 
-__all__ = ["RatioTest"]
-
 # How firmly an alternative is believed in, in draws: a dozen catches gross errors soon, a hundred
 # thousand small ones at last. Their evidence is averaged.
 _FIRMNESS = np.array([10.0, 100.0, 1e3, 1e4, 1e5])

@@ -22,8 +22,6 @@ from bestarm.live.store.contract import (
 from bestarm.live.summaries import RunningTotals, answers_at_end, digest_of
 from bestarm.live.values import plural
 
-__all__ = ["Redraw"]
-
 
 class Redraw:
     """Reads the assignments once, in order of id.

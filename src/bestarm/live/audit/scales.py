@@ -12,8 +12,6 @@ from bestarm.geometry import Array
 from bestarm.problem import Problem
 from bestarm.records import Summary
 
-__all__ = ["Scales"]
-
 _CHANCES = {"alarm": 1e-6, "warning": 1e-3}  # what true scales ever show, at most
 _MEANS = 0.9  # of that, what means may use up; the spread takes less than the rest
 _LEAST_DEGREES = 100  # before, the spread says nothing

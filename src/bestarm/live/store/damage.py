@@ -9,8 +9,6 @@ from bestarm.errors import DamagedStoreError
 from bestarm.geometry import Array
 from bestarm.records import Plan, Summary
 
-__all__ = ["UNREADABLE", "check_arms", "check_plan", "check_summary", "check_times", "damaged"]
-
 # What reading a text of another shape than it should have may raise.
 UNREADABLE = (
     *(ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError),

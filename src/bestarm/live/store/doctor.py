@@ -18,8 +18,6 @@ from bestarm.errors import BestArmError, StoreUnavailableError
 from bestarm.live.store.sql import Store
 from bestarm.live.values import Check
 
-__all__ = ["diagnose"]
-
 _MOUNTS = Path("/proc/self/mounts")
 # Where several machines, or none, keep the memory that SQLite's processes share; also as `fuse.…`.
 _REMOTE = {

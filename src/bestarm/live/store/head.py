@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-__all__ = ["Head"]
-
 _NEARLY_ALL = 16  # arrived outcomes for each that is outstanding
 
 

@@ -26,8 +26,6 @@ from bestarm.live.store.contract import (
     Writing,
 )
 
-__all__ = ["MemoryLedger"]
-
 _PIECE = 4096  # rows searched at a time
 # With the number of the summary that covers a deferral, −1 for none; −2 if it is not a deferral.
 _KEPT = np.dtype([*ROW.descr, ("refused", bool), ("summary", np.int64)])

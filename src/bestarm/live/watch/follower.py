@@ -23,8 +23,6 @@ from bestarm.policies.policy import Look, Policy
 from bestarm.problem import Problem
 from bestarm.records import Phase, Plan, Recommendation
 
-__all__ = ["Follower", "Log", "Moment", "Slice", "joined"]
-
 _APART = 1.15  # pulls from one look to the next, as a ratio
 _SLICES = 48
 _ROUTINE = {"planned", "closed", "answered", "late", "failed"}

@@ -12,8 +12,6 @@ from scipy.special import log_ndtr, ndtr, ndtri
 from bestarm.geometry import Array
 from bestarm.records import Phase, Plan
 
-__all__ = ["EndForecast", "from_evidence", "from_phases"]
-
 _PRICE = 1.0  # nats that a bet on all stakes at once costs, about, against the best of them
 _NEAR = 0.2  # nats that are always taken to be lacking: a batch must close before anything is said
 _RANGE = (0.2, 0.5, 0.8)  # quantiles

@@ -12,8 +12,6 @@ from bestarm.live.watch.follower import Follower, Moment
 from bestarm.live.watch.views import Option
 from bestarm.problem import Problem
 
-__all__ = ["finite", "leaderboard"]
-
 
 def finite(value: float) -> float | None:
     """A number, or None for infinity and NaN."""

@@ -22,8 +22,6 @@ from bestarm.live.watch.views import Allocated, Happening, Overview
 from bestarm.policies.policy import Traits
 from bestarm.records import Recommendation
 
-__all__ = ["Watch", "overview"]
-
 _DECLARED = {"range", "scale"}  # checks of what was declared of rewards
 _HEALTH_COST_RATIO = 10  # rerun health checks at most every 10 × their own duration
 

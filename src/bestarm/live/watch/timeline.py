@@ -12,8 +12,6 @@ from bestarm.live.watch.leaderboard import finite
 from bestarm.live.watch.views import BaselineView, Line, Option, Timeline
 from bestarm.problem import Problem
 
-__all__ = ["baseline_lines", "timeline"]
-
 _DRAWN = 24  # targets with a line in the timeline
 _RAW = 4  # options whose raw outcomes are shown over time
 _ENOUGH = 60  # outcomes per arm in a stretch, for its mean to say something

@@ -13,17 +13,6 @@ from bestarm.policies.policy import Traits
 from bestarm.problem import Problem
 from bestarm.records import Recommendation
 
-__all__ = [
-    "Allocated",
-    "BaselineView",
-    "Happening",
-    "Line",
-    "Numbers",
-    "Option",
-    "Overview",
-    "Timeline",
-]
-
 Numbers = tuple[float | None, ...]
 
 

@@ -11,8 +11,6 @@ from bestarm.policies.policy import Traits
 from bestarm.problem import Problem
 from bestarm.records import Recommendation
 
-__all__ = ["describe", "headline", "percent", "reliability", "standing", "verdict"]
-
 _CONTRADICTED = "The outcomes contradict the declared scales, so nothing is proven."
 _ENDS = {
     "max_pulls": "Ended at its limit of assignments",

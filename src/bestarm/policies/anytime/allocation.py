@@ -17,8 +17,6 @@ from bestarm.policies.anytime.contests import OpenContrasts
 from bestarm.policies.anytime.guesses import Guesses
 from bestarm.problem import Problem
 
-__all__ = ["Allocation", "Stage"]
-
 _SHARE = 0.05  # of the G-design: it keeps every contrast, and the bound C, within reach
 _SURE = 2.0  # standard errors: gaps are not believed to be smaller than this
 _AGAIN = 2.0  # pulls, relative to those at the last design, after which to design anew, …

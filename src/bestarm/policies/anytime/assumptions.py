@@ -12,8 +12,6 @@ from bestarm.policies.anytime.bets import Scale
 from bestarm.problem import Problem
 from bestarm.records import Summary
 
-__all__ = ["Assumptions"]
-
 _UNLIKELY = 30.0  # nats: what happens so rarely by chance contradicts what was declared
 _EPSILON = float(np.finfo(float).eps)
 _DRAWN = (

@@ -28,20 +28,6 @@ from scipy.special import ndtri
 from bestarm.geometry import Array
 from bestarm.records import Summary
 
-__all__ = [
-    "LOG_PRIOR",
-    "STAKES",
-    "WINDOW",
-    "BatchOutcome",
-    "Bets",
-    "Frame",
-    "Sampling",
-    "Scale",
-    "Settled",
-    "folded",
-    "log_value",
-]
-
 # Stakes in units of signal to noise, y·θ over the deviation of z. A contrast at 0.02 takes some
 # 20 000 pulls; it has the largest share, and shares fall off slowly on both sides, so that easier
 # and harder ones cost little more and every gap is found at last.

@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 from bestarm.geometry import Array, ranked
 from bestarm.policies.anytime.bets import STAKES, BatchOutcome, Bets, Frame, folded, log_value
 
-__all__ = ["BestOf", "Contest", "OpenContrasts", "Stakes", "TopOf"]
-
 Indices = NDArray[np.int64]
 Stakes = list[tuple[Indices, Bets]]  # bets, and whose they are
 

@@ -12,8 +12,6 @@ import numpy as np
 from bestarm.geometry import Array
 from bestarm.policies.anytime.bets import BatchOutcome, Scale
 
-__all__ = ["Guesses"]
-
 _RIDGE = 1.0  # pulls of the first batch's design, with reward zero
 _MEMORY = 0.9  # what a batch before counts towards the spread to come
 _SHRINKAGE = 30.0  # pulls that an arm's own spread must weigh against all arms' together

@@ -10,8 +10,6 @@ import numpy as np
 from bestarm.geometry import Array
 from bestarm.policies.anytime.bets import LOG_PRIOR, STAKES, BatchOutcome, folded, log_value
 
-__all__ = ["Intervals", "lower_ends"]
-
 _HALVINGS = 60
 
 

@@ -12,8 +12,6 @@ from typing import Any
 from bestarm.compiling import compiled
 from bestarm.geometry import Array
 
-__all__ = ["average", "settle"]
-
 Parts = tuple[Any, ...]  # of a value of `bets`; kernels take plain tuples: see `compiling`
 
 

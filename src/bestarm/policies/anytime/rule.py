@@ -21,8 +21,6 @@ from bestarm.policies.policy import Look, Policy, Traits, check_adoptable, has_s
 from bestarm.problem import Problem, as_problem
 from bestarm.records import Plan, Recommendation, Summary
 
-__all__ = ["AnytimeBAI"]
-
 _LEAST = 8  # pulls a dimension in a batch: there is little to learn from fewer
 _GROWTH = 0.05  # a batch, relative to the pulls before it; less where the baseline moves fast
 

@@ -11,8 +11,6 @@ from bestarm import bounds
 from bestarm.policies.index.base import IndexRule, Rewards
 from bestarm.policies.stepwise import Indices
 
-__all__ = ["ActionElimination"]
-
 
 class ActionElimination(IndexRule):
     """Each round pulls every active arm once and drops those whose interval lies below the best's.

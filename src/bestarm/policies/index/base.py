@@ -21,8 +21,6 @@ from bestarm.policies.stepwise import (
 from bestarm.problem import Problem
 from bestarm.records import Plan, Summary
 
-__all__ = ["IndexRule", "Radius", "Rewards"]
-
 _TURN = 300  # pulls; the certified radius is tightest at about ten times as many
 
 

@@ -18,8 +18,6 @@ from bestarm.policies.stepwise import NO_DRIFT, StepwisePolicy, require_pullable
 from bestarm.problem import Problem
 from bestarm.records import Plan, Summary
 
-__all__ = ["BernsteinElimination"]
-
 _REFERENCE = 30.0  # in squares of the range: the evidence is strongest at about ten times as much
 _EPSILON = float(np.finfo(float).eps)
 

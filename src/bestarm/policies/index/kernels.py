@@ -15,8 +15,6 @@ from bestarm.compiling import compiled
 from bestarm.geometry import Array
 from bestarm.policies.stepwise import Indices
 
-__all__ = ["eliminate", "separate"]
-
 Parts = tuple[
     Any, ...
 ]  # of a `Rewards`, as `radius` is of a `Radius`; kernels take plain tuples: see `compiling`

@@ -9,8 +9,6 @@ import numpy as np
 from bestarm.policies.index.base import IndexRule, Rewards
 from bestarm.policies.stepwise import Indices
 
-__all__ = ["LUCB"]
-
 
 class LUCB(IndexRule):
     """Each round pulls the arm with the best mean and the other arm with the highest upper bound.

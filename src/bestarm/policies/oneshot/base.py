@@ -13,8 +13,6 @@ from bestarm.policies.stepwise import StepwisePolicy
 from bestarm.problem import Problem
 from bestarm.records import Plan, Summary
 
-__all__ = ["OneShot"]
-
 
 class OneShot(StepwisePolicy):
     """A policy of one plan. Subclasses make it (`_make_plan`) and score targets (`_scores`).

@@ -16,8 +16,6 @@ from bestarm.policies.oneshot.base import OneShot
 from bestarm.problem import Problem
 from bestarm.records import Plan, Summary
 
-__all__ = ["DEO", "anchored_weights", "regression_scores"]
-
 
 class DEO(OneShot):
     """Rank the targets after `budget` pulls drawn from DEO's design.

@@ -13,8 +13,6 @@ from bestarm.policies.oneshot.deo import anchored_weights, regression_scores
 from bestarm.problem import Problem, as_problem
 from bestarm.records import Plan, Summary
 
-__all__ = ["GOpt"]
-
 
 class GOpt(OneShot):
     """One batch from DEO's design, as long as an oracle's smallest gap asks for, then the best.

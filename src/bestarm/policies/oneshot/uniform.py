@@ -14,8 +14,6 @@ from bestarm.policies.stepwise import require_pullable_targets
 from bestarm.problem import Problem
 from bestarm.records import Plan, Summary
 
-__all__ = ["Uniform"]
-
 
 class Uniform(OneShot):
     """Pull the arms in turn until the budget is spent, and rank them by their mean reward.

@@ -15,8 +15,6 @@ from bestarm.policies.stepwise import Indices, StepwisePolicy
 from bestarm.problem import Problem
 from bestarm.records import Phase, Plan, Summary
 
-__all__ = ["Elimination", "PhaseDesign", "Wanted"]
-
 
 class Wanted(NamedTuple):
     """A design for the next phase.

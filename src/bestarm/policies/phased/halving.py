@@ -16,8 +16,6 @@ from bestarm.policies.stepwise import StepwisePolicy
 from bestarm.problem import Problem
 from bestarm.records import Phase, Plan, Summary
 
-__all__ = ["SequentialHalving"]
-
 _PILOT = 20  # one pull in this many goes to the pilot
 _LEAST_BATCH = 50  # pulls; a level foreseen from fewer adds about as much noise as it takes away
 

@@ -20,8 +20,6 @@ from bestarm.policies.stepwise import Indices
 from bestarm.problem import Problem
 from bestarm.records import Plan, Summary
 
-__all__ = ["RAGE"]
-
 _SLACK = 0.2
 
 

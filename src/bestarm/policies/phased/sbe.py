@@ -18,8 +18,6 @@ from bestarm.policies.stepwise import Indices, require_pullable_targets
 from bestarm.problem import Problem
 from bestarm.records import Plan, Summary
 
-__all__ = ["SBE"]
-
 
 class SBE(Elimination):
     """Draw the arms still active by DEO, regress, drop those 2^−ℓ below the leader, repeat.

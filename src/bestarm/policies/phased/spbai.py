@@ -30,8 +30,6 @@ from bestarm.policies.stepwise import Indices, require_pullable_targets
 from bestarm.problem import Problem
 from bestarm.records import Plan, Summary
 
-__all__ = ["SPBAI"]
-
 _REPLICATED = {"design": "xor", "stability": "paper", "anchor": "best"}
 _FINE = 2.0**20  # parts of a pull in which mixtures are compared: whole pulls would tie by rounding
 _LEAST_MIXTURE = 1e-4  # below this share of the G-design, M would depend on rounding

@@ -15,8 +15,6 @@ from bestarm.geometry import Array, covariance
 from bestarm.problem import Problem
 from bestarm.records import Summary
 
-__all__ = ["PooledTotals", "worth"]
-
 _TIGHTEST = 1 / 40  # the boundary is tightest at this part of the variance after the pilot
 _EPSILON = float(np.finfo(float).eps)
 

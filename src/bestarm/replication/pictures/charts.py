@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["draw_ranking", "draw_stopping", "draw_tradeoff"]
-
 _WIDTH = 7.2  # inches
 _Z = 1.96
 _TICKS = (0.0, 0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 1.0)

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["Course", "courses", "draw_elimination"]
-
 _MOST_RUNS = 20
 _TARGETS = 600  # followed in total: six runs of a hundred targets, all twenty of a dozen
 _DASHES = ((0, ()), (0, (5, 1.5)), (0, (1.5, 1.2)), (0, (5, 1.5, 1.5, 1.5)), (0, (8, 2)))

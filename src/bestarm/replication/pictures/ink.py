@@ -17,22 +17,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = [
-    "COLOURS",
-    "INK",
-    "PAPER",
-    "QUIET",
-    "RULE",
-    "add_legend",
-    "entry",
-    "grid",
-    "grouped_pulls",
-    "label",
-    "look",
-    "style",
-    "write",
-]
-
 INK, QUIET, RULE, PAPER = "#1c2026", "#626a75", "#d5d9de", "#ffffff"
 # Okabe and Ito's colours, which colour-blind readers can distinguish. The dark page has others.
 COLOURS = {

@@ -10,8 +10,6 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from bestarm.defaults import DELTA
 from bestarm.policies.registry import policies
 
-__all__ = ["AskBody", "Body", "CreateBody", "FailBody", "LeaseBody", "StopBody", "TellBody"]
-
 
 def example(**values: Any) -> dict[str, Any]:
     """An example, as a schema carries it."""

@@ -18,16 +18,6 @@ from starlette.exceptions import HTTPException
 from bestarm import errors
 from bestarm.server.security.tokens import hide_tokens
 
-__all__ = [
-    "ErrorBody",
-    "Refusal",
-    "add_handlers",
-    "answer_http",
-    "error_responses",
-    "event_stream",
-    "unreadable_body",
-]
-
 _STATUS: tuple[tuple[type[errors.BestArmError], int], ...] = (
     (errors.UnknownExperimentError, 404),
     (errors.UnknownAssignmentError, 404),

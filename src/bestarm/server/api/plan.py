@@ -22,8 +22,6 @@ from bestarm.server.api.errors import Refusal, error_responses, event_stream
 from bestarm.server.api.requests import ANYWHERE, TELL, WITH_BODY, StrictRoute
 from bestarm.server.streams import EventStream
 
-__all__ = ["PLANNABLE", "PlanBody", "Planner", "router"]
-
 _GRACE = 5.0  # seconds beyond its time after which a simulation is ended from outside
 _LONGEST_LINE = 2**24
 _WORKER = ("-m", "bestarm.planning.worker")

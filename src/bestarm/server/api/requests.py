@@ -17,18 +17,6 @@ from bestarm.server.experiments import OpenExperiments
 from bestarm.server.security.roles import check_role, needs
 from bestarm.server.security.tokens import Role
 
-__all__ = [
-    "ANYWHERE",
-    "MANAGE",
-    "TELL",
-    "VIEW",
-    "WITH_BODY",
-    "Experiments",
-    "Name",
-    "StrictRoute",
-    "role_needed",
-]
-
 ANYWHERE = (400, 401, 403, 421, 422, 429, 500, 503)  # errors of every route
 WITH_BODY = (408, 413, 415)  # errors of routes that take a body
 VIEW = Depends(needs(Role.VIEW))

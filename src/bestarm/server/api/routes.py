@@ -34,8 +34,6 @@ from bestarm.server.security.roles import ANONYMOUS, check_role
 from bestarm.server.security.tokens import Role
 from bestarm.server.streams import StatusStream
 
-__all__ = ["managing", "telling", "viewing"]
-
 _MOST_NUMBERS = 100_000  # features of an experiment: designs for more take minutes
 
 _VIEW_ERRORS = error_responses(*ANYWHERE, 404)

@@ -15,18 +15,6 @@ from bestarm.live.store.contract import Event
 from bestarm.records import Recommendation
 from bestarm.server.api.bodies import example
 
-__all__ = [
-    "AssignmentsOut",
-    "EventsOut",
-    "HealthOut",
-    "ListOut",
-    "ReceiptOut",
-    "RecommendationOut",
-    "StatusOut",
-    "describe_fields",
-    "without_seed",
-]
-
 
 def describe_fields(schema: dict[str, Any]) -> None:
     """Move what docstrings say of attributes to the fields of an OpenAPI description."""

@@ -8,8 +8,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from bestarm.errors import BestArmError
 from bestarm.live import Receipt
 
-__all__ = ["TellQueue"]
-
 Outcomes = Sequence[tuple[int, float]]
 _Waiting = tuple[Outcomes, "asyncio.Future[Receipt]"]
 Write = Callable[[str, list[Outcomes]], Awaitable[Sequence[Receipt | BestArmError]]]

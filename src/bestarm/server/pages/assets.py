@@ -15,8 +15,6 @@ from starlette.responses import FileResponse, Response
 from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
-__all__ = ["Assets", "address_of", "read_asset"]
-
 _SMALL = 1000  # bytes that are not worth compressing
 _FOR_EVER = "public, max-age=31536000, immutable"
 

@@ -8,8 +8,6 @@ from dataclasses import dataclass, replace
 
 from bestarm.live.watch.views import BaselineView, Line, Numbers, Overview, Timeline
 
-__all__ = ["COLOURS", "Chart", "charts", "number"]
-
 COLOURS = 6  # options that have a colour of their own; the first is the leader's
 _BANDED = 1  # competitors whose intervals are drawn
 _SETTLED = 0.25  # share of the pulls before which estimates may leave the picture

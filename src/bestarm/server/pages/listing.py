@@ -15,8 +15,6 @@ from bestarm.live import Listed
 from bestarm.live.values import Check
 from bestarm.server.experiments import OpenExperiments
 
-__all__ = ["Listing", "Query", "listing"]
-
 _PAGE = 50  # experiments on one page
 _LONGEST_SEARCH = 200
 

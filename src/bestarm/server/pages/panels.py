@@ -21,8 +21,6 @@ from bestarm.server.pages.charts import COLOURS, Chart, charts, number
 from bestarm.server.pages.snippets import Snippets
 from bestarm.server.pages.svg import draw, style_of
 
-__all__ = ["PANELS", "panels", "render"]
-
 PANELS = {  # with their titles, in the order of the page
     "verdict": "Verdict",
     "guarantee": "Guarantee",

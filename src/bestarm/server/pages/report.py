@@ -10,8 +10,6 @@ from bestarm.live.watch.views import Overview
 from bestarm.server.pages.panels import panels, render
 from bestarm.server.pages.snippets import Snippets, snippets
 
-__all__ = ["report", "write_report"]
-
 _USUAL_ADDRESS = "http://127.0.0.1:8000"  # of `bestarm serve`
 
 

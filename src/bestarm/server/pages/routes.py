@@ -35,8 +35,6 @@ from bestarm.server.pages.snippets import Snippets, snippets
 from bestarm.server.security.roles import COOKIE, UnauthorizedError, check_role
 from bestarm.server.security.tokens import Role, make_pass
 
-__all__ = ["PUBLIC", "add_pages"]
-
 # What may be seen without a token: the sign-in page, and the files that pages are made with.
 PUBLIC = frozenset({"/login", "/logout", "/static"})
 

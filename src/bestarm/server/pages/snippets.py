@@ -6,8 +6,6 @@ import shlex
 from typing import NamedTuple
 from urllib.parse import quote
 
-__all__ = ["Snippets", "snippets"]
-
 
 class Snippets(NamedTuple):
     """Code ready to paste; for the library and the command line, empty without a database."""

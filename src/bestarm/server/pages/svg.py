@@ -10,8 +10,6 @@ from markupsafe import Markup
 from bestarm.live.watch.views import Line
 from bestarm.server.pages.charts import COLOURS, Chart, number
 
-__all__ = ["draw", "style_of"]
-
 _HEIGHT = 290
 _LEFT, _RIGHT, _TOP, _BOTTOM = 58, 14, 12, 42
 

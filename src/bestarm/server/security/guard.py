@@ -18,8 +18,6 @@ from bestarm.server.api.errors import Refusal
 from bestarm.server.security.limits import Buckets, Limits
 from bestarm.server.security.tokens import hide_tokens
 
-__all__ = ["KNOWN", "Guard"]
-
 KNOWN = "bestarm.known"  # in the scope of a request whose token is valid
 
 _PROTECTING = {

@@ -7,8 +7,6 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from threading import Lock
 
-__all__ = ["Buckets", "Limits"]
-
 _MOST_CALLERS = 10_000
 
 

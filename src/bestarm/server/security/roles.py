@@ -14,8 +14,6 @@ from bestarm.server.api.errors import Refusal
 from bestarm.server.security.guard import KNOWN
 from bestarm.server.security.tokens import Role, find_role, pass_holds, token_number
 
-__all__ = ["ANONYMOUS", "COOKIE", "UnauthorizedError", "check_role", "needs"]
-
 COOKIE = "bestarm_view"
 ANONYMOUS = "bestarm.anonymous"  # in the scope of a request that is allowed without a token
 

@@ -19,19 +19,6 @@ from bestarm.errors import InvalidInputError, StoreError
 from bestarm.live.store.damage import damaged
 from bestarm.live.store.sql import Store
 
-__all__ = [
-    "Role",
-    "Token",
-    "create_token",
-    "find_role",
-    "hide_tokens",
-    "list_tokens",
-    "make_pass",
-    "pass_holds",
-    "revoke_token",
-    "token_number",
-]
-
 _PREFIX = "bestarm"
 _metadata = sa.MetaData()
 _tokens = sa.Table(  # made with the first token

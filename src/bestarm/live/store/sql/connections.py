@@ -13,8 +13,6 @@ from sqlalchemy.engine import URL, make_url
 
 from bestarm.errors import InvalidInputError, MissingDependencyError
 
-__all__ = ["check_url", "connect"]
-
 _PATIENCE = 60  # seconds to wait for other writers
 _NAP = 5  # milliseconds that SQLite itself waits for them
 

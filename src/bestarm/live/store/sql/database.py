@@ -34,8 +34,6 @@ from bestarm.live.store.sql.files import Change, WatchedFile
 from bestarm.live.store.sql.schema import VERSION_TABLE
 from bestarm.live.store.sql.statements import SERVER_TIME
 
-__all__ = ["VERSION", "Store"]
-
 VERSION = "1"  # of the tables
 
 _LOCK = 0x62657374  # what PostgreSQL's processes lock while the tables are made

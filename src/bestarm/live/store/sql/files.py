@@ -13,8 +13,6 @@ from urllib.parse import unquote
 
 from sqlalchemy.engine import URL
 
-__all__ = ["Change", "WatchedFile"]
-
 Identity = tuple[int, int]
 Logs = tuple[Identity | None, Identity | None]
 

@@ -15,8 +15,6 @@ from bestarm.live.store.sql.database import Store
 from bestarm.live.store.sql.transactions import SqlReading, SqlWriting
 from bestarm.live.values import Listed, Status
 
-__all__ = ["SqlLedger"]
-
 _column = s.experiments.c
 _LISTED = select(
     _column.name,

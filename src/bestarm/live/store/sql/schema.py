@@ -30,22 +30,6 @@ from sqlalchemy import (
 from bestarm.live.store.contract import Head
 from bestarm.live.store.damage import damaged
 
-__all__ = [
-    "COUNTERS",
-    "VERSION_TABLE",
-    "assignments",
-    "deferrals",
-    "events",
-    "experiments",
-    "losses",
-    "metadata",
-    "outcomes",
-    "plans",
-    "refusals",
-    "requests",
-    "summaries",
-]
-
 VERSION_TABLE = "bestarm_version"
 
 metadata = MetaData()

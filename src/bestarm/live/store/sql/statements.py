@@ -23,8 +23,6 @@ from sqlalchemy.dialects import postgresql
 
 from bestarm.live.store.sql import schema as s
 
-__all__ = ["insert_new"]
-
 _POSTGRESQL: Dialect = postgresql.dialect()  # type: ignore[no-untyped-call]
 
 

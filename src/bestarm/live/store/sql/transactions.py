@@ -32,8 +32,6 @@ from bestarm.live.store.sql import schema as s
 from bestarm.live.store.sql import statements as sql
 from bestarm.records import Plan, Summary
 
-__all__ = ["SqlReading", "SqlWriting"]
-
 T = TypeVar("T")
 
 _ALL = 2**62
