@@ -102,7 +102,7 @@ def test_an_experiment_from_csv_files(folder: Path) -> None:
         *("--option", "max_pulls=900", "--seed", "11", "--lease", "90m", "--noise", "0.5"),
         *("--baseline", "3", "--description", "hot or not"),
     )
-    assert report == {
+    expected = {
         "experiment": "drinks",
         "state": "running",
         "policy": "anytime",
@@ -113,6 +113,8 @@ def test_an_experiment_from_csv_files(folder: Path) -> None:
         "lease": 5400.0,
         "needs_lease": False,
     }
+    assert {key: report[key] for key in expected} == expected
+    assert (report["phase"], report["description"]) == (1, "hot or not")
     with open_one() as experiment:
         problem = experiment.problem
         assert (problem.delta, problem.noise, problem.baseline) == (0.02, 0.5, 3.0)
