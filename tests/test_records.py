@@ -198,32 +198,32 @@ UNDECIDED = {"final": False, "reason": "running", "active": (0, 1), "error_bound
         ({}, "tea: identified as the best after 12,345 pulls (error ≤ 0.05)"),
         (
             {"final": False, "reason": "running", "active": (0, 1), "error_bound": None},
-            "tea: leading, not identified (still running; 2 targets remain) after 12,345 pulls "
+            "tea: leading, not identified (still running; 2 options remain) after 12,345 pulls "
             "(no proven error bound)",
         ),
         (
             UNDECIDED | {"claims": 0.05, "pulls": 1},
-            "tea: leading, not identified (still running; 2 targets remain) after 1 pull (once "
+            "tea: leading, not identified (still running; 2 options remain) after 1 pull (once "
             "identified: error ≤ 0.05)",
         ),
         (
             UNDECIDED | {"claims": 0.05, "pulls": 0},
-            "no leader yet: no outcome counts so far (still running; 2 targets remain; once "
+            "no leader yet: no outcome counts so far (still running; 2 options remain; once "
             "identified: error ≤ 0.05)",
         ),
         (
             UNDECIDED | {"reason": "max_pulls"},
-            "tea: leading, not identified (stopped at its limit of pulls; 2 targets remain) after "
+            "tea: leading, not identified (stopped at its limit of pulls; 2 options remain) after "
             "12,345 pulls (no proven error bound)",
         ),
         (
             UNDECIDED | {"reason": "stopped", "claims": 0.05},
-            "tea: leading, not identified (stopped by hand; 2 targets remain) after 12,345 pulls "
+            "tea: leading, not identified (stopped by hand; 2 options remain) after 12,345 pulls "
             "(an answer before the end has no proven error bound)",
         ),
         (
             UNDECIDED | {"reason": "out of luck"},
-            "tea: leading, not identified (stopped: out of luck; 2 targets remain) after 12,345 "
+            "tea: leading, not identified (stopped: out of luck; 2 options remain) after 12,345 "
             "pulls (no proven error bound)",
         ),
         (

@@ -376,7 +376,7 @@ class Recommendation:
 
     def __str__(self) -> str:
         left = len(self.active)
-        remain = "1 target remains" if left == 1 else f"{left} targets remain"
+        remain = "1 option remains" if left == 1 else f"{left} options remain"
         cause = _CAUSES.get(self.reason, f"stopped: {self.reason}")
         state = f"{cause}; {remain}"
         if not self.pulls:

@@ -198,7 +198,7 @@ def test_the_recommendation_speaks() -> None:
     assert answer.final
     assert answer.chosen == answer.active == (0,)
     assert answer.error_bound == 0.05
-    assert answer.statement.startswith("'tea' is the best of 3 targets.")
+    assert answer.statement.startswith("'tea' is the best of 3 options.")
     assert "at most 0.05" in answer.statement
     assert any("between 0 and 1" in sentence for sentence in answer.assumptions)
 
@@ -431,7 +431,7 @@ def test_a_set_is_named_and_is_right() -> None:
         answer = play(policy, clicks(rates, np.random.default_rng(seed))).recommend()
         assert answer.final
         assert set(answer.chosen) == {0, 2}
-        assert "are the 2 best of 5 targets" in answer.statement
+        assert "are the 2 best of 5 options" in answer.statement
         assert (policy.evidence() >= 6 / 0.1).all()  # 2 · (5 − 2) pairs
 
 
@@ -445,7 +445,7 @@ def test_a_tolerance_settles_near_ties_and_excludes_the_rest() -> None:
         assert answer.final
         assert answer.pulls < 50_000
         chosen.append(answer.target)
-        assert "is at most 0.1 worse than the best of 3 targets." in answer.statement
+        assert "is at most 0.1 worse than the best of 3 options." in answer.statement
     assert set(chosen) <= {0, 1}
 
 
@@ -455,7 +455,7 @@ def test_a_set_with_a_tolerance_claims_what_is_proven() -> None:
     rates = (0.8, 0.2, 0.75, 0.25, 0.2)
     answer = play(policy, clicks(rates, np.random.default_rng(0))).recommend()
     assert answer.statement.startswith(
-        "Each of '0', '2' is at most 0.1 worse than the 2nd best of 5 targets."
+        "Each of '0', '2' is at most 0.1 worse than the 2nd best of 5 options."
     )
 
 

@@ -16,7 +16,7 @@ from bestarm.records import Phase, Plan, Recommendation, Summary
 
 Indices = NDArray[np.int64]
 
-NO_DRIFT = "Given the past, an arm's mean reward is its own and never changes: nothing drifts."
+NO_DRIFT = "The mean reward of an option, given the past, never changes: nothing drifts."
 
 
 class StepwisePolicy(Policy):

@@ -15,8 +15,8 @@ from bestarm.records import Summary
 _UNLIKELY = 30.0  # nats: what happens so rarely by chance contradicts what was declared
 _EPSILON = float(np.finfo(float).eps)
 _DRAWN = (
-    "What a pull of each arm would pay, noise apart, is settled before the arm is drawn, as x·θ "
-    "plus a baseline common to all arms; the arm is drawn with the plan's probabilities."
+    "What each option would pay, noise apart, is settled before one is drawn: its x·θ plus a "
+    "baseline common to all options. It is drawn with the plan's probabilities."
 )
 
 
@@ -57,7 +57,7 @@ class Assumptions:
         sentences = (
             _DRAWN,
             f"The noise has mean 0 and is sub-Gaussian with scale {problem.noise:g}.",
-            f"The baseline lies within ±{problem.baseline:g}, and x·θ of every arm within "
+            f"The baseline lies within ±{problem.baseline:g}, and x·θ of every option within "
             f"±{means:g}.",
         )
         return cls(Scale(-size, size, problem.noise), sentences)
@@ -91,7 +91,7 @@ class Assumptions:
         if wrong.any():
             arm, (low, high) = labels[int(np.argmax(wrong))], self.bounds
             raise InvalidInputError(
-                f"The rewards of arm {arm!r} cannot all lie between {low:g} and {high:g}.",
+                f"The rewards of option {arm!r} cannot all lie between {low:g} and {high:g}.",
                 field="summary",
                 value=arm,
                 remedy="Make the policy with `bounds` that hold for every reward.",

@@ -346,8 +346,8 @@ class AnytimeBAI(Policy):
         if self._worst_case or not self._missing:
             return ()
         return (
-            f"Which outcomes never came ({self._missing:,} so far) hung neither on the arm drawn "
-            "nor on the reward.",
+            f"Which outcomes never came ({self._missing:,} so far) depends neither on the "
+            "option drawn nor on the reward.",
         )
 
     def _statement(self, final: bool) -> str:
@@ -359,12 +359,12 @@ class AnytimeBAI(Policy):
         labels = [repr(self.problem.target_labels[i]) for i in self._contest.chosen]
         names, many, targets = ", ".join(labels), self._top > 1, self.problem.targets
         if not self._outcomes:
-            return f"Not decided: no outcome of the {targets} targets is in yet."
+            return f"Not decided: no outcome of the {targets} options is in yet."
         if not final:
             leads = "lead" if many else "leads"
             return (
                 f"Not decided after {self._outcomes} outcomes: {names} {leads}, "
-                f"{len(self._contest.active)} of {targets} targets are left."
+                f"{len(self._contest.active)} of {targets} options are left."
             )
         claim = f"{names} are the {self._top} best" if many else f"{names} is the best"
         if self._tolerance:
@@ -373,7 +373,7 @@ class AnytimeBAI(Policy):
             )
             claim = f"{who} is at most {self._tolerance:g} worse than the {whom}"
         return (
-            f"{claim} of {targets} targets. The probability that this rule ever says so wrongly, "
+            f"{claim} of {targets} options. The probability that this rule ever says so wrongly, "
             f"at any of its looks, is at most {self.problem.delta:g}."
         )
 

@@ -173,7 +173,7 @@ class IndexRule(StepwisePolicy):
     def _assumptions(self) -> tuple[str, ...]:
         if not self._certified:
             return ()
-        return f"Rewards are {self._sigma:g}-sub-Gaussian around their arm's mean.", NO_DRIFT
+        return f"Rewards are {self._sigma:g}-sub-Gaussian around their option's mean.", NO_DRIFT
 
     @abstractmethod
     def _next(self) -> Indices:

@@ -143,7 +143,7 @@ class RecommendationOut(BaseModel):
             chosen=[2],
             chosen_labels=["express"],
             assumptions=["Every reward lies between 0 and 1."],
-            statement="'express' is the best of 3 targets. The probability that this rule ever "
+            statement="'express' is the best of 3 options. The probability that this rule ever "
             f"says so wrongly, at any of its looks, is at most {DELTA:g}.",
         )
     )
