@@ -182,8 +182,7 @@ class Books:
     def _check_phases(self, trial: int) -> None:
         assert [row["phase"] for row in self.phases] == list(range(1, len(self.phases) + 1))
         firsts = [row["first"] for row in self.phases]
-        places = [each["place"] for each in self.losses]
-        assert places == list(range(len(places)))
+        assert [row["place"] for row in self.losses] == list(range(len(self.losses)))
         for row, end in zip(self.phases, [*firsts[1:], len(self.assignments)], strict=True):
             phase, plan, first = row["phase"], row["plan"], row["first"]
             members = self.assignments[first:end]
