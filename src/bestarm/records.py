@@ -102,17 +102,12 @@ class Plan:
     @property
     def shares(self) -> Array:
         """The share of each source arm among the pulls."""
-        if self.weights is not None:
-            return self.weights
-        assert self.counts is not None
-        return np.asarray(self.counts / self.pulls)
+        return np.asarray(self.weights if self.counts is None else self.counts / self.pulls)
 
     def check(self, summary: Summary, *, beyond: bool = False) -> None:
         """Raise unless the summary can be the outcome of exactly this plan.
 
-        Args:
-            summary: the totals.
-            beyond: whether they are of further pulls under an open plan, of any number.
+        With `beyond`, it is of further pulls under an open plan, of any number.
         """
         if not isinstance(summary, Summary):
             raise InvalidInputError(
@@ -226,8 +221,8 @@ class Summary:
                 field="summary",
                 value=counts,
             )
-        arrays = {"counts": counts, "sums": sums, "squares": squares}
-        for name, array in (arrays | {"missing": missing, "pending": pending}).items():
+        names = ("counts", "sums", "squares", "missing", "pending")
+        for name, array in zip(names, (counts, sums, squares, missing, pending), strict=True):
             array.flags.writeable = False
             object.__setattr__(self, name, array)
 
@@ -237,11 +232,7 @@ class Summary:
     ) -> Summary:
         """Add up single pulls: arm indices and their rewards, for `size` source arms.
 
-        Args:
-            arms: the index of each pull's arm.
-            rewards: the reward of each pull.
-            size: the number of source arms.
-            center: the number to subtract from every reward: the plan's `center`.
+        The plan's `center` is subtracted from every reward.
         """
         index = whole_numbers(arms)
         reward = vector(rewards, "rewards")
@@ -375,13 +366,13 @@ class Recommendation:
     contradicted: bool = False
 
     def __str__(self) -> str:
-        left = len(self.active)
-        remain = "1 option remains" if left == 1 else f"{left} options remain"
+        several = f"{len(self.active)} options remain"
+        remain = "1 option remains" if len(self.active) == 1 else several
         cause = _CAUSES.get(self.reason, f"stopped: {self.reason}")
-        state = f"{cause}; {remain}"
         if not self.pulls:
-            return f"no leader yet: no outcome counts so far ({state}; {self._proof})"
-        verdict = "identified as the best" if self.final else f"leading, not identified ({state})"
+            return f"no leader yet: no outcome counts so far ({cause}; {remain}; {self._proof})"
+        state = f"leading, not identified ({cause}; {remain})"
+        verdict = "identified as the best" if self.final else state
         pulls = "1 pull" if self.pulls == 1 else f"{self.pulls:,} pulls"
         return f"{self.label}: {verdict} after {pulls} ({self._proof})"
 
