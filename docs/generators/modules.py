@@ -12,6 +12,12 @@ __all__ = ["module_pages", "public_modules"]
 
 _INTERNAL = {"__main__", "checks", "cli", "labels"}
 _PUBLIC_SUBMODULES = {"environments.baselines"}
+_FURTHER = {
+    # The bases of exceptions are part of the interface: users catch them.
+    "bestarm.errors": "\n   :show-inheritance:",
+    # What an `Experiment` has from its base, which is not public.
+    "bestarm.live": "\n   :inherited-members: tuple",
+}
 _PAGE = """# `{name}`
 
 ```{{eval-rst}}
@@ -34,8 +40,7 @@ def module_pages() -> dict[str, str]:
 
 
 def _page(name: str) -> str:
-    # The bases of exceptions are part of the interface: users catch them.
-    further = "\n   :show-inheritance:" if name == "bestarm.errors" else ""
+    further = _FURTHER.get(name, "")
     return _PAGE.format(name=name, elsewhere=", ".join(_elsewhere(name)), further=further)
 
 
