@@ -36,7 +36,6 @@ from bestarm.errors import (
     UnknownAssignmentError,
 )
 from bestarm.live import Batch, Experiment, Receipt
-from bestarm.live import experiment as operations
 from bestarm.live.events import as_data
 from bestarm.live.store.contract import Ledger
 
@@ -101,10 +100,8 @@ class Machine(RuleBasedStateMachine):
         kind=st.sampled_from(KINDS),
         sizes=st.lists(st.integers(1, 7), min_size=2, max_size=8),
         lease=st.sampled_from([None, 4.0, 10.0]),
-        few=st.sampled_from([1, 32]),
     )
-    def start(self, seed: int, kind: str, sizes: list[int], lease: float | None, few: int) -> None:
-        self.few = few
+    def start(self, seed: int, kind: str, sizes: list[int], lease: float | None) -> None:
         self.seed, self.lease = seed, lease
         self.options: dict[str, Any] = {"kind": kind, "sizes": sizes}
         self.clock = Clock()
@@ -146,15 +143,10 @@ class Machine(RuleBasedStateMachine):
         return result
 
     def call(self, experiment: Experiment, name: str, *arguments: Any) -> Any:
-        before = operations._FEW
-        operations._FEW = self.few
-        try:
-            if name == "ask":
-                amount, request = arguments
-                return experiment.ask(amount, request_id=request)
-            return getattr(experiment, name)(*arguments)
-        finally:
-            operations._FEW = before
+        if name == "ask":
+            amount, request = arguments
+            return experiment.ask(amount, request_id=request)
+        return getattr(experiment, name)(*arguments)
 
     def refused(self, who: int, error: type[BestArmError], name: str, *arguments: Any) -> None:
         """Both refuse, and for the same reason; that nothing changed is an invariant."""

@@ -8,13 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from bestarm.checks import duration, whole
-from bestarm.errors import (
-    BestArmError,
-    ConflictingOutcomeError,
-    InvalidInputError,
-    MissingDependencyError,
-    UnknownAssignmentError,
-)
+from bestarm.errors import BestArmError, InvalidInputError, MissingDependencyError
 from bestarm.geometry import Array
 from bestarm.live import rules
 from bestarm.live.draws import Assigner, read_seed
@@ -45,7 +39,6 @@ if TYPE_CHECKING:
     from bestarm.live.store.sql import SqlLedger, Store
 
 _MOST = 10_000_000  # assignments at a time: more would keep others waiting for minutes
-_FEW = 32  # outcomes: up to so many are looked up first, more are assumed to be new
 
 
 class Experiment(Record):
@@ -260,21 +253,20 @@ class Experiment(Record):
             outcomes: a mapping from id, or assignment, to reward; pairs of them; or a data frame
                 with the columns `id` and `reward`.
         """
-        batch = read_outcomes(outcomes)
-        try:
-            return self._tell(batch, assume_new=len(batch[0]) > _FEW)
-        except NotAllNewError:
-            return self._tell(batch, assume_new=False)
-
-    def _tell(self, batch: tuple[Ids, Array], *, assume_new: bool) -> Receipt:
-        bounds = self.traits.bounds
-        with self._advancing() as (tx, now):
-            [answer] = record(tx, [batch], now=now, bounds=bounds, assume_new=assume_new)
-            if isinstance(answer, (ConflictingOutcomeError, UnknownAssignmentError)):
-                raise answer  # within the transaction: nothing of it is kept
+        [answer] = self._tell([read_outcomes(outcomes)])
         if isinstance(answer, BestArmError):
             raise answer
         return answer
+
+    def _tell(
+        self, batches: Sequence[tuple[Ids, Array]], *, assume_new: bool = True
+    ) -> Sequence[Receipt | BestArmError]:
+        bounds = self.traits.bounds
+        try:
+            with self._advancing() as (tx, now):
+                return record(tx, batches, now=now, bounds=bounds, assume_new=assume_new)
+        except NotAllNewError:
+            return self._tell(batches, assume_new=False)
 
     def tell_each(self, several: Sequence[Outcomes]) -> tuple[Receipt | BestArmError, ...]:
         """Record several batches of outcomes at once: each of them whole or, on an error, not.
@@ -290,9 +282,7 @@ class Experiment(Record):
             except BestArmError as error:
                 answers[place] = error
         if batches:
-            with self._advancing() as (tx, now):
-                found = record(tx, list(batches.values()), now=now, bounds=self.traits.bounds)
-            answers.update(zip(batches, found, strict=True))
+            answers |= dict(zip(batches, self._tell(list(batches.values())), strict=True))
         return tuple(answers[place] for place in range(len(several)))
 
     def fail(self, id: int | Assignment, reason: str = "failed") -> None:  # noqa: A002

@@ -27,7 +27,7 @@ def record(
     *,
     now: float,
     bounds: tuple[float, float] | None,
-    assume_new: bool = False,
+    assume_new: bool,
 ) -> list[Receipt | BestArmError]:
     """Record batches of outcomes, each whole or not at all: a receipt or an error each.
 

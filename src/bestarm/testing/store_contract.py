@@ -248,7 +248,7 @@ def _one_outcome_told_by_two_is_one(case: Case) -> None:
             (ids_of([1, 2]), np.array([2.0, 3.0])),
             (ids_of([3, 0]), np.array([4.0, 5.0])),  # contradicts the first, so 3 is not told
         ]
-        first, second, third = record(tx, told, now=2.0, bounds=None)
+        first, second, third = record(tx, told, now=2.0, bounds=None, assume_new=False)
         counted = tx.head.outcomes
     right = first == Receipt(2, 0, 0) and second == Receipt(1, 1, 0)
     require(right, f"two who told one outcome at once are answered {first} and {second}")
