@@ -67,6 +67,8 @@ def test_pages_hold_all_there_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     [
         "UPDATE bestarm_experiments SET document = '{}'",
         "UPDATE bestarm_experiments SET document = substr(document, 2)",
+        "UPDATE bestarm_experiments SET planned = 'no'",
+        "UPDATE bestarm_summaries SET late = 'no'",
         "UPDATE bestarm_summaries SET summary = '{\"counts\": 3}'",
         "UPDATE bestarm_summaries SET summary = 'x'",
         "UPDATE bestarm_plans SET plan = 'null' WHERE phase = 1",

@@ -84,7 +84,8 @@ class Redraw:
     def _checked(self) -> Iterator[Rows]:
         """All assignments in pieces, each compared with its plan."""
         last = -1
-        for rows in self._books.rows(0, self._books.head.assigned + 1):  # one more than are counted
+        every = self._books.rows(0, self._books.head.assigned + 1)  # one more than are counted
+        for rows in self._findings.readable(every):
             ids = np.concatenate([[last], rows["id"]])
             for place in np.flatnonzero(np.diff(ids) != 1):
                 missing = f"{ids[place] + 1} to {ids[place + 1] - 1}"

@@ -26,11 +26,7 @@ _REMOTE = {
     *("gcsfuse", "curlftpfs"),
 }
 _SHARED = {"fuse", "virtiofs", "vboxsf", "prl_fs", "vmhgfs", "drvfs"}
-_PASSING = {
-    "tmpfs": "is gone after a restart",
-    "ramfs": "is gone after a restart",
-    "overlay": "is gone with its container, unless it is on a volume",
-}
+_PASSING = {"tmpfs", "ramfs", "overlay"}
 _LOCAL = "Keep the file on a local disk, or use PostgreSQL."
 _TRY_LOCK = """
 import sqlite3, sys
@@ -58,7 +54,8 @@ def diagnose(url: str) -> tuple[Check, ...]:
 
 def _sqlite(store: Store) -> Iterator[Check]:
     yield _build(sqlite3.sqlite_version_info)
-    path = Path(str(store.url.database).removeprefix("file:").partition("?")[0]).absolute()
+    assert store.file is not None
+    path = Path(store.file.path)
     mounts = _MOUNTS.read_text(encoding="utf-8", errors="replace") if _MOUNTS.exists() else ""
     yield _file_system(path.resolve(), mounts)
     writable = _writable(path)
@@ -90,13 +87,12 @@ def _build(version: tuple[int, ...]) -> Check:
 
 def _file_system(path: Path, mounts: str) -> Check:
     kind = _kind_of(path, mounts)
-    fine = f"The file is on a local disk ({kind})."
     if kind is None:
-        kind = ""
-        fine = "The file system is unknown; a local disk is safe, a network disk is not."
+        unknown = "The file system is unknown; a local disk is safe, a network disk is not."
+        return Check("file-system", "ok", unknown)
     return Check.first(
         "file-system",
-        fine,
+        f"The file is on a local disk ({kind}).",
         (
             kind.removeprefix("fuse.") in _REMOTE and "alarm",
             f"The file is on {kind}, a network file system: processes do not see each other's "
@@ -110,7 +106,7 @@ def _file_system(path: Path, mounts: str) -> Check:
         ),
         (
             kind in _PASSING and "warning",
-            f"The file is on {kind}: it {_PASSING.get(kind)}.",
+            f"The file is on {kind}: it may be gone after a restart of machine or container.",
             "Keep the file on a disk that lasts.",
         ),
     )
@@ -138,10 +134,10 @@ def _writable(path: Path) -> Check:
     return Check.first(
         "writable",
         "The file can be written." if path.exists() else "The file can be made.",
-        (not folder.is_dir() and "alarm", f"There is no folder {str(folder)!r}.", action),
         (
             not os.access(folder, os.W_OK | os.X_OK) and "alarm",
-            f"The folder {str(folder)!r} cannot be written to, where SQLite keeps its log.",
+            f"The folder {str(folder)!r}, where SQLite keeps its log, is not there or cannot be "
+            "written to.",
             action,
         ),
         (not usable and "alarm", f"The file {str(path)!r} cannot be read and written.", action),

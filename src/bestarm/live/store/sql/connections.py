@@ -16,13 +16,10 @@ from bestarm.errors import InvalidInputError, MissingDependencyError
 _PATIENCE = 60  # seconds to wait for other writers
 _NAP = 5  # milliseconds that SQLite itself waits for them
 
-_BACKENDS = {
-    "sqlite": "sqlite",
-    "sqlite+pysqlite": "sqlite",
-    "postgres": "postgresql",
-    "postgresql": "postgresql",
-    "postgresql+psycopg": "postgresql",
-}
+_POSTGRESQL = "postgresql+psycopg"
+_SQLITE = "sqlite"
+_DRIVERS = dict.fromkeys((_SQLITE, "sqlite+pysqlite"), _SQLITE)
+_DRIVERS |= dict.fromkeys(("postgres", "postgresql", _POSTGRESQL), _POSTGRESQL)
 
 
 def check_url(url: object) -> URL:
@@ -33,38 +30,30 @@ def check_url(url: object) -> URL:
         MissingDependencyError: the driver is not installed.
     """
     try:
-        read = make_url(url) if isinstance(url, (str, URL)) else None
-    except (exc.ArgumentError, ValueError):
-        read = None
-    backend = None if read is None else _BACKENDS.get(read.drivername)
-    if read is None or backend is None:
+        read = make_url(url)  # type: ignore[arg-type]
+        read = read.set(drivername=_DRIVERS[read.drivername])
+    except (exc.ArgumentError, ValueError, LookupError):
         shown = re.sub(r"(://[^:/@]*):[^@]*@", r"\1:***@", str(url))
         raise InvalidInputError(
             f"`url` must name a SQLite file or a PostgreSQL database; got {shown!r}.",
             field="url",
             value=shown,
             remedy="For example sqlite:///trial.db, or postgresql://user@host/name.",
-        )
-    kept = read.database not in {None, "", ":memory:"} and "memory" not in read.query.get(
-        "mode", ""
-    )
-    if backend == "sqlite" and not kept:
+        ) from None
+    in_memory = read.database in {None, "", ":memory:"} or "memory" in read.query.get("mode", "")
+    if read.drivername == _SQLITE and in_memory:
         raise InvalidInputError(
             "`url` names a database in memory, which would be lost.",
             field="url",
             value=url,
             remedy="Name a file, as in sqlite:///trial.db; in memory, make an Experiment(policy).",
         )
-    if backend == "postgresql":
-        read = read.set(drivername="postgresql+psycopg")
-        try:
-            import psycopg  # noqa: F401, PLC0415
-        except ImportError:
-            raise MissingDependencyError(
-                "PostgreSQL needs psycopg.",
-                field="url",
-                remedy="Run: pip install 'bestarm[postgres]'.",
-            ) from None
+    try:
+        read.get_dialect().import_dbapi()
+    except ImportError:
+        raise MissingDependencyError(
+            "PostgreSQL needs psycopg.", field="url", remedy="Run: pip install 'bestarm[postgres]'."
+        ) from None
     return read
 
 

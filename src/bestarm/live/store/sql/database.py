@@ -9,30 +9,19 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from threading import Lock
+from typing import TypeVar
 
-from sqlalchemy import (
-    Connection,
-    Engine,
-    MetaData,
-    Table,
-    event,
-    exc,
-    inspect,
-    select,
-    text,
-)
+from sqlalchemy import Connection, Engine, MetaData, Table, event, exc, inspect, select, text
 from sqlalchemy.pool import Pool
 
-from bestarm.errors import (
-    StoreError,
-    StoreUnavailableError,
-    StoreVersionError,
-)
+from bestarm.errors import StoreError, StoreUnavailableError, StoreVersionError
 from bestarm.live.store.damage import damaged
 from bestarm.live.store.sql.connections import check_url, connect
 from bestarm.live.store.sql.files import Change, WatchedFile
 from bestarm.live.store.sql.schema import VERSION_TABLE
 from bestarm.live.store.sql.statements import SERVER_TIME
+
+E = TypeVar("E", bound=StoreError)
 
 VERSION = "1"  # of the tables
 
@@ -44,6 +33,12 @@ class Store:
 
     Args:
         url: `sqlite:///trial.db` for a file, `postgresql://user@host/name` for a server.
+
+    Attributes:
+        url: with its driver.
+        sqlite: whether it is a SQLite file.
+        file: that file, or None.
+        generation: changes when that file was replaced: what was opened before is not in this one.
     """
 
     def __init__(self, url: str) -> None:
@@ -52,12 +47,12 @@ class Store:
         self._engine = connect(self.url)
         self._process = os.getpid()
         self._abandoned: list[Pool] = []  # of a parent process: nothing must close its connections
-        self._file = WatchedFile(self.url) if self.sqlite else None
+        self.file = WatchedFile(self.url) if self.sqlite else None
         self._reopening = Lock()
-        self._generation = 0
+        self.generation = 0
         self._change: Change | None = None
-        if self._file is not None:
-            file = self._file
+        if self.file is not None:
+            file = self.file
             event.listen(self._engine, "connect", lambda *_: file.note_open())
             event.listen(self._engine, "close", lambda closed, _: file.note_close(closed))
 
@@ -71,11 +66,6 @@ class Store:
         """Release all connections."""
         self._own().dispose()
 
-    @property
-    def generation(self) -> int:
-        """Changes when a SQLite file was replaced: what was opened before is not in this one."""
-        return self._generation
-
     def check_file(self) -> None:
         """Check that a SQLite file is still the one that was opened; if it was replaced, open the
         new one as another generation.
@@ -83,21 +73,16 @@ class Store:
         Raises:
             StoreUnavailableError: it is not there.
         """
-        change = None if self._file is None else self._file.change()
-        if self._file is None or change is None:
+        change = None if self.file is None else self.file.change()
+        if self.file is None or change is None:
             return
         if change in _REFUSED:
-            raise StoreUnavailableError(
-                f"{change.value}: {self.place}.",
-                field="url",
-                value=self.place,
-                remedy=_REFUSED[change],
-            )
+            raise self._failure(StoreUnavailableError, change.value, _REFUSED[change])
         with self._reopening:
-            if self._file.change() is change:  # no other thread has reopened it
-                self._generation, self._change = self._generation + 1, change
+            if self.file.change() is change:  # no other thread has reopened it
+                self.generation, self._change = self.generation + 1, change
                 self._own().dispose()
-                self._file.forget()
+                self.file.forget()
 
     def check_generation(self, generation: int) -> None:
         """Refuse to use what was opened in a file that was replaced since.
@@ -105,13 +90,12 @@ class Store:
         Raises:
             StoreUnavailableError: it was replaced.
         """
-        if generation != self._generation and self._change is not None:
-            raise StoreUnavailableError(
-                f"{self._change.value}: {self.place}.",
-                field="url",
-                value=self.place,
-                remedy="This call is not on record, and others that were acknowledged may not be "
-                "either. Open the experiment again, and verify it.",
+        if generation != self.generation and self._change is not None:
+            raise self._failure(
+                StoreUnavailableError,
+                self._change.value,
+                "This call is not on record, and others that were acknowledged may not be either. "
+                "Open the experiment again, and verify it.",
             )
 
     @contextmanager
@@ -127,15 +111,15 @@ class Store:
     def writing(self) -> Iterator[Connection]:
         """A transaction that is kept whole or not at all; SQLite has one at a time."""
         self.check_file()
-        generation = self._generation
+        generation = self.generation
         with self._translated(), self._own().connect() as connection:
             options = {"bestarm_writing": True} if self.sqlite else {}
             with connection.execution_options(**options).begin() as transaction:
                 yield connection
                 transaction.commit()
-            if self._file is not None:
+            if self.file is not None:
                 # Nothing is acknowledged that is only in a file without a name.
-                self._file.note_log(connection.connection.dbapi_connection)
+                self.file.note_log(connection.connection.dbapi_connection)
                 self.check_file()
                 self.check_generation(generation)
 
@@ -145,41 +129,37 @@ class Store:
             self._abandoned.append(self._engine.pool)
             self._engine.dispose(close=False)
             self._process = os.getpid()
-            if self._file is not None:
-                self._file.forget_connections()
+            if self.file is not None:
+                self.file.forget_connections()
         return self._engine
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
         try:
             yield
-        except exc.DBAPIError as error:
-            raise self._error(error.orig, isinstance(error, _UNAVAILABLE)) from error
-        except sqlite3.Error as error:  # as rows are fetched
-            raise self._error(error, isinstance(error, sqlite3.OperationalError)) from error
-        except UnicodeDecodeError as error:  # SQLite quotes what it cannot read
-            raise damaged(f"The store {self.place} cannot be read.", self.place) from error
-        except exc.TimeoutError as error:
-            raise StoreUnavailableError(
-                f"No connection to {self.place} became free.", field="url", value=self.place
-            ) from error
+        except (exc.DBAPIError, exc.TimeoutError, sqlite3.Error, UnicodeDecodeError) as error:
+            raise self._error(error) from error
 
-    def _error(self, error: BaseException | None, unavailable: bool) -> StoreError:
-        code = getattr(error, "sqlite_errorcode", None)
-        if isinstance(error, sqlite3.OperationalError) and code is None:
+    def _error(self, error: Exception) -> StoreError:
+        cause = error.orig if isinstance(error, exc.DBAPIError) else error
+        code = getattr(cause, "sqlite_errorcode", None)
+        if isinstance(cause, (sqlite3.OperationalError, UnicodeDecodeError)) and code is None:
             # Python's own: SQLite keeps any bytes as a text, and these cannot be decoded.
             return damaged(f"The store {self.place} holds a text that is not in UTF-8.", self.place)
-        state = getattr(error, "sqlstate", None) if code is None else code & 0xFF
-        remedies = [_REMEDIES[state]] if state in _REMEDIES else []
-        said = " ".join(str(error).split()).rstrip(".")
-        kind: type[StoreError] = StoreError
-        wrong = f"The store {self.place} refused: {said}."
-        if unavailable:
-            kind = StoreUnavailableError
-            wrong = f"The store {self.place} cannot be used now: {said}."
-            remedies.append("Nothing acknowledged is lost, and the same call can be made again.")
-        remedy = " ".join(remedies) or "Nothing was changed."
-        return kind(wrong, field="url", value=self.place, remedy=remedy)
+        state = getattr(cause, "sqlstate", None) if code is None else code & 0xFF
+        said = " ".join(str(cause).split()).rstrip(".")
+        if isinstance(error, exc.TimeoutError):
+            said = "no connection became free"
+        remedy = _REMEDIES.get(state, "")
+        if not isinstance(error, _UNAVAILABLE):
+            what = f"The database refused ({said})"
+            return self._failure(StoreError, what, remedy or "Nothing was changed.")
+        again = "Nothing acknowledged is lost, and the same call can be made again."
+        what = f"The database cannot be used now ({said})"
+        return self._failure(StoreUnavailableError, what, f"{remedy} {again}".lstrip())
+
+    def _failure(self, kind: type[E], what: str, remedy: str) -> E:
+        return kind(f"{what}: {self.place}.", field="url", value=self.place, remedy=remedy)
 
     def now(self) -> float:
         """The time in seconds since 1970: by the server's clock; for a file, by this process's."""
@@ -195,21 +175,18 @@ class Store:
             StoreVersionError: they are of another version than this one.
         """
         self.check_file()
-        if self._file is not None and not os.path.exists(self._file.path):
+        path = None if self.file is None else Path(self.file.path)
+        if path is not None and (not path.exists() or _of_somebody_else(path)):
             return None  # reading must neither make nor change it
-        if self._file is not None and _of_somebody_else(Path(self._file.path)):
-            return None
         with self.reading() as connection:
             if not inspect(connection).has_table(VERSION_TABLE):
                 return None
             found = connection.execute(text(f"SELECT version_num FROM {VERSION_TABLE}")).scalar()
         if found not in {None, VERSION}:
-            raise StoreVersionError(
-                f"The tables of {self.place} are of version {found}; this bestarm uses version "
-                f"{VERSION}.",
-                field="url",
-                value=self.place,
-                remedy="Use the bestarm that made them, or another database. Nothing was changed.",
+            raise self._failure(
+                StoreVersionError,
+                f"The tables are of version {found}; this bestarm uses version {VERSION}",
+                "Use the bestarm that made them, or another database. Nothing was changed.",
             )
         return found
 
@@ -267,7 +244,10 @@ _REFUSED = {
     Change.MIXED: "Stop every program that uses the file, remove what lies beside it and ends in "
     "-wal or -shm, and make the same call again.",
 }
-_UNAVAILABLE = (exc.OperationalError, exc.InterfaceError, exc.InternalError)
+_UNAVAILABLE = (
+    *(exc.OperationalError, exc.InterfaceError, exc.InternalError),
+    *(exc.TimeoutError, sqlite3.OperationalError),  # the latter as rows are fetched
+)
 _REMEDIES: dict[object, str] = {  # by the code of SQLite, or the state of PostgreSQL
     sqlite3.SQLITE_FULL: "Free some space on its disk.",
     sqlite3.SQLITE_IOERR: "Check its disk.",

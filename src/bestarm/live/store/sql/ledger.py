@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from sqlalchemy import case, exc, func, insert, or_, select
+from sqlalchemy import Select, case, exc, func, insert, or_, select
 
 from bestarm.errors import ExperimentExistsError, UnknownExperimentError
 from bestarm.live.store.contract import Event, Head
@@ -25,15 +25,7 @@ _LISTED = select(
 
 
 class SqlLedger:
-    """One experiment of a database.
-
-    Args:
-        store: the database.
-        number: the experiment's number there.
-        name: its name there.
-        document: what it is made of, as text.
-        description: what it is about, in words.
-    """
+    """One experiment of a database; `document` says what it is made of, as text."""
 
     def __init__(
         self, store: Store, number: int, *, name: str, document: str, description: str
@@ -91,49 +83,33 @@ class SqlLedger:
             UnknownExperimentError: there is none of this name.
             StoreVersionError: the tables are of another version than this one.
         """
-        names: Sequence[str] = []
-        if store.version() is not None:
-            wanted = select(_column.id, _column.name, _column.document, _column.description)
-            with store.reading() as connection:
-                row = connection.execute(wanted.where(_column.name == name)).one_or_none()
-                if row is not None:
-                    number, *texts = row
-                    parts = zip(("name", "document", "description"), texts, strict=True)
-                    return cls(store, number, **dict(parts))
-                some = select(_column.name).order_by(_column.id.desc()).limit(10)
-                names = connection.execute(some).scalars().all()
+        wanted = select(_column.id, _column.document, _column.description)
+        some = select(_column.name).order_by(_column.id.desc()).limit(10)
+        found, others = _read(store, wanted.where(_column.name == name), some)
+        for number, document, description in found:
+            return cls(store, number, name=name, document=document, description=description)
+        names = ", ".join(repr(other) for (other,) in others)
         raise UnknownExperimentError(
             f"There is no experiment {name!r} in {store.place}.",
             field="name",
             value=name,
-            remedy=f"There is {', '.join(map(repr, names))}." if names else "It holds none yet.",
+            remedy=f"There is {names}." if names else "It holds none yet.",
         )
 
     @staticmethod
     def list(
         store: Store, *, limit: int | None = None, after: str | None = None
     ) -> Sequence[Listed]:
-        """The experiments of a database, oldest first.
-
-        Args:
-            store: the database.
-            limit: the largest number to return, or None for all.
-            after: the name of the last one before these.
+        """The experiments of a database, oldest first: see `Experiment.list`.
 
         Raises:
             UnknownExperimentError: there is no experiment `after`.
         """
-        last: int | None = 0 if after is None else None
-        if store.version() is None:
-            found: Sequence[Any] = []
-        else:
-            with store.reading() as connection:
-                if after is not None:
-                    number = select(_column.id).where(_column.name == after)
-                    last = connection.execute(number).scalar_one_or_none()
-                wanted = _LISTED.where(_column.id > (last or 0)).order_by(_column.id).limit(limit)
-                found = connection.execute(wanted).all()
-        if last is None:
+        number = select(_column.id).where(_column.name == after)
+        start = 0 if after is None else number.scalar_subquery()
+        wanted = _LISTED.where(_column.id > start).order_by(_column.id).limit(limit)
+        known, found = _read(store, number, wanted)
+        if after is not None and not known:
             raise UnknownExperimentError(
                 f"There is no experiment {after!r} to continue after.",
                 field="after",
@@ -145,26 +121,16 @@ class SqlLedger:
     @staticmethod
     def states(store: Store) -> Sequence[tuple[str, str]]:
         """The name and the state of every experiment, oldest first: quick, however many."""
-        if store.version() is None:
-            return []
-        with store.reading() as connection:
-            found = connection.execute(select(_column.name, _column.state).order_by(_column.id))
-            return [(name, state) for name, state in found]
+        (found,) = _read(store, select(_column.name, _column.state).order_by(_column.id))
+        return [(name, state) for name, state in found]
 
     @staticmethod
     def search(store: Store, text: str, *, first: int, limit: int) -> tuple[Sequence[Listed], int]:
-        """Some of the experiments that a text is found in, and the number of all of them.
+        """Up to `limit` experiments after the `first` ones, and the number of all of them.
 
-        Running experiments come first, and among them the newest.
-
-        Args:
-            store: the database.
-            text: a part of their name or description, in letters of either case.
-            first: the number of experiments to skip.
-            limit: the largest number to return.
+        They have a text in their name or description, in letters of either case. Running
+        experiments come first, and among them the newest.
         """
-        if store.version() is None:
-            return [], 0
         place = case((_column.state == "running", 0), (_column.state == "paused", 1), else_=2)
         fits = or_(
             *(
@@ -174,10 +140,8 @@ class SqlLedger:
         )
         wanted = _LISTED.where(fits).order_by(place, _column.created.desc(), _column.id.desc())
         count = select(func.count()).select_from(s.experiments).where(fits)
-        with store.reading() as connection:
-            total = int(connection.execute(count).scalar_one())
-            found = connection.execute(wanted.offset(first).limit(limit)).all()
-        return [_listed(*row) for row in found], total
+        totals, found = _read(store, count, wanted.offset(first).limit(limit))
+        return [_listed(*row) for row in found], sum(total for (total,) in totals)
 
     @contextmanager
     def reading(self) -> Iterator[SqlReading]:
@@ -198,6 +162,14 @@ class SqlLedger:
     def close(self) -> None:
         """Release connections."""
         self._store.close()
+
+
+def _read(store: Store, *statements: Select[Any]) -> list[Sequence[Any]]:
+    """The rows of each statement, all of one state; none where there are no tables."""
+    if store.version() is None:
+        return [[] for _ in statements]
+    with store.reading() as connection:
+        return [connection.execute(each).all() for each in statements]
 
 
 def _listed(name: str, description: str, created: float, *counters: Any) -> Listed:

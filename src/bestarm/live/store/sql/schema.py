@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import reprlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from sqlalchemy import (
@@ -44,10 +44,16 @@ class _Checked(TypeDecorator[Any]):
     def __init__(self, kind: Any, place: str) -> None:
         super().__init__()
         self.impl, self.place = kind, place
+        self._flag = isinstance(kind, Boolean)
         self._kinds = (int, float) if isinstance(kind, Float) else kind.python_type
 
-    def process_result_value(self, value: Any, dialect: Dialect) -> Any:  # noqa: ARG002
-        """The value."""
+    def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any], Any]:  # noqa: ARG002
+        """Instead of SQLAlchemy's own, which takes any text for true."""
+        return self._checked
+
+    def _checked(self, value: Any) -> Any:
+        if self._flag and value in {0, 1}:
+            return bool(value)
         if value is None or isinstance(value, self._kinds):
             return value
         what = f"The record of {self.place} cannot be read (it is {reprlib.repr(value)})."
@@ -76,11 +82,7 @@ def _counters() -> Iterator[Column[Any]]:
 def _table(name: str, *, key: str = "number", rowid: bool = False, **kinds: Any) -> Table:
     """A table whose rows are found by experiment and key.
 
-    Args:
-        name: of the table.
-        key: the name of the key.
-        rowid: whether SQLite keeps rows apart from the key, as is better for long texts.
-        kinds: of its other columns.
+    With `rowid` SQLite keeps rows apart from the key, as is better for long texts.
     """
     return Table(
         f"bestarm_{name}",

@@ -13,6 +13,7 @@ from sqlalchemy import (
     and_,
     bindparam,
     exists,
+    func,
     literal_column,
     null,
     or_,
@@ -30,10 +31,7 @@ _POSTGRESQL: Dialect = postgresql.dialect()  # type: ignore[no-untyped-call]
 def insert_new(table: Table, names: tuple[str, ...], *, arrays: bool) -> str:
     """A statement that adds rows, except those on record.
 
-    Args:
-        table: where.
-        names: of the columns.
-        arrays: for PostgreSQL, with an array per column; or else for SQLite, row by row.
+    It takes an array per column, for PostgreSQL, or else a row at a time, for SQLite.
     """
     values = f"VALUES ({', '.join('?' for _ in names)})"
     if arrays:
@@ -92,7 +90,12 @@ REQUESTS = _all(s.requests, "first")
 REQUEST = REQUESTS.where(s.requests.c.name == bindparam("name"))
 
 ROWS = _between(
-    select(*list(s.assignments.c)[1:], *list(s.outcomes.c)[2:], s.losses.c.at), s.assignments
+    select(
+        *list(s.assignments.c)[1:],
+        *(s.outcomes.c.reward, s.outcomes.c.told, func.coalesce(s.outcomes.c.late, 0)),
+        s.losses.c.at,
+    ),
+    s.assignments,
 ).select_from(
     s.assignments.outerjoin(s.outcomes, _same(s.outcomes, s.assignments)).outerjoin(
         s.losses, _same(s.losses, s.assignments)

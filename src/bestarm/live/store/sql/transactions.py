@@ -35,18 +35,14 @@ from bestarm.records import Plan, Summary
 T = TypeVar("T")
 
 _ALL = 2**62
+# As a number first: NumPy takes any text for true.
+_RAW = np.dtype([(name, int if name == "late" else ROW[name]) for name in ROW.names or ()])
 _PIECE = 50_000  # assignments read at a time
 _PAGE = 5_000  # plans, summaries, events, requests or deferrals read at a time
 
 
 class SqlReading(Reading):
-    """A transaction that reads.
-
-    Args:
-        connection: of the transaction.
-        number: the experiment's number in the database.
-        lock: keep other writers waiting until it ends.
-    """
+    """A transaction that reads; with `lock` other writers wait until it ends."""
 
     def __init__(self, connection: Connection, number: int, *, lock: bool = False) -> None:
         self._connection = connection
@@ -108,7 +104,7 @@ class SqlReading(Reading):
 
     def rows(self, first: int, end: int) -> Iterator[Rows]:
         while first < end:
-            rows = self._array(ROW, sql.ROWS, start=first, end=end, size=_PIECE)
+            rows = self._array(_RAW, sql.ROWS, start=first, end=end, size=_PIECE).astype(ROW)
             if len(rows):
                 yield rows
             first = int(rows["id"][-1]) + 1 if len(rows) == _PIECE else end
@@ -117,13 +113,12 @@ class SqlReading(Reading):
         return self._array(np.int64, sql.LOST_ARMS, phase=phase, start=start, size=count).ravel()
 
     def first_outstanding(self, start: int, end: int) -> int | None:
-        found = self._outstanding(start, end, math.inf, size=1)
+        found = self.outstanding(start, end, size=1)
         return int(found[0]) if found.size else None
 
-    def outstanding(self, start: int, end: int, *, asked_by: float = math.inf) -> Ids:
-        return self._outstanding(start, end, asked_by, size=_ALL)
-
-    def _outstanding(self, start: int, end: int, asked_by: float, size: int) -> Ids:
+    def outstanding(
+        self, start: int, end: int, *, asked_by: float = math.inf, size: int = _ALL
+    ) -> Ids:
         values = {"start": start, "end": end, "asked_by": asked_by, "size": size}
         return self._array(np.int64, sql.OUTSTANDING, **values).ravel()
 
@@ -151,10 +146,7 @@ class SqlWriting(SqlReading, Writing):
     def _add(self, table: Table, number: Ids, **values: Any) -> int:
         """Add rows except those on record, and return the number added.
 
-        Args:
-            table: where.
-            number: their numbers.
-            values: an array, or one value for all rows, per column.
+        `values` has an array, or one value for all rows, per column.
         """
         columns = {"experiment": self._number, "number": number, **values}
         lists = [
@@ -187,7 +179,6 @@ class SqlWriting(SqlReading, Writing):
         return self._add(s.outcomes, ids, reward=rewards, told=at, late=late.astype(np.int64))
 
     def add_losses(self, ids: Sequence[int], *, reason: str, at: float) -> None:
-        """Add losses, in this order, after the head's `losses`."""
         every = np.asarray(ids, dtype=np.int64)
         rows = self.rows_of(every)
         if len(rows) < len(every):
