@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from bestarm.checks import duration, whole
+from bestarm.checks import whole
 from bestarm.errors import BestArmError, InvalidInputError, MissingDependencyError
 from bestarm.geometry import Array
 from bestarm.live import rules
@@ -20,12 +20,12 @@ from bestarm.live.inputs import (
     normal_form,
     read_ids,
     read_label,
+    read_lease,
     read_outcomes,
     read_time,
 )
 from bestarm.live.outcomes import NotAllNewError, fail, record
 from bestarm.live.record import Record
-from bestarm.live.replay import Player
 from bestarm.live.spec import Spec, make_spec
 from bestarm.live.store.contract import Ids
 from bestarm.live.store.memory import MemoryLedger
@@ -92,13 +92,10 @@ class Experiment(Record):
                 value=policy,
                 remedy="Make one first, for example `SPBAI(problem)`.",
             )
-        ledger, drawn_from = MemoryLedger(), read_seed(seed)
-        player, traits = Player(policy), policy.traits
-        super().__init__(
-            ledger, player, policy.problem, seed=drawn_from, traits=traits, clock=clock
-        )
+        ledger = MemoryLedger()
+        super().__init__(ledger, policy, seed=read_seed(seed), clock=clock)
         with ledger.writing() as tx:
-            tx.head, created = rules.begin(self._now(tx), lease=lease, seed=drawn_from)
+            tx.head, created = rules.begin(self._now(tx), lease=read_lease(lease), seed=self.seed)
             tx.add_event(created)
         self._advance()
         if self.phase > 1:
@@ -114,12 +111,8 @@ class Experiment(Record):
         cls, ledger: SqlLedger, spec: Spec, clock: Callable[[], float] | None
     ) -> Experiment:
         made = cls.__new__(cls)
-        player, seed = Player(spec.make), spec.seed
-        Record.__init__(
-            made, ledger, player, spec.problem, seed=seed, traits=spec.traits, clock=clock
-        )
-        made.spec, made.place = spec, ledger.place
-        made.name, made.description = ledger.name, ledger.description
+        Record.__init__(made, ledger, spec, seed=spec.seed, clock=clock)
+        made.place, made.name, made.description = ledger.place, ledger.name, ledger.description
         return made
 
     @classmethod
@@ -163,7 +156,7 @@ class Experiment(Record):
         texts = {"document": spec.to_json(), "description": clean_text(description)}
         hashes = {key: sha256(text) for key, text in texts.items()}
         title = check_name(name)
-        seconds = None if lease is None else duration(lease, "lease")
+        seconds = read_lease(lease)
         with _connected(url) as (store, ledgers):
             now = read_time(store.now() if clock is None else clock(), stored=True)
             head, created = rules.begin(now, lease=seconds, seed=spec.seed, name=title, **hashes)
@@ -341,7 +334,7 @@ class Experiment(Record):
         Raises:
             InvalidInputError: this is not a length of time, or the experiment is over.
         """
-        seconds = None if lease is None else duration(lease, "lease")
+        seconds = read_lease(lease)
         with self._advancing(leaps=True) as (tx, now):
             rules.change_lease(tx, seconds, now)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from bestarm.checks import finite, whole
+from bestarm.checks import duration, finite, whole
 from bestarm.errors import ClockError, ConflictingOutcomeError, InvalidInputError
 from bestarm.geometry import Array
 from bestarm.live.store.contract import Ids
@@ -162,6 +162,11 @@ def read_time(value: object, *, stored: bool) -> float:
         value=value,
         remedy=remedy,
     )
+
+
+def read_lease(lease: float | str | None) -> float | None:
+    """A lease in seconds, or None for no limit."""
+    return None if lease is None else duration(lease, "lease")
 
 
 def clean_text(value: object) -> str:

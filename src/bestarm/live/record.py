@@ -20,8 +20,7 @@ from bestarm.live.replay import Player, Replayed, recommend, replay
 from bestarm.live.spec import Spec
 from bestarm.live.store.contract import Event, Head, Ledger, Reading, Writing
 from bestarm.live.values import Check, Status
-from bestarm.policies.policy import Policy, Traits
-from bestarm.problem import Problem
+from bestarm.policies.policy import Policy
 from bestarm.records import Recommendation
 
 if TYPE_CHECKING:
@@ -37,10 +36,8 @@ class Record:
 
     Args:
         ledger: where it is kept.
-        player: brings the policy to where the ledger is.
-        problem: the problem the policy was made for.
+        made_of: what its policy is made of again, or the policy itself.
         seed: the seed of the draws.
-        traits: what the policy declares about itself.
         clock: returns the time in seconds; None for the clock of the ledger.
 
     Attributes:
@@ -48,29 +45,27 @@ class Record:
         description: what it is about, in words.
         place: the URL of its database without the password; None in memory.
         spec: what a stored experiment is made of; None in memory.
+        problem: the problem the policy was made for.
+        seed: the seed of the draws.
+        traits: what the policy declares about itself.
     """
 
     name = ""
     description = ""
     place: str | None = None
-    spec: Spec | None = None
 
     def __init__(
         self,
         ledger: Ledger,
-        player: Player,
-        problem: Problem,
+        made_of: Spec | Policy,
         *,
         seed: int,
-        traits: Traits,
         clock: Callable[[], float] | None,
     ) -> None:
-        self.problem = problem
-        self.seed = seed
-        self.traits = traits
-        self._ledger = ledger
-        self._player = player
-        self._clock = clock
+        self.spec = made_of if isinstance(made_of, Spec) else None
+        self.problem, self.traits, self.seed = made_of.problem, made_of.traits, seed
+        self._ledger, self._clock = ledger, clock
+        self._player = Player(made_of.make if isinstance(made_of, Spec) else made_of)
         self._lock = RLock()  # held by whoever uses the policy
 
     @property
@@ -205,13 +200,7 @@ class Record:
         from bestarm.live.audit.health import examine  # noqa: PLC0415  (SciPy takes its time)
 
         with self.read() as books:
-            return examine(
-                books,
-                problem=self.problem,
-                bounds=self.traits.bounds,
-                mean_bound=self.traits.mean_bound,
-                now=self._now(books),
-            )
+            return examine(books, self.problem, self.traits, now=self._now(books))
 
     def _head(self) -> Head:
         with self.read() as books:

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from bestarm.checks import duration
 from bestarm.errors import ClockError, InvalidInputError
 from bestarm.live import summaries
 from bestarm.live.events import as_data, digest, log, next_event, recommendation_data
@@ -36,15 +35,15 @@ _DAY = 86_400.0
 _YEAR = 365 * _DAY
 
 
-def begin(at: float, *, lease: float | str | None, **data: object) -> tuple[Head, Event]:
+def begin(at: float, *, lease: float | None, **data: object) -> tuple[Head, Event]:
     """The counters of a new experiment, and the first event of its log.
 
     The event holds the seed, and its hash may be read by those who must not know the seed: with a
     salt that they cannot read either, trying all seeds does not reveal it.
     """
-    head = Head(lease=None if lease is None else duration(lease, "lease"), last_time=at)
+    head = Head(lease=lease, last_time=at)
     maker = {"version": version("bestarm"), "salt": secrets.token_hex(16)}
-    return head, next_event(head, "created", at, lease=head.lease, **maker, **data)
+    return head, next_event(head, "created", at, lease=lease, **maker, **data)
 
 
 def stamp(head: Head, now: float) -> float:
@@ -149,16 +148,17 @@ def change_state(tx: Writing, kind: str, at: float, **data: Any) -> None:
     head, goal = tx.head, "running" if kind == "resumed" else kind
     if head.state == goal:
         return
-    if head.over:
-        raise InvalidInputError(
-            f"An experiment that is {head.state} cannot be {kind}.",
-            field="state",
-            value=head.state,
-        )
+    _check_running(head, kind)
     head.state = goal
     if kind == "stopped":
         data |= summaries.rest_data(tx)
     log(tx, kind, at, **data)
+
+
+def _check_running(head: Head, verb: str) -> None:
+    if head.over:
+        wrong = f"An experiment that is {head.state} cannot be {verb}."
+        raise InvalidInputError(wrong, field="state", value=head.state)
 
 
 def change_lease(tx: Writing, lease: float | None, at: float) -> None:
@@ -168,12 +168,7 @@ def change_lease(tx: Writing, lease: float | None, at: float) -> None:
         InvalidInputError: the experiment is over.
     """
     head = tx.head
-    if head.over:
-        raise InvalidInputError(
-            f"The lease of an experiment that is {head.state} cannot be changed.",
-            field="state",
-            value=head.state,
-        )
+    _check_running(head, "given another lease")
     if lease != head.lease:
         log(tx, "changed", at, lease=lease, before=head.lease)
         head.lease = lease

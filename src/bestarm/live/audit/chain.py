@@ -20,18 +20,11 @@ _STATES = {"paused": "paused", "resumed": "running", "stopped": "stopped", "fini
 
 
 def audit(books: Reading, *, arms: int, seed: int, created: dict[str, Any]) -> Audit:
-    """Audit an experiment, reading each table once.
-
-    Args:
-        books: a transaction.
-        arms: the number of source arms.
-        seed: of the draws.
-        created: what the first event must say.
-    """
+    """Audit an experiment, reading each table once; `created` is what the first event must say."""
     findings = Findings()
     log = _Log(books, findings, created)
     log.read()
-    redraw = Redraw(books, findings, arms=arms, seed=seed, end=log.end, failed=log.failed)
+    redraw = Redraw(books, findings, arms, seed, log.end, log.failed)
     redraw.read()
     findings.add_unless(
         log.broken or log.late == redraw.late,

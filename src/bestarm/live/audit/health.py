@@ -14,6 +14,7 @@ from bestarm.live.store.contract import ROW, Head, Ids, Reading, Rows
 from bestarm.live.store.damage import check_plan, check_summary, damaged
 from bestarm.live.summaries import waiting_ids
 from bestarm.live.values import Check, plural
+from bestarm.policies.policy import Traits
 from bestarm.problem import Problem
 from bestarm.records import Counts, Plan, Summary
 
@@ -26,25 +27,11 @@ _SLOW = 10  # an outcome is overdue after 10 × the time that 95 % of them take
 _MANY_LOST, _MOST_LOST = 0.5, 0.9  # of all outcomes; most experiments lose far fewer
 
 
-def examine(
-    books: Reading,
-    *,
-    problem: Problem,
-    bounds: tuple[float, float] | None,
-    mean_bound: float | None,
-    now: float,
-) -> tuple[Check, ...]:
-    """Check an experiment by its counters, its summaries and the rows that no summary covers.
-
-    Args:
-        books: a transaction.
-        problem: what is declared of noise and baseline.
-        bounds: the least and the largest reward there can be, or None.
-        mean_bound: what is declared of the size of x·θ; the problem's scale if None.
-        now: the time.
-    """
+def examine(books: Reading, problem: Problem, traits: Traits, *, now: float) -> tuple[Check, ...]:
+    """Check an experiment by its counters, its summaries and the rows that no summary covers."""
     head, labels = books.head, problem.source_labels
     arms, tail = _Arms(problem.arms), _Tail(books, problem.arms, now)
+    bounds, mean_bound = traits.bounds, traits.mean_bound
     scales = Scales(problem, problem.scale if mean_bound is None else mean_bound)
     provisional: dict[int, Summary] = {}
     plan_of = recorded_plans(books)
@@ -65,14 +52,13 @@ def examine(
             lost = _counted(books.lost_arms(plan.phase, 0, 2**40), problem.arms)
         arms.add(plan, told=summary.counts, lost=lost)
         scales.add(summary)
-    for phase, summary in provisional.items():
-        scales.add(summary)
-        told, lost, waiting = tail.counts(tail.deferred[tail.deferred["phase"] == phase])
-        told, lost = told + summary.counts, lost + summary.missing
-        arms.add(plan_of(phase), told=told, lost=lost, waiting=waiting)
-    for phase in np.unique(tail.rows["phase"]).tolist():
-        check_plan(plan := books.plan(phase).plan, problem.arms)
-        told, lost, waiting = tail.counts(tail.rows[tail.rows["phase"] == phase])
+    for phase in sorted({*provisional, *tail.rows["phase"].tolist()}):
+        check_plan(plan := plan_of(phase), problem.arms)
+        told, lost, waiting = tail.counts(phase)
+        if phase in provisional:
+            summary = provisional[phase]
+            scales.add(summary)
+            told, lost = told + summary.counts, lost + summary.missing
         arms.add(plan, told=told, lost=lost, waiting=waiting)
     return (
         _split(
@@ -114,14 +100,7 @@ class _Arms:
         self.settled: Counts = np.zeros(arms, dtype=np.int64)
 
     def add(self, plan: Plan, *, told: Counts, lost: Counts, waiting: Counts | int = 0) -> None:
-        """Add a batch of one plan.
-
-        Args:
-            plan: the plan.
-            told: outcomes per arm.
-            lost: lost assignments per arm.
-            waiting: outstanding assignments per arm.
-        """
+        """Add a batch of one plan: told, lost and outstanding assignments per arm."""
         if plan.provisional and np.any(waiting):
             # Among the outcomes so far, quick ones would be too many.
             assert plan.weights is not None
@@ -143,8 +122,7 @@ class _Tail:
     """Assignments that no summary covers, and how long outcomes take.
 
     Attributes:
-        rows: those from the end of the last summary on.
-        deferred: those before it that were outstanding when their phase closed.
+        rows: those assignments.
         usual: the number of seconds in which 95 % of the outcomes came, if that is known.
         patience: the number of seconds after which an outcome is overdue.
         ages: how long each outstanding outcome has been awaited.
@@ -160,20 +138,20 @@ class _Tail:
         self.usual = float(np.quantile(delays, 0.95)) if len(delays) >= _FEW else None
         usual = np.inf if self.usual is None else self.usual
         self.patience = max(_LEAST_PATIENCE, _SLOW * usual) if head.lease is None else head.lease
-        self.rows = window[window["id"] >= head.summary_end]
-        self.deferred = books.rows_of(waiting_ids(books))
-        every = np.concatenate([self.deferred, self.rows])
-        outstanding = np.isnan(every["reward"]) & np.isnan(every["lost"])
-        self.ages = now - every["asked"][outstanding]
-        ids = every["id"][outstanding & (every["id"] >= head.summary_end)]
+        last = window[window["id"] >= head.summary_end]
+        self.rows = rows = np.concatenate([books.rows_of(waiting_ids(books)), last])
+        outstanding = np.isnan(rows["reward"]) & np.isnan(rows["lost"])
+        self.ages = now - rows["asked"][outstanding]
+        ids = rows["id"][outstanding & (rows["id"] >= head.summary_end)]
         self._settled_end = ids.min(initial=head.assigned)
 
-    def counts(self, rows: Rows) -> tuple[Counts, Counts, Counts]:
-        """Told, lost and outstanding assignments per arm.
+    def counts(self, phase: int) -> tuple[Counts, Counts, Counts]:
+        """Told, lost and outstanding assignments of a phase per arm.
 
         Only those that had their time count as told or lost: beyond the first outstanding one,
         quick outcomes and losses would be too many. What is overdue counts as lost.
         """
+        rows = self.rows[self.rows["phase"] == phase]
         lost = ~np.isnan(rows["lost"])
         told = ~np.isnan(rows["reward"]) & ~lost
         early = rows["id"] < self._settled_end

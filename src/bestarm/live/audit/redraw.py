@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,27 +12,16 @@ from bestarm.errors import DamagedStoreError
 from bestarm.live.audit.findings import SHOWN, Findings
 from bestarm.live.draws import PlanDraws
 from bestarm.live.events import as_data
-from bestarm.live.store.contract import (
-    ROW,
-    Ids,
-    Reading,
-    Rows,
-    SummaryRecord,
-    answers_of,
-)
+from bestarm.live.store.contract import ROW, Ids, Reading, Rows, SummaryRecord, answers_of
 from bestarm.live.summaries import RunningTotals, answers_at_end, digest_of
 from bestarm.live.values import plural
 
 
+@dataclass(eq=False)
 class Redraw:
-    """Reads the assignments once, in order of id.
+    """Reads the assignments once, in order of id, and counts them and their outcomes.
 
     Attributes:
-        assigned: the number of assignments.
-        outcomes: the number of outcomes.
-        late: the number of outcomes flagged as late.
-
-    Args:
         books: a transaction.
         findings: where findings go.
         arms: the number of source arms.
@@ -40,42 +30,36 @@ class Redraw:
         failed: the assignments given up after the end.
     """
 
-    def __init__(
-        self,
-        books: Reading,
-        findings: Findings,
-        *,
-        arms: int,
-        seed: int,
-        end: dict[str, Any] | None,
-        failed: Ids,
-    ) -> None:
-        self._books = books
-        self._findings = findings
-        self._arms = arms
-        self._seed = seed
-        self._end = end
-        self._failed = failed
-        self.assigned = self.outcomes = self.late = 0
+    books: Reading
+    findings: Findings
+    arms: int
+    seed: int
+    end: dict[str, Any] | None
+    failed: Ids
+    assigned: int = 0
+    outcomes: int = 0
+    late: int = 0
+
+    def __post_init__(self) -> None:
         self._pieces = self._checked()
         self._rows: Rows = np.empty(0, dtype=ROW)
-        self._plans = findings.readable(books.plans())
+        self._plans = self.findings.readable(self.books.plans())
         self._draws: PlanDraws | None = None
         self._next_plan = next(self._plans, None)
         self._deferred: dict[int, list[Rows]] = {}  # rows by the summary that covers them, or −1
 
     def read(self) -> None:
         """Read all assignments, and compare."""
-        for record in self._findings.readable(self._books.summaries()):
+        for record in self.findings.readable(self.books.summaries()):
             self._check_summary(record)
         for number in sorted(self._deferred.keys() - {-1}):
-            self._findings.add("deferral", f"Summary {number}, which covers outcomes, is missing.")
-        if self._end is not None:
-            self._check_rest(self._end)
+            self.findings.add("deferral", f"Summary {number}, which covers outcomes, is missing.")
+        if self.end is not None:
+            self._check_rest(self.end)
         for _ in self._pieces:
             pass
-        counted = self._books.head.assigned
-        self._findings.add_unless(
+        counted = self.books.head.assigned
+        self.findings.add_unless(
             self.assigned == counted,
             "assignment",
             f"There are {plural(self.assigned, 'assignment')}, the counter says {counted}.",
@@ -84,12 +68,12 @@ class Redraw:
     def _checked(self) -> Iterator[Rows]:
         """All assignments in pieces, each compared with its plan."""
         last = -1
-        every = self._books.rows(0, self._books.head.assigned + 1)  # one more than are counted
-        for rows in self._findings.readable(every):
+        every = self.books.rows(0, self.books.head.assigned + 1)  # one more than are counted
+        for rows in self.findings.readable(every):
             ids = np.concatenate([[last], rows["id"]])
             for place in np.flatnonzero(np.diff(ids) != 1):
                 missing = f"{ids[place] + 1} to {ids[place + 1] - 1}"
-                self._findings.add("assignment", f"Assignments {missing} are missing.")
+                self.findings.add("assignment", f"Assignments {missing} are missing.")
             last = int(ids[-1])
             self._check_flags(rows)
             self._check_draws(rows)
@@ -112,21 +96,21 @@ class Redraw:
         self.outcomes += int(told.sum())
         self.late += int(late.sum())
         wrong = lost & told & ~late
-        self._findings.add_each(rows, wrong, "late", "was lost, but its outcome is not flagged")
-        if not self._books.head.over:
+        self.findings.add_each(rows, wrong, "late", "was lost, but its outcome is not flagged")
+        if not self.books.head.over:
             self._check_in_time(rows)
 
     def _check_in_time(self, rows: Rows) -> None:
         flagged = rows["late"] & np.isnan(rows["lost"])
         what = "was told in time, but its outcome is flagged as late"
-        self._findings.add_each(rows, flagged, "late", what)
+        self.findings.add_each(rows, flagged, "late", what)
 
     def _check_draws(self, rows: Rows) -> None:
         while len(rows):
             while self._next_plan is not None and self._next_plan.first <= rows["id"][0]:
                 # No more than there are assignments: a changed plan may ask for any number.
-                most = self._books.head.assigned
-                self._draws = PlanDraws(self._next_plan, self._seed, most=most)
+                most = self.books.head.assigned
+                self._draws = PlanDraws(self._next_plan, self.seed, most=most)
                 self._next_plan = next(self._plans, None)
             end = len(rows)
             if self._next_plan is not None:
@@ -137,12 +121,12 @@ class Redraw:
 
     def _draw_again(self, rows: Rows, draws: PlanDraws | None) -> None:
         """Compare assignments without a gap with what their plan draws."""
-        findings, start, size = self._findings, int(rows["id"][0]), len(rows)
+        findings, start, size = self.findings, int(rows["id"][0]), len(rows)
         if draws is None:
             findings.add_each(rows, rows["id"] >= 0, "draw", "belongs to no plan")
             return
         try:
-            drawn, chances = draws.arms(self._books, start, size)
+            drawn, chances = draws.arms(self.books, start, size)
         except DamagedStoreError as error:
             findings.add("draw", error.message)
             return
@@ -160,16 +144,16 @@ class Redraw:
         findings.add_each(rows, wrong, "probability", what)
 
     def _check_summary(self, record: SummaryRecord) -> None:
-        findings, number = self._findings, record.number
+        findings, number = self.findings, record.number
         try:
-            plan = self._books.plan(record.phase).plan
+            plan = self.books.plan(record.phase).plan
         except DamagedStoreError:
             findings.add("summary", f"Summary {number} is of phase {record.phase}, unknown here.")
             return
-        if len(record.summary.counts) != self._arms:
-            findings.add("summary", f"Summary {number} is not of {self._arms} arms.")
+        if len(record.summary.counts) != self.arms:
+            findings.add("summary", f"Summary {number} is not of {self.arms} arms.")
             return
-        totals = RunningTotals(plan, self._arms)
+        totals = RunningTotals(plan, self.arms)
         if plan.provisional and record.late:
             for rows in self._deferred.pop(number, []):
                 wrong = rows["phase"] != record.phase
@@ -193,7 +177,7 @@ class Redraw:
 
     def _add_range(self, totals: RunningTotals, record: SummaryRecord) -> None:
         """Add the rows of a summary up; those that were outstanding then are kept for later."""
-        pieces = self._findings.readable(self._books.deferrals(record.first, record.end))
+        pieces = self.findings.readable(self.books.deferrals(record.first, record.end))
         none = np.empty((2, 0), dtype=np.int64)
         ids, covered_by = np.concatenate([none, *map(np.array, pieces)], axis=1)
         for rows in self._between(record.first, record.end):
@@ -209,25 +193,25 @@ class Redraw:
         due = np.ones(len(rows), dtype=bool) if pending is None else ~pending
         unsettled = np.isnan(rows["reward"]) & np.isnan(rows["lost"])
         what = "was summed up, but is neither told nor lost"
-        self._findings.add_each(rows, due & unsettled, "outcomes", what)
+        self.findings.add_each(rows, due & unsettled, "outcomes", what)
         self._check_in_time(rows[due])
         answers = answers_of(rows)
-        answers["arm"] = np.where(answers["arm"] < self._arms, np.maximum(answers["arm"], 0), 0)
+        answers["arm"] = np.where(answers["arm"] < self.arms, np.maximum(answers["arm"], 0), 0)
         totals.add(answers, pending)
 
     def _check_rest(self, end: dict[str, Any]) -> None:
         """Compare all that no summary covers with the digests that the last event has of it."""
         changed = "are not as they were at the end: an outcome, a loss or a time was changed since."
         rest = self._between(end["first"], end["end"])
-        self._findings.add_unless(
-            digest_of(answers_at_end(rows, self._failed) for rows in rest) == end["rest"]
-            and end["end"] == self._books.head.assigned,
+        self.findings.add_unless(
+            digest_of(answers_at_end(rows, self.failed) for rows in rest) == end["rest"]
+            and end["end"] == self.books.head.assigned,
             "rest",
             f"Assignments {end['first']} to {end['end'] - 1} {changed}",
         )
         waiting = self._deferred.get(-1, [])
-        self._findings.add_unless(
-            digest_of(answers_at_end(rows, self._failed) for rows in waiting) == end["waiting"],
+        self.findings.add_unless(
+            digest_of(answers_at_end(rows, self.failed) for rows in waiting) == end["waiting"],
             "rest",
             f"Assignments that were outstanding when their phase closed {changed}",
         )

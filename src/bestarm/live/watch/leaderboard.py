@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -31,20 +31,20 @@ def leaderboard(
     arms = {row.tobytes(): arm for arm, row in reversed(list(enumerate(problem.source)))}
 
     def option(target: int) -> Option:
-        known = _known(target, follower.looks, level, radii=radii)
-        shown = replace(known, label=problem.target_labels[target])
+        status = "in" if target in active else "out"
         if target in leading and follower.counts.any():
-            shown = replace(shown, status="best" if said.final else "leads")
-        elif target not in active:
-            # What was dropped stays dropped, though the evidence may ebb away later.
-            evidence = None if shown.evidence is None else 1.0
-            shown = replace(shown, status="out", phase_out=dropped.get(target), evidence=evidence)
+            status = "best" if said.final else "leads"
+        known = _known(target, follower.looks, level, radii=radii)
+        if status == "out":
+            known["phase_out"] = dropped.get(target)
+            if "evidence" in known:  # what was dropped stays so, though evidence may ebb away later
+                known["evidence"] = 1.0
         arm = arms.get(problem.target[target].tobytes())
-        if arm is None:
-            return shown
-        count = int(follower.counts[arm])
-        mean = float(follower.sums[arm] / count) if count else None
-        return replace(shown, arm=arm, pulls=count, raw_mean=mean)
+        if arm is not None:
+            count = int(follower.counts[arm])
+            known |= {"arm": arm, "pulls": count}
+            known["raw_mean"] = float(follower.sums[arm] / count) if count else None
+        return Option(target, problem.target_labels[target], status, **known)
 
     def place(option: Option) -> tuple[int, int, float]:
         far = math.inf if option.behind is None else option.behind
@@ -57,7 +57,7 @@ def leaderboard(
     return tuple(sorted(map(option, range(problem.targets)), key=place))
 
 
-def _known(target: int, looks: Sequence[Moment], level: float, *, radii: bool) -> Option:
+def _known(target: int, looks: Sequence[Moment], level: float, *, radii: bool) -> dict[str, Any]:
     """What the last moment that knew anything of a target says of it."""
     for moment in reversed(looks):
         look, phase = moment.look, moment.phase
@@ -66,9 +66,9 @@ def _known(target: int, looks: Sequence[Moment], level: float, *, radii: bool) -
         behind, low, high = (finite(part[target]) for part in (look.estimate, look.low, look.high))
         if phase is None:
             share = float(np.clip(look.log_evidence[target] / level, 0.0, 1.0))
-            return Option(target, behind=behind, low=low, high=high, evidence=share)
-        known = Option(target, behind=behind, known_in=None if moment is looks[-1] else phase)
-        if not radii or behind is None or high is None:
-            return known
-        return replace(known, radius=high - behind, low=low, high=high)
-    return Option(target)
+            return {"behind": behind, "low": low, "high": high, "evidence": share}
+        known = {"behind": behind, "known_in": None if moment is looks[-1] else phase}
+        if radii and behind is not None and high is not None:
+            known |= {"radius": high - behind, "low": low, "high": high}
+        return known
+    return {}

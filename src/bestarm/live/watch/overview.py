@@ -56,43 +56,36 @@ class Watch:
 
     def overview(self) -> Overview:
         """All there is to see of the experiment."""
-        revision = self.experiment.revision  # read first: what is shown may be newer, never older
         with self._lock:
             try:
                 self._follower.update(self.experiment)
             except BaseException:
                 self._follower = Follower(self.experiment.problem)
                 raise
-            return self._overview(self._follower, revision)
+            return self._overview(self._follower)
 
-    def _overview(self, follower: Follower, revision: str) -> Overview:
-        experiment, log, said, spec = (
-            self.experiment,
-            follower.log,
-            follower.said,
-            self.experiment.spec,
-        )
+    def _overview(self, follower: Follower) -> Overview:
+        experiment, log, said = self.experiment, follower.log, follower.said
         problem, traits, head = experiment.problem, experiment.traits, log.head
-        health, proven = (
-            self.health(over=head.over),
-            said.claims is not None and not said.contradicted,
-        )
+        health = self.health(over=head.over)
+        proven = said.claims is not None and not said.contradicted
         level = traits.evidence_needed or -math.log(problem.delta)
         board = leaderboard(follower, problem, level, radii=not traits.budgeted)
         columns = (problem.source_labels, follower.planned, follower.drawn, follower.counts)
         forecast, decided = _forecast(follower, traits, level)
-        pace = _pace(log.closings, experiment.now())
+        pace, hours = _pace(log.closings, experiment.now()), None
+        if forecast is not None and pace and head.state == "running":
+            ends = (forecast.expected, forecast.low, forecast.high)
+            hours = tuple(None if end is None else end / pace for end in ends)
         return Overview(
             name=experiment.name,
             description=experiment.description,
-            policy="" if spec is None else spec.policy,
-            options={} if spec is None else spec.options,
+            spec=experiment.spec,
             problem=problem,
             traits=traits,
             head=head,
             said=said,
             created=log.created,
-            revision=revision,
             verdict=wording.verdict(head, said, problem, traits, waits_for=follower.waits_for),
             leaders=tuple(problem.target_labels[each] for each in said.chosen or (said.target,)),
             standing=wording.standing(said, traits, proven=proven),
@@ -112,7 +105,7 @@ class Watch:
             decided=decided,
             pace=pace,
             forecast=forecast,
-            hours=_hours(forecast, pace) if head.state == "running" else None,
+            hours=hours,
             events=tuple(
                 Happening(each.at, each.kind, wording.describe(each, problem, open_plans=head.open))
                 for each in reversed(log.events)
@@ -151,13 +144,6 @@ def _forecast(
     if traits.max_pulls is not None:
         forecast = _capped(forecast, max(0, traits.max_pulls - int(follower.drawn.sum())))
     return forecast, decided
-
-
-def _hours(forecast: EndForecast | None, pace: float | None) -> tuple[float | None, ...] | None:
-    if forecast is None or not pace:
-        return None
-    ends = (forecast.expected, forecast.low, forecast.high)
-    return tuple(None if end is None else end / pace for end in ends)
 
 
 def _capped(forecast: EndForecast, most: int) -> EndForecast:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
+from bestarm.live.spec import Spec
 from bestarm.live.store.contract import Head
 from bestarm.live.values import Check
 from bestarm.live.watch.forecast import EndForecast
@@ -38,8 +37,8 @@ class Option:
     """
 
     target: int
-    label: str = ""
-    status: str = "in"
+    label: str
+    status: str
     phase_out: int | None = None
     arm: int | None = None
     pulls: int | None = None
@@ -144,14 +143,12 @@ class Overview:
     Attributes:
         name: its name; empty in memory.
         description: what it is about.
-        policy: the policy's name; empty in memory.
-        options: what the policy was made with.
+        spec: what it is made of; None in memory.
         problem: the problem.
         traits: what the policy declares about itself.
         head: the counters.
         said: what the policy recommends.
         created: when it began, in seconds since 1970.
-        revision: changes whenever anything is recorded.
         verdict: one sentence.
         leaders: the options named, or those that lead so far.
         standing: what each of them is, or would be, said to be.
@@ -176,14 +173,12 @@ class Overview:
 
     name: str
     description: str
-    policy: str
-    options: Mapping[str, Any]
+    spec: Spec | None
     problem: Problem
     traits: Traits
     head: Head
     said: Recommendation
     created: float
-    revision: str
     verdict: str
     leaders: tuple[str, ...]
     standing: str

@@ -189,14 +189,14 @@ async def show_panels(
     if shown is None:
         return Response(status_code=304, headers={"ETag": tag})
     text = await run_in_threadpool(_update, shown, _snippets(request, name))
-    headers = {"ETag": f'W/"{shown.revision}"'}
+    headers = {"ETag": f'W/"{shown.head.revision}"'}
     return Response(text, media_type="application/json", headers=headers)
 
 
 def _update(shown: Overview, pasted: Snippets) -> str:
     return json.dumps(
         {
-            "revision": shown.revision,
+            "revision": shown.head.revision,
             "state": shown.head.state,
             "panels": panels(shown, pasted),
             "charts": {key: asdict(chart) for key, chart in charts(shown).items()},
