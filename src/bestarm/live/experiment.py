@@ -363,12 +363,8 @@ def _connected(url: str | Store) -> Iterator[tuple[Store, type[SqlLedger]]]:
     try:
         from bestarm.live.store.sql import SqlLedger, Store  # noqa: PLC0415
     except ImportError as error:
-        raise MissingDependencyError(
-            f"Keeping experiments in a database needs {error.name}.",
-            field="url",
-            value=url,
-            remedy="Run: pip install 'bestarm[live]'.",
-        ) from None
+        name = error.name or "SQLAlchemy"
+        raise MissingDependencyError.of("A stored experiment", name, extra="live") from None
     store = url if isinstance(url, Store) else Store(url)
     try:
         yield store, SqlLedger

@@ -41,9 +41,7 @@ def _frame(rows: Rows, problem: Problem) -> pd.DataFrame:
     try:
         import pandas as pd  # noqa: PLC0415
     except ImportError:
-        raise MissingDependencyError(
-            "Tables need pandas.", field="pandas", remedy="Run: pip install 'bestarm[live]'."
-        ) from None
+        raise MissingDependencyError.of("A table", "pandas", extra="live") from None
     check_arms(rows["id"], rows["arm"], problem.arms)
     lost, told = ~np.isnan(rows["lost"]), ~np.isnan(rows["reward"])
     state = np.where(lost, "lost", np.where(told, "told", "outstanding"))
@@ -144,12 +142,7 @@ def _parquet(part: Path, pieces: Iterable[pd.DataFrame]) -> None:
         import pyarrow as arrow  # noqa: PLC0415
         from pyarrow import parquet  # noqa: PLC0415
     except ImportError:
-        raise MissingDependencyError(
-            "Parquet files need pyarrow.",
-            field="path",
-            value=str(part),
-            remedy="Run: pip install 'bestarm[parquet]', or export to CSV.",
-        ) from None
+        raise MissingDependencyError.of("A Parquet file", "pyarrow", extra="parquet") from None
     texts = {"label": "string", "state": "string"}  # also where there are no rows
     tables = (arrow.Table.from_pandas(each.astype(texts), preserve_index=False) for each in pieces)
     with parquet.ParquetWriter(part, next(tables).schema) as writer:

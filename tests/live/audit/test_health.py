@@ -302,7 +302,7 @@ def test_without_a_lease_age_is_measured_by_the_others(waited: float, level: str
     if level == "ok":
         assert worst(experiment.health()) == "ok"
     else:
-        assert "1 outcome outstanding" in only(experiment, "overdue", level).finding
+        assert "1 outcome overdue" in only(experiment, "overdue", level).finding
 
 
 @pytest.mark.parametrize(("waited", "level"), [(59.9, "ok"), (60.1, "warning"), (600.1, "alarm")])

@@ -70,7 +70,7 @@ def examine(books: Reading, problem: Problem, traits: Traits, *, now: float) -> 
             "Find out why outcomes of some options are missing: conclusions may be biased.",
         ),
         _missing(arms, labels, head.losses),
-        _overdue(head, tail, now),
+        _overdue(head, tail),
         _late(head),
         _range(head, bounds, scales),
         _scale(bounds, scales, labels),
@@ -186,9 +186,8 @@ def _split(
 def _missing(arms: _Arms, labels: Sequence[str], lost_yet: int) -> Check:
     lost, settled, arm = arms.lost.observed, arms.settled, arms.lost.oddest
     total, every = int(lost.sum()), int(settled.sum())
-    early = f"{plural(lost_yet, 'outcome')} lost; it is too early to compare options."
     if not total:
-        return Check("missing", "ok", early if lost_yet else "No outcome is missing.")
+        return Check("missing", "ok", f"{plural(lost_yet, 'outcome')} lost; none to compare yet.")
     alike = f"{total} of {every} outcomes are missing, of all options alike."
     many = total >= _FEW and total > _MANY_LOST * every
     return Check.first(
@@ -210,31 +209,25 @@ def _missing(arms: _Arms, labels: Sequence[str], lost_yet: int) -> Check:
     )
 
 
-def _overdue(head: Head, tail: _Tail, now: float) -> Check:
-    patience, leased = tail.patience, head.lease is not None
-    overdue = tail.ages[tail.ages >= patience if leased else tail.ages > patience]
+def _overdue(head: Head, tail: _Tail) -> Check:
+    overdue = tail.ages[tail.ages >= tail.patience]
     longest = float(overdue.max(initial=0.0))
-    level = (
-        len(overdue) > 0 and not head.over and ("alarm" if longest > 10 * patience else "warning")
-    )
+    level = "alarm" if longest > 10 * tail.patience else "warning"
     usual = "" if tail.usual is None else f"; 95 % came within {_time(tail.usual)}"
-    found = plural(len(overdue), "outcome")
+    action = "Decisions wait for the first of them: tell them, `fail` them, or set a lease."
+    if head.lease is not None:
+        action = "Check whether the workers run: the next `ask` or `tell` gives them up."
+    elif head.provisional:
+        action = (
+            "Assuming the worst of each costs evidence: tell them, `fail` them, or set a lease."
+        )
     return Check.first(
         "overdue",
         f"{plural(len(tail.ages), 'outcome')} outstanding, none overdue{usual}.",
         (
-            leased and level,
-            f"{found} overdue, for up to {_time(longest - patience)}: the last call was "
-            f"{_time(max(0.0, now - head.last_time))} ago.",
-            "Check whether the workers run; the next `ask` or `tell` gives up overdue outcomes.",
-        ),
-        (
-            level,
-            f"{found} outstanding for up to {_time(longest)}{usual}.",
-            "The policy assumes the worst of each, which costs evidence: tell them, `fail` them, "
-            "or set a lease."
-            if head.provisional
-            else "Decisions wait for the first of them: tell them, `fail` them, or set a lease.",
+            len(overdue) > 0 and not head.over and level,
+            f"{plural(len(overdue), 'outcome')} overdue, for up to {_time(longest)}{usual}.",
+            action,
         ),
     )
 

@@ -40,13 +40,7 @@ class RatioTest:
         self._size = 0  # of the batch so far
 
     def add(self, weights: Array, counts: Counts, *, more: bool = False) -> None:
-        """Add the arms of a batch drawn with probabilities `weights`.
-
-        Args:
-            weights: the probabilities.
-            counts: how often each arm was drawn.
-            more: that these are further draws of the batch before, with the same probabilities.
-        """
+        """Add the arms of a batch drawn with probabilities `weights`, or more of the one before."""
         if not more:
             suggested = (self.observed + _PRIOR) / (self.expected + _PRIOR)
             centre = weights * suggested

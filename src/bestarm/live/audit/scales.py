@@ -6,9 +6,7 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
-from bestarm.geometry import Array
 from bestarm.problem import Problem
 from bestarm.records import Summary
 
@@ -69,8 +67,9 @@ class Scales:
         for level, chance in _CHANCES.items():
             share = _MEANS * chance / means_looked_at
             margin = self._noise * np.sqrt(2 * math.log(2 / share) / counts)
-            _keep(self._high[level], use, means - margin, np.maximum)
-            _keep(self._low[level], use, means + margin, np.minimum)
+            high, low = self._high[level], self._low[level]
+            high[use] = np.maximum(high[use], means - margin)
+            low[use] = np.minimum(low[use], means + margin)
 
     def level_of_reward(self, size: float, count: int) -> str:
         """How odd it is that the largest of `count` rewards has this size.
@@ -115,7 +114,3 @@ class Scales:
                 f"{spread:.3g}; noise and baseline together allow for {most:.3g}."
             )
         return "ok", f"Means and spread of rewards fit {self.declared}."
-
-
-def _keep(kept: Array, use: NDArray[np.bool_], values: Array, larger: np.ufunc) -> None:
-    kept[use] = larger(kept[use], values)

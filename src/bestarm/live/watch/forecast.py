@@ -37,16 +37,11 @@ class EndForecast:
 
 
 def from_evidence(pulls: int, evidence: float, level: float) -> EndForecast:
-    """Pulls until the evidence against the hardest competitor reaches its level.
+    """Pulls until the evidence against the hardest competitor, a log, reaches its level.
 
     The log of an e-value that bets well is a random walk of drift g per pull and variance 2g, so
     the pulls that are lacking follow an inverse Gaussian law. g itself is known through the score
     z = √(2 g n), which is off by a normal deviate. Quantiles are those of the mixture.
-
-    Args:
-        pulls: so far.
-        evidence: the log of the e-value now.
-        level: the log of what it must reach.
     """
     lacking = max(level - evidence, _NEAR)
     score = math.sqrt(2 * max(evidence + _PRICE, 0.1)) + _SCORES

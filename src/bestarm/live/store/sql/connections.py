@@ -51,9 +51,7 @@ def check_url(url: object) -> URL:
     try:
         read.get_dialect().import_dbapi()
     except ImportError:
-        raise MissingDependencyError(
-            "PostgreSQL needs psycopg.", field="url", remedy="Run: pip install 'bestarm[postgres]'."
-        ) from None
+        raise MissingDependencyError.of("PostgreSQL", "psycopg", extra="postgres") from None
     return read
 
 

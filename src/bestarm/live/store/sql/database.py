@@ -74,22 +74,17 @@ class Store:
             StoreUnavailableError: it is not there.
         """
         change = None if self.file is None else self.file.change()
-        if self.file is None or change is None:
-            return
         if change in _REFUSED:
             raise self._failure(StoreUnavailableError, change.value, _REFUSED[change])
-        with self._reopening:
-            if self.file.change() is change:  # no other thread has reopened it
-                self.generation, self._change = self.generation + 1, change
-                self._own().dispose()
-                self.file.forget()
+        if self.file is not None and change is not None:
+            with self._reopening:
+                if self.file.change() is change:  # no other thread has reopened it
+                    self.generation, self._change = self.generation + 1, change
+                    self._own().dispose()
+                    self.file.forget()
 
     def check_generation(self, generation: int) -> None:
-        """Refuse to use what was opened in a file that was replaced since.
-
-        Raises:
-            StoreUnavailableError: it was replaced.
-        """
+        """Raise StoreUnavailableError where a SQLite file was replaced since a generation."""
         if generation != self.generation and self._change is not None:
             raise self._failure(
                 StoreUnavailableError,
