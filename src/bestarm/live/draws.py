@@ -32,19 +32,15 @@ def read_seed(seed: int | None) -> int:
     return secrets.randbits(53) if seed is None else whole(seed, "seed", least=0)
 
 
-def _key(seed: int) -> int:
-    # Hashed under a name of its own: a simulation seeded with the same number must not share the
-    # stream, or its noise would be tied to the arms drawn.
-    digest = hashlib.sha256(f"bestarm.live.draw {seed}".encode()).digest()
-    return int.from_bytes(digest[:16], "little")
-
-
 def uniforms(seed: int, *, start: int, count: int) -> Array:
     """Numbers `start`, `start` + 1, … of the seed's stream, uniform on [0, 1) with 53 bits.
 
     Number i is the first word of Philox-4×64 at counter i, keyed by a SHA-256 digest of the seed.
     """
-    key = _key(seed)
+    # Hashed under a name of its own: a simulation seeded with the same number must not share the
+    # stream, or its noise would be tied to the arms drawn.
+    digest = hashlib.sha256(f"bestarm.live.draw {seed}".encode()).digest()
+    key = int.from_bytes(digest[:16], "little")
     result = np.empty(count)
     for begin in range(0, count, _BLOCK):
         part = result[begin : begin + _BLOCK]

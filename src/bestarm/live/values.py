@@ -223,12 +223,9 @@ class Check:
 
     @classmethod
     def first(cls, name: str, fine: str, *problems: tuple[str | bool, str, str]) -> Check:
-        """The first problem that applies, or that everything is fine.
+        """The first problem (level, finding, action) that applies, or that everything is fine.
 
-        Args:
-            name: what is checked.
-            fine: the finding if no problem applies.
-            problems: level, finding and action of each; one that is `"ok"` or False does not apply.
+        A problem whose level is `"ok"` or False does not apply.
         """
         for level, finding, action in problems:
             if level and level != "ok":

@@ -17,8 +17,7 @@ import pytest
 from bestarm import LUCB, RAGE, SPBAI, AnytimeBAI, Experiment, Problem
 from bestarm.errors import InvalidInputError
 from bestarm.geometry import Array
-from bestarm.live.audit.ratios import RatioTest
-from bestarm.live.audit.scales import Scales
+from bestarm.live.audit.evidence import RatioTest, Scales
 from bestarm.live.values import LEVELS, Check, worst
 from bestarm.policies import Policy
 from bestarm.records import Counts, Summary

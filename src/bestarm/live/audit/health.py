@@ -7,8 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from bestarm.errors import ProtocolError
-from bestarm.live.audit.ratios import RatioTest
-from bestarm.live.audit.scales import Scales
+from bestarm.live.audit.evidence import RatioTest, Scales
 from bestarm.live.replay import recorded_plans
 from bestarm.live.store.contract import ROW, Head, Ids, Reading, Rows
 from bestarm.live.store.damage import check_plan, check_summary, damaged

@@ -16,8 +16,7 @@ from bestarm.live.values import Check
 from bestarm.live.watch import wording
 from bestarm.live.watch.follower import Follower, Log
 from bestarm.live.watch.forecast import EndForecast, from_evidence, from_phases
-from bestarm.live.watch.leaderboard import leaderboard
-from bestarm.live.watch.timeline import baseline_lines, timeline
+from bestarm.live.watch.standings import baseline_lines, leaderboard, timeline
 from bestarm.live.watch.views import Allocated, Happening, Overview
 from bestarm.policies.policy import Traits
 from bestarm.records import Recommendation

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from bestarm.geometry import Array
-from bestarm.live.audit.ratios import RatioTest
+from bestarm.live.audit.evidence import RatioTest
 
 FIRMNESS = (10.0, 100.0, 1e3, 1e4, 1e5)  # draws for which an alternative is believed in
 

@@ -1,14 +1,15 @@
-"""How options fell behind, and how the baseline moved: lines over the course of an experiment."""
+"""Where the options stand, how they fell behind, and how the baseline moved meanwhile."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from itertools import accumulate, compress
+from typing import Any
 
 import numpy as np
 
 from bestarm.live.watch.follower import Follower, Moment, Slice, joined
-from bestarm.live.watch.leaderboard import finite
 from bestarm.live.watch.views import BaselineView, Line, Option, Timeline
 from bestarm.problem import Problem
 
@@ -16,6 +17,66 @@ _DRAWN = 24  # targets with a line in the timeline
 _RAW = 4  # options whose raw outcomes are shown over time
 _ENOUGH = 60  # outcomes per arm in a stretch, for its mean to say something
 _LEAST = 10  # outcomes of an arm in a stretch, to be shown at all
+
+
+def _finite(value: float) -> float | None:
+    return float(value) if math.isfinite(value) else None
+
+
+def leaderboard(
+    follower: Follower, problem: Problem, level: float, *, radii: bool = True
+) -> tuple[Option, ...]:
+    """All options, those that lead first, then by how far they are behind.
+
+    The evidence that drops an option is `level`; `radii` says whether the radii of phases tell how
+    sure an estimate is.
+    """
+    said, dropped = follower.said, follower.log.eliminated
+    leading, active = said.chosen or (said.target,), set(said.active)
+    arms = {row.tobytes(): arm for arm, row in reversed(list(enumerate(problem.source)))}
+
+    def option(target: int) -> Option:
+        status = "in" if target in active else "out"
+        if target in leading and follower.counts.any():
+            status = "best" if said.final else "leads"
+        known = _known(target, follower.looks, level, radii=radii)
+        if status == "out":
+            known["phase_out"] = dropped.get(target)
+            if "evidence" in known:  # what was dropped stays so, though evidence may ebb away later
+                known["evidence"] = 1.0
+        arm = arms.get(problem.target[target].tobytes())
+        if arm is not None:
+            count = int(follower.counts[arm])
+            known |= {"arm": arm, "pulls": count}
+            known["raw_mean"] = float(follower.sums[arm] / count) if count else None
+        return Option(target, problem.target_labels[target], status, **known)
+
+    def place(option: Option) -> tuple[int, int, float]:
+        far = math.inf if option.behind is None else option.behind
+        if option.target in leading:
+            return 0, leading.index(option.target), 0.0
+        if option.target in active:
+            return 1, 0, far
+        return 2, -dropped.get(option.target, 0), far
+
+    return tuple(sorted(map(option, range(problem.targets)), key=place))
+
+
+def _known(target: int, looks: Sequence[Moment], level: float, *, radii: bool) -> dict[str, Any]:
+    """What the last moment that knew anything of a target says of it."""
+    for moment in reversed(looks):
+        look, phase = moment.look, moment.phase
+        if phase is not None and target not in moment.active:
+            continue
+        behind, low, high = (_finite(part[target]) for part in (look.estimate, look.low, look.high))
+        if phase is None:
+            share = float(np.clip(look.log_evidence[target] / level, 0.0, 1.0))
+            return {"behind": behind, "low": low, "high": high, "evidence": share}
+        known = {"behind": behind, "known_in": None if moment is looks[-1] else phase}
+        if radii and behind is not None and high is not None:
+            known |= {"radius": high - behind, "low": low, "high": high}
+        return known
+    return {}
 
 
 def timeline(follower: Follower, board: Sequence[Option], level: float) -> Timeline:
@@ -32,10 +93,10 @@ def timeline(follower: Follower, board: Sequence[Option], level: float) -> Timel
         elif out and not all(active):
             seen = looks[: active.index(False) + 1]  # as far as the look that dropped it
         x = tuple(float(each.phase or each.pulls) for each in seen)
-        y = tuple(finite(each.look.estimate[target]) for each in seen)
-        low = tuple(finite(each.look.low[target]) for each in seen)
-        high = tuple(finite(each.look.high[target]) for each in seen)
-        share = tuple(finite(each.look.log_evidence[target] / level) for each in seen)
+        y = tuple(_finite(each.look.estimate[target]) for each in seen)
+        low = tuple(_finite(each.look.low[target]) for each in seen)
+        high = tuple(_finite(each.look.high[target]) for each in seen)
+        share = tuple(_finite(each.look.log_evidence[target] / level) for each in seen)
         lines.append(Line(option.label, rank, out, x, y, low, high))
         evidence.append(Line(option.label, rank, out, x, share))
     if looks[0].phase is None:
@@ -69,7 +130,7 @@ def baseline_lines(follower: Follower, problem: Problem, board: Sequence[Option]
     so_far = accumulate(slices, Slice.join)
     found = np.array([each.contrasts(rows) for each in so_far]).reshape(len(slices), len(shown))
     contrasts = tuple(
-        Line(option.label, rank, option.status == "out", x, tuple(map(finite, found[:, rank])))
+        Line(option.label, rank, option.status == "out", x, tuple(map(_finite, found[:, rank])))
         for rank, option in enumerate(shown)
     )
     seen = [mean for mean in means if mean is not None]
