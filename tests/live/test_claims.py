@@ -9,12 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bestarm import SPBAI, AnytimeBAI, BernsteinElimination, Problem
+from bestarm import AnytimeBAI, Problem
 from bestarm.live import Assignment, Experiment
 from bestarm.live.watch.overview import overview
 from bestarm.live.watch.views import Overview
-from bestarm.policies.index.lucb import LUCB
-from bestarm.policies.policy import Policy
 from bestarm.records import Recommendation
 
 BOUNDED = {"bounds": (0, 1)}
@@ -31,66 +29,79 @@ class Reworded(AnytimeBAI):
         return replace(super().recommend(), statement=self.words)
 
 
+REWORDED = f"{__name__}:Reworded"
+
+
 def facts(seen: Overview) -> tuple[object, ...]:
     """What a page says, but for the policy's own sentence."""
     return (
         seen.verdict,
         seen.standing,
-        seen.sole_best,
+        seen.traits.names_the_best,
         seen.proven,
         seen.reliability,
         len(seen.contradictions),
     )
 
 
-def played(policy: Policy, reward: Callable[[Assignment], float], pulls: int) -> Overview:
-    trial = Experiment(policy, seed=1)
-    for _ in range(pulls // 60):
-        given = trial.ask(60)
-        trial.tell_many([(each.id, reward(each)) for each in given])
-    return overview(trial)
+def played(trial: Experiment, reward: Callable[[Assignment], float], pulls: int) -> Overview:
+    with trial:
+        for _ in range(pulls // 60):
+            given = trial.ask(60)
+            trial.tell_many([(each.id, reward(each)) for each in given])
+        return overview(trial)
 
 
 @pytest.mark.parametrize("words", WORDS)
 @pytest.mark.parametrize("contradicted", [False, True])
-def test_a_reworded_statement_changes_no_verdict(words: str, contradicted: bool) -> None:
+def test_a_reworded_statement_changes_no_verdict(
+    sqlite_url: str, words: str, contradicted: bool
+) -> None:
     problem = Problem(np.eye(2), delta=0.05, noise=0.1, baseline=0.1)
     options: dict[str, Any] = {} if contradicted else BOUNDED
 
     def reward(each: Assignment) -> float:
         return 50.0 - 20 * each.arm if contradicted else 1.0 - each.arm
 
+    def begin(policy: str) -> Experiment:
+        return Experiment.create(
+            sqlite_url, policy, problem, policy=policy, options=options, seed=1
+        )
+
     Reworded.words = words
-    expected = played(AnytimeBAI(problem, **options), reward, 600)
+    expected = played(begin("anytime"), reward, 600)
     assert expected.proven is not contradicted
     assert expected.leaderboard[0].status == "best"  # it has decided
-    assert facts(played(Reworded(problem, **options), reward, 600)) == facts(expected)
+    assert facts(played(begin(REWORDED), reward, 600)) == facts(expected)
 
 
-def test_a_contradiction_is_shown_without_a_sentence_of_the_policy() -> None:
+def test_a_contradiction_is_shown_without_a_sentence_of_the_policy(sqlite_url: str) -> None:
     problem = Problem(np.eye(2), noise=0.1, baseline=0.1)
     Reworded.words = ""
-    seen = played(Reworded(problem), lambda _: 50.0, 60)
+    trial = Experiment.create(sqlite_url, "trial", problem, policy=REWORDED, seed=1)
+    seen = played(trial, lambda _: 50.0, 60)
     assert seen.contradictions[0] == "Outcomes contradict the declared scales."
 
 
 @pytest.mark.parametrize(
-    ("policy", "claims"),
+    ("policy", "options", "claims"),
     [
-        (AnytimeBAI(Problem(np.eye(2), delta=0.05), bounds=(0, 1)), 0.05),
-        (BernsteinElimination(Problem(np.eye(2), delta=0.07), bounds=(0, 1)), 0.07),
-        (LUCB(Problem(np.eye(2), delta=0.07), radius="certified"), 0.07),
-        (LUCB(Problem(np.eye(2), delta=0.07)), None),
-        (SPBAI(Problem(np.eye(2), delta=0.07)), None),
+        ("anytime", BOUNDED, 0.07),
+        ("bernstein", BOUNDED, 0.07),
+        ("lucb", {"radius": "certified"}, 0.07),
+        ("lucb", {}, None),
+        ("sp-bai", {}, None),
     ],
     ids=["anytime", "bernstein", "lucb, certified", "lucb", "sp-bai"],
 )
 def test_what_will_be_claimed_is_known_before_the_first_outcome(
-    policy: Policy, claims: float | None
+    sqlite_url: str, policy: str, options: dict[str, Any], claims: float | None
 ) -> None:
-    said = policy.recommend()
-    assert (said.claims, said.error_bound, said.contradicted) == (claims, None, False)
-    assert overview(Experiment(policy)).proven is (claims is not None)
+    problem = Problem(np.eye(2), delta=0.07)
+    with Experiment.create(sqlite_url, "trial", problem, policy=policy, options=options) as trial:
+        said = trial.recommendation()
+        assert (said.claims, said.error_bound, said.contradicted) == (claims, None, False)
+        assert overview(trial).proven is (claims is not None)
 
 
 @pytest.mark.parametrize(
@@ -103,5 +114,5 @@ def test_a_sole_best_is_one_and_exact(sqlite_url: str, options: dict[str, Any], 
         while not trial.finished:
             trial.tell_many([(each.id, 1.0 - each.arm / 2) for each in trial.ask(60)])
         seen = overview(trial)
-    assert seen.sole_best is sole
+    assert (seen.proven and seen.traits.names_the_best) is sole
     assert (seen.standing == "the best") is sole

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bestarm import SPBAI, AnytimeBAI, Problem
+from bestarm import AnytimeBAI, Problem
 from bestarm.errors import InvalidInputError
 from bestarm.live import Experiment
 from bestarm.live.store.contract import SummaryRecord
@@ -322,23 +322,9 @@ def test_data_that_contradict_what_was_declared(sqlite_url: str, problem: Proble
         assert "refused" in seen.contradictions[0]
 
 
-def test_an_experiment_in_memory(problem: Problem) -> None:
-    trial = Experiment(AnytimeBAI(problem, bounds=(0, 1)), seed=0)
-    watch = Watch(trial)
-    for _ in range(6):
-        drive(trial, 120)
-        seen = watch.overview()
-    assert len(seen.timeline.lines[0].x) > 1
-    known = trial.inspect(lambda policy, _: policy.intervals())  # type: ignore[attr-defined]
-    assert seen.leaderboard[1].behind == pytest.approx(known.estimate[seen.leaderboard[1].target])
-    plain(seen)
-    phased = Experiment(SPBAI(problem), seed=0)
-    watch = Watch(phased)
-    for phases in (1, 2):
-        phased.tell_many([(number, 0.0) for number in phased.ask(10**6).ids])
-        shown = watch.overview()
-        assert shown.timeline.kind == "phases"
-        assert shown.timeline.lines[0].x[-1] == phases
+def test_an_experiment_in_memory_cannot_be_watched(problem: Problem) -> None:
+    with pytest.raises(InvalidInputError, match="cannot be watched"):
+        overview(Experiment(AnytimeBAI(problem, bounds=(0, 1)), seed=0))
 
 
 @pytest.mark.parametrize("evidence", [-0.5, 0.0, 1.0, 2.5])

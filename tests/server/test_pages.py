@@ -21,7 +21,7 @@ import pytest
 from served import PATIENCE, Served, in_thread, post
 from served import get as served_get
 
-from bestarm import AnytimeBAI, Problem
+from bestarm import Problem
 from bestarm.live import Experiment
 from bestarm.live.watch.overview import overview
 from bestarm.server.pages.assets import _compressed
@@ -292,9 +292,10 @@ def test_an_experiment_that_cannot_be_replayed_is_listed_and_explained(tmp_path:
         assert "sound" in Reader(get(running, "/").text).text
 
 
-def test_the_report_needs_nothing_else(tmp_path: Path) -> None:
+def test_the_report_needs_nothing_else(tmp_path: Path, sqlite_url: str) -> None:
     problem = Problem(np.eye(4), delta=0.05, source_labels=LABELS)
-    trial = Experiment(AnytimeBAI(problem, bounds=(0, 1)), seed=0)
+    options = {"bounds": [0, 1]}
+    trial = Experiment.create(sqlite_url, "trial", problem, options=options, seed=0)
     given = trial.ask(400)
     trial.tell_many([(each.id, float(each.id % 2)) for each in given])
     path = write_report(trial, tmp_path / "deep" / "report.html")

@@ -291,7 +291,7 @@ class RemembersDeferrals(MemoryLedger):
 @breaks("arrivals are settled", words="its arrivals read")
 class DoesNotWaitForArrivals(MemoryLedger):
     def arrivals(self) -> Ids:
-        ((waiting, _),) = self.deferrals(waiting=True)
+        waiting, _ = self.deferrals(waiting=True)
         return waiting
 
 

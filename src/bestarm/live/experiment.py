@@ -10,20 +10,9 @@ from typing import TYPE_CHECKING
 from bestarm.checks import whole
 from bestarm.errors import BestArmError, InvalidInputError, MissingDependencyError
 from bestarm.geometry import Array
-from bestarm.live import rules
+from bestarm.live import inputs, rules
 from bestarm.live.draws import Assigner, read_seed
 from bestarm.live.events import sha256
-from bestarm.live.inputs import (
-    Outcomes,
-    check_name,
-    clean_text,
-    normal_form,
-    read_ids,
-    read_label,
-    read_lease,
-    read_outcomes,
-    read_time,
-)
 from bestarm.live.outcomes import NotAllNewError, fail, record
 from bestarm.live.record import Record
 from bestarm.live.spec import Spec, make_spec
@@ -95,7 +84,9 @@ class Experiment(Record):
         ledger = MemoryLedger()
         super().__init__(ledger, policy, seed=read_seed(seed), clock=clock)
         with ledger.writing() as tx:
-            tx.head, created = rules.begin(self._now(tx), lease=read_lease(lease), seed=self.seed)
+            tx.head, created = rules.begin(
+                self._now(tx), lease=inputs.read_lease(lease), seed=self.seed
+            )
             tx.add_event(created)
         self._advance()
         if self.phase > 1:
@@ -153,12 +144,12 @@ class Experiment(Record):
             StoreVersionError: its tables are of another version of bestarm.
         """
         spec = make_spec(problem, policy, options, read_seed(seed))
-        texts = {"document": spec.to_json(), "description": clean_text(description)}
+        texts = {"document": spec.to_json(), "description": inputs.clean_text(description)}
         hashes = {key: sha256(text) for key, text in texts.items()}
-        title = check_name(name)
-        seconds = read_lease(lease)
+        title = inputs.check_name(name)
+        seconds = inputs.read_lease(lease)
         with _connected(url) as (store, ledgers):
-            now = read_time(store.now() if clock is None else clock(), stored=True)
+            now = inputs.read_time(store.now() if clock is None else clock(), stored=True)
             head, created = rules.begin(now, lease=seconds, seed=spec.seed, name=title, **hashes)
             ledger = ledgers.create(store, title, head=head, created=created, **texts)
             experiment = cls._stored(ledger, spec, clock)
@@ -177,7 +168,7 @@ class Experiment(Record):
             StoreVersionError: its tables are of another version of bestarm.
         """
         with _connected(url) as (store, ledgers):
-            ledger = ledgers.open(store, normal_form(read_label(name, "name")))
+            ledger = ledgers.open(store, inputs.normal_form(inputs.read_label(name, "name")))
             return cls._stored(ledger, Spec.from_json(ledger.document), clock)
 
     @staticmethod
@@ -211,7 +202,7 @@ class Experiment(Record):
                 lost on its way, returns the same assignments and no others.
         """
         count = whole(count, "count", least=1, below=_MOST + 1)
-        name = None if request_id is None else read_label(request_id, "request_id")
+        name = None if request_id is None else inputs.read_label(request_id, "request_id")
         while True:
             with self._ledger.writing() as tx:
                 now = self._stamp(tx)
@@ -237,7 +228,7 @@ class Experiment(Record):
         """
         return self.tell_many([(id, reward)])
 
-    def tell_many(self, outcomes: Outcomes | pd.DataFrame) -> Receipt:
+    def tell_many(self, outcomes: inputs.Outcomes | pd.DataFrame) -> Receipt:
         """Record outcomes: all of them or, on an error, none.
 
         Raises what `tell` raises.
@@ -246,7 +237,7 @@ class Experiment(Record):
             outcomes: a mapping from id, or assignment, to reward; pairs of them; or a data frame
                 with the columns `id` and `reward`.
         """
-        [answer] = self._tell([read_outcomes(outcomes)])
+        [answer] = self._tell([inputs.read_outcomes(outcomes)])
         if isinstance(answer, BestArmError):
             raise answer
         return answer
@@ -261,7 +252,7 @@ class Experiment(Record):
         except NotAllNewError:
             return self._tell(batches, assume_new=False)
 
-    def tell_each(self, several: Sequence[Outcomes]) -> tuple[Receipt | BestArmError, ...]:
+    def tell_each(self, several: Sequence[inputs.Outcomes]) -> tuple[Receipt | BestArmError, ...]:
         """Record several batches of outcomes at once: each of them whole or, on an error, not.
 
         Where many programs tell a few outcomes each, this is much faster than one after the other,
@@ -271,7 +262,7 @@ class Experiment(Record):
         batches, answers = {}, dict[int, Receipt | BestArmError]()
         for place, outcomes in enumerate(several):
             try:
-                batches[place] = read_outcomes(outcomes)
+                batches[place] = inputs.read_outcomes(outcomes)
             except BestArmError as error:
                 answers[place] = error
         if batches:
@@ -295,9 +286,9 @@ class Experiment(Record):
 
         Raises what `fail` raises.
         """
-        numbers = read_ids(ids)
+        numbers = inputs.read_ids(ids)
         with self._advancing() as (tx, now):
-            fail(tx, numbers, reason=clean_text(reason), now=now)
+            fail(tx, numbers, reason=inputs.clean_text(reason), now=now)
 
     def expire(self) -> bool:
         """Give up overdue outcomes, and return whether there were any. `ask` and `tell` do it too.
@@ -322,7 +313,7 @@ class Experiment(Record):
 
     def stop(self, reason: str = "") -> None:
         """End it for good. Outcomes that come later are kept and flagged, and not used."""
-        self._change("stopped", reason=clean_text(reason))
+        self._change("stopped", reason=inputs.clean_text(reason))
 
     def _change(self, kind: str, **data: str) -> None:
         with self._advancing(leaps=True) as (tx, now):
@@ -334,7 +325,7 @@ class Experiment(Record):
         Raises:
             InvalidInputError: this is not a length of time, or the experiment is over.
         """
-        seconds = read_lease(lease)
+        seconds = inputs.read_lease(lease)
         with self._advancing(leaps=True) as (tx, now):
             rules.change_lease(tx, seconds, now)
 

@@ -19,13 +19,14 @@ from bestarm.checks import choice
 from bestarm.errors import InvalidInputError, MissingDependencyError
 from bestarm.files import replacing
 from bestarm.live.store.contract import ROW, Reading, Rows
-from bestarm.live.store.damage import check_arms, check_plan, check_times
+from bestarm.live.store.damage import check_arms, check_size, damaged
 from bestarm.problem import Problem
 
 if TYPE_CHECKING:
     import pandas as pd
 
 LAYOUTS = ("assignments", "mrt")
+_LAST = 9e9  # seconds: dates after the year 2255, or as long before 1970, are not written
 
 
 def table(books: Reading, problem: Problem) -> pd.DataFrame:
@@ -42,7 +43,7 @@ def _frame(rows: Rows, problem: Problem) -> pd.DataFrame:
         import pandas as pd  # noqa: PLC0415
     except ImportError:
         raise MissingDependencyError.of("A table", "pandas", extra="live") from None
-    check_arms(rows["id"], rows["arm"], problem.arms)
+    check_arms(rows["arm"], problem.arms)
     lost, told = ~np.isnan(rows["lost"]), ~np.isnan(rows["reward"])
     state = np.where(lost, "lost", np.where(told, "told", "outstanding"))
     return pd.DataFrame(
@@ -63,7 +64,9 @@ def _frame(rows: Rows, problem: Problem) -> pd.DataFrame:
 
 
 def _times(seconds: NDArray[Any]) -> NDArray[Any]:
-    check_times(seconds)
+    wrong = seconds[np.abs(seconds) > _LAST]
+    if wrong.size:
+        raise damaged(f"There is a time on record that is not a date: {wrong[0]:g} seconds.")
     whole = np.round(np.nan_to_num(seconds) * 1e6).astype(np.int64).astype("datetime64[us]")
     return np.where(np.isnan(seconds), np.datetime64("NaT", "us"), whole)
 
@@ -117,7 +120,7 @@ def _probabilities(books: Reading, problem: Problem, rows: Rows) -> dict[str, ND
     for phase in np.unique(rows["phase"]).tolist():
         here = rows["phase"] == phase
         plan = books.plan(phase).plan
-        check_plan(plan, problem.arms)
+        check_size(f"The plan of phase {phase}", plan.arms, problem.arms)
         if (weights := plan.weights) is None:  # in order: the arm is certain
             table[here] = np.eye(problem.arms)[rows["arm"][here]]
         else:

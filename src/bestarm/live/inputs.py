@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import reprlib
 import unicodedata
 from collections.abc import Iterable, Mapping
 from numbers import Real
@@ -61,20 +62,17 @@ def read_outcomes(outcomes: Any) -> tuple[Ids, Array]:
 
 
 def _columns(outcomes: Any) -> tuple[list[Any], list[Any]]:
-    numbers, values = [], []
-    for item in list(outcomes) if isinstance(outcomes, Iterable) else [outcomes]:
-        try:
-            number, reward = item
-        except (TypeError, ValueError):
-            raise InvalidInputError(
-                f"`outcomes` must be a mapping from id to reward, or pairs of them; got {item!r}.",
-                field="outcomes",
-                value=item,
-                remedy="For example {0: 1.5, 1: 0.2} or zip(ids, rewards).",
-            ) from None
-        numbers.append(number)
-        values.append(reward)
-    return numbers, values
+    pairs = list(outcomes) if isinstance(outcomes, Iterable) else [outcomes]
+    try:
+        return [number for number, _ in pairs], [reward for _, reward in pairs]
+    except (TypeError, ValueError):
+        raise InvalidInputError(
+            "`outcomes` must be a mapping from id to reward, or pairs of them; got "
+            f"{reprlib.repr(pairs)}.",
+            field="outcomes",
+            value=pairs,
+            remedy="For example {0: 1.5, 1: 0.2} or zip(ids, rewards).",
+        ) from None
 
 
 def _are_plain(ids: list[Any], rewards: list[Any]) -> bool:

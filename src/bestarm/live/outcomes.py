@@ -77,11 +77,7 @@ def _write(tx: Writing, ids: Ids, rewards: Array, now: float) -> Ids:
         raise NotAllNewError
     if late.any():
         log(tx, "late", now, **late_data(ids[late], rewards[late]))
-    settled = ids[~lost]
-    before = int((settled < head.first).sum())
-    head.outstanding_before -= before
-    head.arrivals += int((settled < head.summary_end).sum())
-    head.phase_outcomes += len(settled) - before
+    head.phase_outcomes += head.settle(ids[~lost])
     head.outcomes += int((~late).sum())
     head.late += int(late.sum())
     head.lowest = min(head.lowest, float(rewards.min()))

@@ -117,8 +117,7 @@ class Record:
     def status(self) -> Status:
         """The status of the experiment."""
         with self.read() as books:
-            waits_for, since = rules.waits_for(books)
-            return replace(Status.of(books.head), waits_for=waits_for, waits_since=since)
+            return Status.of(books.head, *rules.waits_for(books))
 
     def assignments(self) -> pd.DataFrame:
         """Every assignment by id, with its state."""
@@ -182,14 +181,23 @@ class Record:
             ReplayError: the policy drops or recommends other targets than on record.
             InvalidInputError: the experiment is in memory, and its policy cannot be made again.
         """
+        spec = self.stored_spec("replayed")
+        with self.read() as books:
+            return replay(books, spec.make())
+
+    def stored_spec(self, verb: str) -> Spec:
+        """What it is made of, without which it cannot be replayed or watched, as `verb` says.
+
+        Raises:
+            InvalidInputError: the experiment is in memory.
+        """
         if self.spec is None:
             raise InvalidInputError(
-                "An experiment in memory cannot be replayed: its policy cannot be made again.",
+                f"An experiment in memory cannot be {verb}: its policy cannot be made again.",
                 field="experiment",
                 remedy="Keep it in a database: see `Experiment.create`.",
             )
-        with self.read() as books:
-            return replay(books, self.spec.make())
+        return self.spec
 
     def health(self) -> tuple[Check, ...]:
         """The health checks: see `bestarm.live.Check`.
@@ -216,10 +224,7 @@ class Record:
         Years may have passed since the last (`leaps`) only where somebody decides whether the
         experiment continues.
         """
-        now = self._now(tx)
-        if self.spec is not None and not leaps:
-            rules.check_leap(tx.head, now)
-        return rules.stamp(tx.head, now)
+        return rules.stamp(tx.head, self._now(tx), leaps=leaps or self.spec is None)
 
     @contextmanager
     def _advancing(self, *, leaps: bool = False) -> Iterator[tuple[Writing, float]]:

@@ -38,11 +38,7 @@ class Player:
         self._asked: tuple[int, Plan | None] | None = None
 
     def policy(self, books: Reading) -> Policy:
-        """The policy, told all recorded summaries and with the open plan adopted.
-
-        Raises:
-            ReplayError: it refuses a plan or a summary on record.
-        """
+        """The policy, told all recorded summaries and with the open plan adopted: see `follow`."""
         for _ in self.follow(books):
             pass
         assert self._policy is not None

@@ -46,30 +46,27 @@ def begin(at: float, *, lease: float | None, **data: object) -> tuple[Head, Even
     return head, next_event(head, "created", at, lease=lease, **maker, **data)
 
 
-def stamp(head: Head, now: float) -> float:
-    """Note the time of a transaction, and by how much the clock was set back since the last."""
-    if now < head.last_time:
-        head.clock_setback = max(head.clock_setback, head.last_time - now)
-    head.last_time = max(head.last_time, now)
-    return now
+def stamp(head: Head, now: float, *, leaps: bool) -> float:
+    """Note the time of a transaction, and by how much the clock was set back since the last.
 
-
-def check_leap(head: Head, now: float) -> None:
-    """Refuse to give up all outstanding outcomes because a clock was set wrong by years.
+    Unless it may leap, all outstanding outcomes are not given up because it is wrong by years.
 
     Raises:
         ClockError: the last transaction was more than a year and a lease ago.
     """
     ahead = now - head.last_time
-    if head.lease is None or head.over or ahead <= _YEAR + head.lease:
-        return
-    raise ClockError(
-        f"The clock is {ahead / _DAY:.0f} days ahead of the last recorded time: by it, all "
-        "outstanding outcomes would be lost.",
-        field="clock",
-        value=now,
-        remedy="Set the clock. If it is right, pause and resume the experiment, and continue.",
-    )
+    if not (leaps or head.lease is None or head.over or ahead <= _YEAR + head.lease):
+        raise ClockError(
+            f"The clock is {ahead / _DAY:.0f} days ahead of the last recorded time: by it, all "
+            "outstanding outcomes would be lost.",
+            field="clock",
+            value=now,
+            remedy="Set the clock. If it is right, pause and resume the experiment, and continue.",
+        )
+    if ahead < 0:
+        head.clock_setback = max(head.clock_setback, -ahead)
+    head.last_time = max(head.last_time, now)
+    return now
 
 
 def overdue(head: Head, now: float) -> bool:
@@ -109,11 +106,8 @@ def lose(tx: Writing, ids: Ids, *, reason: str, at: float) -> None:
     """Give up the outcomes of outstanding assignments."""
     head = tx.head
     tx.add_losses(ids.tolist(), reason=reason, at=at)
-    before = int((ids < head.first).sum())
     head.losses += len(ids)
-    head.phase_losses += len(ids) - before
-    head.outstanding_before -= before
-    head.arrivals += int((ids < head.summary_end).sum())
+    head.phase_losses += head.settle(ids)
     find_settled(tx)
 
 

@@ -94,7 +94,7 @@ def digest_of(pieces: Iterable[Rows]) -> str:
 def rest_data(books: Reading) -> dict[str, Any]:
     """What the last event says of all that no event before it covers."""
     first, end = books.head.summary_end, books.head.assigned
-    waiting = books.rows_of(waiting_ids(books))
+    waiting = books.rows_of(books.deferrals(waiting=True)[0])
     return {
         "first": first,
         "end": end,
@@ -102,12 +102,6 @@ def rest_data(books: Reading) -> dict[str, Any]:
         "waiting": digest_of([answers_at_end(waiting)]),
         "requests": books.head.requests_hash,
     }
-
-
-def waiting_ids(books: Reading) -> Ids:
-    """The assignments that were outstanding when their phase closed, and that no summary covers."""
-    parts = [numbers for numbers, _ in books.deferrals(waiting=True)]
-    return np.concatenate([np.empty(0, dtype=np.int64), *parts])
 
 
 def answers_at_end(rows: Rows, failed: Ids | None = None) -> Rows:

@@ -153,8 +153,8 @@ class Status:
     waits_since: float | None = field(default=None, compare=False)
 
     @classmethod
-    def of(cls, head: Head) -> Status:
-        """The status by the counters, without what holds up the decision."""
+    def of(cls, head: Head, waits_for: int | None = None, since: float | None = None) -> Status:
+        """The status by the counters, and what holds up the decision."""
         return cls(
             phase=head.phase,
             given=head.phase_assigned,
@@ -166,6 +166,8 @@ class Status:
             lost=head.losses,
             late=head.late,
             needs_lease=head.waits and head.lease is None and not head.over,
+            waits_for=waits_for,
+            waits_since=since,
         )
 
     @property

@@ -215,7 +215,7 @@ def write_some(tx: Writing) -> dict[str, object]:
         "summaries": [summary_record_data(record)],
         "events": [*events, *(event_data(event) for event in added)],
         "lost": [2],
-        "deferrals": [(0, -1), (1, -1), (2, 0)],
+        "deferrals": [[0, 1, 2], [-1, -1, 0]],
         "arrivals": [0],
         "lost arms": {1: [1], 2: []},
         "rewards": {0: -0.5, 2: 7.0, 3: 0.5},
@@ -244,9 +244,7 @@ def picture(books: Reading, *, names: Sequence[str] = ("a", "b", "kept", "more")
         "summaries": [summary_record_data(record) for record in books.summaries()],
         "events": [event_data(event) for event in books.events()],
         "lost": sorted(books.lost(np.arange(given))),
-        "deferrals": [
-            pair for piece in books.deferrals() for pair in zip(*map(list, piece), strict=True)
-        ],
+        "deferrals": [each.tolist() for each in books.deferrals()],
         "arrivals": books.arrivals().tolist(),
         "lost arms": {
             record.plan.phase: books.lost_arms(record.plan.phase, 0, 100).tolist()

@@ -262,7 +262,7 @@ def test_an_outcome_changed_with_all_that_rests_on_it_leaves_only_the_last_hash(
     with Experiment.open(url(path), "drinks") as experiment, experiment.read() as books:
         (entry, *_) = books.summaries()
         plan = books.plan(1).plan
-        later = np.concatenate([numbers for numbers, _ in books.deferrals()])
+        later, _ = books.deferrals()
         summary, rows = summaries.total(
             books.answers(entry.first, entry.end),
             plan,

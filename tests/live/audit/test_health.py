@@ -416,7 +416,7 @@ def test_scales_are_exceeded_as_rarely_as_said_at_any_look(monkeypatch: pytest.M
     20 are warned at the very most; 37 are exceeded with probability below 10⁻⁴ even then. Without
     a share for every mean 60 in 100 experiments are warned.
     """
-    monkeypatch.setattr("bestarm.live.audit.scales._CHANCES", {"warning": 0.2})
+    monkeypatch.setattr("bestarm.live.audit.evidence._CHANCES", {"warning": 0.2})
     rng, ever = np.random.default_rng(3), 0
     for _ in range(100):
         scales, found = Scales(ARMS, 1.0), set[str]()

@@ -10,8 +10,7 @@ from bestarm.errors import ProtocolError
 from bestarm.live.audit.evidence import RatioTest, Scales
 from bestarm.live.replay import recorded_plans
 from bestarm.live.store.contract import ROW, Head, Ids, Reading, Rows
-from bestarm.live.store.damage import check_plan, check_summary, damaged
-from bestarm.live.summaries import waiting_ids
+from bestarm.live.store.damage import check_arms, check_size, damaged
 from bestarm.live.values import Check, plural
 from bestarm.policies.policy import Traits
 from bestarm.problem import Problem
@@ -36,8 +35,8 @@ def examine(books: Reading, problem: Problem, traits: Traits, *, now: float) -> 
     plan_of = recorded_plans(books)
     for record in books.summaries():
         plan, summary = plan_of(record.phase), record.summary
-        check_plan(plan, problem.arms)
-        check_summary(record.number, summary, problem.arms)
+        check_size(f"The plan of phase {plan.phase}", plan.arms, problem.arms)
+        check_size(f"Summary {record.number}", len(summary.counts), problem.arms)
         if plan.provisional:
             try:
                 before = provisional.get(plan.phase)
@@ -52,7 +51,8 @@ def examine(books: Reading, problem: Problem, traits: Traits, *, now: float) -> 
         arms.add(plan, told=summary.counts, lost=lost)
         scales.add(summary)
     for phase in sorted({*provisional, *tail.rows["phase"].tolist()}):
-        check_plan(plan := plan_of(phase), problem.arms)
+        plan = plan_of(phase)
+        check_size(f"The plan of phase {phase}", plan.arms, problem.arms)
         told, lost, waiting = tail.counts(phase)
         if phase in provisional:
             summary = provisional[phase]
@@ -78,9 +78,7 @@ def examine(books: Reading, problem: Problem, traits: Traits, *, now: float) -> 
 
 
 def _counted(arms: Ids, size: int) -> Counts:
-    wrong = arms[(arms < 0) | (arms >= size)]
-    if wrong.size:
-        raise damaged(f"An assignment has arm {wrong[0]} on record, of {size}.", int(wrong[0]))
+    check_arms(arms, size)
     return np.bincount(arms, minlength=size)
 
 
@@ -121,7 +119,6 @@ class _Tail:
     """Assignments that no summary covers, and how long outcomes take.
 
     Attributes:
-        rows: those assignments.
         usual: the number of seconds in which 95 % of the outcomes came, if that is known.
         patience: the number of seconds after which an outcome is overdue.
         ages: how long each outstanding outcome has been awaited.
@@ -137,8 +134,9 @@ class _Tail:
         self.usual = float(np.quantile(delays, 0.95)) if len(delays) >= _FEW else None
         usual = np.inf if self.usual is None else self.usual
         self.patience = max(_LEAST_PATIENCE, _SLOW * usual) if head.lease is None else head.lease
-        last = window[window["id"] >= head.summary_end]
-        self.rows = rows = np.concatenate([books.rows_of(waiting_ids(books)), last])
+        deferred = books.rows_of(books.deferrals(waiting=True)[0])
+        rows = np.concatenate([deferred, window[window["id"] >= head.summary_end]])
+        self.rows = rows
         outstanding = np.isnan(rows["reward"]) & np.isnan(rows["lost"])
         self.ages = now - rows["asked"][outstanding]
         ids = rows["id"][outstanding & (rows["id"] >= head.summary_end)]
@@ -186,7 +184,7 @@ def _missing(arms: _Arms, labels: Sequence[str], lost_yet: int) -> Check:
     lost, settled, arm = arms.lost.observed, arms.settled, arms.lost.oddest
     total, every = int(lost.sum()), int(settled.sum())
     if not total:
-        return Check("missing", "ok", f"{plural(lost_yet, 'outcome')} lost; none to compare yet.")
+        return Check("missing", "ok", f"{plural(lost_yet, 'outcome')} lost so far.")
     alike = f"{total} of {every} outcomes are missing, of all options alike."
     many = total >= _FEW and total > _MANY_LOST * every
     return Check.first(
@@ -217,15 +215,13 @@ def _overdue(head: Head, tail: _Tail) -> Check:
     if head.lease is not None:
         action = "Check whether the workers run: the next `ask` or `tell` gives them up."
     elif head.provisional:
-        action = (
-            "Assuming the worst of each costs evidence: tell them, `fail` them, or set a lease."
-        )
+        action = "Each costs evidence, as it may be the worst: tell or `fail` it, or set a lease."
     return Check.first(
         "overdue",
         f"{plural(len(tail.ages), 'outcome')} outstanding, none overdue{usual}.",
         (
             len(overdue) > 0 and not head.over and level,
-            f"{plural(len(overdue), 'outcome')} overdue, for up to {_time(longest)}{usual}.",
+            f"{plural(len(overdue), 'outcome')} overdue, the oldest after {_time(longest)}{usual}.",
             action,
         ),
     )

@@ -22,10 +22,6 @@ class Redraw:
     """Reads the assignments once, in order of id, and counts them and their outcomes.
 
     Attributes:
-        books: a transaction.
-        findings: where findings go.
-        arms: the number of source arms.
-        seed: of the draws.
         end: what the last event of an ended experiment says, or None.
         failed: the assignments given up after the end.
     """
@@ -75,7 +71,14 @@ class Redraw:
                 missing = f"{ids[place] + 1} to {ids[place + 1] - 1}"
                 self.findings.add("assignment", f"Assignments {missing} are missing.")
             last = int(ids[-1])
-            self._check_flags(rows)
+            told, lost, late = ~np.isnan(rows["reward"]), ~np.isnan(rows["lost"]), rows["late"]
+            self.assigned += len(rows)
+            self.outcomes += int(told.sum())
+            self.late += int(late.sum())
+            wrong, what = lost & told & ~late, "was lost, but its outcome is not flagged"
+            self.findings.add_each(rows, wrong, "late", what)
+            if not self.books.head.over:
+                self._check_in_time(rows)
             self._check_draws(rows)
             yield rows
 
@@ -89,16 +92,6 @@ class Redraw:
                 self._rows = rows
             yield self._rows[slice(*np.searchsorted(self._rows["id"], [first, end]))]
             first = int(self._rows["id"][-1]) + 1
-
-    def _check_flags(self, rows: Rows) -> None:
-        told, lost, late = ~np.isnan(rows["reward"]), ~np.isnan(rows["lost"]), rows["late"]
-        self.assigned += len(rows)
-        self.outcomes += int(told.sum())
-        self.late += int(late.sum())
-        wrong = lost & told & ~late
-        self.findings.add_each(rows, wrong, "late", "was lost, but its outcome is not flagged")
-        if not self.books.head.over:
-            self._check_in_time(rows)
 
     def _check_in_time(self, rows: Rows) -> None:
         flagged = rows["late"] & np.isnan(rows["lost"])
@@ -177,9 +170,9 @@ class Redraw:
 
     def _add_range(self, totals: RunningTotals, record: SummaryRecord) -> None:
         """Add the rows of a summary up; those that were outstanding then are kept for later."""
-        pieces = self.findings.readable(self.books.deferrals(record.first, record.end))
-        none = np.empty((2, 0), dtype=np.int64)
-        ids, covered_by = np.concatenate([none, *map(np.array, pieces)], axis=1)
+        found = self.findings.readable(map(self.books.deferrals, [record.first], [record.end]))
+        none = np.empty(0, dtype=np.int64)
+        ids, covered_by = next(found, (none, none))
         for rows in self._between(record.first, record.end):
             pending = np.isin(rows["id"], ids)
             self._add(totals, rows, pending)

@@ -220,9 +220,9 @@ class Reading(ABC):
     @abstractmethod
     def deferrals(
         self, first: int = 0, end: int = 2**62, *, waiting: bool = False
-    ) -> Iterator[tuple[Ids, Ids]]:
-        """The assignments that were outstanding when their phase closed, in order of id, in pieces,
-        each with the number of the summary that covers it, or −1.
+    ) -> tuple[Ids, Ids]:
+        """The assignments that were outstanding when their phase closed, in order of id, and of
+        each the number of the summary that covers it, or −1.
 
         Args:
             first: the least id.

@@ -19,15 +19,31 @@ from bestarm.live.store.sql import Store
 from bestarm.live.values import Check
 
 _MOUNTS = Path("/proc/self/mounts")
-# Where several machines, or none, keep the memory that SQLite's processes share; also as `fuse.…`.
-_REMOTE = {
+_LOCAL = "Keep the file on a local disk, or use PostgreSQL."
+_REMOTE = (
     *("nfs", "nfs4", "cifs", "smb3", "smbfs", "smbnetfs", "9p", "afs", "ceph", "coda", "davfs"),
     *("davfs2", "glusterfs", "beegfs", "gpfs", "lustre", "ncpfs", "sshfs", "s3fs", "rclone"),
     *("gcsfuse", "curlftpfs"),
+)
+_DANGERS = {  # level, reason and action by file system; those of users are `fuse` or `fuse.…`
+    **dict.fromkeys(
+        _REMOTE,
+        (
+            "alarm",
+            "a network file system: processes do not see each other's locks there, and the file "
+            "will be damaged",
+            _LOCAL,
+        ),
+    ),
+    **dict.fromkeys(
+        ("fuse", "virtiofs", "vboxsf", "prl_fs", "vmhgfs", "drvfs"),
+        ("warning", "which may not keep locks and shared memory as SQLite needs", _LOCAL),
+    ),
+    **dict.fromkeys(
+        ("tmpfs", "ramfs", "overlay"),
+        ("warning", "which may be empty after a restart", "Keep the file on a disk that lasts."),
+    ),
 }
-_SHARED = {"fuse", "virtiofs", "vboxsf", "prl_fs", "vmhgfs", "drvfs"}
-_PASSING = {"tmpfs", "ramfs", "overlay"}
-_LOCAL = "Keep the file on a local disk, or use PostgreSQL."
 _TRY_LOCK = """
 import sqlite3, sys
 try:
@@ -90,26 +106,12 @@ def _file_system(path: Path, mounts: str) -> Check:
     if kind is None:
         unknown = "The file system is unknown; a local disk is safe, a network disk is not."
         return Check("file-system", "ok", unknown)
-    return Check.first(
-        "file-system",
-        f"The file is on a local disk ({kind}).",
-        (
-            kind.removeprefix("fuse.") in _REMOTE and "alarm",
-            f"The file is on {kind}, a network file system: processes do not see each other's "
-            "locks there, and the file will be damaged.",
-            _LOCAL,
-        ),
-        (
-            (kind.startswith("fuse.") or kind in _SHARED) and "warning",
-            f"The file is on {kind}, which may not keep locks and shared memory as SQLite needs.",
-            _LOCAL,
-        ),
-        (
-            kind in _PASSING and "warning",
-            f"The file is on {kind}: it may be gone after a restart of machine or container.",
-            "Keep the file on a disk that lasts.",
-        ),
-    )
+    base, _, name = kind.partition(".")
+    found = _DANGERS.get(name or base) or _DANGERS.get(base)
+    if found is None:
+        return Check("file-system", "ok", f"The file is on a local disk ({kind}).")
+    level, reason, action = found
+    return Check("file-system", level, f"The file is on {kind}, {reason}.", action)
 
 
 def _kind_of(path: Path, mounts: str) -> str | None:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
 _NEARLY_ALL = 16  # arrived outcomes for each that is outstanding
 
 
@@ -125,6 +128,13 @@ class Head:
     def outstanding(self) -> int:
         """The number of outstanding assignments of all plans that still matter."""
         return self.phase_assigned - self.phase_settled + self.outstanding_before
+
+    def settle(self, ids: NDArray[np.int64]) -> int:
+        """Note that assignments are settled, and return how many of them are of the phase."""
+        before = int((ids < self.first).sum())
+        self.outstanding_before -= before
+        self.arrivals += int((ids < self.summary_end).sum())
+        return len(ids) - before
 
     def available(self, count: int) -> int:
         """How many of `count` more assignments the open plan allows."""

@@ -107,13 +107,13 @@ class MemoryLedger(Writing):
 
     def deferrals(
         self, first: int = 0, end: int = 2**62, *, waiting: bool = False
-    ) -> Iterator[tuple[Ids, Ids]]:
+    ) -> tuple[Ids, Ids]:
         covered_by = self._rows["summary"][first : min(end, self._used)]
         places = np.flatnonzero(covered_by == -1 if waiting else covered_by >= -1)
-        yield first + places, covered_by[places]
+        return first + places, covered_by[places]
 
     def arrivals(self) -> Ids:
-        ((ids, _),) = self.deferrals(waiting=True)
+        ids, _ = self.deferrals(waiting=True)
         return ids[_settled(self._rows[ids])]
 
     def add_assignments(

@@ -18,9 +18,9 @@ from bestarm.geometry import Array
 from bestarm.live import rules
 from bestarm.live.experiment import Experiment
 from bestarm.live.replay import Player, recommend
+from bestarm.live.spec import Spec
 from bestarm.live.store.contract import Event, Head, Reading, SummaryRecord
 from bestarm.policies.policy import Look, Policy
-from bestarm.problem import Problem
 from bestarm.records import Phase, Plan, Recommendation
 
 _APART = 1.15  # pulls from one look to the next, as a ratio
@@ -35,7 +35,6 @@ class Moment:
     """What a policy knew after so many pulls.
 
     Attributes:
-        pulls: the number of pulls.
         active: the targets that were left; of a phase, those that it compared.
         look: what it knew of all targets.
         phase: the phase that ended then, if each phase estimates afresh; else None.
@@ -54,8 +53,6 @@ class Slice:
     Attributes:
         first: the id of the first assignment in it.
         end: the id after the last.
-        counts: outcomes per arm.
-        sums: their sum.
         gram: Σ n (x − x̄)(x − x̄)ᵀ over its parts, each about its own mean.
         moment: Σ s (x − x̄), likewise.
     """
@@ -108,7 +105,6 @@ class Log:
     """What counters and events say, without the policy.
 
     Attributes:
-        head: the counters.
         created: when the experiment began.
         notable: the last events that tell something.
         routine: the last few that do not.
@@ -153,16 +149,13 @@ class Log:
 class Follower:
     """What is worth watching of one experiment, all of it at the moment of the last update.
 
-    A stored experiment's policy is made once more and told what is on record, so that looking
-    never holds up those who ask and tell. One in memory has but one policy, which is looked at
-    while nobody uses it; of the time before the first look only phases are known then.
+    The policy is made once more and told what is on record, so that looking never holds up those
+    who ask and tell.
 
     Args:
-        problem: of the experiment. The experiment itself is not kept, so that it can be let go of.
+        spec: of the experiment. The experiment itself is not kept, so that it can be let go of.
 
     Attributes:
-        log: the counters and events.
-        said: what the policy recommends.
         looks: what the policy knew over time, the last one now, or else what each phase said; empty
             if it tells neither.
         counts: outcomes per arm that the policy was told.
@@ -170,7 +163,6 @@ class Follower:
         planned: how many the plans would have drawn of each arm.
         drawn: how many were drawn, those without an outcome included.
         slices: the experiment in stretches.
-        plan: the open plan, or None.
         waits_for: the assignment whose outcome holds up the decision, and when it was given out.
     """
 
@@ -178,14 +170,15 @@ class Follower:
     plan: Plan | None
     waits_for: tuple[int | None, float | None]
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, spec: Spec) -> None:
+        problem = spec.problem
         self.log = Log()
         self.looks: list[Moment] = []
         self.slices: list[Slice] = []
         self.counts, self.sums, self.planned, self.drawn = np.zeros((4, problem.arms))
         self._targets = problem.targets
         self._coordinates = problem.span.coordinates(problem.source)
-        self._player: Player | None = None
+        self._player = Player(spec.make)
         self._told = 0
         self._plans: dict[int, Plan] = {}
         self._kept: list[Moment] = []
@@ -194,35 +187,17 @@ class Follower:
 
     def update(self, experiment: Experiment) -> None:
         """Read what is new. After an error, start again with another follower."""
-        if experiment.spec is None:
-            experiment.inspect(self._read_memory)
-            return
-        if self._player is None:
-            self._player = Player(experiment.spec.make)
         with experiment.read() as books:
-            self._read(books)
+            self.log.read(books)
+            self.waits_for = rules.waits_for(books)
             for policy, step in self._player.follow(books):
-                if isinstance(step, SummaryRecord):
-                    self._add(step)
-                    if self._due(policy.recommend().pulls):
-                        self._kept += _look(policy)
+                if isinstance(step, Plan):
+                    self._plans[step.phase] = step
+                    continue
+                self._add(step)
+                if not self._kept or policy.recommend().pulls >= _APART * self._kept[-1].pulls:
+                    self._kept += _look(policy)
             self._finish(self._player.policy(books))
-
-    def _read_memory(self, policy: Policy, books: Reading) -> None:
-        self._read(books)
-        for record in books.summaries(self._told):
-            self._add(record)
-        self._finish(policy)
-        self._kept += [now for now in self._now[1] if self._due(now.pulls)]
-
-    def _read(self, books: Reading) -> None:
-        self.log.read(books)
-        self.waits_for = rules.waits_for(books)
-        opened = books.plans(max(self._plans, default=0) + 1)
-        self._plans.update((record.plan.phase, record.plan) for record in opened)
-
-    def _due(self, pulls: int) -> bool:
-        return not self._kept or pulls >= _APART * self._kept[-1].pulls
 
     def _add(self, record: SummaryRecord) -> None:
         summary, plan = record.summary, self._plans[record.phase]

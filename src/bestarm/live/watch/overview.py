@@ -19,7 +19,6 @@ from bestarm.live.watch.forecast import EndForecast, from_evidence, from_phases
 from bestarm.live.watch.standings import baseline_lines, leaderboard, timeline
 from bestarm.live.watch.views import Allocated, Happening, Overview
 from bestarm.policies.policy import Traits
-from bestarm.records import Recommendation
 
 _DECLARED = {"range", "scale"}  # checks of what was declared of rewards
 _HEALTH_COST_RATIO = 10  # rerun health checks at most every 10 × their own duration
@@ -30,8 +29,9 @@ class Watch:
 
     def __init__(self, experiment: Experiment) -> None:
         self.experiment = experiment
+        self._spec = experiment.stored_spec("watched")
         self._lock = Lock()
-        self._follower = Follower(experiment.problem)
+        self._follower = Follower(self._spec)
         self._log_lock = Lock()  # of its own: a headline does not wait for a policy
         self._log = Log()
         self._health_due = -math.inf  # when health is to be checked again
@@ -59,7 +59,7 @@ class Watch:
             try:
                 self._follower.update(self.experiment)
             except BaseException:
-                self._follower = Follower(self.experiment.problem)
+                self._follower = Follower(self._spec)
                 raise
             return self._overview(self._follower)
 
@@ -68,6 +68,9 @@ class Watch:
         problem, traits, head = experiment.problem, experiment.traits, log.head
         health = self.health(over=head.over)
         proven = said.claims is not None and not said.contradicted
+        found = [each.finding for each in health if each.name in _DECLARED and each.level != "ok"]
+        if said.contradicted:
+            found.insert(0, said.statement or "Outcomes contradict the declared scales.")
         level = traits.evidence_needed or -math.log(problem.delta)
         board = leaderboard(follower, problem, level, radii=not traits.budgeted)
         columns = (problem.source_labels, follower.planned, follower.drawn, follower.counts)
@@ -79,7 +82,7 @@ class Watch:
         return Overview(
             name=experiment.name,
             description=experiment.description,
-            spec=experiment.spec,
+            spec=self._spec,
             problem=problem,
             traits=traits,
             head=head,
@@ -88,10 +91,9 @@ class Watch:
             verdict=wording.verdict(head, said, problem, traits, waits_for=follower.waits_for),
             leaders=tuple(problem.target_labels[each] for each in said.chosen or (said.target,)),
             standing=wording.standing(said, traits, proven=proven),
-            confidence=wording.percent(problem.delta),
             proven=proven,
             reliability=wording.reliability(said, traits, problem.delta),
-            contradictions=_contradictions(said, health),
+            contradictions=tuple(found),
             health=health,
             leaderboard=board,
             timeline=timeline(follower, board, level),
@@ -115,13 +117,6 @@ class Watch:
 def overview(experiment: Experiment) -> Overview:
     """All there is to see of an experiment, for one look. Who looks again keeps a `Watch`."""
     return Watch(experiment).overview()
-
-
-def _contradictions(said: Recommendation, health: Sequence[Check]) -> tuple[str, ...]:
-    checks = [each.finding for each in health if each.name in _DECLARED and each.level != "ok"]
-    if said.contradicted:
-        checks.insert(0, said.statement or "Outcomes contradict the declared scales.")
-    return tuple(checks)
 
 
 def _forecast(

@@ -102,14 +102,9 @@ def timeline(follower: Follower, board: Sequence[Option], level: float) -> Timel
     if looks[0].phase is None:
         return Timeline("looks", tuple(lines), evidence=tuple(evidence))
     phases = tuple(float(each.phase or 0) for each in looks)
-    radius = Line("radius", -2, False, phases, tuple(map(_largest_radius, looks)))
-    return Timeline("phases", tuple(lines), radius)
-
-
-def _largest_radius(moment: Moment) -> float | None:
-    look = moment.look
-    radii = np.delete(look.high - look.estimate, look.leader)
-    return max(radii[np.isfinite(radii)].tolist(), default=None)
+    radii = [np.delete(look.high - look.estimate, look.leader) for look in (m.look for m in looks)]
+    largest = tuple(max(each[np.isfinite(each)].tolist(), default=None) for each in radii)
+    return Timeline("phases", tuple(lines), Line("radius", -2, False, phases, largest))
 
 
 def baseline_lines(follower: Follower, problem: Problem, board: Sequence[Option]) -> BaselineView:

@@ -20,8 +20,6 @@ class Option:
     """One option on the leaderboard. What is not known is None.
 
     Attributes:
-        target: its index among the targets.
-        label: its name.
         status: `"best"` once shown, `"leads"`, `"in"` or `"out"`.
         phase_out: the phase in which it was dropped.
         arm: the source arm that is this very target.
@@ -56,7 +54,6 @@ class Line:
     """One option over time; None where there is no value.
 
     Attributes:
-        label: whose it is.
         rank: its place on the leaderboard, from 0; −1 for an arm that is not an option, −2 for a
             line of reference.
         out: whether the line ends because it was dropped.
@@ -138,25 +135,16 @@ class Happening:
 
 @dataclass(frozen=True, eq=False)
 class Overview:
-    """An experiment as it stands.
+    """A stored experiment as it stands.
 
     Attributes:
-        name: its name; empty in memory.
-        description: what it is about.
-        spec: what it is made of; None in memory.
-        problem: the problem.
-        traits: what the policy declares about itself.
-        head: the counters.
         said: what the policy recommends.
         created: when it began, in seconds since 1970.
-        verdict: one sentence.
         leaders: the options named, or those that lead so far.
         standing: what each of them is, or would be, said to be.
-        confidence: 1 − δ in words.
         proven: whether an error probability is proven under the assumptions.
         reliability: the same in words.
         contradictions: assumptions that the data contradict, one sentence each.
-        health: the checks.
         leaderboard: the options, the leader first.
         timeline: how they fell behind.
         baseline: raw outcomes, and what is made of them.
@@ -173,7 +161,7 @@ class Overview:
 
     name: str
     description: str
-    spec: Spec | None
+    spec: Spec
     problem: Problem
     traits: Traits
     head: Head
@@ -182,7 +170,6 @@ class Overview:
     verdict: str
     leaders: tuple[str, ...]
     standing: str
-    confidence: str
     proven: bool
     reliability: str
     contradictions: tuple[str, ...]
@@ -197,8 +184,3 @@ class Overview:
     forecast: EndForecast | None
     hours: tuple[float | None, ...] | None
     events: tuple[Happening, ...]
-
-    @property
-    def sole_best(self) -> bool:
-        """Whether the named option is the best, neither among several nor within a tolerance."""
-        return self.proven and self.traits.names_the_best

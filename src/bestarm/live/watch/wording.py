@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
+from bestarm.live.events import recommendation_data
 from bestarm.live.store.contract import Event, Head
 from bestarm.live.values import held_up, plural
 from bestarm.live.watch.follower import Log
@@ -64,14 +66,12 @@ def verdict(
     waits_for: tuple[int | None, float | None] = (None, None),
 ) -> str:
     """The state of an experiment in one sentence, and which outcome holds it up, if one does."""
-    names = [
-        problem.target_labels[each] for each in recommendation.chosen or (recommendation.target,)
-    ]
+    said = recommendation_data(recommendation)
+    names = _named(said, problem)
     if recommendation.final and recommendation.contradicted:
         return f"{_list(names)} {_verb(names, 'lead')}. {_CONTRADICTED}"
     if recommendation.final:
-        proven = recommendation.error_bound is not None
-        return _decided(names, problem, traits, proven=proven, pulls=recommendation.pulls)
+        return _decided(said, problem, traits)
     leaders = names if recommendation.pulls else []
     left = len(recommendation.active)
     sentences = [
@@ -88,9 +88,7 @@ def headline(log: Log, problem: Problem, traits: Traits) -> str:
     """The verdict, as far as counters and events tell it without the policy."""
     end = log.end
     if end is not None and end["final"]:
-        names = [problem.target_labels[target] for target in end["chosen"] or [end["target"]]]
-        proven = end["error_bound"] is not None
-        return _decided(names, problem, traits, proven=proven, pulls=end["pulls"])
+        return _decided(end, problem, traits)
     # A rule that names several may take a dropped option back.
     left = problem.targets - len(log.eliminated) if traits.names_the_best else None
     leaders, reason = ([], "running") if end is None else ([end["label"]], end["reason"])
@@ -111,13 +109,16 @@ def _best(count: int, traits: Traits) -> str:
     return f"within {traits.margin:g} of {best}" if traits.margin else best
 
 
-def _decided(
-    names: Sequence[str], problem: Problem, traits: Traits, *, proven: bool, pulls: int
-) -> str:
+def _named(said: Mapping[str, Any], problem: Problem) -> list[str]:
+    return [problem.target_labels[target] for target in said["chosen"] or [said["target"]]]
+
+
+def _decided(said: Mapping[str, Any], problem: Problem, traits: Traits) -> str:
+    names = _named(said, problem)
     verb = "is" if len(names) == 1 else "are"
     best = f"{_best(len(names), traits)} of {problem.targets} options"
-    made = plural(pulls, "assignment")
-    if proven:
+    made = plural(said["pulls"], "assignment")
+    if said["error_bound"] is not None:
         return f"{_list(names)} {verb} {best}, at {percent(problem.delta)} after {made}."
     return f"{_list(names)} {verb} named {best} after {made}; no error probability is proven."
 
@@ -160,7 +161,7 @@ def describe(event: Event, problem: Problem, *, open_plans: bool) -> str:
         case "eliminated":
             text = f"{_list(data['labels'])} dropped in {phase.lower()}."
         case "finished":
-            names = [problem.target_labels[each] for each in data["chosen"]] or [data["label"]]
+            names = _named(data, problem)
             named = f"Finished: {_list(names)} {'is' if len(names) == 1 else 'are'} named."
             led = f"{_ENDS.get(data['reason'], 'Ended')}; {_list(names)} led at the end."
             text = named if data["final"] else led

@@ -16,6 +16,7 @@ from markupsafe import Markup
 
 from bestarm.defaults import DELTA
 from bestarm.live.watch.views import Allocated, Overview
+from bestarm.live.watch.wording import percent
 from bestarm.server.pages.assets import address_of, read_asset
 from bestarm.server.pages.charts import COLOURS, Chart, charts, number
 from bestarm.server.pages.snippets import Snippets
@@ -83,6 +84,7 @@ def _environment() -> Environment:
         number=number,
         count=_count,
         clock=_clock,
+        confidence=percent,
         iso=_iso,
         lasting=_lasting,
         part=_part,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Select, case, exc, func, insert, or_, select
@@ -24,23 +25,21 @@ _LISTED = select(
 )
 
 
+@dataclass(frozen=True, eq=False)
 class SqlLedger:
     """One experiment of a database; `document` says what it is made of, as text."""
 
-    def __init__(
-        self, store: Store, number: int, *, name: str, document: str, description: str
-    ) -> None:
-        self._store = store
-        self._number = number
-        self._generation = store.generation
-        self.name = name
-        self.document = document
-        self.description = description
+    store: Store
+    number: int
+    name: str
+    document: str
+    description: str
+    generation: int  # of the store when it was opened
 
     @property
     def place(self) -> str:
         """The URL of its database, without the password."""
-        return self._store.place
+        return self.store.place
 
     @classmethod
     def create(
@@ -53,11 +52,7 @@ class SqlLedger:
         head: Head,
         created: Event,
     ) -> SqlLedger:
-        """Add a new experiment with its first event.
-
-        Raises:
-            ExperimentExistsError: there is one of this name.
-        """
+        """Add a new experiment with its first event: see `Experiment.create`."""
         store.prepare()
         row = {"name": name, "document": document, "description": description}
         added = insert(s.experiments).returning(_column.id)
@@ -73,21 +68,16 @@ class SqlLedger:
                     remedy="Open it, or choose another name.",
                 ) from None
             SqlWriting(connection, number).add_event(created)
-        return cls(store, number, **row)
+        return cls(store, number, **row, generation=store.generation)
 
     @classmethod
     def open(cls, store: Store, name: str) -> SqlLedger:
-        """The experiment of a name.
-
-        Raises:
-            UnknownExperimentError: there is none of this name.
-            StoreVersionError: the tables are of another version than this one.
-        """
+        """The experiment of a name: see `Experiment.open`."""
         wanted = select(_column.id, _column.document, _column.description)
         some = select(_column.name).order_by(_column.id.desc()).limit(10)
         found, others = _read(store, wanted.where(_column.name == name), some)
         for number, document, description in found:
-            return cls(store, number, name=name, document=document, description=description)
+            return cls(store, number, name, document, description, store.generation)
         names = ", ".join(repr(other) for (other,) in others)
         raise UnknownExperimentError(
             f"There is no experiment {name!r} in {store.place}.",
@@ -100,11 +90,7 @@ class SqlLedger:
     def list(
         store: Store, *, limit: int | None = None, after: str | None = None
     ) -> Sequence[Listed]:
-        """The experiments of a database, oldest first: see `Experiment.list`.
-
-        Raises:
-            UnknownExperimentError: there is no experiment `after`.
-        """
+        """The experiments of a database, oldest first: see `Experiment.list`."""
         number = select(_column.id).where(_column.name == after)
         start = 0 if after is None else number.scalar_subquery()
         wanted = _LISTED.where(_column.id > start).order_by(_column.id).limit(limit)
@@ -146,22 +132,22 @@ class SqlLedger:
     @contextmanager
     def reading(self) -> Iterator[SqlReading]:
         """A transaction that sees one state."""
-        with self._store.reading() as connection:
-            self._store.check_generation(self._generation)
-            yield SqlReading(connection, self._number)
+        with self.store.reading() as connection:
+            self.store.check_generation(self.generation)
+            yield SqlReading(connection, self.number)
 
     @contextmanager
     def writing(self) -> Iterator[SqlWriting]:
         """A transaction that waits for its turn; after an exception nothing of it remains."""
-        with self._store.writing() as connection:
-            self._store.check_generation(self._generation)
-            tx = SqlWriting(connection, self._number, lock=True)
+        with self.store.writing() as connection:
+            self.store.check_generation(self.generation)
+            tx = SqlWriting(connection, self.number, lock=True)
             yield tx
             tx.save()
 
     def close(self) -> None:
         """Release connections."""
-        self._store.close()
+        self.store.close()
 
 
 def _read(store: Store, *statements: Select[Any]) -> list[Sequence[Any]]:

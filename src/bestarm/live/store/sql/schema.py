@@ -10,44 +10,29 @@ import reprlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from sqlalchemy import (
-    BigInteger,
-    Boolean,
-    Column,
-    Dialect,
-    Float,
-    ForeignKey,
-    Index,
-    Integer,
-    MetaData,
-    SmallInteger,
-    String,
-    Table,
-    Text,
-    TypeDecorator,
-)
+import sqlalchemy as sa
 
 from bestarm.live.store.contract import Head
 from bestarm.live.store.damage import damaged
 
 VERSION_TABLE = "bestarm_version"
 
-metadata = MetaData()
+metadata = sa.MetaData()
 
 
-class _Checked(TypeDecorator[Any]):
+class _Checked(sa.TypeDecorator[Any]):
     """A column whose values are checked as they are read: SQLite takes a text for a number."""
 
-    impl = Text
+    impl = sa.Text
     cache_ok = True
 
     def __init__(self, kind: Any, place: str) -> None:
         super().__init__()
         self.impl, self.place = kind, place
-        self._flag = isinstance(kind, Boolean)
-        self._kinds = (int, float) if isinstance(kind, Float) else kind.python_type
+        self._flag = isinstance(kind, sa.Boolean)
+        self._kinds = (int, float) if isinstance(kind, sa.Float) else kind.python_type
 
-    def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any], Any]:  # noqa: ARG002
+    def result_processor(self, dialect: sa.Dialect, coltype: object) -> Callable[[Any], Any]:  # noqa: ARG002
         """Instead of SQLAlchemy's own, which takes any text for true."""
         return self._checked
 
@@ -60,18 +45,18 @@ class _Checked(TypeDecorator[Any]):
         raise damaged(what, self.place)
 
 
-_WHOLE, _REAL, _HASH = BigInteger(), Float(53), String(64)
-_COUNTERS: dict[str, Any] = {"bool": Boolean(), "int": _WHOLE, "float": _REAL, "str": _HASH}
+_WHOLE, _REAL, _HASH = sa.BigInteger(), sa.Float(53), sa.String(64)
+_COUNTERS: dict[str, Any] = {"bool": sa.Boolean(), "int": _WHOLE, "float": _REAL, "str": _HASH}
 
 
-def _columns(table: str, **kinds: Any) -> list[Column[Any]]:
+def _columns(table: str, **kinds: Any) -> list[sa.Column[Any]]:
     return [
-        Column(name, _Checked(kind, f"{table}.{name}"), nullable=False)
+        sa.Column(name, _Checked(kind, f"{table}.{name}"), nullable=False)
         for name, kind in kinds.items()
     ]
 
 
-def _counters() -> Iterator[Column[Any]]:
+def _counters() -> Iterator[sa.Column[Any]]:
     for field in dataclasses.fields(Head):
         kind, _, optional = str(field.type).partition(" | ")
         (column,) = _columns("experiments", **{field.name: _COUNTERS[kind]})
@@ -79,17 +64,19 @@ def _counters() -> Iterator[Column[Any]]:
         yield column
 
 
-def _table(name: str, *, key: str = "number", rowid: bool = False, **kinds: Any) -> Table:
+def _table(name: str, *, key: str = "number", rowid: bool = False, **kinds: Any) -> sa.Table:
     """A table whose rows are found by experiment and key.
 
     With `rowid` SQLite keeps rows apart from the key, as is better for long texts.
     """
-    return Table(
+    return sa.Table(
         f"bestarm_{name}",
         metadata,
-        Column("experiment", Integer, ForeignKey("bestarm_experiments.id"), primary_key=True),
-        Column(
-            key, String(200) if key == "name" else _WHOLE, primary_key=True, autoincrement=False
+        sa.Column(
+            "experiment", sa.Integer, sa.ForeignKey("bestarm_experiments.id"), primary_key=True
+        ),
+        sa.Column(
+            key, sa.String(200) if key == "name" else _WHOLE, primary_key=True, autoincrement=False
         ),
         *_columns(name, **kinds),
         sqlite_with_rowid=rowid,
@@ -98,33 +85,35 @@ def _table(name: str, *, key: str = "number", rowid: bool = False, **kinds: Any)
 
 COUNTERS = [field.name for field in dataclasses.fields(Head)]
 
-experiments = Table(
+experiments = sa.Table(
     "bestarm_experiments",
     metadata,
-    Column("id", Integer, primary_key=True),
-    Column("name", String(200), nullable=False, unique=True),
-    *_columns("experiments", created=_REAL, document=Text(), description=Text()),
+    sa.Column("id", sa.Integer, primary_key=True),
+    sa.Column("name", sa.String(200), nullable=False, unique=True),
+    *_columns("experiments", created=_REAL, document=sa.Text(), description=sa.Text()),
     *_counters(),
 )
-assignments = _table("assignments", phase=_WHOLE, arm=Integer(), probability=_REAL, asked=_REAL)
-outcomes = _table("outcomes", reward=_REAL, told=_REAL, late=SmallInteger())
-losses = _table("losses", phase=_WHOLE, place=_WHOLE, reason=Text(), at=_REAL)
+assignments = _table("assignments", phase=_WHOLE, arm=sa.Integer(), probability=_REAL, asked=_REAL)
+outcomes = _table("outcomes", reward=_REAL, told=_REAL, late=sa.SmallInteger())
+losses = _table("losses", phase=_WHOLE, place=_WHOLE, reason=sa.Text(), at=_REAL)
 refusals = _table("refusals", reward=_REAL, at=_REAL)
 deferrals = _table("deferrals", summary=_WHOLE)  # the number of the one that covers it, or −1
 requests = _table("requests", key="name", count=_WHOLE, first=_WHOLE, size=_WHOLE, phase=_WHOLE)
-plans = _table("plans", key="phase", rowid=True, plan=Text(), first=_WHOLE)
+plans = _table("plans", key="phase", rowid=True, plan=sa.Text(), first=_WHOLE)
 summaries = _table(
     "summaries",
     rowid=True,
     phase=_WHOLE,
     first=_WHOLE,
     end=_WHOLE,
-    late=Boolean(),
-    summary=Text(),
+    late=sa.Boolean(),
+    summary=sa.Text(),
     digest=_HASH,
 )
-events = _table("events", rowid=True, at=_REAL, kind=String(40), data=Text(), hash=_HASH)
+events = _table("events", rowid=True, at=_REAL, kind=sa.String(40), data=sa.Text(), hash=_HASH)
 
-Index("bestarm_losses_in_order", losses.c.experiment, losses.c.phase, losses.c.place, unique=True)
-Index("bestarm_deferrals_by_summary", deferrals.c.experiment, deferrals.c.summary)
-Index("bestarm_requests_in_order", requests.c.experiment, requests.c.first)
+sa.Index(
+    "bestarm_losses_in_order", losses.c.experiment, losses.c.phase, losses.c.place, unique=True
+)
+sa.Index("bestarm_deferrals_by_summary", deferrals.c.experiment, deferrals.c.summary)
+sa.Index("bestarm_requests_in_order", requests.c.experiment, requests.c.first)

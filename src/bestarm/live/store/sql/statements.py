@@ -5,30 +5,16 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from sqlalchemy import (
-    ColumnElement,
-    Dialect,
-    Select,
-    Table,
-    and_,
-    bindparam,
-    exists,
-    func,
-    literal_column,
-    null,
-    or_,
-    select,
-    update,
-)
+import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
 
 from bestarm.live.store.sql import schema as s
 
-_POSTGRESQL: Dialect = postgresql.dialect()  # type: ignore[no-untyped-call]
+_POSTGRESQL: sa.Dialect = postgresql.dialect()  # type: ignore[no-untyped-call]
 
 
 @cache
-def insert_new(table: Table, names: tuple[str, ...], *, arrays: bool) -> str:
+def insert_new(table: sa.Table, names: tuple[str, ...], *, arrays: bool) -> str:
     """A statement that adds rows, except those on record.
 
     It takes an array per column, for PostgreSQL, or else a row at a time, for SQLite.
@@ -40,42 +26,44 @@ def insert_new(table: Table, names: tuple[str, ...], *, arrays: bool) -> str:
     return f"INSERT INTO {table} ({', '.join(names)}) {values} ON CONFLICT DO NOTHING"
 
 
-def _all(table: Table, key: str) -> Select[Any]:
+def _all(table: sa.Table, key: str) -> sa.Select[Any]:
     """The rows of an experiment with a key from `start` on, in order of it, `size` of them."""
     _, *columns = table.c
-    return _in_order(select(*columns), table, key)
+    return _in_order(sa.select(*columns), table, key)
 
 
-def _between(wanted: Select[Any], table: Table, *conditions: ColumnElement[bool]) -> Select[Any]:
-    return _in_order(wanted, table, "number", table.c.number < bindparam("end"), *conditions)
+def _between(
+    wanted: sa.Select[Any], table: sa.Table, *conditions: sa.ColumnElement[bool]
+) -> sa.Select[Any]:
+    return _in_order(wanted, table, "number", table.c.number < sa.bindparam("end"), *conditions)
 
 
 def _in_order(
-    wanted: Select[Any], table: Table, key: str, *conditions: ColumnElement[bool]
-) -> Select[Any]:
-    mine = table.c.experiment == bindparam("experiment")
-    wanted = wanted.where(mine, table.c[key] >= bindparam("start"), *conditions)
-    return wanted.order_by(table.c[key]).limit(bindparam("size"))
+    wanted: sa.Select[Any], table: sa.Table, key: str, *conditions: sa.ColumnElement[bool]
+) -> sa.Select[Any]:
+    mine = table.c.experiment == sa.bindparam("experiment")
+    wanted = wanted.where(mine, table.c[key] >= sa.bindparam("start"), *conditions)
+    return wanted.order_by(table.c[key]).limit(sa.bindparam("size"))
 
 
-def _same(one: Table, other: Table) -> ColumnElement[bool]:
-    return and_(one.c.experiment == other.c.experiment, one.c.number == other.c.number)
+def _same(one: sa.Table, other: sa.Table) -> sa.ColumnElement[bool]:
+    return sa.and_(one.c.experiment == other.c.experiment, one.c.number == other.c.number)
 
 
-def _endings(table: Table) -> list[ColumnElement[bool]]:
+def _endings(table: sa.Table) -> list[sa.ColumnElement[bool]]:
     """Whether an assignment has an outcome, and whether it is lost."""
-    return [exists().where(_same(each, table)) for each in (s.outcomes, s.losses)]
+    return [sa.exists().where(_same(each, table)) for each in (s.outcomes, s.losses)]
 
 
 # On a server its own clock counts for all who share it. A select of its own around the one that
 # locks: the clock is read once the lock is there, however long that took.
-SERVER_TIME: ColumnElement[float] = literal_column(
+SERVER_TIME: sa.ColumnElement[float] = sa.literal_column(
     "CAST(extract(epoch FROM clock_timestamp()) AS double precision)"
 )
-_mine = s.experiments.c.id == bindparam("experiment")
-_head = select(*(s.experiments.c[name] for name in s.COUNTERS)).where(_mine)
-READ_HEAD = {"sqlite": _head.add_columns(null()), "postgresql": _head.add_columns(SERVER_TIME)}
-LOCK_HEAD = select(*_head.with_for_update().subquery("head").columns, SERVER_TIME)
+_mine = s.experiments.c.id == sa.bindparam("experiment")
+_head = sa.select(*(s.experiments.c[name] for name in s.COUNTERS)).where(_mine)
+READ_HEAD = {"sqlite": _head.add_columns(sa.null()), "postgresql": _head.add_columns(SERVER_TIME)}
+LOCK_HEAD = sa.select(*_head.with_for_update().subquery("head").columns, SERVER_TIME)
 # As text: SQLAlchemy would take as long to look at thirty values as SQLite takes to write them.
 _SAVE = f"UPDATE {s.experiments} SET {{}} WHERE id = {{}}"
 SAVE_HEAD = {
@@ -87,12 +75,12 @@ PLANS = _all(s.plans, "phase")
 SUMMARIES = _all(s.summaries, "number")
 EVENTS = _all(s.events, "number")
 REQUESTS = _all(s.requests, "first")
-REQUEST = REQUESTS.where(s.requests.c.name == bindparam("name"))
+REQUEST = REQUESTS.where(s.requests.c.name == sa.bindparam("name"))
 
 ROWS = _between(
-    select(
+    sa.select(
         *list(s.assignments.c)[1:],
-        *(s.outcomes.c.reward, s.outcomes.c.told, func.coalesce(s.outcomes.c.late, 0)),
+        *(s.outcomes.c.reward, s.outcomes.c.told, sa.func.coalesce(s.outcomes.c.late, 0)),
         s.losses.c.at,
     ),
     s.assignments,
@@ -102,25 +90,30 @@ ROWS = _between(
     )
 )
 OUTSTANDING = _between(
-    select(s.assignments.c.number),
+    sa.select(s.assignments.c.number),
     s.assignments,
-    s.assignments.c.asked <= bindparam("asked_by"),
+    s.assignments.c.asked <= sa.bindparam("asked_by"),
     *(~each for each in _endings(s.assignments)),
 )
 LOST_ARMS = (
-    select(s.assignments.c.arm)
+    sa.select(s.assignments.c.arm)
     .select_from(s.losses.outerjoin(s.assignments, _same(s.assignments, s.losses)))
-    .where(s.losses.c.experiment == bindparam("experiment"), s.losses.c.phase == bindparam("phase"))
+    .where(
+        s.losses.c.experiment == sa.bindparam("experiment"),
+        s.losses.c.phase == sa.bindparam("phase"),
+    )
     .order_by(s.losses.c.place)
-    .offset(bindparam("start"))
-    .limit(bindparam("size"))
+    .offset(sa.bindparam("start"))
+    .limit(sa.bindparam("size"))
 )
 
-DEFERRALS = _between(select(s.deferrals.c.number, s.deferrals.c.summary), s.deferrals)
-WAITING = DEFERRALS.where(s.deferrals.c.summary == literal_column("-1"))
-ARRIVALS = WAITING.where(or_(*_endings(s.deferrals)))
+DEFERRALS = _between(sa.select(s.deferrals.c.number, s.deferrals.c.summary), s.deferrals)
+WAITING = DEFERRALS.where(s.deferrals.c.summary == sa.literal_column("-1"))
+ARRIVALS = WAITING.where(sa.or_(*_endings(s.deferrals)))
 SETTLE_DEFERRAL = (
-    update(s.deferrals)
-    .where(s.deferrals.c.experiment == bindparam("of"), s.deferrals.c.number == bindparam("id"))
-    .values(summary=bindparam("covered_by"))
+    sa.update(s.deferrals)
+    .where(
+        s.deferrals.c.experiment == sa.bindparam("of"), s.deferrals.c.number == sa.bindparam("id")
+    )
+    .values(summary=sa.bindparam("covered_by"))
 )

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import Connection, CursorResult, Executable, Select, Table, insert
 
-from bestarm.errors import BestArmError, StoreError
+from bestarm.errors import BestArmError
 from bestarm.geometry import Array
 from bestarm.live.events import as_data, canonical
 from bestarm.live.store.contract import (
@@ -124,11 +124,10 @@ class SqlReading(Reading):
 
     def deferrals(
         self, first: int = 0, end: int = _ALL, *, waiting: bool = False
-    ) -> Iterator[tuple[Ids, Ids]]:
-        read, page = sql.WAITING if waiting else sql.DEFERRALS, {"end": end, "size": _PAGE}
-        while (found := self._array(np.int64, read, start=first, **page)).size:
-            yield found[:, 0], found[:, 1]
-            first = int(found[-1, 0]) + 1
+    ) -> tuple[Ids, Ids]:
+        read = sql.WAITING if waiting else sql.DEFERRALS
+        found = self._array(np.int64, read, start=first, end=end, size=_ALL).reshape(-1, 2)
+        return found[:, 0], found[:, 1]
 
     def arrivals(self) -> Ids:
         found = self._array(np.int64, sql.ARRIVALS, start=0, end=_ALL, size=_ALL)
@@ -159,12 +158,8 @@ class SqlWriting(SqlReading, Writing):
 
     def _add_all(self, table: Table, number: Ids, **values: Any) -> None:
         if self._add(table, number, **values) != len(number):
-            raise StoreError(
-                f"The table {table} holds rows that the experiment's counters do not know of.",
-                field="store",
-                value=str(table),
-                remedy="Was the database edited, or restored in part? Restore the whole of it.",
-            )
+            what = f"The table {table} holds rows that the experiment's counters do not know of."
+            raise damaged(what, str(table))
 
     def add_assignments(
         self, arms: Ids, probabilities: Array, *, at: float, request: Request | None
