@@ -37,7 +37,7 @@ def facts(seen: Overview) -> tuple[object, ...]:
     return (
         seen.verdict,
         seen.standing,
-        seen.traits.names_the_best,
+        seen.spec.traits.names_the_best,
         seen.proven,
         seen.reliability,
         len(seen.contradictions),
@@ -114,5 +114,5 @@ def test_a_sole_best_is_one_and_exact(sqlite_url: str, options: dict[str, Any], 
         while not trial.finished:
             trial.tell_many([(each.id, 1.0 - each.arm / 2) for each in trial.ask(60)])
         seen = overview(trial)
-    assert (seen.proven and seen.traits.names_the_best) is sole
+    assert (seen.proven and seen.spec.traits.names_the_best) is sole
     assert (seen.standing == "the best") is sole

@@ -90,7 +90,7 @@ def test_opening_and_following_solve_no_design(
         module.cache_clear()
     with Experiment.open(sqlite_url, "trial") as experiment:
         assert str(experiment.recommendation()) == str(said)
-        follower = Follower(experiment.problem)
+        follower = Follower(experiment.stored_spec("watched"))
         follower.update(experiment)
         assert str(follower.said) == str(said)
         if not experiment.finished:

@@ -51,7 +51,7 @@ def test_a_policy_that_the_baseline_misleads_is_shown_as_one(sqlite_url: str, po
     with trial(sqlite_url, policy, 200, max_pulls=5000) as made:
         seen = overview(made)
     said = panels(seen)
-    assert seen.traits.blind
+    assert seen.spec.traits.blind
     assert "Not protected" in said["guarantee"]
     assert "can name a wrong winner" in said["guarantee"]
     assert "not used" not in said["leaderboard"]
@@ -72,7 +72,7 @@ def test_one_that_it_cannot_mislead_is_not(sqlite_url: str, policy: str) -> None
     options = {"bounds": [0, 1]} if policy == "anytime" else {}
     with trial(sqlite_url, policy, 60, **options) as made:
         seen = overview(made)
-    assert not seen.traits.blind
+    assert not seen.spec.traits.blind
     assert "Not protected" not in panels(seen)["guarantee"]
     assert "why it does not mislead" in report(seen)
 

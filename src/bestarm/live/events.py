@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from bestarm.live.store.contract import Event, Head, Writing
+from bestarm.live.store.contract import Event, Head, PlanRecord, SummaryRecord, Writing
 from bestarm.records import Plan, Recommendation, Summary
 
 
@@ -54,6 +54,19 @@ def as_data(record: Plan | Summary) -> dict[str, Any]:
         name: value.tolist() if isinstance(value, np.ndarray) else value
         for name, value in vars(record).items()
     }
+
+
+def plan_data(record: PlanRecord) -> dict[str, Any]:
+    """What the log says of a plan."""
+    plan = record.plan
+    known = {"phase": plan.phase, "pulls": plan.pulls, "first": record.first}
+    return known | {"plan": digest(as_data(plan))}
+
+
+def summary_data(record: SummaryRecord) -> dict[str, Any]:
+    """What the log says of a summary."""
+    known = {name: getattr(record, name) for name in ("phase", "first", "end")}
+    return known | {"summary": digest(as_data(record.summary)), "rows": record.digest}
 
 
 def recommendation_data(said: Recommendation) -> dict[str, Any]:

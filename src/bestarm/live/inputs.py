@@ -84,7 +84,8 @@ def _are_plain(ids: list[Any], rewards: list[Any]) -> bool:
 
 
 def _outcome_id(number: object) -> int:
-    number = _id(number)
+    if isinstance(number, Assignment):
+        return number.id
     if isinstance(number, np.floating) and number.is_integer():
         number = int(number)  # a row of a table of ids and rewards
     # Numbers that no id can be are unknown ids, whatever their size.
@@ -110,13 +111,9 @@ def _reward(value: object) -> float:
 def read_ids(ids: object) -> Ids:
     """Ids, each once, in the same order."""
     every = ids if isinstance(ids, Iterable) else [ids]
-    numbers = (whole(_id(each), "id", least=0, below=2**63) for each in every)
+    numbers = (each.id if isinstance(each, Assignment) else each for each in every)
+    numbers = (whole(each, "id", least=0, below=2**63) for each in numbers)
     return np.array(list(dict.fromkeys(numbers)), dtype=np.int64)
-
-
-def _id(number: object) -> object:
-    """An id; of an assignment its own."""
-    return number.id if isinstance(number, Assignment) else number
 
 
 def conflict(number: int, before: float, now: float | None) -> ConflictingOutcomeError:

@@ -16,7 +16,7 @@ import numpy as np
 
 from bestarm.errors import ClockError, InvalidInputError
 from bestarm.live import summaries
-from bestarm.live.events import as_data, digest, log, next_event, recommendation_data
+from bestarm.live.events import log, next_event, plan_data, recommendation_data, summary_data
 from bestarm.live.replay import Player, tell
 from bestarm.live.store.contract import (
     Event,
@@ -208,9 +208,9 @@ class _Step:
         unknown = head.first - head.summary_end
         head.limit = None if plan.most is None else max(0, plan.most - unknown)
         head.phase_outcomes = head.phase_losses = head.amendments = 0
-        self.tx.add_plan(PlanRecord(plan, head.first))
-        data = {"phase": plan.phase, "pulls": plan.pulls, "plan": digest(as_data(plan))}
-        log(self.tx, "planned", self.at, first=head.first, **data)
+        record = PlanRecord(plan, head.first)
+        self.tx.add_plan(record)
+        log(self.tx, "planned", self.at, **plan_data(record))
 
     def finish(self) -> None:
         """The policy has stopped."""
@@ -260,18 +260,9 @@ class _Step:
         tx.add_summary(record)
         tx.head.summaries += 1
         self.player.told(record)
-        log(
-            tx,
-            "answered" if record.late else "closed",
-            self.at,
-            phase=record.phase,
-            first=record.first,
-            end=record.end,
-            drawn=int(record.summary.drawn.sum()),
-            summary=digest(as_data(record.summary)),
-            rows=record.digest,
-            requests=tx.head.requests_hash,
-        )
+        data = {"drawn": int(record.summary.drawn.sum()), "requests": tx.head.requests_hash}
+        kind = "answered" if record.late else "closed"
+        log(tx, kind, self.at, **summary_data(record), **data)
         dropped = sorted(set(active) - set(policy.recommend().active))
         if dropped:
             labels = [policy.problem.target_labels[target] for target in dropped]

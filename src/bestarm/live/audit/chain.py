@@ -10,7 +10,7 @@ import numpy as np
 
 from bestarm.live.audit.findings import Audit, Findings
 from bestarm.live.audit.redraw import Redraw
-from bestarm.live.events import as_data, chained, digest
+from bestarm.live.events import chained, plan_data, summary_data
 from bestarm.live.store.contract import Event, Ids, PlanRecord, Reading, SummaryRecord
 from bestarm.live.summaries import chain_request, ids_in, late_data
 from bestarm.live.values import plural
@@ -178,9 +178,7 @@ class _Log:
     def _plan(self, record: PlanRecord) -> _Known:
         self.plans += 1
         self._provisional = record.plan.provisional
-        plan = record.plan
-        known = {"phase": plan.phase, "pulls": plan.pulls, "first": record.first}
-        return f"The plan of phase {plan.phase}", known | {"plan": digest(as_data(plan))}
+        return f"The plan of phase {record.plan.phase}", plan_data(record)
 
     def _summary(self, record: SummaryRecord) -> _Known:
         amends = record.late and self._provisional
@@ -193,9 +191,7 @@ class _Log:
         )
         self.summaries = record.number + 1
         self._end = max(self._end, record.end)
-        known = {name: getattr(record, name) for name in ("phase", "first", "end")}
-        known |= {"summary": digest(as_data(record.summary)), "rows": record.digest}
-        return f"Summary {record.number}", known | {"late": record.late}
+        return f"Summary {record.number}", summary_data(record) | {"late": record.late}
 
     def _compare(self, event: Event, known: _Known | None, kind: str) -> None:
         """Compare an event with its record, None if that was removed."""

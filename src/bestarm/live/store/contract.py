@@ -88,12 +88,9 @@ _FAR = 1000  # ids farther apart than this are looked up apart
 
 def answers_of(rows: Rows) -> Rows:
     """The answers among rows."""
-    lost = ~np.isnan(rows["lost"])
-    answers = np.empty(len(rows), dtype=ANSWER)
-    for name in ("arm", "asked", "lost"):
-        answers[name] = rows[name]
+    answers = rows[list(ANSWER.names or ())].astype(ANSWER)
     for name in ("reward", "told"):
-        answers[name] = np.where(lost, np.nan, rows[name])
+        answers[name][~np.isnan(rows["lost"])] = np.nan
     return answers
 
 

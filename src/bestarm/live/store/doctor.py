@@ -184,9 +184,8 @@ def _tables(store: Store) -> Check:
         version = store.version()
     except BestArmError as error:
         return Check("tables", "alarm", error.message, error.remedy)
-    if version is None:
-        return Check("tables", "ok", "It holds no experiments yet.")
-    return Check("tables", "ok", f"Its tables are of version {version}, the present one.")
+    present = f"Its tables are of version {version}, the present one."
+    return Check("tables", "ok", present if version else "It holds no experiments yet.")
 
 
 def _postgres(store: Store) -> Iterator[Check]:

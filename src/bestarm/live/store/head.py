@@ -157,27 +157,17 @@ class Head:
         if not self.planned or (self.summary_end < self.first and not self.outstanding_before):
             return True
         if self.provisional or self.arrivals:
-            return self.amendable or self.closable
+            # Enough have arrived to report them to the policy: as many as a plan asks for, or
+            # nearly all that were outstanding.
+            enough = min(self.pulls, _NEARLY_ALL * self.outstanding_before)
+            amendable = self.arrivals > 0 and self.arrivals >= enough
+            # A provisional plan closes when it is assigned in full and as many outcomes have come,
+            # of any phase: where they are slow, those of earlier phases are the news.
+            news = self.phase_settled + self.arrivals + self.amendments
+            closable = self.provisional and min(self.phase_assigned, news) >= self.pulls
+            return amendable or closable
         if self.outstanding_before:
             return False
         if self.open:
             return self.settled_end - self.first >= self.pulls
         return self.phase_outcomes >= self.pulls
-
-    @property
-    def amendable(self) -> bool:
-        """Whether enough outcomes have arrived to report them to the policy.
-
-        That is as many as a plan asks for, or nearly all that were outstanding.
-        """
-        enough = min(self.pulls, _NEARLY_ALL * self.outstanding_before)
-        return self.arrivals > 0 and self.arrivals >= enough
-
-    @property
-    def closable(self) -> bool:
-        """Whether a provisional plan is assigned in full, and as many outcomes have come.
-
-        Outcomes of any phase count: where they are slow, those of earlier phases are the news.
-        """
-        news = self.phase_settled + self.arrivals + self.amendments
-        return self.provisional and min(self.phase_assigned, news) >= self.pulls

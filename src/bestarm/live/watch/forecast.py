@@ -52,12 +52,12 @@ def from_evidence(pulls: int, evidence: float, level: float) -> EndForecast:
     reflected = np.minimum(2 * shape / mean + log_ndtr(-root * (ahead / mean + 1)), 0.0)
     chance = (ndtr(root * (ahead / mean - 1)) + np.exp(reflected)).sum(axis=0) / len(_SCORES)
     low, middle, high = (
-        float(np.interp(q, chance, ahead)) if chance[-1] >= q else None for q in _RANGE
+        math.ceil(np.interp(q, chance, ahead)) if chance[-1] >= q else None for q in _RANGE
     )
     return EndForecast(
-        None if middle is None else math.ceil(middle),
-        0 if low is None else math.ceil(low),
-        None if high is None else math.ceil(high),
+        middle,
+        low or 0,
+        high,
         "From how the evidence against the closest competitor has grown. Rough: four in five of "
         "the experiments this was tried on ended within their range.",
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import pairwise
 from threading import Lock
 
@@ -83,8 +82,6 @@ class Watch:
             name=experiment.name,
             description=experiment.description,
             spec=self._spec,
-            problem=problem,
-            traits=traits,
             head=head,
             said=said,
             created=log.created,
@@ -136,16 +133,12 @@ def _forecast(
     if head.over or forecast is None:
         return None, decided
     if traits.max_pulls is not None:
-        forecast = _capped(forecast, max(0, traits.max_pulls - int(follower.drawn.sum())))
+        most = max(0, traits.max_pulls - int(follower.drawn.sum()))
+        if forecast.high is None or forecast.high > most:
+            expected = None if forecast.expected is None else min(forecast.expected, most)
+            basis = f"{forecast.basis} The experiment ends after {most:,} more in any case."
+            forecast = EndForecast(expected, min(forecast.low, most), most, basis)
     return forecast, decided
-
-
-def _capped(forecast: EndForecast, most: int) -> EndForecast:
-    if forecast.high is not None and forecast.high <= most:
-        return forecast
-    expected = None if forecast.expected is None else min(forecast.expected, most)
-    basis = f"{forecast.basis} The experiment ends after {most:,} more in any case."
-    return replace(forecast, expected=expected, low=min(forecast.low, most), high=most, basis=basis)
 
 
 def _pace(closings: Sequence[tuple[float, int]], now: float) -> float | None:

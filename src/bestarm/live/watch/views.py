@@ -8,8 +8,6 @@ from bestarm.live.spec import Spec
 from bestarm.live.store.contract import Head
 from bestarm.live.values import Check
 from bestarm.live.watch.forecast import EndForecast
-from bestarm.policies.policy import Traits
-from bestarm.problem import Problem
 from bestarm.records import Recommendation
 
 Numbers = tuple[float | None, ...]
@@ -162,8 +160,6 @@ class Overview:
     name: str
     description: str
     spec: Spec
-    problem: Problem
-    traits: Traits
     head: Head
     said: Recommendation
     created: float

@@ -28,11 +28,7 @@ class Change(Enum):
 
 
 class WatchedFile:
-    """A SQLite file, and the log beside it while connections hold it.
-
-    Args:
-        url: the database's.
-    """
+    """A SQLite file, and the log beside it while connections hold it."""
 
     def __init__(self, url: URL) -> None:
         name = str(url.database)

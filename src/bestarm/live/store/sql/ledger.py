@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Select, case, exc, func, insert, or_, select
+from sqlalchemy import Select, case, exc, func, insert, select
 
 from bestarm.errors import ExperimentExistsError, UnknownExperimentError
 from bestarm.live.store.contract import Event, Head
@@ -118,12 +118,8 @@ class SqlLedger:
         experiments come first, and among them the newest.
         """
         place = case((_column.state == "running", 0), (_column.state == "paused", 1), else_=2)
-        fits = or_(
-            *(
-                func.lower(column).contains(text.lower(), autoescape=True)
-                for column in (_column.name, _column.description)
-            )
-        )
+        words = func.lower(_column.name + "\n" + _column.description)
+        fits = words.contains(text.lower(), autoescape=True)
         wanted = _LISTED.where(fits).order_by(place, _column.created.desc(), _column.id.desc())
         count = select(func.count()).select_from(s.experiments).where(fits)
         totals, found = _read(store, count, wanted.offset(first).limit(limit))

@@ -26,23 +26,11 @@ def insert_new(table: sa.Table, names: tuple[str, ...], *, arrays: bool) -> str:
     return f"INSERT INTO {table} ({', '.join(names)}) {values} ON CONFLICT DO NOTHING"
 
 
-def _all(table: sa.Table, key: str) -> sa.Select[Any]:
-    """The rows of an experiment with a key from `start` on, in order of it, `size` of them."""
-    _, *columns = table.c
-    return _in_order(sa.select(*columns), table, key)
-
-
-def _between(
-    wanted: sa.Select[Any], table: sa.Table, *conditions: sa.ColumnElement[bool]
-) -> sa.Select[Any]:
-    return _in_order(wanted, table, "number", table.c.number < sa.bindparam("end"), *conditions)
-
-
-def _in_order(
-    wanted: sa.Select[Any], table: sa.Table, key: str, *conditions: sa.ColumnElement[bool]
-) -> sa.Select[Any]:
+def _in_order(table: sa.Table, *columns: Any, key: str = "number") -> sa.Select[Any]:
+    """Rows of an experiment with a key from `start` on, in order of it, `size` of them."""
     mine = table.c.experiment == sa.bindparam("experiment")
-    wanted = wanted.where(mine, table.c[key] >= sa.bindparam("start"), *conditions)
+    wanted = sa.select(*(columns or list(table.c)[1:]))
+    wanted = wanted.where(mine, table.c[key] >= sa.bindparam("start"))
     return wanted.order_by(table.c[key]).limit(sa.bindparam("size"))
 
 
@@ -71,27 +59,26 @@ SAVE_HEAD = {
     for dialect, mark in (("sqlite", "?"), ("postgresql", "%s"))
 }
 
-PLANS = _all(s.plans, "phase")
-SUMMARIES = _all(s.summaries, "number")
-EVENTS = _all(s.events, "number")
-REQUESTS = _all(s.requests, "first")
+PLANS = _in_order(s.plans, key="phase")
+SUMMARIES = _in_order(s.summaries)
+EVENTS = _in_order(s.events)
+REQUESTS = _in_order(s.requests, key="first")
 REQUEST = REQUESTS.where(s.requests.c.name == sa.bindparam("name"))
 
-ROWS = _between(
-    sa.select(
+_end: sa.BindParameter[int] = sa.bindparam("end")
+ROWS = (
+    _in_order(
+        s.assignments,
         *list(s.assignments.c)[1:],
         *(s.outcomes.c.reward, s.outcomes.c.told, sa.func.coalesce(s.outcomes.c.late, 0)),
         s.losses.c.at,
-    ),
-    s.assignments,
-).select_from(
-    s.assignments.outerjoin(s.outcomes, _same(s.outcomes, s.assignments)).outerjoin(
-        s.losses, _same(s.losses, s.assignments)
     )
+    .where(s.assignments.c.number < _end)
+    .outerjoin_from(s.assignments, s.outcomes, _same(s.outcomes, s.assignments))
+    .outerjoin(s.losses, _same(s.losses, s.assignments))
 )
-OUTSTANDING = _between(
-    sa.select(s.assignments.c.number),
-    s.assignments,
+OUTSTANDING = _in_order(s.assignments, s.assignments.c.number).where(
+    s.assignments.c.number < _end,
     s.assignments.c.asked <= sa.bindparam("asked_by"),
     *(~each for each in _endings(s.assignments)),
 )
@@ -107,7 +94,7 @@ LOST_ARMS = (
     .limit(sa.bindparam("size"))
 )
 
-DEFERRALS = _between(sa.select(s.deferrals.c.number, s.deferrals.c.summary), s.deferrals)
+DEFERRALS = _in_order(s.deferrals).where(s.deferrals.c.number < _end)
 WAITING = DEFERRALS.where(s.deferrals.c.summary == sa.literal_column("-1"))
 ARRIVALS = WAITING.where(sa.or_(*_endings(s.deferrals)))
 SETTLE_DEFERRAL = (

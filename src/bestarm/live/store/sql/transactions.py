@@ -213,12 +213,10 @@ def _read_plan(phase: int, text: str, first: int) -> PlanRecord:
 
 
 def _plan(data: dict[str, Any]) -> Plan:
-    same = {name: data[name] for name in ("phase", "center")}
     if data["counts"] is not None:
-        plan = Plan.fixed(data["counts"], **same)
+        plan = Plan.fixed(data["counts"], phase=data["phase"], center=data["center"])
     else:
-        more = {name: data[name] for name in ("open", "most", "provisional")}
-        plan = Plan.randomised(data["weights"], data["pulls"], **same, **more)
+        plan = Plan.randomised(**{name: data[name] for name in data if name != "counts"})
     if as_data(plan) != data:
         raise ValueError("it contradicts itself")
     return plan
