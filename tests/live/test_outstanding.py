@@ -65,10 +65,13 @@ def test_nothing_leads_and_nothing_is_evidence_before_an_outcome_is_in() -> None
     assert "no outcome" in experiment.recommendation().statement
 
 
-def test_without_bounds_an_experiment_says_that_it_needs_a_lease_and_what_it_waits_for() -> None:
-    clock = iter(range(1_800_000_000, 1_900_000_000))
-    policy = AnytimeBAI(PROBLEM, mean_bound=1)
-    experiment = Experiment(policy, seed=1, clock=lambda: float(next(clock)))
+def test_without_bounds_an_experiment_says_that_it_needs_a_lease_and_what_it_waits_for(
+    sqlite_url: str,
+) -> None:
+    clock, options = iter(range(1_800_000_000, 1_900_000_000)), {"mean_bound": 1}
+    experiment = Experiment.create(
+        sqlite_url, "drinks", PROBLEM, options=options, seed=1, clock=lambda: float(next(clock))
+    )
     assert experiment.status().needs_lease
     batch = experiment.ask(200)
     assert experiment.status().waits_for is None  # nothing is told yet: no single one is to blame
