@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from functools import cached_property
 from threading import Lock
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
@@ -13,8 +12,8 @@ import anyio.to_thread
 from anyio import CapacityLimiter
 
 from bestarm.errors import ExperimentExistsError, UnknownExperimentError
-from bestarm.live import Experiment, Listed, Receipt, Status
-from bestarm.live.store.sql import SqlLedger, Store
+from bestarm.live import Experiment, Receipt, Status
+from bestarm.live.store.sql import Store
 from bestarm.live.watch.overview import Watch
 from bestarm.problem import Problem
 from bestarm.server.api.tell_queue import TellQueue
@@ -50,6 +49,9 @@ class OpenExperiments:
         self._lock = Lock()
         self._open: OrderedDict[str, Watch] = OrderedDict()
         self._generation = store.generation
+        self._writing_threads = CapacityLimiter(_WRITERS)
+        self._computing_threads = CapacityLimiter(_COMPUTING)
+        self._browsing_threads = CapacityLimiter(_BROWSING)
         # A limit is kept as long as somebody uses it or waits for it.
         self._writers: WeakValueDictionary[str, CapacityLimiter] = WeakValueDictionary()
         self._computing: WeakValueDictionary[str, CapacityLimiter] = WeakValueDictionary()
@@ -91,18 +93,6 @@ class OpenExperiments:
                 remedy="Continue it, or choose another name.",
             ) from error
         return self._keep(experiment, generation).experiment
-
-    def list(self, *, limit: int | None = None, after: str | None = None) -> Sequence[Listed]:
-        """The experiments of the store, oldest first: all, or so many after one."""
-        return Experiment.list(self.store, limit=limit, after=after)
-
-    def states(self) -> Sequence[tuple[str, str]]:
-        """The name and the state of every experiment, oldest first."""
-        return SqlLedger.states(self.store)
-
-    def search(self, words: str, *, first: int, limit: int) -> tuple[Sequence[Listed], int]:
-        """Experiments that match, running ones first, then the newest; and how many match."""
-        return SqlLedger.search(self.store, words, first=first, limit=limit)
 
     async def browse(self, do: Callable[[OpenExperiments], T]) -> T:
         """Go through many experiments, without their policies."""
@@ -146,20 +136,6 @@ class OpenExperiments:
     async def write_store(self, do: Callable[[], T]) -> T:
         """Do something that writes to the store."""
         return await anyio.to_thread.run_sync(do, limiter=self._writing_threads)
-
-    # Limiters need a running loop, so they are made at their first use.
-
-    @cached_property
-    def _writing_threads(self) -> CapacityLimiter:
-        return CapacityLimiter(_WRITERS)
-
-    @cached_property
-    def _computing_threads(self) -> CapacityLimiter:
-        return CapacityLimiter(_COMPUTING)
-
-    @cached_property
-    def _browsing_threads(self) -> CapacityLimiter:
-        return CapacityLimiter(_BROWSING)
 
     def _keep(self, experiment: Experiment, generation: int) -> Watch:
         watch = Watch(experiment)

@@ -10,6 +10,7 @@ import anyio.to_thread
 from anyio import CapacityLimiter
 
 from bestarm.errors import BestArmError
+from bestarm.live.store.sql import SqlLedger
 from bestarm.live.values import LEVELS, Check
 from bestarm.server.experiments import OpenExperiments
 
@@ -51,7 +52,7 @@ class Upkeep:
 
     def run_once(self) -> None:
         """Make one round."""
-        listed = self._experiments.states()
+        listed = SqlLedger.states(self._experiments.store)
         running = self._some([name for name, state in listed if state not in _OVER])
         over = self._some([name for name, state in listed if state in _OVER])
         for name in [*running, *over]:

@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, suppress
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 from fastapi.responses import Response
 from pydantic import ConfigDict, Field
 from starlette.types import Receive
@@ -18,8 +18,9 @@ from bestarm.defaults import DELTA
 from bestarm.errors import InvalidInputError
 from bestarm.policies.registry import policies
 from bestarm.server.api import bodies
-from bestarm.server.api.errors import Refusal, error_responses, event_stream
-from bestarm.server.api.requests import ANYWHERE, TELL, WITH_BODY, StrictRoute
+from bestarm.server.api.errors import Refusal, event_stream
+from bestarm.server.api.requests import WITH_BODY, api_router
+from bestarm.server.security.tokens import Role
 from bestarm.server.streams import EventStream
 
 _GRACE = 5.0  # seconds beyond its time after which a simulation is ended from outside
@@ -152,12 +153,7 @@ class Planner:
                 await process.wait()
 
 
-router = APIRouter(
-    prefix="/api/v1",
-    dependencies=[TELL],
-    responses=error_responses(*ANYWHERE, *WITH_BODY),
-    route_class=StrictRoute,
-)
+router = api_router(Role.TELL, *WITH_BODY)
 
 
 @router.post(

@@ -6,22 +6,20 @@ import json
 from collections.abc import Callable, Coroutine
 from typing import Annotated, Any
 
-from fastapi import Depends, Path, Request, Response
+from fastapi import APIRouter, Depends, Path, Request, Response
 from fastapi.routing import APIRoute
 from pydantic import AfterValidator
 from starlette.concurrency import run_in_threadpool
 
 from bestarm.live.inputs import normal_form
-from bestarm.server.api.errors import unreadable_body
+from bestarm.server.api.errors import error_responses, unreadable_body
 from bestarm.server.experiments import OpenExperiments
 from bestarm.server.security.roles import check_role, needs
 from bestarm.server.security.tokens import Role
 
-ANYWHERE = (400, 401, 403, 421, 422, 429, 500, 503)  # errors of every route
+_ANYWHERE = (400, 401, 403, 421, 422, 429, 500, 503)  # errors of every route
 WITH_BODY = (408, 413, 415)  # errors of routes that take a body
 VIEW = Depends(needs(Role.VIEW))
-TELL = Depends(needs(Role.TELL))
-MANAGE = Depends(needs(Role.MANAGE))
 Name = Annotated[
     str,
     Path(description="The experiment's name.", min_length=1, max_length=200, examples=["checkout"]),
@@ -53,6 +51,16 @@ class StrictRoute(APIRoute):
             return await answer(_StrictRequest(request.scope, request.receive))
 
         return checked
+
+
+def api_router(role: Role, *codes: int) -> APIRouter:
+    """A router of the API, for callers of at least this role; its routes may answer with errors."""
+    return APIRouter(
+        prefix="/api/v1",
+        dependencies=[Depends(needs(role))],
+        responses=error_responses(*_ANYWHERE, *codes),
+        route_class=StrictRoute,
+    )
 
 
 def role_needed(route: APIRoute) -> Role | None:

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Header, Query, Request, Response
+from fastapi import Header, Query, Request, Response
 from fastapi.responses import FileResponse, JSONResponse, StreamingResponse
 from starlette.background import BackgroundTask
 from starlette.concurrency import run_in_threadpool
@@ -18,35 +18,17 @@ from bestarm.live.events import sha256
 from bestarm.problem import Problem, features_of
 from bestarm.server.api import bodies
 from bestarm.server.api import schemas as io
-from bestarm.server.api.errors import error_responses, event_stream
-from bestarm.server.api.requests import (
-    ANYWHERE,
-    MANAGE,
-    TELL,
-    VIEW,
-    WITH_BODY,
-    Experiments,
-    Name,
-    StrictRoute,
-)
+from bestarm.server.api.errors import event_stream
+from bestarm.server.api.requests import WITH_BODY, Experiments, Name, api_router
 from bestarm.server.experiments import OpenExperiments
 from bestarm.server.security.roles import ANONYMOUS, check_role
 from bestarm.server.security.tokens import Role
-from bestarm.server.streams import StatusStream
 
 _MOST_NUMBERS = 100_000  # features of an experiment: designs for more take minutes
 
-_VIEW_ERRORS = error_responses(*ANYWHERE, 404)
-_TELL_ERRORS = error_responses(*ANYWHERE, *WITH_BODY, 404, 409)
-viewing = APIRouter(
-    prefix="/api/v1", dependencies=[VIEW], responses=_VIEW_ERRORS, route_class=StrictRoute
-)
-telling = APIRouter(
-    prefix="/api/v1", dependencies=[TELL], responses=_TELL_ERRORS, route_class=StrictRoute
-)
-managing = APIRouter(
-    prefix="/api/v1", dependencies=[MANAGE], responses=_TELL_ERRORS, route_class=StrictRoute
-)
+viewing = api_router(Role.VIEW, 404)
+telling = api_router(Role.TELL, *WITH_BODY, 404, 409)
+managing = api_router(Role.MANAGE, *WITH_BODY, 404, 409)
 
 
 def _limited(count: int, request: Request, field: str) -> None:
@@ -76,7 +58,8 @@ async def list_experiments(
     ] = None,
 ) -> Any:
     """Experiments of the store, oldest first, in parts: send `next` as `after` until it is null."""
-    found = await run_in_threadpool(experiments.list, limit=limit + 1, after=after)
+    store = experiments.store
+    found = await run_in_threadpool(Experiment.list, store, limit=limit + 1, after=after)
     last = found[limit - 1].name if len(found) > limit else None
     return {"experiments": found[:limit], "next": last}
 
@@ -335,8 +318,7 @@ async def follow(
     """Server-sent events: `status` whenever the experiment changes, until the client leaves."""
     await experiments.read(name, lambda each: each.name)
     address = request.client.host if request.client else ""
-    return StatusStream(
-        experiments.streams,
+    return experiments.streams.follow(
         name,
         known=last_event_id or "",
         check_allowed=partial(check_role, request, Role.VIEW),

@@ -28,7 +28,7 @@ from bestarm.server.api.requests import VIEW, Experiments
 from bestarm.server.experiments import OpenExperiments
 from bestarm.server.pages.assets import Assets
 from bestarm.server.pages.charts import charts
-from bestarm.server.pages.listing import Listing, Query, listing
+from bestarm.server.pages.listing import Listing, listing
 from bestarm.server.pages.panels import panels, render
 from bestarm.server.pages.report import report
 from bestarm.server.pages.snippets import Snippets, snippets
@@ -116,7 +116,7 @@ def _error_page(
 async def _listing(
     request: Request, experiments: OpenExperiments, known: str | None = None
 ) -> tuple[str, Listing | None]:
-    worst, query = request.app.state.upkeep.worst, Query.of(request)
+    worst, query = request.app.state.upkeep.worst, request.query_params
     return await experiments.browse(lambda found: listing(found, query, worst, known))
 
 
