@@ -14,12 +14,12 @@ from starlette.concurrency import run_in_threadpool
 from bestarm.live.inputs import normal_form
 from bestarm.server.api.errors import error_responses, unreadable_body
 from bestarm.server.experiments import OpenExperiments
-from bestarm.server.security.roles import check_role, needs
+from bestarm.server.security.roles import Needs, check_role
 from bestarm.server.security.tokens import Role
 
 _ANYWHERE = (400, 401, 403, 421, 422, 429, 500, 503)  # errors of every route
 WITH_BODY = (408, 413, 415)  # errors of routes that take a body
-VIEW = Depends(needs(Role.VIEW))
+VIEW = Depends(Needs(Role.VIEW))
 Name = Annotated[
     str,
     Path(description="The experiment's name.", min_length=1, max_length=200, examples=["checkout"]),
@@ -57,7 +57,7 @@ def api_router(role: Role, *codes: int) -> APIRouter:
     """A router of the API, for callers of at least this role; its routes may answer with errors."""
     return APIRouter(
         prefix="/api/v1",
-        dependencies=[Depends(needs(role))],
+        dependencies=[Depends(Needs(role))],
         responses=error_responses(*_ANYWHERE, *codes),
         route_class=StrictRoute,
     )
@@ -65,11 +65,8 @@ def api_router(role: Role, *codes: int) -> APIRouter:
 
 def role_needed(route: APIRoute) -> Role | None:
     """The least role that may call a route, or None where it names none."""
-    for each in route.dependencies:
-        role = getattr(each.dependency, "role", None)
-        if isinstance(role, Role):
-            return role
-    return None
+    named = [each.dependency for each in route.dependencies]
+    return next((each.role for each in named if isinstance(each, Needs)), None)
 
 
 class _StrictRequest(Request):

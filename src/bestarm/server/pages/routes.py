@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import logging
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Annotated, Any
 from urllib.parse import parse_qs, quote
 
 from fastapi import APIRouter, FastAPI, Header, Request, Response
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse
 from fastapi.routing import APIRoute
 from markupsafe import Markup
@@ -17,12 +17,12 @@ from pydantic import AfterValidator
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
-from bestarm.errors import BestArmError, InvalidInputError, StoreError
+from bestarm.errors import BestArmError
 from bestarm.live.inputs import normal_form
 from bestarm.live.watch.overview import Watch
 from bestarm.live.watch.views import Overview
 from bestarm.policies.registry import policies
-from bestarm.server.api.errors import Refusal, answer_http
+from bestarm.server.api.errors import Refusal, refusal_of
 from bestarm.server.api.plan import PLANNABLE
 from bestarm.server.api.requests import VIEW, Experiments
 from bestarm.server.experiments import OpenExperiments
@@ -32,7 +32,7 @@ from bestarm.server.pages.listing import Listing, listing
 from bestarm.server.pages.panels import panels, render
 from bestarm.server.pages.report import report
 from bestarm.server.pages.snippets import Snippets, snippets
-from bestarm.server.security.roles import COOKIE, UnauthorizedError, check_role
+from bestarm.server.security.roles import COOKIE, check_role
 from bestarm.server.security.tokens import Role, make_pass
 
 # What may be seen without a token: the sign-in page, and the files that pages are made with.
@@ -46,38 +46,16 @@ _DRIFTS = (
     ("walk", "a random walk", False),
     ("switches", "sudden jumps", False),
 )
-_NOT_NOW = "This cannot be shown now"
-_LOG = "The server's log says more."
-_log = logging.getLogger("bestarm.server")
+_TITLES = {
+    "not_found": "There is no such page",
+    "unknown_experiment": "There is no such experiment",
+}
 Name = Annotated[str, AfterValidator(normal_form)]
 IfNoneMatch = Annotated[str | None, Header(max_length=500)]
 
 
 class _PageRoute(APIRoute):
-    """A route whose errors are pages too, and that asks for a token if one is needed."""
-
-    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """How a request is answered."""
-        answer = super().get_route_handler()
-
-        async def shown(request: Request) -> Response:
-            try:
-                return await answer(request)
-            except UnauthorizedError:
-                goal = quote(quote(request.scope["path"]), safe="")
-                return RedirectResponse(f"/login?next={goal}", status_code=303)
-            except InvalidInputError as error:
-                return _error_page(
-                    request, 404, "There is no such experiment", error.message, error.remedy
-                )
-            except StoreError as error:
-                # The database's address and message are not for everyone.
-                _log.error("A page cannot be shown", exc_info=error)
-                return _error_page(request, 503, _NOT_NOW, "The database cannot be used now.", _LOG)
-            except BestArmError as error:
-                return _error_page(request, 503, _NOT_NOW, error.message, error.remedy)
-
-        return shown
+    """A route whose errors are pages too."""
 
 
 _pages = APIRouter(route_class=_PageRoute, include_in_schema=False)
@@ -89,28 +67,25 @@ def add_pages(app: FastAPI) -> None:
     app.include_router(_pages)
     app.include_router(_parts)
     app.mount("/static", Assets())
-    app.add_exception_handler(HTTPException, _not_found)
+    for kind in (BestArmError, RequestValidationError, HTTPException):
+        app.add_exception_handler(kind, _answer_error)
 
 
-def _not_found(request: Request, error: Exception) -> Response:
+def _answer_error(request: Request, error: Exception) -> Response:
     """Answer browsers with a page, and programs in the one shape of errors."""
-    assert isinstance(error, HTTPException)
-    browser = "text/html" in request.headers.get("accept", "")
-    if error.status_code != 404 or not browser or request.scope["path"].startswith("/api/"):
-        return answer_http(request, error)
-    return _error_page(request, 404, "There is no such page", "Please check the address.")
+    refusal, path = refusal_of(error), request.scope["path"]
+    browser = "text/html" in request.headers.get("accept", "") and not path.startswith("/api/")
+    if not browser and not isinstance(request.scope.get("route"), _PageRoute):
+        return refusal.response()
+    if refusal.status_code == 401:
+        return RedirectResponse(f"/login?next={quote(quote(path), safe='')}", status_code=303)
+    title = _TITLES.get(refusal.kind, "This cannot be shown now")
+    return _page(request, "error.html", status=refusal.status_code, title=title, error=refusal)
 
 
 def _page(request: Request, template: str, *, status: int = 200, **values: object) -> Response:
     text = render(template, signed_in=COOKIE in request.cookies, **values)
     return HTMLResponse(text, status_code=status)
-
-
-def _error_page(
-    request: Request, status: int, title: str, message: str, remedy: str = ""
-) -> Response:
-    values = {"title": title, "message": message, "remedy": remedy}
-    return _page(request, "error.html", status=status, **values)
 
 
 async def _listing(

@@ -248,14 +248,10 @@ def _check_origin(headers: dict[bytes, bytes]) -> None:
 
 def _without_body(send: Send) -> Send:
     """A sender of the head alone; the body ends at once, even of a stream."""
-    over = False
 
     async def head(message: Message) -> None:
-        nonlocal over
         if message["type"] == "http.response.start":
             await send(message)
-        elif not over:
-            over = True
             await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     return head
