@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -137,13 +136,12 @@ def _print_json(replication: Replication, judged: Sequence[Cell], report: Path) 
 
 
 def _print_words(replication: Replication, judged: Sequence[Cell], report: Path) -> None:
+    from bestarm.replication.texts import verdict_counts
+
     grid = table("table", "cells", "consistent", "within noise", "differ")
     for part in replication.tables:
-        verdicts = Counter(
-            cell.verdict for cell in judged if cell.table == part.key and cell.verdict
-        )
-        same, differ, every = verdicts["consistent"], verdicts["differs"], verdicts.total()
-        grid.add_row(part.key, *map(str, (every, same, every - same - differ, differ)))
+        counts = verdict_counts([cell for cell in judged if cell.table == part.key])
+        grid.add_row(part.key, *map(str, (sum(counts), *counts)))
     console().print(grid)
     if replication.data.synthetic and any(t.key.startswith("jester") for t in replication.tables):
         typer.echo("The Jester tables rest on synthetic users; give real ratings with --data.")

@@ -12,17 +12,12 @@ Outcomes = Sequence[tuple[int, float]]
 _Waiting = tuple[Outcomes, "asyncio.Future[Receipt]"]
 Write = Callable[[str, list[Outcomes]], Awaitable[Sequence[Receipt | BestArmError]]]
 
-_MOST = 2000  # outcomes at a time: nobody waits for a large write because of others
-
 
 class TellQueue:
     """Outcomes that wait to be written, by experiment.
 
     While one group is being written the next one gathers. Each caller is answered once its own
     outcomes are on disk, and is told of its own mistake alone.
-
-    Args:
-        write: writes what several callers have told of an experiment.
     """
 
     def __init__(self, write: Write) -> None:
@@ -45,31 +40,17 @@ class TellQueue:
 
     async def _write_all(self, name: str) -> None:
         try:
-            while self._waiting[name]:
-                group = self._next(name)
-                _answer(group, await self._write_group(name, group))
+            while group := self._waiting[name]:
+                self._waiting[name] = []
+                answers: Sequence[Receipt | Exception]
+                try:
+                    answers = await self._write(name, [outcomes for outcomes, _ in group])
+                except Exception as error:
+                    answers = [error] * len(group)  # the callers raise it
+                _answer(group, answers)
         finally:
             left = self._waiting.pop(name)
             _answer(left, [RuntimeError("The server stops.")] * len(left))
-
-    async def _write_group(
-        self, name: str, group: Sequence[_Waiting]
-    ) -> Sequence[Receipt | Exception]:
-        try:
-            return await self._write(name, [outcomes for outcomes, _ in group])
-        except Exception as error:
-            return [error] * len(group)  # the callers raise it
-
-    def _next(self, name: str) -> list[_Waiting]:
-        waiting, size = self._waiting[name], 0
-        for at, (outcomes, _) in enumerate(waiting):
-            size += len(outcomes)
-            if at and size > _MOST:
-                break
-        else:
-            at = len(waiting)
-        self._waiting[name] = waiting[at:]
-        return waiting[:at]
 
 
 def _answer(group: Sequence[_Waiting], answers: Sequence[Receipt | Exception]) -> None:
