@@ -194,7 +194,7 @@ def test_a_design_needs_labels_that_differ(write: Write) -> None:
 
 def test_a_spreadsheet_and_a_decimal_comma_get_a_sentence(write: Write, tmp_path: Path) -> None:
     sheet = tmp_path / "arms.xlsx"
-    sheet.write_bytes(b"PK\x03\x04\x14\x00")
+    sheet.write_bytes(b"PK\x03\x04\x14\x00\xff")
     assert "Save it as CSV" in refused("design", str(sheet))
     assert "with a point" in refused("check", write("d.csv", "a;0,5;1\nb;1;0\n"))
 

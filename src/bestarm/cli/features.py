@@ -57,11 +57,7 @@ def read_table(path: Path, *, names_alone: bool = True) -> FeatureTable:
     its fields is not a number, or if it has an empty header, as a data frame's index has; such a
     header may also number the columns 0, 1, 2, … A single column without a number holds names: what
     has no features has a feature of its own. Its header, if any, is `name` or `label`. Empty lines
-    are skipped.
-
-    Args:
-        path: the file.
-        names_alone: whether there may be names without features.
+    are skipped. There may be names without features only if `names_alone`.
 
     Raises:
         InvalidInputError: the file does not hold a table of numbers, or a label is empty or is

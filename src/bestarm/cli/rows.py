@@ -16,12 +16,6 @@ from bestarm.errors import InvalidInputError
 
 Row = tuple[str, list[str]]  # where it is, in words, and its fields
 _DELIMITERS = ",;\t"
-_BINARY = {
-    b"PK\x03\x04": "a spreadsheet or another archive",
-    b"\xd0\xcf\x11\xe0": "an old spreadsheet",
-    b"PAR1": "a Parquet file",
-    b"\x1f\x8b": "a compressed file",
-}
 
 
 @dataclass(frozen=True)
@@ -79,15 +73,11 @@ class UserFile:
     def _text(self) -> str:
         if str(self.path) == "-":
             return sys.stdin.read().removeprefix("\ufeff")
-        content = self.path.read_bytes()
-        for signature, kind in _BINARY.items():
-            if content.startswith(signature):
-                remedy = f"Save it as CSV. {self.what}"
-                raise self.wrong(f"is {kind}, which is not read here.", remedy)
         try:
-            return content.decode("utf-8-sig")
+            return self.path.read_text(encoding="utf-8-sig")
         except UnicodeDecodeError as error:
-            raise self.wrong(f"is not text in UTF-8 ({error}).") from None
+            remedy = f"Save it as CSV in UTF-8. {self.what}"
+            raise self.wrong(f"is not text in UTF-8 ({error}).", remedy) from None
 
     def _json_rows(self, text: str) -> Iterator[Row]:
         try:

@@ -36,12 +36,7 @@ T = TypeVar("T")
 
 
 class OpenExperiments:
-    """Experiments by name, opened once and kept open, all on the connections of one store.
-
-    Args:
-        store: where they are.
-        limits: how many may follow them at a time.
-    """
+    """Experiments by name, opened once and kept open, all on the connections of one store."""
 
     def __init__(self, store: Store, *, limits: Limits) -> None:
         self.store = store

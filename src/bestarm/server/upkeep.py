@@ -21,11 +21,7 @@ _log = logging.getLogger("bestarm.server")
 
 
 class Upkeep:
-    """Visits the experiments of a server, round after round.
-
-    Args:
-        experiments: of the server.
-    """
+    """Visits the experiments of a server, round after round."""
 
     def __init__(self, experiments: OpenExperiments) -> None:
         self._experiments = experiments

@@ -102,10 +102,9 @@ class PlanBody(bodies.Body):
 
 
 class Planner:
-    """Simulates one plan at a time, in a process of its own that ends with its caller.
+    """Simulates one plan at a time, for so many seconds at most.
 
-    Args:
-        seconds: how long one may take.
+    It does so in a process of its own that ends with its caller.
     """
 
     def __init__(self, seconds: float) -> None:

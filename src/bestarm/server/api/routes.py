@@ -25,6 +25,7 @@ from bestarm.server.security.roles import ANONYMOUS, check_role
 from bestarm.server.security.tokens import Role
 
 _MOST_NUMBERS = 100_000  # features of an experiment: designs for more take minutes
+_PROBLEM = {"target", "delta", "noise", "baseline", "source_labels", "target_labels"}
 
 viewing = api_router(Role.VIEW, 404)
 telling = api_router(Role.TELL, *WITH_BODY, 404, 409)
@@ -64,11 +65,7 @@ async def list_experiments(
     return {"experiments": found[:limit], "next": last}
 
 
-@managing.post(
-    "/experiments",
-    status_code=201,
-    summary="Create an experiment",
-)
+@managing.post("/experiments", status_code=201, summary="Create an experiment")
 async def create_experiment(body: bodies.CreateBody, experiments: Experiments) -> io.StatusOut:
     """Create an experiment; its name must be new."""
     return await experiments.write_store(partial(_create, experiments, body))
@@ -79,25 +76,10 @@ def _create(experiments: OpenExperiments, body: bodies.CreateBody) -> io.StatusO
         _check_size("source_labels", len(body.source_labels or ()) ** 2)
     for field, rows in (("source", body.source or []), ("target", body.target or [])):
         _check_size(field, sum(map(len, rows)))
-    problem = Problem(
-        features_of(body.source, body.source_labels),
-        body.target,
-        delta=body.delta,
-        noise=body.noise,
-        baseline=body.baseline,
-        source_labels=body.source_labels,
-        target_labels=body.target_labels,
-    )
-    experiment = experiments.create(
-        body.name,
-        problem,
-        policy=body.policy,
-        options=body.options,
-        seed=body.seed,
-        lease=body.lease,
-        description=body.description,
-    )
-    return experiment.status()
+    features = features_of(body.source, body.source_labels)
+    problem = Problem(features, **body.model_dump(include=_PROBLEM))
+    settings = body.model_dump(exclude=_PROBLEM | {"source"})
+    return experiments.create(**settings, problem=problem).status()
 
 
 def _check_size(field: str, size: int) -> None:
@@ -209,10 +191,7 @@ async def resume(name: Name, experiments: Experiments) -> io.StatusOut:
     return await experiments.change(name, Experiment.resume)
 
 
-@managing.post(
-    "/experiments/{name}/lease",
-    summary="Change how long outcomes may take",
-)
+@managing.post("/experiments/{name}/lease", summary="Change how long outcomes may take")
 async def change_lease(
     name: Name, body: bodies.LeaseBody, experiments: Experiments
 ) -> io.StatusOut:

@@ -46,13 +46,7 @@ class _Bar(NamedTuple):
 
 
 def panels(overview: Overview, pasted: Snippets, *, printed: bool = False) -> dict[str, Markup]:
-    """Each panel's content, by name.
-
-    Args:
-        overview: the experiment.
-        pasted: code for it, ready to paste.
-        printed: whether it is for paper, where nothing can be clicked.
-    """
+    """Each panel's content, by name; `printed` is for paper, where nothing can be clicked."""
     module: Any = _environment().get_template("panels.html").module
     drawn = charts(overview)
     further: dict[str, Any] = {

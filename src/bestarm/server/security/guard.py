@@ -45,12 +45,7 @@ _failures = logging.getLogger("bestarm.server")
 class Guard:
     """Refuses requests that are too many, too large or for another host, before reading them.
 
-    Args:
-        app: the application behind it.
-        limits: the limits.
-        local: refuse requests that name another host: another site could have its own name lead
-            here.
-        hosts: further host names that are accepted; if there are any, no others are.
+    `local` and `hosts` are those of `create_app`: another site could have its own name lead here.
     """
 
     def __init__(
