@@ -97,16 +97,12 @@ class OpenExperiments:
         """Do something quick with an experiment, in a thread: read its counters or its log."""
         return await anyio.to_thread.run_sync(lambda: do(self.open(name)))
 
-    async def compute(self, name: str, do: Callable[[Experiment], T]) -> T:
+    async def compute(self, name: str, do: Callable[[Watch], T]) -> T:
         """Do something that needs the policy or reads a lot."""
         async with self._computing.setdefault(name, CapacityLimiter(_COMPUTING_OF_ONE)):
             return await anyio.to_thread.run_sync(
-                lambda: do(self.open(name)), limiter=self._computing_threads
+                lambda: do(self.watch(name)), limiter=self._computing_threads
             )
-
-    async def look(self, name: str, do: Callable[[Watch], T]) -> T:
-        """Do something with all there is to see of an experiment."""
-        return await self.compute(name, lambda _: do(self.watch(name)))
 
     async def write(self, name: str, do: Callable[[Experiment], T]) -> T:
         """Do something that writes to an experiment."""

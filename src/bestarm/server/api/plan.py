@@ -12,7 +12,6 @@ from typing import Annotated, Any, Literal
 from fastapi import Request
 from fastapi.responses import Response
 from pydantic import ConfigDict, Field
-from starlette.types import Receive
 
 from bestarm.defaults import DELTA
 from bestarm.errors import InvalidInputError
@@ -24,6 +23,7 @@ from bestarm.server.security.tokens import Role
 from bestarm.server.streams import EventStream
 
 _GRACE = 5.0  # seconds beyond its time after which a simulation is ended from outside
+_LISTENING = 0.5  # seconds between two looks at whether the client is still there
 _LONGEST_LINE = 2**24
 _WORKER = ("-m", "bestarm.planning.worker")
 
@@ -174,40 +174,31 @@ async def plan(body: PlanBody, request: Request) -> Response:
     """
     planner: Planner = request.app.state.planner
     lines = planner.lines(body.model_dump())
+    waiting = asyncio.ensure_future(anext(lines, None))
     try:
-        first = await _first(lines, request.receive)
+        first = await _first(waiting, request)
     except BaseException:
+        waiting.cancel()
+        await asyncio.wait([waiting])
         await lines.aclose()
         raise
     return EventStream(_events(first, lines))
 
 
-async def _first(lines: Lines, receive: Receive) -> dict[str, Any]:
+async def _first(
+    waiting: asyncio.Future[dict[str, Any] | None], request: Request
+) -> dict[str, Any]:
     """The first document, unless the client leaves before there is one."""
-    waiting = asyncio.ensure_future(anext(lines, None))
-    leaving = asyncio.ensure_future(_client_gone(receive))
-    try:
-        await asyncio.wait({waiting, leaving}, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        leaving.cancel()
-        if not waiting.done():
-            waiting.cancel()
-            with suppress(asyncio.CancelledError):
-                await waiting
-    if waiting.cancelled():
-        raise Refusal(499, "gone", "The client has gone.", field="request")
+    while not waiting.done():
+        await asyncio.wait([waiting], timeout=_LISTENING)
+        if await request.is_disconnected():
+            raise Refusal(499, "gone", "The client has gone.", field="request")
     first = waiting.result()
     if first is None:
         raise Refusal(500, "unforeseen", "The simulation ended abruptly.", field="request")
     if "error" in first:
-        wrong = first["error"]
-        raise InvalidInputError(wrong["message"], field=wrong["field"], remedy=wrong["remedy"])
+        raise InvalidInputError(**first["error"])
     return first
-
-
-async def _client_gone(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
 
 
 async def _events(first: dict[str, Any], rest: Lines) -> AsyncIterator[dict[str, Any]]:

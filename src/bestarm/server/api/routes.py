@@ -15,6 +15,7 @@ from starlette.concurrency import run_in_threadpool
 from bestarm.errors import ConflictingRequestError, InvalidInputError
 from bestarm.live import Experiment
 from bestarm.live.events import sha256
+from bestarm.live.watch.overview import Watch
 from bestarm.problem import Problem, features_of
 from bestarm.server.api import bodies
 from bestarm.server.api import schemas as io
@@ -211,16 +212,13 @@ async def stop(
 @viewing.get("/experiments/{name}/recommendation", summary="The recommendation as of now")
 async def get_recommendation(name: Name, experiments: Experiments) -> io.RecommendationOut:
     """The option that the policy would name now, and how far that can be relied on."""
-    return await experiments.compute(
-        name,
-        lambda each: io.RecommendationOut.of(each.recommendation(), each.problem.target_labels),
-    )
+    return await experiments.compute(name, lambda watch: io.RecommendationOut.of(watch.experiment))
 
 
 @viewing.get("/experiments/{name}/health", summary="Health checks", response_model=io.HealthOut)
 async def get_health(name: Name, experiments: Experiments) -> Any:
     """Whether the experiment runs as it should, and what to do if not."""
-    return {"checks": await experiments.compute(name, lambda each: each.health())}
+    return {"checks": await experiments.compute(name, lambda watch: watch.experiment.health())}
 
 
 @viewing.get("/experiments/{name}/events", summary="The log", response_model=io.EventsOut)
@@ -261,11 +259,11 @@ async def export(
     return await experiments.compute(name, partial(_export, layout=layout))
 
 
-def _export(experiment: Experiment, *, layout: str) -> Response:
+def _export(watch: Watch, *, layout: str) -> Response:
     folder = tempfile.TemporaryDirectory(prefix="bestarm-")
     path = Path(folder.name) / "export.csv"
     try:
-        experiment.export(path, layout=layout)
+        watch.experiment.export(path, layout=layout)
     except BaseException:
         folder.cleanup()
         raise

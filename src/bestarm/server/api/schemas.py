@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from bestarm.defaults import DELTA
-from bestarm.live import Assignment, Batch, Check, Listed, Receipt, Status
+from bestarm.live import Assignment, Batch, Check, Experiment, Listed, Receipt, Status
 from bestarm.live.store.contract import Event
-from bestarm.records import Recommendation
 from bestarm.server.api.bodies import example
 
 
@@ -164,9 +162,10 @@ class RecommendationOut(BaseModel):
     statement: str
 
     @classmethod
-    def of(cls, said: Recommendation, labels: Sequence[str]) -> RecommendationOut:
-        """From the library's, with the names of the targets."""
-        known: dict[str, Any] = {name: getattr(said, name, None) for name in cls.model_fields}
+    def of(cls, experiment: Experiment) -> RecommendationOut:
+        """An experiment's, with the names of the targets."""
+        now, labels = experiment.recommendation(), experiment.problem.target_labels
+        known: dict[str, Any] = {name: getattr(now, name, None) for name in cls.model_fields}
         for name in ("active", "chosen"):
             known[f"{name}_labels"] = [labels[target] for target in known[name]]
         return cls(**known)

@@ -146,7 +146,7 @@ async def show_experiment(name: Name, request: Request, experiments: Experiments
         shown = watch.overview()
         return {"overview": shown, "panels": panels(shown, pasted)}
 
-    made = await experiments.look(name, make)
+    made = await experiments.compute(name, make)
     return _page(request, "experiment.html", printed=False, **made)
 
 
@@ -160,7 +160,7 @@ async def show_panels(
         tag = f'W/"{watch.experiment.revision}"'
         return tag, None if tag == if_none_match else watch.overview()
 
-    tag, shown = await experiments.look(name, make)
+    tag, shown = await experiments.compute(name, make)
     if shown is None:
         return Response(status_code=304, headers={"ETag": tag})
     text = await run_in_threadpool(_update, shown, _snippets(request, name))
@@ -184,7 +184,7 @@ def _update(shown: Overview, pasted: Snippets) -> str:
 async def show_report(name: Name, request: Request, experiments: Experiments) -> Response:
     """The report, to print or keep."""
     pasted = _snippets(request, name)
-    text = await experiments.look(name, lambda watch: report(watch.overview(), pasted))
+    text = await experiments.compute(name, lambda watch: report(watch.overview(), pasted))
     return HTMLResponse(text)
 
 
