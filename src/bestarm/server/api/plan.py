@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from fastapi import Request
 from fastapi.responses import Response
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
 from bestarm.defaults import DELTA
 from bestarm.errors import InvalidInputError
@@ -59,7 +59,18 @@ class ScenarioIn(bodies.Body):
     noise: bodies.Positive | None = None
 
 
-class PlanBody(bodies.Body):
+class PlanBody(
+    bodies.Body,
+    json_schema_extra=bodies.example(
+        source_labels=["old", "new"],
+        gap=0.1,
+        bounds=[0, 1],
+        drift=["none", "sine"],
+        policies=["anytime"],
+        per_day=500,
+        runs=20,
+    ),
+):
     """An experiment to plan, with a gap or with scenarios.
 
     Attributes:
@@ -70,18 +81,6 @@ class PlanBody(bodies.Body):
         gap: the smallest lead worth finding.
         per_day: outcomes per day.
     """
-
-    model_config = ConfigDict(
-        json_schema_extra=bodies.example(
-            source_labels=["old", "new"],
-            gap=0.1,
-            bounds=[0, 1],
-            drift=["none", "sine"],
-            policies=["anytime"],
-            per_day=500,
-            runs=20,
-        )
-    )
 
     source: Arms | None = None
     source_labels: Labels | None = None
