@@ -79,10 +79,9 @@ class Protocol(H11Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Read a part of a request."""
-        if self._refused or self.transport.is_closing():
-            return  # whatever else comes is not read
-        super().data_received(data)
-        if not self._refused and not self.transport.is_closing():
+        if self._held:  # else whatever comes is not read
+            super().data_received(data)
+        if self._held:
             self._watch()
 
     def connection_lost(self, exc: Exception | None) -> None:
