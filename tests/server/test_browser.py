@@ -257,14 +257,14 @@ def test_every_panel_shows_the_librarys_numbers(
         events = page.locator("#panel-events li span").all_inner_texts()
         assert [words(text) for text in events] == [words(e.words) for e in seen.events]
 
-        for name in ("python", "curl", "library", "cli"):
+        for name in ("python", "curl"):
             code = page.locator(f"#code-{name}").text_content()
-            assert code == getattr(snippets(NAME, address=served.base, store=served.url), name)
+            assert code == getattr(snippets(NAME, address=served.base), name)
 
 
 @pytest.mark.usefixtures("finished")
 def test_the_lines_to_paste_work(served: Served) -> None:
-    pasted = snippets(NAME, address=served.base, store=None)
+    pasted = snippets(NAME, address=served.base)
     code = f"measure = lambda label: 1.0\n{pasted.python}\nprint(batch['state'])"
     env = {"BESTARM_TOKEN": served.token(Role.TELL)}
     ran = subprocess.run(

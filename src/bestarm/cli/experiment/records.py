@@ -75,7 +75,7 @@ def report(experiment: Experiment, *, out: Path = Path("report.html")) -> Result
         out (FILE): Where to write it.
     """
     need_server()
-    from bestarm.server.pages.report import write_report
+    from bestarm.server.pages.panels import write_report
 
     written = write_report(experiment, out)
     return Result({"file": str(written)}, [f"Wrote {written}."])

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import lru_cache
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
@@ -15,6 +16,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from bestarm.defaults import DELTA
+from bestarm.live import Experiment
+from bestarm.live.watch.overview import Watch
 from bestarm.live.watch.views import Allocated, Overview
 from bestarm.server.pages.assets import address_of, read_asset
 from bestarm.server.pages.charts import COLOURS, Chart, charts, number
@@ -45,8 +48,8 @@ class _Bar(NamedTuple):
     zero: float
 
 
-def panels(overview: Overview, pasted: Snippets, *, printed: bool = False) -> dict[str, Markup]:
-    """Each panel's content, by name; `printed` is for paper, where nothing can be clicked."""
+def panels(overview: Overview, pasted: Snippets | None = None) -> dict[str, Markup]:
+    """Each panel's content, by name. Without code to paste it is for paper."""
     module: Any = _environment().get_template("panels.html").module
     drawn = charts(overview)
     further: dict[str, Any] = {
@@ -54,9 +57,29 @@ def panels(overview: Overview, pasted: Snippets, *, printed: bool = False) -> di
         "timeline": (drawn,),
         "baseline": (drawn,),
         "allocation": (_shares(overview), _ROWS),
-        "snippets": (pasted, printed),
+        "snippets": (pasted,),
     }
-    return {name: getattr(module, name)(overview, *further.get(name, ())) for name in PANELS}
+    return {
+        name: getattr(module, name)(overview, *further.get(name, ()))
+        for name in PANELS
+        if pasted is not None or name != "snippets"
+    }
+
+
+def report(overview: Overview) -> str:
+    """An experiment as one HTML file that needs nothing else, not even a script."""
+    return render("report.html", overview=overview, panels=panels(overview), printed=True)
+
+
+def write_report(experiment: Experiment, path: str | Path) -> Path:
+    """Write an experiment as it stands to an HTML file, and return its path.
+
+    The folder is made if necessary. Raises OSError if the file cannot be written.
+    """
+    file = Path(path)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(report(Watch(experiment).overview()), encoding="utf-8")
+    return file
 
 
 def render(template: str, **values: object) -> str:

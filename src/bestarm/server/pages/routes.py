@@ -29,8 +29,7 @@ from bestarm.server.experiments import OpenExperiments
 from bestarm.server.pages.assets import Assets
 from bestarm.server.pages.charts import charts
 from bestarm.server.pages.listing import Listing, listing
-from bestarm.server.pages.panels import panels, render
-from bestarm.server.pages.report import report
+from bestarm.server.pages.panels import panels, render, report
 from bestarm.server.pages.snippets import Snippets, snippets
 from bestarm.server.security.roles import COOKIE, check_role
 from bestarm.server.security.tokens import Role, make_pass
@@ -132,9 +131,7 @@ async def list_experiments(
 
 
 def _snippets(request: Request, name: str) -> Snippets:
-    """Code to paste; where the database is, only callers on this machine may know."""
-    store = request.app.state.store.place if request.app.state.local else None
-    return snippets(name, address=str(request.base_url).rstrip("/"), store=store)
+    return snippets(name, address=str(request.base_url).rstrip("/"))
 
 
 @_pages.get("/experiments/{name}", dependencies=[VIEW])
@@ -181,11 +178,9 @@ def _update(shown: Overview, pasted: Snippets) -> str:
 
 
 @_pages.get("/experiments/{name}/report", dependencies=[VIEW])
-async def show_report(name: Name, request: Request, experiments: Experiments) -> Response:
+async def show_report(name: Name, experiments: Experiments) -> Response:
     """The report, to print or keep."""
-    pasted = _snippets(request, name)
-    text = await experiments.compute(name, lambda watch: report(watch.overview(), pasted))
-    return HTMLResponse(text)
+    return HTMLResponse(await experiments.compute(name, lambda watch: report(watch.overview())))
 
 
 @_pages.get("/plan", dependencies=[VIEW])
