@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from own_policies import POLICY, write_module
 
-from bestarm.cli.imports import modules_of_this_folder
+from bestarm.cli.command import modules_of_this_folder
 from bestarm.cli.methods import read_method
 from bestarm.environments import small_gap
 from bestarm.errors import InvalidInputError

@@ -12,7 +12,7 @@ from served import ARMS, Served, in_thread
 
 from bestarm.errors import BestArmError, InvalidInputError, StoreUnavailableError
 from bestarm.live import Receipt
-from bestarm.server.api.tell_queue import Outcomes, TellQueue
+from bestarm.server.experiments import Outcomes, TellQueue
 
 
 class Books:

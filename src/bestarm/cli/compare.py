@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from bestarm.cli.command import command
+from bestarm.cli.command import command, modules_of_this_folder
 from bestarm.cli.comparison import comparison_data, print_comparison, run_comparison
 from bestarm.cli.options import AsJson, Dask, Delta, Runs, Seed, Workers
 from bestarm.cli.reporting import console, count, print_json, remark
@@ -65,7 +65,6 @@ def compare(
     """
     from bestarm import checks
     from bestarm.cli.features import check_writable, write_table
-    from bestarm.cli.imports import modules_of_this_folder
     from bestarm.simulation.catalogue import find_instance
     from bestarm.simulation.compare import Contestant
     from bestarm.simulation.executors import check_workers

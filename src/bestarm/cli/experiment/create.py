@@ -7,9 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bestarm.cli.command import command
+from bestarm.cli.command import command, modules_of_this_folder
 from bestarm.cli.experiment.views import status_data
-from bestarm.cli.imports import modules_of_this_folder
 from bestarm.cli.options import (
     DEFAULT_STORE,
     AsJson,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 import re
 import reprlib
 from collections.abc import Mapping
@@ -169,20 +168,12 @@ def unreadable_body(cause: str | None = None) -> Refusal:
     return Refusal(400, "bad_request", message, field="body", value=cause)
 
 
-def _plain(value: object, depth: int = 0) -> Any:
-    """A value as JSON can carry it, cut where it is long."""
-    if value is None or isinstance(value, (bool, int)):
-        return value if value is None or abs(value) < 2**53 else _text(_short(value))
-    if isinstance(value, float):
-        return value if math.isfinite(value) else str(value)
-    if isinstance(value, (list, tuple)) and depth < 2:
-        return [_plain(item, depth + 1) for item in value[:10]]
-    return _text(value if isinstance(value, str) else _short(value))
-
-
-def _short(value: object) -> str:
+def _plain(value: object) -> Any:
+    """A value as JSON can carry it; what is long, in words."""
+    if value is None or (isinstance(value, (int, float)) and abs(value) < 2**53):
+        return value
     try:
-        return _repr.repr(value)
+        return _text(value if isinstance(value, str) else _repr.repr(value))
     except ValueError:  # a number of more digits than Python will write
         return "a very large number"
 
