@@ -46,10 +46,11 @@ def check(
             under it.
     """
     from bestarm.bounds import complexity
-    from bestarm.cli.features import read_problem
+    from bestarm.cli.features import make_problem, read_table
     from bestarm.design import centered_xy
 
-    problem = read_problem(source, target, delta=delta, noise=noise, baseline=baseline)
+    tables = [read_table(path) for path in (source, target) if path is not None]
+    problem = make_problem(*tables, delta=delta, noise=noise, baseline=baseline)
     design = centered_xy(problem.source, problem.target)
     parameter = None if theta is None else _read_parameter(theta)
     complexities = {

@@ -31,12 +31,6 @@ class FeatureTable:
         return self.labels or [str(i) for i in range(len(self.features))]
 
 
-def read_problem(source: Path, target: Path | None, **scales: float | None) -> Problem:
-    """The problem whose arms, and options if they differ, are in files."""
-    options = None if target is None else read_table(target)
-    return make_problem(read_table(source), options, **scales)
-
-
 def make_problem(
     arms: FeatureTable, options: FeatureTable | None = None, **scales: float | None
 ) -> Problem:
@@ -130,7 +124,6 @@ def _feature(file: UserFile, place: str, column: int, field: str) -> float:
 
 def write_table(path: Path, header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Write a CSV file, all of it or nothing. Raises OSError where that is not possible."""
-    check_writable(path)
     with replacing(path) as part, part.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(header)

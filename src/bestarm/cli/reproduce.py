@@ -103,11 +103,9 @@ class _Display:
 
 
 def _figure(cell: Cell) -> str:
-    digits = ",.0f" if cell.metric == "pulls" else ".2f"
+    digits = ",.0f" if cell.metric == "pulls" else ".3f"
     published = "" if cell.printed is None else f" (published {cell.printed.value:{digits}})"
-    if cell.metric == "pulls":
-        return f"{cell.value:>12,.0f} pulls{published}"
-    return f"{cell.metric} {cell.value:.3f}{published}"
+    return f"{cell.metric} {cell.value:{digits}}{published}"
 
 
 def _print_json(replication: Replication, judged: Sequence[Cell], report: Path) -> None:

@@ -187,24 +187,18 @@ def _legend(chart: Chart) -> list[tuple[str, str]]:
 
 def _bars(overview: Overview) -> Mapping[int, _Bar]:
     """The bar of each option's distance from the leader."""
-    rows = overview.leaderboard[:_ROWS]
-    spans: dict[int, tuple[float, float, float]] = {
-        row.target: (
-            row.behind if row.low is None else row.low,
-            row.behind if row.high is None else row.high,
-            row.behind,
-        )
-        for row in rows
+    spans = {
+        row.target: [row.behind if end is None else end for end in (row.low, row.high, row.behind)]
+        for row in overview.leaderboard[:_ROWS]
         if row.behind is not None and row.status not in {"best", "leads"}
     }
     ends = [0.0, *(end for span in spans.values() for end in span)]
-    low, size = min(ends), (max(ends) - min(ends)) or 1.0
-    places = {
-        target: [100 * (end - low) / size for end in (*span, 0.0)] for target, span in spans.items()
-    }
+    low, scale = min(ends), 100 / ((max(ends) - min(ends)) or 1.0)
     return {
-        target: _Bar(left, right - left, point, zero)
-        for target, (left, right, point, zero) in places.items()
+        target: _Bar(
+            scale * (left - low), scale * (right - left), scale * (point - low), scale * -low
+        )
+        for target, (left, right, point) in spans.items()
     }
 
 
