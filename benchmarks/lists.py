@@ -79,8 +79,8 @@ def whole_page(opened: OpenExperiments) -> bytes:
     found, total = SqlLedger.search(opened.store, "", first=0, limit=10**9)
     verdicts = [listing._verdict(opened, each.name) for each in found[:100]]
     verdicts += [f"{each.status}.".capitalize() for each in found[100:]]
-    rows = [listing.ListingRow(*each, None) for each in zip(found, verdicts, strict=True)]
-    part = listing.Listing(tuple(rows), "", 1, 1, total)
+    rows = tuple((*each, None) for each in zip(found, verdicts, strict=True))
+    part = listing.Listing(rows, "", 1, 1, total)
     return json.dumps({"html": routes._rows(part)}).encode()
 
 

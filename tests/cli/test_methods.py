@@ -118,7 +118,6 @@ def test_one_s_own_comes_from_the_current_folder(folder: Path) -> None:
         (":X", "which module"),
         ("json:", "which policy"),
         ("json:1x", "which policy"),
-        ("string:digits", "makes '0123456789', which is not a policy"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(text: str, hint: str) -> None:

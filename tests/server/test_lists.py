@@ -203,5 +203,5 @@ def test_an_alarm_is_news(served: Served) -> None:
     found, part = listing(trials, asked, {"trial 000": alarm}, calm)
     assert found != calm
     assert part is not None
-    assert part.rows[0].worst == alarm
+    assert part.rows[0][2] == alarm
     store.close()

@@ -19,12 +19,12 @@ def test_names_are_quoted_as_their_language_requires(name: str) -> None:
     made = snippets(name, address="http://127.0.0.1:8000")
     texts = [
         node.value
-        for node in ast.walk(ast.parse(made.python))
+        for node in ast.walk(ast.parse(made["Python"]))
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
     ]
     [place] = [text for text in texts if text.startswith("http")]
     assert unquote(urlsplit(place).path) == f"/api/v1/experiments/{name}/"
-    words = shlex.split(made.curl.replace("\\\n", " "))
+    words = shlex.split(made["curl"].replace("\\\n", " "))
     places = [unquote(urlsplit(word).path) for word in words if word.startswith("http")]
     assert places == [f"/api/v1/experiments/{name}/{what}" for what in ("ask", "tell")]
     bodies = [words[at + 1] for at, word in enumerate(words) if word == "-d"]

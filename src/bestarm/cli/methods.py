@@ -139,8 +139,6 @@ def _imported(text: str, module: str, attribute: str) -> Callable[..., Any]:
             f"The module {module!r} has no {attribute!r}.",
             suggestion(attribute, names),
         ) from None
-    if not callable(found):
-        raise _not_a_policy(text, f"{module}:{attribute}", repr(found))
     return found  # type: ignore[no-any-return]
 
 
@@ -206,7 +204,11 @@ def make(entry: Entry, world: World, problem: Problem) -> Policy:
         what = str(error) if isinstance(error, BestArmError) else described(error, entry.module)
         raise _wrong(entry.name, f"{entry.name} cannot be made: {what.rstrip('.')}.") from error
     if not isinstance(made, Policy):
-        raise _not_a_policy(entry.name, entry.name, f"{type(made).__name__!r}")
+        raise _wrong(
+            entry.name,
+            f"{entry.name} makes {type(made).__name__!r}, which is not a policy.",
+            "A policy has problem, plan(), update(summary) and recommend().",
+        )
     return made
 
 
@@ -218,14 +220,6 @@ def described(error: BaseException, module: str) -> str:
     file = f"{module.rpartition('.')[2]}.py"
     lines = [line for path, line in frames if os.path.basename(path) == file]
     return f"{what} ({file}, line {lines[-1]})" if lines and file not in what else what
-
-
-def _not_a_policy(value: str, name: str, found: str) -> InvalidInputError:
-    return _wrong(
-        value,
-        f"{name} makes {found}, which is not a policy.",
-        "A policy has problem, plan(), update(summary) and recommend().",
-    )
 
 
 def _wrong(value: str, what: str, remedy: str = "") -> InvalidInputError:

@@ -126,30 +126,20 @@ def _ours(error: errors.BestArmError) -> Refusal:
     if status >= 500:
         _log.error("%s: %s", kind, hide_tokens(str(error)), exc_info=error)
     if isinstance(error, errors.StoreError):
-        return _store_failed(status, kind)
+        # The database's address and message are for the server's log, not for callers.
+        again = "What was not acknowledged was not recorded; send the same request again."
+        return Refusal(
+            status,
+            kind,
+            "The database cannot be used now." if status == 503 else _MEANINGS[500],
+            field="store",
+            remedy=again if status == 503 else "The server's log says more.",
+            headers={"Retry-After": "1"} if status == 503 else None,
+        )
     # A replay happens when a phase closes: after the outcomes are on record.
     kept = "The outcomes sent are recorded. " if isinstance(error, errors.ReplayError) else ""
     remedy = f"{kept}{error.remedy}"
     return Refusal(status, kind, error.message, field=error.field, value=error.value, remedy=remedy)
-
-
-def _store_failed(status: int, kind: str) -> Refusal:
-    # The database's address and message are for the server's log, not for callers.
-    if status == 503:
-        return Refusal(
-            status,
-            kind,
-            "The database cannot be used now.",
-            field="store",
-            remedy="What was not acknowledged was not recorded; send the same request again.",
-            headers={"Retry-After": "1"},
-        )
-    return Refusal(
-        status,
-        kind,
-        "The database refused, or its contents are damaged; the server's log says more.",
-        field="store",
-    )
 
 
 def _invalid(error: RequestValidationError) -> Refusal:

@@ -33,14 +33,13 @@ telling = api_router(Role.TELL, *WITH_BODY, 404, 409)
 managing = api_router(Role.MANAGE, *WITH_BODY, 404, 409)
 
 
-def _limited(count: int, request: Request, field: str) -> None:
-    most = request.app.state.limits.batch
-    if count > most:
+def _check_size(field: str, size: int, most: int, remedy: str = "Send several requests.") -> None:
+    if size > most:
         raise InvalidInputError(
-            f"`{field}` is {count}; one request takes {most} at most.",
+            f"`{field}` comes to {size}; one request may bring {most} at most.",
             field=field,
-            value=count,
-            remedy="Send several.",
+            value=size,
+            remedy=remedy,
         )
 
 
@@ -73,24 +72,15 @@ async def create_experiment(body: bodies.CreateBody, experiments: Experiments) -
 
 
 def _create(experiments: OpenExperiments, body: bodies.CreateBody) -> io.StatusOut:
+    sizes = {field: sum(map(len, getattr(body, field) or ())) for field in ("source", "target")}
     if body.source is None:
-        _check_size("source_labels", len(body.source_labels or ()) ** 2)
-    for field, rows in (("source", body.source or []), ("target", body.target or [])):
-        _check_size(field, sum(map(len, rows)))
+        sizes["source_labels"] = len(body.source_labels or ()) ** 2
+    for field, size in sizes.items():
+        _check_size(field, size, _MOST_NUMBERS, "Create it with `Experiment.create`.")
     features = features_of(body.source, body.source_labels)
     problem = Problem(features, **body.model_dump(include=_PROBLEM))
     settings = body.model_dump(exclude=_PROBLEM | {"source"})
     return experiments.create(**settings, problem=problem).status()
-
-
-def _check_size(field: str, size: int) -> None:
-    if size > _MOST_NUMBERS:
-        raise InvalidInputError(
-            f"`{field}` makes {size} features; over HTTP there may be {_MOST_NUMBERS}.",
-            field=field,
-            value=size,
-            remedy="Create so large an experiment with `Experiment.create`.",
-        )
 
 
 @viewing.get(
@@ -139,7 +129,7 @@ async def ask(
     ] = None,
 ) -> Response:
     """Draw options. Fewer than asked for are assigned while a phase waits for its outcomes."""
-    _limited(body.count, request, "count")
+    _check_size("count", body.count, request.app.state.limits.batch)
     caller: int = request.state.caller
     return await experiments.write(
         name, partial(_ask, count=body.count, key=idempotency_key, caller=caller)
@@ -166,7 +156,7 @@ async def tell(
     name: Name, body: bodies.TellBody, experiments: Experiments, request: Request
 ) -> io.ReceiptOut:
     """Record outcomes: all or none. Repeating it is harmless."""
-    _limited(len(body.outcomes), request, "outcomes")
+    _check_size("outcomes", len(body.outcomes), request.app.state.limits.batch)
     pairs = [(each.id, float(each.reward)) for each in body.outcomes]
     return await experiments.tell(name, pairs)
 
@@ -176,7 +166,7 @@ async def fail(
     name: Name, body: bodies.FailBody, experiments: Experiments, request: Request
 ) -> io.StatusOut:
     """Record that outcomes will never come. Repeating it is harmless."""
-    _limited(len(body.ids), request, "ids")
+    _check_size("ids", len(body.ids), request.app.state.limits.batch)
     return await experiments.change(name, lambda each: each.fail_many(body.ids, body.reason))
 
 

@@ -18,18 +18,10 @@ _PAGE = 50  # experiments on one page
 _LONGEST_SEARCH = 200
 
 
-class ListingRow(NamedTuple):
-    """One experiment, in a sentence, with its worst health check."""
-
-    listed: Listed
-    verdict: str
-    worst: Check | None
-
-
 class Listing(NamedTuple):
-    """A page of the list."""
+    """A page of the list: experiments with their verdicts and their worst health checks."""
 
-    rows: tuple[ListingRow, ...]
+    rows: tuple[tuple[Listed, str, Check | None], ...]
     search: str
     number: int
     pages: int
@@ -67,9 +59,7 @@ def listing(
     tag = f'W/"{hashlib.sha256(words).hexdigest()[:32]}"'
     if tag == known:
         return tag, None
-    rows = tuple(
-        ListingRow(each, _verdict(experiments, each.name), worst.get(each.name)) for each in found
-    )
+    rows = tuple((each, _verdict(experiments, each.name), worst.get(each.name)) for each in found)
     return tag, Listing(rows, search, number, pages, total)
 
 

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import quote
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -21,7 +21,6 @@ from bestarm.live.watch.overview import Watch
 from bestarm.live.watch.views import Allocated, Overview
 from bestarm.server.pages.assets import address_of, read_asset
 from bestarm.server.pages.charts import COLOURS, Chart, charts, number
-from bestarm.server.pages.snippets import Snippets
 from bestarm.server.pages.svg import draw, style_of
 
 PANELS = {  # with their titles, in the order of the page
@@ -39,16 +38,7 @@ PANELS = {  # with their titles, in the order of the page
 _ROWS = 100  # of a table; an experiment may have thousands of options
 
 
-class _Bar(NamedTuple):
-    """The places of a number and its interval on a scale that all rows share, in percent."""
-
-    left: float
-    width: float
-    point: float
-    zero: float
-
-
-def panels(overview: Overview, pasted: Snippets | None = None) -> dict[str, Markup]:
+def panels(overview: Overview, pasted: Mapping[str, str] | None = None) -> dict[str, Markup]:
     """Each panel's content, by name. Without code to paste it is for paper."""
     module: Any = _environment().get_template("panels.html").module
     drawn = charts(overview)
@@ -185,8 +175,11 @@ def _legend(chart: Chart) -> list[tuple[str, str]]:
     return shown
 
 
-def _bars(overview: Overview) -> Mapping[int, _Bar]:
-    """The bar of each option's distance from the leader."""
+def _bars(overview: Overview) -> Mapping[int, tuple[float, ...]]:
+    """Each option's distance from the leader as a bar, on a scale that all share, in percent.
+
+    These are the left end of its interval, its width, the distance itself, and the place of 0.
+    """
     spans = {
         row.target: [row.behind if end is None else end for end in (row.low, row.high, row.behind)]
         for row in overview.leaderboard[:_ROWS]
@@ -195,9 +188,7 @@ def _bars(overview: Overview) -> Mapping[int, _Bar]:
     ends = [0.0, *(end for span in spans.values() for end in span)]
     low, scale = min(ends), 100 / ((max(ends) - min(ends)) or 1.0)
     return {
-        target: _Bar(
-            scale * (left - low), scale * (right - left), scale * (point - low), scale * -low
-        )
+        target: tuple(scale * size for size in (left - low, right - left, point - low, -low))
         for target, (left, right, point) in spans.items()
     }
 

@@ -30,7 +30,7 @@ from bestarm.server.pages.assets import Assets
 from bestarm.server.pages.charts import charts
 from bestarm.server.pages.listing import Listing, listing
 from bestarm.server.pages.panels import panels, render, report
-from bestarm.server.pages.snippets import Snippets, snippets
+from bestarm.server.pages.snippets import snippets
 from bestarm.server.security.roles import COOKIE, check_role
 from bestarm.server.security.tokens import Role, make_pass
 
@@ -130,7 +130,7 @@ async def list_experiments(
     return JSONResponse({"html": _rows(part)}, headers={"ETag": tag})
 
 
-def _snippets(request: Request, name: str) -> Snippets:
+def _snippets(request: Request, name: str) -> dict[str, str]:
     return snippets(name, address=str(request.base_url).rstrip("/"))
 
 
@@ -165,7 +165,7 @@ async def show_panels(
     return Response(text, media_type="application/json", headers=headers)
 
 
-def _update(shown: Overview, pasted: Snippets) -> str:
+def _update(shown: Overview, pasted: Mapping[str, str]) -> str:
     return json.dumps(
         {
             "revision": shown.revision,

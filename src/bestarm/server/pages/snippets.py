@@ -3,24 +3,16 @@
 from __future__ import annotations
 
 import shlex
-from typing import NamedTuple
 from urllib.parse import quote
 
 
-class Snippets(NamedTuple):
-    """Code ready to paste."""
-
-    python: str
-    curl: str
-
-
-def snippets(name: str, *, address: str) -> Snippets:
-    """Code for one experiment of the server at an address, which ends without a slash."""
+def snippets(name: str, *, address: str) -> dict[str, str]:
+    """Code for one experiment of the server at an address without a slash at its end, by title."""
     place = f"{address}/api/v1/experiments/{quote(name, safe='')}"
-    return Snippets(
-        python=_PYTHON.format(place=repr(f"{place}/")),
-        curl=_CURL.format(ask=shlex.quote(f"{place}/ask"), tell=shlex.quote(f"{place}/tell")),
-    )
+    return {
+        "Python": _PYTHON.format(place=repr(f"{place}/")),
+        "curl": _CURL.format(ask=shlex.quote(f"{place}/ask"), tell=shlex.quote(f"{place}/tell")),
+    }
 
 
 _PYTHON = """\
