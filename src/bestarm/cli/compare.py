@@ -26,10 +26,8 @@ if TYPE_CHECKING:
 
 _COMPANY = ("sp-bai", "sp-bai-sharp", "rage")  # what a user's own method is compared with
 _MOST_PLANS = 100_000  # in the check of the contract: index rules make one plan per round
-_COLUMNS = (
-    *("method", "instance", "seed", "delta"),
-    *("run", "pulls", "correct", "final", "target", "plans"),
-)
+_OF_METHOD = ("method", "instance", "seed", "delta")
+_OF_RUN = ("run", "pulls", "correct", "final", "target", "plans")
 
 
 @command
@@ -99,7 +97,7 @@ def compare(
         remark("interrupted before any run had finished.")
         raise typer.Exit(130) from None
     if out is not None and comparison.failure is None:
-        write_table(out, _COLUMNS, _rows(comparison))
+        write_table(out, _OF_METHOD + _OF_RUN, _rows(comparison))
     if comparison.results or comparison.failure is None:
         asked = {"runs": runs, "seed": seed, "delta": delta, "max_pulls": cap}
         about = {"instance": where.description, "note": where.note, **asked}

@@ -100,14 +100,12 @@ class StatusStreams:
     @contextmanager
     def _join(self, name: str, anonymous: str | None) -> Iterator[None]:
         """Count one more follower; the first one of an experiment has it read."""
-        addresses = [address for _, address in self._followers if address is not None]
-        if len(self._followers) >= self._limits.streams or (
-            anonymous is not None
-            and (
-                len(addresses) >= self._limits.anonymous_streams
-                or addresses.count(anonymous) >= self._limits.anonymous_streams_per_address
-            )
-        ):
+        full = len(self._followers) >= self._limits.streams
+        if anonymous is not None:
+            addresses = [address for _, address in self._followers if address is not None]
+            full |= len(addresses) >= self._limits.anonymous_streams
+            full |= addresses.count(anonymous) >= self._limits.anonymous_streams_per_address
+        if full:
             raise Refusal(
                 503,
                 "too_many_streams",
