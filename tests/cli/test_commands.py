@@ -278,7 +278,7 @@ def test_a_tied_best_is_infinitely_hard(write: Write) -> None:
 def test_a_bad_parameter_is_refused(write: Write) -> None:
     source = write("s.csv", GOOD)
     assert "theta" in refused("check", source, "--theta", write("t.csv", "1,2,3\n"))
-    assert "one row" in refused("check", source, "--theta", write("u.csv", "1,2\n3,4\n"))
+    assert "one per feature" in refused("check", source, "--theta", write("u.csv", "1,2\n3,4\n"))
 
 
 def test_the_demo_compares_and_draws(tmp_path: Path) -> None:

@@ -69,7 +69,6 @@ def compare(
 
     checks.whole(runs, "runs", least=1)
     checks.whole(seed, "seed", least=0)
-    checks.probability(delta)
     if max_pulls is not None:
         checks.whole(max_pulls, "max_pulls", least=1)
     check_workers(workers, dask)
