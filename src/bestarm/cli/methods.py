@@ -134,11 +134,8 @@ def _imported(text: str, module: str, attribute: str) -> Callable[..., Any]:
         found = attrgetter(attribute)(home)
     except AttributeError:
         names = [name for name, value in vars(home).items() if inspect.isclass(value)]
-        raise _wrong(
-            text,
-            f"The module {module!r} has no {attribute!r}.",
-            suggestion(attribute, names),
-        ) from None
+        problem = f"The module {module!r} has no {attribute!r}."
+        raise _wrong(text, problem, suggestion(attribute, names)) from None
     return found  # type: ignore[no-any-return]
 
 
@@ -182,13 +179,10 @@ def _check_options(entry: Entry, options: dict[str, Any]) -> None:
                 "The seed is given with --seed." if name == "seed" else suggestion(name, free),
             )
     for name, parameter in free.items():
-        needed = parameter.default is parameter.empty and name not in entry.truths
-        if needed and name not in options:
-            raise _wrong(
-                entry.name,
-                f"{entry.name} needs `{name}`.",
-                f"Give it: {entry.name}:{name}=1000, say.",
-            )
+        known = name in options or name in entry.truths
+        if parameter.default is parameter.empty and not known:
+            remedy = f"Give it: {entry.name}:{name}=1000, say."
+            raise _wrong(entry.name, f"{entry.name} needs `{name}`.", remedy)
 
 
 def make(entry: Entry, world: World, problem: Problem) -> Policy:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Annotated, Any
+from typing import Annotated
 from urllib.parse import parse_qs, quote
 
 from fastapi import APIRouter, FastAPI, Header, Request, Response
@@ -137,14 +137,9 @@ def _snippets(request: Request, name: str) -> dict[str, str]:
 @_pages.get("/experiments/{name}", dependencies=[VIEW])
 async def show_experiment(name: Name, request: Request, experiments: Experiments) -> Response:
     """An experiment."""
-    pasted = _snippets(request, name)
-
-    def make(watch: Watch) -> Mapping[str, Any]:
-        shown = watch.overview()
-        return {"overview": shown, "panels": panels(shown, pasted)}
-
-    made = await experiments.compute(name, make)
-    return _page(request, "experiment.html", printed=False, **made)
+    shown = await experiments.compute(name, Watch.overview)
+    parts = await run_in_threadpool(panels, shown, _snippets(request, name))
+    return _page(request, "experiment.html", printed=False, overview=shown, panels=parts)
 
 
 @_parts.get("/experiments/{name}/panels", dependencies=[VIEW])
