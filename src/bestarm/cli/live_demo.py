@@ -52,10 +52,7 @@ def outcome(seed: int, option: int, when: int) -> float:
 class LiveDemo:
     """An experiment with five options on people who say yes or no.
 
-    Args:
-        store: where to keep it.
-        speed: 1 finds a winner in two or three minutes.
-        seed: of the draws and of the people.
+    At speed 1 it finds a winner in two or three minutes.
     """
 
     def __init__(self, store: Store, *, speed: float, seed: int) -> None:

@@ -20,17 +20,11 @@ _DELIMITERS = ",;\t"
 
 @dataclass(frozen=True)
 class UserFile:
-    """A file that a user named; `-` is standard input. Raises OSError if it cannot be read.
-
-    Attributes:
-        path: the file.
-        field: the option that names it, for errors.
-        what: what it must hold, for errors.
-    """
+    """A file that a user named; `-` is standard input. Raises OSError if it cannot be read."""
 
     path: Path
-    field: str
-    what: str = ""
+    field: str  # the option that names it, for errors
+    what: str = ""  # what it must hold, for errors
 
     @property
     def name(self) -> str:

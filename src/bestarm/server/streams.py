@@ -89,11 +89,8 @@ class StatusStreams:
     ) -> EventStream:
         """The status of one experiment as a stream, or a refusal if too many follow already.
 
-        Args:
-            name: the experiment's.
-            known: the revision that the follower has already.
-            check_allowed: raises once the caller may not follow any more.
-            anonymous: the address of a caller without a token, or None.
+        The follower has the revision `known`; `check_allowed` raises once it may not follow any
+        more; `anonymous` is the address of one without a token.
         """
         return EventStream(self._events(name, known, check_allowed), self._join(name, anonymous))
 

@@ -101,10 +101,7 @@ class PlanBody(
 
 
 class Planner:
-    """Simulates one plan at a time, for so many seconds at most.
-
-    It does so in a process of its own that ends with its caller.
-    """
+    """Simulates one plan at a time, for so many seconds, in a process that ends with its caller."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds

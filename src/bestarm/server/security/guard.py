@@ -111,7 +111,10 @@ class Guard:
                 headers={"Retry-After": str(math.ceil(wait))},
             )
         if scope["method"] in _CHANGING:
-            _check_origin(headers)
+            # Browsers name the site that made a request; programs do not.
+            if headers.get(b"sec-fetch-site", b"none") not in {b"none", b"same-origin"}:
+                message = "A page of another site made this request."
+                raise Refusal(403, "cross_site", message, field="Sec-Fetch-Site")
             self._check_body(scope["path"], headers)
 
     def _caller(self, scope: Scope, headers: dict[bytes, bytes]) -> str:
@@ -228,17 +231,6 @@ def _check_head(scope: Scope, headers: dict[bytes, bytes]) -> None:
 def _digest(headers: dict[bytes, bytes]) -> str:
     token = headers.get(b"authorization")
     return "" if token is None else hashlib.sha256(token).hexdigest()
-
-
-def _check_origin(headers: dict[bytes, bytes]) -> None:
-    # Browsers name the site that made a request; programs do not.
-    if headers.get(b"sec-fetch-site", b"none") not in {b"none", b"same-origin"}:
-        raise Refusal(
-            403,
-            "cross_site",
-            "A page of another site made this request.",
-            field="Sec-Fetch-Site",
-        )
 
 
 def _without_body(send: Send) -> Send:
