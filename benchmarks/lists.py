@@ -24,7 +24,7 @@ from sqlalchemy import insert, select
 from benchmarks.server import serving
 from bestarm import Problem
 from bestarm.live import Experiment
-from bestarm.live.store.sql import Store, schema
+from bestarm.live.store.sql import SqlLedger, Store, schema
 from bestarm.server.api import schemas as io
 from bestarm.server.experiments import OpenExperiments
 from bestarm.server.pages import listing, routes
@@ -71,16 +71,16 @@ def best(do: Callable[[], bytes]) -> tuple[float, int]:
 
 
 def whole_api(opened: OpenExperiments) -> bytes:
-    found = {"experiments": opened.list(), "next": None}
+    found = {"experiments": Experiment.list(opened.store), "next": None}
     return io.ListOut.model_validate(found, from_attributes=True).model_dump_json().encode()
 
 
 def whole_page(opened: OpenExperiments) -> bytes:
-    found, total = opened.search("", first=0, limit=10**9)
+    found, total = SqlLedger.search(opened.store, "", first=0, limit=10**9)
     verdicts = [listing._verdict(opened, each.name) for each in found[:100]]
     verdicts += [f"{each.status}.".capitalize() for each in found[100:]]
-    rows = [listing.ListingRow(*each, None) for each in zip(found, verdicts, strict=True)]
-    part = listing.Listing(tuple(rows), "", 1, 1, total)
+    rows = tuple((*each, None) for each in zip(found, verdicts, strict=True))
+    part = listing.Listing(rows, "", 1, 1, total)
     return json.dumps({"html": routes._rows(part)}).encode()
 
 

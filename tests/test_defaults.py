@@ -117,7 +117,7 @@ def test_examples_of_the_api_could_be_real() -> None:
     while not experiment.finished:
         given = experiment.ask(100)
         experiment.tell_many([(each.id, each.label == "express") for each in given])
-    said = schemas.RecommendationOut.of(experiment.recommendation(), problem.target_labels)
+    said = schemas.RecommendationOut.of(experiment)
     shown = example(schemas.RecommendationOut)
     assert set(shown["assumptions"]) <= set(said.assumptions)
     same = {name: value for name, value in shown.items() if name not in {"pulls", "assumptions"}}

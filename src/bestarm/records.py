@@ -373,8 +373,8 @@ class Recommendation:
             return f"no leader yet: no outcome counts so far ({cause}; {remain}; {self._proof})"
         state = f"leading, not identified ({cause}; {remain})"
         verdict = "identified as the best" if self.final else state
-        pulls = "1 pull" if self.pulls == 1 else f"{self.pulls:,} pulls"
-        return f"{self.label}: {verdict} after {pulls} ({self._proof})"
+        outcomes = "1 outcome" if self.pulls == 1 else f"{self.pulls:,} outcomes"
+        return f"{self.label}: {verdict} after {outcomes} ({self._proof})"
 
     @property
     def _proof(self) -> str:
@@ -392,8 +392,8 @@ class Recommendation:
 _CAUSES = {
     "running": "still running",
     "stopped": "stopped by hand",
-    "max_pulls": "stopped at its limit of pulls",
+    "max_pulls": "stopped at its limit of outcomes",
     "max_phases": "stopped at its limit of phases",
-    "max_phase_pulls": "stopped at its limit of pulls per phase",
+    "max_phase_pulls": "stopped at its limit of outcomes per phase",
     "budget": "its budget is spent",
 }

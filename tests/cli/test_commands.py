@@ -194,7 +194,7 @@ def test_a_design_needs_labels_that_differ(write: Write) -> None:
 
 def test_a_spreadsheet_and_a_decimal_comma_get_a_sentence(write: Write, tmp_path: Path) -> None:
     sheet = tmp_path / "arms.xlsx"
-    sheet.write_bytes(b"PK\x03\x04\x14\x00")
+    sheet.write_bytes(b"PK\x03\x04\x14\x00\xff")
     assert "Save it as CSV" in refused("design", str(sheet))
     assert "with a point" in refused("check", write("d.csv", "a;0,5;1\nb;1;0\n"))
 
@@ -278,7 +278,7 @@ def test_a_tied_best_is_infinitely_hard(write: Write) -> None:
 def test_a_bad_parameter_is_refused(write: Write) -> None:
     source = write("s.csv", GOOD)
     assert "theta" in refused("check", source, "--theta", write("t.csv", "1,2,3\n"))
-    assert "one row" in refused("check", source, "--theta", write("u.csv", "1,2\n3,4\n"))
+    assert "one per feature" in refused("check", source, "--theta", write("u.csv", "1,2\n3,4\n"))
 
 
 def test_the_demo_compares_and_draws(tmp_path: Path) -> None:

@@ -19,26 +19,25 @@ import pytest
 from typer.testing import CliRunner
 
 from bestarm.cli.app import app
-from bestarm.cli.live_demo import OPTIONS, LiveDemo, Population
+from bestarm.cli.live_demo import OPTIONS, LiveDemo, chance, outcome
 from bestarm.live import Experiment
 from bestarm.live.store.sql import Store
 from bestarm.server.security.tokens import list_tokens
 
 
 def test_people_differ_less_by_option_than_by_the_day() -> None:
-    people = Population(0)
-    chances = np.array([[people.chance(a, t) for a in range(5)] for t in range(0, 200_000, 37)])
+    chances = np.array([[chance(a, t) for a in range(5)] for t in range(0, 200_000, 37)])
     assert chances.min() > 0.05
     assert chances.max() < 0.95
     assert (chances.argmax(axis=1) == len(OPTIONS) - 1).all()
     best, second = np.sort(chances, axis=1)[:, :-3:-1].T
     assert best - second == pytest.approx(0.07)
     assert np.ptp(chances[:, 0]) > 4 * 0.07
-    said = np.array([people.outcome(4, t) for t in range(4000)])
-    expected = np.array([people.chance(4, t) for t in range(4000)])
+    said = np.array([outcome(0, 4, t) for t in range(4000)])
+    expected = np.array([chance(4, t) for t in range(4000)])
     assert set(said) == {0.0, 1.0}
     assert abs(np.mean(said - expected)) < 4 * 0.5 / np.sqrt(4000)
-    assert said[:50].tolist() == [Population(0).outcome(4, t) for t in range(50)]
+    assert said[:50].tolist() == [outcome(0, 4, t) for t in range(50)]
 
 
 def test_a_winner_is_found_beside_earlier_demos(sqlite_url: str) -> None:

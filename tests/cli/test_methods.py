@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from own_policies import POLICY, write_module
 
-from bestarm.cli.imports import modules_of_this_folder
+from bestarm.cli.command import modules_of_this_folder
 from bestarm.cli.methods import read_method
 from bestarm.environments import small_gap
 from bestarm.errors import InvalidInputError
@@ -118,7 +118,6 @@ def test_one_s_own_comes_from_the_current_folder(folder: Path) -> None:
         (":X", "which module"),
         ("json:", "which policy"),
         ("json:1x", "which policy"),
-        ("string:digits", "makes '0123456789', which is not a policy"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(text: str, hint: str) -> None:

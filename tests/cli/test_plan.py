@@ -99,7 +99,7 @@ def test_a_file_of_scenarios(arms: str, tmp_path: Path) -> None:
     assert (second["best"], second["gap"]) == ("new", pytest.approx(0.8))
     code, _, err = run(arms, "--scenario", str(file), "--level", "1")
     assert code == 2
-    assert "go with `--gap`" in err
+    assert "go with `gap`" in err
 
 
 @pytest.mark.parametrize(

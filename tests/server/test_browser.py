@@ -257,15 +257,14 @@ def test_every_panel_shows_the_librarys_numbers(
         events = page.locator("#panel-events li span").all_inner_texts()
         assert [words(text) for text in events] == [words(e.words) for e in seen.events]
 
-        for name in ("python", "curl", "library", "cli"):
-            code = page.locator(f"#code-{name}").text_content()
-            assert code == getattr(snippets(NAME, address=served.base, store=served.url), name)
+        for title, code in snippets(NAME, address=served.base).items():
+            assert page.locator(f"#code-{title.lower()}").text_content() == code
 
 
 @pytest.mark.usefixtures("finished")
 def test_the_lines_to_paste_work(served: Served) -> None:
-    pasted = snippets(NAME, address=served.base, store=None)
-    code = f"measure = lambda label: 1.0\n{pasted.python}\nprint(batch['state'])"
+    pasted = snippets(NAME, address=served.base)
+    code = f"measure = lambda label: 1.0\n{pasted['Python']}\nprint(batch['state'])"
     env = {"BESTARM_TOKEN": served.token(Role.TELL)}
     ran = subprocess.run(
         [sys.executable, "-c", code],

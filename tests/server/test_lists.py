@@ -17,7 +17,7 @@ from bestarm.live.store.sql import Store
 from bestarm.live.values import Check
 from bestarm.live.watch.overview import Watch
 from bestarm.server.experiments import OpenExperiments
-from bestarm.server.pages.listing import Query, listing
+from bestarm.server.pages.listing import listing
 from bestarm.server.security.limits import Limits
 from bestarm.server.security.tokens import Role
 from bestarm.server.upkeep import Upkeep
@@ -196,12 +196,12 @@ def test_an_alarm_is_news(served: Served) -> None:
     """Health is seen to by the server itself; what it finds changes no counter of an experiment."""
     store = Store(served.url)
     trials = OpenExperiments(store, limits=Limits())
-    asked = Query("trial 000", 1)
+    asked = {"search": "trial 000"}
     calm, _ = listing(trials, asked, {}, None)
     assert listing(trials, asked, {"trial 000": None}, calm) == (calm, None)
     alarm = Check("allocation", "alarm", "It is off.", "Stop.")
     found, part = listing(trials, asked, {"trial 000": alarm}, calm)
     assert found != calm
     assert part is not None
-    assert part.rows[0].worst == alarm
+    assert part.rows[0][2] == alarm
     store.close()

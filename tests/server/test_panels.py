@@ -15,21 +15,16 @@ from bestarm.live import Experiment
 from bestarm.live.watch.overview import overview
 from bestarm.live.watch.views import Overview
 from bestarm.server.pages.charts import charts
-from bestarm.server.pages.panels import _lasting
+from bestarm.server.pages.panels import _lasting, report
 from bestarm.server.pages.panels import panels as all_panels
-from bestarm.server.pages.report import report as whole_report
 from bestarm.server.pages.snippets import snippets
 
 MEANS = np.array([0.1, 0.9, 0.85, 0.2])
-PASTED = snippets("t", address="http://127.0.0.1:8000", store=None)
+PASTED = snippets("t", address="http://127.0.0.1:8000")
 
 
 def panels(seen: Overview) -> dict[str, Markup]:
     return all_panels(seen, PASTED)
-
-
-def report(seen: Overview) -> str:
-    return whole_report(seen, PASTED)
 
 
 @contextmanager

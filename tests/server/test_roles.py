@@ -49,7 +49,7 @@ def guarded(app: FastAPI) -> list[tuple[str, str, Role]]:
             continue
         assert isinstance(route, APIRoute), f"{route} can be reached without a role"
         role = role_needed(route)
-        assert role is not None, f"{path} names no role: give it `dependencies=[needs(…)]`"
+        assert role is not None, f"{path} names no role: give it `dependencies=[Depends(Needs(…))]`"
         found += [(method, path, role) for method in sorted(route.methods or ())]
     return found
 

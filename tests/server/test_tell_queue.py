@@ -12,8 +12,7 @@ from served import ARMS, Served, in_thread
 
 from bestarm.errors import BestArmError, InvalidInputError, StoreUnavailableError
 from bestarm.live import Receipt
-from bestarm.server.api import tell_queue
-from bestarm.server.api.tell_queue import Outcomes, TellQueue
+from bestarm.server.experiments import Outcomes, TellQueue
 
 
 class Books:
@@ -96,27 +95,6 @@ def test_what_befalls_the_books_is_said_to_all_of_the_lot_and_not_to_the_next() 
         assert all(isinstance(each, StoreUnavailableError) for each in found)
         books.broken = False
         assert await tellers.tell("t", [(9, 1.0)]) == Receipt(1, 0, 0)
-
-    asyncio.run(run())
-
-
-def test_a_lot_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tell_queue, "_MOST", 10)
-
-    async def run() -> None:
-        books = Books()
-        tellers = TellQueue(books.write)
-        calls = [
-            asyncio.create_task(tellers.tell("t", [(n, 1.0)] * size))
-            for n, size in enumerate((1, 4, 4, 4, 50, 2))
-        ]
-        await settled()
-        books.let.set()
-        found = await asyncio.gather(*calls)
-        assert [each.recorded for each in found] == [1, 4, 4, 4, 50, 2]
-        sizes = [[len(outcomes) for outcomes in lot] for lot in books.lots]
-        assert [size for lot in sizes for size in lot] == [1, 4, 4, 4, 50, 2]  # in turn
-        assert all(sum(lot) <= 10 or len(lot) == 1 for lot in sizes)
 
     asyncio.run(run())
 

@@ -13,7 +13,6 @@ from bestarm.cli.command import command
 from bestarm.cli.options import AsJson, Baseline, Delta, Noise, Source, Target
 from bestarm.cli.reporting import count, number, print_json, printable
 from bestarm.defaults import DELTA
-from bestarm.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from bestarm.design import Design
@@ -46,17 +45,17 @@ def check(
             under it.
     """
     from bestarm.bounds import complexity
-    from bestarm.cli.features import read_problem
+    from bestarm.cli.features import make_problem, read_table
     from bestarm.design import centered_xy
 
-    problem = read_problem(source, target, delta=delta, noise=noise, baseline=baseline)
+    tables = [read_table(path) for path in (source, target) if path is not None]
+    problem = make_problem(*tables, delta=delta, noise=noise, baseline=baseline)
     design = centered_xy(problem.source, problem.target)
-    parameter = None if theta is None else _read_parameter(theta)
-    complexities = {
-        kind: complexity(problem, parameter, kind)
-        for kind in _COMPLEXITIES
-        if parameter is not None
-    }
+    complexities = {}
+    if theta is not None:  # in one row or one column
+        rows = read_table(theta, names_alone=False).features
+        parameter = [value for row in rows for value in row]
+        complexities = {kind: complexity(problem, parameter, kind) for kind in _COMPLEXITIES}
     if json:
         hardness = {kind: _certificate(part) for kind, part in complexities.items()}
         data = {
@@ -73,23 +72,6 @@ def check(
         print_json(data | ({"complexity": hardness} if hardness else {}))
     else:
         typer.echo("\n".join(_lines(problem, design, complexities)))
-
-
-def _read_parameter(path: Path) -> list[float]:
-    """One number per feature, in one row or one column."""
-    from bestarm.cli.features import read_table
-
-    rows = read_table(path, names_alone=False).features
-    if len(rows) == 1:
-        return rows[0]
-    if len(rows[0]) == 1:
-        return [row[0] for row in rows]
-    raise InvalidInputError(
-        f"{str(path)!r} holds {len(rows)} rows of {len(rows[0])} numbers.",
-        field="theta",
-        value=str(path),
-        remedy="A parameter is one row, or one column, with one number per feature.",
-    )
 
 
 def _certificate(design: Design) -> dict[str, float | None]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from bestarm.cli.command import command
+from bestarm.cli.command import command, modules_of_this_folder
 from bestarm.cli.comparison import comparison_data, print_comparison, run_comparison
 from bestarm.cli.options import AsJson, Dask, Delta, Runs, Seed, Workers
 from bestarm.cli.reporting import console, count, print_json, remark
@@ -26,10 +26,8 @@ if TYPE_CHECKING:
 
 _COMPANY = ("sp-bai", "sp-bai-sharp", "rage")  # what a user's own method is compared with
 _MOST_PLANS = 100_000  # in the check of the contract: index rules make one plan per round
-_COLUMNS = (
-    *("method", "instance", "seed", "delta"),
-    *("run", "pulls", "correct", "final", "target", "plans"),
-)
+_OF_METHOD = ("method", "instance", "seed", "delta")
+_OF_RUN = ("run", "pulls", "correct", "final", "target", "plans")
 
 
 @command
@@ -65,14 +63,12 @@ def compare(
     """
     from bestarm import checks
     from bestarm.cli.features import check_writable, write_table
-    from bestarm.cli.imports import modules_of_this_folder
     from bestarm.simulation.catalogue import find_instance
     from bestarm.simulation.compare import Contestant
     from bestarm.simulation.executors import check_workers
 
     checks.whole(runs, "runs", least=1)
     checks.whole(seed, "seed", least=0)
-    checks.probability(delta)
     if max_pulls is not None:
         checks.whole(max_pulls, "max_pulls", least=1)
     check_workers(workers, dask)
@@ -100,7 +96,7 @@ def compare(
         remark("interrupted before any run had finished.")
         raise typer.Exit(130) from None
     if out is not None and comparison.failure is None:
-        write_table(out, _COLUMNS, _rows(comparison))
+        write_table(out, _OF_METHOD + _OF_RUN, _rows(comparison))
     if comparison.results or comparison.failure is None:
         asked = {"runs": runs, "seed": seed, "delta": delta, "max_pulls": cap}
         about = {"instance": where.description, "note": where.note, **asked}

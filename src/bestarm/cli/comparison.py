@@ -59,12 +59,7 @@ def _method_data(comparison: Comparison, name: str) -> dict[str, object]:
 
 
 def print_comparison(comparison: Comparison, *, runs: int) -> None:
-    """Print the figures: pulls, then errors and differences, then how to read them.
-
-    Args:
-        comparison: the comparison.
-        runs: how many runs of each method were asked for.
-    """
+    """Print the figures, and how to read them; so many runs of each method were asked for."""
     from bestarm.simulation.compare import error_against_delta
 
     reference = comparison.reference

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from enum import StrEnum
 from inspect import signature
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import typer
 
@@ -21,24 +20,14 @@ if TYPE_CHECKING:
 _DUST = 1e-4  # weights below are summed up in one row
 
 
-class Criterion(StrEnum):
-    """The designs that can be asked for."""
-
-    CENTERED_XY = "centered-xy"
-    CENTERED_G = "centered-g"
-    LINEAR_XY = "linear-xy"
-    LINEAR_G = "linear-g"
-    DEO = "deo"
-    XOR = "xor"
-
-
-_MEANING = {
-    Criterion.CENTERED_XY: "a contrast of targets, whatever the baseline",
-    Criterion.CENTERED_G: "an arm against the mean, whatever the baseline",
-    Criterion.LINEAR_XY: "a contrast of targets, without a baseline",
-    Criterion.LINEAR_G: "an arm, without a baseline",
-    Criterion.DEO: "an arm against the anchor, whatever the baseline",
-    Criterion.XOR: "a contrast of targets, whatever the baseline",
+Criterion = Literal["centered-xy", "centered-g", "linear-xy", "linear-g", "deo", "xor"]
+_MEANING: dict[Criterion, str] = {
+    "centered-xy": "a contrast of targets, whatever the baseline",
+    "centered-g": "an arm against the mean, whatever the baseline",
+    "linear-xy": "a contrast of targets, without a baseline",
+    "linear-g": "an arm, without a baseline",
+    "deo": "an arm against the anchor, whatever the baseline",
+    "xor": "a contrast of targets, whatever the baseline",
 }
 
 
@@ -47,7 +36,7 @@ def design(
     source: Source,
     *,
     target: Target = None,
-    criterion: Criterion = Criterion.CENTERED_XY,
+    criterion: Criterion = "centered-xy",
     anchor: str | None = None,
     tol: float = 1e-3,
     json: AsJson = False,
@@ -64,14 +53,14 @@ def design(
     from bestarm import design as designs
     from bestarm.cli.features import read_table, write_table
 
-    solve: Callable[..., Design] = getattr(designs, criterion.name.lower())
+    solve: Callable[..., Design] = getattr(designs, criterion.replace("-", "_"))
     taken = signature(solve).parameters
     for option, value in (("anchor", anchor), ("target", target)):
         if value is not None and option not in taken:
             raise InvalidInputError(
                 f"`{option}` does not apply to the criterion {criterion}.",
                 field=option,
-                value=str(criterion),
+                value=criterion,
                 remedy="Leave it out, or choose another criterion.",
             )
     arms = read_table(source)

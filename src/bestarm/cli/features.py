@@ -31,12 +31,6 @@ class FeatureTable:
         return self.labels or [str(i) for i in range(len(self.features))]
 
 
-def read_problem(source: Path, target: Path | None, **scales: float | None) -> Problem:
-    """The problem whose arms, and options if they differ, are in files."""
-    options = None if target is None else read_table(target)
-    return make_problem(read_table(source), options, **scales)
-
-
 def make_problem(
     arms: FeatureTable, options: FeatureTable | None = None, **scales: float | None
 ) -> Problem:
@@ -57,11 +51,7 @@ def read_table(path: Path, *, names_alone: bool = True) -> FeatureTable:
     its fields is not a number, or if it has an empty header, as a data frame's index has; such a
     header may also number the columns 0, 1, 2, … A single column without a number holds names: what
     has no features has a feature of its own. Its header, if any, is `name` or `label`. Empty lines
-    are skipped.
-
-    Args:
-        path: the file.
-        names_alone: whether there may be names without features.
+    are skipped. There may be names without features only if `names_alone`.
 
     Raises:
         InvalidInputError: the file does not hold a table of numbers, or a label is empty or is
@@ -134,7 +124,6 @@ def _feature(file: UserFile, place: str, column: int, field: str) -> float:
 
 def write_table(path: Path, header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Write a CSV file, all of it or nothing. Raises OSError where that is not possible."""
-    check_writable(path)
     with replacing(path) as part, part.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(header)

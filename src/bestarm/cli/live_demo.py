@@ -8,8 +8,7 @@ import signal
 import tempfile
 import time
 import webbrowser
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from socket import socket
 from threading import Thread
@@ -20,7 +19,7 @@ import typer
 import uvicorn
 
 from bestarm.checks import positive, whole
-from bestarm.errors import BestArmError, InvalidInputError
+from bestarm.errors import InvalidInputError
 from bestarm.live import Experiment
 from bestarm.live.store.sql import Store
 from bestarm.problem import Problem
@@ -36,42 +35,28 @@ _DELAY = 1.5  # seconds until an outcome comes in, on average, at speed 1
 _TICK = 0.25  # seconds between two batches
 _MOST = 200  # assignments per batch: with more, most outcomes would be outstanding
 _FIRST_PORT = 8000
-_PATIENCE = 20.0
+_PATIENCE = 20.0  # seconds that the server is given to stop
 
 
-class Population:
-    """People who say yes or no, with a probability that depends on the option and on the day.
+def chance(option: int, when: int) -> float:
+    """The probability of a yes to an option at a time."""
+    mood = sum(height * math.sin(2 * math.pi * when / period) for height, period in _WAVES)
+    return _LEVEL + mood + _BETTER[option]
 
-    Args:
-        seed: their answers depend on it, on the option, and on when they see it.
-    """
 
-    def __init__(self, seed: int) -> None:
-        self._seed = seed
-
-    def chance(self, option: int, when: int) -> float:
-        """The probability of a yes to an option at a time."""
-        mood = sum(height * math.sin(2 * math.pi * when / period) for height, period in _WAVES)
-        return _LEVEL + mood + _BETTER[option]
-
-    def outcome(self, option: int, when: int) -> float:
-        """1 for yes, 0 for no; the same for the same arguments."""
-        draw = np.random.default_rng([self._seed, when]).random()
-        return float(draw < self.chance(option, when))
+def outcome(seed: int, option: int, when: int) -> float:
+    """1 for yes, 0 for no; the same for the same arguments."""
+    return float(np.random.default_rng([seed, when]).random() < chance(option, when))
 
 
 class LiveDemo:
-    """An experiment with five options on a population.
+    """An experiment with five options on people who say yes or no.
 
-    Args:
-        store: where to keep it.
-        speed: 1 finds a winner in two or three minutes.
-        seed: of the draws and of the population.
+    At speed 1 it finds a winner in two or three minutes.
     """
 
     def __init__(self, store: Store, *, speed: float, seed: int) -> None:
-        self._population = Population(seed)
-        self._speed = speed
+        self._speed, self._seed = speed, seed
         self._delays = np.random.default_rng(seed)
         self._due: list[tuple[float, int, float]] = []
         self._owed = 0.0
@@ -102,7 +87,7 @@ class LiveDemo:
             self._owed -= len(batch)
             for each in batch:
                 delay = min(self._delays.exponential(_DELAY), 6.0) / self._speed
-                reward = self._population.outcome(each.arm, each.id)
+                reward = outcome(self._seed, each.arm, each.id)
                 heapq.heappush(self._due, (now + delay, each.id, reward))
         due: list[tuple[int, float]] = []
         while self._due and self._due[0][0] <= now:
@@ -120,13 +105,15 @@ def run_live(
     open_page: bool,
     seed: int,
 ) -> None:
-    """Serve an experiment on the population until stopped."""
+    """Serve an experiment on simulated people until stopped."""
     positive(speed, "speed")
     whole(seed, "seed", least=0)
     if seconds is not None:
         positive(seconds, "seconds")
     with ExitStack() as ending:
-        ending.enter_context(_stoppable())
+        # SIGTERM ends it in order, as Ctrl-C does.
+        before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+        ending.callback(signal.signal, signal.SIGTERM, before)
         if url is None:
             folder = tempfile.TemporaryDirectory(prefix="bestarm-demo-")
             url = f"sqlite:///{Path(ending.enter_context(folder)) / 'demo.db'}"
@@ -137,7 +124,11 @@ def run_live(
             store.prepare()
             token = create_token(store, "demo", Role.MANAGE)
             ending.callback(revoke_token, store, int(token.split("-")[1]))
-            ending.enter_context(_served(url, listener))
+            server = uvicorn.Server(uvicorn_config(Serving(url)))
+            thread = Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
+            thread.start()
+            ending.callback(thread.join, _PATIENCE)
+            ending.callback(setattr, server, "should_exit", True)
             demo = LiveDemo(store, speed=speed, seed=seed)
             host = f"http://127.0.0.1:{listener.getsockname()[1]}"
             address = f"{host}/experiments/{quote(demo.experiment.name)}"
@@ -148,16 +139,6 @@ def run_live(
         except KeyboardInterrupt:
             typer.echo()
         typer.echo("Stopping; the demo's token is revoked.")
-
-
-@contextmanager
-def _stoppable() -> Iterator[None]:
-    """SIGTERM ends it in order, as Ctrl-C does."""
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def _watch(demo: LiveDemo, latest: float) -> None:
@@ -185,24 +166,6 @@ people's mood drifts by more than that all the time. Finding the winner takes {m
   the health checks and the event log
 To pause or stop it there, use this token (role: manage) until the demo ends: {token}
 """
-
-
-@contextmanager
-def _served(url: str, listener: socket) -> Iterator[None]:
-    """A server in a thread."""
-    server = uvicorn.Server(uvicorn_config(Serving(url)))
-    thread = Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
-    thread.start()
-    try:
-        latest = time.monotonic() + _PATIENCE
-        while not server.started:
-            if not thread.is_alive() or time.monotonic() > latest:
-                raise BestArmError("The server does not start.", field="port")
-            time.sleep(0.02)
-        yield
-    finally:
-        server.should_exit = True
-        thread.join(_PATIENCE)
 
 
 def _listen(port: int | None) -> socket:

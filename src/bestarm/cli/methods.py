@@ -134,13 +134,8 @@ def _imported(text: str, module: str, attribute: str) -> Callable[..., Any]:
         found = attrgetter(attribute)(home)
     except AttributeError:
         names = [name for name, value in vars(home).items() if inspect.isclass(value)]
-        raise _wrong(
-            text,
-            f"The module {module!r} has no {attribute!r}.",
-            suggestion(attribute, names),
-        ) from None
-    if not callable(found):
-        raise _not_a_policy(text, f"{module}:{attribute}", repr(found))
+        problem = f"The module {module!r} has no {attribute!r}."
+        raise _wrong(text, problem, suggestion(attribute, names)) from None
     return found  # type: ignore[no-any-return]
 
 
@@ -184,13 +179,10 @@ def _check_options(entry: Entry, options: dict[str, Any]) -> None:
                 "The seed is given with --seed." if name == "seed" else suggestion(name, free),
             )
     for name, parameter in free.items():
-        needed = parameter.default is parameter.empty and name not in entry.truths
-        if needed and name not in options:
-            raise _wrong(
-                entry.name,
-                f"{entry.name} needs `{name}`.",
-                f"Give it: {entry.name}:{name}=1000, say.",
-            )
+        known = name in options or name in entry.truths
+        if parameter.default is parameter.empty and not known:
+            remedy = f"Give it: {entry.name}:{name}=1000, say."
+            raise _wrong(entry.name, f"{entry.name} needs `{name}`.", remedy)
 
 
 def make(entry: Entry, world: World, problem: Problem) -> Policy:
@@ -206,7 +198,11 @@ def make(entry: Entry, world: World, problem: Problem) -> Policy:
         what = str(error) if isinstance(error, BestArmError) else described(error, entry.module)
         raise _wrong(entry.name, f"{entry.name} cannot be made: {what.rstrip('.')}.") from error
     if not isinstance(made, Policy):
-        raise _not_a_policy(entry.name, entry.name, f"{type(made).__name__!r}")
+        raise _wrong(
+            entry.name,
+            f"{entry.name} makes {type(made).__name__!r}, which is not a policy.",
+            "A policy has problem, plan(), update(summary) and recommend().",
+        )
     return made
 
 
@@ -218,14 +214,6 @@ def described(error: BaseException, module: str) -> str:
     file = f"{module.rpartition('.')[2]}.py"
     lines = [line for path, line in frames if os.path.basename(path) == file]
     return f"{what} ({file}, line {lines[-1]})" if lines and file not in what else what
-
-
-def _not_a_policy(value: str, name: str, found: str) -> InvalidInputError:
-    return _wrong(
-        value,
-        f"{name} makes {found}, which is not a policy.",
-        "A policy has problem, plan(), update(summary) and recommend().",
-    )
 
 
 def _wrong(value: str, what: str, remedy: str = "") -> InvalidInputError:

@@ -21,21 +21,13 @@ from bestarm.cli.options import (
     Target,
     Workers,
 )
-from bestarm.cli.reporting import (
-    console,
-    count,
-    percent_range,
-    print_json,
-    remark,
-    table,
-)
+from bestarm.cli.reporting import console, count, percent_range, print_json, remark, table
 from bestarm.defaults import DELTA
-from bestarm.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from bestarm.planning import Effort, ExperimentPlan, PolicyForecast, Scenario
+    from bestarm.planning import Effort, ExperimentPlan, PolicyForecast
     from bestarm.problem import Problem
 
 
@@ -75,44 +67,38 @@ def plan(
         runs: Simulated experiments of each policy.
         max_pulls: Where a simulated experiment is cut; 100 times the lower bound if left out.
     """
-    from bestarm.checks import interval
-    from bestarm.cli.features import read_problem
+    from bestarm.cli.features import read_table
     from bestarm.cli.progress import counted
-    from bestarm.planning import DEFAULT_POLICIES, PlanRequest, plan_experiment
-    from bestarm.planning.assumptions import scales
+    from bestarm.planning import plan_experiment
+    from bestarm.planning.request import read_request
     from bestarm.simulation.executors import check_workers, open_executor
 
     check_workers(workers, None)
-    limits = None if bounds is None else interval(tuple(bounds), "bounds")
-    noise, baseline = scales(limits, noise, baseline)
-    problem = read_problem(source, target, delta=delta, noise=noise, baseline=baseline)
-    scenarios = [] if scenario is None else _read_scenarios(scenario)
-    if scenarios and (drift or level is not None):
-        raise InvalidInputError(
-            "`--drift` and `--level` go with `--gap`; a file gives both for each scenario.",
-            field="scenario",
-            value=str(scenario),
-            remedy="Leave them out.",
-        )
-    policies = list(dict.fromkeys(policy or DEFAULT_POLICIES))
-    drifts = list(dict.fromkeys(drift or ["sine"]))
-    total = runs * len(policies) * (len(scenarios) or len(drifts))
+    document: dict[str, Any] = {
+        "delta": delta,
+        "noise": noise,
+        "baseline": baseline,
+        "gap": gap,
+        "scenarios": None if scenario is None else _read_scenarios(scenario),
+        "drift": list(dict.fromkeys(drift or ())),
+        "bounds": bounds,
+        "level": level,
+        "policies": list(dict.fromkeys(policy or ())),
+        "per_day": per_day,
+        "runs": runs,
+        "seed": seed,
+        "max_pulls": max_pulls,
+    }
+    for name, path in (("source", source), ("target", target)):
+        if path is not None:
+            read = read_table(path)
+            document |= {name: read.features, f"{name}_labels": read.labels}
+    request = read_request(document)
+    total = runs * len(request.methods()) * len(request.wanted_scenarios())
     try:
         with open_executor(workers) as executor, counted("planning", total) as progress:
             made = plan_experiment(
-                PlanRequest(
-                    problem,
-                    gap=gap,
-                    scenarios=scenarios,
-                    drift=drifts,
-                    bounds=limits,
-                    level=level,
-                    policies=policies,
-                    per_day=per_day,
-                    runs=runs,
-                    seed=seed,
-                    max_pulls=max_pulls,
-                ),
+                request,
                 executor=executor,
                 progress=progress,
                 on_estimate=partial(_announce, workers=workers or 1),
@@ -123,7 +109,7 @@ def plan(
     if json:
         print_json(made.to_dict())
     else:
-        _print_words(made, problem)
+        _print_words(made, request.problem)
     if made.interrupted:
         raise typer.Exit(130)
 
@@ -135,10 +121,9 @@ def _announce(effort: Effort, *, workers: int) -> None:
     remark(f"estimated time: {effort.words(workers)}.")
 
 
-def _read_scenarios(path: Path) -> list[Scenario]:
+def _read_scenarios(path: Path) -> list[dict[str, Any]]:
     """The tables named `scenario` of a TOML file."""
     from bestarm.cli.rows import UserFile
-    from bestarm.planning.assumptions import as_scenario
 
     example = 'Try [[scenario]] with name = "calm", gap = 0.1 and drift = "none" below it.'
     file = UserFile(path, "scenario", example)
@@ -146,7 +131,7 @@ def _read_scenarios(path: Path) -> list[Scenario]:
     tables: Any = document.pop("scenario", None)
     if document or not isinstance(tables, list) or not all(isinstance(t, dict) for t in tables):
         raise file.wrong("must hold tables [[scenario]] and nothing else.")
-    return [as_scenario(each, name=str(i)) for i, each in enumerate(tables, start=1)]
+    return tables
 
 
 def _print_words(plan: ExperimentPlan, problem: Problem) -> None:

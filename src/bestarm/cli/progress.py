@@ -62,21 +62,19 @@ def counted(name: str, runs: int, *, every: float = 10.0) -> Iterator[Count]:
     latest = (0, runs)
 
     def write() -> None:
-        done, total = latest
-        after = time.monotonic() - start
-        typer.echo(f"bestarm: {done:,} of {total:,} runs after {after:.0f} s", err=True)
+        over = False
+        while not over:
+            done, total = latest
+            after = time.monotonic() - start
+            typer.echo(f"bestarm: {done:,} of {total:,} runs after {after:.0f} s", err=True)
+            over = finished.wait(every)
 
-    def repeat() -> None:
-        while not finished.wait(every):
-            write()
-
-    thread = Thread(target=repeat, name="lines", daemon=True)
+    thread = Thread(target=write, name="lines", daemon=True)
 
     def report(done: int, total: int) -> None:
         nonlocal latest
         latest = done, total
         if thread.ident is None:
-            write()
             thread.start()
 
     try:

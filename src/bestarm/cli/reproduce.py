@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -104,11 +103,9 @@ class _Display:
 
 
 def _figure(cell: Cell) -> str:
-    digits = ",.0f" if cell.metric == "pulls" else ".2f"
+    digits = ",.0f" if cell.metric == "pulls" else ".3f"
     published = "" if cell.printed is None else f" (published {cell.printed.value:{digits}})"
-    if cell.metric == "pulls":
-        return f"{cell.value:>12,.0f} pulls{published}"
-    return f"{cell.metric} {cell.value:.3f}{published}"
+    return f"{cell.metric} {cell.value:{digits}}{published}"
 
 
 def _print_json(replication: Replication, judged: Sequence[Cell], report: Path) -> None:
@@ -137,13 +134,12 @@ def _print_json(replication: Replication, judged: Sequence[Cell], report: Path) 
 
 
 def _print_words(replication: Replication, judged: Sequence[Cell], report: Path) -> None:
+    from bestarm.replication.texts import verdict_counts
+
     grid = table("table", "cells", "consistent", "within noise", "differ")
     for part in replication.tables:
-        verdicts = Counter(
-            cell.verdict for cell in judged if cell.table == part.key and cell.verdict
-        )
-        same, differ, every = verdicts["consistent"], verdicts["differs"], verdicts.total()
-        grid.add_row(part.key, *map(str, (every, same, every - same - differ, differ)))
+        counts = verdict_counts([cell for cell in judged if cell.table == part.key])
+        grid.add_row(part.key, *map(str, (sum(counts), *counts)))
     console().print(grid)
     if replication.data.synthetic and any(t.key.startswith("jester") for t in replication.tables):
         typer.echo("The Jester tables rest on synthetic users; give real ratings with --data.")

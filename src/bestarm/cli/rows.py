@@ -16,27 +16,15 @@ from bestarm.errors import InvalidInputError
 
 Row = tuple[str, list[str]]  # where it is, in words, and its fields
 _DELIMITERS = ",;\t"
-_BINARY = {
-    b"PK\x03\x04": "a spreadsheet or another archive",
-    b"\xd0\xcf\x11\xe0": "an old spreadsheet",
-    b"PAR1": "a Parquet file",
-    b"\x1f\x8b": "a compressed file",
-}
 
 
 @dataclass(frozen=True)
 class UserFile:
-    """A file that a user named; `-` is standard input. Raises OSError if it cannot be read.
-
-    Attributes:
-        path: the file.
-        field: the option that names it, for errors.
-        what: what it must hold, for errors.
-    """
+    """A file that a user named; `-` is standard input. Raises OSError if it cannot be read."""
 
     path: Path
-    field: str
-    what: str = ""
+    field: str  # the option that names it, for errors
+    what: str = ""  # what it must hold, for errors
 
     @property
     def name(self) -> str:
@@ -79,15 +67,11 @@ class UserFile:
     def _text(self) -> str:
         if str(self.path) == "-":
             return sys.stdin.read().removeprefix("\ufeff")
-        content = self.path.read_bytes()
-        for signature, kind in _BINARY.items():
-            if content.startswith(signature):
-                remedy = f"Save it as CSV. {self.what}"
-                raise self.wrong(f"is {kind}, which is not read here.", remedy)
         try:
-            return content.decode("utf-8-sig")
+            return self.path.read_text(encoding="utf-8-sig")
         except UnicodeDecodeError as error:
-            raise self.wrong(f"is not text in UTF-8 ({error}).") from None
+            remedy = f"Save it as CSV in UTF-8. {self.what}"
+            raise self.wrong(f"is not text in UTF-8 ({error}).", remedy) from None
 
     def _json_rows(self, text: str) -> Iterator[Row]:
         try:

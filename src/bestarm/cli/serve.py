@@ -6,7 +6,6 @@ import ipaddress
 import socket
 import sys
 from contextlib import suppress
-from dataclasses import replace
 
 import typer
 
@@ -69,9 +68,7 @@ def serve(
         )
     database.close()
     hosts = tuple(allow_host or ())
-    limits = Limits()
-    if rate is not None:
-        limits = replace(limits, rate=rate, burst=max(1, round(2 * rate)))
+    limits = Limits() if rate is None else Limits(rate=rate, burst=max(1, round(2 * rate)))
     serving = Serving(store, local=alone and not hosts, hosts=hosts, limits=limits)
     listener = listen(host, port)
     address, port = listener.getsockname()[:2]

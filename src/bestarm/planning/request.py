@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Any
 
 from bestarm.checks import interval, positive, whole
 from bestarm.errors import InvalidInputError
-from bestarm.planning.assumptions import Drift, Scenario, as_drift
+from bestarm.planning.assumptions import Drift, Scenario, as_drift, as_scenario, scales
 from bestarm.policies import Method
 from bestarm.policies.registry import policies as registered
-from bestarm.problem import Problem, as_problem
+from bestarm.problem import Problem, as_problem, features_of
 
 #: The policies that are planned for if none is named.
 DEFAULT_POLICIES = ("anytime", "sp-bai-sharp", "sp-bai")
@@ -109,3 +110,38 @@ class PlanRequest:
                 "Every scenario needs a different name.", field="scenarios", value=names
             )
         return wanted
+
+
+def read_request(document: Mapping[str, Any]) -> PlanRequest:
+    """The request of a document: fields of a `PlanRequest` and of its `Problem`.
+
+    Scenarios are documents too. What is None or empty is left out.
+
+    Raises:
+        InvalidInputError: a field is invalid.
+    """
+    given = {key: value for key, value in document.items() if value not in (None, [])}
+    if "scenarios" in given and ("level" in given or "drift" in given):
+        raise InvalidInputError(
+            "`level` and `drift` go with `gap`; scenarios have their own.",
+            field="scenarios",
+            remedy="Leave them out.",
+        )
+    bounds = None if "bounds" not in given else interval(tuple(given.pop("bounds")), "bounds")
+    noise, baseline = scales(bounds, given.get("noise"), given.get("baseline"))
+    problem = Problem(
+        features_of(given.get("source"), given.get("source_labels")),
+        given.get("target"),
+        delta=given["delta"],
+        noise=noise,
+        baseline=baseline,
+        source_labels=given.get("source_labels"),
+        target_labels=given.get("target_labels"),
+    )
+    scenarios = [
+        as_scenario({key: value for key, value in each.items() if value is not None}, name=str(i))
+        for i, each in enumerate(given.pop("scenarios", ()), start=1)
+    ]
+    known = {each.name for each in fields(PlanRequest)}
+    chosen = {key: value for key, value in given.items() if key in known}
+    return PlanRequest(problem, bounds=bounds, scenarios=scenarios, **chosen)

@@ -23,17 +23,13 @@ from functools import partial
 from types import FrameType
 from typing import Any
 
-from bestarm.errors import BestArmError, InvalidInputError
-from bestarm.planning.assumptions import as_scenario, scales
+from bestarm.errors import BestArmError
 from bestarm.planning.effort import Effort
 from bestarm.planning.plan import plan_experiment
-from bestarm.planning.request import PlanRequest
-from bestarm.problem import Problem, features_of
+from bestarm.planning.request import read_request
 
 _PAUSE = 0.25  # seconds between two reports of progress
 _NICE = 10  # the server on the same machine goes first
-# Fields of a plan's request that are taken as they are.
-_CHOSEN = ("gap", "scenarios", "drift", "bounds", "level", "policies", "per_day", "runs", "seed")
 
 
 def main() -> None:
@@ -65,30 +61,7 @@ def make_plan(
     on_estimate: Callable[[Effort], object],
 ) -> dict[str, Any]:
     """The plan that a request asks for, as a dictionary for JSON."""
-    fields = {key: value for key, value in request.items() if value is not None}
-    if "bounds" in fields:
-        fields["bounds"] = tuple(fields["bounds"])
-    noise, baseline = scales(fields.get("bounds"), fields.get("noise"), fields.get("baseline"))
-    problem = Problem(
-        features_of(fields.get("source"), fields.get("source_labels")),
-        fields.get("target"),
-        delta=fields["delta"],
-        noise=noise,
-        baseline=baseline,
-        source_labels=fields.get("source_labels"),
-        target_labels=fields.get("target_labels"),
-    )
-    documents = fields.get("scenarios", ())
-    if documents and ("level" in fields or "drift" in fields):
-        raise InvalidInputError(
-            "`level` and `drift` go with `gap`; scenarios have their own.",
-            field="scenarios",
-        )
-    fields["scenarios"] = [
-        as_scenario({key: value for key, value in each.items() if value is not None}, name=str(i))
-        for i, each in enumerate(documents, start=1)
-    ]
-    wanted = PlanRequest(problem, **{name: fields[name] for name in _CHOSEN if name in fields})
+    wanted = read_request(request)
     return plan_experiment(wanted, progress=progress, on_estimate=on_estimate).to_dict()
 
 

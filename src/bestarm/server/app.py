@@ -14,7 +14,6 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from bestarm.live.store.sql import Store
 from bestarm.server.api import plan, routes
-from bestarm.server.api.errors import add_handlers
 from bestarm.server.api.schemas import describe_fields
 from bestarm.server.experiments import OpenExperiments
 from bestarm.server.pages.routes import add_pages
@@ -72,7 +71,6 @@ def create_app(
     app.state.store, app.state.local, app.state.limits = store, local, limits
     app.state.experiments = OpenExperiments(store, limits=limits)
     app.state.upkeep = Upkeep(app.state.experiments)
-    add_handlers(app)
     app.state.planner = plan.Planner(limits.planning)
     for router in (routes.viewing, routes.telling, routes.managing, plan.router):
         app.include_router(router)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
-from functools import cached_property
+from collections.abc import Awaitable, Callable, Sequence
 from threading import Lock
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
@@ -12,12 +12,11 @@ from weakref import WeakValueDictionary
 import anyio.to_thread
 from anyio import CapacityLimiter
 
-from bestarm.errors import ExperimentExistsError, UnknownExperimentError
-from bestarm.live import Experiment, Listed, Receipt, Status
-from bestarm.live.store.sql import SqlLedger, Store
+from bestarm.errors import BestArmError, ExperimentExistsError, UnknownExperimentError
+from bestarm.live import Experiment, Receipt, Status
+from bestarm.live.store.sql import Store
 from bestarm.live.watch.overview import Watch
 from bestarm.problem import Problem
-from bestarm.server.api.tell_queue import TellQueue
 from bestarm.server.security.limits import Limits
 from bestarm.server.streams import StatusStreams
 
@@ -34,15 +33,13 @@ _BROWSING = 2
 _FEW = 100  # outcomes
 
 T = TypeVar("T")
+Outcomes = Sequence[tuple[int, float]]
+_Waiting = tuple[Outcomes, "asyncio.Future[Receipt]"]
+Write = Callable[[str, list[Outcomes]], Awaitable[Sequence[Receipt | BestArmError]]]
 
 
 class OpenExperiments:
-    """Experiments by name, opened once and kept open, all on the connections of one store.
-
-    Args:
-        store: where they are.
-        limits: how many may follow them at a time.
-    """
+    """Experiments by name, opened once and kept open, all on the connections of one store."""
 
     def __init__(self, store: Store, *, limits: Limits) -> None:
         self.store = store
@@ -50,6 +47,9 @@ class OpenExperiments:
         self._lock = Lock()
         self._open: OrderedDict[str, Watch] = OrderedDict()
         self._generation = store.generation
+        self._writing_threads = CapacityLimiter(_WRITERS)
+        self._computing_threads = CapacityLimiter(_COMPUTING)
+        self._browsing_threads = CapacityLimiter(_BROWSING)
         # A limit is kept as long as somebody uses it or waits for it.
         self._writers: WeakValueDictionary[str, CapacityLimiter] = WeakValueDictionary()
         self._computing: WeakValueDictionary[str, CapacityLimiter] = WeakValueDictionary()
@@ -92,18 +92,6 @@ class OpenExperiments:
             ) from error
         return self._keep(experiment, generation).experiment
 
-    def list(self, *, limit: int | None = None, after: str | None = None) -> Sequence[Listed]:
-        """The experiments of the store, oldest first: all, or so many after one."""
-        return Experiment.list(self.store, limit=limit, after=after)
-
-    def states(self) -> Sequence[tuple[str, str]]:
-        """The name and the state of every experiment, oldest first."""
-        return SqlLedger.states(self.store)
-
-    def search(self, words: str, *, first: int, limit: int) -> tuple[Sequence[Listed], int]:
-        """Experiments that match, running ones first, then the newest; and how many match."""
-        return SqlLedger.search(self.store, words, first=first, limit=limit)
-
     async def browse(self, do: Callable[[OpenExperiments], T]) -> T:
         """Go through many experiments, without their policies."""
         return await anyio.to_thread.run_sync(do, self, limiter=self._browsing_threads)
@@ -112,16 +100,12 @@ class OpenExperiments:
         """Do something quick with an experiment, in a thread: read its counters or its log."""
         return await anyio.to_thread.run_sync(lambda: do(self.open(name)))
 
-    async def compute(self, name: str, do: Callable[[Experiment], T]) -> T:
+    async def compute(self, name: str, do: Callable[[Watch], T]) -> T:
         """Do something that needs the policy or reads a lot."""
         async with self._computing.setdefault(name, CapacityLimiter(_COMPUTING_OF_ONE)):
             return await anyio.to_thread.run_sync(
-                lambda: do(self.open(name)), limiter=self._computing_threads
+                lambda: do(self.watch(name)), limiter=self._computing_threads
             )
-
-    async def look(self, name: str, do: Callable[[Watch], T]) -> T:
-        """Do something with all there is to see of an experiment."""
-        return await self.compute(name, lambda _: do(self.watch(name)))
 
     async def write(self, name: str, do: Callable[[Experiment], T]) -> T:
         """Do something that writes to an experiment."""
@@ -137,7 +121,7 @@ class OpenExperiments:
 
         return await self.write(name, changed)
 
-    async def tell(self, name: str, outcomes: Sequence[tuple[int, float]]) -> Receipt:
+    async def tell(self, name: str, outcomes: Outcomes) -> Receipt:
         """Record outcomes; a few together with those that others tell at the same time."""
         if len(outcomes) > _FEW:
             return await self.write(name, lambda each: each.tell_many(outcomes))
@@ -146,20 +130,6 @@ class OpenExperiments:
     async def write_store(self, do: Callable[[], T]) -> T:
         """Do something that writes to the store."""
         return await anyio.to_thread.run_sync(do, limiter=self._writing_threads)
-
-    # Limiters need a running loop, so they are made at their first use.
-
-    @cached_property
-    def _writing_threads(self) -> CapacityLimiter:
-        return CapacityLimiter(_WRITERS)
-
-    @cached_property
-    def _computing_threads(self) -> CapacityLimiter:
-        return CapacityLimiter(_COMPUTING)
-
-    @cached_property
-    def _browsing_threads(self) -> CapacityLimiter:
-        return CapacityLimiter(_BROWSING)
 
     def _keep(self, experiment: Experiment, generation: int) -> Watch:
         watch = Watch(experiment)
@@ -170,3 +140,53 @@ class OpenExperiments:
             while len(self._open) > _MOST_OPEN:
                 self._open.popitem(last=False)  # the connections are the store's, not its own
             return kept
+
+
+class TellQueue:
+    """Outcomes that wait to be written, by experiment: together they wait for the disk once.
+
+    While one group is being written the next one gathers. Each caller is answered once its own
+    outcomes are on disk, and is told of its own mistake alone.
+    """
+
+    def __init__(self, write: Write) -> None:
+        self._write = write
+        self._waiting: dict[str, list[_Waiting]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def tell(self, name: str, outcomes: Outcomes) -> Receipt:
+        """Have outcomes of an experiment written."""
+        answer: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
+        if name in self._waiting:
+            self._waiting[name].append((outcomes, answer))
+        else:
+            self._waiting[name] = [(outcomes, answer)]
+            # A task of its own: the first caller may go away before the others are answered.
+            task = asyncio.create_task(self._write_all(name))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        return await answer
+
+    async def _write_all(self, name: str) -> None:
+        try:
+            while group := self._waiting[name]:
+                self._waiting[name] = []
+                answers: Sequence[Receipt | Exception]
+                try:
+                    answers = await self._write(name, [outcomes for outcomes, _ in group])
+                except Exception as error:
+                    answers = [error] * len(group)  # the callers raise it
+                _answer(group, answers)
+        finally:
+            left = self._waiting.pop(name)
+            _answer(left, [RuntimeError("The server stops.")] * len(left))
+
+
+def _answer(group: Sequence[_Waiting], answers: Sequence[Receipt | Exception]) -> None:
+    for (_, answer), each in zip(group, answers, strict=True):
+        if answer.done():
+            continue  # the caller has gone
+        if isinstance(each, Receipt):
+            answer.set_result(each)
+        else:
+            answer.set_exception(each)

@@ -6,6 +6,7 @@ import asyncio
 import multiprocessing
 import signal
 import socket
+import sys
 from collections import Counter
 from dataclasses import dataclass, field
 from http import HTTPStatus
@@ -22,6 +23,7 @@ from bestarm.checks import whole
 from bestarm.errors import InvalidInputError
 from bestarm.server.api.errors import Refusal
 from bestarm.server.app import create_app
+from bestarm.server.security.guard import MOST_HEAD, head_too_large
 from bestarm.server.security.limits import Limits
 from bestarm.server.streams import STREAMS
 
@@ -29,7 +31,6 @@ _STOPPING = 10  # seconds that requests are given to end once the server stops
 _IDLE = 65  # seconds: longer than clients and proxies keep a connection that they may use again
 _HANGING = 60  # seconds without an answer after which a worker process is replaced
 _LINGER = 1.0  # seconds in which one who was refused can read why
-_HEAD = 16_384  # bytes of a request's first line and headers together
 
 
 @dataclass(frozen=True)
@@ -55,47 +56,12 @@ def _end_with(parent: multiprocessing.process.BaseProcess) -> None:
     signal.raise_signal(signal.SIGTERM)
 
 
-class _Reader(h11.Connection):
-    """Reads requests as h11 does, and refuses what it lets pass.
-
-    A head that arrives whole is of any size to h11, and where a body has both a length and chunks
-    it goes by the chunks: a proxy that goes by the length sees other requests than we do.
-    """
-
-    def __init__(self) -> None:
-        super().__init__(h11.SERVER, _HEAD)
-        self.refusal: h11.RemoteProtocolError | None = None  # why nothing more is read
-
-    def next_event(self) -> Any:
-        """The next part of a request."""
-        try:
-            event = super().next_event()
-            if isinstance(event, h11.Request):
-                _check_head(event)
-        except h11.RemoteProtocolError as error:
-            self.refusal = error
-            raise
-        return event
-
-
-def _check_head(request: h11.Request) -> None:
-    lines = [(request.method, request.target), *request.headers]
-    if sum(len(name) + len(value) + 4 for name, value in lines) > _HEAD:
-        raise h11.RemoteProtocolError("The head is too large.", error_status_hint=431)
-    names = {name for name, _ in request.headers}
-    if {b"content-length", b"transfer-encoding"} <= names:
-        raise h11.RemoteProtocolError(
-            "A request has a Content-Length or a Transfer-Encoding, not both."
-        )
-
-
 class Protocol(H11Protocol):
     """HTTP as uvicorn speaks it, with errors in our shape, limits on slow heads and on the number
     of connections, and streams that end when the server does."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.conn: _Reader = _Reader()
         served = self.config.app
         self._limits = served.limits if isinstance(served, Serving) else Limits()
         self._late: asyncio.TimerHandle | None = None
@@ -113,10 +79,9 @@ class Protocol(H11Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Read a part of a request."""
-        if self._refused or self.transport.is_closing():
-            return  # whatever else comes is not read
-        super().data_received(data)
-        if not self._refused and not self.transport.is_closing():
+        if self._held:  # else whatever comes is not read
+            super().data_received(data)
+        if self._held:
             self._watch()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -138,13 +103,10 @@ class Protocol(H11Protocol):
 
     def send_400_response(self, msg: str) -> None:
         """Answer what is not valid HTTP."""
-        refusal = self.conn.refusal
-        if refusal is not None and refusal.error_status_hint == 431:
-            self._refuse(431, "head_too_large", f"The head is larger than {_HEAD:,} bytes.")
-        elif refusal is not None and self.conn.their_state is not h11.ERROR:  # refused by us
-            self._refuse(400, "bad_request", str(refusal))
+        if getattr(sys.exception(), "error_status_hint", 400) == 431:
+            self._refuse(head_too_large())
         else:
-            self._refuse(400, "bad_request", msg)
+            self._refuse(Refusal(400, "bad_request", msg, field="request"))
 
     @property
     def idle(self) -> bool:
@@ -176,7 +138,7 @@ class Protocol(H11Protocol):
             return True
         idle = [each for each in others if each.idle]
         if not idle:
-            self._refuse(503, "too_many_connections", too_many)
+            self._refuse(Refusal(503, "too_many_connections", too_many, field="request"))
             return False
         # Of the address that has most: none may close the connections of others.
         victim = max(idle, key=lambda each: (held[each._address], -each._idle_since))
@@ -185,9 +147,8 @@ class Protocol(H11Protocol):
 
     def _watch(self) -> None:
         """Limit the time while a head is awaited, or a body that nobody reads."""
-        answered = self.cycle is None or self.cycle.response_complete
         awaiting = self.conn.their_state is h11.IDLE or (
-            answered and self.conn.their_state is h11.SEND_BODY
+            self.idle and self.conn.their_state is h11.SEND_BODY
         )
         if not awaiting:
             self._forget()
@@ -204,15 +165,17 @@ class Protocol(H11Protocol):
         if not self._held:
             return
         if self.conn.our_state is h11.IDLE:
-            self._refuse(408, "too_slow", "The request took too long to arrive.")
+            message = "The request took too long to arrive."
+            self._refuse(Refusal(408, "too_slow", message, field="request"))
         else:
             self.transport.close()
 
-    def _refuse(self, status: int, kind: str, message: str) -> None:
-        response = Refusal(status, kind, message, field="request").response()
+    def _refuse(self, refusal: Refusal) -> None:
+        refusal.headers = {"Connection": "close"}
+        response, status = refusal.response(), refusal.status_code
         head = h11.Response(
             status_code=status,
-            headers=[*response.raw_headers, (b"connection", b"close")],
+            headers=response.raw_headers,
             reason=HTTPStatus(status).phrase.encode(),
         )
         self._refused = True
@@ -259,6 +222,7 @@ def uvicorn_config(
         timeout_graceful_shutdown=_STOPPING,
         timeout_keep_alive=_IDLE,
         timeout_worker_healthcheck=_HANGING,
+        h11_max_incomplete_event_size=MOST_HEAD,
         workers=workers,
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import asdict
 from typing import Any
 
@@ -28,9 +28,14 @@ _RETRY = 2000  # milliseconds after which a browser connects again
 
 
 class EventStream(EventSourceResponse):
-    """Server-sent events, ended in order when the server stops."""
+    """Server-sent events, sent within a context and ended in order when the server stops."""
 
-    def __init__(self, events: AsyncIterator[dict[str, Any]]) -> None:
+    def __init__(
+        self,
+        events: AsyncIterator[dict[str, Any]],
+        context: AbstractContextManager[None] | None = None,
+    ) -> None:
+        self._context = context or nullcontext()
         super().__init__(
             events,
             ping=_SILENCE,
@@ -38,6 +43,11 @@ class EventStream(EventSourceResponse):
             sep=_END,
             shutdown_grace_period=_FAREWELL,
         )
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send events until there are no more, the client has gone, or the server stops."""
+        with self._context:
+            await super().__call__(scope, receive, send)
 
 
 class _Latest:
@@ -63,36 +73,50 @@ class StatusStreams:
         self._followers: list[tuple[str, str | None]] = []  # as they joined
         self.stopping = False
 
-    def full(self, anonymous: str | None) -> bool:
-        """Whether no more may follow; for a caller without a token, from this address."""
-        if len(self._followers) >= self._limits.streams:
-            return True
-        addresses = [address for _, address in self._followers if address is not None]
-        return anonymous is not None and (
-            len(addresses) >= self._limits.anonymous_streams
-            or addresses.count(anonymous) >= self._limits.anonymous_streams_per_address
-        )
-
     def stop(self) -> None:
         """End all streams: the server stops."""
         self.stopping = True
         for latest, _ in self._latest.values():
             latest.wake()
 
-    @contextmanager
-    def join(self, name: str, anonymous: str | None) -> Iterator[_Latest]:
-        """Count one more follower; the first one of an experiment has it read.
+    def follow(
+        self,
+        name: str,
+        *,
+        known: str,
+        check_allowed: Callable[[], Awaitable[object]],
+        anonymous: str | None,
+    ) -> EventStream:
+        """The status of one experiment as a stream, or a refusal if too many follow already.
 
-        Args:
-            name: the experiment's.
-            anonymous: the address of a caller without a token, or None.
+        The follower has the revision `known`; `check_allowed` raises once it may not follow any
+        more; `anonymous` is the address of one without a token.
         """
+        return EventStream(self._events(name, known, check_allowed), self._join(name, anonymous))
+
+    @contextmanager
+    def _join(self, name: str, anonymous: str | None) -> Iterator[None]:
+        """Count one more follower; the first one of an experiment has it read."""
+        full = len(self._followers) >= self._limits.streams
+        if anonymous is not None:
+            addresses = [address for _, address in self._followers if address is not None]
+            full |= len(addresses) >= self._limits.anonymous_streams
+            full |= addresses.count(anonymous) >= self._limits.anonymous_streams_per_address
+        if full:
+            raise Refusal(
+                503,
+                "too_many_streams",
+                "Too many streams are open already.",
+                field="stream",
+                remedy="Poll the status instead, or send a token if you sent none.",
+                headers={"Retry-After": "10"},
+            )
         if name not in self._latest:
             latest = _Latest()
             self._latest[name] = latest, asyncio.create_task(self._keep_reading(name, latest))
         self._followers.append((name, anonymous))
         try:
-            yield self._latest[name][0]
+            yield
         finally:
             self._followers.remove((name, anonymous))
             if not any(followed == name for followed, _ in self._followers):
@@ -115,57 +139,16 @@ class StatusStreams:
             return revision, ""
         return revision, json.dumps(asdict(experiment.status()))
 
-
-class StatusStream(EventStream):
-    """The status of one experiment as a stream, or a refusal if too many follow already.
-
-    Args:
-        streams: all streams of the server.
-        name: the experiment's.
-        known: the revision that the follower has already.
-        check_allowed: raises once the caller may not follow any more.
-        anonymous: as for `StatusStreams.join`.
-    """
-
-    def __init__(
-        self,
-        streams: StatusStreams,
-        name: str,
-        *,
-        known: str,
-        check_allowed: Callable[[], Awaitable[object]],
-        anonymous: str | None,
-    ) -> None:
-        self._streams, self._name, self._anonymous = streams, name, anonymous
-        self._latest = _Latest()  # the shared one, once the follower is counted
-        self._known, self._check_allowed = known, check_allowed
-        super().__init__(self._events())
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send events until the client has gone, may not follow, or the server stops."""
-        if self._streams.full(self._anonymous):
-            known = self._anonymous is None
-            refusal = Refusal(
-                503,
-                "too_many_streams",
-                "Too many streams are open already.",
-                field="stream",
-                remedy="Poll the status instead." if known else "Send a token, or poll the status.",
-                headers={"Retry-After": "10"},
-            )
-            await refusal.response()(scope, receive, send)
-            return
-        with self._streams.join(self._name, self._anonymous) as self._latest:
-            await super().__call__(scope, receive, send)
-
-    async def _events(self) -> AsyncIterator[dict[str, Any]]:
+    async def _events(
+        self, name: str, known: str, check_allowed: Callable[[], Awaitable[object]]
+    ) -> AsyncIterator[dict[str, Any]]:
         """The status whenever it changes."""
-        loop, known, latest = asyncio.get_running_loop(), self._known, self._latest
+        loop, latest = asyncio.get_running_loop(), self._latest[name][0]
         checked = loop.time()
-        while not self._streams.stopping:
+        while not self.stopping:
             if loop.time() - checked >= _SILENCE:
                 try:
-                    await self._check_allowed()
+                    await check_allowed()
                 except (BestArmError, Refusal):
                     return
                 checked = loop.time()

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import anyio.to_thread
 from anyio import CapacityLimiter
 
 from bestarm.errors import BestArmError
+from bestarm.live.store.sql import SqlLedger
 from bestarm.live.values import LEVELS, Check
 from bestarm.server.experiments import OpenExperiments
 
@@ -20,22 +21,13 @@ _log = logging.getLogger("bestarm.server")
 
 
 class Upkeep:
-    """Visits the experiments of a server, round after round.
-
-    Args:
-        experiments: of the server.
-    """
+    """Visits the experiments of a server, round after round."""
 
     def __init__(self, experiments: OpenExperiments) -> None:
         self._experiments = experiments
-        self._worst: dict[str, Check | None] = {}
+        self.worst: dict[str, Check | None] = {}  # checks by experiment, None if all are well
         self._visited: dict[str, str] = {}  # revisions of experiments that are over
         self._rounds = 0
-
-    @property
-    def worst(self) -> Mapping[str, Check | None]:
-        """The worst health check of each experiment, by its name; None if all are well."""
-        return self._worst
 
     async def run(self) -> None:
         """Make rounds until cancelled."""
@@ -51,7 +43,7 @@ class Upkeep:
 
     def run_once(self) -> None:
         """Make one round."""
-        listed = self._experiments.states()
+        listed = SqlLedger.states(self._experiments.store)
         running = self._some([name for name, state in listed if state not in _OVER])
         over = self._some([name for name, state in listed if state in _OVER])
         for name in [*running, *over]:
@@ -62,7 +54,7 @@ class Upkeep:
             except Exception as error:  # of a user's own policy
                 _log.error("Upkeep skips an experiment", exc_info=error)
         names = {name for name, _ in listed}
-        for known in (self._worst, self._visited):
+        for known in (self.worst, self._visited):
             for gone in known.keys() - names:
                 del known[gone]
         self._rounds += 1
@@ -84,4 +76,4 @@ class Upkeep:
         else:
             self._visited[name] = revision
         worst = max(watch.health(), key=lambda check: LEVELS.index(check.level), default=None)
-        self._worst[name] = None if worst is None or worst.level == "ok" else worst
+        self.worst[name] = None if worst is None or worst.level == "ok" else worst

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import typer
 
-from bestarm.cli.command import command
-from bestarm.cli.imports import modules_of_this_folder
+from bestarm.cli.command import command, modules_of_this_folder
 from bestarm.cli.options import DEFAULT_STORE, AsJson, Name, StoreUrl
 from bestarm.cli.reporting import print_result, remark
 from bestarm.errors import BestArmError, InvalidInputError

@@ -7,9 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bestarm.cli.command import command
+from bestarm.cli.command import command, modules_of_this_folder
 from bestarm.cli.experiment.views import status_data
-from bestarm.cli.imports import modules_of_this_folder
 from bestarm.cli.options import (
     DEFAULT_STORE,
     AsJson,
@@ -113,13 +112,11 @@ def _create(store: str, name: str, settings: Mapping[str, Any], folder: Path) ->
             field="source",
             remedy="Name a file of names or of features, or a TOML file with --problem.",
         )
-    tables = [_features(settings[key], folder, key) for key in _TABLES if key in settings]
-    scales: dict[str, Any] = {key: settings.get(key) for key in _SCALES}
-    problem = make_problem(*tables, **scales)
-    bounds = {key: settings[key] for key in ("bounds",) if key in settings}
-    options = settings.get("options", {}) | bounds
-    known = ("policy", "seed", "lease", "description")
-    further = {key: settings[key] for key in known if key in settings}
+    further = dict(settings)
+    tables = [_features(further.pop(key), folder, key) for key in _TABLES if key in settings]
+    problem = make_problem(*tables, **{key: further.pop(key, None) for key in _SCALES})
+    bounds = {"bounds": further.pop("bounds")} if "bounds" in settings else {}
+    options = further.pop("options", {}) | bounds
     return Experiment.create(store, name, problem, options=options, **further)
 
 

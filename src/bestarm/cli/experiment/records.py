@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from bestarm.cli.experiment.command import Result, on_experiment
 from bestarm.cli.experiment.views import recommendation_data, recommendation_words, time_of
@@ -48,19 +47,12 @@ def _short(value: object) -> str:
     return f"{text[:_LONGEST]}…" if len(text) > _LONGEST else text
 
 
-class Layout(StrEnum):
-    """What columns an export has."""
-
-    ASSIGNMENTS = "assignments"
-    MRT = "mrt"
-
-
 @on_experiment
 def export(
     experiment: Experiment,
     path: Path,
     *,
-    layout: Layout = Layout.ASSIGNMENTS,
+    layout: Literal["assignments", "mrt"] = "assignments",
     probabilities: bool = False,
 ) -> Result:
     """Write all assignments with their outcomes to a file.
@@ -70,8 +62,8 @@ def export(
         layout: All that is on record, or as micro-randomised trials are analysed.
         probabilities: Add the probability of every option.
     """
-    rows = experiment.export(path, layout=layout.value, probabilities=probabilities)
-    data = {"path": str(path), "layout": layout.value, "rows": rows}
+    rows = experiment.export(path, layout=layout, probabilities=probabilities)
+    data = {"path": str(path), "layout": layout, "rows": rows}
     return Result(data, [f"{rows} assignments written to {path}."])
 
 
@@ -83,7 +75,7 @@ def report(experiment: Experiment, *, out: Path = Path("report.html")) -> Result
         out (FILE): Where to write it.
     """
     need_server()
-    from bestarm.server.pages.report import write_report
+    from bestarm.server.pages.panels import write_report
 
     written = write_report(experiment, out)
     return Result({"file": str(written)}, [f"Wrote {written}."])

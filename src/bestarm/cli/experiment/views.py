@@ -53,21 +53,9 @@ def recommend(experiment: Experiment) -> Result:
 
 
 def recommendation_data(now: Recommendation, labels: Sequence[str]) -> dict[str, Any]:
-    """A recommendation as JSON has it."""
-    return {
-        "target": now.target,
-        "label": now.label,
-        "chosen": [labels[target] for target in now.chosen],
-        "final": now.final,
-        "reason": now.reason,
-        "pulls": now.pulls,
-        "claims": now.claims,
-        "error_bound": now.error_bound,
-        "contradicted": now.contradicted,
-        "active": [labels[target] for target in now.active],
-        "statement": now.statement,
-        "assumptions": list(now.assumptions),
-    }
+    """A recommendation as JSON has it: without its trace, and with the names of options."""
+    data = {key: value for key, value in vars(now).items() if key != "trace"}
+    return data | {key: [labels[target] for target in data[key]] for key in ("chosen", "active")}
 
 
 def recommendation_words(now: Recommendation) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, Field
 
 from bestarm.defaults import DELTA
 from bestarm.policies.registry import policies
@@ -55,13 +55,22 @@ _LIVE = [each.name for each in policies().values() if each.live]
 PolicyName = Annotated[str, one_of(_LIVE), Field(json_schema_extra={"enum": _LIVE})]
 
 
-class Body(BaseModel):
+class Body(BaseModel, extra="forbid", strict=True):
     """The body of a request: nothing in it is converted or ignored."""
 
-    model_config = ConfigDict(extra="forbid", strict=True)
 
-
-class CreateBody(Body):
+class CreateBody(
+    Body,
+    json_schema_extra=example(
+        name="checkout",
+        source_labels=["one page", "two pages", "express"],
+        delta=DELTA,
+        policy="anytime",
+        options={"bounds": [0, 1]},
+        lease="1d",
+        description="Which checkout do more people finish?",
+    ),
+):
     """An experiment to create.
 
     Attributes:
@@ -79,18 +88,6 @@ class CreateBody(Body):
         description: what it is about, in words.
     """
 
-    model_config = ConfigDict(
-        json_schema_extra=example(
-            name="checkout",
-            source_labels=["one page", "two pages", "express"],
-            delta=DELTA,
-            policy="anytime",
-            options={"bounds": [0, 1]},
-            lease="1d",
-            description="Which checkout do more people finish?",
-        )
-    )
-
     name: Annotated[str, Field(min_length=1, max_length=200)]
     source: Features | None = None
     source_labels: Labels | None = None
@@ -106,10 +103,8 @@ class CreateBody(Body):
     description: Annotated[str, Field(max_length=10_000)] = ""
 
 
-class AskBody(Body):
+class AskBody(Body, json_schema_extra=example(count=2)):
     """How many assignments are wanted."""
-
-    model_config = ConfigDict(json_schema_extra=example(count=2))
 
     count: Annotated[int, Field(ge=1)] = 1
 
@@ -121,38 +116,30 @@ class OutcomeIn(Body):
     reward: bool | Number = Field(description="A number, or true or false for 1 and 0.")
 
 
-class TellBody(Body):
+class TellBody(
+    Body, json_schema_extra=example(outcomes=[{"id": 0, "reward": 1}, {"id": 1, "reward": 0}])
+):
     """Outcomes: all of them are recorded or none."""
-
-    model_config = ConfigDict(
-        json_schema_extra=example(outcomes=[{"id": 0, "reward": 1}, {"id": 1, "reward": 0}])
-    )
 
     outcomes: Annotated[list[OutcomeIn], Field(fail_fast=True)]
 
 
-class FailBody(Body):
+class FailBody(Body, json_schema_extra=example(ids=[1], reason="left the page")):
     """Assignments whose outcome will never come."""
-
-    model_config = ConfigDict(json_schema_extra=example(ids=[1], reason="left the page"))
 
     ids: Annotated[list[Natural], Field(fail_fast=True)]
     reason: Annotated[str, Field(max_length=1000)] = "failed"
 
 
-class LeaseBody(Body):
+class LeaseBody(Body, json_schema_extra=example(lease="1d")):
     """How long outcomes may take."""
-
-    model_config = ConfigDict(json_schema_extra=example(lease="1d"))
 
     lease: Lease | None = Field(
         description="Seconds, or a time like 90s, 30m, 12h, 2d; null for any time."
     )
 
 
-class StopBody(Body):
+class StopBody(Body, json_schema_extra=example(reason="the season is over")):
     """Why an experiment is stopped."""
-
-    model_config = ConfigDict(json_schema_extra=example(reason="the season is over"))
 
     reason: Annotated[str, Field(max_length=1000)] = ""

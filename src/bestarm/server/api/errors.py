@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import logging
-import math
 import re
 import reprlib
 from collections.abc import Mapping
 from typing import Any
 
-from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
@@ -106,57 +104,52 @@ class Refusal(HTTPException):
         return JSONResponse({"error": error}, self.status_code, self.headers)
 
 
-def add_handlers(app: FastAPI) -> None:
-    """Answer every expected error in the one shape; the guard answers the others."""
-    app.add_exception_handler(errors.BestArmError, _ours)
-    app.add_exception_handler(RequestValidationError, _invalid)
-    app.add_exception_handler(HTTPException, answer_http)
+def refusal_of(error: Exception) -> Refusal:
+    """An expected error in the one shape."""
+    match error:
+        case Refusal():
+            return error
+        case errors.BestArmError():
+            return _ours(error)
+        case RequestValidationError():
+            return _invalid(error)
+        case HTTPException(status_code=status):
+            kind = _KINDS.get(status, "refused")
+            message = f"{error.detail}."
+            return Refusal(status, kind, message, field="request", headers=error.headers)
+    raise error
 
 
-def _ours(_: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, errors.BestArmError)
+def _ours(error: errors.BestArmError) -> Refusal:
     status = next((code for kind, code in _STATUS if isinstance(error, kind)), 500)
     kind = re.sub(r"(?<!^)(?=[A-Z])", "_", type(error).__name__.removesuffix("Error")).lower()
     if status >= 500:
         _log.error("%s: %s", kind, hide_tokens(str(error)), exc_info=error)
     if isinstance(error, errors.StoreError):
-        return _store_failed(status, kind).response()
-    # A replay happens when a phase closes: after the outcomes are on record.
-    kept = "The outcomes sent are recorded. " if isinstance(error, errors.ReplayError) else ""
-    remedy = f"{kept}{error.remedy}"
-    return Refusal(
-        status, kind, error.message, field=error.field, value=error.value, remedy=remedy
-    ).response()
-
-
-def _store_failed(status: int, kind: str) -> Refusal:
-    # The database's address and message are for the server's log, not for callers.
-    if status == 503:
+        # The database's address and message are for the server's log, not for callers.
+        again = "What was not acknowledged was not recorded; send the same request again."
         return Refusal(
             status,
             kind,
-            "The database cannot be used now.",
+            "The database cannot be used now." if status == 503 else _MEANINGS[500],
             field="store",
-            remedy="What was not acknowledged was not recorded; send the same request again.",
-            headers={"Retry-After": "1"},
+            remedy=again if status == 503 else "The server's log says more.",
+            headers={"Retry-After": "1"} if status == 503 else None,
         )
-    return Refusal(
-        status,
-        kind,
-        "The database refused, or its contents are damaged; the server's log says more.",
-        field="store",
-    )
+    # A replay happens when a phase closes: after the outcomes are on record.
+    kept = "The outcomes sent are recorded. " if isinstance(error, errors.ReplayError) else ""
+    remedy = f"{kept}{error.remedy}"
+    return Refusal(status, kind, error.message, field=error.field, value=error.value, remedy=remedy)
 
 
-def _invalid(_: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, RequestValidationError)
+def _invalid(error: RequestValidationError) -> Refusal:
     first = error.errors()[0]
     if first.get("type") == "json_invalid":
-        return unreadable_body().response()
+        return unreadable_body()
     where = ".".join(str(part) for part in first.get("loc", ())) or "body"
     message = f"`{where.removeprefix('body.')}`: {first.get('msg')}."
     value = first.get("input")
-    return Refusal(422, "invalid_input", message, field=where, value=value).response()
+    return Refusal(422, "invalid_input", message, field=where, value=value)
 
 
 def unreadable_body(cause: str | None = None) -> Refusal:
@@ -165,31 +158,12 @@ def unreadable_body(cause: str | None = None) -> Refusal:
     return Refusal(400, "bad_request", message, field="body", value=cause)
 
 
-def answer_http(_: Request, error: Exception) -> JSONResponse:
-    """Answer what the framework refuses."""
-    assert isinstance(error, HTTPException)
-    if not isinstance(error, Refusal):
-        kind = _KINDS.get(error.status_code, "refused")
-        error = Refusal(
-            error.status_code, kind, f"{error.detail}.", field="request", headers=error.headers
-        )
-    return error.response()
-
-
-def _plain(value: object, depth: int = 0) -> Any:
-    """A value as JSON can carry it, cut where it is long."""
-    if value is None or isinstance(value, (bool, int)):
-        return value if value is None or abs(value) < 2**53 else _text(_short(value))
-    if isinstance(value, float):
-        return value if math.isfinite(value) else str(value)
-    if isinstance(value, (list, tuple)) and depth < 2:
-        return [_plain(item, depth + 1) for item in value[:10]]
-    return _text(value if isinstance(value, str) else _short(value))
-
-
-def _short(value: object) -> str:
+def _plain(value: object) -> Any:
+    """A value as JSON can carry it; what is long, in words."""
+    if value is None or (isinstance(value, (int, float)) and abs(value) < 2**53):
+        return value
     try:
-        return _repr.repr(value)
+        return _text(value if isinstance(value, str) else _repr.repr(value))
     except ValueError:  # a number of more digits than Python will write
         return "a very large number"
 

@@ -9,20 +9,21 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, suppress
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 from fastapi.responses import Response
-from pydantic import ConfigDict, Field
-from starlette.types import Receive
+from pydantic import Field
 
 from bestarm.defaults import DELTA
 from bestarm.errors import InvalidInputError
 from bestarm.policies.registry import policies
 from bestarm.server.api import bodies
-from bestarm.server.api.errors import Refusal, error_responses, event_stream
-from bestarm.server.api.requests import ANYWHERE, TELL, WITH_BODY, StrictRoute
+from bestarm.server.api.errors import Refusal, event_stream
+from bestarm.server.api.requests import WITH_BODY, api_router
+from bestarm.server.security.tokens import Role
 from bestarm.server.streams import EventStream
 
 _GRACE = 5.0  # seconds beyond its time after which a simulation is ended from outside
+_LISTENING = 0.5  # seconds between two looks at whether the client is still there
 _LONGEST_LINE = 2**24
 _WORKER = ("-m", "bestarm.planning.worker")
 
@@ -58,7 +59,18 @@ class ScenarioIn(bodies.Body):
     noise: bodies.Positive | None = None
 
 
-class PlanBody(bodies.Body):
+class PlanBody(
+    bodies.Body,
+    json_schema_extra=bodies.example(
+        source_labels=["old", "new"],
+        gap=0.1,
+        bounds=[0, 1],
+        drift=["none", "sine"],
+        policies=["anytime"],
+        per_day=500,
+        runs=20,
+    ),
+):
     """An experiment to plan, with a gap or with scenarios.
 
     Attributes:
@@ -69,18 +81,6 @@ class PlanBody(bodies.Body):
         gap: the smallest lead worth finding.
         per_day: outcomes per day.
     """
-
-    model_config = ConfigDict(
-        json_schema_extra=bodies.example(
-            source_labels=["old", "new"],
-            gap=0.1,
-            bounds=[0, 1],
-            drift=["none", "sine"],
-            policies=["anytime"],
-            per_day=500,
-            runs=20,
-        )
-    )
 
     source: Arms | None = None
     source_labels: Labels | None = None
@@ -101,11 +101,7 @@ class PlanBody(bodies.Body):
 
 
 class Planner:
-    """Simulates one plan at a time, in a process of its own that ends with its caller.
-
-    Args:
-        seconds: how long one may take.
-    """
+    """Simulates one plan at a time, for so many seconds, in a process that ends with its caller."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
@@ -152,12 +148,7 @@ class Planner:
                 await process.wait()
 
 
-router = APIRouter(
-    prefix="/api/v1",
-    dependencies=[TELL],
-    responses=error_responses(*ANYWHERE, *WITH_BODY),
-    route_class=StrictRoute,
-)
+router = api_router(Role.TELL, *WITH_BODY)
 
 
 @router.post(
@@ -179,40 +170,31 @@ async def plan(body: PlanBody, request: Request) -> Response:
     """
     planner: Planner = request.app.state.planner
     lines = planner.lines(body.model_dump())
+    waiting = asyncio.ensure_future(anext(lines, None))
     try:
-        first = await _first(lines, request.receive)
+        first = await _first(waiting, request)
     except BaseException:
+        waiting.cancel()
+        await asyncio.wait([waiting])
         await lines.aclose()
         raise
     return EventStream(_events(first, lines))
 
 
-async def _first(lines: Lines, receive: Receive) -> dict[str, Any]:
+async def _first(
+    waiting: asyncio.Future[dict[str, Any] | None], request: Request
+) -> dict[str, Any]:
     """The first document, unless the client leaves before there is one."""
-    waiting = asyncio.ensure_future(anext(lines, None))
-    leaving = asyncio.ensure_future(_client_gone(receive))
-    try:
-        await asyncio.wait({waiting, leaving}, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        leaving.cancel()
-        if not waiting.done():
-            waiting.cancel()
-            with suppress(asyncio.CancelledError):
-                await waiting
-    if waiting.cancelled():
-        raise Refusal(499, "gone", "The client has gone.", field="request")
+    while not waiting.done():
+        await asyncio.wait([waiting], timeout=_LISTENING)
+        if await request.is_disconnected():
+            raise Refusal(499, "gone", "The client has gone.", field="request")
     first = waiting.result()
     if first is None:
         raise Refusal(500, "unforeseen", "The simulation ended abruptly.", field="request")
     if "error" in first:
-        wrong = first["error"]
-        raise InvalidInputError(wrong["message"], field=wrong["field"], remedy=wrong["remedy"])
+        raise InvalidInputError(**first["error"])
     return first
-
-
-async def _client_gone(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
 
 
 async def _events(first: dict[str, Any], rest: Lines) -> AsyncIterator[dict[str, Any]]:

@@ -6,22 +6,20 @@ import json
 from collections.abc import Callable, Coroutine
 from typing import Annotated, Any
 
-from fastapi import Depends, Path, Request, Response
+from fastapi import APIRouter, Depends, Path, Request, Response
 from fastapi.routing import APIRoute
 from pydantic import AfterValidator
 from starlette.concurrency import run_in_threadpool
 
 from bestarm.live.inputs import normal_form
-from bestarm.server.api.errors import unreadable_body
+from bestarm.server.api.errors import error_responses, unreadable_body
 from bestarm.server.experiments import OpenExperiments
-from bestarm.server.security.roles import check_role, needs
+from bestarm.server.security.roles import Needs, check_role
 from bestarm.server.security.tokens import Role
 
-ANYWHERE = (400, 401, 403, 421, 422, 429, 500, 503)  # errors of every route
+_ANYWHERE = (400, 401, 403, 421, 422, 429, 500, 503)  # errors of every route
 WITH_BODY = (408, 413, 415)  # errors of routes that take a body
-VIEW = Depends(needs(Role.VIEW))
-TELL = Depends(needs(Role.TELL))
-MANAGE = Depends(needs(Role.MANAGE))
+VIEW = Depends(Needs(Role.VIEW))
 Name = Annotated[
     str,
     Path(description="The experiment's name.", min_length=1, max_length=200, examples=["checkout"]),
@@ -55,13 +53,20 @@ class StrictRoute(APIRoute):
         return checked
 
 
+def api_router(role: Role, *codes: int) -> APIRouter:
+    """A router of the API, for callers of at least this role; its routes may answer with errors."""
+    return APIRouter(
+        prefix="/api/v1",
+        dependencies=[Depends(Needs(role))],
+        responses=error_responses(*_ANYWHERE, *codes),
+        route_class=StrictRoute,
+    )
+
+
 def role_needed(route: APIRoute) -> Role | None:
     """The least role that may call a route, or None where it names none."""
-    for each in route.dependencies:
-        role = getattr(each.dependency, "role", None)
-        if isinstance(role, Role):
-            return role
-    return None
+    named = [each.dependency for each in route.dependencies]
+    return next((each.role for each in named if isinstance(each, Needs)), None)
 
 
 class _StrictRequest(Request):

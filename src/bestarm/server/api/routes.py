@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Header, Query, Request, Response
+from fastapi import Header, Query, Request, Response
 from fastapi.responses import FileResponse, JSONResponse, StreamingResponse
 from starlette.background import BackgroundTask
 from starlette.concurrency import run_in_threadpool
@@ -15,48 +15,31 @@ from starlette.concurrency import run_in_threadpool
 from bestarm.errors import ConflictingRequestError, InvalidInputError
 from bestarm.live import Experiment
 from bestarm.live.events import sha256
+from bestarm.live.watch.overview import Watch
 from bestarm.problem import Problem, features_of
 from bestarm.server.api import bodies
 from bestarm.server.api import schemas as io
-from bestarm.server.api.errors import error_responses, event_stream
-from bestarm.server.api.requests import (
-    ANYWHERE,
-    MANAGE,
-    TELL,
-    VIEW,
-    WITH_BODY,
-    Experiments,
-    Name,
-    StrictRoute,
-)
+from bestarm.server.api.errors import event_stream
+from bestarm.server.api.requests import WITH_BODY, Experiments, Name, api_router
 from bestarm.server.experiments import OpenExperiments
 from bestarm.server.security.roles import ANONYMOUS, check_role
 from bestarm.server.security.tokens import Role
-from bestarm.server.streams import StatusStream
 
 _MOST_NUMBERS = 100_000  # features of an experiment: designs for more take minutes
+_PROBLEM = {"target", "delta", "noise", "baseline", "source_labels", "target_labels"}
 
-_VIEW_ERRORS = error_responses(*ANYWHERE, 404)
-_TELL_ERRORS = error_responses(*ANYWHERE, *WITH_BODY, 404, 409)
-viewing = APIRouter(
-    prefix="/api/v1", dependencies=[VIEW], responses=_VIEW_ERRORS, route_class=StrictRoute
-)
-telling = APIRouter(
-    prefix="/api/v1", dependencies=[TELL], responses=_TELL_ERRORS, route_class=StrictRoute
-)
-managing = APIRouter(
-    prefix="/api/v1", dependencies=[MANAGE], responses=_TELL_ERRORS, route_class=StrictRoute
-)
+viewing = api_router(Role.VIEW, 404)
+telling = api_router(Role.TELL, *WITH_BODY, 404, 409)
+managing = api_router(Role.MANAGE, *WITH_BODY, 404, 409)
 
 
-def _limited(count: int, request: Request, field: str) -> None:
-    most = request.app.state.limits.batch
-    if count > most:
+def _check_size(field: str, size: int, most: int, remedy: str = "Send several requests.") -> None:
+    if size > most:
         raise InvalidInputError(
-            f"`{field}` is {count}; one request takes {most} at most.",
+            f"`{field}` comes to {size}; one request may bring {most} at most.",
             field=field,
-            value=count,
-            remedy="Send several.",
+            value=size,
+            remedy=remedy,
         )
 
 
@@ -76,55 +59,28 @@ async def list_experiments(
     ] = None,
 ) -> Any:
     """Experiments of the store, oldest first, in parts: send `next` as `after` until it is null."""
-    found = await run_in_threadpool(experiments.list, limit=limit + 1, after=after)
+    store = experiments.store
+    found = await run_in_threadpool(Experiment.list, store, limit=limit + 1, after=after)
     last = found[limit - 1].name if len(found) > limit else None
     return {"experiments": found[:limit], "next": last}
 
 
-@managing.post(
-    "/experiments",
-    status_code=201,
-    summary="Create an experiment",
-)
+@managing.post("/experiments", status_code=201, summary="Create an experiment")
 async def create_experiment(body: bodies.CreateBody, experiments: Experiments) -> io.StatusOut:
     """Create an experiment; its name must be new."""
     return await experiments.write_store(partial(_create, experiments, body))
 
 
 def _create(experiments: OpenExperiments, body: bodies.CreateBody) -> io.StatusOut:
+    sizes = {field: sum(map(len, getattr(body, field) or ())) for field in ("source", "target")}
     if body.source is None:
-        _check_size("source_labels", len(body.source_labels or ()) ** 2)
-    for field, rows in (("source", body.source or []), ("target", body.target or [])):
-        _check_size(field, sum(map(len, rows)))
-    problem = Problem(
-        features_of(body.source, body.source_labels),
-        body.target,
-        delta=body.delta,
-        noise=body.noise,
-        baseline=body.baseline,
-        source_labels=body.source_labels,
-        target_labels=body.target_labels,
-    )
-    experiment = experiments.create(
-        body.name,
-        problem,
-        policy=body.policy,
-        options=body.options,
-        seed=body.seed,
-        lease=body.lease,
-        description=body.description,
-    )
-    return experiment.status()
-
-
-def _check_size(field: str, size: int) -> None:
-    if size > _MOST_NUMBERS:
-        raise InvalidInputError(
-            f"`{field}` makes {size} features; over HTTP there may be {_MOST_NUMBERS}.",
-            field=field,
-            value=size,
-            remedy="Create so large an experiment with `Experiment.create`.",
-        )
+        sizes["source_labels"] = len(body.source_labels or ()) ** 2
+    for field, size in sizes.items():
+        _check_size(field, size, _MOST_NUMBERS, "Create it with `Experiment.create`.")
+    features = features_of(body.source, body.source_labels)
+    problem = Problem(features, **body.model_dump(include=_PROBLEM))
+    settings = body.model_dump(exclude=_PROBLEM | {"source"})
+    return experiments.create(**settings, problem=problem).status()
 
 
 @viewing.get(
@@ -173,7 +129,7 @@ async def ask(
     ] = None,
 ) -> Response:
     """Draw options. Fewer than asked for are assigned while a phase waits for its outcomes."""
-    _limited(body.count, request, "count")
+    _check_size("count", body.count, request.app.state.limits.batch)
     caller: int = request.state.caller
     return await experiments.write(
         name, partial(_ask, count=body.count, key=idempotency_key, caller=caller)
@@ -200,7 +156,7 @@ async def tell(
     name: Name, body: bodies.TellBody, experiments: Experiments, request: Request
 ) -> io.ReceiptOut:
     """Record outcomes: all or none. Repeating it is harmless."""
-    _limited(len(body.outcomes), request, "outcomes")
+    _check_size("outcomes", len(body.outcomes), request.app.state.limits.batch)
     pairs = [(each.id, float(each.reward)) for each in body.outcomes]
     return await experiments.tell(name, pairs)
 
@@ -210,7 +166,7 @@ async def fail(
     name: Name, body: bodies.FailBody, experiments: Experiments, request: Request
 ) -> io.StatusOut:
     """Record that outcomes will never come. Repeating it is harmless."""
-    _limited(len(body.ids), request, "ids")
+    _check_size("ids", len(body.ids), request.app.state.limits.batch)
     return await experiments.change(name, lambda each: each.fail_many(body.ids, body.reason))
 
 
@@ -226,10 +182,7 @@ async def resume(name: Name, experiments: Experiments) -> io.StatusOut:
     return await experiments.change(name, Experiment.resume)
 
 
-@managing.post(
-    "/experiments/{name}/lease",
-    summary="Change how long outcomes may take",
-)
+@managing.post("/experiments/{name}/lease", summary="Change how long outcomes may take")
 async def change_lease(
     name: Name, body: bodies.LeaseBody, experiments: Experiments
 ) -> io.StatusOut:
@@ -249,16 +202,13 @@ async def stop(
 @viewing.get("/experiments/{name}/recommendation", summary="The recommendation as of now")
 async def get_recommendation(name: Name, experiments: Experiments) -> io.RecommendationOut:
     """The option that the policy would name now, and how far that can be relied on."""
-    return await experiments.compute(
-        name,
-        lambda each: io.RecommendationOut.of(each.recommendation(), each.problem.target_labels),
-    )
+    return await experiments.compute(name, lambda watch: io.RecommendationOut.of(watch.experiment))
 
 
 @viewing.get("/experiments/{name}/health", summary="Health checks", response_model=io.HealthOut)
 async def get_health(name: Name, experiments: Experiments) -> Any:
     """Whether the experiment runs as it should, and what to do if not."""
-    return {"checks": await experiments.compute(name, lambda each: each.health())}
+    return {"checks": await experiments.compute(name, lambda watch: watch.experiment.health())}
 
 
 @viewing.get("/experiments/{name}/events", summary="The log", response_model=io.EventsOut)
@@ -299,11 +249,11 @@ async def export(
     return await experiments.compute(name, partial(_export, layout=layout))
 
 
-def _export(experiment: Experiment, *, layout: str) -> Response:
+def _export(watch: Watch, *, layout: str) -> Response:
     folder = tempfile.TemporaryDirectory(prefix="bestarm-")
     path = Path(folder.name) / "export.csv"
     try:
-        experiment.export(path, layout=layout)
+        watch.experiment.export(path, layout=layout)
     except BaseException:
         folder.cleanup()
         raise
@@ -335,8 +285,7 @@ async def follow(
     """Server-sent events: `status` whenever the experiment changes, until the client leaves."""
     await experiments.read(name, lambda each: each.name)
     address = request.client.host if request.client else ""
-    return StatusStream(
-        experiments.streams,
+    return experiments.streams.follow(
         name,
         known=last_event_id or "",
         check_allowed=partial(check_role, request, Role.VIEW),

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, Field
 
 from bestarm.defaults import DELTA
-from bestarm.live import Assignment, Batch, Check, Listed, Receipt, Status
+from bestarm.live import Assignment, Batch, Check, Experiment, Listed, Receipt, Status
 from bestarm.live.store.contract import Event
-from bestarm.records import Recommendation
 from bestarm.server.api.bodies import example
 
 
@@ -44,23 +42,22 @@ StatusOut = Annotated[Status, Field(examples=[_STATUS])]
 ReceiptOut = Annotated[Receipt, Field(examples=[{"recorded": 2, "repeated": 0, "late": 0}])]
 
 
-class ListOut(BaseModel):
+class ListOut(
+    BaseModel,
+    json_schema_extra=example(
+        experiments=[
+            {
+                "name": "checkout",
+                "description": "Which checkout do more people finish?",
+                "created": 1767225600.0,
+                "status": _STATUS,
+                "revision": "240-238-0-0-0-9",
+            }
+        ],
+        next=None,
+    ),
+):
     """Experiments, oldest first."""
-
-    model_config = ConfigDict(
-        json_schema_extra=example(
-            experiments=[
-                {
-                    "name": "checkout",
-                    "description": "Which checkout do more people finish?",
-                    "created": 1767225600.0,
-                    "status": _STATUS,
-                    "revision": "240-238-0-0-0-9",
-                }
-            ],
-            next=None,
-        )
-    )
 
     experiments: list[Listed]
     next: str | None = Field(
@@ -68,20 +65,19 @@ class ListOut(BaseModel):
     )
 
 
-class AssignmentsOut(BaseModel):
+class AssignmentsOut(
+    BaseModel,
+    json_schema_extra=example(
+        assignments=[
+            {"id": 0, "arm": 2, "label": "express", "probability": 0.25, "phase": 1},
+            {"id": 1, "arm": 0, "label": "one page", "probability": 0.5, "phase": 1},
+        ],
+        phase=1,
+        waiting=0,
+        state="running",
+    ),
+):
     """The assignments of one request: fewer than asked for while a phase waits for outcomes."""
-
-    model_config = ConfigDict(
-        json_schema_extra=example(
-            assignments=[
-                {"id": 0, "arm": 2, "label": "express", "probability": 0.25, "phase": 1},
-                {"id": 1, "arm": 0, "label": "one page", "probability": 0.5, "phase": 1},
-            ],
-            phase=1,
-            waiting=0,
-            state="running",
-        )
-    )
 
     assignments: list[Assignment]
     phase: int
@@ -106,7 +102,26 @@ class AssignmentsOut(BaseModel):
         }
 
 
-class RecommendationOut(BaseModel):
+class RecommendationOut(
+    BaseModel,
+    json_schema_extra=example(
+        target=2,
+        label="express",
+        final=True,
+        reason="identified",
+        pulls=1210,
+        claims=DELTA,
+        error_bound=DELTA,
+        contradicted=False,
+        active=[2],
+        active_labels=["express"],
+        chosen=[2],
+        chosen_labels=["express"],
+        assumptions=["Every reward lies between 0 and 1."],
+        statement="'express' is the best of 3 options. The probability that this rule ever "
+        f"says so wrongly, at any of its looks, is at most {DELTA:g}.",
+    ),
+):
     """The option that the policy would name now, and how far that can be relied on.
 
     Attributes:
@@ -128,26 +143,6 @@ class RecommendationOut(BaseModel):
         statement: what may be claimed now, in words.
     """
 
-    model_config = ConfigDict(
-        json_schema_extra=example(
-            target=2,
-            label="express",
-            final=True,
-            reason="identified",
-            pulls=1210,
-            claims=DELTA,
-            error_bound=DELTA,
-            contradicted=False,
-            active=[2],
-            active_labels=["express"],
-            chosen=[2],
-            chosen_labels=["express"],
-            assumptions=["Every reward lies between 0 and 1."],
-            statement="'express' is the best of 3 options. The probability that this rule ever "
-            f"says so wrongly, at any of its looks, is at most {DELTA:g}.",
-        )
-    )
-
     target: int
     label: str
     final: bool
@@ -164,29 +159,29 @@ class RecommendationOut(BaseModel):
     statement: str
 
     @classmethod
-    def of(cls, said: Recommendation, labels: Sequence[str]) -> RecommendationOut:
-        """From the library's, with the names of the targets."""
-        known: dict[str, Any] = {name: getattr(said, name, None) for name in cls.model_fields}
+    def of(cls, experiment: Experiment) -> RecommendationOut:
+        """An experiment's, with the names of the targets."""
+        now, labels = experiment.recommendation(), experiment.problem.target_labels
+        known: dict[str, Any] = {name: getattr(now, name, None) for name in cls.model_fields}
         for name in ("active", "chosen"):
             known[f"{name}_labels"] = [labels[target] for target in known[name]]
         return cls(**known)
 
 
-class HealthOut(BaseModel):
+class HealthOut(
+    BaseModel,
+    json_schema_extra=example(
+        checks=[
+            {
+                "name": "assignments",
+                "level": "ok",
+                "finding": "Traffic split matches the plan (240 assignments).",
+                "action": "",
+            }
+        ]
+    ),
+):
     """All of them."""
-
-    model_config = ConfigDict(
-        json_schema_extra=example(
-            checks=[
-                {
-                    "name": "assignments",
-                    "level": "ok",
-                    "finding": "Traffic split matches the plan (240 assignments).",
-                    "action": "",
-                }
-            ]
-        )
-    )
 
     checks: list[Check]
 
@@ -197,23 +192,22 @@ def without_seed(event: Event) -> Event:
     return replace(event, data=data)
 
 
-class EventsOut(BaseModel):
+class EventsOut(
+    BaseModel,
+    json_schema_extra=example(
+        events=[
+            {
+                "number": 4,
+                "at": 1767225600.0,
+                "kind": "paused",
+                "data": {},
+                "hash": "9c56cc51b374c3ba189210d5b6d4bf57790d351c96c47c02190ecf1e430635ab",
+            }
+        ],
+        next=5,
+    ),
+):
     """A part of the log, and where to go on reading."""
-
-    model_config = ConfigDict(
-        json_schema_extra=example(
-            events=[
-                {
-                    "number": 4,
-                    "at": 1767225600.0,
-                    "kind": "paused",
-                    "data": {},
-                    "hash": "9c56cc51b374c3ba189210d5b6d4bf57790d351c96c47c02190ecf1e430635ab",
-                }
-            ],
-            next=5,
-        )
-    )
 
     events: list[Annotated[Event, AfterValidator(without_seed)]]
     next: int = Field(description="Send it as `after` to read on.")

@@ -8,18 +8,20 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import lru_cache
 from importlib.metadata import version
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from bestarm.defaults import DELTA
+from bestarm.live import Experiment
+from bestarm.live.watch.overview import Watch
 from bestarm.live.watch.views import Allocated, Overview
 from bestarm.live.watch.wording import percent
 from bestarm.server.pages.assets import address_of, read_asset
 from bestarm.server.pages.charts import COLOURS, Chart, charts, number
-from bestarm.server.pages.snippets import Snippets
 from bestarm.server.pages.svg import draw, style_of
 
 PANELS = {  # with their titles, in the order of the page
@@ -37,23 +39,8 @@ PANELS = {  # with their titles, in the order of the page
 _ROWS = 100  # of a table; an experiment may have thousands of options
 
 
-class _Bar(NamedTuple):
-    """The places of a number and its interval on a scale that all rows share, in percent."""
-
-    left: float
-    width: float
-    point: float
-    zero: float
-
-
-def panels(overview: Overview, pasted: Snippets, *, printed: bool = False) -> dict[str, Markup]:
-    """Each panel's content, by name.
-
-    Args:
-        overview: the experiment.
-        pasted: code for it, ready to paste.
-        printed: whether it is for paper, where nothing can be clicked.
-    """
+def panels(overview: Overview, pasted: Mapping[str, str] | None = None) -> dict[str, Markup]:
+    """Each panel's content, by name. Without code to paste it is for paper."""
     module: Any = _environment().get_template("panels.html").module
     drawn = charts(overview)
     further: dict[str, Any] = {
@@ -61,9 +48,29 @@ def panels(overview: Overview, pasted: Snippets, *, printed: bool = False) -> di
         "timeline": (drawn,),
         "baseline": (drawn,),
         "allocation": (_shares(overview), _ROWS),
-        "snippets": (pasted, printed),
+        "snippets": (pasted,),
     }
-    return {name: getattr(module, name)(overview, *further.get(name, ())) for name in PANELS}
+    return {
+        name: getattr(module, name)(overview, *further.get(name, ()))
+        for name in PANELS
+        if pasted is not None or name != "snippets"
+    }
+
+
+def report(overview: Overview) -> str:
+    """An experiment as one HTML file that needs nothing else, not even a script."""
+    return render("report.html", overview=overview, panels=panels(overview), printed=True)
+
+
+def write_report(experiment: Experiment, path: str | Path) -> Path:
+    """Write an experiment as it stands to an HTML file, and return its path.
+
+    The folder is made if necessary. Raises OSError if the file cannot be written.
+    """
+    file = Path(path)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(report(Watch(experiment).overview()), encoding="utf-8")
+    return file
 
 
 def render(template: str, **values: object) -> str:
@@ -170,26 +177,21 @@ def _legend(chart: Chart) -> list[tuple[str, str]]:
     return shown
 
 
-def _bars(overview: Overview) -> Mapping[int, _Bar]:
-    """The bar of each option's distance from the leader."""
-    rows = overview.leaderboard[:_ROWS]
-    spans: dict[int, tuple[float, float, float]] = {
-        row.target: (
-            row.behind if row.low is None else row.low,
-            row.behind if row.high is None else row.high,
-            row.behind,
-        )
-        for row in rows
+def _bars(overview: Overview) -> Mapping[int, tuple[float, ...]]:
+    """Each option's distance from the leader as a bar, on a scale that all share, in percent.
+
+    These are the left end of its interval, its width, the distance itself, and the place of 0.
+    """
+    spans = {
+        row.target: [row.behind if end is None else end for end in (row.low, row.high, row.behind)]
+        for row in overview.leaderboard[:_ROWS]
         if row.behind is not None and row.status not in {"best", "leads"}
     }
     ends = [0.0, *(end for span in spans.values() for end in span)]
-    low, size = min(ends), (max(ends) - min(ends)) or 1.0
-    places = {
-        target: [100 * (end - low) / size for end in (*span, 0.0)] for target, span in spans.items()
-    }
+    low, scale = min(ends), 100 / ((max(ends) - min(ends)) or 1.0)
     return {
-        target: _Bar(left, right - left, point, zero)
-        for target, (left, right, point, zero) in places.items()
+        target: tuple(scale * size for size in (left - low, right - left, point - low, -low))
+        for target, (left, right, point) in spans.items()
     }
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import logging
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Annotated, Any
+from typing import Annotated
 from urllib.parse import parse_qs, quote
 
 from fastapi import APIRouter, FastAPI, Header, Request, Response
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse
 from fastapi.routing import APIRoute
 from markupsafe import Markup
@@ -17,22 +17,21 @@ from pydantic import AfterValidator
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
-from bestarm.errors import BestArmError, InvalidInputError, StoreError
+from bestarm.errors import BestArmError
 from bestarm.live.inputs import normal_form
 from bestarm.live.watch.overview import Watch
 from bestarm.live.watch.views import Overview
 from bestarm.policies.registry import policies
-from bestarm.server.api.errors import Refusal, answer_http
+from bestarm.server.api.errors import Refusal, refusal_of
 from bestarm.server.api.plan import PLANNABLE
 from bestarm.server.api.requests import VIEW, Experiments
 from bestarm.server.experiments import OpenExperiments
 from bestarm.server.pages.assets import Assets
 from bestarm.server.pages.charts import charts
-from bestarm.server.pages.listing import Listing, Query, listing
-from bestarm.server.pages.panels import panels, render
-from bestarm.server.pages.report import report
-from bestarm.server.pages.snippets import Snippets, snippets
-from bestarm.server.security.roles import COOKIE, UnauthorizedError, check_role
+from bestarm.server.pages.listing import Listing, listing
+from bestarm.server.pages.panels import panels, render, report
+from bestarm.server.pages.snippets import snippets
+from bestarm.server.security.roles import COOKIE, check_role
 from bestarm.server.security.tokens import Role, make_pass
 
 # What may be seen without a token: the sign-in page, and the files that pages are made with.
@@ -46,38 +45,16 @@ _DRIFTS = (
     ("walk", "a random walk", False),
     ("switches", "sudden jumps", False),
 )
-_NOT_NOW = "This cannot be shown now"
-_LOG = "The server's log says more."
-_log = logging.getLogger("bestarm.server")
+_TITLES = {
+    "not_found": "There is no such page",
+    "unknown_experiment": "There is no such experiment",
+}
 Name = Annotated[str, AfterValidator(normal_form)]
 IfNoneMatch = Annotated[str | None, Header(max_length=500)]
 
 
 class _PageRoute(APIRoute):
-    """A route whose errors are pages too, and that asks for a token if one is needed."""
-
-    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """How a request is answered."""
-        answer = super().get_route_handler()
-
-        async def shown(request: Request) -> Response:
-            try:
-                return await answer(request)
-            except UnauthorizedError:
-                goal = quote(quote(request.scope["path"]), safe="")
-                return RedirectResponse(f"/login?next={goal}", status_code=303)
-            except InvalidInputError as error:
-                return _error_page(
-                    request, 404, "There is no such experiment", error.message, error.remedy
-                )
-            except StoreError as error:
-                # The database's address and message are not for everyone.
-                _log.error("A page cannot be shown", exc_info=error)
-                return _error_page(request, 503, _NOT_NOW, "The database cannot be used now.", _LOG)
-            except BestArmError as error:
-                return _error_page(request, 503, _NOT_NOW, error.message, error.remedy)
-
-        return shown
+    """A route whose errors are pages too."""
 
 
 _pages = APIRouter(route_class=_PageRoute, include_in_schema=False)
@@ -89,16 +66,20 @@ def add_pages(app: FastAPI) -> None:
     app.include_router(_pages)
     app.include_router(_parts)
     app.mount("/static", Assets())
-    app.add_exception_handler(HTTPException, _not_found)
+    for kind in (BestArmError, RequestValidationError, HTTPException):
+        app.add_exception_handler(kind, _answer_error)
 
 
-def _not_found(request: Request, error: Exception) -> Response:
+def _answer_error(request: Request, error: Exception) -> Response:
     """Answer browsers with a page, and programs in the one shape of errors."""
-    assert isinstance(error, HTTPException)
-    browser = "text/html" in request.headers.get("accept", "")
-    if error.status_code != 404 or not browser or request.scope["path"].startswith("/api/"):
-        return answer_http(request, error)
-    return _error_page(request, 404, "There is no such page", "Please check the address.")
+    refusal, path = refusal_of(error), request.scope["path"]
+    browser = "text/html" in request.headers.get("accept", "") and not path.startswith("/api/")
+    if not browser and not isinstance(request.scope.get("route"), _PageRoute):
+        return refusal.response()
+    if refusal.status_code == 401:
+        return RedirectResponse(f"/login?next={quote(quote(path), safe='')}", status_code=303)
+    title = _TITLES.get(refusal.kind, "This cannot be shown now")
+    return _page(request, "error.html", status=refusal.status_code, title=title, error=refusal)
 
 
 def _page(request: Request, template: str, *, status: int = 200, **values: object) -> Response:
@@ -106,17 +87,10 @@ def _page(request: Request, template: str, *, status: int = 200, **values: objec
     return HTMLResponse(text, status_code=status)
 
 
-def _error_page(
-    request: Request, status: int, title: str, message: str, remedy: str = ""
-) -> Response:
-    values = {"title": title, "message": message, "remedy": remedy}
-    return _page(request, "error.html", status=status, **values)
-
-
 async def _listing(
     request: Request, experiments: OpenExperiments, known: str | None = None
 ) -> tuple[str, Listing | None]:
-    worst, query = request.app.state.upkeep.worst, Query.of(request)
+    worst, query = request.app.state.upkeep.worst, request.query_params
     return await experiments.browse(lambda found: listing(found, query, worst, known))
 
 
@@ -156,23 +130,16 @@ async def list_experiments(
     return JSONResponse({"html": _rows(part)}, headers={"ETag": tag})
 
 
-def _snippets(request: Request, name: str) -> Snippets:
-    """Code to paste; where the database is, only callers on this machine may know."""
-    store = request.app.state.store.place if request.app.state.local else None
-    return snippets(name, address=str(request.base_url).rstrip("/"), store=store)
+def _snippets(request: Request, name: str) -> dict[str, str]:
+    return snippets(name, address=str(request.base_url).rstrip("/"))
 
 
 @_pages.get("/experiments/{name}", dependencies=[VIEW])
 async def show_experiment(name: Name, request: Request, experiments: Experiments) -> Response:
     """An experiment."""
-    pasted = _snippets(request, name)
-
-    def make(watch: Watch) -> Mapping[str, Any]:
-        shown = watch.overview()
-        return {"overview": shown, "panels": panels(shown, pasted)}
-
-    made = await experiments.look(name, make)
-    return _page(request, "experiment.html", printed=False, **made)
+    shown = await experiments.compute(name, Watch.overview)
+    parts = await run_in_threadpool(panels, shown, _snippets(request, name))
+    return _page(request, "experiment.html", printed=False, overview=shown, panels=parts)
 
 
 @_parts.get("/experiments/{name}/panels", dependencies=[VIEW])
@@ -185,7 +152,7 @@ async def show_panels(
         tag = f'W/"{watch.experiment.revision}"'
         return tag, None if tag == if_none_match else watch.overview()
 
-    tag, shown = await experiments.look(name, make)
+    tag, shown = await experiments.compute(name, make)
     if shown is None:
         return Response(status_code=304, headers={"ETag": tag})
     text = await run_in_threadpool(_update, shown, _snippets(request, name))
@@ -193,7 +160,7 @@ async def show_panels(
     return Response(text, media_type="application/json", headers=headers)
 
 
-def _update(shown: Overview, pasted: Snippets) -> str:
+def _update(shown: Overview, pasted: Mapping[str, str]) -> str:
     return json.dumps(
         {
             "revision": shown.head.revision,
@@ -206,11 +173,9 @@ def _update(shown: Overview, pasted: Snippets) -> str:
 
 
 @_pages.get("/experiments/{name}/report", dependencies=[VIEW])
-async def show_report(name: Name, request: Request, experiments: Experiments) -> Response:
+async def show_report(name: Name, experiments: Experiments) -> Response:
     """The report, to print or keep."""
-    pasted = _snippets(request, name)
-    text = await experiments.look(name, lambda watch: report(watch.overview(), pasted))
-    return HTMLResponse(text)
+    return HTMLResponse(await experiments.compute(name, lambda watch: report(watch.overview())))
 
 
 @_pages.get("/plan", dependencies=[VIEW])

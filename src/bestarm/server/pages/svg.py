@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
+from itertools import groupby
 
 from markupsafe import Markup
 
@@ -22,12 +23,7 @@ def style_of(line: Line) -> str:
 
 
 def draw(chart: Chart, width: int) -> Markup:
-    """A chart as SVG, with colours from the page's style sheet.
-
-    Args:
-        chart: the chart.
-        width: about how wide it is shown, so that letters are as large as the page's.
-    """
+    """A chart as SVG: as wide as it is shown, so that letters are as large as the page's."""
     return _Drawing(chart, width).svg()
 
 
@@ -59,8 +55,8 @@ class _Drawing:
         inside = min(max((value - low) / (high - low), -0.5), 1.5)
         return _HEIGHT - _BOTTOM - inside * (_HEIGHT - _TOP - _BOTTOM)
 
-    def _points(self, values: Iterable[tuple[float, float]]) -> str:
-        return " ".join(f"{self._x(x):.1f},{self._y(y):.1f}" for x, y in values)
+    def _points(self, values: Iterable[tuple[float, float | None]]) -> str:
+        return " ".join(f"{self._x(x):.1f},{self._y(y):.1f}" for x, y in values if y is not None)
 
     def svg(self) -> Markup:
         chart, clip = self._chart, f"clip-{self._chart.key}"
@@ -114,18 +110,13 @@ class _Drawing:
 
     def _line(self, line: Line) -> Markup:
         style = style_of(line)
-        stretches: list[list[tuple[float, float]]] = [[]]
-        for x, y in zip(line.x, line.y, strict=True):
-            if y is not None:
-                stretches[-1].append((x, y))
-            elif stretches[-1]:
-                stretches.append([])
-        there = [point for stretch in stretches for point in stretch]
+        points = list(zip(line.x, line.y, strict=True))
+        there = [(x, y) for x, y in points if y is not None]
         parts = [_element("title", line.label)]
         parts += [
             _element("polyline", class_=f"line {style}", points=self._points(stretch))
-            for stretch in stretches
-            if stretch
+            for known, stretch in groupby(points, key=lambda point: point[1] is not None)
+            if known
         ]
         if (self._chart.dots and -2 < line.rank < COLOURS) or len(there) == 1:
             parts += [

@@ -19,6 +19,7 @@ from bestarm.server.security.limits import Buckets, Limits
 from bestarm.server.security.tokens import hide_tokens
 
 KNOWN = "bestarm.known"  # in the scope of a request whose token is valid
+MOST_HEAD = 16_384  # bytes of a request's first line and headers together
 
 _PROTECTING = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self' "
@@ -35,7 +36,7 @@ _HEADERS = [(name.lower().encode(), value.encode()) for name, value in _PROTECTI
 _FORMS = {"/login"}  # the paths that take a form; all others take JSON
 _CHANGING = {"POST", "PUT", "PATCH", "DELETE"}
 _MOST_KNOWN = 10_000
-_HOST = re.compile(r"(\[(?P<six>[^\[\]]*)\]|(?P<name>[^:\[\]]+))(:[0-9]*)?")
+_HOST = re.compile(r"(\[[^\[\]]*\]|[^:\[\]]+)(:[0-9]*)?")
 _ANSWERED = "bestarm.answered"  # in the scope of a request whose answer has started
 _log = logging.getLogger("bestarm.access")
 _failures = logging.getLogger("bestarm.server")
@@ -44,12 +45,7 @@ _failures = logging.getLogger("bestarm.server")
 class Guard:
     """Refuses requests that are too many, too large or for another host, before reading them.
 
-    Args:
-        app: the application behind it.
-        limits: the limits.
-        local: refuse requests that name another host: another site could have its own name lead
-            here.
-        hosts: further host names that are accepted; if there are any, no others are.
+    `local` and `hosts` are those of `create_app`: another site could have its own name lead here.
     """
 
     def __init__(
@@ -60,7 +56,7 @@ class Guard:
         self._buckets = Buckets(limits)
         self._known: OrderedDict[str, None] = OrderedDict()
         self._any_host = not local and not hosts
-        self._hosts = frozenset(host.lower() for host in hosts)
+        self._hosts = {"localhost", *(host.lower() for host in hosts)}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, or answer it here."""
@@ -95,6 +91,7 @@ class Guard:
                 self._known.popitem(last=False)
 
     def _check(self, scope: Scope, headers: dict[bytes, bytes]) -> None:
+        _check_head(scope, headers)
         if not self._host_fits(headers.get(b"host", b"").decode("latin-1")):
             raise Refusal(
                 421,
@@ -114,7 +111,10 @@ class Guard:
                 headers={"Retry-After": str(math.ceil(wait))},
             )
         if scope["method"] in _CHANGING:
-            _check_origin(headers)
+            # Browsers name the site that made a request; programs do not.
+            if headers.get(b"sec-fetch-site", b"none") not in {b"none", b"same-origin"}:
+                message = "A page of another site made this request."
+                raise Refusal(403, "cross_site", message, field="Sec-Fetch-Site")
             self._check_body(scope["path"], headers)
 
     def _caller(self, scope: Scope, headers: dict[bytes, bytes]) -> str:
@@ -196,12 +196,8 @@ class Guard:
         if self._any_host:
             return True
         found = _HOST.fullmatch(host.lower())
-        if found is None:
-            return False
-        if found["six"] is not None:
-            return found["six"] == "::1"
-        name = found["name"]
-        if name in self._hosts or name == "localhost":
+        name = "" if found is None else found[1]
+        if name in self._hosts or name == "[::1]":
             return True
         try:
             return ipaddress.IPv4Address(name).is_loopback
@@ -209,32 +205,40 @@ class Guard:
             return False
 
 
+def head_too_large() -> Refusal:
+    """The refusal of a request whose first line and headers are too large."""
+    message = f"The head is larger than {MOST_HEAD:,} bytes."
+    closing = {"Connection": "close"}
+    return Refusal(431, "head_too_large", message, field="request", headers=closing)
+
+
+def _check_head(scope: Scope, headers: dict[bytes, bytes]) -> None:
+    # h11 limits the size of a head only while it is incomplete, and goes by the chunks of a body
+    # that has a length as well: a proxy that goes by the length sees other requests than we do.
+    first = (scope.get("raw_path", b""), scope["query_string"])
+    if sum(len(name) + len(value) + 4 for name, value in (first, *scope["headers"])) > MOST_HEAD:
+        raise head_too_large()
+    if {b"content-length", b"transfer-encoding"} <= headers.keys():
+        raise Refusal(
+            400,
+            "bad_request",
+            "A request has a Content-Length or a Transfer-Encoding, not both.",
+            field="request",
+            headers={"Connection": "close"},
+        )
+
+
 def _digest(headers: dict[bytes, bytes]) -> str:
     token = headers.get(b"authorization")
     return "" if token is None else hashlib.sha256(token).hexdigest()
 
 
-def _check_origin(headers: dict[bytes, bytes]) -> None:
-    # Browsers name the site that made a request; programs do not.
-    if headers.get(b"sec-fetch-site", b"none") not in {b"none", b"same-origin"}:
-        raise Refusal(
-            403,
-            "cross_site",
-            "A page of another site made this request.",
-            field="Sec-Fetch-Site",
-        )
-
-
 def _without_body(send: Send) -> Send:
     """A sender of the head alone; the body ends at once, even of a stream."""
-    over = False
 
     async def head(message: Message) -> None:
-        nonlocal over
         if message["type"] == "http.response.start":
             await send(message)
-        elif not over:
-            over = True
             await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     return head

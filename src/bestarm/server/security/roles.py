@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Annotated
 
 from fastapi import Depends, Request
@@ -20,10 +20,6 @@ ANONYMOUS = "bestarm.anonymous"  # in the scope of a request that is allowed wit
 _FORWARDED = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "via")
 _bearer = HTTPBearer(auto_error=False, description="A token of `bestarm token create`, as Bearer.")
 _Credentials = Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
-
-
-class UnauthorizedError(Refusal):
-    """There is no token, or it is not valid."""
 
 
 def role_of(request: Request, credentials: HTTPAuthorizationCredentials | None) -> Role | None:
@@ -50,7 +46,7 @@ async def check_role(request: Request, role: Role) -> Role:
     """The role of the caller, which must be at least this one."""
     found = await run_in_threadpool(role_of, request, await _bearer(request))
     if found is None:
-        raise UnauthorizedError(
+        raise Refusal(
             401,
             "unauthorized",
             "This needs a valid access token.",
@@ -71,12 +67,13 @@ async def check_role(request: Request, role: Role) -> Role:
     return found
 
 
-def needs(role: Role) -> Callable[[Request, _Credentials], Awaitable[Role]]:
+@dataclass(frozen=True)
+class Needs:
     """A dependency that lets only callers of at least this role pass."""
 
-    async def check(request: Request, _: _Credentials) -> Role:
-        before: Role | None = getattr(request.state, "role", None)
-        return before if before is not None else await check_role(request, role)
+    role: Role
 
-    check.role = role  # type: ignore[attr-defined]
-    return check
+    async def __call__(self, request: Request, _: _Credentials) -> Role:
+        """The role of the caller."""
+        before: Role | None = getattr(request.state, "role", None)
+        return before if before is not None else await check_role(request, self.role)

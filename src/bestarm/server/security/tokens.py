@@ -34,6 +34,7 @@ _tokens = sa.Table(  # made with the first token
 _FIND = sa.select(_tokens.c.role, _tokens.c.digest).where(
     _tokens.c.id == sa.bindparam("id"), _tokens.c.revoked.is_(None)
 )
+_TOKEN = re.compile(rf"{_PREFIX}-([0-9]{{1,9}})-([\w-]+)")
 _LIKE_A_TOKEN = re.compile(rf"({_PREFIX}-\d+-)[\w-]+")
 
 
@@ -125,15 +126,15 @@ def _role(number: int, role: int) -> Role:
 
 def find_role(store: Store, text: str) -> Role | None:
     """What a token allows, or None if it is not one, or not one any more."""
-    prefix, _, rest = text.partition("-")
-    number, _, secret = rest.partition("-")
-    role, known = _known(store, number if prefix == _PREFIX else "")
+    found = _TOKEN.fullmatch(text)
+    number, secret = ("", "") if found is None else found.groups()
+    role, known = _known(store, number)
     return role if hmac.compare_digest(known, _digest(secret)) else None
 
 
 def token_number(text: str) -> int | None:
     """The public number of a token, whether there is one of it or not."""
-    found = re.match(rf"{_PREFIX}-([0-9]{{1,9}})(-|\Z)", text)
+    found = _TOKEN.fullmatch(text)
     return None if found is None else int(found[1])
 
 
