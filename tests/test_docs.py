@@ -207,7 +207,12 @@ def test_the_documentation_builds_without_a_warning(tmp_path: Path) -> None:
     quick = ("-D", "extensions=myst_parser,sphinx.ext.autodoc,sphinx.ext.napoleon")
     result = subprocess.run(
         # Without the sources beside it, which take as long as all pages.
-        [*(sys.executable, "-m", "sphinx", "-W", "-q"), *quick, str(source), str(tmp_path / "site")],
+        [
+            *(sys.executable, "-m", "sphinx", "-W", "-q"),
+            *quick,
+            str(source),
+            str(tmp_path / "site"),
+        ],
         capture_output=True,
         text=True,
         encoding="utf-8",
