@@ -18,6 +18,8 @@ from postgres import Server, find_programs, server
 from time_limits import LONGEST, limited
 from workers_started import processes
 
+from bestarm.simulation import executors
+
 # A shell lets what it starts in the background ignore Ctrl-C, and so would all that tests start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -44,6 +46,12 @@ def pool() -> Iterator[Executor]:
     """Two processes that share nothing with this one but modules."""
     with ProcessPoolExecutor(2, mp_context=processes) as executor:
         yield executor
+
+
+@pytest.fixture
+def quick_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers of a command that runs in this process start where all is imported already."""
+    monkeypatch.setattr(executors, "get_context", lambda _: processes)
 
 
 @pytest.fixture(scope="session")

@@ -25,8 +25,8 @@ from bestarm.errors import InvalidInputError
 from bestarm.geometry import Array
 from bestarm.problem import Problem
 
-some = settings(max_examples=40, deadline=None, derandomize=True)
-often = settings(max_examples=200, deadline=None, derandomize=True)
+some = settings(max_examples=25, deadline=None, derandomize=True)
+often = settings(max_examples=100, deadline=None, derandomize=True)
 TOL = 1e-4
 
 

@@ -236,6 +236,7 @@ class X(Once):
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])
+@pytest.mark.usefixtures("quick_workers")
 def test_a_policy_that_raises_names_the_run_and_the_line(folder: Path, workers: str) -> None:
     name = write_module(POLICY + FAILING)
     line = (POLICY + FAILING).splitlines().index(
@@ -256,6 +257,7 @@ def test_a_policy_that_raises_names_the_run_and_the_line(folder: Path, workers: 
     assert {file.suffix for file in folder.iterdir()} <= {".py", ""}
 
 
+@pytest.mark.usefixtures("quick_workers")
 def test_a_worker_that_dies_is_one_sentence(folder: Path) -> None:
     name = write_module(POLICY + "\nclass X(Once):\n    def update(self, summary): os._exit(3)\n")
     arguments = ("--method", f"{name}:X", "--no-check", "--workers", "2", "--runs", "4")
@@ -329,6 +331,7 @@ def test_the_documented_example_takes_part_by_the_documented_command(
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])
+@pytest.mark.usefixtures("quick_workers")
 def test_a_policy_that_prints_or_ends_the_program_spoils_nothing(
     folder: Path, workers: str
 ) -> None:

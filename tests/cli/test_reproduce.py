@@ -31,6 +31,7 @@ def files(folder: Path) -> dict[str, bytes]:
     }
 
 
+@pytest.mark.usefixtures("quick_workers")
 def test_the_folder_is_the_same_to_the_byte_with_one_and_two_workers(tmp_path: Path) -> None:
     parts = ("jester-ranking", "--runs", 4, "--seed", 5)
     one = reproduce(*parts, "--workers", 1, "--out", tmp_path / "one", "--json")

@@ -10,18 +10,18 @@ from __future__ import annotations
 
 from typing import Any
 
-import cvxpy
 import numpy as np
 
 from bestarm.geometry import Array
-
-cp: Any = cvxpy  # its annotations stop half way
 
 __all__ = ["conic_optimum", "conic_problem"]
 
 
 def conic_problem(features: Array, contrasts: Array) -> tuple[Any, float]:
     """The program for these φ (rows, full column rank) and y (rows), and the unit of its value."""
+    import cvxpy  # noqa: PLC0415  loads slowly, and one worker in three needs it
+
+    cp: Any = cvxpy  # its annotations stop half way
     # Only the numerics of the conic solver need this: a basis in which the features are
     # orthonormal, and contrasts scaled to a criterion of 1 under uniform weights.
     _, triangle = np.linalg.qr(features)
@@ -42,6 +42,6 @@ def conic_problem(features: Array, contrasts: Array) -> tuple[Any, float]:
 def conic_optimum(features: Array, contrasts: Array) -> float:
     """The optimal value, to Clarabel's default accuracy of 1e-8."""
     problem, unit = conic_problem(features, contrasts)
-    problem.solve(solver=cp.CLARABEL)
-    assert problem.status == cp.OPTIMAL
+    problem.solve(solver="CLARABEL")
+    assert problem.status == "optimal"
     return unit * float(problem.value)

@@ -25,8 +25,8 @@ from bestarm.geometry import Array, lift
 
 ORACLE = 1e-6  # relative accuracy credited to the conic solver, whose own tolerance is 1e-8
 
-some = settings(max_examples=40, deadline=None, derandomize=True)
-often = settings(max_examples=80, deadline=None, derandomize=True)
+some = settings(max_examples=25, deadline=None, derandomize=True)
+often = settings(max_examples=40, deadline=None, derandomize=True)
 tolerances = st.sampled_from([1e-2, 1e-3, 1e-6])
 
 

@@ -1,6 +1,6 @@
 """An experiment goes on anywhere: begun under one kernel family of this machine, under others.
 
-Three families that round differently are enough to show what hangs on rounding; the benchmark
+Two families that round differently are enough to show what hangs on rounding; the benchmark
 `benchmarks.kernels` takes all. One process per family does all of its work.
 """
 
@@ -21,7 +21,7 @@ CASES += [(policy, "one-hot") for policy in POLICIES if policy not in DESIGNED]
 
 @pytest.fixture(scope="module")
 def those() -> Iterator[list[Worker]]:
-    with workers(3) as started:
+    with workers(2) as started:
         assert started, "no kernel family of this machine was found: add it to the candidates"
         yield started
 

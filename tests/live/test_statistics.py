@@ -1,10 +1,10 @@
 """The guarantee survives late, disordered, selective and lost outcomes; what we avoid would not.
 
 Simulated experiments with the scenarios of `benchmarks.operations`. Seeds are fixed. With N runs,
-none wrong, the 99 % bound on the error is below δ = 0.1; a rule that errs twice as often as allowed
-would get through with probability 0.8^N, once in eighteen thousand times. Errors show where the
-best two are nearly tied, so all runs are made there. Where the lead is wide even a biased rule
-names the best, so a few runs show that it is named at all.
+none wrong, the 95 % bound on the error is below δ = 0.1; a rule that errs twice as often as allowed
+would get through with probability 0.8^N, once in 650 times, and those that are avoided err in every
+run. Errors show where the best two are nearly tied, so all runs are made there. Where the lead is
+wide even a biased rule names the best, so a few runs show that it is named at all.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from benchmarks import operations as op
 
-RUNS = 44  # the fewest of which none wrong is enough
-DECIDING = 12  # of which at most one may end undecided
+RUNS = 29  # the fewest of which none wrong is enough
+DECIDING = 8  # of which at most one may end undecided
 NEAR_TIE_PULLS = 300  # enough for a biased rule to err every time
 FILE_PULLS = 500
 
@@ -61,7 +61,7 @@ def experiments(name: str, runs: int) -> list[op.Ended]:
 @pytest.mark.parametrize("name", [name for name in QUICK if not decides(name)])
 def test_errors_stay_below_delta(name: str) -> None:
     ended = experiments(name, RUNS)
-    assert op.upper(sum(each.wrong for each in ended), RUNS) < op.DELTA
+    assert op.upper(sum(each.wrong for each in ended), RUNS, 0.95) < op.DELTA
     if SCENARIOS[name].world is op.WIDE:  # and not by never deciding anything
         assert np.mean([each.named is not None for each in ended]) > 0.9
 

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import cvxpy
 import numpy as np
 import pytest
 
 from bestarm import Problem, bounds
 from bestarm.errors import InvalidInputError
 from bestarm.planning.truths import closest, typical
-
-cp: Any = cvxpy  # its annotations stop half way
 
 
 def gaps(problem: Problem, theta: np.ndarray) -> np.ndarray:
@@ -35,6 +32,9 @@ def test_unrelated_options_are_all_as_close_as_the_gap() -> None:
 
 
 def test_the_others_are_as_close_as_a_general_solver_brings_them() -> None:
+    import cvxpy  # noqa: PLC0415  loads slowly
+
+    cp: Any = cvxpy  # its annotations stop half way
     rng = np.random.default_rng(3)
     problem = Problem(rng.normal(size=(8, 3)))
     theta = closest(problem, 1.0)

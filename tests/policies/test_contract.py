@@ -83,11 +83,14 @@ def _problems() -> dict[str, Problem]:
 
 
 PROBLEMS = _problems()
+# What an option changes shows on these; scales and other shapes are for the policies as they are.
+ENOUGH = ("plain", "transductive", "rank-deficient")
+CASES = [(name, kind) for name in METHODS for kind in (PROBLEMS if name in policies() else ENOUGH)]
 
 
-@pytest.mark.parametrize("problem", PROBLEMS.values(), ids=PROBLEMS.keys())
-@pytest.mark.parametrize("name", METHODS)
-def test_every_policy_obeys_the_contract(name: str, problem: Problem) -> None:
+@pytest.mark.parametrize(("name", "kind"), CASES)
+def test_every_policy_obeys_the_contract(name: str, kind: str) -> None:
+    problem = PROBLEMS[kind]
     if name in PULLS_ITS_TARGETS and problem.source is not problem.target:
         with pytest.raises(InvalidInputError, match="chooses among the arms it pulls"):
             METHODS[name](problem, seed=0)

@@ -120,7 +120,7 @@ EIGHT_BATCHES = partial(SequentialHalving, budget=1000, batches=8)
 
 @pytest.fixture(scope="module")
 def without_a_baseline() -> Results:
-    return simulate(EIGHT_BATCHES, _unequal(8), runs=150)
+    return simulate(EIGHT_BATCHES, _unequal(8), runs=100)
 
 
 @pytest.mark.parametrize(
@@ -133,9 +133,9 @@ def test_a_level_that_can_be_foreseen_is_not_paid_for(
 ) -> None:
     """Some 5 % of runs err without a baseline; a level of 30 that is not foreseen makes it most.
 
-    150 runs each: the difference of two such rates has a standard error of 2.5 %.
+    100 runs each: the difference of two such rates has a standard error of 3 %.
     """
-    with_it = simulate(EIGHT_BATCHES, _unequal(8, baseline=baseline), runs=150)
+    with_it = simulate(EIGHT_BATCHES, _unequal(8, baseline=baseline), runs=100)
     assert with_it.error_rate < without_a_baseline.error_rate + 0.08 < 0.2
 
 
@@ -165,14 +165,14 @@ def test_a_baseline_that_leans_on_the_past_biases_nothing() -> None:
 
 
 def test_halving_errs_less_than_one_shot_where_targets_differ_in_merit() -> None:
-    """Sixteen arms, 2000 pulls: 2–3 % against about 17 %, 200 runs each; 4 standard errors."""
-    halving = simulate(partial(SequentialHalving, budget=2000, batches=4), _unequal(), runs=200)
+    """Sixteen arms, 2000 pulls: 2–3 % against about 17 %, 120 runs each; 3 standard errors."""
+    halving = simulate(partial(SequentialHalving, budget=2000, batches=4), _unequal(), runs=120)
     for other in (
         partial(SequentialHalving, budget=2000, rounds=1, batches=4),
         partial(Uniform, budget=2000),
         partial(DEO, budget=2000, design="centered"),
     ):
-        assert simulate(other, _unequal(), runs=200).error_rate > 0.09 > 2 * halving.error_rate
+        assert simulate(other, _unequal(), runs=120).error_rate > 0.09 > 2 * halving.error_rate
 
 
 def test_targets_that_cannot_be_pulled() -> None:

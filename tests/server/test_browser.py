@@ -8,7 +8,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import quote
 
@@ -326,7 +325,7 @@ def test_a_token_that_may_only_view_manages_nothing(
 
 
 def test_it_fits_in_both_themes_and_on_a_phone(
-    browser: Browser, served: Served, finished: Overview, tmp_path: Path
+    browser: Browser, served: Served, finished: Overview
 ) -> None:
     trial = place(served).removeprefix(served.base)
     with tab(browser) as page:
@@ -345,7 +344,6 @@ def test_it_fits_in_both_themes_and_on_a_phone(
                     page.set_viewport_size({"width": width, "height": 800})
                     page.wait_for_function(SETTLED)
                     assert page.evaluate("document.documentElement.scrollWidth") <= width, name
-                    page.screenshot(path=tmp_path / f"{name}-{theme}-{width}.png", full_page=True)
                 assert page.evaluate(DARK) == (theme == "dark")
 
 

@@ -170,9 +170,6 @@ def test_scenarios_as_documents(client: httpx.Client) -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"gap": None}, "either a gap or scenarios"),
-        ({"gap": 3, "bounds": [0, 1]}, "would leave the bounds"),
-        ({"gap": 1, "source": [[1], [1]]}, "identical features"),
         ({"scenarios": [{"name": "a", "gap": 1}], "level": 1.0}, "go with `gap`"),
         ({"gap": 1, "policies": ["magic"]}, "must be one of anytime"),
         ({"gap": 1, "runs": 10**6}, "less than or equal to 2000"),
@@ -211,7 +208,7 @@ def test_a_plan_whose_time_is_up_keeps_what_was_found(
     client: httpx.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(plan_api, "_WORKER", ("-c", UP_AFTER_THREE))
-    name, plan = planned(client, LONG)[-1]
+    name, plan = planned(client, LONG | {"gap": 0.3})[-1]
     assert name == "plan"
     assert plan["interrupted"] is True
     assert plan["forecasts"][0]["runs"] == 3

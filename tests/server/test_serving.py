@@ -193,7 +193,7 @@ def test_several_processes_on_one_database_never_give_an_assignment_twice(
         def work(worker: int) -> list[int]:
             ids: list[int] = []
             with (one, two)[worker % 2].client(Role.TELL) as client:
-                for number in range(25):
+                for number in range(12):
                     key = {"Idempotency-Key": f"{worker}-{number}"}
                     send = {"json": {"count": 3}, "headers": key}
                     asked = [client.post("/experiments/trial/ask", **send) for _ in range(2)]  # type: ignore[arg-type]

@@ -27,7 +27,7 @@ from bestarm.live.store.contract import (
     SummaryRecord,
 )
 from bestarm.live.store.memory import MemoryLedger
-from bestarm.live.store.sql import SqlLedger, Store
+from bestarm.live.store.sql import SqlLedger, Store, transactions
 from bestarm.testing import check_store
 
 NAMES = (f"trial {number}" for number in count())
@@ -52,14 +52,19 @@ def test_books_in_memory_keep_the_contract() -> None:
     check_store(MemoryLedger)
 
 
-def test_books_in_a_database_keep_the_contract(store_url: str) -> None:
+def test_books_in_a_database_keep_the_contract(
+    store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A tenth of what is read at a time, so that a tenth of the rows is read in pieces too.
+    for size in ("_PIECE", "_PAGE"):
+        monkeypatch.setattr(transactions, size, getattr(transactions, size) // 10)
     made: list[SqlLedger] = []
 
     def make() -> SqlLedger:
         made.append(make_stored(store_url))
         return made[-1]
 
-    check_store(make, reopen=reopen(store_url))
+    check_store(make, reopen=reopen(store_url), many=5_101)
     for ledger in made:
         ledger.close()
 
