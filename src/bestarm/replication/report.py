@@ -16,7 +16,8 @@ from bestarm.replication.cell import Cell, succeeded
 from bestarm.replication.comparisons import PaperComparison, comparisons
 from bestarm.replication.folder import alone, named
 from bestarm.replication.latex import latex_table
-from bestarm.replication.pictures import Picture, ink, pictures
+from bestarm.replication.looks import style, write_figure
+from bestarm.replication.pictures import Picture, pictures
 from bestarm.replication.runner import Replication
 from bestarm.replication.tables import TABLES
 from bestarm.replication.texts import (
@@ -107,9 +108,9 @@ def _write(replication: Replication, fresh: Path) -> None:
         tex = latex_table(text, runs=replication.runs, seed=replication.seed)
         _write_text(fresh / "tables" / f"{table.key}.tex", tex)
         drawn = []
-        with ink.style():
+        with style():
             for picture in pictures(replication, table, own):
-                svg = ink.write(picture.figure, fresh / "figures" / picture.name)
+                svg = write_figure(picture.figure, fresh / "figures" / picture.name)
                 drawn.append((picture, svg))
         tables.append((text, drawn))
     _write_text(fresh / _PAGE, page(replication, judged, tables, comparisons(replication)))

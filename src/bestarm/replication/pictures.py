@@ -1,9 +1,10 @@
-"""Charts of a table: pulls against error, when runs stopped, and success at a budget."""
+"""Pictures of a table: pulls against error, when runs stopped, and success at a budget."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,7 @@ import numpy as np
 from bestarm.figures.ink import new_figure
 from bestarm.geometry import Array
 from bestarm.replication.cell import Cell
-from bestarm.replication.pictures.ink import (
+from bestarm.replication.looks import (
     INK,
     PAPER,
     QUIET,
@@ -36,6 +37,52 @@ _Z = 1.96
 _TICKS = (0.0, 0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 1.0)
 _BINS = 90
 _TALLEST = 0.62  # of the distance between two rows
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A figure with its words.
+
+    Attributes:
+        name: of its files.
+        title: what it is, in a few words.
+        caption: how to read it.
+        figure: Matplotlib's.
+    """
+
+    name: str
+    title: str
+    caption: str
+    figure: Figure
+
+
+def pictures(replication: Replication, table: Table, cells: Sequence[Cell]) -> Iterator[Picture]:
+    """The pictures of one table and its cells; to be drawn within `style()`."""
+    if not table.counts_pulls:
+        yield Picture(
+            f"{table.key}-success",
+            "Success by budget",
+            "Share of runs that named the best target, with Wilson's 95 % intervals: ours above, "
+            "the paper's hollow below.",
+            draw_ranking(replication, table, cells),
+        )
+        return
+    yield Picture(
+        f"{table.key}-tradeoff",
+        "Pulls against error",
+        "Mean pulls and share of wrong answers, with 95 % intervals both ways. Full marks are "
+        "ours, hollow ones the paper's; those of a grid are joined in order. The paper's intervals "
+        "come from its printed standard deviations, where there are any, and from 100 runs per "
+        "rate. Below the dashed line a method errs no more often than it was asked to.",
+        draw_tradeoff(table, cells),
+    )
+    yield Picture(
+        f"{table.key}-stopping",
+        "When runs stopped",
+        "The number of pulls of every run, row by row: above each line how often (the tallest bin "
+        "of each row is as high), below it the middle of the runs.",
+        draw_stopping(replication, table, cells),
+    )
 
 
 def draw_tradeoff(table: Table, cells: Sequence[Cell]) -> Figure:
