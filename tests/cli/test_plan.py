@@ -138,7 +138,7 @@ def test_a_file_that_holds_no_scenarios(arms: str, tmp_path: Path) -> None:
 
 def costing(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
     """Let a run be estimated to take so long."""
-    job = JobEffort("sp-bai-sharp", "sine", 0.5, 40_000.0, seconds, measured=False)
+    job = JobEffort("sp-bai-sharp", "sine", 0.5, 40_000.0, seconds)
     monkeypatch.setattr(
         planning_module, "estimate_effort", lambda *_, **given: Effort(given["runs"], (job,))
     )
