@@ -64,7 +64,7 @@ class Ratings(FixedWorld):
         declared_noise: float = 1.0,
         declared_baseline: float = 1.0,
     ) -> None:
-        self._matrix = as_features(matrix, "matrix", row="user", cell="rating")
+        self._matrix = as_features(matrix, "matrix", unit="user", entry="rating")
         users, items = self._matrix.shape
         self._weights = None if weights is None else as_weights(weights, users)
         if not isinstance(replacement, bool):

@@ -44,15 +44,7 @@ _RATIO = 5.0  # pulls of a run over the lower bound, for a policy that is not re
 
 @dataclass(frozen=True)
 class Job:
-    """One policy in one scenario.
-
-    Attributes:
-        policy: the policy's name.
-        method: makes the policy.
-        environment: the scenario's world.
-        assumed: its numbers.
-        cap: pulls at which a run is cut.
-    """
+    """One policy in the world of one scenario; its runs are cut at `cap` pulls."""
 
     policy: str
     method: Method

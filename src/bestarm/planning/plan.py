@@ -59,9 +59,7 @@ def plan_experiment(
     """
     problem, bounds, per_day = request.problem, request.bounds, request.per_day
     methods = request.methods()
-    worlds = [
-        ScenarioWorld(problem, each, bounds, per_day).make() for each in request.wanted_scenarios()
-    ]
+    worlds = [ScenarioWorld(request, each).make() for each in request.wanted_scenarios()]
     scenarios = tuple(assumed for _, assumed in worlds)
     _check_effort(scenarios, request, len(methods))
     jobs = []

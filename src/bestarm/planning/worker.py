@@ -19,6 +19,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import fields
 from functools import partial
 from types import FrameType
 from typing import Any
@@ -32,8 +33,7 @@ from bestarm.problem import Problem, features_of
 
 _PAUSE = 0.25  # seconds between two reports of progress
 _NICE = 10  # the server on the same machine goes first
-# Fields of a plan's request that are taken as they are.
-_CHOSEN = ("gap", "scenarios", "drift", "bounds", "level", "policies", "per_day", "runs", "seed")
+_CHOSEN = {field.name for field in fields(PlanRequest)}  # taken as they are
 
 
 def main() -> None:
@@ -65,31 +65,26 @@ def make_plan(
     on_estimate: Callable[[Effort], object],
 ) -> dict[str, Any]:
     """The plan that a request asks for, as a dictionary for JSON."""
-    fields = {key: value for key, value in request.items() if value is not None}
-    if "bounds" in fields:
-        fields["bounds"] = tuple(fields["bounds"])
-    noise, baseline = scales(fields.get("bounds"), fields.get("noise"), fields.get("baseline"))
+    noise, baseline = scales(request.get("bounds"), request.get("noise"), request.get("baseline"))
     problem = Problem(
-        features_of(fields.get("source"), fields.get("source_labels")),
-        fields.get("target"),
-        delta=fields["delta"],
+        features_of(request.get("source"), request.get("source_labels")),
+        request.get("target"),
+        delta=request["delta"],
         noise=noise,
         baseline=baseline,
-        source_labels=fields.get("source_labels"),
-        target_labels=fields.get("target_labels"),
+        source_labels=request.get("source_labels"),
+        target_labels=request.get("target_labels"),
     )
-    documents = fields.get("scenarios", ())
-    if documents and ("level" in fields or "drift" in fields):
+    wanted = {name: request[name] for name in _CHOSEN & request.keys() if request[name] is not None}
+    documents = wanted.pop("scenarios", ())
+    if documents and wanted.keys() & {"level", "drift"}:
         raise InvalidInputError(
             "`level` and `drift` go with `gap`; scenarios have their own.",
             field="scenarios",
         )
-    fields["scenarios"] = [
-        as_scenario({key: value for key, value in each.items() if value is not None}, name=str(i))
-        for i, each in enumerate(documents, start=1)
-    ]
-    wanted = PlanRequest(problem, **{name: fields[name] for name in _CHOSEN if name in fields})
-    return plan_experiment(wanted, progress=progress, on_estimate=on_estimate).to_dict()
+    scenarios = [as_scenario(each, name="") for each in documents]
+    full = PlanRequest(problem, scenarios=scenarios, **wanted)
+    return plan_experiment(full, progress=progress, on_estimate=on_estimate).to_dict()
 
 
 def _announce(effort: Effort, *, limit: float) -> None:

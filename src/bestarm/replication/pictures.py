@@ -41,14 +41,7 @@ _TALLEST = 0.62  # of the distance between two rows
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure with its words.
-
-    Attributes:
-        name: of its files.
-        title: what it is, in a few words.
-        caption: how to read it.
-        figure: Matplotlib's.
-    """
+    """A figure, the name of its files, its title, and a caption on how to read it."""
 
     name: str
     title: str

@@ -146,11 +146,7 @@ def _cluster(address: str) -> Iterator[Executor]:
         from distributed import KilledWorker  # noqa: PLC0415 - optional, and slow
         from distributed.comm.core import CommClosedError  # noqa: PLC0415
     except ImportError:
-        raise MissingDependencyError(
-            "A Dask cluster needs distributed, which is not installed.",
-            field="dask",
-            remedy="Install it with pip install 'bestarm[dask]'.",
-        ) from None
+        raise MissingDependencyError.of("A Dask cluster", "distributed", extra="dask") from None
     with _quiet():
         client = _connect(address)
         try:
@@ -173,34 +169,32 @@ def _connect(address: str) -> Any:
     from distributed import Client  # noqa: PLC0415
 
     try:
-        kind = asyncio.run(asyncio.wait_for(_kind(address), _PATIENCE))
-        if kind == "Scheduler":
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # about versions, which are compared in a moment
-                return Client(address, timeout=_PATIENCE, set_as_default=False)
+        asyncio.run(asyncio.wait_for(_require_scheduler(address), _PATIENCE))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about versions, which are compared in a moment
+            return Client(address, timeout=_PATIENCE, set_as_default=False)
     except Exception as error:  # whatever a wrong address or a server of another kind leads to
-        cause: Exception | None = error
-    else:
-        cause = None
-    raise InvalidInputError(
-        f"No Dask scheduler answers at {address!r}.",
-        field="dask",
-        value=address,
-        remedy="Give the address that `dask scheduler` prints, such as tcp://10.0.0.1:8786.",
-    ) from cause
+        raise InvalidInputError(
+            f"No Dask scheduler answers at {address!r}.",
+            field="dask",
+            value=address,
+            remedy="Give the address that `dask scheduler` prints, such as tcp://10.0.0.1:8786.",
+        ) from error
 
 
-async def _kind(address: str) -> object:
-    """The kind of server at an address. A client would wait for ever for one that is silent."""
+async def _require_scheduler(address: str) -> None:
+    """Raise unless a scheduler answers. A client would wait for a silent server for ever."""
     from distributed.comm.core import connect  # noqa: PLC0415
     from distributed.core import send_recv  # noqa: PLC0415
     from distributed.security import Security  # noqa: PLC0415
 
     comm = await connect(address, timeout=_PATIENCE, **Security().get_connection_args("client"))
     try:
-        return (await send_recv(comm, op="identity"))["type"]
+        kind = (await send_recv(comm, op="identity"))["type"]
     finally:
         comm.abort()
+    if kind != "Scheduler":
+        raise ConnectionError(f"A {kind} answers.")
 
 
 def _check_versions(client: Any, address: str) -> None:

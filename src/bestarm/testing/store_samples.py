@@ -64,13 +64,7 @@ Picture = dict[str, Any]
 
 @dataclass(frozen=True)
 class Case:
-    """What the laws are tested on.
-
-    Attributes:
-        make: makes an empty ledger.
-        reopen: opens it as another process would, or None.
-        many: the size of the largest batch.
-    """
+    """What the laws are tested on; the arguments of `check_store`."""
 
     make: Make
     reopen: Reopen | None
