@@ -100,11 +100,6 @@ class Ratings(FixedWorld):
         return self._matrix
 
     @property
-    def weights(self) -> Array | None:
-        """The probability of each user, read-only; None if all are equal."""
-        return self._weights
-
-    @property
     def replacement(self) -> bool:
         """Whether a user may be drawn again."""
         return self._replacement
@@ -113,11 +108,6 @@ class Ratings(FixedWorld):
     def means(self) -> Array:
         """The weighted mean rating of each item, read-only."""
         return self._means
-
-    @property
-    def deviations(self) -> Array:
-        """The weighted standard deviation of each item's ratings."""
-        return np.asarray(np.sqrt(self._average((self._matrix - self._means) ** 2)))
 
     def begin(self, rng: np.random.Generator) -> Stream:
         """Start a run in which no user has been asked yet."""
