@@ -23,7 +23,6 @@ from bestarm.replication.cell import (
     balanced_mean,
     fixed_instances,
     rate_test,
-    standard_error,
     succeeded,
 )
 from bestarm.replication.runner import Replication
@@ -77,11 +76,6 @@ class PaperComparison:
     runs: int
 
     @property
-    def within_noise(self) -> bool:
-        """Whether 100 runs of two equal methods could well have shown the printed difference."""
-        return self.p_value >= LEVEL
-
-    @property
     def finding(self) -> Finding:
         """The direction of the difference in our interval, or that it shows none."""
         if self.low <= 0 <= self.high:
@@ -91,7 +85,7 @@ class PaperComparison:
     @property
     def sentence(self) -> str:
         """The conclusion in words."""
-        size = "within" if self.within_noise else "more than"
+        size = "within" if self.p_value >= LEVEL else "more than"
         ours = {
             "confirmed": "show one in the same direction",
             "reversed": "show the opposite",
@@ -180,9 +174,8 @@ def paired_means(
     With `strata`, the instance of each pair, it is the interval for these instances' mean.
     """
     differences = np.subtract(first, second, dtype=float)
-    mean = balanced_mean(differences, strata)
-    half = _Z * standard_error(differences, strata)
-    return mean, mean - half, mean + half
+    mean, error = balanced_mean(differences, strata)
+    return mean, mean - _Z * error, mean + _Z * error
 
 
 def paired_rates(first: NDArray[np.bool_], second: NDArray[np.bool_]) -> Interval:

@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError, Executor, Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from multiprocessing import get_context, parent_process, resource_tracker
 from threading import Thread, current_thread, main_thread
 from types import FrameType
@@ -147,7 +147,11 @@ def _cluster(address: str) -> Iterator[Executor]:
         from distributed.comm.core import CommClosedError  # noqa: PLC0415
     except ImportError:
         raise MissingDependencyError.of("A Dask cluster", "distributed", extra="dask") from None
-    with _quiet():
+    with ExitStack() as restored:
+        for name in _CHATTY:  # our errors say the same in plain words
+            logger = logging.getLogger(name)
+            restored.callback(logger.setLevel, logger.level)
+            logger.setLevel(logging.CRITICAL + 1)
         client = _connect(address)
         try:
             _check_versions(client, address)
@@ -225,16 +229,3 @@ def _check_versions(client: Any, address: str) -> None:
                     value=address,
                     remedy="Install the same versions, or results would depend on the worker.",
                 )
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Silence the loggers of the cluster's libraries: our errors say the same in plain words."""
-    levels = {name: logging.getLogger(name).level for name in _CHATTY}
-    for name in levels:
-        logging.getLogger(name).setLevel(logging.CRITICAL + 1)
-    try:
-        yield
-    finally:
-        for name, level in levels.items():
-            logging.getLogger(name).setLevel(level)
