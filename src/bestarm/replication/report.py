@@ -200,8 +200,7 @@ def page(
         signed=signed,
         levels=["median" if q == 0.5 else f"{100 * q:g} %" for q in QUANTILES],
         zip=zip,
-        synthetic=rated and replication.data.synthetic,
-        source=prose(replication.data.source) if rated else "",
+        data=replication.data if rated else None,
         counted=counted(cells),
         runs=replication.runs,
         seed=replication.seed,
@@ -217,8 +216,7 @@ def page(
             for text, _ in tables
             if text.table.key in {part.table for part in found}
         ],
-        command=_command(replication, rated),
-        given_data=rated and not replication.data.synthetic,
+        command=_command(replication),
     )
 
 
@@ -231,10 +229,7 @@ def _counts(cells: Sequence[Cell], table: str) -> list[int]:
     return [sum(counts), *counts]
 
 
-def _command(replication: Replication, rated: bool) -> str:
+def _command(replication: Replication) -> str:
     names = [table.key for table in replication.tables]
     words = ["bestarm reproduce", *([] if names == list(TABLES) else names)]
-    words += [f"--runs {replication.runs}", f"--seed {replication.seed}"]
-    if rated and not replication.data.synthetic:
-        words.append("--data RATINGS")
-    return " ".join(words)
+    return " ".join([*words, f"--runs {replication.runs}", f"--seed {replication.seed}"])
