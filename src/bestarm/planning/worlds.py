@@ -54,7 +54,8 @@ class ScenarioWorld:
         baseline = scenario.drift.path(level=self._level - middle, size=size, period=period)
         values = (problem.target - problem.target[0]) @ theta
         best, ranked = int(values.argmax()), np.sort(values)
-        return self._environment(theta, baseline, noise), AssumedWorld(
+        environment = self._environment(theta, baseline=baseline, noise=noise, name=scenario.name)
+        return environment, AssumedWorld(
             scenario=scenario.name,
             theta=tuple(theta.tolist()),
             best=problem.target_labels[best],
@@ -128,23 +129,13 @@ class ScenarioWorld:
         )
         return math.sqrt(1 / float(np.mean(1 / least))) if least.min() > 0 else 0.0
 
-    def _environment(self, theta: Array, baseline: object, noise: float) -> Environment:
+    def _environment(self, theta: Array, **options: Any) -> Environment:
         problem, bounds = self.request.problem, self.request.bounds
-        world: dict[str, Any] = {
-            "target": problem.target,
-            "baseline": baseline,
-            "noise": noise,
-            "declared_noise": problem.noise,
-            "declared_baseline": problem.baseline,
-            "source_labels": problem.source_labels,
-            "target_labels": problem.target_labels,
-            "name": self.scenario.name,
-        }
         if bounds is None:
-            return Semiparametric(problem.source, theta, **world)
+            return Semiparametric.for_problem(problem, theta, **options)
         from bestarm.planning.two_point import TwoPoint  # noqa: PLC0415 - compiles kernels
 
-        return TwoPoint(problem.source, theta, bounds=bounds, **world)
+        return TwoPoint.for_problem(problem, theta, bounds=bounds, **options)
 
 
 def _information(delta: float) -> float:

@@ -17,7 +17,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from statistics import NormalDist
 from typing import Literal
 
 import numpy as np
@@ -26,7 +25,7 @@ from numpy.typing import NDArray
 from bestarm.geometry import Array
 from bestarm.replication.tables import RUNS, Metric, Published, Row, Table
 from bestarm.simulation import Results
-from bestarm.simulation.results import wilson
+from bestarm.simulation.results import Z95, wilson
 
 Verdict = Literal[
     "consistent", "differs", "the published difference is within the noise of 100 runs"
@@ -35,7 +34,6 @@ Verdict = Literal[
 LEVEL = 0.05
 _ROUNDING = 0.005  # of figures printed with two decimals
 _RESAMPLES = 20_000
-_Z = NormalDist().inv_cdf(0.975)
 
 
 @dataclass(frozen=True)
@@ -88,7 +86,7 @@ def row_cells(table: Table, row: Row, results: Results) -> list[Cell]:
         return [rate]
     printed, strata = table.printed(row, "pulls"), fixed_instances(row, results)
     value, error = balanced_mean(np.asarray(results.pulls, dtype=float), strata)
-    half = _Z * error
+    half = Z95 * error
     p_value = None
     # Few runs do not show the tails; a length that is the same in every run needs one.
     if printed is not None and (runs >= RUNS or printed.spread == 0):

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from statistics import NormalDist
 from typing import Literal
 
 import numpy as np
@@ -27,12 +26,11 @@ from bestarm.replication.cell import (
 )
 from bestarm.replication.runner import Replication
 from bestarm.replication.tables import RUNS, Metric, Published, Row, Table
-from bestarm.simulation.results import wilson
+from bestarm.simulation.results import Z95, wilson
 
 Finding = Literal["confirmed", "reversed", "not found", "not resolved"]
 Interval = tuple[float, float, float]  # the difference, and the ends of its interval
 
-_Z = NormalDist().inv_cdf(0.975)
 # In which table, which method is set against which, in what.
 _DRAWN: tuple[tuple[str, str, str, Metric], ...] = (
     ("small-gap", "sp-bai", "sbe", "pulls"),
@@ -175,7 +173,7 @@ def paired_means(
     """
     differences = np.subtract(first, second, dtype=float)
     mean, error = balanced_mean(differences, strata)
-    return mean, mean - _Z * error, mean + _Z * error
+    return mean, mean - Z95 * error, mean + Z95 * error
 
 
 def paired_rates(first: NDArray[np.bool_], second: NDArray[np.bool_]) -> Interval:

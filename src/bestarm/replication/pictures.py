@@ -138,7 +138,8 @@ def _frame(axes: Axes, table: Table, marks: Array) -> None:
     axes.set_xlim(max(low / margin, 0.5), high * margin)
     grouped_pulls(axes)
     # Square roots spread what is near 0 and keep 0 itself.
-    axes.set_yscale("function", functions=(_signed_root, lambda y: np.sign(y) * np.square(y)))
+    scale = lambda y: np.sign(y) * np.sqrt(np.abs(y)), lambda y: np.sign(y) * np.square(y)
+    axes.set_yscale("function", functions=scale)
     top = max(marks[:, 5].max(), 1.5 * table.delta)
     axes.set_ylim(-0.004, min(1.3 * top, 1.12))
     axes.yaxis.set_major_locator(FixedLocator([tick for tick in _TICKS if tick <= 1.2 * top]))
@@ -156,10 +157,6 @@ def _frame(axes: Axes, table: Table, marks: Array) -> None:
         size=8,
         color=QUIET,
     )
-
-
-def _signed_root(values: Array) -> Array:
-    return np.asarray(np.sign(values) * np.sqrt(np.abs(values)))
 
 
 def _draw_marks(axes: Axes, row: Row, marks: Sequence[Sequence[float]], *, filled: bool) -> None:

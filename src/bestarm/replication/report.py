@@ -106,18 +106,15 @@ def _write(replication: Replication, fresh: Path) -> None:
         own = [cell for cell in judged if cell.table == table.key]
         text = table_text(table, own)
         tex = latex_table(text, runs=replication.runs, seed=replication.seed)
-        _write_text(fresh / "tables" / f"{table.key}.tex", tex)
+        (fresh / "tables" / f"{table.key}.tex").write_text(tex, encoding="utf-8", newline="\n")
         drawn = []
         with style():
             for picture in pictures(replication, table, own):
                 svg = write_figure(picture.figure, fresh / "figures" / picture.name)
                 drawn.append((picture, svg))
         tables.append((text, drawn))
-    _write_text(fresh / _PAGE, page(replication, judged, tables, comparisons(replication)))
-
-
-def _write_text(path: Path, text: str) -> None:
-    path.write_text(text, encoding="utf-8", newline="\n")
+    html = page(replication, judged, tables, comparisons(replication))
+    (fresh / _PAGE).write_text(html, encoding="utf-8", newline="\n")
 
 
 def _write_csv(path: Path, header: str, lines: Iterable[Sequence[object]]) -> None:
@@ -206,7 +203,10 @@ def page(
         seed=replication.seed,
         version=version("bestarm"),
         few=replication.runs < _ENOUGH,
-        summary=[(text.table, _counts(cells, text.table.key)) for text, _ in tables],
+        summary=[
+            (text.table, verdict_counts(cell for cell in cells if cell.table == text.table.key))
+            for text, _ in tables
+        ],
         tables=[
             (text, [(picture, Markup(drawing)) for picture, drawing in drawn])
             for text, drawn in tables
@@ -222,11 +222,6 @@ def page(
 
 def _file(name: str) -> str:
     return resources.files("bestarm.replication").joinpath(name).read_text(encoding="utf-8")
-
-
-def _counts(cells: Sequence[Cell], table: str) -> list[int]:
-    counts = verdict_counts([cell for cell in cells if cell.table == table])
-    return [sum(counts), *counts]
 
 
 def _command(replication: Replication) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from bestarm.replication.cell import Cell, Verdict
@@ -130,7 +130,7 @@ def signed(value: float, decimals: int) -> str:
     return f"+{text}" if value > 0 and re.search("[1-9]", text) else text
 
 
-def verdict_counts(cells: Sequence[Cell]) -> list[int]:
+def verdict_counts(cells: Iterable[Cell]) -> list[int]:
     """How many cells there are of each verdict, in the order of `SHORT`."""
     verdicts = [cell.verdict for cell in cells]
     return [verdicts.count(verdict) for verdict in SHORT]

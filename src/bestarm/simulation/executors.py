@@ -11,10 +11,9 @@ import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError, Executor, Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from multiprocessing import get_context, parent_process, resource_tracker
 from threading import Thread, current_thread, main_thread
-from types import FrameType
 from typing import Any, ParamSpec, TypeVar
 
 from bestarm.checks import whole
@@ -42,14 +41,13 @@ def open_executor(workers: int | None = None, dask: str | None = None) -> Iterat
         BestArmError: workers were lost on the way.
     """
     check_workers(workers, dask)
+    opened: AbstractContextManager[Executor | None] = nullcontext()
     if dask is not None:
-        with _cluster(dask) as executor:
-            yield executor
-    elif workers is None or workers == 1:
-        yield None
-    else:
-        with _processes(workers) as executor:
-            yield executor
+        opened = _cluster(dask)
+    elif workers is not None and workers > 1:
+        opened = _processes(workers)
+    with opened as executor:
+        yield executor
 
 
 def check_workers(workers: int | None, dask: str | None) -> None:
@@ -106,12 +104,9 @@ def _hold_interrupts() -> Iterator[None]:
         return
     resource_tracker.ensure_running()  # started later, it would lift the mask
     held: list[int] = []
-
-    def hold(number: int, _frame: FrameType | None) -> None:
-        held.append(number)
-
-    in_main = current_thread() is main_thread()
-    before = signal.signal(signal.SIGINT, hold) if in_main else None
+    before = None
+    if current_thread() is main_thread():
+        before = signal.signal(signal.SIGINT, lambda number, _frame: held.append(number))
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield

@@ -55,7 +55,8 @@ def check_policy(
         rule(case, run)
     if pull is not None:
         run = _Case(method, problem, seed, clear, max_plans).run()
-    _finds_a_clear_best(clear, run)
+    best, named = clear.best, run[-1].recommendation.target
+    _require(named == best, f"it named target {named} where {best} is far better than all others")
 
 
 @dataclass(frozen=True)
@@ -304,11 +305,6 @@ _RULES = (
     _labels_are_only_names,
     _traits_hold_throughout,
 )
-
-
-def _finds_a_clear_best(rewards: LinearRewards, run: list[_Step]) -> None:
-    best, named = rewards.best, run[-1].recommendation.target
-    _require(named == best, f"it named target {named} where {best} is far better than all others")
 
 
 def _require(condition: bool, otherwise: str) -> None:
