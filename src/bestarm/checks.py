@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from difflib import get_close_matches
 
 import numpy as np
@@ -126,13 +126,14 @@ def whole_numbers(values: object) -> NDArray[np.int64] | None:
     return array.astype(np.int64)
 
 
-def choice(value: object, choices: tuple[str, ...], field: str) -> None:
+def choice(value: object, choices: Collection[str], field: str) -> None:
     """Raise unless the value is one of the choices."""
     if value not in choices:
         raise InvalidInputError(
             f"`{field}` must be one of {', '.join(map(repr, choices))}; got {value!r}.",
             field=field,
             value=value,
+            remedy=suggestion(str(value), choices),
         )
 
 

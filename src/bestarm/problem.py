@@ -284,8 +284,13 @@ def features_of(source: object, labels: Sequence[object] | None) -> object:
     return one_hot(len(labels))
 
 
-def as_features(features: object, field: str) -> Array:
-    """Validate a table of features: two-dimensional, finite, not empty. It becomes read-only."""
+def as_features(
+    features: object, field: str, *, unit: str = "arm", entry: str = "feature"
+) -> Array:
+    """Validate a table: two-dimensional, finite, not empty. It becomes read-only.
+
+    `unit` and `entry` say what its rows and its numbers are.
+    """
     try:
         table = np.array(features, dtype=float, order="C")
     except (TypeError, ValueError, OverflowError) as error:
@@ -295,14 +300,14 @@ def as_features(features: object, field: str) -> Array:
             value=features,
             remedy="Names without features: Problem.named(['old', 'new'])."
             if _are_names(features)
-            else "Give one row per arm, one number per feature, and labels separately.",
+            else f"Give one row per {unit}, one number per {entry}, and labels separately.",
         ) from None
     if table.ndim != 2 or table.size == 0:
         raise InvalidInputError(
-            f"`{field}` must be a table with one row per arm; got shape {table.shape}.",
+            f"`{field}` must be a table with one row per {unit}; got shape {table.shape}.",
             field=field,
             value=table.shape,
-            remedy="A single feature is a column: shape (arms, 1).",
+            remedy=f"A single {entry} is a column: shape ({unit}s, 1).",
         )
     if not np.isfinite(table).all():
         row, column = (int(i) for i in np.argwhere(~np.isfinite(table))[0])
@@ -310,12 +315,12 @@ def as_features(features: object, field: str) -> Array:
             f"`{field}` has {table[row, column]} in row {row}, column {column}.",
             field=field,
             value=float(table[row, column]),
-            remedy="Every feature must be a finite number.",
+            remedy=f"Every {entry} must be a finite number.",
         )
     largest = float(np.max(np.abs(table)))
     if largest and not 1e-155 < largest < 1e153:
         raise InvalidInputError(
-            f"`{field}` has features of size {largest:g}, too large or too small to compute with.",
+            f"`{field}` has a {entry} of size {largest:g}, too large or too small to compute with.",
             field=field,
             value=largest,
             remedy="Change their unit; designs and decisions do not depend on it.",

@@ -160,7 +160,7 @@ BAD = {
     "refused option": (("--method", "rage:sigma=-3"), "rage:sigma=-3 cannot be made: `sigma`"),
     "no such module": (("--method", "gone:X"), "There is no module 'gone'"),
     "unknown instance": (("--instance", "smal-gap"), "Did you mean small-gap?"),
-    "unknown baseline": (("--baseline", "sine"), "there are sinusoid"),
+    "unknown baseline": (("--baseline", "sine"), "must be one of 'sinusoid'"),
     "baseline of ratings": (("--instance", "jester", "--baseline", "none"), "Leave it out"),
     "data of none": (("--data", "x.csv"), "the instance jester"),
     "no data": (("--instance", "jester", "--data", "gone.csv"), "gone.csv"),

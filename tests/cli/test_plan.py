@@ -110,7 +110,7 @@ def test_a_file_of_scenarios(arms: str, tmp_path: Path) -> None:
         (["--gap", "nan"], "`gap` must be a finite number"),
         (["--gap", "9", "--bounds", "0", "1"], "would leave the bounds"),
         (["--gap", "1", "--bounds", "1", "0"], "the lower one first"),
-        (["--gap", "1", "--policy", "magic"], "policy 'magic'"),
+        (["--gap", "1", "--policy", "magic"], "`policies` must be one of"),
         (["--gap", "1", "--drift", "tide"], "`drift` must be one of"),
         (["--gap", "1", "--delta", "5"], "Did you mean 0.05?"),
         (["--gap", "1", "--runs", "0"], "`runs` must be a whole number"),
@@ -138,7 +138,7 @@ def test_a_file_that_holds_no_scenarios(arms: str, tmp_path: Path) -> None:
 
 def costing(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
     """Let a run be estimated to take so long."""
-    job = JobEffort("sp-bai-sharp", "sine", 0.5, 40_000.0, seconds, measured=False)
+    job = JobEffort("sp-bai-sharp", "sine", 0.5, 40_000.0, seconds)
     monkeypatch.setattr(
         planning_module, "estimate_effort", lambda *_, **given: Effort(given["runs"], (job,))
     )

@@ -129,7 +129,7 @@ def unanswered() -> str:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("small",), "small-gap, uniform, uniform-fresh, jester-ranking, jester"),
+        (("small",), "Did you mean small-gap?"),
         (("jester", "--runs", "0"), "`runs` must"),
         (("jester", "--seed", "-1"), "`seed` must"),
         (("jester", "--workers", "0"), "`workers` must"),

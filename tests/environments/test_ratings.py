@@ -209,8 +209,6 @@ def test_orders_have_the_probabilities_of_drawing_among_those_left(
 def test_truth_and_what_policies_are_told() -> None:
     world = Ratings(MATRIX, WEIGHTS, ["a", "b", "c", "d"], name="tiny")
     np.testing.assert_allclose(world.means, WEIGHTS @ MATRIX)
-    spread = np.sqrt(WEIGHTS @ (MATRIX - world.means) ** 2)
-    np.testing.assert_allclose(world.deviations, spread)
     assert (world.best, world.name) == (3, "tiny")
     assert world.gap == pytest.approx(np.diff(np.sort(WEIGHTS @ MATRIX))[-1])
     problem = world.problem(0.05)
@@ -238,8 +236,8 @@ def test_the_callers_arrays_stay_the_callers() -> None:
     world = Ratings(matrix, weights)
     matrix[:], weights[:] = 0.0, 0.0
     np.testing.assert_array_equal(world.matrix, MATRIX)
-    assert world.weights is not None
-    for array in (world.matrix, world.weights, world.means):
+    np.testing.assert_allclose(world.means, WEIGHTS @ MATRIX)
+    for array in (world.matrix, world.means):
         assert not array.flags.writeable
 
 
@@ -253,12 +251,15 @@ def test_a_data_frame_gives_its_columns_as_labels() -> None:
     ("make", "message"),
     [
         (lambda: Ratings([[1, 2], [2, 1]]), "'0' and '1' are equally good"),
-        (lambda: Ratings([[0.1, 0.3], [0.2, 0.0]], labels="ab"), "'a' and 'b' are equally good"),
+        (
+            lambda: Ratings([[0.1, 0.3], [0.2, 0.0]], source_labels=["a", "b"]),
+            "'a' and 'b' are equally good",
+        ),
         (lambda: Ratings([[1, 1, 0]], [1.0], ["x", "y", "z"]), "'x' and 'y'.*Drop one"),
-        (lambda: Ratings([[1, math.nan]]), "`matrix` has nan in row 0, column 1. Keep only users"),
+        (lambda: Ratings([[1, math.nan]]), "`matrix` has nan in row 0, column 1. Every rating"),
         (lambda: Ratings([[1, 2], [-math.inf, 2]]), "`matrix` has -inf in row 1, column 0"),
-        (lambda: Ratings([1, 2, 3]), r"one row per user and one column per item.*shape \(3,\)"),
-        (lambda: Ratings([[1], [2]]), r"at least two.*\(2, 1\)"),
+        (lambda: Ratings([1, 2, 3]), r"one row per user; got shape \(3,\)"),
+        (lambda: Ratings([[1], [2]]), "at least two"),
         (lambda: Ratings(np.empty((0, 3))), r"got shape \(0, 3\)"),
         (lambda: Ratings([[1, 2], [3]]), "`matrix` could not be read as a table"),
         (lambda: Ratings([["a", "b"]]), "`matrix` could not be read as a table"),
@@ -266,8 +267,8 @@ def test_a_data_frame_gives_its_columns_as_labels() -> None:
         (lambda: Ratings(MATRIX, np.ones(6)), "`weights` must be 6 probabilities"),
         (lambda: Ratings(MATRIX, [1.5, -0.5, 0, 0, 0, 0]), "`weights` must be 6 probabilities"),
         (lambda: Ratings(MATRIX, [math.nan] * 6), "`weights` must be 6 probabilities"),
-        (lambda: Ratings(MATRIX, labels=["a"]), "`labels` must hold 4 different names.*got 1"),
-        (lambda: Ratings(MATRIX, labels="aabc"), "got 4 of which 3 differ"),
+        (lambda: Ratings(MATRIX, source_labels=["a"]), "`source_labels` has 1 labels for 4 rows"),
+        (lambda: Ratings(MATRIX, source_labels=[*"aabc"]), "`source_labels` holds 'a' twice"),
         (lambda: Ratings(MATRIX, replacement=0), "`replacement` must be True or False; got 0"),  # type: ignore[arg-type]
         (lambda: Ratings(MATRIX, declared_noise=-1), "`noise` must not be negative"),
     ],

@@ -105,7 +105,6 @@ def estimated(
 
 def test_short_runs_are_watched_to_their_end() -> None:
     found = estimated(lambda _: 100, 1000)
-    assert found.measured
     assert found.pulls == 1000
     # Ten plans of 100 pulls. Whether there is an eleventh costs nothing here.
     assert found.seconds == pytest.approx(1000 * PER_PULL + 10 * PER_PLAN)
@@ -114,7 +113,6 @@ def test_short_runs_are_watched_to_their_end() -> None:
 def test_long_runs_of_short_batches_cost_by_their_plans() -> None:
     """As those of the anytime rule on a fast wave: 40,000 plans, each 10 times its pulls' time."""
     found = estimated(lambda _: 100, 10**9, bound=800_000)
-    assert not found.measured
     assert found.pulls == 5 * 800_000  # what is usual where nothing is known of a policy
     assert found.seconds == pytest.approx(4e6 * PER_PULL + 4e4 * PER_PLAN, rel=0.1)
 
@@ -122,7 +120,6 @@ def test_long_runs_of_short_batches_cost_by_their_plans() -> None:
 def test_long_runs_of_growing_batches_cost_by_their_pulls() -> None:
     """Batches of half of the pulls before: 35 plans or so, whose time does not count."""
     found = estimated(lambda pulls: max(100, pulls // 2), 10**12, bound=2e7)
-    assert not found.measured
     assert found.seconds == pytest.approx(1e8 * PER_PULL, rel=0.1)
 
 
@@ -156,7 +153,7 @@ def test_a_cap_and_a_plan_that_is_known_bound_the_estimate() -> None:
     assert estimated(lambda _: 100, 10**9, bound=1e9, cap=600_000).pulls == 600_000
     # One plan that is larger than what is usual, and too large to be carried out for an estimate.
     huge = estimated(lambda _: 10**9, 10**9, bound=1000)
-    assert (huge.pulls, huge.measured) == (10**9, False)
+    assert huge.pulls == 10**9
     assert huge.seconds == pytest.approx(1e9 * PER_PULL, rel=0.01)
 
 
@@ -179,8 +176,8 @@ def costing(seconds: float, pulls: float = 40_000.0) -> Effort:
     return Effort(
         200,
         (
-            JobEffort("anytime", "sine", 0.1, pulls, seconds, measured=True),
-            JobEffort("sbe", "sine", 0.1, 3 * pulls, 2 * seconds, measured=False),
+            JobEffort("anytime", "sine", 0.1, pulls, seconds),
+            JobEffort("sbe", "sine", 0.1, 3 * pulls, 2 * seconds),
         ),
     )
 

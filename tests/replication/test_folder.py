@@ -29,7 +29,6 @@ def test_a_journal_cut_anywhere_keeps_its_whole_lines_and_goes_on(
     assert journal.read() == []
     journal.add(RUNS[:2])
     journal.add(RUNS[2:4])
-    journal.close()
     content = path.read_bytes()
     path.write_bytes(content[:cut])
     kept = Journal(path, recipe).read()
@@ -38,7 +37,6 @@ def test_a_journal_cut_anywhere_keeps_its_whole_lines_and_goes_on(
     assert kept == RUNS[:whole]
     again = Journal(path, recipe)
     again.add(RUNS[4:])
-    again.close()
     assert Journal(path, recipe).read() == RUNS[:whole] + RUNS[4:]
 
 
@@ -46,7 +44,6 @@ def test_a_journal_of_something_else_is_started_anew(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "row.csv", "one")
     journal.read()
     journal.add(RUNS)
-    journal.close()
     assert Journal(tmp_path / "row.csv", "another").read() == []
     assert Journal(tmp_path / "row.csv", "another").read() == []
     assert sorted(path.name for path in tmp_path.iterdir()) == ["row.csv"]
@@ -68,7 +65,6 @@ def test_a_line_that_is_no_run_is_named(tmp_path: Path) -> None:
     journal = Journal(path, "one")
     journal.read()
     journal.add(RUNS)
-    journal.close()
     path.write_text(path.read_text().replace("103", "many"))
     with pytest.raises(InvalidInputError, match="Line 5"):
         Journal(path, "one").read()

@@ -12,11 +12,9 @@ from reported import replication
 from tiny_tables import WORLD, data
 
 from bestarm.policies import SBE
-from bestarm.records import Phase, Recommendation
 from bestarm.replication import Cell, Row, Table, paper_tables
-from bestarm.replication.pictures import ink, pictures
-from bestarm.replication.pictures.charts import draw_stopping, draw_tradeoff
-from bestarm.replication.pictures.elimination import Course, courses
+from bestarm.replication.looks import grid, label, style, write_figure
+from bestarm.replication.pictures import draw_stopping, draw_tradeoff, pictures
 from bestarm.replication.tables import Published
 
 LEVELS = (0.1, 0.25, 0.5, 0.75, 0.9)
@@ -52,18 +50,18 @@ def planted(table: Table) -> list[Cell]:
 @pytest.mark.parametrize("name", ["small-gap", "uniform", "jester"])
 def test_the_legend_names_every_method_once(name: str) -> None:
     table = paper_tables([name], data())[0]
-    with ink.style():
+    with style():
         (legend,) = draw_tradeoff(table, planted(table)).legends
     texts = [text.get_text() for text in legend.get_texts()]
-    assert {ink.label(row) for row in table.rows if ink.grid(row)[1] is None} <= set(texts)
-    families = {ink.grid(row)[0] for row in table.rows}
+    assert {label(row) for row in table.rows if grid(row)[1] is None} <= set(texts)
+    families = {grid(row)[0] for row in table.rows}
     assert len(set(texts)) == len(texts) == 2 + len(families) + 1  # ours, the paper's, asterisk
     assert ("LUCB (σ=1 to 4)" if name == "jester" else "RAGE (σ=1 to 4)") in texts
 
 
 def test_marks_are_where_the_numbers_are() -> None:
     table = paper_tables(["small-gap"], data())[0]
-    with ink.style():
+    with style():
         (axes,) = draw_tradeoff(table, planted(table)).axes
     marks = {
         (float(x), float(y))
@@ -89,7 +87,7 @@ def test_success_is_drawn_as_its_complement() -> None:
         Cell("jester", "sbe", "pulls", 50.0, -4.0, 104.0, 9.0, 5, dict.fromkeys(LEVELS, 50.0)),
         Cell("jester", "sbe", "success", 0.75, 0.5, 0.9, None, 5, None, Published(0.98, None)),
     ]
-    with ink.style():
+    with style():
         (axes,) = draw_tradeoff(table, own).axes
     (marks,) = [line for line in axes.lines if line.get_marker() == "s"]
     assert np.asarray(marks.get_ydata()).tolist() == [0.25]
@@ -103,7 +101,7 @@ def test_stopping_times_are_counted_in_full() -> None:
     made = replication()
     table = made.tables[0]
     own = [cell for cell in made.cells() if cell.table == table.key]
-    with ink.style():
+    with style():
         (axes,) = draw_stopping(made, table, own).axes
     low, high = axes.get_xlim()
     for row, cell in zip(table.rows, (c for c in own if c.metric == "pulls"), strict=True):
@@ -119,35 +117,6 @@ def test_stopping_times_are_counted_in_full() -> None:
     ]
 
 
-def ran(sizes: list[int], left: int, pulls: list[int]) -> Recommendation:
-    """A run whose phases began with so many targets."""
-    trace = [
-        Phase(i, tuple(range(n)), (), 0, (), (), 0.1, k, np.ones(1), 1.0, 0.0, None)
-        for i, (n, k) in enumerate(zip(sizes, pulls, strict=True))
-    ]
-    return Recommendation(0, "0", True, "", sum(pulls), None, tuple(range(left)), trace)
-
-
-def test_a_finished_run_keeps_what_it_had_left() -> None:
-    row = Row("sbe", "SBE", SBE, WORLD)
-    found = Course.of(row, [ran([8, 4], 1, [10, 20]), ran([8, 6, 4], 2, [5, 5, 5])])
-    assert found.left.tolist() == [8, 5, 2.5, 1.5]
-    assert found.ends[0].tolist() == [0, 10, 30]
-    assert found.counts[1].tolist() == [8, 6, 4, 2]
-
-
-def test_the_runs_followed_are_the_runs_that_were_made() -> None:
-    made = replication()
-    table = made.tables[0]
-    followed = courses(made, table)
-    assert [one.row.key for one in followed] == ["sbe", "sp-bai-centered"]  # G-Opt has no phases
-    for one in followed:
-        assert [int(ends[-1]) for ends in one.ends] == made.of(table, one.row).pulls.tolist()
-        assert one.left[0] == 4
-    (grid,) = [table for table in made.tables if table.key == "jester"]
-    assert courses(made, grid) == []
-
-
 def test_the_users_own_style_changes_nothing(tmp_path: Path) -> None:
     made = replication()
     table = made.tables[1]
@@ -155,9 +124,9 @@ def test_the_users_own_style_changes_nothing(tmp_path: Path) -> None:
 
     def drawn(folder: Path) -> dict[str, bytes]:
         folder.mkdir()
-        with ink.style():
+        with style():
             (picture,) = pictures(made, table, own)
-            page = ink.write(picture.figure, folder / picture.name)
+            page = write_figure(picture.figure, folder / picture.name)
         return {"svg": page.encode()} | {
             file.suffix: file.read_bytes() for file in folder.iterdir()
         }
@@ -178,9 +147,9 @@ def test_a_picture_in_a_page_takes_the_pages_colours_and_keeps_its_ids_apart(
     made = replication()
     table = made.tables[1]
     own = [cell for cell in made.cells() if cell.table == table.key]
-    with ink.style():
+    with style():
         (picture,) = pictures(made, table, own)
-        text = ink.write(picture.figure, tmp_path / "here")
+        text = write_figure(picture.figure, tmp_path / "here")
     assert text.startswith("<svg viewBox=")
     assert "var(--blue)" in text
     assert set(re.findall(r"#[0-9a-f]{6}", text)) <= {"#000000"}

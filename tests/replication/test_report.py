@@ -94,7 +94,6 @@ def test_everything_is_there_and_nothing_else(report: Path) -> None:
     figures = [
         "small-gap-tradeoff",
         "small-gap-stopping",
-        "small-gap-elimination",
         "jester-ranking-success",
         "jester-tradeoff",
         "jester-stopping",

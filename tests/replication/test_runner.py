@@ -154,7 +154,7 @@ def test_every_published_figure_has_a_row_and_every_row_of_the_paper_a_figure() 
 
 
 def test_an_unknown_table_is_refused_with_those_there_are() -> None:
-    with pytest.raises(InvalidInputError, match="small-gap, uniform") as caught:
+    with pytest.raises(InvalidInputError, match="'small-gap', 'uniform'") as caught:
         paper_tables(["small"], jester())
     assert caught.value.value == "small"
     assert [t.key for t in paper_tables(["jester", "small-gap"], jester())] == [

@@ -45,7 +45,7 @@ worker.main()
 # The same, where a run is estimated to take longer than there is time.
 OUT_OF_REACH = """
 from bestarm.planning import Effort, JobEffort, plan as planning_module, worker
-job = JobEffort("anytime", "sine", 0.03, 4e9, 601.0, measured=False)
+job = JobEffort("anytime", "sine", 0.03, 4e9, 601.0)
 planning_module.estimate_effort = lambda *_, **given: Effort(given["runs"], (job,))
 planning_module.simulate = None
 worker.main()

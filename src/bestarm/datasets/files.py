@@ -50,16 +50,16 @@ def read_ratings(path: Path, jokes: tuple[int, ...]) -> Found:
         with path.open("rb") as file:
             head = file.read(4)
     except OSError as error:
-        raise InvalidInputError(
-            f"{str(path)!r} cannot be read ({error.strerror or error}).",
-            field="path",
-            value=str(path),
-            remedy=f"The Jester ratings are free for research with citation: {_HOME} has them, and "
+        _refuse(
+            path,
+            f"cannot be read ({error.strerror or error}).",
+            str(path),
+            f"The Jester ratings are free for research with citation: {_HOME} has them, and "
             "`jester_ratings.dat` in the archive of dataset 2 is what the paper used.",
-        ) from None
+        )
     for signature, what in _SIGNATURES.items():
         if head.startswith(signature):
-            raise InvalidInputError(f"{str(path)!r} {what}", field="path", value=str(path))
+            _refuse(path, what, str(path))
     if head.startswith(b"PK"):
         return _from_arrays(path, jokes)
     text = _Text.open(path)
@@ -280,4 +280,5 @@ def _number(field: str) -> float | None:
 
 
 def _refuse(path: Path, what: str, value: object, remedy: str = "") -> NoReturn:
-    raise InvalidInputError(f"{str(path)!r} {what}", field="path", value=value, remedy=remedy)
+    message = f"{str(path)!r} {what}"
+    raise InvalidInputError(message, field="path", value=value, remedy=remedy) from None

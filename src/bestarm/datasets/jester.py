@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -38,26 +39,13 @@ class RatingsData:
     synthetic: bool
     name: str
 
-    def environment(
-        self,
-        *,
-        replacement: bool = True,
-        declared_noise: float = 1.0,
-        declared_baseline: float = 1.0,
-    ) -> Ratings:
+    def environment(self, **options: Any) -> Ratings:
         """The world in which a pull asks one of the users about one of the jokes.
 
-        The declared scales are by default those of the paper's runs; see `Ratings`.
+        Options are `replacement` and the declared scales; see `Ratings`.
         """
-        return Ratings(
-            self.ratings,
-            self.weights,
-            [f"joke {joke}" for joke in self.jokes],
-            replacement=replacement,
-            name=self.name,
-            declared_noise=declared_noise,
-            declared_baseline=declared_baseline,
-        )
+        labels = [f"joke {joke}" for joke in self.jokes]
+        return Ratings(self.ratings, self.weights, labels, name=self.name, **options)
 
     def __repr__(self) -> str:
         users, jokes = self.ratings.shape

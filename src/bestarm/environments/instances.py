@@ -52,11 +52,7 @@ class UniformSphere:
     baseline: Baseline
     noise: float
     declared_baseline: float
-
-    @property
-    def name(self) -> str:
-        """Its name in results and tables."""
-        return "uniform-sphere"
+    name: str = "uniform-sphere"
 
     def instance(self, rng: np.random.Generator) -> Semiparametric:
         """Draw the arms of one run."""

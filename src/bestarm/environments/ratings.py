@@ -12,7 +12,7 @@ from bestarm.environments.environment import Stream
 from bestarm.environments.fixed import FixedWorld
 from bestarm.errors import InvalidInputError
 from bestarm.geometry import Array
-from bestarm.problem import Problem, as_weights
+from bestarm.problem import Problem, as_features, as_weights
 
 if TYPE_CHECKING:
     from bestarm.environments.rating_streams import RatingTables
@@ -34,7 +34,7 @@ class Ratings(FixedWorld):
     Args:
         matrix: ratings, one row per user, one column per item; a data frame names its items.
         weights: the probability of each user; the same for all by default.
-        labels: one name per item.
+        source_labels: one name per item.
         replacement: whether a user may be drawn again. If not, a run draws the next user among
             those not yet asked, in proportion to the weights, and raises when it has asked
             everybody. With unequal weights the late users are the unlikely ones, so over a long
@@ -48,7 +48,7 @@ class Ratings(FixedWorld):
 
     Example:
         >>> from bestarm.environments import Ratings
-        >>> world = Ratings([[1, 5], [2, 3], [3, 4]], labels=["tea", "coffee"])
+        >>> world = Ratings([[1, 5], [2, 3], [3, 4]], source_labels=["tea", "coffee"])
         >>> world.best, world.gap
         (1, 2.0)
     """
@@ -57,14 +57,14 @@ class Ratings(FixedWorld):
         self,
         matrix: object,
         weights: object = None,
-        labels: Sequence[object] | None = None,
+        source_labels: Sequence[object] | None = None,
         *,
         replacement: bool = True,
         name: str = "ratings",
         declared_noise: float = 1.0,
         declared_baseline: float = 1.0,
     ) -> None:
-        self._matrix = _table(matrix)
+        self._matrix = as_features(matrix, "matrix", unit="user", entry="rating")
         users, items = self._matrix.shape
         self._weights = None if weights is None else as_weights(weights, users)
         if not isinstance(replacement, bool):
@@ -74,11 +74,13 @@ class Ratings(FixedWorld):
                 value=replacement,
             )
         self._replacement = replacement
+        if source_labels is None:
+            source_labels = getattr(matrix, "columns", None)  # a data frame names its columns
         template = Problem(
             np.eye(items),
             noise=declared_noise,
             baseline=declared_baseline,
-            source_labels=_names(matrix, labels, items),
+            source_labels=source_labels,
         )
         self._means = self._average(self._matrix)
         self._means.flags.writeable = False
@@ -98,11 +100,6 @@ class Ratings(FixedWorld):
         return self._matrix
 
     @property
-    def weights(self) -> Array | None:
-        """The probability of each user, read-only; None if all are equal."""
-        return self._weights
-
-    @property
     def replacement(self) -> bool:
         """Whether a user may be drawn again."""
         return self._replacement
@@ -111,11 +108,6 @@ class Ratings(FixedWorld):
     def means(self) -> Array:
         """The weighted mean rating of each item, read-only."""
         return self._means
-
-    @property
-    def deviations(self) -> Array:
-        """The weighted standard deviation of each item's ratings."""
-        return np.asarray(np.sqrt(self._average((self._matrix - self._means) ** 2)))
 
     def begin(self, rng: np.random.Generator) -> Stream:
         """Start a run in which no user has been asked yet."""
@@ -142,46 +134,3 @@ class Ratings(FixedWorld):
             f"Ratings({self._name!r}, {users} users, {items} items, best={self._best}, "
             f"gap={self._gap:g}, {drawn} replacement)"
         )
-
-
-def _table(matrix: object) -> Array:
-    try:
-        table = np.array(matrix, dtype=float, order="C")
-    except (TypeError, ValueError) as error:
-        raise InvalidInputError(
-            f"`matrix` could not be read as a table of numbers ({error}).",
-            field="matrix",
-            value=matrix,
-            remedy="Give one row per user, one number per item.",
-        ) from None
-    if table.ndim != 2 or table.shape[0] < 1 or table.shape[1] < 2:
-        raise InvalidInputError(
-            f"`matrix` must have one row per user and one column per item, at least two; got shape "
-            f"{table.shape}.",
-            field="matrix",
-            value=table.shape,
-        )
-    if not np.isfinite(table).all():
-        row, column = (int(i) for i in np.argwhere(~np.isfinite(table))[0])
-        raise InvalidInputError(
-            f"`matrix` has {table[row, column]} in row {row}, column {column}.",
-            field="matrix",
-            value=float(table[row, column]),
-            remedy="Keep only users who rated every item.",
-        )
-    table.flags.writeable = False
-    return np.asarray(table)
-
-
-def _names(matrix: object, labels: Sequence[object] | None, items: int) -> tuple[str, ...]:
-    if labels is None:
-        labels = getattr(matrix, "columns", None)  # a data frame names its columns
-    names = tuple(str(i) for i in (range(items) if labels is None else labels))
-    if len(names) != items or len(set(names)) != items:
-        raise InvalidInputError(
-            f"`labels` must hold {items} different names, one per item; got {len(names)} of which "
-            f"{len(set(names))} differ.",
-            field="labels",
-            value=names,
-        )
-    return names

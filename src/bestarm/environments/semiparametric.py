@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any, Self
 
 import numpy as np
 
@@ -83,6 +84,20 @@ class Semiparametric(FixedWorld):
         rounding = _ROUNDING * float(np.max(np.abs(template.target) @ np.abs(self._theta)))
         values = template.target @ self._theta
         super().__init__(name, template, values, rounding=rounding, field="theta")
+
+    @classmethod
+    def for_problem(cls, problem: Problem, theta: object, **options: Any) -> Self:
+        """A world with the arms, targets, labels and declared scales of a problem."""
+        return cls(
+            problem.source,
+            theta,
+            target=problem.target,
+            declared_noise=problem.noise,
+            declared_baseline=problem.baseline,
+            source_labels=problem.source_labels,
+            target_labels=problem.target_labels,
+            **options,
+        )
 
     @property
     def theta(self) -> Array:

@@ -126,10 +126,7 @@ def scales(
     Bounded rewards have a noise of at most half the distance of the bounds, and a baseline between
     the bounds.
     """
-    if bounds is None:
-        usual = (1.0, 1.0)
-    else:
-        usual = (sub_gaussian_scale(bounds), max(abs(end) for end in bounds))
+    usual = (1.0, 1.0) if bounds is None else (sub_gaussian_scale(bounds), max(map(abs, bounds)))
     return usual[0] if noise is None else noise, usual[1] if baseline is None else baseline
 
 

@@ -44,15 +44,7 @@ _RATIO = 5.0  # pulls of a run over the lower bound, for a policy that is not re
 
 @dataclass(frozen=True)
 class Job:
-    """One policy in one scenario.
-
-    Attributes:
-        policy: the policy's name.
-        method: makes the policy.
-        environment: the scenario's world.
-        assumed: its numbers.
-        cap: pulls at which a run is cut.
-    """
+    """One policy in the world of one scenario; its runs are cut at `cap` pulls."""
 
     policy: str
     method: Method
@@ -71,7 +63,6 @@ class JobEffort:
         gap: the lead of the best target there.
         pulls: pulls per run, about.
         seconds: seconds per run on one process, about.
-        measured: whether runs were followed to their end, rather than extrapolated.
     """
 
     policy: str
@@ -79,7 +70,6 @@ class JobEffort:
     gap: float
     pulls: float
     seconds: float
-    measured: bool
 
 
 @dataclass(frozen=True)
@@ -199,14 +189,14 @@ def _watched(job: Job, seed: int, delta: float, clock: Clock) -> JobEffort:
         took = clock() - start
         ends += [pulls] * over
     if over:
-        return JobEffort(job.policy, scenario, gap, float(np.mean(ends)), took, measured=True)
+        return JobEffort(job.policy, scenario, gap, float(np.mean(ends)), took)
     known = policies().get(job.policy)
     likely = (_RATIO if known is None else known.effort) * job.assumed.lower_bound
     expected = min(max(likely, float(pulls + watch.coming)), float(job.cap))
     planning = max(took - seconds_per_pull * pulls, 0.0)
     further = (expected / pulls) ** _growth(watch.marks) if pulls else 1.0
     seconds = seconds_per_pull * expected + planning * further
-    return JobEffort(job.policy, scenario, gap, expected, seconds, measured=False)
+    return JobEffort(job.policy, scenario, gap, expected, seconds)
 
 
 def _growth(marks: Sequence[tuple[int, int]]) -> float:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from bestarm.planning.request import PlanRequest
 from bestarm.problem import Problem
 from bestarm.simulation.results import Results, wilson
 
@@ -113,13 +114,6 @@ class PolicyForecast:
     error_interval: tuple[float, float]
     ratio: float | None
 
-    def __str__(self) -> str:
-        return (
-            f"{self.policy}: {self.median:,.0f} pulls in the middle, {self.low:,.0f} to "
-            f"{self.high:,.0f} in eight of ten experiments; wrong in {self.wrong} of {self.runs}"
-            + (f", {self.capped} capped" if self.capped else "")
-        )
-
 
 def forecast(results: Results, *, policy: str, assumed: AssumedWorld) -> PolicyForecast:
     """The figures of at least one simulated experiment."""
@@ -193,42 +187,32 @@ class ExperimentPlan:
         """A plain dictionary for JSON, with days if outcomes per day are known."""
         document = asdict(self)
         for each in document["forecasts"]:
-            each["days"] = (
-                None
-                if self.per_day is None
-                else {name: self.days(each[name]) for name in ("low", "median", "high", "mean")}
-            )
+            days = {name: self.days(each[name]) for name in ("low", "median", "high", "mean")}
+            each["days"] = days if self.per_day else None
         return document
-
-    def __str__(self) -> str:
-        lines = []
-        for assumed in self.scenarios:
-            lines.append(f"{assumed.scenario}: {assumed}.")
-            lines.append(f"  no rule needs fewer than {assumed.lower_bound:,.0f} pulls on average")
-            for each in self.of(assumed.scenario):
-                days = self.days(each.median)
-                lines.append(f"  {each}" + ("" if days is None else f"; {days:,.1f} days"))
-        return "\n".join([*lines, *self.warnings])
 
 
 def remarks(
-    problem: Problem,
+    request: PlanRequest,
     scenarios: Sequence[AssumedWorld],
     forecasts: Sequence[PolicyForecast],
     *,
-    bounds: tuple[float, float] | None,
-    per_day: float | None,
     partial: bool,
-) -> tuple[str, ...]:
+) -> Iterator[str]:
     """All warnings, the most important first."""
-    sentences = [
-        *(["Interrupted: the figures are partial, of the experiments simulated so far."] * partial),
-        *_about_errors(problem.delta, forecasts),
-        *_about_caps(forecasts, scenarios),
-        *(_about_scales(problem, scenarios) if bounds is None else ()),
-        *_about_time(forecasts, per_day),
-    ]
-    return tuple(dict.fromkeys(sentences))
+    if partial:
+        yield "Interrupted: the figures are partial, of the experiments simulated so far."
+    yield from _about_errors(request.problem.delta, forecasts)
+    yield from _about_caps(forecasts, scenarios)
+    if request.bounds is None:
+        yield from _about_scales(request.problem, scenarios)
+    per_day = request.per_day or math.inf
+    quickest = min((each.median for each in forecasts), default=0.0) / per_day
+    if quickest > _YEAR:
+        yield (
+            f"Even the quickest takes {quickest / _YEAR:,.1f} years at {per_day:,.10g} outcomes "
+            "per day. Twice the gap takes about a quarter of that."
+        )
 
 
 def _about_errors(delta: float, forecasts: Sequence[PolicyForecast]) -> Iterator[str]:
@@ -268,30 +252,13 @@ def _about_caps(
 
 def _about_scales(problem: Problem, scenarios: Sequence[AssumedWorld]) -> Iterator[str]:
     for each in scenarios:
-        if each.size + abs(each.level) > problem.baseline * (1 + 1e-9):
-            yield (
-                f"Under {each.scenario!r} the baseline reaches "
-                f"{abs(each.level) + each.size:.4g}, beyond the ±{problem.baseline:g} that "
-                "policies are told: their guarantees do not cover that."
-            )
-        if each.noise > problem.noise * (1 + 1e-9):
-            yield (
-                f"Under {each.scenario!r} the noise is {each.noise:.4g}, more than the "
-                f"{problem.noise:g} that policies are told: their guarantees do not cover that."
-            )
-        if each.spread / 2 > problem.scale * (1 + 1e-9):
-            yield (
-                f"Under {each.scenario!r} arm means differ by {each.spread:.4g}, more than twice "
-                f"the scale of {problem.scale:g} that policies are told."
-            )
-
-
-def _about_time(forecasts: Sequence[PolicyForecast], per_day: float | None) -> Iterator[str]:
-    if per_day is None or not forecasts:
-        return
-    quickest = min(each.median for each in forecasts) / per_day
-    if quickest > _YEAR:
-        yield (
-            f"Even the quickest takes {quickest / _YEAR:,.1f} years at {per_day:,.10g} outcomes "
-            "per day. Twice the gap takes about a quarter of that."
-        )
+        for what, size, told in (
+            ("the baseline reaches", abs(each.level) + each.size, problem.baseline),
+            ("the noise is", each.noise, problem.noise),
+            ("arm means differ from their middle by", each.spread / 2, problem.scale),
+        ):
+            if size > told * (1 + 1e-9):
+                yield (
+                    f"Under {each.scenario!r} {what} {size:.4g}, beyond the {told:g} that policies "
+                    "are told: guarantees that rest on it do not hold."
+                )

@@ -20,7 +20,7 @@ from bestarm.planning.request import PlanRequest
 from bestarm.planning.worlds import ScenarioWorld
 from bestarm.policies import Method
 from bestarm.policies.registry import accepted
-from bestarm.simulation import Outcome, RunJournal, simulate
+from bestarm.simulation import simulate
 from bestarm.simulation.progress import Progress, reporting
 
 _CAP, _LEAST_CAP = 100, 1_000_000  # a run is cut at 100 times the lower bound, or later
@@ -59,9 +59,7 @@ def plan_experiment(
     """
     problem, bounds, per_day = request.problem, request.bounds, request.per_day
     methods = request.methods()
-    worlds = [
-        ScenarioWorld(problem, each, bounds, per_day).make() for each in request.wanted_scenarios()
-    ]
+    worlds = [ScenarioWorld(request, each).make() for each in request.wanted_scenarios()]
     scenarios = tuple(assumed for _, assumed in worlds)
     _check_effort(scenarios, request, len(methods))
     jobs = []
@@ -72,11 +70,11 @@ def plan_experiment(
             method(problem, seed=0)  # refuses before anything is simulated
             jobs.append(Job(name, method, environment, assumed, cap))
     with reporting(progress, request.runs * len(jobs)) as report:
-        report(0, 0)  # before the first run, which may take long
+        report(0)  # before the first run, which may take long
         if on_estimate is not None:
             runs, seed = request.runs, request.seed
             on_estimate(estimate_effort(jobs, runs=runs, seed=seed, delta=problem.delta))
-        found, interrupted = _simulate_jobs(jobs, request, executor, _Progress(report))
+        found, interrupted = _simulate_jobs(jobs, request, executor, report)
     return ExperimentPlan(
         arms=problem.arms,
         targets=problem.targets,
@@ -88,14 +86,15 @@ def plan_experiment(
         scenarios=scenarios,
         forecasts=tuple(found),
         interrupted=interrupted,
-        warnings=remarks(
-            problem, scenarios, found, bounds=bounds, per_day=per_day, partial=interrupted
-        ),
+        warnings=tuple(remarks(request, scenarios, found, partial=interrupted)),
     )
 
 
 def _simulate_jobs(
-    jobs: Sequence[Job], request: PlanRequest, executor: Executor | None, progress: _Progress
+    jobs: Sequence[Job],
+    request: PlanRequest,
+    executor: Executor | None,
+    report: Callable[[int], object],
 ) -> tuple[list[PolicyForecast], bool]:
     """The forecasts of the jobs, and whether they were interrupted."""
     found: list[PolicyForecast] = []
@@ -108,32 +107,15 @@ def _simulate_jobs(
                 seed=request.seed,
                 delta=request.problem.delta,
                 executor=executor,
-                progress=progress.runs,
-                journal=RunJournal(record=progress.pulls),
+                progress=lambda done, _total: report(len(found) * request.runs + done),
             )
             if results.runs:
                 found.append(forecast(results, policy=job.policy, assumed=job.assumed))
             if results.interrupted:
                 return found, True
-            progress.before += request.runs
     except KeyboardInterrupt:  # between two policies
         return found, True
     return found, False
-
-
-class _Progress:
-    """Runs and pulls over all of a plan's simulations."""
-
-    def __init__(self, report: Callable[[int, int], object]) -> None:
-        self._report = report
-        self._pulls = 0
-        self.before = 0
-
-    def runs(self, done: int, _total: int) -> None:
-        self._report(self.before + done, self._pulls)
-
-    def pulls(self, outcomes: Sequence[Outcome]) -> None:
-        self._pulls += sum(outcome.pulls for outcome in outcomes)
 
 
 def _check_effort(worlds: Sequence[AssumedWorld], request: PlanRequest, policies: int) -> None:

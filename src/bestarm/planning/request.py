@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
-from bestarm.checks import interval, positive, whole
+from bestarm.checks import choice, interval, positive, whole
 from bestarm.errors import InvalidInputError
 from bestarm.planning.assumptions import Drift, Scenario, as_drift, as_scenario, scales
 from bestarm.policies import Method
@@ -74,13 +74,7 @@ class PlanRequest:
             names = [self.policies] if isinstance(self.policies, str) else list(self.policies)
             known = {name: each for name, each in registered().items() if each.plannable}
             for name in names:
-                if name not in known:
-                    raise InvalidInputError(
-                        f"Unknown policy {name!r}; known are {', '.join(known)}.",
-                        field="policies",
-                        value=name,
-                        remedy="Pass other methods as a table from names to methods.",
-                    )
+                choice(name, known, "policies")
             chosen = {name: known[name].method for name in names}
         if not chosen:
             raise InvalidInputError(

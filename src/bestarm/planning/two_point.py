@@ -36,18 +36,18 @@ class TwoPoint(Semiparametric):
         """Start a run at round 1."""
         if isinstance(self._baseline, Constant):
             level = self._baseline.level
-            return _SteadyChances(self._means, self._bounds, level=level, rng=rng)
-        assert isinstance(self._baseline, Moving)
-        return _MovingChances(self._means, self._bounds, path=self._baseline, rng=rng)
+            return _SteadyChances(self._bounds, self._means, level=level, rng=rng)
+        path = self._baseline
+        assert isinstance(path, Moving)
+        options = {"path": path.chunks, "horizon": path.horizon, "rng": rng}
+        return _MovingChances(self._bounds, self._means, **options)
 
 
 class _SteadyChances(ConstantStream):
     """A run on a constant baseline: counts are multinomial, successes binomial."""
 
-    def __init__(
-        self, means: Array, bounds: tuple[float, float], *, level: float, rng: np.random.Generator
-    ) -> None:
-        super().__init__(means, level=level, noise=0.0, rng=rng)
+    def __init__(self, bounds: tuple[float, float], *run: Any, **options: Any) -> None:
+        super().__init__(*run, noise=0.0, **options)
         self._bounds = bounds
 
     def ahead(self, rounds: int) -> Ahead | None:
@@ -63,10 +63,8 @@ class _SteadyChances(ConstantStream):
 class _MovingChances(MovingStream):
     """A run on a moving baseline: one draw per pull."""
 
-    def __init__(
-        self, means: Array, bounds: tuple[float, float], *, path: Moving, rng: np.random.Generator
-    ) -> None:
-        super().__init__(means, path=path.chunks, horizon=path.horizon, noise=0.0, rng=rng)
+    def __init__(self, bounds: tuple[float, float], *run: Any, **options: Any) -> None:
+        super().__init__(*run, noise=0.0, **options)
         self._bounds = bounds
 
     def ahead(self, rounds: int) -> Ahead | None:

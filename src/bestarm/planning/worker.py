@@ -20,7 +20,6 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
-from types import FrameType
 from typing import Any
 
 from bestarm.errors import BestArmError
@@ -101,11 +100,8 @@ def _write(**document: object) -> None:
 
 
 def _alarm(seconds: float) -> None:
-    def ring(_number: int, _frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
     if hasattr(signal, "setitimer"):  # on other systems the starting process stops it
-        signal.signal(signal.SIGALRM, ring)
+        signal.signal(signal.SIGALRM, signal.default_int_handler)
         signal.setitimer(signal.ITIMER_REAL, seconds)
 
 

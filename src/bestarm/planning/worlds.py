@@ -14,27 +14,18 @@ from bestarm.errors import InvalidInputError
 from bestarm.geometry import Array
 from bestarm.planning.assumptions import Scenario
 from bestarm.planning.forecasts import AssumedWorld
+from bestarm.planning.request import PlanRequest
 from bestarm.planning.truths import closest, typical
-from bestarm.problem import Problem
 
 _PERIOD = 1000.0  # outcomes per period of a drift, where outcomes per day are not known
 
 
 @dataclass(frozen=True)
 class ScenarioWorld:
-    """The world of a scenario.
+    """The world of a scenario for the problem and the bounds of a request."""
 
-    Attributes:
-        problem: the problem that policies are told.
-        scenario: the assumptions.
-        bounds: the lowest and the highest reward, or None for Gaussian noise.
-        per_day: outcomes per day, the period of a drift that names none.
-    """
-
-    problem: Problem
+    request: PlanRequest
     scenario: Scenario
-    bounds: tuple[float, float] | None
-    per_day: float | None
 
     def make(self) -> tuple[Environment, AssumedWorld]:
         """The environment, and its numbers.
@@ -42,8 +33,9 @@ class ScenarioWorld:
         Raises:
             InvalidInputError: means would leave the bounds, or the gap cannot be attained.
         """
-        problem, scenario = self.problem, self.scenario
-        if self.bounds is not None and scenario.noise is not None:
+        problem, scenario = self.request.problem, self.scenario
+        bounds = self.request.bounds
+        if bounds is not None and scenario.noise is not None:
             raise InvalidInputError(
                 "`noise` cannot be set for bounded rewards: it follows from the level.",
                 field="noise",
@@ -56,13 +48,14 @@ class ScenarioWorld:
         middle = float(means.max() + means.min()) / 2
         spread = float(np.ptp(means))
         size = self._size(spread)
-        period = scenario.drift.period or max(self.per_day or _PERIOD, 2.0)
+        period = scenario.drift.period or max(self.request.per_day or _PERIOD, 2.0)
         noise = self._noise(self._level + scenario.drift.places(size), spread)
         # The mean of the arms is part of the baseline; the arms themselves differ about the level.
         baseline = scenario.drift.path(level=self._level - middle, size=size, period=period)
         values = (problem.target - problem.target[0]) @ theta
         best, ranked = int(values.argmax()), np.sort(values)
-        return self._environment(theta, baseline, noise), AssumedWorld(
+        environment = self._environment(theta, baseline=baseline, noise=noise, name=scenario.name)
+        return environment, AssumedWorld(
             scenario=scenario.name,
             theta=tuple(theta.tolist()),
             best=problem.target_labels[best],
@@ -74,7 +67,7 @@ class ScenarioWorld:
             period=period,
             level=self._level,
             noise=noise,
-            bounded=self.bounds is not None,
+            bounded=bounds is not None,
             complexity=tau,
             lower_bound=2 * noise**2 * tau * _information(problem.delta),
         )
@@ -83,14 +76,14 @@ class ScenarioWorld:
     def _level(self) -> float:
         if self.scenario.level is not None:
             return self.scenario.level
-        return 0.0 if self.bounds is None else sum(self.bounds) / 2
+        return 0.0 if self.request.bounds is None else sum(self.request.bounds) / 2
 
     @property
     def _widest(self) -> float:
         """The largest spread of arm means about the level."""
-        if self.bounds is None:
-            return 2 * self.problem.scale
-        low, high = self.bounds
+        if self.request.bounds is None:
+            return 2 * self.request.problem.scale
+        low, high = self.request.bounds
         return 2 * min(self._level - low, high - self._level)
 
     def _theta(self) -> Array:
@@ -99,20 +92,21 @@ class ScenarioWorld:
             return np.array(scenario.theta)
         assert scenario.gap is not None
         if scenario.theta == "close":
-            return closest(self.problem, scenario.gap)
-        return typical(self.problem, scenario.gap, widest=self._widest)
+            return closest(self.request.problem, scenario.gap)
+        return typical(self.request.problem, scenario.gap, widest=self._widest)
 
     def _size(self, spread: float) -> float:
         """How far the baseline moves from the level."""
-        drift = self.scenario.drift
+        drift, bounds = self.scenario.drift, self.request.bounds
         wanted = 0.0 if drift.kind == "none" else drift.size
-        if self.bounds is None:
-            return max(self.problem.baseline - abs(self._level), 0.0) if wanted is None else wanted
+        if bounds is None:
+            most = max(self.request.problem.baseline - abs(self._level), 0.0)
+            return most if wanted is None else wanted
         left = (self._widest - spread) / 2
         if left < 0 or (wanted or 0.0) > left:
             raise InvalidInputError(
                 f"In scenario {self.scenario.name!r} means would leave the bounds "
-                f"{self.bounds[0]:g} to {self.bounds[1]:g}: arms lie {spread:.3g} apart about "
+                f"{bounds[0]:g} to {bounds[1]:g}: arms lie {spread:.3g} apart about "
                 f"{self._level:g}"
                 + (f", which leaves ±{left:.3g} for the drift." if left >= 0 else "."),
                 field="size" if left >= 0 else "gap",
@@ -127,31 +121,21 @@ class ScenarioWorld:
         For bounded rewards it changes with the level. The information of a pull is proportional to
         1/variance, so 1/variance of the least noisy arm is averaged over time.
         """
-        if self.bounds is None:
-            return self.problem.noise if self.scenario.noise is None else self.scenario.noise
-        low, high = self.bounds
+        if self.request.bounds is None:
+            return self.scenario.noise or self.request.problem.noise
+        low, high = self.request.bounds
         least = np.minimum(
             *((mean - low) * (high - mean) for mean in (levels - spread / 2, levels + spread / 2))
         )
         return math.sqrt(1 / float(np.mean(1 / least))) if least.min() > 0 else 0.0
 
-    def _environment(self, theta: Array, baseline: object, noise: float) -> Environment:
-        problem = self.problem
-        world: dict[str, Any] = {
-            "target": problem.target,
-            "baseline": baseline,
-            "noise": noise,
-            "declared_noise": problem.noise,
-            "declared_baseline": problem.baseline,
-            "source_labels": problem.source_labels,
-            "target_labels": problem.target_labels,
-            "name": self.scenario.name,
-        }
-        if self.bounds is None:
-            return Semiparametric(problem.source, theta, **world)
+    def _environment(self, theta: Array, **options: Any) -> Environment:
+        problem, bounds = self.request.problem, self.request.bounds
+        if bounds is None:
+            return Semiparametric.for_problem(problem, theta, **options)
         from bestarm.planning.two_point import TwoPoint  # noqa: PLC0415 - compiles kernels
 
-        return TwoPoint(problem.source, theta, bounds=self.bounds, **world)
+        return TwoPoint.for_problem(problem, theta, bounds=bounds, **options)
 
 
 def _information(delta: float) -> float:

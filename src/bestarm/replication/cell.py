@@ -17,7 +17,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from statistics import NormalDist
 from typing import Literal
 
 import numpy as np
@@ -26,7 +25,7 @@ from numpy.typing import NDArray
 from bestarm.geometry import Array
 from bestarm.replication.tables import RUNS, Metric, Published, Row, Table
 from bestarm.simulation import Results
-from bestarm.simulation.results import wilson
+from bestarm.simulation.results import Z95, wilson
 
 Verdict = Literal[
     "consistent", "differs", "the published difference is within the noise of 100 runs"
@@ -35,7 +34,6 @@ Verdict = Literal[
 LEVEL = 0.05
 _ROUNDING = 0.005  # of figures printed with two decimals
 _RESAMPLES = 20_000
-_Z = NormalDist().inv_cdf(0.975)
 
 
 @dataclass(frozen=True)
@@ -87,8 +85,8 @@ def row_cells(table: Table, row: Row, results: Results) -> list[Cell]:
     if not table.counts_pulls:
         return [rate]
     printed, strata = table.printed(row, "pulls"), fixed_instances(row, results)
-    pulls = np.asarray(results.pulls, dtype=float)
-    value, half = balanced_mean(pulls, strata), _Z * standard_error(pulls, strata)
+    value, error = balanced_mean(np.asarray(results.pulls, dtype=float), strata)
+    half = Z95 * error
     p_value = None
     # Few runs do not show the tails; a length that is the same in every run needs one.
     if printed is not None and (runs >= RUNS or printed.spread == 0):
@@ -122,20 +120,31 @@ def fixed_instances(row: Row, results: Results) -> NDArray[np.int64] | None:
     return np.asarray(results.index % RUNS)
 
 
-def balanced_mean(values: Array, strata: NDArray[np.int64] | None) -> float:
-    """The mean with equal weights of the fixed instances, however many runs each had."""
+def balanced_mean(values: Array, strata: NDArray[np.int64] | None) -> tuple[float, float]:
+    """The mean with equal weights of the fixed instances, and its standard error.
+
+    Fixed instances do not add to the error. With one run per instance, which does not show the
+    variation within it, the error is that of new instances, which is larger.
+    """
+    groups = _groups(values, strata)
+    mean = float(np.mean([group.mean() for group in groups]))
+    if len(values) < 2:
+        return mean, math.nan
+    if not _repeated(groups):
+        groups = [values]
+    error = math.sqrt(sum(float(group.var(ddof=1)) / len(group) for group in groups)) / len(groups)
+    return mean, error
+
+
+def _groups(values: Array, strata: NDArray[np.int64] | None) -> list[Array]:
+    """The values of each fixed instance."""
     if strata is None:
-        return float(values.mean())
-    return float(np.mean([group.mean() for group in _groups(values, strata)]))
-
-
-def _groups(values: Array, strata: NDArray[np.int64]) -> list[Array]:
+        return [values]
     return [values[strata == stratum] for stratum in range(RUNS)]
 
 
-def _repeated(strata: NDArray[np.int64] | None) -> bool:
-    """Whether every fixed instance had two runs: one run does not show the variation within it."""
-    return strata is not None and int(np.bincount(strata, minlength=RUNS).min()) > 1
+def _repeated(groups: Sequence[Array]) -> bool:
+    return len(groups) > 1 and min(map(len, groups)) > 1
 
 
 def mean_test(
@@ -150,29 +159,17 @@ def mean_test(
     if np.ptp(values) == 0:
         return 1.0 if abs(values[0] - printed) <= _ROUNDING else 0.0
     rng = np.random.default_rng(seed)
-    if strata is None or not _repeated(strata):
-        drawn = values[rng.integers(len(values), size=(_RESAMPLES, RUNS))].mean(axis=1)
-    else:
+    groups = _groups(values, strata)
+    if _repeated(groups):
         drawn = np.zeros(_RESAMPLES)
-        for group in _groups(values, strata):
+        for group in groups:
             drawn += rng.choice(group, size=_RESAMPLES) / RUNS
-    drawn += standard_error(values, strata) * rng.standard_normal(_RESAMPLES)
+    else:
+        drawn = values[rng.integers(len(values), size=(_RESAMPLES, RUNS))].mean(axis=1)
+    drawn += balanced_mean(values, strata)[1] * rng.standard_normal(_RESAMPLES)
     above = (1 + int((drawn >= printed - _ROUNDING).sum())) / (_RESAMPLES + 1)
     below = (1 + int((drawn <= printed + _ROUNDING).sum())) / (_RESAMPLES + 1)
     return min(1.0, 2 * min(above, below))
-
-
-def standard_error(values: Array, strata: NDArray[np.int64] | None) -> float:
-    """The standard error of `balanced_mean`; fixed instances do not add to it.
-
-    With one run per instance it is that of new instances, which is larger.
-    """
-    if len(values) < 2:
-        return math.nan
-    if strata is None or not _repeated(strata):
-        return float(values.std(ddof=1)) / math.sqrt(len(values))
-    groups = _groups(values, strata)
-    return math.sqrt(sum(float(group.var(ddof=1)) / len(group) for group in groups)) / RUNS
 
 
 def rate_test(hits: int, runs: int, printed: float) -> float:

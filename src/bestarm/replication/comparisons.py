@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from statistics import NormalDist
 from typing import Literal
 
 import numpy as np
@@ -23,17 +22,15 @@ from bestarm.replication.cell import (
     balanced_mean,
     fixed_instances,
     rate_test,
-    standard_error,
     succeeded,
 )
 from bestarm.replication.runner import Replication
 from bestarm.replication.tables import RUNS, Metric, Published, Row, Table
-from bestarm.simulation.results import wilson
+from bestarm.simulation.results import Z95, wilson
 
 Finding = Literal["confirmed", "reversed", "not found", "not resolved"]
 Interval = tuple[float, float, float]  # the difference, and the ends of its interval
 
-_Z = NormalDist().inv_cdf(0.975)
 # In which table, which method is set against which, in what.
 _DRAWN: tuple[tuple[str, str, str, Metric], ...] = (
     ("small-gap", "sp-bai", "sbe", "pulls"),
@@ -77,11 +74,6 @@ class PaperComparison:
     runs: int
 
     @property
-    def within_noise(self) -> bool:
-        """Whether 100 runs of two equal methods could well have shown the printed difference."""
-        return self.p_value >= LEVEL
-
-    @property
     def finding(self) -> Finding:
         """The direction of the difference in our interval, or that it shows none."""
         if self.low <= 0 <= self.high:
@@ -91,7 +83,7 @@ class PaperComparison:
     @property
     def sentence(self) -> str:
         """The conclusion in words."""
-        size = "within" if self.within_noise else "more than"
+        size = "within" if self.p_value >= LEVEL else "more than"
         ours = {
             "confirmed": "show one in the same direction",
             "reversed": "show the opposite",
@@ -180,9 +172,8 @@ def paired_means(
     With `strata`, the instance of each pair, it is the interval for these instances' mean.
     """
     differences = np.subtract(first, second, dtype=float)
-    mean = balanced_mean(differences, strata)
-    half = _Z * standard_error(differences, strata)
-    return mean, mean - half, mean + half
+    mean, error = balanced_mean(differences, strata)
+    return mean, mean - Z95 * error, mean + Z95 * error
 
 
 def paired_rates(first: NDArray[np.bool_], second: NDArray[np.bool_]) -> Interval:

@@ -12,7 +12,6 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
 
 from bestarm.errors import InvalidInputError
 from bestarm.files import replacing
@@ -31,7 +30,6 @@ class Journal:
     def __init__(self, path: Path, recipe: str) -> None:
         self._path = path
         self._first = f"# {json.dumps(recipe)}\n".encode()
-        self._file: BinaryIO | None = None
 
     def read(self) -> list[Outcome]:
         """The runs in it; an incomplete last line is removed."""
@@ -63,18 +61,8 @@ class Journal:
     def add(self, outcomes: Sequence[Outcome]) -> None:
         """Add finished runs and hand them to the operating system."""
         lines = (",".join(map(str, map(int, outcome))) + "\n" for outcome in outcomes)
-        with named(self._path):
-            if self._file is None:
-                self._file = self._path.open("ab")
-            self._file.write("".join(lines).encode())
-            self._file.flush()
-
-    def close(self) -> None:
-        """Close the file; adding opens it again."""
-        file, self._file = self._file, None
-        if file is not None:
-            with named(self._path):
-                file.close()
+        with named(self._path), self._path.open("ab") as file:
+            file.write("".join(lines).encode())
 
 
 @contextmanager

@@ -16,7 +16,8 @@ from bestarm.replication.cell import Cell, succeeded
 from bestarm.replication.comparisons import PaperComparison, comparisons
 from bestarm.replication.folder import alone, named
 from bestarm.replication.latex import latex_table
-from bestarm.replication.pictures import Picture, ink, pictures
+from bestarm.replication.looks import style, write_figure
+from bestarm.replication.pictures import Picture, pictures
 from bestarm.replication.runner import Replication
 from bestarm.replication.tables import TABLES
 from bestarm.replication.texts import (
@@ -105,18 +106,15 @@ def _write(replication: Replication, fresh: Path) -> None:
         own = [cell for cell in judged if cell.table == table.key]
         text = table_text(table, own)
         tex = latex_table(text, runs=replication.runs, seed=replication.seed)
-        _write_text(fresh / "tables" / f"{table.key}.tex", tex)
+        (fresh / "tables" / f"{table.key}.tex").write_text(tex, encoding="utf-8", newline="\n")
         drawn = []
-        with ink.style():
+        with style():
             for picture in pictures(replication, table, own):
-                svg = ink.write(picture.figure, fresh / "figures" / picture.name)
+                svg = write_figure(picture.figure, fresh / "figures" / picture.name)
                 drawn.append((picture, svg))
         tables.append((text, drawn))
-    _write_text(fresh / _PAGE, page(replication, judged, tables, comparisons(replication)))
-
-
-def _write_text(path: Path, text: str) -> None:
-    path.write_text(text, encoding="utf-8", newline="\n")
+    html = page(replication, judged, tables, comparisons(replication))
+    (fresh / _PAGE).write_text(html, encoding="utf-8", newline="\n")
 
 
 def _write_csv(path: Path, header: str, lines: Iterable[Sequence[object]]) -> None:
@@ -199,14 +197,16 @@ def page(
         signed=signed,
         levels=["median" if q == 0.5 else f"{100 * q:g} %" for q in QUANTILES],
         zip=zip,
-        synthetic=rated and replication.data.synthetic,
-        source=prose(replication.data.source) if rated else "",
+        data=replication.data if rated else None,
         counted=counted(cells),
         runs=replication.runs,
         seed=replication.seed,
         version=version("bestarm"),
         few=replication.runs < _ENOUGH,
-        summary=[(text.table, _counts(cells, text.table.key)) for text, _ in tables],
+        summary=[
+            (text.table, verdict_counts(cell for cell in cells if cell.table == text.table.key))
+            for text, _ in tables
+        ],
         tables=[
             (text, [(picture, Markup(drawing)) for picture, drawing in drawn])
             for text, drawn in tables
@@ -216,8 +216,7 @@ def page(
             for text, _ in tables
             if text.table.key in {part.table for part in found}
         ],
-        command=_command(replication, rated),
-        given_data=rated and not replication.data.synthetic,
+        command=_command(replication),
     )
 
 
@@ -225,15 +224,7 @@ def _file(name: str) -> str:
     return resources.files("bestarm.replication").joinpath(name).read_text(encoding="utf-8")
 
 
-def _counts(cells: Sequence[Cell], table: str) -> list[int]:
-    counts = verdict_counts([cell for cell in cells if cell.table == table])
-    return [sum(counts), *counts]
-
-
-def _command(replication: Replication, rated: bool) -> str:
+def _command(replication: Replication) -> str:
     names = [table.key for table in replication.tables]
     words = ["bestarm reproduce", *([] if names == list(TABLES) else names)]
-    words += [f"--runs {replication.runs}", f"--seed {replication.seed}"]
-    if rated and not replication.data.synthetic:
-        words.append("--data RATINGS")
-    return " ".join(words)
+    return " ".join([*words, f"--runs {replication.runs}", f"--seed {replication.seed}"])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
-from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -131,19 +130,18 @@ def _row(
     progress: RowProgress | None,
 ) -> Results:
     recipe = f"{method_name(row.method)} in {row.environment.name} at delta {table.delta:g}"
-    path = out / "journal" / f"{table.key}.{row.key}.csv"
-    with closing(Journal(path, recipe)) as journal:
-        known = [outcome for outcome in journal.read() if outcome.run < runs]
-        return simulate(
-            row.method,
-            row.environment,
-            runs=runs,
-            seed=seed,
-            delta=table.delta,
-            executor=executor,
-            progress=False if progress is None else lambda done, _total: progress(table, row, done),
-            journal=RunJournal(known=known, record=journal.add),
-        )
+    journal = Journal(out / "journal" / f"{table.key}.{row.key}.csv", recipe)
+    known = [outcome for outcome in journal.read() if outcome.run < runs]
+    return simulate(
+        row.method,
+        row.environment,
+        runs=runs,
+        seed=seed,
+        delta=table.delta,
+        executor=executor,
+        progress=False if progress is None else lambda done, _total: progress(table, row, done),
+        journal=RunJournal(known=known, record=journal.add),
+    )
 
 
 def fingerprint(data: RatingsData) -> str:

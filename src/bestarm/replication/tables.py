@@ -13,6 +13,7 @@ from importlib import resources
 from typing import Literal
 
 from bestarm import environments
+from bestarm.checks import choice
 from bestarm.datasets import RatingsData
 from bestarm.environments import Environment, Ratings
 from bestarm.errors import InvalidInputError
@@ -317,11 +318,6 @@ def paper_tables(names: Iterable[str], data: RatingsData) -> tuple[Table, ...]:
             than the paper's.
     """
     wanted = tuple(names) or tuple(TABLES)
-    for name in set(wanted) - TABLES.keys():
-        raise InvalidInputError(
-            f"Unknown table {name!r}.",
-            field="table",
-            value=name,
-            remedy=f"The tables are {', '.join(TABLES)}.",
-        )
+    for name in wanted:
+        choice(name, TABLES, "table")
     return tuple(build(data) for name, build in TABLES.items() if name in wanted)

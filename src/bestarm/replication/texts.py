@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from bestarm.replication.cell import Cell, Verdict
@@ -27,12 +27,12 @@ class CellText:
 
     value: str
     interval: str
-    spread: str = ""
-    quantiles: tuple[str, ...] = ()
-    printed: str = ""
-    printed_spread: str = ""
-    verdict: str = ""
-    p_value: str = ""
+    spread: str
+    quantiles: tuple[str, ...]
+    printed: str
+    printed_spread: str
+    verdict: str
+    p_value: str
 
     @property
     def median(self) -> str:
@@ -80,15 +80,9 @@ def table_text(table: Table, cells: Sequence[Cell]) -> TableText:
     for row in table.rows:
         if row.protocol:
             letters.setdefault(row.protocol, chr(ord("a") + len(letters)))
-        *pulls, rate = [cell for cell in cells if cell.row == row.key]
-        rows.append(
-            RowText(
-                row,
-                letters.get(row.protocol, ""),
-                _pulls(pulls[0], decimals) if pulls else None,
-                _rate(rate),
-            )
-        )
+        *pulls, rate = [_cell_text(cell, decimals) for cell in cells if cell.row == row.key]
+        note = letters.get(row.protocol, "")
+        rows.append(RowText(row, note, pulls[0] if pulls else None, rate))
     return TableText(table, tuple(rows), tuple((b, prose(a)) for a, b in letters.items()))
 
 
@@ -97,30 +91,23 @@ def _decimals(value: float) -> int:
     return next((d for d in (0, 1) if round(value, d) == value), 2)
 
 
-def _pulls(cell: Cell, decimals: int) -> CellText:
-    assert cell.quantiles is not None
-    assert cell.spread is not None
-    fine = 0 if cell.value >= 100 else 1
+def _cell_text(cell: Cell, printed_decimals: int) -> CellText:
+    if cell.metric == "pulls":
+        own, ends = printed_decimals, 0 if cell.value >= 100 else 1
+    else:
+        own, ends, printed_decimals = 2 if cell.runs <= RUNS else 3, 3, 2
     printed = cell.printed
+    spread = None if printed is None else printed.spread
+    low = max(cell.low, 0.0)
     return CellText(
-        number(cell.value, decimals),
-        "exact" if cell.low == cell.high else _interval(max(cell.low, 0.0), cell.high, fine),
-        number(cell.spread, fine),
-        tuple(number(cell.quantiles[level]) for level in QUANTILES),
-        "" if printed is None else number(printed.value, decimals),
-        "" if printed is None or printed.spread is None else number(printed.spread, decimals),
+        number(cell.value, own),
+        "exact" if cell.low == cell.high else _interval(low, cell.high, ends),
+        "" if cell.spread is None else number(cell.spread, ends),
+        tuple(number(value) for value in (cell.quantiles or {}).values()),
+        "" if printed is None else number(printed.value, printed_decimals),
+        "" if spread is None else number(spread, printed_decimals),
         SHORT.get(cell.verdict, ""),
         p_value(cell.p_value),
-    )
-
-
-def _rate(cell: Cell) -> CellText:
-    return CellText(
-        number(cell.value, 2 if cell.runs <= RUNS else 3),
-        _interval(cell.low, cell.high, 3),
-        printed="" if cell.printed is None else number(cell.printed.value, 2),
-        verdict=SHORT.get(cell.verdict, ""),
-        p_value=p_value(cell.p_value),
     )
 
 
@@ -143,7 +130,7 @@ def signed(value: float, decimals: int) -> str:
     return f"+{text}" if value > 0 and re.search("[1-9]", text) else text
 
 
-def verdict_counts(cells: Sequence[Cell]) -> list[int]:
+def verdict_counts(cells: Iterable[Cell]) -> list[int]:
     """How many cells there are of each verdict, in the order of `SHORT`."""
     verdicts = [cell.verdict for cell in cells]
     return [verdicts.count(verdict) for verdict in SHORT]

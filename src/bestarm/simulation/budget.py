@@ -74,17 +74,9 @@ def estimate_error(
         0.0
     """
     as_problem(problem)
-    world = Semiparametric(
-        problem.source,
-        theta,
-        target=problem.target,
-        baseline=baseline,
-        noise=problem.noise if noise is None else noise,
-        declared_noise=problem.noise,
-        declared_baseline=problem.baseline,
-        source_labels=problem.source_labels,
-        target_labels=problem.target_labels,
-        name="as assumed",
+    noise = problem.noise if noise is None else noise
+    world = Semiparametric.for_problem(
+        problem, theta, baseline=baseline, noise=noise, name="as assumed"
     )
     results = simulate(method, world, runs=runs, seed=seed, delta=problem.delta, executor=executor)
     assumed = (

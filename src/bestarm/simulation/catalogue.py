@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 
-from bestarm.checks import suggestion
+from bestarm.checks import choice
 from bestarm.datasets import jester
 from bestarm.environments import Baseline, Environment, baselines, small_gap, uniform_sphere
 from bestarm.errors import InvalidInputError
@@ -24,19 +24,12 @@ _MAX_PULLS = 5_000_000  # random arms may tie almost exactly, and then no method
 
 @dataclass(frozen=True)
 class Instance:
-    """An environment to compare methods in.
-
-    Attributes:
-        environment: the environment.
-        description: a phrase that names it.
-        note: where its data come from, in a sentence; empty if it has none.
-        max_pulls: where a run is cut by default, or None.
-    """
+    """An environment to compare methods in, in a phrase; `note` says where its data come from."""
 
     environment: Environment
     description: str
     note: str = ""
-    max_pulls: int | None = None
+    max_pulls: int | None = None  # where a run is cut by default
 
 
 def find_instance(name: str, *, baseline: str | None, data: Path | None) -> Instance:
@@ -63,20 +56,14 @@ def find_instance(name: str, *, baseline: str | None, data: Path | None) -> Inst
             value=str(data),
             remedy="Leave it out, or choose the instance jester.",
         )
-    drift = _one_of(baseline or "sinusoid", tuple(BASELINES), "baseline")
+    drift = _one_of(baseline or "sinusoid", BASELINES, "baseline")
     words = f"{key} with baseline {drift}"
     if key == "small-gap":
         return Instance(small_gap(baseline=BASELINES[drift]()), words)
     return Instance(uniform_sphere(baseline=BASELINES[drift]()), words, max_pulls=_MAX_PULLS)
 
 
-def _one_of(given: str, known: tuple[str, ...], field: str) -> str:
+def _one_of(given: str, known: Collection[str], field: str) -> str:
     name = given.strip().lower().replace("_", "-").replace(" ", "-")
-    if name not in known:
-        raise InvalidInputError(
-            f"There is no {field} {given!r}; there are {', '.join(known)}.",
-            field=field,
-            value=given,
-            remedy=suggestion(name, known),
-        )
+    choice(name, known, field)
     return name

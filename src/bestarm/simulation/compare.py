@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from statistics import NormalDist
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
@@ -14,14 +13,12 @@ from bestarm.errors import BestArmError
 from bestarm.simulation.engine import simulate
 from bestarm.simulation.executors import open_executor
 from bestarm.simulation.progress import Progress
-from bestarm.simulation.results import Results
+from bestarm.simulation.results import Z95, Results
 
 if TYPE_CHECKING:
     from bestarm.environments import Environment
     from bestarm.policies import Method
     from bestarm.simulation.oracle import Oracle
-
-_Z = NormalDist().inv_cdf(0.975)
 
 
 class Contestant(NamedTuple):
@@ -82,7 +79,7 @@ class Comparison:
         gaps = ours.pulls[left] - reference.pulls[right]
         if not len(gaps):
             return Difference(math.nan, math.nan, 0)
-        half = _Z * float(gaps.std(ddof=1)) / math.sqrt(len(gaps)) if len(gaps) > 1 else math.nan
+        half = Z95 * float(gaps.std(ddof=1)) / math.sqrt(len(gaps)) if len(gaps) > 1 else math.nan
         return Difference(float(gaps.mean()), half, len(gaps))
 
 

@@ -80,21 +80,19 @@ def simulate(
     journal = journal or RunJournal()
     finished = _known_outcomes(journal.known, total)
     missing = [run for run in range(total) if run not in finished]
-    interrupted, pulls = False, 0
+    interrupted = False
     with one_thread, reporting(progress, total) as report:
 
         def collect(outcomes: Sequence[Outcome]) -> None:
-            nonlocal pulls
             fresh = [outcome for outcome in outcomes if outcome.run not in finished]
             if fresh and journal.record is not None:
                 journal.record(fresh)
-            pulls += sum(outcome.pulls for outcome in fresh)
             finished.update((outcome.run, outcome) for outcome in fresh)
-            report(len(finished), pulls)
+            report(len(finished))
 
         try:
             if finished:
-                report(len(finished), 0)
+                report(len(finished))
             if executor is None:
                 for run in missing:
                     collect([work.outcome(run)])

@@ -11,10 +11,9 @@ import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError, Executor, Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from multiprocessing import get_context, parent_process, resource_tracker
 from threading import Thread, current_thread, main_thread
-from types import FrameType
 from typing import Any, ParamSpec, TypeVar
 
 from bestarm.checks import whole
@@ -42,14 +41,13 @@ def open_executor(workers: int | None = None, dask: str | None = None) -> Iterat
         BestArmError: workers were lost on the way.
     """
     check_workers(workers, dask)
+    opened: AbstractContextManager[Executor | None] = nullcontext()
     if dask is not None:
-        with _cluster(dask) as executor:
-            yield executor
-    elif workers is None or workers == 1:
-        yield None
-    else:
-        with _processes(workers) as executor:
-            yield executor
+        opened = _cluster(dask)
+    elif workers is not None and workers > 1:
+        opened = _processes(workers)
+    with opened as executor:
+        yield executor
 
 
 def check_workers(workers: int | None, dask: str | None) -> None:
@@ -106,12 +104,9 @@ def _hold_interrupts() -> Iterator[None]:
         return
     resource_tracker.ensure_running()  # started later, it would lift the mask
     held: list[int] = []
-
-    def hold(number: int, _frame: FrameType | None) -> None:
-        held.append(number)
-
-    in_main = current_thread() is main_thread()
-    before = signal.signal(signal.SIGINT, hold) if in_main else None
+    before = None
+    if current_thread() is main_thread():
+        before = signal.signal(signal.SIGINT, lambda number, _frame: held.append(number))
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
@@ -146,12 +141,12 @@ def _cluster(address: str) -> Iterator[Executor]:
         from distributed import KilledWorker  # noqa: PLC0415 - optional, and slow
         from distributed.comm.core import CommClosedError  # noqa: PLC0415
     except ImportError:
-        raise MissingDependencyError(
-            "A Dask cluster needs distributed, which is not installed.",
-            field="dask",
-            remedy="Install it with pip install 'bestarm[dask]'.",
-        ) from None
-    with _quiet():
+        raise MissingDependencyError.of("A Dask cluster", "distributed", extra="dask") from None
+    with ExitStack() as restored:
+        for name in _CHATTY:  # our errors say the same in plain words
+            logger = logging.getLogger(name)
+            restored.callback(logger.setLevel, logger.level)
+            logger.setLevel(logging.CRITICAL + 1)
         client = _connect(address)
         try:
             _check_versions(client, address)
@@ -173,34 +168,32 @@ def _connect(address: str) -> Any:
     from distributed import Client  # noqa: PLC0415
 
     try:
-        kind = asyncio.run(asyncio.wait_for(_kind(address), _PATIENCE))
-        if kind == "Scheduler":
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # about versions, which are compared in a moment
-                return Client(address, timeout=_PATIENCE, set_as_default=False)
+        asyncio.run(asyncio.wait_for(_require_scheduler(address), _PATIENCE))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about versions, which are compared in a moment
+            return Client(address, timeout=_PATIENCE, set_as_default=False)
     except Exception as error:  # whatever a wrong address or a server of another kind leads to
-        cause: Exception | None = error
-    else:
-        cause = None
-    raise InvalidInputError(
-        f"No Dask scheduler answers at {address!r}.",
-        field="dask",
-        value=address,
-        remedy="Give the address that `dask scheduler` prints, such as tcp://10.0.0.1:8786.",
-    ) from cause
+        raise InvalidInputError(
+            f"No Dask scheduler answers at {address!r}.",
+            field="dask",
+            value=address,
+            remedy="Give the address that `dask scheduler` prints, such as tcp://10.0.0.1:8786.",
+        ) from error
 
 
-async def _kind(address: str) -> object:
-    """The kind of server at an address. A client would wait for ever for one that is silent."""
+async def _require_scheduler(address: str) -> None:
+    """Raise unless a scheduler answers. A client would wait for a silent server for ever."""
     from distributed.comm.core import connect  # noqa: PLC0415
     from distributed.core import send_recv  # noqa: PLC0415
     from distributed.security import Security  # noqa: PLC0415
 
     comm = await connect(address, timeout=_PATIENCE, **Security().get_connection_args("client"))
     try:
-        return (await send_recv(comm, op="identity"))["type"]
+        kind = (await send_recv(comm, op="identity"))["type"]
     finally:
         comm.abort()
+    if kind != "Scheduler":
+        raise ConnectionError(f"A {kind} answers.")
 
 
 def _check_versions(client: Any, address: str) -> None:
@@ -231,16 +224,3 @@ def _check_versions(client: Any, address: str) -> None:
                     value=address,
                     remedy="Install the same versions, or results would depend on the worker.",
                 )
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Silence the loggers of the cluster's libraries: our errors say the same in plain words."""
-    levels = {name: logging.getLogger(name).level for name in _CHATTY}
-    for name in levels:
-        logging.getLogger(name).setLevel(logging.CRITICAL + 1)
-    try:
-        yield
-    finally:
-        for name, level in levels.items():
-            logging.getLogger(name).setLevel(level)

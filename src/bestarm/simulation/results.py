@@ -16,8 +16,10 @@ from bestarm.errors import InvalidInputError, MissingDependencyError
 if TYPE_CHECKING:
     import pandas as pd
 
+Z95 = NormalDist().inv_cdf(0.975)  # half of a normal 95 % interval, in standard errors
 
-def wilson(hits: int, runs: int, z: float = NormalDist().inv_cdf(0.975)) -> tuple[float, float]:
+
+def wilson(hits: int, runs: int, z: float = Z95) -> tuple[float, float]:
     """Wilson's interval for a probability; z is the normal quantile, by default of 95 %.
 
     The closed form rather than SciPy's `binomtest`: `scipy.stats` takes a second to import.

@@ -55,7 +55,8 @@ def check_policy(
         rule(case, run)
     if pull is not None:
         run = _Case(method, problem, seed, clear, max_plans).run()
-    _finds_a_clear_best(clear, run)
+    best, named = clear.best, run[-1].recommendation.target
+    _require(named == best, f"it named target {named} where {best} is far better than all others")
 
 
 @dataclass(frozen=True)
@@ -134,22 +135,16 @@ def _asking_changes_nothing(case: _Case, run: list[_Step]) -> None:
 
 
 def _wrong_summaries_are_refused(case: _Case, run: list[_Step]) -> None:
-    for policy, step in case.replay(run):
-        if step.plan is None or step.summary is None:
-            continue
-        for wrong, summary in wrong_summaries(step.plan, step.summary):
-            _require_refused(partial(policy.update, summary), f"a summary with {wrong}")
-            _require_unchanged(policy, step, f"it refused a summary with {wrong}")
-
-
-def _the_end_is_the_end(case: _Case, run: list[_Step]) -> None:
     one = (np.arange(case.problem.arms) == 0).astype(int)
-    last = run[-2].summary if len(run) > 1 else None
+    last = Summary(one, one, one)
     for policy, step in case.replay(run):
-        if step.plan is None:
-            summary = last or Summary(one, one, one)
-            _require_refused(partial(policy.update, summary), "a summary after its end")
-            _require_unchanged(policy, step, "it refused a summary after its end")
+        wrong = [("a summary after its end", last)]
+        if step.plan is not None and step.summary is not None:
+            last = step.summary
+            wrong = list(wrong_summaries(step.plan, last))
+        for fault, summary in wrong:
+            _require_refused(partial(policy.update, summary), fault)
+            _require_unchanged(policy, step, f"it refused {fault}")
 
 
 def _recommendations_are_sound(case: _Case, run: list[_Step]) -> None:
@@ -235,12 +230,8 @@ def _wrong_plans_are_not_adopted(case: _Case, run: list[_Step]) -> None:
     for number, (policy, step) in enumerate(case.replay(run)):
         if step.plan is not None and number >= 3:
             continue  # the first few plans suffice
-        if step.plan is None:
-            wrong = [
-                ("a plan after its end", replace(plan, phase=len(plans) + 1)) for plan in plans
-            ]
-            wrong = wrong[-1:]
-        else:
+        wrong = [("a plan after its end", replace(plan, phase=number + 1)) for plan in plans[-1:]]
+        if step.plan is not None:
             wrong = [
                 ("a plan of another phase", replace(step.plan, phase=step.plan.phase + 1)),
                 ("a plan over an arm too many", widened_plan(step.plan)),
@@ -311,15 +302,9 @@ _RULES = (
     _recorded_plans_are_adopted,
     _plans_made_elsewhere_are_adopted,
     _wrong_plans_are_not_adopted,
-    _the_end_is_the_end,
     _labels_are_only_names,
     _traits_hold_throughout,
 )
-
-
-def _finds_a_clear_best(rewards: LinearRewards, run: list[_Step]) -> None:
-    best, named = rewards.best, run[-1].recommendation.target
-    _require(named == best, f"it named target {named} where {best} is far better than all others")
 
 
 def _require(condition: bool, otherwise: str) -> None:

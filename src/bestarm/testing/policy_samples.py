@@ -9,7 +9,7 @@ import numpy as np
 
 from bestarm.geometry import Array
 from bestarm.problem import Problem
-from bestarm.records import Counts, Plan, Summary
+from bestarm.records import Plan, Summary
 
 Pull = Callable[[Plan, np.random.Generator], Summary]
 
@@ -37,7 +37,9 @@ class LinearRewards:
 
     def __call__(self, plan: Plan, rng: np.random.Generator) -> Summary:
         """Draw the totals of a plan's pulls, with their exact distribution."""
-        counts = _counts(plan, rng)
+        from bestarm.environments.streams import counts_of  # noqa: PLC0415 - compiles kernels
+
+        counts = counts_of(plan, rng)
         # Over n pulls the noise has Σ η = √n g and Σ η² = g² + χ²(n − 1), with g normal.
         normal = rng.standard_normal(len(counts)) * (counts > 0)
         spread = rng.chisquare(np.maximum(counts - 1, 1)) * (counts > 1)
@@ -47,17 +49,6 @@ class LinearRewards:
             counts * self.means + noise,
             counts * self.means**2 + 2 * self.means * noise + self.noise**2 * (normal**2 + spread),
         )
-
-
-def _counts(plan: Plan, rng: np.random.Generator) -> Counts:
-    if plan.weights is None:
-        return np.array(plan.counts, dtype=np.int64)
-    counts = np.zeros(plan.arms, dtype=np.int64)
-    # Over the support only: rounding must not send a pull to an arm of weight 0.
-    support = np.flatnonzero(plan.weights)
-    weights = plan.weights[support]
-    counts[support] = rng.multinomial(plan.pulls, weights / weights.sum())
-    return counts
 
 
 def copied_plan(plan: Plan) -> Plan:
@@ -88,14 +79,17 @@ def wrong_summaries(plan: Plan, summary: Summary) -> Iterator[tuple[str, Summary
     pulled = int(np.argmax(counts))
     one = (np.arange(plan.arms) == pulled).astype(int)
     if not plan.open:
-        yield "one pull too many", Summary(counts + one, sums, squares)
-    yield "one pull too few", Summary(counts - one, sums, squares)
+        yield "a summary with one pull too many", Summary(counts + one, sums, squares)
+    yield "a summary with one pull too few", Summary(counts - one, sums, squares)
     counted, summed, squared = (np.append(part, 0) for part in (counts, sums, squares))
-    yield "an arm too many", Summary(counted, summed, squared)
-    yield "an arm too few", Summary(counts[1:], sums[1:], squares[1:])
+    yield "a summary with an arm too many", Summary(counted, summed, squared)
+    yield "a summary with an arm too few", Summary(counts[1:], sums[1:], squares[1:])
     # Pulls moved to an arm that the plan does not pull, or not that often.
     other = np.arange(plan.arms) == (pulled + 1) % plan.arms
     if plan.weights is not None:
         other = np.arange(plan.arms) == np.argmin(plan.weights)
     if plan.weights is None or plan.weights.min() == 0:
-        yield "a pull on another arm than planned", Summary(counts - one + other, sums, squares)
+        yield (
+            "a summary with a pull on another arm than planned",
+            Summary(counts - one + other, sums, squares),
+        )

@@ -117,7 +117,7 @@ def grouped_pulls(axes: Axes) -> None:
     axes.set_xlabel("pulls (logarithmic)")
 
 
-def write(figure: Figure, stem: Path) -> str:
+def write_figure(figure: Figure, stem: Path) -> str:
     """Write a figure as PNG and PDF, without dates or versions in them; return it for a page.
 
     The page's is an SVG element in the page's colours, whose ids begin with the name of the files.

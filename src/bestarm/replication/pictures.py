@@ -1,9 +1,10 @@
-"""Charts of a table: pulls against error, when runs stopped, and success at a budget."""
+"""Pictures of a table: pulls against error, when runs stopped, and success at a budget."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,7 @@ import numpy as np
 from bestarm.figures.ink import new_figure
 from bestarm.geometry import Array
 from bestarm.replication.cell import Cell
-from bestarm.replication.pictures.ink import (
+from bestarm.replication.looks import (
     INK,
     PAPER,
     QUIET,
@@ -36,6 +37,45 @@ _Z = 1.96
 _TICKS = (0.0, 0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 1.0)
 _BINS = 90
 _TALLEST = 0.62  # of the distance between two rows
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A figure, the name of its files, its title, and a caption on how to read it."""
+
+    name: str
+    title: str
+    caption: str
+    figure: Figure
+
+
+def pictures(replication: Replication, table: Table, cells: Sequence[Cell]) -> Iterator[Picture]:
+    """The pictures of one table and its cells; to be drawn within `style()`."""
+    if not table.counts_pulls:
+        yield Picture(
+            f"{table.key}-success",
+            "Success by budget",
+            "Share of runs that named the best target, with Wilson's 95 % intervals: ours above, "
+            "the paper's hollow below.",
+            draw_ranking(replication, table, cells),
+        )
+        return
+    yield Picture(
+        f"{table.key}-tradeoff",
+        "Pulls against error",
+        "Mean pulls and share of wrong answers, with 95 % intervals both ways. Full marks are "
+        "ours, hollow ones the paper's; those of a grid are joined in order. The paper's intervals "
+        "come from its printed standard deviations, where there are any, and from 100 runs per "
+        "rate. Below the dashed line a method errs no more often than it was asked to.",
+        draw_tradeoff(table, cells),
+    )
+    yield Picture(
+        f"{table.key}-stopping",
+        "When runs stopped",
+        "The number of pulls of every run, row by row: above each line how often (the tallest bin "
+        "of each row is as high), below it the middle of the runs.",
+        draw_stopping(replication, table, cells),
+    )
 
 
 def draw_tradeoff(table: Table, cells: Sequence[Cell]) -> Figure:
@@ -98,7 +138,8 @@ def _frame(axes: Axes, table: Table, marks: Array) -> None:
     axes.set_xlim(max(low / margin, 0.5), high * margin)
     grouped_pulls(axes)
     # Square roots spread what is near 0 and keep 0 itself.
-    axes.set_yscale("function", functions=(_signed_root, lambda y: np.sign(y) * np.square(y)))
+    scale = lambda y: np.sign(y) * np.sqrt(np.abs(y)), lambda y: np.sign(y) * np.square(y)
+    axes.set_yscale("function", functions=scale)
     top = max(marks[:, 5].max(), 1.5 * table.delta)
     axes.set_ylim(-0.004, min(1.3 * top, 1.12))
     axes.yaxis.set_major_locator(FixedLocator([tick for tick in _TICKS if tick <= 1.2 * top]))
@@ -116,10 +157,6 @@ def _frame(axes: Axes, table: Table, marks: Array) -> None:
         size=8,
         color=QUIET,
     )
-
-
-def _signed_root(values: Array) -> Array:
-    return np.asarray(np.sign(values) * np.sqrt(np.abs(values)))
 
 
 def _draw_marks(axes: Axes, row: Row, marks: Sequence[Sequence[float]], *, filled: bool) -> None:
