@@ -72,7 +72,7 @@ def postgres_url(postgres: Server) -> Iterator[str]:
 @pytest.fixture
 def sqlite_url(tmp_path: Path) -> str:
     """A file that is not there yet."""
-    return f"sqlite:///{tmp_path / 'trial.db'}"
+    return f"sqlite:///{tmp_path / 'store.db'}"
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

@@ -59,7 +59,7 @@ def test_options_that_are_left_out_are_what_their_help_says(tmp_path: Path) -> N
     """Of `experiment create`, whose own defaults are None: those of what it makes count."""
     (command,) = (each for name, each in commands() if name == "bestarm experiment create")
     helps = {parameter.name: getattr(parameter, "help", "") for parameter in command.params}
-    arms, store = tmp_path / "arms.csv", f"sqlite:///{tmp_path / 'trial.db'}"
+    arms, store = tmp_path / "arms.csv", f"sqlite:///{tmp_path / 'made.db'}"
     arms.write_text("old\nnew\n")
     seeds = set()
     for name in ("one", "two"):
@@ -110,10 +110,10 @@ def example(body: type[BaseModel]) -> dict[str, Any]:
 
 
 def test_examples_of_the_api_could_be_real() -> None:
-    trial = example(bodies.CreateBody)
-    problem = Problem.named(trial["source_labels"], delta=trial["delta"])
-    policy = AnytimeBAI(problem, bounds=tuple(trial["options"]["bounds"]))
-    experiment = Experiment(policy, seed=0, lease=trial["lease"])
+    made = example(bodies.CreateBody)
+    problem = Problem.named(made["source_labels"], delta=made["delta"])
+    policy = AnytimeBAI(problem, bounds=tuple(made["options"]["bounds"]))
+    experiment = Experiment(policy, seed=0, lease=made["lease"])
     while not experiment.finished:
         given = experiment.ask(100)
         experiment.tell_many([(each.id, each.label == "express") for each in given])

@@ -23,7 +23,7 @@ NESTED = "[" * 5000
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An experiment with something of everything."""
-    path = tmp_path_factory.mktemp("made") / "trial.db"
+    path = tmp_path_factory.mktemp("made") / "store.db"
     problem = Problem(np.eye(3), source_labels=["a", "b", "c"])
     with Experiment.create(
         f"sqlite:///{path}", "t", problem, options={"bounds": [0, 1]}, seed=1, lease=1e6
@@ -116,7 +116,7 @@ DAMAGE = {
 
 @pytest.mark.parametrize(("table", "change", "command"), DAMAGE.values(), ids=DAMAGE)
 def test_a_damaged_store(made: Path, tmp_path: Path, table: str, change: str, command: str) -> None:
-    path = tmp_path / "trial.db"
+    path = tmp_path / "store.db"
     shutil.copy(made, path)
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute(f"UPDATE bestarm_{table} SET {change}")
@@ -127,13 +127,13 @@ def test_a_damaged_store(made: Path, tmp_path: Path, table: str, change: str, co
 
 def test_a_store_whose_bytes_were_changed(made: Path, tmp_path: Path) -> None:
     """SQLite then quotes what it cannot read, and that need not be a text either."""
-    path, words = tmp_path / "trial.db", b"CREATE TABLE bestarm_"
+    path, words = tmp_path / "store.db", b"CREATE TABLE bestarm_"
     path.write_bytes(made.read_bytes().replace(words, b"\xff" * len(words)))
     assert "bestarm:" in run_all(path)["status"]
 
 
 def test_a_store_that_was_cut_short(made: Path, tmp_path: Path) -> None:
-    data, path = made.read_bytes(), tmp_path / "trial.db"
+    data, path = made.read_bytes(), tmp_path / "store.db"
     for share in (0.01, 0.5, 0.95):
         path.write_bytes(data[: int(share * len(data))])
         run_all(path)
@@ -166,7 +166,7 @@ CONTENTS = {
 def test_a_file_that_is_not_what_was_asked_for(
     made: Path, tmp_path: Path, command: Callable[[Path], list[str]], content: bytes
 ) -> None:
-    store, path = tmp_path / "trial.db", tmp_path / "given.csv"
+    store, path = tmp_path / "store.db", tmp_path / "given.csv"
     shutil.copy(made, store)
     path.write_bytes(content)
     result = CliRunner().invoke(

@@ -88,17 +88,17 @@ def test_builds_with_known_bugs(version: tuple[int, ...], level: str) -> None:
 @pytest.mark.parametrize(
     ("path", "kind", "level"),
     [
-        ("/var/trial.db", "ext4", "ok"),
-        ("/tmp/trial.db", "tmpfs", "warning"),
-        ("/home/ann/trial.db", "nfs4", "alarm"),
-        ("/home/ann/local/trial.db", "xfs", "ok"),
-        ("/mnt/the share/trial.db", "cifs", "alarm"),
-        ("/mnt/ssh/trial.db", "fuse.sshfs", "alarm"),
-        ("/mnt/vault/trial.db", "fuse.gocryptfs", "warning"),
-        ("/media/sf/trial.db", "vboxsf", "warning"),
-        ("/app/trial.db", "ext4", "ok"),
-        ("/srv/trial.db", "overlay", "warning"),
-        ("/tmpx/trial.db", "ext4", "ok"),
+        ("/var/store.db", "ext4", "ok"),
+        ("/tmp/store.db", "tmpfs", "warning"),
+        ("/home/ann/store.db", "nfs4", "alarm"),
+        ("/home/ann/local/store.db", "xfs", "ok"),
+        ("/mnt/the share/store.db", "cifs", "alarm"),
+        ("/mnt/ssh/store.db", "fuse.sshfs", "alarm"),
+        ("/mnt/vault/store.db", "fuse.gocryptfs", "warning"),
+        ("/media/sf/store.db", "vboxsf", "warning"),
+        ("/app/store.db", "ext4", "ok"),
+        ("/srv/store.db", "overlay", "warning"),
+        ("/tmpx/store.db", "ext4", "ok"),
     ],
 )
 def test_file_systems(path: str, kind: str, level: str) -> None:
@@ -146,11 +146,11 @@ def test_files_that_cannot_be_used(tmp_path: Path) -> None:
 
 
 def test_files_that_may_not_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    url = f"sqlite:///{tmp_path}/trial.db"
+    url = f"sqlite:///{tmp_path}/store.db"
     whole = os.access
     monkeypatch.setattr(os, "access", lambda path, mode: path != tmp_path and whole(path, mode))
     assert "folder" in by_name(url)["writable"].finding
-    (tmp_path / "trial.db").touch()
+    (tmp_path / "store.db").touch()
     monkeypatch.setattr(os, "access", lambda path, mode: path == tmp_path and whole(path, mode))
     assert "read and written" in by_name(url)["writable"].finding
 
@@ -159,7 +159,7 @@ def test_tables_of_other_versions(sqlite_url: str, tmp_path: Path) -> None:
     Experiment.create(sqlite_url, "drinks", Problem([[1.0], [2.0]]), seed=0).close()
     assert by_name(sqlite_url)["tables"].level == "ok"
     for version in ("0005", "9999"):
-        connection = sqlite3.connect(tmp_path / "trial.db")
+        connection = sqlite3.connect(tmp_path / "store.db")
         connection.execute(f"UPDATE bestarm_version SET version_num = '{version}'")
         connection.commit()
         connection.close()
@@ -170,9 +170,9 @@ def test_tables_of_other_versions(sqlite_url: str, tmp_path: Path) -> None:
 
 def test_a_damaged_file_is_an_alarm(sqlite_url: str, tmp_path: Path) -> None:
     Experiment.create(sqlite_url, "drinks", Problem([[1.0], [2.0]]), seed=0).close()
-    content = bytearray((tmp_path / "trial.db").read_bytes())
+    content = bytearray((tmp_path / "store.db").read_bytes())
     content[100:4096] = b"\xff" * (4096 - 100)
-    (tmp_path / "trial.db").write_bytes(content)
+    (tmp_path / "store.db").write_bytes(content)
     assert by_name(sqlite_url)["tables"].level == "alarm"
 
 

@@ -39,7 +39,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("BESTARM_STORE", raising=False)
     (tmp_path / "arms.csv").write_text(ARMS, encoding="utf-8")
-    (tmp_path / "trial.toml").write_text(TOML, encoding="utf-8")
+    (tmp_path / "offer.toml").write_text(TOML, encoding="utf-8")
     return tmp_path
 
 
@@ -125,7 +125,7 @@ def test_an_experiment_from_csv_files(folder: Path) -> None:
 
 
 def test_an_experiment_from_a_toml_file(folder: Path) -> None:
-    assert "2 options, δ 0.05" in run("create", "drinks", "--problem", "trial.toml")[0]
+    assert "2 options, δ 0.05" in run("create", "drinks", "--problem", "offer.toml")[0]
     with open_one() as experiment:
         assert experiment.description == "What to drink"
         assert (experiment.seed, experiment.lease) == (7, 172_800.0)
@@ -321,7 +321,7 @@ def test_verifying_and_replaying(drinks: str) -> None:
 
 
 def test_listing(drinks: str) -> None:
-    run("create", "second", "--problem", "trial.toml")
+    run("create", "second", "--problem", "offer.toml")
     report = data("list")
     assert [each["name"] for each in report["experiments"]] == ["drinks", "second"]
     assert report["experiments"][1]["description"] == "What to drink"

@@ -85,8 +85,8 @@ def test_what_was_given_out_and_could_not_be_printed_can_be_found(json_too: list
     assert "--request-id 'a visit'" in into_nowhere(*named)
     shown, _ = run(*named)
     assert "3" in shown
-    with Experiment.open(URL, "drinks") as trial:
-        assert trial.status().pulls == 5
+    with Experiment.open(URL, "drinks") as experiment:
+        assert experiment.status().pulls == 5
 
 
 def test_nothing_is_given_out_where_output_is_closed() -> None:
@@ -95,8 +95,8 @@ def test_nothing_is_given_out_where_output_is_closed() -> None:
     ran = subprocess.run(["sh", "-c", line], stderr=subprocess.PIPE, text=True, check=False)
     assert (ran.returncode, ran.stderr.count("\n")) == (2, 1), ran.stderr
     assert ran.stderr.startswith("bestarm: Nothing was assigned")
-    with Experiment.open(URL, "drinks") as trial:
-        assert trial.status().pulls == 0
+    with Experiment.open(URL, "drinks") as experiment:
+        assert experiment.status().pulls == 0
 
 
 @needs_full
@@ -113,10 +113,10 @@ def test_nothing_is_given_out_where_output_is_closed() -> None:
 def test_a_full_disk_is_one_sentence(command: list[str]) -> None:
     make()
     Path("arms.csv").write_text("tea,1,0\ncoffee,0,1\nwater,0.5,0.5\n", encoding="utf-8")
-    with Experiment.open(URL, "drinks") as trial:
-        trial.ask()
+    with Experiment.open(URL, "drinks") as experiment:
+        experiment.ask()
         into_nowhere(*command)
-        assert len(trial.outcomes()) == (command[1] == "tell")
+        assert len(experiment.outcomes()) == (command[1] == "tell")
 
 
 def test_whoever_reads_no_further_is_told_what_was_given_out() -> None:
@@ -135,10 +135,10 @@ def test_whoever_reads_no_further_is_told_what_was_given_out() -> None:
 def test_labels_cannot_move_the_cursor() -> None:
     make(ODD, description="a\x1b]0;owned\x07\nb")
     out = [run("experiment", "ask", "drinks", "20")[0]]
-    with Experiment.open(URL, "drinks") as trial:
-        trial.tell_many({n: float(n % 2) for n in range(20)})
-        leader = trial.recommendation().label
-        trial.stop("no\x1b[31mmore\nof it")
+    with Experiment.open(URL, "drinks") as experiment:
+        experiment.tell_many({n: float(n % 2) for n in range(20)})
+        leader = experiment.recommendation().label
+        experiment.stop("no\x1b[31mmore\nof it")
     looks = ("status", "recommend", "health", "log", "verify", "replay")
     out += [run("experiment", command, "drinks")[0] for command in looks]
     out += run("experiment", "list")
@@ -187,45 +187,45 @@ def test_a_seed_that_nobody_named_is_another_each_time() -> None:
     for name in ("one", "two", "three"):
         made = run("experiment", "create", name, "arms.csv", "--bounds", "0", "1", "--json")[0]
         seeds.add(json.loads(made)["seed"])
-        with Experiment.open(URL, name) as trial:
-            assert trial.seed in seeds
+        with Experiment.open(URL, name) as experiment:
+            assert experiment.seed in seeds
     assert len(seeds) == 3
     assert max(seeds) > 2**40  # three below that have a chance of 2⁻⁶⁶
 
 
 def test_a_lease_can_be_changed_until_the_end() -> None:
     make()
-    with Experiment.open(URL, "drinks") as trial:
+    with Experiment.open(URL, "drinks") as experiment:
         for text, seconds in (("90m", 5400.0), ("12h", 43200.0), ("2.5", 2.5), ("none", None)):
             shown, _ = run("experiment", "lease", "drinks", text)
-            assert trial.lease == seconds
+            assert experiment.lease == seconds
             assert ("any time" if seconds is None else f"{seconds:g} seconds") in shown
             again = json.loads(run("experiment", "lease", "drinks", text, "--json")[0])
             assert again == {"experiment": "drinks", "state": "running", "lease": seconds}
-        changes = [event for event in trial.events() if event.kind == "changed"]
+        changes = [event for event in experiment.events() if event.kind == "changed"]
         assert [event.data["lease"] for event in changes] == [5400.0, 43200.0, 2.5, None]
         for wrong in ("0", "-3", "soon", "1_0s", ""):
             assert "`lease` must" in run("experiment", "lease", "drinks", "--", wrong, code=2)[1]
-        trial.stop()
-        before = len(trial.events())
+        experiment.stop()
+        before = len(experiment.events())
         said = run("experiment", "lease", "drinks", "1h", code=2)[1]
         assert "that is stopped cannot be changed" in said
-        assert (trial.lease, len(trial.events())) == (None, before)
+        assert (experiment.lease, len(experiment.events())) == (None, before)
 
 
 @pytest.mark.parametrize("number", ["0_1", "1_0", "_1", "1e1_0"])
 def test_an_underscore_is_no_part_of_a_number(number: str) -> None:
     make()
-    with Experiment.open(URL, "drinks") as trial:
-        trial.ask(12)
+    with Experiment.open(URL, "drinks") as experiment:
+        experiment.ask(12)
         for outcome in (("0", number), (number, "1")):
             assert "must be a" in run("experiment", "tell", "drinks", *outcome, code=2)[1]
         Path("outcomes.csv").write_text(f"id,reward\n0,{number}\n", encoding="utf-8")
         run("experiment", "tell", "drinks", "--from", "outcomes.csv", code=2)
         run("experiment", "fail", "drinks", number, code=2)
         run("experiment", "ask", "drinks", number, code=2)
-        assert trial.status().answered == 0
-        assert trial.status().pulls == 12
+        assert experiment.status().answered == 0
+        assert experiment.status().pulls == 12
     Path("arms.csv").write_text(f"tea,1,{number}\ncoffee,0,1\n", encoding="utf-8")
     assert number in run("check", "arms.csv", code=2)[1]
     Path("arms.csv").write_text("tea,1,0\ncoffee,0,1\n", encoding="utf-8")

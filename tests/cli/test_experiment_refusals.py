@@ -264,7 +264,7 @@ def test_experiments(folder: Path, arguments: tuple[str, ...], hint: str) -> Non
 
 @pytest.mark.parametrize(
     "store",
-    ["", "nonsense", "foo://bar", "mysql://a/b", "sqlite://", "sqlite:///:memory:", "trial.db"],
+    ["", "nonsense", "foo://bar", "mysql://a/b", "sqlite://", "sqlite:///:memory:", "store.db"],
 )
 def test_urls(store: str) -> None:
     assert "`url`" in refused("status", "drinks", "--store", store)
@@ -275,7 +275,7 @@ def test_stores_that_are_none(folder: Path) -> None:
     (folder / "text.db").write_text("no database at all, " * 100, encoding="utf-8")
     assert "not a database" in refused("status", "drinks", "--store", "sqlite:///text.db")
     assert (folder / "text.db").read_text(encoding="utf-8").startswith("no database")
-    store = "sqlite:///no/such/folder/trial.db"
+    store = "sqlite:///no/such/folder/store.db"
     assert "folder" in refused("create", "drinks", "arms.csv", "--store", store)
     store = "postgresql://nobody@127.0.0.1:1/none"
     assert "cannot be used now" in refused("status", "drinks", "--store", store)

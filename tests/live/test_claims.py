@@ -44,12 +44,12 @@ def facts(seen: Overview) -> tuple[object, ...]:
     )
 
 
-def played(trial: Experiment, reward: Callable[[Assignment], float], pulls: int) -> Overview:
-    with trial:
+def played(experiment: Experiment, reward: Callable[[Assignment], float], pulls: int) -> Overview:
+    with experiment:
         for _ in range(pulls // 60):
-            given = trial.ask(60)
-            trial.tell_many([(each.id, reward(each)) for each in given])
-        return overview(trial)
+            given = experiment.ask(60)
+            experiment.tell_many([(each.id, reward(each)) for each in given])
+        return overview(experiment)
 
 
 @pytest.mark.parametrize("words", WORDS)
@@ -78,8 +78,8 @@ def test_a_reworded_statement_changes_no_verdict(
 def test_a_contradiction_is_shown_without_a_sentence_of_the_policy(sqlite_url: str) -> None:
     problem = Problem(np.eye(2), noise=0.1, baseline=0.1)
     Reworded.words = ""
-    trial = Experiment.create(sqlite_url, "trial", problem, policy=REWORDED, seed=1)
-    seen = played(trial, lambda _: 50.0, 60)
+    experiment = Experiment.create(sqlite_url, "offer", problem, policy=REWORDED, seed=1)
+    seen = played(experiment, lambda _: 50.0, 60)
     assert seen.contradictions[0] == "Outcomes contradict the declared scales."
 
 
@@ -98,10 +98,12 @@ def test_what_will_be_claimed_is_known_before_the_first_outcome(
     sqlite_url: str, policy: str, options: dict[str, Any], claims: float | None
 ) -> None:
     problem = Problem(np.eye(2), delta=0.07)
-    with Experiment.create(sqlite_url, "trial", problem, policy=policy, options=options) as trial:
-        said = trial.recommendation()
+    with Experiment.create(
+        sqlite_url, "offer", problem, policy=policy, options=options
+    ) as experiment:
+        said = experiment.recommendation()
         assert (said.claims, said.error_bound, said.contradicted) == (claims, None, False)
-        assert overview(trial).proven is (claims is not None)
+        assert overview(experiment).proven is (claims is not None)
 
 
 @pytest.mark.parametrize(
@@ -110,9 +112,9 @@ def test_what_will_be_claimed_is_known_before_the_first_outcome(
 def test_a_sole_best_is_one_and_exact(sqlite_url: str, options: dict[str, Any], sole: bool) -> None:
     problem = Problem(np.eye(3), delta=0.05)
     made = options | {"bounds": [0, 1]}
-    with Experiment.create(sqlite_url, "trial", problem, options=made) as trial:
-        while not trial.finished:
-            trial.tell_many([(each.id, 1.0 - each.arm / 2) for each in trial.ask(60)])
-        seen = overview(trial)
+    with Experiment.create(sqlite_url, "offer", problem, options=made) as experiment:
+        while not experiment.finished:
+            experiment.tell_many([(each.id, 1.0 - each.arm / 2) for each in experiment.ask(60)])
+        seen = overview(experiment)
     assert (seen.proven and seen.spec.traits.names_the_best) is sole
     assert (seen.standing == "the best") is sole

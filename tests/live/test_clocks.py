@@ -36,7 +36,7 @@ class Clock:
 
 def create(url: str, clock: Clock | None, **given: Any) -> Experiment:
     made = {"options": OPTIONS, "seed": 1, **given}
-    return Experiment.create(url, "trial", PROBLEM, clock=clock, **made)
+    return Experiment.create(url, "offer", PROBLEM, clock=clock, **made)
 
 
 def in_memory(clock: Clock) -> Experiment:
@@ -185,9 +185,9 @@ import sys, time
 real = time.time
 time.time = lambda: real() + float(sys.argv[2])
 from bestarm import Experiment
-with Experiment.open(sys.argv[1], "trial") as trial:
-    print(trial.tell(int(sys.argv[3]), 0.5).late)
-    trial.ask(1)
+with Experiment.open(sys.argv[1], "offer") as offer:
+    print(offer.tell(int(sys.argv[3]), 0.5).late)
+    offer.ask(1)
 """
 
 

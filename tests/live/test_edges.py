@@ -17,29 +17,31 @@ PROBLEM = Problem(np.eye(3), delta=0.2)
 
 
 def test_an_outcome_given_up_after_the_end_is_on_record(store_url: str) -> None:
-    with Experiment.create(store_url, "t", PROBLEM, options={"bounds": [0, 1]}, seed=0) as trial:
-        trial.ask(3)
-        trial.stop("enough")
-        trial.fail(1, "moved away")
-        assert trial.status().lost == 1
-        assert trial.assignments()["state"].tolist() == ["outstanding", "lost", "outstanding"]
-        assert trial.verify().sound
+    with Experiment.create(
+        store_url, "t", PROBLEM, options={"bounds": [0, 1]}, seed=0
+    ) as experiment:
+        experiment.ask(3)
+        experiment.stop("enough")
+        experiment.fail(1, "moved away")
+        assert experiment.status().lost == 1
+        assert experiment.assignments()["state"].tolist() == ["outstanding", "lost", "outstanding"]
+        assert experiment.verify().sound
 
 
 def test_nothing_remains_to_be_given_out_of_an_experiment_that_is_over() -> None:
-    trial = Experiment(SPBAI(PROBLEM), seed=0)
-    trial.ask(5)
-    assert trial.status().remaining > 0
-    trial.stop()
-    assert trial.status().remaining == 0
+    experiment = Experiment(SPBAI(PROBLEM), seed=0)
+    experiment.ask(5)
+    assert experiment.status().remaining > 0
+    experiment.stop()
+    assert experiment.status().remaining == 0
 
 
 @pytest.mark.parametrize("count", [10_000_001, 10**20])
 def test_nobody_takes_more_than_others_can_wait_for(count: int) -> None:
-    trial = Experiment(AnytimeBAI(PROBLEM, bounds=(0, 1)), seed=0)
+    experiment = Experiment(AnytimeBAI(PROBLEM, bounds=(0, 1)), seed=0)
     with pytest.raises(InvalidInputError, match="`count` must be a whole number"):
-        trial.ask(count)
-    assert trial.status().pulls == 0
+        experiment.ask(count)
+    assert experiment.status().pulls == 0
 
 
 def test_events_are_asked_for_by_numbers_there_can_be() -> None:
@@ -76,36 +78,41 @@ def test_labels_that_no_file_can_hold_are_refused() -> None:
 
 
 def test_an_experiment_that_loses_nearly_everything_says_so() -> None:
-    trial = Experiment(AnytimeBAI(PROBLEM, bounds=(0, 1)), seed=0)
-    trial.fail_many(trial.ask(200).ids)
-    levels = {check.name: check.level for check in trial.health()}
+    experiment = Experiment(AnytimeBAI(PROBLEM, bounds=(0, 1)), seed=0)
+    experiment.fail_many(experiment.ask(200).ids)
+    levels = {check.name: check.level for check in experiment.health()}
     assert levels["missing"] == "alarm"
 
 
 @pytest.mark.parametrize("now", [float("nan"), float("inf"), None, "noon", True])
 def test_a_clock_that_does_not_tell_the_time_is_an_error_and_nothing_is_lost(now: Any) -> None:
     times: list[Any] = [1.0]
-    trial = Experiment(AnytimeBAI(PROBLEM, bounds=(0, 1)), clock=lambda: times[-1], seed=0)
-    trial.ask(3)
+    experiment = Experiment(AnytimeBAI(PROBLEM, bounds=(0, 1)), clock=lambda: times[-1], seed=0)
+    experiment.ask(3)
     times.append(now)
-    for call in (trial.ask, lambda: trial.tell(0, 0.5), lambda: trial.fail(1), trial.stop):
+    for call in (
+        experiment.ask,
+        lambda: experiment.tell(0, 0.5),
+        lambda: experiment.fail(1),
+        experiment.stop,
+    ):
         with pytest.raises(InvalidInputError, match="clock"):
             call()
     times.append(2.0)
-    assert trial.tell(0, 0.5).recorded == 1
-    assert trial.status().pulls == 3
-    assert trial.verify().sound
+    assert experiment.tell(0, 0.5).recorded == 1
+    assert experiment.status().pulls == 3
+    assert experiment.verify().sound
     with pytest.raises(InvalidInputError, match="clock"):
         Experiment(AnytimeBAI(PROBLEM, bounds=(0, 1)), clock=lambda: now, seed=0)
 
 
 def test_late_calls_are_told_in_words() -> None:
-    trial = Experiment(AnytimeBAI(PROBLEM, bounds=(0, 1)), seed=0)
-    trial.ask(6)
-    trial.stop("enough")
-    trial.tell_many({0: 0.5, 4: 0.5})
-    trial.fail(1)
-    words = [describe(each, PROBLEM, open_plans=True) for each in trial.events()[-3:]]
+    experiment = Experiment(AnytimeBAI(PROBLEM, bounds=(0, 1)), seed=0)
+    experiment.ask(6)
+    experiment.stop("enough")
+    experiment.tell_many({0: 0.5, 4: 0.5})
+    experiment.fail(1)
+    words = [describe(each, PROBLEM, open_plans=True) for each in experiment.events()[-3:]]
     assert words == [
         "Stopped by hand: enough",
         "2 outcomes came too late to be used.",

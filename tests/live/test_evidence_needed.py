@@ -21,12 +21,12 @@ def test_the_evidence_is_shown_in_parts_of_what_decides(
     """log(1/δ) for the best of 5; δ is shared by m(H − m) pairs for a set or with a tolerance."""
     rng, problem = np.random.default_rng(3), Problem(np.eye(5), delta=0.06)
     given = {"bounds": [0, 1], **options}
-    with Experiment.create(sqlite_url, "trial", problem, options=given, seed=2) as trial:
-        batch = trial.ask(300)
+    with Experiment.create(sqlite_url, "offer", problem, options=given, seed=2) as experiment:
+        batch = experiment.ask(300)
         chances = np.array([0.7, 0.6, 0.5, 0.4, 0.1])[batch.arms]
-        trial.tell_many(dict(zip(batch.ids, rng.binomial(1, chances).tolist(), strict=True)))
-        values = trial.inspect(lambda policy, _: policy.evidence())  # type: ignore[attr-defined]
-        board = overview(trial).leaderboard
+        experiment.tell_many(dict(zip(batch.ids, rng.binomial(1, chances).tolist(), strict=True)))
+        values = experiment.inspect(lambda policy, _: policy.evidence())  # type: ignore[attr-defined]
+        board = overview(experiment).leaderboard
     parts = np.clip(np.log(values) / math.log(events / 0.06), 0, 1)
     assert any(0.1 < part < 0.9 for part in parts)
     for option in board:

@@ -459,7 +459,7 @@ def test_others_need_not_wait_while_a_plan_is_made(
 
     def slowly(policy: Chained) -> Plan:
         """Somebody else writes to the same file meanwhile, and has no patience."""
-        other = sqlite3.connect(tmp_path / "trial.db", timeout=0, isolation_level=None)
+        other = sqlite3.connect(tmp_path / "store.db", timeout=0, isolation_level=None)
         other.execute("BEGIN IMMEDIATE")
         other.execute("ROLLBACK")
         other.close()
@@ -467,7 +467,7 @@ def test_others_need_not_wait_while_a_plan_is_made(
         return make(policy)
 
     monkeypatch.setattr(Chained, "_make", slowly)
-    url, policy = f"sqlite:///{tmp_path / 'trial.db'}", "chained_policies:Chained"
+    url, policy = f"sqlite:///{tmp_path / 'store.db'}", "chained_policies:Chained"
     with Experiment.create(url, "t", PROBLEM, policy=policy, seed=0) as experiment:
         while batch := experiment.ask(3).ids:
             experiment.tell_many([(number, 1.0) for number in batch])

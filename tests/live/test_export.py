@@ -47,7 +47,7 @@ def fill(experiment: Experiment) -> None:
 
 @pytest.fixture
 def experiment(tmp_path: Path) -> Any:
-    url = f"sqlite:///{tmp_path}/trial.db"
+    url = f"sqlite:///{tmp_path}/store.db"
     with Experiment.create(url, "drinks", ARMS, clock=Clock(), seed=0) as made:
         fill(made)
         yield made
@@ -99,7 +99,7 @@ def test_all_that_is_on_record_reads_back(
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".parquet"])
-def test_the_layout_of_micro_randomised_trials(
+def test_the_layout_of_micro_randomised_experiments(
     experiment: Experiment, tmp_path: Path, suffix: str
 ) -> None:
     path = tmp_path / f"out{suffix}"

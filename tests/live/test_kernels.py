@@ -35,7 +35,7 @@ def test_an_experiment_goes_on_under_every_other_family(
     turn = CASES.index((policy, kind)) % len(those)
     order = [*those[turn:], *those[:turn]]
     large = kind != "factorial"
-    assert goes_on(policy, kind, tmp_path / "trial.db", order, large=large) == "goes on"
+    assert goes_on(policy, kind, tmp_path / "store.db", order, large=large) == "goes on"
 
 
 def test_designs_are_the_same_under_every_family(those: list[Worker], tmp_path: Path) -> None:

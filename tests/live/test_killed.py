@@ -66,11 +66,11 @@ def test_nothing_is_lost_or_given_twice_when_workers_are_killed(
     assert prove(store_url, tmp_path) >= LEAST
 
 
-@pytest.mark.parametrize("trial", [0, 4])
+@pytest.mark.parametrize("turn", [0, 4])
 def test_whoever_is_killed_before_any_statement_can_be_followed(
-    trial: int, sqlite_url: str, tmp_path: Path
+    turn: int, sqlite_url: str, tmp_path: Path
 ) -> None:
-    climb(sqlite_url, tmp_path, trial)
+    climb(sqlite_url, tmp_path, turn)
 
 
 def test_whoever_is_killed_before_any_statement_to_a_server_can_be_followed(
@@ -79,11 +79,11 @@ def test_whoever_is_killed_before_any_statement_to_a_server_can_be_followed(
     climb(postgres_url, tmp_path, 4, step=2)
 
 
-def climb(url: str, folder: Path, trial: int, step: int = 1) -> None:
+def climb(url: str, folder: Path, turn: int, step: int = 1) -> None:
     """Kill the first at its first statement, the next a little later, until one comes through."""
     kills = 0
     while True:
-        arguments = (url, folder, "worker", trial, 1 + step * kills)
+        arguments = (url, folder, "worker", turn, 1 + step * kills)
         process = processes.Process(target=workers_killed.work_until, args=arguments)
         process.start()
         process.join(PATIENCE)
@@ -101,17 +101,17 @@ def prove(url: str, folder: Path) -> int:
     engine = create_engine(str(url).replace("postgresql:", "postgresql+psycopg:"))
     with engine.connect() as connection:
         names = dict(connection.execute(select(s.experiments.c.name, s.experiments.c.id)).all())
-        assert set(names) == {f"trial {line['trial']}" for line in lines}
+        assert set(names) == {f"experiment {line['turn']}" for line in lines}
         for name, experiment in names.items():
-            trial = int(name.split()[1])
+            turn = int(name.split()[1])
             books = Books(connection, experiment)
-            books.check(trial, [line for line in lines if line["trial"] == trial])
+            books.check(turn, [line for line in lines if line["turn"] == turn])
             with Experiment.open(url, name) as opened:
                 assert opened.state == "finished"
                 said = plain(without_gaps(opened.recommendation()))
-            assert said == plain(without_gaps(books.replayed(settings(trial)).recommend()))
+            assert said == plain(without_gaps(books.replayed(settings(turn)).recommend()))
             if not books.phases[0]["plan"]["open"]:
-                assert said == plain(without_gaps(uninterrupted(trial, books).recommendation()))
+                assert said == plain(without_gaps(uninterrupted(turn, books).recommendation()))
     engine.dispose()
     return len(names)
 
@@ -138,11 +138,11 @@ class Books:
             phase["plan"] = json.loads(phase["plan"])
         self.lost = {row["number"] for row in self.losses}
 
-    def check(self, trial: int, lines: list[dict[str, Any]]) -> None:
+    def check(self, turn: int, lines: list[dict[str, Any]]) -> None:
         """Raise unless all is as it was acknowledged, and as it must be."""
         self._check_assignments(lines)
         self._check_outcomes(lines)
-        self._check_phases(trial)
+        self._check_phases(turn)
         self._check_entries()
         self._check_log()
 
@@ -179,7 +179,7 @@ class Books:
         late = sum(row["late"] for row in self.outcomes.values())
         assert (self.head["late"], self.head["outcomes"]) == (late, len(self.outcomes) - late)
 
-    def _check_phases(self, trial: int) -> None:
+    def _check_phases(self, turn: int) -> None:
         assert [row["phase"] for row in self.phases] == list(range(1, len(self.phases) + 1))
         firsts = [row["first"] for row in self.phases]
         assert [row["place"] for row in self.losses] == list(range(len(self.losses)))
@@ -199,7 +199,7 @@ class Books:
                 assert all(each["probability"] == 1 for each in members)
             else:
                 weights = plan["weights"]
-                assert arms == [draw(trial, each["number"], weights) for each in members]
+                assert arms == [draw(turn, each["number"], weights) for each in members]
                 assert [each["probability"] for each in members] == [weights[arm] for arm in arms]
 
     def _check_entries(self) -> None:
@@ -278,9 +278,9 @@ def make(made_with: dict[str, Any]) -> Policy:
     return method(PROBLEM, seed=made_with["seed"], **options)
 
 
-def uninterrupted(trial: int, books: Books) -> Experiment:
+def uninterrupted(turn: int, books: Books) -> Experiment:
     """The experiment in memory, one call after the other, with the same outcomes and losses."""
-    experiment = Experiment(make(settings(trial)), seed=trial)
+    experiment = Experiment(make(settings(turn)), seed=turn)
     for phase in books.phases:
         given = list(experiment.ask(10**6))
         for row in books.losses:

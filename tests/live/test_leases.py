@@ -47,7 +47,7 @@ def make(request: pytest.FixtureRequest, clock: Clock) -> Iterator[Make]:
         else:
             made = Experiment.create(
                 url,
-                f"trial {len(opened)}",
+                f"offer {len(opened)}",
                 PROBLEM,
                 policy="chained_policies:Chained",
                 options=options,

@@ -53,7 +53,7 @@ def problem() -> Problem:
 
 
 @pytest.fixture
-def trial(sqlite_url: str, problem: Problem) -> Iterator[Experiment]:
+def experiment(sqlite_url: str, problem: Problem) -> Iterator[Experiment]:
     with Experiment.create(
         sqlite_url, "café / 1".replace("/", "-"), problem, options=BOUNDED, seed=0
     ) as made:
@@ -66,14 +66,14 @@ def plain(seen: Overview) -> dict[str, Any]:
     return read
 
 
-def test_every_number_is_the_librarys(trial: Experiment) -> None:
-    drive(trial, 600, lose=0.05)
-    seen, said, status = overview(trial), trial.recommendation(), trial.status()
+def test_every_number_is_the_librarys(experiment: Experiment) -> None:
+    drive(experiment, 600, lose=0.05)
+    seen, said, status = overview(experiment), experiment.recommendation(), experiment.status()
     assert [each.target for each in seen.leaderboard if each.status == "leads"] == [said.target]
     left = {each.target for each in seen.leaderboard if each.status != "out"}
     assert left == set(said.active)
-    known = trial.inspect(lambda policy, _: policy.intervals())  # type: ignore[attr-defined]
-    values = trial.inspect(lambda policy, _: policy.evidence())  # type: ignore[attr-defined]
+    known = experiment.inspect(lambda policy, _: policy.intervals())  # type: ignore[attr-defined]
+    values = experiment.inspect(lambda policy, _: policy.evidence())  # type: ignore[attr-defined]
     for each in seen.leaderboard:
         assert each.behind == pytest.approx(known.estimate[each.target])
         assert each.low == pytest.approx(known.low[each.target])
@@ -81,7 +81,9 @@ def test_every_number_is_the_librarys(trial: Experiment) -> None:
         share = math.log(values[each.target]) / math.log(20)
         expected = 1 if each.status == "out" else min(max(share, 0), 1)
         assert each.evidence == pytest.approx(expected)
-    frame = trial.assignments().merge(trial.outcomes()[["id", "reward"]], on="id", how="left")
+    frame = experiment.assignments().merge(
+        experiment.outcomes()[["id", "reward"]], on="id", how="left"
+    )
     frame = frame[frame["id"] < seen.used]  # what the policy was told of
     assert seen.used == said.pulls
     phases, counts = np.unique(frame["phase"], return_counts=True)
@@ -93,7 +95,7 @@ def test_every_number_is_the_librarys(trial: Experiment) -> None:
         assert option.pulls == len(told)
         assert option.raw_mean == pytest.approx(told["reward"].mean())
         planned = sum(
-            weight(trial, phase, row.arm) * count
+            weight(experiment, phase, row.arm) * count
             for phase, count in zip(phases.tolist(), counts.tolist(), strict=True)
         )
         assert row.planned == pytest.approx(planned)
@@ -101,23 +103,23 @@ def test_every_number_is_the_librarys(trial: Experiment) -> None:
     assert seen.head.losses > 0
     possible = f"{len(said.active)} of 4 options are still possible."
     assert seen.verdict == f"No winner yet: ‘{said.label}’ leads, {possible}"
-    assert Watch(trial).headline() == f"No winner yet: {possible}"
+    assert Watch(experiment).headline() == f"No winner yet: {possible}"
     assert seen.proven
     assert seen.said.assumptions == said.assumptions
 
 
-def weight(trial: Experiment, phase: int, arm: int) -> float:
-    plan = trial.inspect(lambda _, books: books.plan(phase).plan)
+def weight(experiment: Experiment, phase: int, arm: int) -> float:
+    plan = experiment.inspect(lambda _, books: books.plan(phase).plan)
     assert plan.weights is not None
     return float(plan.weights[arm])
 
 
-def test_following_shows_what_a_first_look_shows(trial: Experiment, sqlite_url: str) -> None:
-    watch = Watch(trial)
+def test_following_shows_what_a_first_look_shows(experiment: Experiment, sqlite_url: str) -> None:
+    watch = Watch(experiment)
     for _ in range(12):
-        drive(trial, 120, lose=0.02)
+        drive(experiment, 120, lose=0.02)
         seen = watch.overview()
-    with Experiment.open(sqlite_url, trial.name) as other:
+    with Experiment.open(sqlite_url, experiment.name) as other:
         assert lasting(overview(other)) == lasting(seen)
 
 
@@ -126,39 +128,39 @@ def lasting(seen: Overview) -> dict[str, Any]:
     return plain(replace(seen, health=(), pace=None, hours=None))
 
 
-def test_answers_that_come_after_their_plan_was_closed(trial: Experiment) -> None:
+def test_answers_that_come_after_their_plan_was_closed(experiment: Experiment) -> None:
     rng = np.random.default_rng(5)
     waiting: list[tuple[int, float]] = []
     for _ in range(6):
-        given = trial.ask(100)  # more than the plan asks for
+        given = experiment.ask(100)  # more than the plan asks for
         told = rewards(given.arms, np.array(given.ids), rng).tolist()
         waiting += zip(given.ids, told, strict=True)
-        trial.tell_many(waiting[:70])
-        overview(trial)
-        trial.tell_many(waiting[70:])
+        experiment.tell_many(waiting[:70])
+        overview(experiment)
+        experiment.tell_many(waiting[70:])
         waiting = []
-    assert sum(event.kind == "answered" for event in trial.events()) >= 5
-    seen = overview(trial)
-    known = trial.inspect(lambda policy, _: policy.intervals())  # type: ignore[attr-defined]
-    assert seen.used == trial.recommendation().pulls == 600
+    assert sum(event.kind == "answered" for event in experiment.events()) >= 5
+    seen = overview(experiment)
+    known = experiment.inspect(lambda policy, _: policy.intervals())  # type: ignore[attr-defined]
+    assert seen.used == experiment.recommendation().pulls == 600
     for each in seen.leaderboard:
         assert each.low == pytest.approx(known.low[each.target])
     assert sum(row.planned for row in seen.allocation) == pytest.approx(600)
 
 
-def test_it_follows_to_the_winner(trial: Experiment) -> None:
-    while not trial.finished:
-        drive(trial, 400)
-    seen, said = overview(trial), trial.recommendation()
+def test_it_follows_to_the_winner(experiment: Experiment) -> None:
+    while not experiment.finished:
+        drive(experiment, 400)
+    seen, said = overview(experiment), experiment.recommendation()
     assert said.final
     assert seen.leaderboard[0].label == said.label == "coffee"
     assert seen.leaderboard[0].status == "best"
     pulls = f"{said.pulls:,}"
     assert seen.verdict == f"‘coffee’ is the best of 4 options, at 95 % after {pulls} assignments."
-    assert Watch(trial).headline() == seen.verdict
+    assert Watch(experiment).headline() == seen.verdict
     assert seen.forecast is None
-    assert seen.health == trial.health()
-    out = {event.data["phase"] for event in trial.events() if event.kind == "eliminated"}
+    assert seen.health == experiment.health()
+    out = {event.data["phase"] for event in experiment.events() if event.kind == "eliminated"}
     assert {each.phase_out for each in seen.leaderboard[1:]} == out
     # Every line of one that was dropped ends where its evidence is enough.
     for line in seen.timeline.evidence[1:]:
@@ -168,13 +170,15 @@ def test_it_follows_to_the_winner(trial: Experiment) -> None:
         assert all(y is not None and y < 1 for y in line.y[:-1])
 
 
-def test_single_outcomes_are_never_read(trial: Experiment, monkeypatch: pytest.MonkeyPatch) -> None:
-    drive(trial, 1000)
-    watch = Watch(trial)
+def test_single_outcomes_are_never_read(
+    experiment: Experiment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drive(experiment, 1000)
+    watch = Watch(experiment)
     watch.overview()
-    drive(trial, 200)
+    drive(experiment, 200)
     monkeypatch.setattr(Experiment, "health", lambda _: ())
-    books: Any = trial.inspect(lambda _, found: type(found))
+    books: Any = experiment.inspect(lambda _, found: type(found))
     read: list[tuple[str, int]] = []
     for name in ("rows", "answers", "rewards", "outstanding"):
         monkeypatch.setattr(books, name, None)
@@ -211,17 +215,17 @@ def test_a_baseline_that_moves_drops_out() -> None:
 
 
 def test_phases_of_an_elimination_policy(sqlite_url: str, problem: Problem) -> None:
-    with Experiment.create(sqlite_url, "phases", problem, policy="sp-bai", seed=0) as trial:
-        first = overview(trial)
+    with Experiment.create(sqlite_url, "phases", problem, policy="sp-bai", seed=0) as experiment:
+        first = overview(experiment)
         assert first.timeline.kind == "none"
         assert first.forecast is not None
-        assert first.forecast.low == trial.status().remaining
+        assert first.forecast.low == experiment.status().remaining
         rng = np.random.default_rng(1)
-        while trial.phase < 3 and not trial.finished:
-            given = trial.ask(5000)
+        while experiment.phase < 3 and not experiment.finished:
+            given = experiment.ask(5000)
             told = 0.3 * MEANS[given.arms] + 0.2 * rng.standard_normal(len(given))
-            trial.tell_many(zip(given.ids, told.tolist(), strict=True))
-        seen, said = overview(trial), trial.recommendation()
+            experiment.tell_many(zip(given.ids, told.tolist(), strict=True))
+        seen, said = overview(experiment), experiment.recommendation()
         trace = said.trace
         assert not seen.proven
         assert "no error probability is proven" in seen.reliability
@@ -240,9 +244,9 @@ def test_phases_of_an_elimination_policy(sqlite_url: str, problem: Problem) -> N
 
 
 def test_a_policy_that_keeps_no_record_can_be_seen(sqlite_url: str, problem: Problem) -> None:
-    with Experiment.create(sqlite_url, "lucb", problem, policy="lucb", seed=0) as trial:
-        drive(trial, 200)
-        seen = overview(trial)
+    with Experiment.create(sqlite_url, "lucb", problem, policy="lucb", seed=0) as experiment:
+        drive(experiment, 200)
+        seen = overview(experiment)
         assert seen.timeline.kind == "none"
         assert plain(seen)["leaderboard"][0]["behind"] is None
 
@@ -251,38 +255,38 @@ def test_options_that_are_no_arms(sqlite_url: str) -> None:
     problem = Problem(
         np.eye(3), [[1, 1, 0], [0, 1, 1]], source_labels=["x", "y", "z"], target_labels=["p", "q"]
     )
-    with Experiment.create(sqlite_url, "targets", problem, options=BOUNDED, seed=0) as trial:
-        drive(trial, 400)
-        seen = overview(trial)
+    with Experiment.create(sqlite_url, "targets", problem, options=BOUNDED, seed=0) as experiment:
+        drive(experiment, 400)
+        seen = overview(experiment)
         assert [each.pulls for each in seen.leaderboard] == [None, None]
         assert {line.label for line in seen.baseline.raw} == {"x", "y", "z"}
 
 
 def test_several_winners_and_a_tolerance(sqlite_url: str, problem: Problem) -> None:
     options = {**BOUNDED, "top": 2, "tolerance": 0.3}
-    with Experiment.create(sqlite_url, "several", problem, options=options, seed=0) as trial:
-        while not trial.finished:
-            drive(trial, 400)
-        seen, said = overview(trial), trial.recommendation()
+    with Experiment.create(sqlite_url, "several", problem, options=options, seed=0) as experiment:
+        while not experiment.finished:
+            drive(experiment, 400)
+        seen, said = overview(experiment), experiment.recommendation()
         names = [problem.target_labels[target] for target in said.chosen]
         assert seen.verdict.startswith(
             f"‘{names[0]}’ and ‘{names[1]}’ are within 0.3 of the 2 best"
         )
-        assert Watch(trial).headline() == seen.verdict
+        assert Watch(experiment).headline() == seen.verdict
         assert [each.target for each in seen.leaderboard[:2]] == list(said.chosen)
         last = [line.y[-1] for line in seen.timeline.evidence if line.out]
         assert all(value is not None and value >= 1 for value in last)
 
 
-def test_states_in_words(trial: Experiment, sqlite_url: str, problem: Problem) -> None:
-    drive(trial, 120)
-    trial.pause()
-    assert overview(trial).verdict.startswith("Paused, no winner yet: ‘")
-    assert Watch(trial).headline().startswith("Paused, no winner yet: ")
-    trial.stop("<b>enough</b>")
-    seen = overview(trial)
+def test_states_in_words(experiment: Experiment, sqlite_url: str, problem: Problem) -> None:
+    drive(experiment, 120)
+    experiment.pause()
+    assert overview(experiment).verdict.startswith("Paused, no winner yet: ‘")
+    assert Watch(experiment).headline().startswith("Paused, no winner yet: ")
+    experiment.stop("<b>enough</b>")
+    seen = overview(experiment)
     assert seen.verdict.startswith("Stopped by hand, without a winner: ‘")
-    assert Watch(trial).headline().startswith("Stopped by hand, without a winner: ")
+    assert Watch(experiment).headline().startswith("Stopped by hand, without a winner: ")
     assert seen.forecast is None
     assert seen.events[0].words == "Stopped by hand: <b>enough</b>"
     capped = {**BOUNDED, "max_pulls": 80}
@@ -302,22 +306,22 @@ def test_states_in_words(trial: Experiment, sqlite_url: str, problem: Problem) -
 
 def test_data_that_contradict_what_was_declared(sqlite_url: str, problem: Problem) -> None:
     declared = Problem(np.eye(4), noise=0.1, baseline=0.1)
-    with Experiment.create(sqlite_url, "scales", declared, seed=0) as trial:
-        given = trial.ask(60)
-        trial.tell_many([(number, 50.0) for number in given.ids])
-        seen = overview(trial)
+    with Experiment.create(sqlite_url, "scales", declared, seed=0) as experiment:
+        given = experiment.ask(60)
+        experiment.tell_many([(number, 50.0) for number in given.ids])
+        seen = overview(experiment)
         assert not seen.proven
-        assert trial.recommendation().statement in seen.contradictions
+        assert experiment.recommendation().statement in seen.contradictions
         assert "nothing is proven" in seen.reliability
         assert seen.verdict.endswith("contradict the declared scales, so nothing is proven.")
         levels = {check.name: check.level for check in seen.health}
         assert levels["range"] == "alarm"
-        assert seen.health == trial.health()
-    with Experiment.create(sqlite_url, "bounds", problem, options=BOUNDED, seed=0) as trial:
-        trial.ask(5)
+        assert seen.health == experiment.health()
+    with Experiment.create(sqlite_url, "bounds", problem, options=BOUNDED, seed=0) as experiment:
+        experiment.ask(5)
         with pytest.raises(InvalidInputError):
-            trial.tell(0, 7.0)
-        seen = overview(trial)
+            experiment.tell(0, 7.0)
+        seen = overview(experiment)
         assert seen.proven  # it was refused, and is said
         assert "refused" in seen.contradictions[0]
 
@@ -350,10 +354,10 @@ def test_many_options_are_all_on_the_board(sqlite_url: str) -> None:
     problem = Problem(rng.standard_normal((300, 3)))
     with Experiment.create(
         sqlite_url, "many", problem, options={"bounds": [-9, 9]}, seed=0
-    ) as trial:
-        given = trial.ask(200)
-        trial.tell_many([(number, 0.5) for number in given.ids])
-        seen = overview(trial)
+    ) as experiment:
+        given = experiment.ask(200)
+        experiment.tell_many([(number, 0.5) for number in given.ids])
+        seen = overview(experiment)
         assert len(seen.leaderboard) == 300
         assert len(seen.timeline.lines) < 50
         assert sorted(each.target for each in seen.leaderboard) == list(range(300))
@@ -361,10 +365,10 @@ def test_many_options_are_all_on_the_board(sqlite_url: str) -> None:
 
 
 def test_a_glance_does_not_wait_for_a_policy(
-    trial: Experiment, monkeypatch: pytest.MonkeyPatch
+    experiment: Experiment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    drive(trial, 800)
-    watch = Watch(trial)
+    drive(experiment, 800)
+    watch = Watch(experiment)
     expected = watch.headline()
     thinking, enough = Event(), Event()
     plan = AnytimeBAI.plan

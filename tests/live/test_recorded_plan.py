@@ -24,12 +24,12 @@ def test_nobody_goes_on_under_another_plan_than_the_one_on_record(tmp_path: Path
 
     A policy that would plan otherwise takes the plan on record, or refuses to go on.
     """
-    path = tmp_path / "trial.db"
+    path = tmp_path / "store.db"
     url, problem = f"sqlite:///{path}", Problem([[0.0], [0.4], [1.0]])
-    with Experiment.create(url, "trial", problem, options={"bounds": [0, 1]}, seed=1) as trial:
-        batch = trial.ask(100)
-        trial.tell_many({number: 0.5 * number % 1 for number in batch.ids})
-        planned, recorded = trial.inspect(both)
+    with Experiment.create(url, "offer", problem, options={"bounds": [0, 1]}, seed=1) as experiment:
+        batch = experiment.ask(100)
+        experiment.tell_many({number: 0.5 * number % 1 for number in batch.ids})
+        planned, recorded = experiment.inspect(both)
     assert planned is not None
     assert planned.weights is not None
     assert recorded.phase == planned.phase == 2
@@ -42,9 +42,9 @@ def test_nobody_goes_on_under_another_plan_than_the_one_on_record(tmp_path: Path
     connection.execute("UPDATE bestarm_plans SET plan = ? WHERE phase = 2", (changed,))
     connection.commit()
     connection.close()
-    with Experiment.open(url, "trial") as trial:
+    with Experiment.open(url, "offer") as experiment:
         try:
-            planned, _ = trial.inspect(both)
+            planned, _ = experiment.inspect(both)
         except ReplayError:
             return
     assert planned is not None

@@ -35,7 +35,7 @@ def go_on(experiment: Experiment, phases: int) -> None:
 
 def begin(url: str, policy: str = "anytime", phases: int = 4) -> None:
     options = OPTIONS.get(policy, {})
-    with Experiment.create(url, "trial", PROBLEM, policy=policy, options=options, seed=3) as made:
+    with Experiment.create(url, "offer", PROBLEM, policy=policy, options=options, seed=3) as made:
         go_on(made, phases)
 
 
@@ -51,11 +51,11 @@ def test_an_experiment_goes_on_where_it_would_be_planned_otherwise(
     store_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begin(store_url)
-    with Experiment.open(store_url, "trial") as experiment:
+    with Experiment.open(store_url, "offer") as experiment:
         assert experiment.replay().remarks == ()
         said, phase = experiment.recommendation(), experiment.phase
     plan_otherwise(monkeypatch)
-    with Experiment.open(store_url, "trial") as experiment:
+    with Experiment.open(store_url, "offer") as experiment:
         replayed = experiment.replay()
         assert [remark.phase for remark in replayed.remarks][:2] == [1, 2]
         assert replayed.remarks[0].planned == 33
@@ -66,7 +66,7 @@ def test_an_experiment_goes_on_where_it_would_be_planned_otherwise(
         assert experiment.phase == phase + 2
         assert experiment.verify().sound
     monkeypatch.undo()
-    with Experiment.open(store_url, "trial") as experiment:  # and back again
+    with Experiment.open(store_url, "offer") as experiment:  # and back again
         remarks = experiment.replay().remarks
         assert {remark.phase for remark in remarks} <= {phase + 1, phase + 2}
         assert remarks
@@ -79,7 +79,7 @@ def test_opening_and_following_solve_no_design(
     sqlite_url: str, monkeypatch: pytest.MonkeyPatch, policy: str
 ) -> None:
     begin(sqlite_url, policy, phases=2)
-    with Experiment.open(sqlite_url, "trial") as experiment:
+    with Experiment.open(sqlite_url, "offer") as experiment:
         said = experiment.recommendation()
 
     def refuse(*_: object) -> None:
@@ -88,7 +88,7 @@ def test_opening_and_following_solve_no_design(
     monkeypatch.setattr(solver, "_minimise", refuse)
     for module in (allocation.spread_out, spbai._g_weights, spbai._design_phase):
         module.cache_clear()
-    with Experiment.open(sqlite_url, "trial") as experiment:
+    with Experiment.open(sqlite_url, "offer") as experiment:
         assert str(experiment.recommendation()) == str(said)
         follower = Follower(experiment.stored_spec("watched"))
         follower.update(experiment)
@@ -102,8 +102,8 @@ def test_the_open_plan_is_adopted_where_no_summary_is_new(
 ) -> None:
     """Two processes opened an experiment before its first phase; one of them plans otherwise."""
     with (
-        Experiment.create(sqlite_url, "trial", PROBLEM, options=OPTIONS["anytime"]) as one,
-        Experiment.open(sqlite_url, "trial") as other,
+        Experiment.create(sqlite_url, "offer", PROBLEM, options=OPTIONS["anytime"]) as one,
+        Experiment.open(sqlite_url, "offer") as other,
     ):
         one.ask(1)
         plan_otherwise(monkeypatch)
@@ -120,7 +120,7 @@ def test_a_policy_that_refuses_what_is_on_record_says_so(
     begin(sqlite_url, "chained_policies:Chained", phases=2)
     monkeypatch.setattr(Chained, "_stopped", lambda self: self.phase > 1)
     with (
-        Experiment.open(sqlite_url, "trial") as experiment,
+        Experiment.open(sqlite_url, "offer") as experiment,
         pytest.raises(Exception, match="refuses the plan of phase 2 on record") as caught,
     ):
         experiment.recommendation()
@@ -129,14 +129,14 @@ def test_a_policy_that_refuses_what_is_on_record_says_so(
 
 
 def test_remarks_are_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    store = ["--store", f"sqlite:///{tmp_path / 'trial.db'}"]
+    store = ["--store", f"sqlite:///{tmp_path / 'store.db'}"]
     begin(store[1], phases=1)
     plan_otherwise(monkeypatch)
-    shown = CliRunner().invoke(app, ["experiment", "replay", "trial", *store])
+    shown = CliRunner().invoke(app, ["experiment", "replay", "offer", *store])
     assert shown.exit_code == 0
     assert "The replay agrees with the log." in shown.stdout
     assert "Remark: phase 1 of 24 assignments would be planned with 33" in shown.stdout
-    data = CliRunner().invoke(app, ["experiment", "replay", "trial", *store, "--json"])
+    data = CliRunner().invoke(app, ["experiment", "replay", "offer", *store, "--json"])
     found = json.loads(data.stdout)
     assert found["agrees"] is True
     assert found["remarks"][0]["phase"] == 1

@@ -73,9 +73,9 @@ def test_the_command_line_draws_a_seed_that_survives_json(tmp_path: Path) -> Non
     source.write_text("tea,1,0\ncoffee,0,1\n", encoding="utf-8")
     seeds = set()
     for number in range(20):
-        arguments = ["create", f"trial {number}", str(source), "--json"]
+        arguments = ["create", f"offer {number}", str(source), "--json"]
         made = CliRunner().invoke(
-            app, ["experiment", *arguments, "--store", f"sqlite:///{tmp_path}/trial.db"]
+            app, ["experiment", *arguments, "--store", f"sqlite:///{tmp_path}/store.db"]
         )
         assert made.exit_code == 0, made.output
         seeds.add(json.loads(made.output)["seed"])

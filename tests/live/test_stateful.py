@@ -105,7 +105,7 @@ class Machine(RuleBasedStateMachine):
         self.seed, self.lease = seed, lease
         self.options: dict[str, Any] = {"kind": kind, "sizes": sizes}
         self.clock = Clock()
-        self.name = f"trial {next(NUMBERS)}"
+        self.name = f"offer {next(NUMBERS)}"
         self.open = [self.begin(self.url, self.clock)]
         self.model = Model(self.policy(), seed=seed, lease=lease)
         self.history: list[tuple[float, Step]] = []

@@ -23,7 +23,7 @@ def experiment(request: pytest.FixtureRequest) -> Iterator[Experiment]:
     else:
         made = Experiment.create(
             request.getfixturevalue(f"{request.param}_url"),
-            "trial",
+            "offer",
             PROBLEM,
             policy="chained_policies:Chained",
             options=OPTIONS,

@@ -42,7 +42,7 @@ def noted(path: Path) -> dict[str, Any]:
 
 
 def test_an_experiment_notes_the_versions_that_began_it(tmp_path: Path) -> None:
-    path = tmp_path / "trial.db"
+    path = tmp_path / "store.db"
     with Experiment.open(begin(path), "drinks") as experiment:
         assert experiment.verify().sound
     assert noted(path)["traits"]["version"] == AnytimeBAI.version
@@ -52,14 +52,14 @@ def test_an_experiment_notes_the_versions_that_began_it(tmp_path: Path) -> None:
 def test_another_version_does_not_go_on_and_says_which_one_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    url = begin(tmp_path / "trial.db")
+    url = begin(tmp_path / "store.db")
     with Experiment.open(url, "drinks") as experiment:
         said = experiment.recommendation()
     monkeypatch.setattr(AnytimeBAI, "version", AnytimeBAI.version + 1)
     with Experiment.open(url, "drinks") as experiment:
         told, events = experiment.status().pulls, len(experiment.events())
         assert experiment.verify().sound
-        assert experiment.export(tmp_path / "trial.csv") == told
+        assert experiment.export(tmp_path / "offer.csv") == told
         for call in (experiment.recommendation, experiment.replay, lambda: ended(experiment)):
             with pytest.raises(ReplayError) as caught:
                 call()
@@ -80,7 +80,7 @@ def test_another_version_does_not_go_on_and_says_which_one_does(
 def test_what_needs_no_policy_is_done_by_any_version(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    url = begin(tmp_path / "trial.db")
+    url = begin(tmp_path / "store.db")
     monkeypatch.setattr(AnytimeBAI, "version", AnytimeBAI.version + 1)
     with Experiment.open(url, "drinks") as experiment:
         experiment.pause()

@@ -48,14 +48,14 @@ _POLICIES: tuple[tuple[str, dict[str, Any]], ...] = (
 )
 
 
-def settings(trial: int) -> dict[str, Any]:
+def settings(turn: int) -> dict[str, Any]:
     """What the experiment of this number is made with: every other one has a lease."""
-    policy, options = _POLICIES[trial % 3]
+    policy, options = _POLICIES[turn % 3]
     return {
         "policy": policy,
         "options": options,
-        "seed": trial,
-        "lease": LEASE if trial % 2 else None,
+        "seed": turn,
+        "lease": LEASE if turn % 2 else None,
     }
 
 
@@ -72,7 +72,7 @@ class Diary:
     """
 
     def __init__(self, path: Path) -> None:
-        self.trial = 0
+        self.turn = 0
         self.asked = 0
         self.asking: tuple[str, int] | None = None
         self.held: dict[int, int] = {}  # given and not known to be told: id and arm
@@ -82,12 +82,12 @@ class Diary:
 
     def write(self, **line: Any) -> None:
         """Add a line."""
-        line["trial"] = self.trial
+        line["turn"] = self.turn
         os.write(self._file, json.dumps(line).encode() + b"\n")
         self._note(line)
 
     def _note(self, line: dict[str, Any]) -> None:
-        self.trial = line["trial"]
+        self.turn = line["turn"]
         if "asking" in line:
             self.asking = line["asking"], line["count"]
             self.asked += 1
@@ -98,7 +98,7 @@ class Diary:
             for number, _ in line["told"]:
                 self.held.pop(number, None)
         else:
-            self.trial, self.asking = self.trial + 1, None
+            self.turn, self.asking = self.turn + 1, None
 
     @property
     def begun(self) -> bool:
@@ -114,20 +114,20 @@ def read(path: Path) -> list[dict[str, Any]]:
 def work(url: str, folder: Path, worker: str, seed: int) -> None:
     """Take part in a few experiments, and in more until there is a file `enough` in the folder."""
     diary, random = Diary(folder / f"{worker}.jsonl"), Random(seed)
-    while diary.begun or diary.trial < LEAST or not (folder / "enough").exists():
-        with _begin(url, diary.trial) as experiment:
+    while diary.begun or diary.turn < LEAST or not (folder / "enough").exists():
+        with _begin(url, diary.turn) as experiment:
             _take_part(experiment, diary, worker, random)
         diary.write(over=True)
 
 
-def work_until(url: str, folder: Path, worker: str, trial: int, instant: int) -> None:
+def work_until(url: str, folder: Path, worker: str, turn: int, instant: int) -> None:
     """Take part in one experiment, and be killed at an instant."""
     die_at(instant)
     diary = Diary(folder / f"{worker}.jsonl")
-    diary.trial = max(trial, diary.trial)
-    if diary.trial == trial:
-        with _begin(url, trial) as experiment:
-            _take_part(experiment, diary, worker, Random(trial))
+    diary.turn = max(turn, diary.turn)
+    if diary.turn == turn:
+        with _begin(url, turn) as experiment:
+            _take_part(experiment, diary, worker, Random(turn))
         diary.write(over=True)
 
 
@@ -143,13 +143,13 @@ def die_at(instant: int) -> None:
         event.listen(Engine, moment, seldom)
 
 
-def _begin(url: str, trial: int) -> Experiment:
-    name = f"trial {trial}"
+def _begin(url: str, turn: int) -> Experiment:
+    name = f"experiment {turn}"
     try:
         return Experiment.open(url, name)
     except UnknownExperimentError:
         try:
-            return Experiment.create(url, name, PROBLEM, **settings(trial))
+            return Experiment.create(url, name, PROBLEM, **settings(turn))
         except ExperimentExistsError:
             return Experiment.open(url, name)
 

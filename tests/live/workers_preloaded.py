@@ -29,8 +29,8 @@ for name in (
 # A short experiment under each policy loads its compiled functions.
 for number in range(3):
     made_with = settings(number)
-    trial = Experiment(
+    experiment = Experiment(
         policies()[made_with["policy"]].method(PROBLEM, **made_with["options"]), seed=number
     )
-    while not trial.finished:
-        trial.tell_many([(each.id, reward(each.id, each.arm)) for each in trial.ask(100)])
+    while not experiment.finished:
+        experiment.tell_many([(each.id, reward(each.id, each.arm)) for each in experiment.ask(100)])

@@ -366,7 +366,7 @@ def advice(name: str, found: list[str]) -> str:
     case = CASES[name]
     number, policy = case.policy.version, case.policy.__name__
     return (
-        f"{policy} decides otherwise than it did ({name}; {'; '.join(found)}). Trials begun with "
+        f"{policy} decides otherwise than it did ({name}; {'; '.join(found)}). Experiments begun with "
         f"it could not go on. If that is meant, set {policy}.version = {number + 1} and record "
         f"again: {_COMMAND}"
     )

@@ -12,7 +12,7 @@ from served import ARMS, Served, in_thread
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with in_thread(f"sqlite:///{tmp_path_factory.mktemp('api') / 'trial.db'}") as running:
+    with in_thread(f"sqlite:///{tmp_path_factory.mktemp('api') / 'store.db'}") as running:
         yield running
 
 
@@ -23,7 +23,7 @@ def api(served: Served) -> Iterator[httpx.Client]:
 
 
 @pytest.fixture
-def trial(api: httpx.Client, request: pytest.FixtureRequest) -> str:
+def experiment(api: httpx.Client, request: pytest.FixtureRequest) -> str:
     """The path of a new experiment."""
     name = f"{request.node.name}"[:200].replace("/", "-")
     made = api.post("/experiments", json={"name": name, **ARMS})

@@ -19,31 +19,32 @@ pytest_plugins = ("api_fixtures",)
 
 
 def test_an_experiment_over_http_is_the_experiment_of_the_library(
-    api: httpx.Client, served: Served, trial: str
+    api: httpx.Client, served: Served, experiment: str
 ) -> None:
     policy = AnytimeBAI(Problem([[1, 0], [0, 1]], delta=0.05), bounds=(0, 1), seed=1)
     beside = Experiment(policy, seed=1)
     while not beside.finished:
-        batch = api.post(f"{trial}/ask", json={"count": 64}).json()
+        batch = api.post(f"{experiment}/ask", json={"count": 64}).json()
         expected = beside.ask(64)
         assert [a["id"] for a in batch["assignments"]] == list(expected.ids)
         assert [a["arm"] for a in batch["assignments"]] == expected.arms.tolist()
         assert [a["probability"] for a in batch["assignments"]] == expected.probabilities.tolist()
         rewards = {each.id: float((each.arm + each.id) % 3 < 2 - each.arm) for each in expected}
         receipt = api.post(
-            f"{trial}/tell", json={"outcomes": [{"id": i, "reward": r} for i, r in rewards.items()]}
+            f"{experiment}/tell",
+            json={"outcomes": [{"id": i, "reward": r} for i, r in rewards.items()]},
         )
         assert receipt.json() == {"recorded": len(rewards), "repeated": 0, "late": 0}
         beside.tell_many(rewards)
-    assert api.get(trial).json()["state"] == "finished"
-    said, expected_said = api.get(f"{trial}/recommendation").json(), beside.recommendation()
+    assert api.get(experiment).json()["state"] == "finished"
+    said, expected_said = api.get(f"{experiment}/recommendation").json(), beside.recommendation()
     assert said["label"] == expected_said.label
     assert said["error_bound"] == expected_said.error_bound == 0.05
     assert said["final"] is True
     assert said["statement"] == expected_said.statement
     assert (said["claims"], said["contradicted"]) == (0.05, False)
     assert said["chosen_labels"] == said["active_labels"] == [expected_said.label]
-    late = api.post(f"{trial}/ask", json={}).json()
+    late = api.post(f"{experiment}/ask", json={}).json()
     assert late["assignments"] == []
     assert late["state"] == "finished"
 
@@ -74,45 +75,47 @@ def test_health_and_export_are_those_of_the_library(
         wrong(refused, 422, "invalid_input")
 
 
-def test_pause_resume_stop_and_their_repetition(api: httpx.Client, trial: str) -> None:
+def test_pause_resume_stop_and_their_repetition(api: httpx.Client, experiment: str) -> None:
     for _ in range(2):
-        assert api.post(f"{trial}/pause").json()["state"] == "paused"
-    given = api.post(f"{trial}/ask", json={"count": 3}).json()
+        assert api.post(f"{experiment}/pause").json()["state"] == "paused"
+    given = api.post(f"{experiment}/ask", json={"count": 3}).json()
     assert given["assignments"] == []
     assert given["state"] == "paused"
     for _ in range(2):
-        assert api.post(f"{trial}/resume").json()["state"] == "running"
+        assert api.post(f"{experiment}/resume").json()["state"] == "running"
     for _ in range(2):
-        stopped = api.post(f"{trial}/stop", json={"reason": "the season is over"})
+        stopped = api.post(f"{experiment}/stop", json={"reason": "the season is over"})
         assert stopped.json()["state"] == "stopped"
-    wrong(api.post(f"{trial}/resume"), 422, "invalid_input")
-    kinds = [event["kind"] for event in api.get(f"{trial}/events").json()["events"]]
+    wrong(api.post(f"{experiment}/resume"), 422, "invalid_input")
+    kinds = [event["kind"] for event in api.get(f"{experiment}/events").json()["events"]]
     assert kinds == ["created", "planned", "paused", "resumed", "stopped"]
 
 
 def test_a_lease_can_be_changed_until_the_end(
-    api: httpx.Client, served: Served, trial: str
+    api: httpx.Client, served: Served, experiment: str
 ) -> None:
-    with Experiment.open(served.url, unquote(trial.rpartition("/")[2])) as beside:
+    with Experiment.open(served.url, unquote(experiment.rpartition("/")[2])) as beside:
         for lease, seconds in ((60, 60), ("1m", 60), (0.5, 0.5), ("2h", 7200), (None, None)):
-            assert api.post(f"{trial}/lease", json={"lease": lease}).json()["state"] == "running"
+            assert (
+                api.post(f"{experiment}/lease", json={"lease": lease}).json()["state"] == "running"
+            )
             assert beside.lease == seconds
         for body in ({}, {"lease": 0}, {"lease": -1}, {"lease": "soon"}, {"lease": 1, "x": 1}):
-            wrong(api.post(f"{trial}/lease", json=body), 422, "invalid_input")
-        wrong(api.post(f"{trial}/lease"), 422, "invalid_input")
-        api.post(f"{trial}/stop")
-        refused = wrong(api.post(f"{trial}/lease", json={"lease": 60}), 422, "invalid_input")
+            wrong(api.post(f"{experiment}/lease", json=body), 422, "invalid_input")
+        wrong(api.post(f"{experiment}/lease"), 422, "invalid_input")
+        api.post(f"{experiment}/stop")
+        refused = wrong(api.post(f"{experiment}/lease", json={"lease": 60}), 422, "invalid_input")
         assert "stopped cannot be changed" in refused["message"]
         changes = [each.data["lease"] for each in beside.events() if each.kind == "changed"]
         assert changes == [60, 0.5, 7200, None]
 
 
-def test_true_and_false_are_rewards(api: httpx.Client, served: Served, trial: str) -> None:
-    api.post(f"{trial}/ask", json={"count": 2})
+def test_true_and_false_are_rewards(api: httpx.Client, served: Served, experiment: str) -> None:
+    api.post(f"{experiment}/ask", json={"count": 2})
     outcomes = [{"id": 0, "reward": True}, {"id": 1, "reward": False}]
-    told = api.post(f"{trial}/tell", json={"outcomes": outcomes})
+    told = api.post(f"{experiment}/tell", json={"outcomes": outcomes})
     assert told.json() == {"recorded": 2, "repeated": 0, "late": 0}
-    with Experiment.open(served.url, unquote(trial.rpartition("/")[2])) as beside:
+    with Experiment.open(served.url, unquote(experiment.rpartition("/")[2])) as beside:
         assert beside.outcomes()["reward"].tolist() == [1.0, 0.0]
 
 
@@ -162,48 +165,50 @@ def test_nobody_learns_the_seed(api: httpx.Client, served: Served) -> None:
 
 
 def test_an_experiment_of_its_owner_only_needs_no_body_to_stop(
-    api: httpx.Client, trial: str
+    api: httpx.Client, experiment: str
 ) -> None:
-    assert api.post(f"{trial}/stop").json()["state"] == "stopped"
+    assert api.post(f"{experiment}/stop").json()["state"] == "stopped"
 
 
 def test_asking_again_under_a_key_gives_the_same_and_another_body_is_a_conflict(
-    api: httpx.Client, trial: str
+    api: httpx.Client, experiment: str
 ) -> None:
     key = {"Idempotency-Key": "worker-7/1"}
-    first = api.post(f"{trial}/ask", json={"count": 3}, headers=key).json()
-    api.post(f"{trial}/ask", json={"count": 2})
-    assert api.post(f"{trial}/ask", json={"count": 3}, headers=key).json() == first
-    again = api.post(f"{trial}/ask", json={"count": 4}, headers=key)
+    first = api.post(f"{experiment}/ask", json={"count": 3}, headers=key).json()
+    api.post(f"{experiment}/ask", json={"count": 2})
+    assert api.post(f"{experiment}/ask", json={"count": 3}, headers=key).json() == first
+    again = api.post(f"{experiment}/ask", json={"count": 4}, headers=key)
     error = wrong(again, 409, "conflicting_request")
     assert (error["field"], error["value"]) == ("Idempotency-Key", "worker-7/1")
-    assert api.get(trial).json()["pulls"] == 5
+    assert api.get(experiment).json()["pulls"] == 5
     for bad in ("x" * 201, ""):
-        refused = api.post(f"{trial}/ask", json={}, headers={"Idempotency-Key": bad})
+        refused = api.post(f"{experiment}/ask", json={}, headers={"Idempotency-Key": bad})
         wrong(refused, 422, "invalid_input")
 
 
-def test_a_key_is_its_caller_s_own(api: httpx.Client, served: Served, trial: str) -> None:
+def test_a_key_is_its_caller_s_own(api: httpx.Client, served: Served, experiment: str) -> None:
     """Two programs that count their requests from 1 are not given each other's assignments."""
     key, given = {"Idempotency-Key": "1"}, []
     with served.client(Role.TELL) as other:
         for caller in (api, other, api, other):
-            answer = caller.post(f"{trial}/ask", json={"count": 3}, headers=key).json()
+            answer = caller.post(f"{experiment}/ask", json={"count": 3}, headers=key).json()
             given.append([each["id"] for each in answer["assignments"]])
         assert given == [[0, 1, 2], [3, 4, 5], [0, 1, 2], [3, 4, 5]]
         # What one of them asked for says nothing of what the other may.
         error = wrong(
-            other.post(f"{trial}/ask", json={"count": 4}, headers=key), 409, "conflicting_request"
+            other.post(f"{experiment}/ask", json={"count": 4}, headers=key),
+            409,
+            "conflicting_request",
         )
         assert (error["field"], error["value"]) == ("Idempotency-Key", "1")
         assert "token" not in json.dumps(error)
     longest = {"Idempotency-Key": "k" * 200}
     first, again = (
-        api.post(f"{trial}/ask", json={"count": 1}, headers=longest).json() for _ in range(2)
+        api.post(f"{experiment}/ask", json={"count": 1}, headers=longest).json() for _ in range(2)
     )
     assert first == again
-    with Experiment.open(served.url, unquote(trial.rsplit("/", 1)[1])) as experiment:
-        assert experiment.verify().sound
+    with Experiment.open(served.url, unquote(experiment.rsplit("/", 1)[1])) as opened:
+        assert opened.verify().sound
 
 
 def test_a_name_in_either_spelling_is_one_experiment(api: httpx.Client, served: Served) -> None:
@@ -220,48 +225,48 @@ def test_a_name_in_either_spelling_is_one_experiment(api: httpx.Client, served: 
     assert apart not in names
 
 
-def test_outcomes_are_told_once_all_or_none(api: httpx.Client, trial: str) -> None:
+def test_outcomes_are_told_once_all_or_none(api: httpx.Client, experiment: str) -> None:
     def tell(*pairs: tuple[int, float]) -> httpx.Response:
         outcomes = [{"id": id_, "reward": reward} for id_, reward in pairs]
-        return api.post(f"{trial}/tell", json={"outcomes": outcomes})
+        return api.post(f"{experiment}/tell", json={"outcomes": outcomes})
 
-    api.post(f"{trial}/ask", json={"count": 4})
+    api.post(f"{experiment}/ask", json={"count": 4})
     assert tell((0, 1), (1, 0)).json() == {"recorded": 2, "repeated": 0, "late": 0}
     assert tell((0, 1), (2, 0)).json() == {"recorded": 1, "repeated": 1, "late": 0}
     wrong(tell((3, 1), (0, 0)), 409, "conflicting_outcome")
     wrong(tell((3, 1), (4, 0)), 404, "unknown_assignment")
     wrong(tell((3, 1.5)), 422, "invalid_input")
-    assert api.get(trial).json()["answered"] == 3
+    assert api.get(experiment).json()["answered"] == 3
     assert tell().json() == {"recorded": 0, "repeated": 0, "late": 0}
-    wrong(api.post(f"{trial}/fail", json={"ids": [0]}), 409, "conflicting_outcome")
+    wrong(api.post(f"{experiment}/fail", json={"ids": [0]}), 409, "conflicting_outcome")
     for _ in range(2):
-        assert api.post(f"{trial}/fail", json={"ids": [3]}).json()["lost"] == 1
+        assert api.post(f"{experiment}/fail", json={"ids": [3]}).json()["lost"] == 1
     assert tell((3, 1)).json() == {"recorded": 1, "repeated": 0, "late": 1}
 
 
 def test_polling_with_an_etag_costs_nothing_until_something_changes(
-    api: httpx.Client, trial: str
+    api: httpx.Client, experiment: str
 ) -> None:
-    tag = api.get(trial).headers["etag"]
+    tag = api.get(experiment).headers["etag"]
     for given in (tag, f'"else", {tag}', "*", tag.removeprefix("W/")):
-        same = api.get(trial, headers={"If-None-Match": given})
+        same = api.get(experiment, headers={"If-None-Match": given})
         assert (same.status_code, same.content, same.headers["etag"]) == (304, b"", tag)
-    assert api.get(trial, headers={"If-None-Match": '"else"'}).status_code == 200
-    api.post(f"{trial}/ask", json={})
-    changed = api.get(trial, headers={"If-None-Match": tag})
+    assert api.get(experiment, headers={"If-None-Match": '"else"'}).status_code == 200
+    api.post(f"{experiment}/ask", json={})
+    changed = api.get(experiment, headers={"If-None-Match": tag})
     assert changed.status_code == 200
     assert changed.headers["etag"] != tag
 
 
-def test_the_log_is_read_in_parts(api: httpx.Client, trial: str) -> None:
+def test_the_log_is_read_in_parts(api: httpx.Client, experiment: str) -> None:
     for _ in range(3):
-        api.post(f"{trial}/pause")
-        api.post(f"{trial}/resume")
-    whole = api.get(f"{trial}/events").json()["events"]
+        api.post(f"{experiment}/pause")
+        api.post(f"{experiment}/resume")
+    whole = api.get(f"{experiment}/events").json()["events"]
     read: list[dict[str, Any]] = []
     after = 0
     while True:
-        part = api.get(f"{trial}/events", params={"after": after, "limit": 3}).json()
+        part = api.get(f"{experiment}/events", params={"after": after, "limit": 3}).json()
         assert part["next"] == after + len(part["events"])
         if not part["events"]:
             break
@@ -269,4 +274,4 @@ def test_the_log_is_read_in_parts(api: httpx.Client, trial: str) -> None:
     assert read == whole
     assert len(whole) == 8
     for query in ({"limit": 0}, {"limit": 1001}, {"after": -1}, {"after": 2**62}, {"after": "x"}):
-        wrong(api.get(f"{trial}/events", params=query), 422, "invalid_input")
+        wrong(api.get(f"{experiment}/events", params=query), 422, "invalid_input")

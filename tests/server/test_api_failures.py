@@ -40,9 +40,9 @@ def test_other_processes_and_this_one_see_the_same_experiments(
 
 
 def test_a_phase_that_takes_long_to_close_keeps_nobody_from_looking(
-    served: Served, api: httpx.Client, trial: str, monkeypatch: pytest.MonkeyPatch
+    served: Served, api: httpx.Client, experiment: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    given = api.post(f"{trial}/ask", json={"count": 16}).json()["assignments"]
+    given = api.post(f"{experiment}/ask", json={"count": 16}).json()["assignments"]
     inside, go_on = Event(), Event()
     update = AnytimeBAI.update
 
@@ -56,21 +56,21 @@ def test_a_phase_that_takes_long_to_close_keeps_nobody_from_looking(
     limits = httpx.Limits(max_connections=150)
     with served.client(limits=limits) as many, ThreadPoolExecutor(120) as threads:
         try:
-            closing = threads.submit(many.post, f"{trial}/tell", json={"outcomes": outcomes})
+            closing = threads.submit(many.post, f"{experiment}/tell", json={"outcomes": outcomes})
             assert inside.wait(PATIENCE)
             # More than there are threads or connections: those who tell wait for the lock, those
             # who ask for the recommendation for the policy.
             waiting = [
-                threads.submit(many.post, f"{trial}/tell", json={"outcomes": outcomes[:1]})
+                threads.submit(many.post, f"{experiment}/tell", json={"outcomes": outcomes[:1]})
                 for _ in range(60)
             ]
-            waiting += [threads.submit(many.get, f"{trial}/recommendation") for _ in range(50)]
+            waiting += [threads.submit(many.get, f"{experiment}/recommendation") for _ in range(50)]
             latest = time.monotonic() + PATIENCE
             while not all(each.running() for each in waiting):
                 assert time.monotonic() < latest
                 time.sleep(0.01)
             for _ in range(20):
-                assert api.get(trial).json()["answered"] == 16
+                assert api.get(experiment).json()["answered"] == 16
                 assert api.get("/experiments").status_code == 200
             assert not closing.done()
             assert not any(each.done() for each in waiting[60:])
@@ -81,7 +81,7 @@ def test_a_phase_that_takes_long_to_close_keeps_nobody_from_looking(
 
 
 def test_a_file_that_is_gone_is_no_place_to_keep_outcomes(tmp_path: Path) -> None:
-    path, away = tmp_path / "trial.db", tmp_path / "away.db"
+    path, away = tmp_path / "store.db", tmp_path / "away.db"
     with in_thread(f"sqlite:///{path}") as served, served.client() as api:
         for name in ("x", "y"):
             api.post("/experiments", json={"name": name, **ARMS})
@@ -104,13 +104,13 @@ def test_a_file_that_is_gone_is_no_place_to_keep_outcomes(tmp_path: Path) -> Non
 
 
 def test_a_failure_that_was_not_foreseen_has_the_shape_too(
-    api: httpx.Client, trial: str, monkeypatch: pytest.MonkeyPatch
+    api: httpx.Client, experiment: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(self: Experiment) -> None:
         raise KeyError("secret")
 
     monkeypatch.setattr(Experiment, "pause", fail)
-    response = api.post(f"{trial}/pause")
+    response = api.post(f"{experiment}/pause")
     wrong(response, 500, "unforeseen")
     assert "secret" not in response.text
 
@@ -171,16 +171,16 @@ def test_the_description_is_for_those_who_may_look(served: Served) -> None:
 
 
 def test_an_experiment_of_another_version_keeps_what_is_told_and_says_why_it_does_not_go_on(
-    served: Served, api: httpx.Client, trial: str, monkeypatch: pytest.MonkeyPatch
+    served: Served, api: httpx.Client, experiment: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    given = api.post(f"{trial}/ask", json={"count": 100}).json()["assignments"]
+    given = api.post(f"{experiment}/ask", json={"count": 100}).json()["assignments"]
     monkeypatch.setattr(AnytimeBAI, "version", 7)
     with in_thread(served.url) as other, other.client() as elsewhere:
         outcomes = [{"id": each["id"], "reward": 1} for each in given]
-        told = elsewhere.post(f"{trial}/tell", json={"outcomes": outcomes})
+        told = elsewhere.post(f"{experiment}/tell", json={"outcomes": outcomes})
         error = wrong(told, 503, "replay")
         assert "version 7" in error["message"]
         assert error["remedy"].startswith("The outcomes sent are recorded.")
-        assert elsewhere.get(trial).json()["outstanding"] == 0
+        assert elsewhere.get(experiment).json()["outstanding"] == 0
     monkeypatch.undo()
-    assert api.post(f"{trial}/ask", json={"count": 1}).json()["phase"] > 1
+    assert api.post(f"{experiment}/ask", json={"count": 1}).json()["phase"] > 1

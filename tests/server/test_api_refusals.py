@@ -89,18 +89,24 @@ def test_what_is_not_there_is_said_in_the_one_shape(api: httpx.Client, path: str
 
 @pytest.mark.parametrize("method", ["PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "FOO"])
 def test_other_methods_are_refused_and_no_other_site_is_let_in(
-    api: httpx.Client, trial: str, method: str
+    api: httpx.Client, experiment: str, method: str
 ) -> None:
-    response = api.request(method, trial, headers={"Origin": "https://evil.example"})
+    response = api.request(method, experiment, headers={"Origin": "https://evil.example"})
     assert response.status_code == 405
     assert response.headers["allow"] == "GET"
     assert not any(name.startswith("access-control") for name in response.headers)
     wrong(response, 405, "method_not_allowed")
 
 
-def test_the_head_of_an_answer_is_that_of_the_answer(api: httpx.Client, trial: str) -> None:
+def test_the_head_of_an_answer_is_that_of_the_answer(api: httpx.Client, experiment: str) -> None:
     root = str(api.base_url).removesuffix("/api/v1/")
-    for path in (trial, "/experiments", f"{trial}/events", f"{root}/", "/experiments/nobody"):
+    for path in (
+        experiment,
+        "/experiments",
+        f"{experiment}/events",
+        f"{root}/",
+        "/experiments/nobody",
+    ):
         head, whole = api.head(path), api.get(path)
         assert head.content == b""
         assert whole.content
@@ -110,11 +116,11 @@ def test_the_head_of_an_answer_is_that_of_the_answer(api: httpx.Client, trial: s
             k: v for k, v in whole.headers.items() if k not in changing
         }
     # A stream has a head as well, and does not go on; what takes no GET has none.
-    head = api.head(f"{trial}/stream")
+    head = api.head(f"{experiment}/stream")
     assert (head.status_code, head.content) == (200, b"")
     assert head.headers["content-type"].startswith("text/event-stream")
-    assert api.head(f"{trial}/ask").status_code == 405
-    assert api.head(trial, headers={"Host": "evil.example"}).status_code == 421
+    assert api.head(f"{experiment}/ask").status_code == 405
+    assert api.head(experiment, headers={"Host": "evil.example"}).status_code == 421
 
 
 def deep(text: str, depth: int) -> bytes:
@@ -140,10 +146,10 @@ UNREADABLE = {
 
 @pytest.mark.parametrize("body", UNREADABLE.values(), ids=UNREADABLE)
 def test_what_is_not_plain_json_is_a_bad_request(
-    api: httpx.Client, trial: str, body: bytes
+    api: httpx.Client, experiment: str, body: bytes
 ) -> None:
     headers = {"Content-Type": "application/json"}
-    response = api.post(f"{trial}/tell", content=body, headers=headers)
+    response = api.post(f"{experiment}/tell", content=body, headers=headers)
     if body.startswith(b"\xef\xbb\xbf"):  # harmless, and Windows programs write it
         assert response.status_code in {200, 400}
     else:
@@ -170,26 +176,26 @@ INVALID: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("body", INVALID.values(), ids=INVALID)
-def test_json_of_another_form_is_invalid(api: httpx.Client, trial: str, body: object) -> None:
-    api.post(f"{trial}/ask", json={})
+def test_json_of_another_form_is_invalid(api: httpx.Client, experiment: str, body: object) -> None:
+    api.post(f"{experiment}/ask", json={})
     content = json.dumps(body).replace("1e+200", "1e400")
     response = api.post(
-        f"{trial}/tell", content=content, headers={"Content-Type": "application/json"}
+        f"{experiment}/tell", content=content, headers={"Content-Type": "application/json"}
     )
     wrong(response, 422, "invalid_input")
     assert len(response.content) < 3000
-    assert api.get(trial).json()["answered"] == 0
+    assert api.get(experiment).json()["answered"] == 0
 
 
-def test_an_id_that_was_never_given_out_is_unknown(api: httpx.Client, trial: str) -> None:
+def test_an_id_that_was_never_given_out_is_unknown(api: httpx.Client, experiment: str) -> None:
     for id_ in (0, 10**18):
         body = {"outcomes": [{"id": id_, "reward": 1}]}
-        wrong(api.post(f"{trial}/tell", json=body), 404, "unknown_assignment")
-    wrong(api.post(f"{trial}/fail", json={"ids": [5]}), 404, "unknown_assignment")
+        wrong(api.post(f"{experiment}/tell", json=body), 404, "unknown_assignment")
+    wrong(api.post(f"{experiment}/fail", json={"ids": [5]}), 404, "unknown_assignment")
 
 
 def test_half_a_character_is_refused_or_kept_as_something_that_can_be_sent(
-    api: httpx.Client, trial: str
+    api: httpx.Client, experiment: str
 ) -> None:
     headers = {"Content-Type": "application/json"}
     body = b'{"name": "lone \\ud800", "source": [[1, 0], [0, 1]]}'
@@ -197,13 +203,13 @@ def test_half_a_character_is_refused_or_kept_as_something_that_can_be_sent(
     labels = b'{"name": "lone", "source": [[1, 0], [0, 1]], "source_labels": ["\\udfff", "b"]}'
     wrong(api.post("/experiments", content=labels, headers=headers), 422, "invalid_input")
     wrong(
-        api.post(f"{trial}/stop", content=b'{"reason": "\\ud800"}', headers=headers),
+        api.post(f"{experiment}/stop", content=b'{"reason": "\\ud800"}', headers=headers),
         422,
         "invalid_input",
     )
 
 
-BAD_TRIALS: dict[str, dict[str, Any]] = {
+BAD_EXPERIMENTS: dict[str, dict[str, Any]] = {
     "one arm": {"source": [[1, 0]]},
     "no arm": {"source": []},
     "no feature": {"source": [[], []]},
@@ -231,7 +237,7 @@ BAD_TRIALS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("change", BAD_TRIALS.values(), ids=BAD_TRIALS)
+@pytest.mark.parametrize("change", BAD_EXPERIMENTS.values(), ids=BAD_EXPERIMENTS)
 def test_an_experiment_that_makes_no_sense_is_refused_and_leaves_nothing(
     api: httpx.Client, change: dict[str, Any]
 ) -> None:

@@ -41,16 +41,16 @@ import httpx
 place, token = sys.argv[1:]
 draw = random.Random(3)
 headers = {"Authorization": "Bearer " + token}
-with httpx.Client(base_url=place, headers=headers, timeout=120) as trial:
+with httpx.Client(base_url=place, headers=headers, timeout=120) as offer:
     while True:
-        given = trial.post("ask", json={"count": 60}).raise_for_status().json()
+        given = offer.post("ask", json={"count": 60}).raise_for_status().json()
         if given["state"] != "running":
             break
         outcomes = []
         for each in given["assignments"]:
             level = 0.35 + 0.15 * math.sin(each["id"] / 150) + 0.22 * (each["arm"] == 2)
             outcomes.append({"id": each["id"], "reward": float(draw.random() < level)})
-        trial.post("tell", json={"outcomes": outcomes}).raise_for_status()
+        offer.post("tell", json={"outcomes": outcomes}).raise_for_status()
         time.sleep(0.08)
 """
 
@@ -84,7 +84,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return f"sqlite:///{tmp_path_factory.mktemp('browser') / 'trial.db'}"
+    return f"sqlite:///{tmp_path_factory.mktemp('browser') / 'store.db'}"
 
 
 @pytest.fixture(scope="module")
@@ -174,9 +174,9 @@ def finished(browser: Browser, served: Served, url: str) -> Overview:
             worker.kill()
             worker.wait()
         expect(page.get_by_role("button", name="Pause")).to_have_count(0)
-        with Experiment.open(url, NAME) as trial:
-            seen = overview(trial)
-            assert trial.recommendation().final
+        with Experiment.open(url, NAME) as experiment:
+            seen = overview(experiment)
+            assert experiment.recommendation().final
         expect(verdict).to_have_text(seen.verdict)
     return seen
 
@@ -308,8 +308,8 @@ def test_a_token_that_may_only_view_manages_nothing(
                 [f"/api/v1/experiments/{quote(running)}/stop", token],
             )
             assert said == status
-        with Experiment.open(url, running) as trial:
-            assert trial.state == "running"
+        with Experiment.open(url, running) as experiment:
+            assert experiment.state == "running"
         page.get_by_label("Access token (role: manage)").fill(served.token(Role.MANAGE))
         page.keyboard.press("Enter")
         expect(page.get_by_role("button", name="Pause")).to_be_focused()
@@ -327,16 +327,16 @@ def test_a_token_that_may_only_view_manages_nothing(
 def test_it_fits_in_both_themes_and_on_a_phone(
     browser: Browser, served: Served, finished: Overview
 ) -> None:
-    trial = place(served).removeprefix(served.base)
+    experiment = place(served).removeprefix(served.base)
     with tab(browser) as page:
         for name, path in (
             ("list", "/"),
             ("login", "/login"),
-            ("report", f"{trial}/report"),
-            ("trial", trial),
+            ("report", f"{experiment}/report"),
+            ("offer", experiment),
         ):
             page.goto(f"{served.base}{path}")
-            if name == "trial":
+            if name == "offer":
                 expect(page.locator("#plot-free .trace").first).to_be_attached()
             for theme in THEMES:
                 page.emulate_media(color_scheme=theme)

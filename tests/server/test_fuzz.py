@@ -21,7 +21,7 @@ from bestarm.server.security.tokens import Role
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    url = f"sqlite:///{tmp_path_factory.mktemp('fuzz') / 'trial.db'}"
+    url = f"sqlite:///{tmp_path_factory.mktemp('fuzz') / 'store.db'}"
     with in_thread(url, local=False) as running:  # where nothing is allowed without a token
         with running.client() as client:
             client.post("/experiments", json={"name": "checkout", **ARMS})

@@ -20,14 +20,14 @@ from bestarm.server.security.tokens import Role
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return f"sqlite:///{tmp_path_factory.mktemp('limits') / 'trial.db'}"
+    return f"sqlite:///{tmp_path_factory.mktemp('limits') / 'store.db'}"
 
 
 @pytest.fixture(scope="module")
 def served(url: str) -> Iterator[Served]:
     limits = Limits(body=20_000, rate=1e6, burst=1_000_000, batch=50, seconds=PATIENCE)
     with in_thread(url, limits=limits) as running, running.client() as client:
-        client.post("/experiments", json={"name": "trial", **ARMS})
+        client.post("/experiments", json={"name": "offer", **ARMS})
         yield running
 
 
@@ -49,7 +49,7 @@ def answer(raw: bytes) -> tuple[int, dict[str, Any]]:
     return status, error
 
 
-def request(served: Served, *lines: str, path: str = "/api/v1/experiments/trial/tell") -> bytes:
+def request(served: Served, *lines: str, path: str = "/api/v1/experiments/offer/tell") -> bytes:
     token = served.token(Role.TELL)
     head = [f"POST {path} HTTP/1.1", "Host: localhost", f"Authorization: Bearer {token}"]
     return "\r\n".join([*head, *lines, "", ""]).encode()
@@ -59,7 +59,7 @@ def test_a_body_that_is_too_large_is_refused_by_its_length(served: Served) -> No
     with served.client() as client:
         # Far more than sockets buffer: the answer must not be lost with the connection.
         huge = client.post(
-            "/experiments/trial/tell",
+            "/experiments/offer/tell",
             content=b" " * 30_000_000,
             headers={"Content-Type": "application/json"},
         )
@@ -75,7 +75,7 @@ def test_a_body_that_is_too_large_is_refused_where_no_length_is_given(served: Se
 
     with served.client() as client:
         headers = {"Content-Type": "application/json"}
-        huge = client.post("/experiments/trial/tell", content=pieces(), headers=headers)
+        huge = client.post("/experiments/offer/tell", content=pieces(), headers=headers)
         assert huge.status_code == 413
         assert huge.json()["error"]["kind"] == "too_large"
         assert client.get("/experiments").status_code == 200
@@ -85,7 +85,7 @@ def test_a_body_in_chunks_is_as_good_as_any(served: Served) -> None:
     with served.client() as client:
         headers = {"Content-Type": "application/json"}
         told = client.post(
-            "/experiments/trial/tell", content=iter([b'{"outco', b'mes": []}']), headers=headers
+            "/experiments/offer/tell", content=iter([b'{"outco', b'mes": []}']), headers=headers
         )
         assert told.json() == {"recorded": 0, "repeated": 0, "late": 0}
 
@@ -162,7 +162,7 @@ def test_a_head_of_15_kb_is_read(served: Served) -> None:
 @pytest.mark.parametrize("swapped", [False, True])
 def test_a_body_that_can_be_read_two_ways_is_refused(served: Served, swapped: bool) -> None:
     """One who goes by the length sees a second request where the other sees the body's end."""
-    smuggled = b"GET /api/v1/experiments/trial HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    smuggled = b"GET /api/v1/experiments/offer HTTP/1.1\r\nHost: localhost\r\n\r\n"
     lines = [f"Content-Length: {5 + len(smuggled)}", "Transfer-Encoding: chunked"]
     lines = [*(lines[::-1] if swapped else lines), "Content-Type: application/json"]
     raw = served.raw(request(served, *lines) + b"0\r\n\r\n" + smuggled)
@@ -186,12 +186,12 @@ def test_a_body_that_can_be_read_two_ways_is_refused(served: Served, swapped: bo
 def test_only_json_is_read(served: Served, kind: str) -> None:
     with served.client() as client:
         response = client.post(
-            "/experiments/trial/ask", content=b'{"count": 1}', headers={"Content-Type": kind}
+            "/experiments/offer/ask", content=b'{"count": 1}', headers={"Content-Type": kind}
         )
         assert response.status_code == 415
         assert response.json()["error"]["kind"] == "unsupported_media_type"
         good = {"Content-Type": "Application/JSON; charset=utf-8"}
-        given = client.post("/experiments/trial/ask", content=b'{"count": 1}', headers=good)
+        given = client.post("/experiments/offer/ask", content=b'{"count": 1}', headers=good)
         assert given.status_code == 200
 
 
@@ -204,7 +204,7 @@ def test_a_batch_has_an_end(served: Served) -> None:
             ("tell", {"outcomes": outcomes}),
             ("fail", {"ids": list(range(51))}),
         ):
-            response = client.post(f"/experiments/trial/{path}", json=body)
+            response = client.post(f"/experiments/offer/{path}", json=body)
             assert response.status_code == 422, path
             assert response.json()["error"]["kind"] == "invalid_input"
 
@@ -287,7 +287,7 @@ def crowded(url: str) -> Iterator[Served]:
         rate=1e6, burst=1_000_000, seconds=300.0, connections=40, connections_per_address=25
     )
     with in_thread(url, limits=limits) as running, running.client() as client:
-        client.post("/experiments", json={"name": "trial", **ARMS})
+        client.post("/experiments", json={"name": "offer", **ARMS})
         yield running
 
 
@@ -431,9 +431,9 @@ def test_names_that_are_allowed(url: str) -> None:
         headers = {"Host": host, "Authorization": f"Bearer {served.token(Role.VIEW)}"}
         return get(f"{served.base}/api/v1/experiments", headers=headers).status_code
 
-    with in_thread(url, local=False, hosts=("Trials.example",)) as served:
-        assert status(served, "trials.example") == 200
-        assert status(served, "trials.EXAMPLE:443") == 200
+    with in_thread(url, local=False, hosts=("Offers.example",)) as served:
+        assert status(served, "offers.example") == 200
+        assert status(served, "offers.EXAMPLE:443") == 200
         assert status(served, "localhost") == 200
         assert status(served, "evil.example") == 421
     with in_thread(url, local=False) as served:
@@ -445,22 +445,22 @@ def test_pages_of_other_sites_can_change_nothing(served: Served) -> None:
     with served.client() as client:
         for site in ("cross-site", "same-site"):
             headers = {"Sec-Fetch-Site": site, "Origin": "https://evil.example"}
-            refused = client.post("/experiments/trial/pause", headers=headers)
+            refused = client.post("/experiments/offer/pause", headers=headers)
             assert refused.status_code == 403
             assert refused.json()["error"]["kind"] == "cross_site"
             assert not any(name.startswith("access-control") for name in refused.headers)
-        assert client.get("/experiments/trial").json()["state"] == "running"
-        own = client.post("/experiments/trial/resume", headers={"Sec-Fetch-Site": "same-origin"})
+        assert client.get("/experiments/offer").json()["state"] == "running"
+        own = client.post("/experiments/offer/resume", headers={"Sec-Fetch-Site": "same-origin"})
         assert own.status_code == 200
     # What a form of any page can send: no header of its own, and no JSON.
     for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data"):
         simple = post(
-            f"{served.base}/api/v1/experiments/trial/stop",
+            f"{served.base}/api/v1/experiments/offer/stop",
             content=b"{}",
             headers={"Content-Type": kind, "Origin": "https://evil.example"},
         )
         assert simple.status_code == 415
-    bare = post(f"{served.base}/api/v1/experiments/trial/stop")
+    bare = post(f"{served.base}/api/v1/experiments/offer/stop")
     assert bare.status_code == 403
 
 
@@ -484,7 +484,7 @@ def test_every_answer_carries_what_protects_a_browser(served: Served) -> None:
 def test_a_compressed_body_is_refused_as_one(served: Served) -> None:
     with served.client() as client:
         response = client.post(
-            "/experiments/trial/ask",
+            "/experiments/offer/ask",
             content=gzip.compress(b'{"count": 1}'),
             headers={"Content-Type": "application/json", "Content-Encoding": "gzip"},
         )

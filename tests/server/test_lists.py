@@ -28,12 +28,12 @@ MANY = 130  # three pages
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    url = f"sqlite:///{tmp_path_factory.mktemp('lists') / 'trial.db'}"
+    url = f"sqlite:///{tmp_path_factory.mktemp('lists') / 'store.db'}"
     store = Store(url)
     problem = Problem(np.eye(2))
     for number in range(MANY):
         about = NASTY if number == 7 else ""
-        made = Experiment.create(store, f"trial {number:03}", problem, description=about)
+        made = Experiment.create(store, f"offer {number:03}", problem, description=about)
         if number >= 100:
             made.stop()
         elif number >= 90:
@@ -57,11 +57,11 @@ def test_the_api_gives_a_hundred_and_says_how_to_go_on(served: Served) -> None:
     with served.client(Role.VIEW) as client:
         first = client.get("/experiments").json()
         assert len(first["experiments"]) == 100
-        assert first["next"] == "trial 099"
+        assert first["next"] == "offer 099"
         rest = client.get("/experiments", params={"after": first["next"]}).json()
         assert rest["next"] is None
         found = [each["name"] for each in (*first["experiments"], *rest["experiments"])]
-        assert found == [f"trial {number:03}" for number in range(MANY)]
+        assert found == [f"offer {number:03}" for number in range(MANY)]
 
 
 def test_parts_of_any_size_are_together_the_whole(served: Served) -> None:
@@ -76,7 +76,7 @@ def test_parts_of_any_size_are_together_the_whole(served: Served) -> None:
                 if after is None:
                     break
                 assert len(part["experiments"]) == limit
-            assert found == [f"trial {number:03}" for number in range(MANY)]
+            assert found == [f"offer {number:03}" for number in range(MANY)]
 
 
 @pytest.mark.parametrize(
@@ -102,16 +102,16 @@ def test_what_is_no_part_is_refused(
 def test_the_page_has_fifty_and_leads_to_the_others(served: Served) -> None:
     with looking(served) as client:
         first = client.get("/").text
-        assert names(first) == [f"trial {number:03}" for number in range(89, 39, -1)]  # they run
+        assert names(first) == [f"offer {number:03}" for number in range(89, 39, -1)]  # they run
         assert "Page 1 of 3 · 130 experiments" in first
         assert 'rel="prev"' not in first
         following = re.search(r'rel="next" href="([^"]*)"', first)
         assert following is not None
         second = client.get(f"/{following[1]}").text
         expected = [*range(39, -1, -1), *range(99, 89, -1)]  # those that are paused come after
-        assert names(second) == [f"trial {number:03}" for number in expected]
+        assert names(second) == [f"offer {number:03}" for number in expected]
         third = client.get("/?page=3").text
-        assert names(third) == [f"trial {number:03}" for number in range(129, 99, -1)]
+        assert names(third) == [f"offer {number:03}" for number in range(129, 99, -1)]
         assert 'rel="next"' not in third
         assert 'rel="prev" href="?page=2"' in third
 
@@ -127,7 +127,7 @@ def test_a_page_that_is_not_there_is_the_nearest_one(served: Served, page: str) 
 @pytest.mark.parametrize(
     ("search", "expected"),
     [
-        ("TRIAL 12", [129, 128, 127, 126, 125, 124, 123, 122, 121, 120]),
+        ("OFFER 12", [129, 128, 127, 126, 125, 124, 123, 122, 121, 120]),
         ("<script>", [7]),
         ("50%_off\\", [7]),
         ("50%off", []),
@@ -141,7 +141,7 @@ def test_the_page_finds_by_name_or_description(
     with looking(served) as client:
         found = client.get("/", params={"search": search})
     assert found.status_code == 200
-    assert names(found.text) == [f"trial {number:03}" for number in expected]
+    assert names(found.text) == [f"offer {number:03}" for number in expected]
     assert "<script>alert" not in found.text
     assert ("No experiment has" in found.text) == (not expected)
     assert "Show all" in found.text
@@ -149,7 +149,7 @@ def test_the_page_finds_by_name_or_description(
 
 def test_pages_of_what_was_found(served: Served) -> None:
     with looking(served) as client:
-        first = client.get("/", params={"search": "trial 0"}).text
+        first = client.get("/", params={"search": "offer 0"}).text
         assert "Page 1 of 2 · 100 experiments" in first
         following = re.search(r'rel="next" href="([^"]*)"', first)
         assert following is not None
@@ -180,12 +180,12 @@ def test_what_is_known_is_not_sent_again_nor_read(
         )
         assert read == []
         # Another page is another thing; so is a search.
-        for other in ("/list", "/list?page=3", "/list?page=2&search=trial"):
+        for other in ("/list", "/list?page=3", "/list?page=2&search=offer"):
             assert client.get(other, headers=known).status_code == 200
         # What happens on another page leaves this one as it was; what happens on it does not.
-        api.post("/experiments/trial 080/ask", json={"count": 1})
+        api.post("/experiments/offer 080/ask", json={"count": 1})
         assert client.get("/list?page=2", headers=known).status_code == 304
-        api.post("/experiments/trial 020/ask", json={"count": 1})
+        api.post("/experiments/offer 020/ask", json={"count": 1})
         changed = client.get("/list?page=2", headers=known)
         assert changed.status_code == 200
         assert changed.headers["etag"] != known["If-None-Match"]
@@ -195,12 +195,12 @@ def test_what_is_known_is_not_sent_again_nor_read(
 def test_an_alarm_is_news(served: Served) -> None:
     """Health is seen to by the server itself; what it finds changes no counter of an experiment."""
     store = Store(served.url)
-    trials = OpenExperiments(store, limits=Limits())
-    asked = {"search": "trial 000"}
-    calm, _ = listing(trials, asked, {}, None)
-    assert listing(trials, asked, {"trial 000": None}, calm) == (calm, None)
+    experiments = OpenExperiments(store, limits=Limits())
+    asked = {"search": "offer 000"}
+    calm, _ = listing(experiments, asked, {}, None)
+    assert listing(experiments, asked, {"offer 000": None}, calm) == (calm, None)
     alarm = Check("allocation", "alarm", "It is off.", "Stop.")
-    found, part = listing(trials, asked, {"trial 000": alarm}, calm)
+    found, part = listing(experiments, asked, {"offer 000": alarm}, calm)
     assert found != calm
     assert part is not None
     assert part.rows[0][2] == alarm

@@ -32,7 +32,7 @@ from bestarm.server.security.roles import COOKIE
 from bestarm.server.security.tokens import Role
 
 NASTY = "<script>alert(1)</script>"
-NAME = 'it\'s "a" <b>trial & ü #1 50% ?x=1'
+NAME = 'it\'s "a" <b>offer & ü #1 50% ?x=1'
 LABELS = [NASTY, "{{ 7*7 }}", "' onmouseover='alert(1)", "%{y} </svg><img src=x onerror=alert(1)>"]
 
 
@@ -59,15 +59,17 @@ class Reader(HTMLParser):
 def fill(url: str, name: str = NAME, pulls: int = 400) -> None:
     problem = Problem(np.eye(4), delta=0.05, source_labels=LABELS)
     options = {"bounds": [0, 1]}
-    with Experiment.create(url, name, problem, options=options, description=NASTY, seed=0) as trial:
-        given = trial.ask(pulls)
-        trial.tell_many([(each.id, float((each.id + each.arm) % 3 == 0)) for each in given])
-        trial.pause()
+    with Experiment.create(
+        url, name, problem, options=options, description=NASTY, seed=0
+    ) as experiment:
+        given = experiment.ask(pulls)
+        experiment.tell_many([(each.id, float((each.id + each.arm) % 3 == 0)) for each in given])
+        experiment.pause()
 
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> str:
-    made = f"sqlite:///{tmp_path_factory.mktemp('pages') / 'trial.db'}"
+    made = f"sqlite:///{tmp_path_factory.mktemp('pages') / 'store.db'}"
     fill(made)
     return made
 
@@ -291,10 +293,10 @@ def test_an_experiment_that_cannot_be_replayed_is_listed_and_explained(tmp_path:
 def test_the_report_needs_nothing_else(tmp_path: Path, sqlite_url: str) -> None:
     problem = Problem(np.eye(4), delta=0.05, source_labels=LABELS)
     options = {"bounds": [0, 1]}
-    trial = Experiment.create(sqlite_url, "trial", problem, options=options, seed=0)
-    given = trial.ask(400)
-    trial.tell_many([(each.id, float(each.id % 2)) for each in given])
-    path = write_report(trial, tmp_path / "deep" / "report.html")
+    experiment = Experiment.create(sqlite_url, "offer", problem, options=options, seed=0)
+    given = experiment.ask(400)
+    experiment.tell_many([(each.id, float(each.id % 2)) for each in given])
+    path = write_report(experiment, tmp_path / "deep" / "report.html")
     text = path.read_text(encoding="utf-8")
     read = Reader(text)
     assert not [tag for tag, _ in read.tags if tag in {"script", "iframe", "object", "form"}]
@@ -302,14 +304,14 @@ def test_the_report_needs_nothing_else(tmp_path: Path, sqlite_url: str) -> None:
     assert all((a.get("href") or "").startswith("data:") for a in loaded)
     assert "url(" not in re.sub(r"url\(#clip-\w+\)", "", text)
     assert sum(tag == "svg" for tag, _ in read.tags) == 4
-    assert overview(trial).verdict.replace(" %", "\xa0%") in unescape(text)
+    assert overview(experiment).verdict.replace(" %", "\xa0%") in unescape(text)
     assert len(text.encode()) < 300_000
     assert len(gzip.compress(text.encode())) < 40_000
 
 
 def test_charts_hold_what_the_overview_says(url: str) -> None:
-    with Experiment.open(url, NAME) as trial:
-        seen = overview(trial)
+    with Experiment.open(url, NAME) as experiment:
+        seen = overview(experiment)
     drawn = charts(seen)
     gaps = {drawn_line.label: drawn_line for drawn_line in drawn["gaps"].lines}
     for line in seen.timeline.lines:
@@ -342,12 +344,12 @@ def test_a_page_that_is_not_there_is_said_on_a_page_to_browsers_alone(served: Se
 def test_nobody_is_told_where_the_database_is(
     served: Served, outside: Served, tmp_path: Path
 ) -> None:
-    assert "trial.db" not in get(served, PLACE).text
+    assert "store.db" not in get(served, PLACE).text
     shown = {"Authorization": f"Bearer {outside.token(Role.VIEW)}"}
     for path in (PLACE, f"{PLACE}/report", f"{PLACE}/panels", "/"):
         answer = get(outside, path, headers=shown)
         assert answer.status_code == 200
-        assert "trial.db" not in answer.text
+        assert "store.db" not in answer.text
         assert "sqlite" not in answer.text
     # Nor where it is gone.
     fill(f"sqlite:///{tmp_path / 'secret.db'}")

@@ -28,7 +28,7 @@ def panels(seen: Overview) -> dict[str, Markup]:
 
 
 @contextmanager
-def trial(url: str, policy: str, pulls: int = 0, **options: Any) -> Iterator[Experiment]:
+def experiment(url: str, policy: str, pulls: int = 0, **options: Any) -> Iterator[Experiment]:
     problem = Problem(np.eye(4), delta=0.05, source_labels=["a", "b", "c", "d"])
     with Experiment.create(
         url, f"t {policy}", problem, policy=policy, options=options, seed=0
@@ -43,7 +43,7 @@ def trial(url: str, policy: str, pulls: int = 0, **options: Any) -> Iterator[Exp
 
 @pytest.mark.parametrize("policy", ["lucb", "ae", "rage"])
 def test_a_policy_that_the_baseline_misleads_is_shown_as_one(sqlite_url: str, policy: str) -> None:
-    with trial(sqlite_url, policy, 200, max_pulls=5000) as made:
+    with experiment(sqlite_url, policy, 200, max_pulls=5000) as made:
         seen = overview(made)
     said = panels(seen)
     assert seen.spec.traits.blind
@@ -57,7 +57,7 @@ def test_a_policy_that_the_baseline_misleads_is_shown_as_one(sqlite_url: str, po
 
 
 def test_one_that_is_proven_without_a_drift_says_so(sqlite_url: str) -> None:
-    with trial(sqlite_url, "lucb", 200, radius="certified", max_pulls=5000) as made:
+    with experiment(sqlite_url, "lucb", 200, radius="certified", max_pulls=5000) as made:
         said = panels(overview(made))
     assert "as long as nothing drifts" in said["guarantee"]
 
@@ -65,7 +65,7 @@ def test_one_that_is_proven_without_a_drift_says_so(sqlite_url: str) -> None:
 @pytest.mark.parametrize("policy", ["anytime", "sp-bai", "sbe"])
 def test_one_that_it_cannot_mislead_is_not(sqlite_url: str, policy: str) -> None:
     options = {"bounds": [0, 1]} if policy == "anytime" else {}
-    with trial(sqlite_url, policy, 60, **options) as made:
+    with experiment(sqlite_url, policy, 60, **options) as made:
         seen = overview(made)
     assert not seen.spec.traits.blind
     assert "Not protected" not in panels(seen)["guarantee"]
@@ -73,7 +73,7 @@ def test_one_that_it_cannot_mislead_is_not(sqlite_url: str, policy: str) -> None
 
 
 def test_what_is_within_a_tolerance_is_not_called_the_best(sqlite_url: str) -> None:
-    with trial(sqlite_url, "anytime", 9000, bounds=[0, 1], tolerance=0.3) as made:
+    with experiment(sqlite_url, "anytime", 9000, bounds=[0, 1], tolerance=0.3) as made:
         seen, said = overview(made), panels(overview(made))
     assert seen.head.state == "finished"
     assert "within 0.3 of the best" in said["leaderboard"]
@@ -82,7 +82,7 @@ def test_what_is_within_a_tolerance_is_not_called_the_best(sqlite_url: str) -> N
 
 
 def test_all_that_are_named_are_named_everywhere(sqlite_url: str) -> None:
-    with trial(sqlite_url, "anytime", 9000, bounds=[0, 1], top=2) as made:
+    with experiment(sqlite_url, "anytime", 9000, bounds=[0, 1], top=2) as made:
         seen, said = overview(made), panels(overview(made))
     assert seen.head.state == "finished"
     assert set(seen.leaders) == {"b", "c"}
@@ -99,7 +99,7 @@ def test_all_that_are_named_are_named_everywhere(sqlite_url: str) -> None:
 
 
 def test_one_stretch_says_nothing_of_how_the_level_moved(sqlite_url: str) -> None:
-    with trial(sqlite_url, "anytime", 60, bounds=[0, 1]) as made:
+    with experiment(sqlite_url, "anytime", 60, bounds=[0, 1]) as made:
         seen = overview(made)
     assert len(seen.baseline.level.x) == 1
     assert seen.baseline.swing is None
@@ -107,7 +107,7 @@ def test_one_stretch_says_nothing_of_how_the_level_moved(sqlite_url: str) -> Non
 
 
 def test_pulls_that_no_phase_has_closed_over_are_not_denied(sqlite_url: str) -> None:
-    with trial(sqlite_url, "sp-bai", 100) as made:
+    with experiment(sqlite_url, "sp-bai", 100) as made:
         seen, said = overview(made), panels(overview(made))
     assert (seen.head.assigned, seen.used) == (100, 0)
     assert "No outcomes yet" not in said["allocation"]
@@ -116,7 +116,7 @@ def test_pulls_that_no_phase_has_closed_over_are_not_denied(sqlite_url: str) -> 
 
 
 def test_the_page_says_of_how_many_pulls_the_verdict_speaks(sqlite_url: str) -> None:
-    with trial(sqlite_url, "anytime", bounds=[0, 1]) as made:
+    with experiment(sqlite_url, "anytime", bounds=[0, 1]) as made:
         later: list[tuple[int, float]] = []
         while not made.finished:  # when it decides, the last 50 are out
             told = [(each.id, 1.0 - each.arm / 4) for each in (*made.ask(200), *made.ask(50))]
@@ -149,7 +149,7 @@ def test_how_long_it_takes_in_words(
 
 
 def test_what_is_paused_has_no_pace(sqlite_url: str) -> None:
-    with trial(sqlite_url, "anytime", 200, bounds=[0, 1]) as made:
+    with experiment(sqlite_url, "anytime", 200, bounds=[0, 1]) as made:
         assert overview(made).hours is not None
         made.pause()
         assert overview(made).hours is None
@@ -181,7 +181,7 @@ class Clock:
 
 def test_a_budget_claims_no_error_probability_and_no_radius(sqlite_url: str) -> None:
     halving = "bestarm.policies.phased.halving:SequentialHalving"
-    with trial(sqlite_url, halving, 1000, budget=400) as made:
+    with experiment(sqlite_url, halving, 1000, budget=400) as made:
         seen, said = overview(made), panels(overview(made))
     assert seen.head.state == "finished"
     assert "no error probability is claimed" in said["guarantee"]
@@ -191,7 +191,7 @@ def test_a_budget_claims_no_error_probability_and_no_radius(sqlite_url: str) -> 
 
 
 def test_nobody_leads_before_there_is_an_outcome(sqlite_url: str) -> None:
-    with trial(sqlite_url, "anytime", bounds=[0, 1]) as made:
+    with experiment(sqlite_url, "anytime", bounds=[0, 1]) as made:
         for _ in range(2):
             seen = overview(made)
             assert {option.status for option in seen.leaderboard} == {"in"}
@@ -201,7 +201,7 @@ def test_nobody_leads_before_there_is_an_outcome(sqlite_url: str) -> None:
 
 
 def test_a_plan_that_is_open_is_called_that(sqlite_url: str) -> None:
-    with trial(sqlite_url, "anytime", bounds=[0, 1]) as made:
+    with experiment(sqlite_url, "anytime", bounds=[0, 1]) as made:
         assert overview(made).events[0].words.endswith("assignments or more.")
-    with trial(sqlite_url, "sp-bai") as made:
+    with experiment(sqlite_url, "sp-bai") as made:
         assert overview(made).events[0].words.endswith("assignments.")

@@ -56,7 +56,7 @@ def guarded(app: FastAPI) -> list[tuple[str, str, Role]]:
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return f"sqlite:///{tmp_path_factory.mktemp('roles') / 'trial.db'}"
+    return f"sqlite:///{tmp_path_factory.mktemp('roles') / 'store.db'}"
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +68,7 @@ def routes(url: str) -> list[tuple[str, str, Role]]:
 def served(url: str, request: pytest.FixtureRequest) -> Iterator[Served]:
     with in_thread(url, local=request.param == "local") as running:
         with running.client() as client:
-            client.post("/experiments", json={"name": "trial", **ARMS})
+            client.post("/experiments", json={"name": "offer", **ARMS})
         yield running
 
 
@@ -82,7 +82,7 @@ def client() -> Iterator[None]:
 def call(served: Served, method: str, path: str, **options: Any) -> httpx.Response:
     client: httpx.Client = call.client  # type: ignore[attr-defined]
     client.cookies.clear()
-    address = served.base + path.replace("{name}", "trial")
+    address = served.base + path.replace("{name}", "offer")
     body = BODIES.get(path) if method == "POST" else None
     if path.endswith("/stream"):
         with client.stream(method, address, **options) as stream:
@@ -94,9 +94,9 @@ def call(served: Served, method: str, path: str, **options: Any) -> httpx.Respon
 
 def test_the_table_of_roles(routes: list[tuple[str, str, Role]]) -> None:
     api = {(m, p.removeprefix("/api/v1")): role for m, p, role in routes if p.startswith("/api/")}
-    trial = "/experiments/{name}"
-    telling = {("POST", f"{trial}/{what}") for what in ("ask", "tell", "fail")}
-    managing = {("POST", f"{trial}/{what}") for what in ("pause", "resume", "lease", "stop")}
+    experiment = "/experiments/{name}"
+    telling = {("POST", f"{experiment}/{what}") for what in ("ask", "tell", "fail")}
+    managing = {("POST", f"{experiment}/{what}") for what in ("pause", "resume", "lease", "stop")}
     managing.add(("POST", "/experiments"))
     for route, role in api.items():
         if route in managing:
@@ -189,17 +189,17 @@ def test_nothing_is_said_about_experiments_to_those_who_may_not_look(url: str) -
         assert known.content == unknown.content
         body = b"\xff" * 100_000  # not read: the answer is the same as to a good body
         headers = {"Content-Type": "application/json"}
-        bad = post(f"{served.base}/api/v1/experiments/trial/tell", content=body, headers=headers)
+        bad = post(f"{served.base}/api/v1/experiments/offer/tell", content=body, headers=headers)
         assert bad.status_code == 401
 
 
 def test_a_revoked_token_is_refused_at_once(url: str) -> None:
     with in_thread(url) as served, served.client(Role.TELL) as client:
-        assert client.post("/experiments/trial/tell", json={"outcomes": []}).status_code == 200
+        assert client.post("/experiments/offer/tell", json={"outcomes": []}).status_code == 200
         store = Store(url)
         revoke_token(store, int(served.token(Role.TELL).split("-")[1]))
         store.close()
-        refused = client.post("/experiments/trial/tell", json={"outcomes": []})
+        refused = client.post("/experiments/offer/tell", json={"outcomes": []})
         assert refused.status_code == 401
         assert client.get("/experiments").status_code == 401
 

@@ -9,12 +9,12 @@ from served import ARMS, in_thread
 def use(url: str) -> None:
     with in_thread(url) as served, served.client() as api:
         for path, body in {
-            "": {"name": "trial", **ARMS},
-            "/trial/ask": {"count": 2},
-            "/trial/tell": {"outcomes": [{"id": 0, "reward": 1}]},
+            "": {"name": "offer", **ARMS},
+            "/offer/ask": {"count": 2},
+            "/offer/tell": {"outcomes": [{"id": 0, "reward": 1}]},
         }.items():
             assert api.post(f"/experiments{path}", json=body).is_success
-        assert api.get("/experiments/trial/recommendation").is_success
+        assert api.get("/experiments/offer/recommendation").is_success
 
 
 def test_a_server_s_connections_ask_postgresql_for_durability(postgres_url: str) -> None:

@@ -132,11 +132,11 @@ def ask_and_tell(served: Served, acknowledged: Counter[int], down: Event, worker
         while not down.is_set():
             try:
                 key = {"Idempotency-Key": f"{worker}-{number}-{served.port}"}
-                given = client.post("/experiments/trial/ask", json={"count": 4}, headers=key)
+                given = client.post("/experiments/offer/ask", json={"count": 4}, headers=key)
                 number += 1
                 for each in given.json()["assignments"]:
                     body = {"outcomes": [{"id": each["id"], "reward": each["id"] % 2}]}
-                    told = client.post("/experiments/trial/tell", json=body)
+                    told = client.post("/experiments/offer/tell", json=body)
                     assert told.status_code == 200, told.text
                     acknowledged[each["id"]] += 1
             except httpx.TransportError:
@@ -156,7 +156,7 @@ def test_what_was_acknowledged_is_there_once_after_a_kill(
     for _ in range(2):
         with forked(url, "--rate", "100000") as served, ThreadPoolExecutor(6) as threads:
             with served.client() as client:
-                client.post("/experiments", json={"name": "trial", **ARMS, "options": {}})
+                client.post("/experiments", json={"name": "offer", **ARMS, "options": {}})
             served.token(Role.TELL)
             before, down = sum(acknowledged.values()), Event()
             working = [
@@ -170,7 +170,7 @@ def test_what_was_acknowledged_is_there_once_after_a_kill(
             for each in working:
                 each.result()
     assert set(acknowledged.values()) == {1}  # no assignment was given twice
-    with Experiment.open(url, "trial") as kept:
+    with Experiment.open(url, "offer") as kept:
         frame = kept.outcomes()
     assert frame["id"].is_unique
     rewards = dict(zip(frame["id"], frame["reward"], strict=True))
@@ -187,7 +187,7 @@ def test_several_processes_on_one_database_never_give_an_assignment_twice(
         one = stack.enter_context(forked(postgres_url, "--rate", "100000"))
         two = stack.enter_context(in_process(postgres_url, "--rate", "100000", "--workers", "2"))
         with one.client() as client:
-            client.post("/experiments", json={"name": "trial", **ARMS})
+            client.post("/experiments", json={"name": "offer", **ARMS})
         two.tokens[Role.TELL] = one.token(Role.TELL)
 
         def work(worker: int) -> list[int]:
@@ -196,20 +196,20 @@ def test_several_processes_on_one_database_never_give_an_assignment_twice(
                 for number in range(12):
                     key = {"Idempotency-Key": f"{worker}-{number}"}
                     send = {"json": {"count": 3}, "headers": key}
-                    asked = [client.post("/experiments/trial/ask", **send) for _ in range(2)]  # type: ignore[arg-type]
+                    asked = [client.post("/experiments/offer/ask", **send) for _ in range(2)]  # type: ignore[arg-type]
                     first, again = (each.json()["assignments"] for each in asked)
                     assert first == again  # an answer that got lost is given again
                     ids += [each["id"] for each in first]
                     if number % 2:
                         outcomes = [{"id": each["id"], "reward": 1} for each in first]
-                        client.post("/experiments/trial/tell", json={"outcomes": outcomes})
+                        client.post("/experiments/offer/tell", json={"outcomes": outcomes})
             return ids
 
         with ThreadPoolExecutor(8) as threads:
             for ids in threads.map(work, range(8)):
                 given.update(ids)
         with two.client() as client:
-            status = client.get("/experiments/trial").json()
+            status = client.get("/experiments/offer").json()
         assert_stops(two, signal.SIGINT, 0)
     assert set(given.values()) == {1}
     assert sorted(given) == list(range(status["pulls"]))

@@ -32,7 +32,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 def served(sqlite_url: str) -> Iterator[Served]:
     limits = Limits(rate=1e6, burst=1_000_000, streams=3)
     with in_thread(sqlite_url, limits=limits) as running, running.client() as client:
-        client.post("/experiments", json={"name": "trial", **ARMS})
+        client.post("/experiments", json={"name": "offer", **ARMS})
         yield running
 
 
@@ -74,7 +74,7 @@ class Follower:
 
 def follow(stack: ExitStack, served: Served, **options: object) -> Follower:
     client = stack.enter_context(served.client(Role.VIEW))
-    response = stack.enter_context(client.stream("GET", "/experiments/trial/stream", **options))  # type: ignore[arg-type]
+    response = stack.enter_context(client.stream("GET", "/experiments/offer/stream", **options))  # type: ignore[arg-type]
     assert response.status_code == 200, response.read()
     assert response.headers["content-type"].startswith("text/event-stream")
     return Follower(response)
@@ -115,15 +115,15 @@ def test_all_who_follow_see_every_change_and_the_experiment_is_looked_at_once(
         followers = [follow(stack, served) for _ in range(3)]
         assert [each.status()[1]["pulls"] for each in followers] == [0, 0, 0]
         with served.client() as client:
-            client.post("/experiments/trial/ask", json={"count": 5})
+            client.post("/experiments/offer/ask", json={"count": 5})
             seen = [each.status() for each in followers]
             assert [status["pulls"] for _, status in seen] == [5, 5, 5]
             assert len({id_ for id_, _ in seen}) == 1
-            expected = client.get("/experiments/trial")
+            expected = client.get("/experiments/offer")
             assert seen[0][1] == expected.json()
             assert f'W/"{seen[0][0]}"' == expected.headers["etag"]
             outcomes = [{"id": i, "reward": 1} for i in range(5)]
-            client.post("/experiments/trial/tell", json={"outcomes": outcomes})
+            client.post("/experiments/offer/tell", json={"outcomes": outcomes})
             assert [each.status()[1]["answered"] for each in followers] == [5, 5, 5]
             # From now on only those who follow cause it to be looked at.
             monkeypatch.setattr(streams.StatusStreams, "_read", counted_read)
@@ -139,7 +139,7 @@ def test_who_comes_back_is_told_only_what_is_new(served: Served) -> None:
         seen, _ = follow(stack, served).status()
     with ExitStack() as stack, served.client() as client:
         follower = follow(stack, served, headers={"Last-Event-ID": seen})
-        client.post("/experiments/trial/ask", json={"count": 1})
+        client.post("/experiments/offer/ask", json={"count": 1})
         assert follower.status()[1]["pulls"] == 1
 
 
@@ -151,7 +151,7 @@ def test_one_too_many_is_refused_before_its_stream_begins_and_leaving_makes_room
         for each in followers:
             each.status()
         with served.client(Role.VIEW) as client:
-            refused = client.get("/experiments/trial/stream")
+            refused = client.get("/experiments/offer/stream")
         assert refused.status_code == 503
         assert refused.headers["content-type"] == "application/json"
         assert refused.json()["error"]["kind"] == "too_many_streams"
@@ -159,7 +159,7 @@ def test_one_too_many_is_refused_before_its_stream_begins_and_leaving_makes_room
     latest = time.monotonic() + PATIENCE
     while True:
         client = served.client(Role.VIEW)
-        with client, client.stream("GET", "/experiments/trial/stream") as again:
+        with client, client.stream("GET", "/experiments/offer/stream") as again:
             if again.status_code == 200:
                 break
         assert time.monotonic() < latest
@@ -205,7 +205,7 @@ def test_a_revoked_token_does_not_follow_a_busy_experiment_either(
     def keep_busy() -> None:
         with served.client(Role.TELL) as client:
             while not over.is_set() and time.monotonic() < until:
-                client.post("/experiments/trial/ask", json={"count": 1})
+                client.post("/experiments/offer/ask", json={"count": 1})
 
     busy = Thread(target=keep_busy)
     busy.start()
@@ -230,7 +230,7 @@ def test_streams_end_when_the_server_does(sqlite_url: str, monkeypatch: pytest.M
         running = stack.enter_context(ExitStack())
         served = running.enter_context(in_thread(sqlite_url))
         with served.client() as client:
-            client.post("/experiments", json={"name": "trial", **ARMS})
+            client.post("/experiments", json={"name": "offer", **ARMS})
         followers = [follow(stack, served) for _ in range(5)]
         for each in followers:
             each.status()
@@ -254,7 +254,7 @@ def test_a_database_that_fails_for_a_while_ends_no_stream(
         follower = follow(stack, served)
         follower.status()
         monkeypatch.setattr(Experiment, "revision", property(fail))
-        client.post("/experiments/trial/ask", json={"count": 2})
+        client.post("/experiments/offer/ask", json={"count": 2})
         looked.clear()
         assert looked.wait(PATIENCE)
         monkeypatch.undo()
@@ -266,13 +266,13 @@ def test_two_hundred_who_follow_leave_threads_for_others(sqlite_url: str) -> Non
         served = stack.enter_context(in_thread(sqlite_url))
         with served.client() as client:
             for number in range(4):
-                client.post("/experiments", json={"name": f"trial {number}", **ARMS})
+                client.post("/experiments", json={"name": f"offer {number}", **ARMS})
         held = stack.enter_context(
             served.client(Role.VIEW, limits=httpx.Limits(max_connections=None))
         )
 
         def begin(number: int) -> httpx.Response:
-            address = f"/experiments/trial {number % 4}/stream"
+            address = f"/experiments/offer {number % 4}/stream"
             return held.send(held.build_request("GET", address), stream=True)
 
         with ThreadPoolExecutor(16) as threads:
@@ -281,9 +281,9 @@ def test_two_hundred_who_follow_leave_threads_for_others(sqlite_url: str) -> Non
             stack.callback(stream.close)
         assert {each.status_code for each in streams} == {200}
         with served.client() as client:
-            assert client.get("/experiments/trial 0/stream").status_code == 503
+            assert client.get("/experiments/offer 0/stream").status_code == 503
             for number in range(4):
-                client.post(f"/experiments/trial {number}/ask", json={"count": 3})
+                client.post(f"/experiments/offer {number}/ask", json={"count": 3})
 
         def news(stream: httpx.Response) -> bool:
             return any('"pulls": 3' in line for line in Follower(stream)._lines)
@@ -301,7 +301,7 @@ def anonymous(
         httpx.Client(base_url=f"{served.base}/api/v1", transport=transport, timeout=PATIENCE)
     )
     return stack.enter_context(
-        client.stream("GET", "/experiments/trial/stream", headers=headers or None)
+        client.stream("GET", "/experiments/offer/stream", headers=headers or None)
     )
 
 
@@ -312,7 +312,7 @@ def test_those_without_a_token_leave_streams_for_those_who_have_one(sqlite_url: 
     with ExitStack() as stack:
         served = stack.enter_context(in_thread(sqlite_url, limits=limits))
         with served.client() as client:
-            client.post("/experiments", json={"name": "trial", **ARMS})
+            client.post("/experiments", json={"name": "offer", **ARMS})
 
         def begin(source: str) -> int:
             return anonymous(stack, served, source=source).status_code
@@ -335,11 +335,11 @@ def test_those_without_a_token_leave_streams_for_those_who_have_one(sqlite_url: 
         assert follower.status()[1]["pulls"] == 0
         page = stack.enter_context(httpx.Client(base_url=served.base, timeout=PATIENCE))
         page.post("/login", data={"token": served.token(Role.VIEW)})
-        known = stack.enter_context(page.stream("GET", "/api/v1/experiments/trial/stream"))
+        known = stack.enter_context(page.stream("GET", "/api/v1/experiments/offer/stream"))
         assert known.status_code == 200
         # All of them together have their limit.
         one_more = stack.enter_context(served.client(Role.VIEW))
-        beyond = stack.enter_context(one_more.stream("GET", "/experiments/trial/stream"))
+        beyond = stack.enter_context(one_more.stream("GET", "/experiments/offer/stream"))
         assert beyond.status_code == 503
 
 
@@ -347,7 +347,7 @@ def test_who_leaves_makes_room_for_others_without_a_token(sqlite_url: str) -> No
     limits = Limits(rate=1e6, burst=1_000_000, anonymous_streams=1, anonymous_streams_per_address=1)
     with in_thread(sqlite_url, limits=limits) as served:
         with served.client() as client:
-            client.post("/experiments", json={"name": "trial", **ARMS})
+            client.post("/experiments", json={"name": "offer", **ARMS})
         with ExitStack() as stack:
             assert anonymous(stack, served).status_code == 200
             assert anonymous(stack, served).status_code == 503

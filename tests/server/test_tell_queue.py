@@ -102,8 +102,8 @@ def test_what_befalls_the_books_is_said_to_all_of_the_lot_and_not_to_the_next() 
 @pytest.fixture
 def served(store_url: str) -> Iterator[Served]:
     with in_thread(store_url) as running, running.client() as client:
-        client.post("/experiments", json={"name": "trial", **ARMS}).raise_for_status()
-        client.post("/experiments/trial/ask", json={"count": 400}).raise_for_status()
+        client.post("/experiments", json={"name": "offer", **ARMS}).raise_for_status()
+        client.post("/experiments/offer/ask", json={"count": 400}).raise_for_status()
         yield running
 
 
@@ -122,7 +122,7 @@ def test_many_who_tell_at_once_are_each_answered_for_themselves(served: Served) 
                 outcomes = [{"id": number, "reward": 3}]
             elif kind == 9:
                 outcomes.append({"id": 4000 + number, "reward": 1})
-            return client.post("/experiments/trial/tell", json={"outcomes": outcomes})
+            return client.post("/experiments/offer/tell", json={"outcomes": outcomes})
 
         with ThreadPoolExecutor(16) as pool:
             list(pool.map(tell, range(0, 200, 10)))  # what will be contradicted
@@ -135,5 +135,5 @@ def test_many_who_tell_at_once_are_each_answered_for_themselves(served: Served) 
                 repeated = int(kind == 0)
                 expected = {"recorded": 1 - repeated, "repeated": repeated, "late": 0}
                 assert answer.json() == expected
-        status = client.get("/experiments/trial").json()
+        status = client.get("/experiments/offer").json()
         assert status["outstanding"] == 400 - 120

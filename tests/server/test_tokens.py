@@ -118,12 +118,12 @@ def test_nobody_is_found_where_nothing_is_yet(sqlite_url: str) -> None:
 
 
 def test_only_a_digest_is_stored(tmp_path: Path) -> None:
-    store = Store(f"sqlite:///{tmp_path / 'trial.db'}")
+    store = Store(f"sqlite:///{tmp_path / 'store.db'}")
     secret = create_token(store, "x", Role.VIEW).split("-", 2)[2]
     store.close()
     for file in tmp_path.iterdir():
         assert secret.encode() not in file.read_bytes()
-    rows = sqlite3.connect(tmp_path / "trial.db").execute("SELECT * FROM bestarm_tokens")
+    rows = sqlite3.connect(tmp_path / "store.db").execute("SELECT * FROM bestarm_tokens")
     assert len(rows.fetchall()) == 1
 
 
@@ -201,7 +201,7 @@ def test_no_log_and_no_answer_shows_a_token(
 
 
 def test_the_commands(tmp_path: Path) -> None:
-    store = f"sqlite:///{tmp_path / 'trial.db'}"
+    store = f"sqlite:///{tmp_path / 'store.db'}"
     none = bestarm("token", "list", "--store", store)
     assert "no tokens yet" in none.stdout
     made = bestarm("token", "create", "ci <b>[red]", "--role", "tell", "--store", store)

@@ -61,14 +61,14 @@ def test_nothing_is_written_where_nothing_is_due(sqlite_url: str) -> None:
     with create(sqlite_url, "a", lease=1000) as running, create(sqlite_url, "b") as ended:
         running.ask(5)
         ended.stop()
-        trials = OpenExperiments(Store(sqlite_url), limits=Limits())
-        keeper = Upkeep(trials)
+        experiments = OpenExperiments(Store(sqlite_url), limits=Limits())
+        keeper = Upkeep(experiments)
         before = running.revision, ended.revision
         for _ in range(3):
             keeper.run_once()
         assert (running.revision, ended.revision) == before
         assert set(keeper.worst) == {"a", "b"}
-        trials.store.close()
+        experiments.store.close()
 
 
 def test_an_error_of_somebody_elses_policy_stops_nothing(
@@ -78,17 +78,17 @@ def test_an_error_of_somebody_elses_policy_stops_nothing(
     for name in ("failing", "sound"):
         with create(sqlite_url, name, lease=5.0, clock=lambda: now - 100) as made:  # type: ignore[arg-type]
             made.ask(4)
-    trials = OpenExperiments(Store(sqlite_url), limits=Limits())
-    failing = trials.open("failing")
+    experiments = OpenExperiments(Store(sqlite_url), limits=Limits())
+    failing = experiments.open("failing")
 
     def fail() -> None:
         raise ZeroDivisionError
 
     monkeypatch.setattr(failing, "expire", fail)
-    Upkeep(trials).run_once()
-    assert trials.open("sound").status().lost == 4
+    Upkeep(experiments).run_once()
+    assert experiments.open("sound").status().lost == 4
     assert "Upkeep skips an experiment" in caplog.text
-    trials.store.close()
+    experiments.store.close()
 
 
 def test_every_experiment_has_its_turn_and_those_that_run_come_first(
@@ -100,29 +100,29 @@ def test_every_experiment_has_its_turn_and_those_that_run_come_first(
             made.stop()
     for number in range(5):
         create(sqlite_url, f"running {number}").close()
-    trials = OpenExperiments(Store(sqlite_url), limits=Limits())
-    keeper, seen = Upkeep(trials), []
+    experiments = OpenExperiments(Store(sqlite_url), limits=Limits())
+    keeper, seen = Upkeep(experiments), []
     monkeypatch.setattr(keeper, "_visit", lambda name, over: seen.append(name))
     keeper.run_once()
     assert [name.split()[0] for name in seen] == ["running"] * 3 + ["over"] * 3
     for _ in range(4):
         keeper.run_once()
     assert len(set(seen)) == 12
-    trials.store.close()
+    experiments.store.close()
 
 
 def test_an_experiment_that_cannot_be_read_keeps_no_other_from_being_seen_to(
     tmp_path: Path,
 ) -> None:
-    url, now = f"sqlite:///{tmp_path / 'trial.db'}", time.time()
+    url, now = f"sqlite:///{tmp_path / 'store.db'}", time.time()
     for name in ("broken", "sound"):
         options = {"lease": 5.0, "clock": lambda: now - 100}
         with create(url, name, **options) as made:  # type: ignore[arg-type]
             made.ask(4)
-    with closing(sqlite3.connect(tmp_path / "trial.db")) as connection, connection:
+    with closing(sqlite3.connect(tmp_path / "store.db")) as connection, connection:
         change = "UPDATE bestarm_experiments SET document = 'x' WHERE name = 'broken'"
         assert connection.execute(change).rowcount == 1
-    trials = OpenExperiments(Store(url), limits=Limits())
-    Upkeep(trials).run_once()
-    assert trials.open("sound").status().lost == 4
-    trials.store.close()
+    experiments = OpenExperiments(Store(url), limits=Limits())
+    Upkeep(experiments).run_once()
+    assert experiments.open("sound").status().lost == 4
+    experiments.store.close()

@@ -30,7 +30,7 @@ from bestarm.live.store.memory import MemoryLedger
 from bestarm.live.store.sql import SqlLedger, Store, transactions
 from bestarm.testing import check_store
 
-NAMES = (f"trial {number}" for number in count())
+NAMES = (f"offer {number}" for number in count())
 OPENED: dict[int, str] = {}
 
 

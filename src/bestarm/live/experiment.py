@@ -123,7 +123,7 @@ class Experiment(Record):
         """Begin an experiment that is kept in a database.
 
         Args:
-            url: the database: `sqlite:///trial.db` for a file, or `postgresql://user@host/name`; or
+            url: the database: `sqlite:///store.db` for a file, or `postgresql://user@host/name`; or
                 a `Store`, which experiments then share.
             name: the experiment's name there.
             problem: what is to be found out.

@@ -62,7 +62,7 @@ def run(
 
 
 def make(folder: Path, name: str = "drinks", *, rounds: int = 20, **create: Any) -> Path:
-    path = folder / "trial.db"
+    path = folder / "store.db"
     given: dict[str, Any] = {"seed": 5, "options": BOUNDS, "lease": 1e6} | create
     with Experiment.create(url(path), name, DRINKS, clock=Clock(), **given) as experiment:
         run(experiment, seed=1, rounds=rounds)
@@ -316,7 +316,7 @@ def test_an_experiment_in_memory_is_verified_too_but_cannot_be_replayed() -> Non
 
 @pytest.mark.parametrize("stop", [True, False])
 def test_an_experiment_that_ended_is_replayed_to_its_end(tmp_path: Path, stop: bool) -> None:
-    path = tmp_path / "trial.db"
+    path = tmp_path / "store.db"
     with Experiment.create(url(path), "drinks", DRINKS, options=BOUNDS, seed=2) as experiment:
         run(experiment, seed=3, rounds=1 if stop else 500, means=(1.0, 0.0, 0.0))
         if stop:
@@ -344,7 +344,7 @@ def test_an_experiment_that_ended_is_replayed_to_its_end(tmp_path: Path, stop: b
 def test_a_log_that_says_otherwise_is_a_loud_error(
     tmp_path: Path, kind: str, key: str, value: object
 ) -> None:
-    path = tmp_path / "trial.db"
+    path = tmp_path / "store.db"
     with Experiment.create(url(path), "drinks", DRINKS, options=BOUNDS, seed=0) as experiment:
         run(experiment, seed=3, rounds=500, means=(1.0, 0.0, 0.0))
     connection = sqlite3.connect(path)

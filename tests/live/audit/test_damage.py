@@ -29,28 +29,28 @@ def make(path: Path, kind: str) -> None:
     and something given up after it."""
     with Experiment.create(
         f"sqlite:///{path}",
-        "trial",
+        "offer",
         PROBLEM,
         policy="chained_policies:Chained",
         options={"kind": kind, "sizes": [12, 30]},
         lease=1e6,
         seed=4,
         clock=Clock(),
-    ) as trial:
-        trial.ask(12, request_id="first")
-        trial.fail(3, "gone")
-        trial.fail(5, "gone")
-        while trial.phase == 1:
-            trial.ask(2)
-            out = trial.assignments().query("state == 'outstanding' and phase == 1")["id"]
-            trial.tell_many((n, 0.5 * n) for n in out.tolist())
-        last = trial.ask(8, request_id="second").ids
-        trial.fail(last[0], "gone too")
-        trial.fail(last[2], "gone too")
-        trial.tell(last[1], 0.25)
-        trial.stop("enough")
-        trial.fail(last[3], "forgotten")
-        assert trial.verify().findings == ()
+    ) as experiment:
+        experiment.ask(12, request_id="first")
+        experiment.fail(3, "gone")
+        experiment.fail(5, "gone")
+        while experiment.phase == 1:
+            experiment.ask(2)
+            out = experiment.assignments().query("state == 'outstanding' and phase == 1")["id"]
+            experiment.tell_many((n, 0.5 * n) for n in out.tolist())
+        last = experiment.ask(8, request_id="second").ids
+        experiment.fail(last[0], "gone too")
+        experiment.fail(last[2], "gone too")
+        experiment.tell(last[1], 0.25)
+        experiment.stop("enough")
+        experiment.fail(last[3], "forgotten")
+        assert experiment.verify().findings == ()
 
 
 @pytest.fixture(scope="module")
@@ -79,12 +79,12 @@ def tampered(made: dict[str, Path], tmp_path: Path) -> Callable[..., Path]:
 
 
 def opened(path: Path) -> Experiment:
-    return Experiment.open(f"sqlite:///{path}", "trial")
+    return Experiment.open(f"sqlite:///{path}", "offer")
 
 
 def audit(path: Path) -> Audit:
-    with opened(path) as trial:
-        return trial.verify()
+    with opened(path) as experiment:
+        return experiment.verify()
 
 
 @pytest.mark.parametrize("kind", ["randomised", "fixed", "open"])
@@ -93,10 +93,10 @@ def test_a_counter_of_millions_of_millions_is_a_finding_and_no_long_wait(
 ) -> None:
     path = tampered(kind, "UPDATE bestarm_experiments SET assigned = 1000000000000")
     assert any("the counter says 1000000000000" in each for each in audit(path).findings)
-    with opened(path) as trial:
-        there = len(trial.assignments())
+    with opened(path) as experiment:
+        there = len(experiment.assignments())
         assert 0 < there < 40
-        assert trial.export(tmp_path / "all.csv") == there
+        assert experiment.export(tmp_path / "all.csv") == there
 
 
 def test_an_id_far_beyond_is_read_where_the_counter_allows_for_it(
@@ -164,19 +164,19 @@ def test_what_cannot_be_read_is_one_error_that_names_the_audit(
     path = tampered(kind, UNREADABLE[what])
     table = tmp_path / "all.csv"
     said: list[DamagedStoreError] = []
-    with opened(path) as trial:
+    with opened(path) as experiment:
         for look in (
-            trial.health,
-            trial.assignments,
-            trial.outcomes,
-            lambda: trial.export(table),
-            lambda: trial.export(table, layout="mrt", probabilities=True),
+            experiment.health,
+            experiment.assignments,
+            experiment.outcomes,
+            lambda: experiment.export(table),
+            lambda: experiment.export(table, layout="mrt", probabilities=True),
         ):
             try:
                 look()
             except DamagedStoreError as error:
                 said.append(error)
-        report = trial.verify()
+        report = experiment.verify()
     assert all("Experiment.verify" in (error.remedy or "") for error in said)
     assert said or what == "a loss of nobody"  # only fixed plans pull it again
     assert not report.sound
@@ -207,18 +207,18 @@ def test_what_is_in_no_digest_is_held_against_what_is(
 
 
 def test_a_first_phase_that_is_open_is_held_against_its_event(tmp_path: Path) -> None:
-    path = tmp_path / "trial.db"
+    path = tmp_path / "store.db"
     options = {"kind": "randomised", "sizes": [12]}
     with Experiment.create(
         f"sqlite:///{path}",
-        "trial",
+        "offer",
         PROBLEM,
         policy="chained_policies:Chained",
         options=options,
         seed=0,
-    ) as trial:
-        trial.ask(3)
-        assert trial.verify().findings == ()
+    ) as experiment:
+        experiment.ask(3)
+        assert experiment.verify().findings == ()
     connection = sqlite3.connect(path)
     connection.execute("UPDATE bestarm_plans SET phase = 2")
     connection.commit()

@@ -319,15 +319,15 @@ def test_a_minute_is_never_odd(waited: float, level: str) -> None:
 def test_what_the_next_call_would_give_up_is_overdue_now(tmp_path: Path) -> None:
     """To the moment, and for whoever only looks."""
     clock = Clock()
-    url = f"sqlite:///{tmp_path}/trial.db"
+    url = f"sqlite:///{tmp_path}/store.db"
     with Experiment.create(
-        url, "trial", ARMS, options={"bounds": [0, 1]}, lease=10.0, clock=clock, seed=0
+        url, "offer", ARMS, options={"bounds": [0, 1]}, lease=10.0, clock=clock, seed=0
     ) as experiment:
         experiment.ask(2)
         clock.now += 5
         experiment.ask(4)
         clock.now += 5
-        with Experiment.open(url, "trial", clock=clock) as looking:
+        with Experiment.open(url, "offer", clock=clock) as looking:
             assert "2 outcomes overdue" in only(looking, "overdue", "warning").finding
             assert looking.status().lost == 0
         experiment.expire()
@@ -500,7 +500,7 @@ def test_a_clock_that_goes_back_is_seen(back: float, lease: float | None, level:
 def test_only_the_last_part_is_read_row_by_row(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    url = f"sqlite:///{tmp_path}/trial.db"
+    url = f"sqlite:///{tmp_path}/store.db"
     with Experiment.create(url, "big", ARMS, options={"bounds": [0, 1]}, seed=0) as experiment:
         for size in (30_000, 30_000, 50):
             batch = experiment.ask(size)

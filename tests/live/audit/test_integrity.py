@@ -28,7 +28,7 @@ class Clock:
         return self.now
 
 
-def stopped(url: str, name: str = "trial") -> None:
+def stopped(url: str, name: str = "offer") -> None:
     """An experiment with something of all that no summary covers.
 
     Phase 1 asks for 6 pulls, phase 2 for 30: ids 0 to 5 are summed up, 6 was lost and told late, 7
@@ -44,23 +44,23 @@ def stopped(url: str, name: str = "trial") -> None:
         seed=4,
         description="of four winds",
         clock=Clock(),
-    ) as trial:
-        trial.ask(4, request_id="first")
-        trial.ask(2, request_id="second")
-        trial.tell_many({n: 0.25 * n for n in range(6)})
-        trial.ask(6, request_id="third")
-        trial.fail_many([6, 8], "gone")
-        trial.tell(6, 0.5)
-        trial.tell(7, 0.75)
-        trial.stop("enough")
-        trial.tell(9, 1.25)
-        trial.fail(10, "forgotten")
-        assert trial.phase == 2
-        assert trial.verify().findings == ()
-        assert trial.replay().recommendation.reason == "stopped"
+    ) as experiment:
+        experiment.ask(4, request_id="first")
+        experiment.ask(2, request_id="second")
+        experiment.tell_many({n: 0.25 * n for n in range(6)})
+        experiment.ask(6, request_id="third")
+        experiment.fail_many([6, 8], "gone")
+        experiment.tell(6, 0.5)
+        experiment.tell(7, 0.75)
+        experiment.stop("enough")
+        experiment.tell(9, 1.25)
+        experiment.fail(10, "forgotten")
+        assert experiment.phase == 2
+        assert experiment.verify().findings == ()
+        assert experiment.replay().recommendation.reason == "stopped"
 
 
-def finished(url: str, name: str = "trial") -> None:
+def finished(url: str, name: str = "offer") -> None:
     """The policy ends it with the first 4: 6 was told by then, 7 lost, and 4 and 5 are open."""
     options = {"kind": "open", "sizes": [4]}
     with Experiment.create(
@@ -71,28 +71,28 @@ def finished(url: str, name: str = "trial") -> None:
         options=options,
         clock=Clock(),
         seed=0,
-    ) as trial:
-        assert len(trial.ask(8)) == 8
-        trial.tell(6, 0.5)
-        trial.fail(7)
-        trial.tell_many({n: 0.25 * n for n in range(4)})
-        assert trial.state == "finished"
-        trial.fail(5)
-        trial.tell(4, 2.0)
-        assert trial.verify().findings == ()
-        trial.replay()
+    ) as experiment:
+        assert len(experiment.ask(8)) == 8
+        experiment.tell(6, 0.5)
+        experiment.fail(7)
+        experiment.tell_many({n: 0.25 * n for n in range(4)})
+        assert experiment.state == "finished"
+        experiment.fail(5)
+        experiment.tell(4, 2.0)
+        assert experiment.verify().findings == ()
+        experiment.replay()
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("made") / "trial.db"
+    path = tmp_path_factory.mktemp("made") / "store.db"
     stopped(f"sqlite:///{path}")
     return path
 
 
 def audit(url: str) -> Audit:
-    with Experiment.open(url, "trial") as trial:
-        return trial.verify()
+    with Experiment.open(url, "offer") as experiment:
+        return experiment.verify()
 
 
 def change(path: Path, statement: str) -> None:
@@ -219,11 +219,11 @@ def test_every_change_beyond_the_summaries_is_found(made: Path, tmp_path: Path, 
 def test_an_assignment_drawn_after_the_end_is_found(made: Path, tmp_path: Path) -> None:
     """It is the one that the seed would have drawn next, and the counter says that it was."""
     path = Path(shutil.copy(made, tmp_path / "copy.db"))
-    with Experiment.open(f"sqlite:///{path}", "trial") as trial:
-        with trial.read() as books:
+    with Experiment.open(f"sqlite:///{path}", "offer") as experiment:
+        with experiment.read() as books:
             weights = books.plan(2).plan.weights
         assert weights is not None
-        arm = draw(trial.seed, 12, weights)
+        arm = draw(experiment.seed, 12, weights)
     change(
         path,
         "INSERT INTO bestarm_assignments SELECT experiment, 12, phase, "
@@ -249,43 +249,45 @@ def test_on_every_store(store_url: str, make: object) -> None:
 
 
 def test_in_memory_too() -> None:
-    trial = Experiment(AnytimeBAI(DRINKS, bounds=(0, 1)), seed=1, clock=Clock())
-    trial.ask(9, request_id="all")
-    trial.tell_many({0: 1.0, 1: 0.0, 4: 1.0})
-    trial.stop()
-    trial.tell(5, 1.0)
-    trial.fail(6)
-    assert trial.verify().findings == ()
-    trial._ledger._rows["reward"][4] = 0.5  # type: ignore[attr-defined]
-    (finding,) = trial.verify().findings
+    experiment = Experiment(AnytimeBAI(DRINKS, bounds=(0, 1)), seed=1, clock=Clock())
+    experiment.ask(9, request_id="all")
+    experiment.tell_many({0: 1.0, 1: 0.0, 4: 1.0})
+    experiment.stop()
+    experiment.tell(5, 1.0)
+    experiment.fail(6)
+    assert experiment.verify().findings == ()
+    experiment._ledger._rows["reward"][4] = 0.5  # type: ignore[attr-defined]
+    (finding,) = experiment.verify().findings
     assert "not as they were at the end" in finding
 
 
 def test_an_ordinary_outcome_is_no_event() -> None:
     """The log grows with phases, not with outcomes."""
-    trial = Experiment(Chained(PROBLEM, kind="randomised", sizes=(500,)), clock=Clock(), seed=0)
-    before = len(trial.events())
-    for number in trial.ask(499, request_id="many").ids:
-        trial.tell(number, 0.5)
-    assert len(trial.events()) == before
-    trial.fail(trial.ask(1).ids[0])
-    assert len(trial.events()) == before
+    experiment = Experiment(
+        Chained(PROBLEM, kind="randomised", sizes=(500,)), clock=Clock(), seed=0
+    )
+    before = len(experiment.events())
+    for number in experiment.ask(499, request_id="many").ids:
+        experiment.tell(number, 0.5)
+    assert len(experiment.events()) == before
+    experiment.fail(experiment.ask(1).ids[0])
+    assert len(experiment.events()) == before
 
 
 def test_late_outcomes_of_one_call_are_one_event_that_names_them() -> None:
-    trial = Experiment(AnytimeBAI(DRINKS, bounds=(0, 1)), seed=1, clock=Clock())
-    trial.ask(2000)
-    trial.stop()
-    trial.tell_many([(n, 0.5) for n in (7, 3, 4, 5, 1900)])
-    trial.tell_many([(n, 0.5) for n in (7, 3)])  # known: nothing is recorded
-    *_, end, late = trial.events()
+    experiment = Experiment(AnytimeBAI(DRINKS, bounds=(0, 1)), seed=1, clock=Clock())
+    experiment.ask(2000)
+    experiment.stop()
+    experiment.tell_many([(n, 0.5) for n in (7, 3, 4, 5, 1900)])
+    experiment.tell_many([(n, 0.5) for n in (7, 3)])  # known: nothing is recorded
+    *_, end, late = experiment.events()
     assert (end.kind, late.kind) == ("stopped", "late")
     assert late.data["ids"] == [[3, 6], [7, 8], [1900, 1901]]
     assert ids_in(late.data["ids"]).tolist() == [3, 4, 5, 7, 1900]
-    trial.fail_many([1, 0])
-    assert trial.events()[-1].data["ids"] == [[0, 2]]
+    experiment.fail_many([1, 0])
+    assert experiment.events()[-1].data["ids"] == [[0, 2]]
     assert ranges(np.empty(0, dtype=np.int64)) == []
-    assert trial.verify().findings == ()
+    assert experiment.verify().findings == ()
 
 
 @pytest.mark.parametrize("data", ["[1]", '{"ids": 3}', '{"ids": [[0, 99999999999999]]}', "{}"])

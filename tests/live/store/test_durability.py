@@ -23,7 +23,7 @@ OPTIONS = {"bounds": [0, 1]}
 
 def use_everything(url: str) -> None:
     """Tables made, an experiment begun and used, tokens, and the doctor."""
-    with Experiment.create(url, "trial", PROBLEM, options=OPTIONS, seed=0) as experiment:
+    with Experiment.create(url, "offer", PROBLEM, options=OPTIONS, seed=0) as experiment:
         ids = experiment.ask(3).ids
         experiment.tell(ids[0], 0.5)
         experiment.fail(ids[1])
@@ -53,7 +53,7 @@ def test_a_role_and_a_url_cannot_switch_durability_off(postgres_url: str) -> Non
     run_sql(postgres_url, f"ALTER ROLE postgres IN DATABASE {name} SET synchronous_commit = off")
     with noted("SHOW synchronous_commit") as seen:
         Experiment.list(f"{postgres_url}&options=-csynchronous_commit%3Doff")
-        Experiment.create(postgres_url, "trial", PROBLEM, options=OPTIONS).close()
+        Experiment.create(postgres_url, "offer", PROBLEM, options=OPTIONS).close()
     assert set(seen) == {"on"}
 
 
@@ -62,14 +62,14 @@ def test_what_is_stricter_than_durable_is_kept(postgres_url: str) -> None:
     name = name_of(postgres_url)
     run_sql(postgres_url, f"ALTER DATABASE {name} SET synchronous_commit = remote_apply")
     with noted("SHOW synchronous_commit") as seen:
-        Experiment.create(postgres_url, "trial", PROBLEM, options=OPTIONS).close()
+        Experiment.create(postgres_url, "offer", PROBLEM, options=OPTIONS).close()
     assert set(seen) == {"remote_apply"}
 
 
 def test_a_setting_of_the_server_that_changes_meanwhile_has_no_effect(
     postgres: Server, postgres_url: str
 ) -> None:
-    with Experiment.create(postgres_url, "trial", PROBLEM, options=OPTIONS, seed=0) as experiment:
+    with Experiment.create(postgres_url, "offer", PROBLEM, options=OPTIONS, seed=0) as experiment:
         experiment.ask(2)
         try:
             run_sql(
@@ -103,14 +103,14 @@ def test_no_acknowledged_outcome_is_lost_when_the_server_crashes(
     try:
         wait_until(lambda: run_sql(postgres_url, "SHOW wal_writer_delay") == [("2s",)])
         with Experiment.create(
-            postgres_url, "trial", PROBLEM, options=OPTIONS, seed=0
+            postgres_url, "offer", PROBLEM, options=OPTIONS, seed=0
         ) as experiment:
             ids = [experiment.ask().ids[0] for _ in range(20)]
             for number in ids:
                 experiment.tell(number, number / 100)
             postgres.stop(at_once=True)
             postgres.start()
-        with Experiment.open(postgres_url, "trial") as experiment:
+        with Experiment.open(postgres_url, "offer") as experiment:
             assert told(experiment) == {number: number / 100 for number in ids}
             assert experiment.ask().ids[0] == 20
             assert experiment.verify().sound
@@ -137,11 +137,11 @@ def test_every_connection_has_sqlite_wait_for_the_disk(sqlite_url: str) -> None:
 
 
 def test_who_writes_keeps_a_write_ahead_log(sqlite_url: str, tmp_path: Path) -> None:
-    Experiment.create(sqlite_url, "trial", PROBLEM, options=OPTIONS).close()
-    path = tmp_path / "trial.db"
+    Experiment.create(sqlite_url, "offer", PROBLEM, options=OPTIONS).close()
+    path = tmp_path / "store.db"
     with closing(sqlite3.connect(path)) as other:  # while nobody uses the file
         assert other.execute("PRAGMA journal_mode=DELETE").fetchone() == ("delete",)
-    with Experiment.open(sqlite_url, "trial") as experiment:
+    with Experiment.open(sqlite_url, "offer") as experiment:
         experiment.ask()
         with closing(sqlite3.connect(path)) as other:
             assert other.execute("PRAGMA journal_mode").fetchone() == ("wal",)

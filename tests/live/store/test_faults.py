@@ -123,9 +123,9 @@ def test_a_full_disk_loses_nothing_and_is_survived(
 ) -> None:
     if full is full_disk:
         with small_disk(folder) as place:
-            fill_up(place / "trial.db", full)
+            fill_up(place / "store.db", full)
     else:
-        fill_up(folder / "trial.db", full)
+        fill_up(folder / "store.db", full)
 
 
 def fill_up(path: Path, full: Callable[[Experiment, Path], AbstractContextManager[None]]) -> None:
@@ -175,7 +175,7 @@ def unprivileged() -> Iterator[None]:
 
 
 def test_a_file_that_may_not_be_written_to(folder: Path) -> None:
-    path = folder / "trial.db"
+    path = folder / "store.db"
     experiment = begin(f"sqlite:///{path}")
     ids = experiment.ask(3).ids
     experiment.tell(ids[0], 1.0)
@@ -201,10 +201,10 @@ def test_a_file_that_may_not_be_written_to(folder: Path) -> None:
 
 
 def test_a_file_opened_for_reading_can_be_read(tmp_path: Path) -> None:
-    path = tmp_path / "trial.db"
+    path = tmp_path / "store.db"
     with begin(f"sqlite:///{path}") as writer:
         writer.tell(writer.ask(3).ids[0], 1.0)
-        with Experiment.open(f"sqlite:///file:{path}?mode=ro&uri=true", "trial") as reader:
+        with Experiment.open(f"sqlite:///file:{path}?mode=ro&uri=true", "offer") as reader:
             assert reader.status() == writer.status()
             assert str(reader.recommendation()) == str(writer.recommendation())
             with pytest.raises(StoreUnavailableError, match="readonly database") as caught:
@@ -219,37 +219,37 @@ def test_a_folder_that_may_not_be_written_to(folder: Path) -> None:
         other.ask(1)
     folder.chmod(0o555)
     with unprivileged(), pytest.raises(StoreUnavailableError) as caught:
-        begin(f"sqlite:///{folder / 'trial.db'}")
+        begin(f"sqlite:///{folder / 'store.db'}")
     assert one_sentence(caught.value)
     assert "folder" in caught.value.remedy
-    assert not (folder / "trial.db").exists()
+    assert not (folder / "store.db").exists()
 
 
 def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path / 'nowhere' / 'trial.db'}"
+    url = f"sqlite:///{tmp_path / 'nowhere' / 'store.db'}"
     with pytest.raises(StoreUnavailableError) as caught:
         begin(url)
     assert one_sentence(caught.value)
     assert "folder" in caught.value.remedy
     with pytest.raises(UnknownExperimentError):
-        Experiment.open(url, "trial")
+        Experiment.open(url, "offer")
     assert not list(tmp_path.iterdir())
 
 
 def test_a_file_that_is_no_database(tmp_path: Path) -> None:
-    path = tmp_path / "trial.db"
+    path = tmp_path / "store.db"
     path.write_text("id,reward\n" + "0,1.5\n" * 1000)
     before = path.read_bytes()
     url = f"sqlite:///{path}"
     for call in (begin, Experiment.open):
         with pytest.raises(StoreError, match="not a database") as caught:
-            call(url, "trial")
+            call(url, "offer")
         assert one_sentence(caught.value)
     assert path.read_bytes() == before
 
 
 def test_a_file_that_is_damaged(tmp_path: Path) -> None:
-    path = tmp_path / "trial.db"
+    path = tmp_path / "store.db"
     with begin(f"sqlite:///{path}") as experiment:
         ids = experiment.ask(5000).ids
         experiment.tell_many([(each, float(each)) for each in ids])
@@ -258,7 +258,7 @@ def test_a_file_that_is_damaged(tmp_path: Path) -> None:
             file.seek(4096 * page)
             file.write(bytes(range(256)) * 8)
     with pytest.raises(StoreError, match="malformed") as caught:
-        Experiment.open(f"sqlite:///{path}", "trial").outcomes()
+        Experiment.open(f"sqlite:///{path}", "offer").outcomes()
     assert one_sentence(caught.value)
 
 
@@ -279,7 +279,7 @@ def test_another_database_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_who_finds_the_file_locked_waits(tmp_path: Path) -> None:
-    path = tmp_path / "trial.db"
+    path = tmp_path / "store.db"
     with begin(f"sqlite:///{path}") as experiment:
         ids = experiment.ask(3).ids
         other = sqlite3.connect(path, isolation_level=None)
@@ -341,7 +341,7 @@ def test_eight_processes_begin_ask_and_tell_at_once(store_url: str, tmp_path: Pa
         process.join(PATIENCE)
         assert process.exitcode == 0
     ids = [int(each) for path in tmp_path.glob("ids *") for each in path.read_text().split()]
-    with Experiment.open(store_url, "trial") as experiment:
+    with Experiment.open(store_url, "offer") as experiment:
         assert sorted(ids) == list(range(experiment.status().pulls))
         assert told(experiment) == {each: float(each) for each in ids}
         assert experiment.verify().sound
@@ -373,7 +373,7 @@ def test_a_server_that_goes_away_and_comes_back(postgres: Server, postgres_url: 
                 lambda: experiment.ask(10, request_id="second"),
                 experiment.status,
                 experiment.recommendation,
-                lambda: Experiment.open(postgres_url, "trial"),
+                lambda: Experiment.open(postgres_url, "offer"),
                 lambda: begin(postgres_url, "other"),
             ):
                 with pytest.raises(StoreUnavailableError) as caught:

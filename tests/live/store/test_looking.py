@@ -20,7 +20,7 @@ from bestarm.live.store.sql import Store
 
 def unknown(url: str) -> None:
     with pytest.raises(UnknownExperimentError):
-        Experiment.open(url, "trial")
+        Experiment.open(url, "offer")
 
 
 def version(url: str) -> None:
@@ -92,25 +92,31 @@ def test_no_file_is_made_by_looking(tmp_path: Path, look: str) -> None:
 @pytest.mark.parametrize("mode", ["wal", "delete"])
 def test_an_experiment_that_is_only_read_stays_as_it_is(tmp_path: Path, mode: str) -> None:
     """Also one restored from a copy that keeps no write-ahead log, until it is written to."""
-    path = tmp_path / "trial.db"
+    path = tmp_path / "store.db"
     url = f"sqlite:///{path}"
     with Experiment.create(
-        url, "trial", Problem(np.eye(3)), options={"bounds": [0, 1]}, seed=0
-    ) as trial:
-        trial.tell_many(dict.fromkeys(trial.ask(20).ids, 0.5))
+        url, "offer", Problem(np.eye(3)), options={"bounds": [0, 1]}, seed=0
+    ) as experiment:
+        experiment.tell_many(dict.fromkeys(experiment.ask(20).ids, 0.5))
     connection = sqlite3.connect(path)
     connection.execute(f"PRAGMA journal_mode={mode}")
     connection.close()
     before = bytes_of(tmp_path)
     Experiment.list(url)
     diagnose(url)
-    with Experiment.open(url, "trial") as trial:
-        assert trial.verify().sound
-        trial.status(), trial.health(), trial.recommendation(), trial.events(), trial.replay()
-        trial.outcomes()
+    with Experiment.open(url, "offer") as experiment:
+        assert experiment.verify().sound
+        (
+            experiment.status(),
+            experiment.health(),
+            experiment.recommendation(),
+            experiment.events(),
+            experiment.replay(),
+        )
+        experiment.outcomes()
     assert bytes_of(tmp_path) == before
-    with Experiment.open(url, "trial") as trial:
-        trial.ask()
+    with Experiment.open(url, "offer") as experiment:
+        experiment.ask()
     with sqlite3.connect(path) as connection:
         assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
     connection.close()

@@ -44,7 +44,7 @@ def test_several_processes_make_the_tables_at_once(store_url: str) -> None:
     start = processes.Barrier(6)
     running = [
         processes.Process(
-            target=workers_migrations.creates_with_others, args=(store_url, f"trial {n}", start)
+            target=workers_migrations.creates_with_others, args=(store_url, f"offer {n}", start)
         )
         for n in range(6)
     ]
@@ -78,7 +78,7 @@ def test_whoever_is_killed_while_the_tables_are_made_leaves_none(store_url: str)
 @pytest.mark.parametrize("version", ["0005", "9999"], ids=["older", "newer"])
 def test_a_store_of_another_version_is_left_alone(store_url: str, version: str) -> None:
     problem = Problem(np.eye(3))
-    with Experiment.create(store_url, "trial", problem, seed=0) as experiment:
+    with Experiment.create(store_url, "offer", problem, seed=0) as experiment:
         experiment.tell(experiment.ask(3).ids[0], 0.5)
     engine = engine_of(store_url)
     with engine.begin() as connection:
@@ -86,7 +86,7 @@ def test_a_store_of_another_version_is_left_alone(store_url: str, version: str) 
     engine.dispose()
     before = tables(store_url)
     for call in (
-        lambda: Experiment.open(store_url, "trial"),
+        lambda: Experiment.open(store_url, "offer"),
         lambda: Experiment.create(store_url, "other", problem, seed=0),
         lambda: Experiment.list(store_url),
     ):
@@ -99,7 +99,7 @@ def test_a_store_of_another_version_is_left_alone(store_url: str, version: str) 
 
 
 def test_a_new_store_has_the_tables_that_are_declared(store_url: str) -> None:
-    Experiment.create(store_url, "trial", Problem(np.eye(3)), seed=0).close()
+    Experiment.create(store_url, "offer", Problem(np.eye(3)), seed=0).close()
     assert differences(store_url) == []
 
 

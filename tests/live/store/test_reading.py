@@ -43,7 +43,7 @@ def test_totals_and_their_digest_do_not_depend_on_the_pieces_read() -> None:
 
 
 def make(tmp_path: Path) -> str:
-    url = f"sqlite:///{tmp_path}/trial.db"
+    url = f"sqlite:///{tmp_path}/store.db"
     with Experiment.create(
         url, "drinks", PROBLEM, options={"bounds": [0, 1]}, seed=0
     ) as experiment:
@@ -77,7 +77,7 @@ def test_pages_hold_all_there_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 )
 def test_damage_is_one_sentence(tmp_path: Path, damage: str) -> None:
     url = make(tmp_path)
-    with sqlite3.connect(tmp_path / "trial.db") as connection:
+    with sqlite3.connect(tmp_path / "store.db") as connection:
         connection.execute(damage)
     connection.close()
     with pytest.raises(DamagedStoreError, match="cannot be read"):
@@ -89,7 +89,7 @@ def test_a_phase_is_not_closed_over_a_missing_assignment(tmp_path: Path) -> None
     with Experiment.open(url, "drinks") as experiment:
         left = experiment.status().remaining
         batch = experiment.ask(left)
-        with sqlite3.connect(tmp_path / "trial.db") as connection:
+        with sqlite3.connect(tmp_path / "store.db") as connection:
             connection.execute("DELETE FROM bestarm_assignments WHERE number = ?", [batch.ids[0]])
         connection.close()
         with pytest.raises(DamagedStoreError, match="missing"):

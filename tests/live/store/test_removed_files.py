@@ -22,7 +22,7 @@ PROBLEM = Problem(np.eye(3))
 OPTIONS = {"bounds": [0, 1]}
 
 
-def create(url: str | Store, name: str = "trial") -> Experiment:
+def create(url: str | Store, name: str = "offer") -> Experiment:
     return Experiment.create(url, name, PROBLEM, options=OPTIONS, seed=1)
 
 
@@ -69,13 +69,13 @@ def remove_logs(path: Path) -> None:
 def test_a_file_that_was_removed_takes_no_outcomes(sqlite_url: str, tmp_path: Path) -> None:
     with create(sqlite_url) as experiment:
         started(experiment)
-        (tmp_path / "trial.db").unlink()
+        (tmp_path / "store.db").unlink()
         assert_refused(experiment, "is gone")
-    assert not (tmp_path / "trial.db").exists()
+    assert not (tmp_path / "store.db").exists()
 
 
 def test_a_file_that_is_put_back_goes_on(sqlite_url: str, tmp_path: Path) -> None:
-    path, away = tmp_path / "trial.db", tmp_path / "away.db"
+    path, away = tmp_path / "store.db", tmp_path / "away.db"
     with create(sqlite_url) as experiment:
         started(experiment)
         path.rename(away)
@@ -90,7 +90,7 @@ def test_a_file_that_is_put_back_goes_on(sqlite_url: str, tmp_path: Path) -> Non
 def test_a_file_that_was_replaced_is_not_taken_for_the_first(
     sqlite_url: str, tmp_path: Path, kind: str
 ) -> None:
-    path, other = tmp_path / "trial.db", tmp_path / "other.db"
+    path, other = tmp_path / "store.db", tmp_path / "other.db"
     with create(sqlite_url) as experiment:
         experiment.ask(5)
         if kind == "another experiment":
@@ -110,7 +110,7 @@ def test_a_file_that_was_replaced_is_not_taken_for_the_first(
         assert_refused(experiment, "was replaced by another:")
         assert_refused(experiment, "was replaced by another")  # nor the second time
     if kind == "a backup":
-        with Experiment.open(sqlite_url, "trial") as again:
+        with Experiment.open(sqlite_url, "offer") as again:
             assert again.status().pulls == 5
             assert again.tell(0, 0.75).recorded == 1
 
@@ -121,11 +121,11 @@ def test_a_store_goes_on_with_the_file_that_is_there_now(sqlite_url: str, tmp_pa
     first = create(store)
     started(first)
     create(f"sqlite:///{other}").close()
-    os.replace(other, tmp_path / "trial.db")
-    remove_logs(tmp_path / "trial.db")
+    os.replace(other, tmp_path / "store.db")
+    remove_logs(tmp_path / "store.db")
     with pytest.raises(StoreUnavailableError, match="was replaced"):
         first.status()
-    again = Experiment.open(store, "trial")
+    again = Experiment.open(store, "offer")
     assert again.status().pulls == 0
     assert list(again.ask(2).ids) == [0, 1]
     with pytest.raises(StoreUnavailableError, match="was replaced"):
@@ -140,14 +140,14 @@ def test_a_log_that_was_removed_takes_no_outcomes(
     """Another process would begin a new log, and never see what this one writes to the old."""
     with create(sqlite_url) as experiment:
         started(experiment)
-        (tmp_path / f"trial.db{ending}").unlink()
+        (tmp_path / f"store.db{ending}").unlink()
         with pytest.raises(
             StoreUnavailableError, match=r"\(-wal\) or its index \(-shm\) was removed"
         ):
             experiment.tell(1, 0.5)
         assert_refused(experiment, "log .* was removed")
     # What was acknowledged before was still in the log, and is not lost either.
-    with Experiment.open(sqlite_url, "trial") as again:
+    with Experiment.open(sqlite_url, "offer") as again:
         assert told(again) == {0: 0.5}
         assert again.status().pulls == 10
         assert again.tell(1, 0.5).recorded == 1
@@ -162,7 +162,7 @@ def test_a_file_that_goes_while_one_writes_is_noticed_before_one_is_told(
         commit = Connection._commit_impl
 
         def removed(self: Connection) -> None:
-            (tmp_path / "trial.db").unlink()
+            (tmp_path / "store.db").unlink()
             commit(self)
 
         monkeypatch.setattr(Connection, "_commit_impl", removed)
@@ -174,12 +174,12 @@ def test_the_log_of_others_may_come_and_go(sqlite_url: str, tmp_path: Path) -> N
     """SQLite itself removes it when the last one closes the file."""
     store = Store(sqlite_url)
     create(store).ask(3)
-    assert (tmp_path / "trial.db-wal").exists()
+    assert (tmp_path / "store.db-wal").exists()
     store.close()
-    assert not (tmp_path / "trial.db-wal").exists()
-    with Experiment.open(sqlite_url, "trial") as between:
+    assert not (tmp_path / "store.db-wal").exists()
+    with Experiment.open(sqlite_url, "offer") as between:
         between.tell(0, 0.5)
-        again = Experiment.open(store, "trial")
+        again = Experiment.open(store, "offer")
         again.tell(1, 0.5)
     assert again.tell(2, 0.5).recorded == 1
     store.close()
@@ -190,17 +190,17 @@ def test_a_folder_that_the_process_leaves(tmp_path: Path, monkeypatch: pytest.Mo
     (tmp_path / "one").mkdir()
     (tmp_path / "two").mkdir()
     monkeypatch.chdir(tmp_path / "one")
-    with create("sqlite:///trial.db") as experiment:
+    with create("sqlite:///store.db") as experiment:
         monkeypatch.chdir(tmp_path / "two")
         experiment.ask(3)
         assert experiment.tell(0, 0.5).recorded == 1
-    assert (tmp_path / "one" / "trial.db").exists()
-    assert not (tmp_path / "two" / "trial.db").exists()
+    assert (tmp_path / "one" / "store.db").exists()
+    assert not (tmp_path / "two" / "store.db").exists()
 
 
 def test_a_link_to_the_file_may_be_used(sqlite_url: str, tmp_path: Path) -> None:
     (tmp_path / "disk").mkdir()
-    (tmp_path / "trial.db").symlink_to(tmp_path / "disk" / "real.db")
+    (tmp_path / "store.db").symlink_to(tmp_path / "disk" / "real.db")
     with create(sqlite_url) as experiment:
         started(experiment)
         assert experiment.tell(1, 0.5).recorded == 1

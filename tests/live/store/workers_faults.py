@@ -15,7 +15,7 @@ from bestarm.live import Experiment
 __all__ = ["begin", "forks", "together"]
 
 
-def begin(url: str, name: str = "trial") -> Experiment:
+def begin(url: str, name: str = "offer") -> Experiment:
     """An experiment that never ends by itself: one plan of very many pulls."""
     problem = Problem(np.eye(3), delta=0.01)
     return Experiment.create(url, name, problem, policy="sp-bai", options={"r1": 1e6}, seed=0)
@@ -27,7 +27,7 @@ def together(url: str, folder: Path, number: int, start: Barrier, rounds: int) -
     try:
         experiment = begin(url)
     except ExperimentExistsError:
-        experiment = Experiment.open(url, "trial")
+        experiment = Experiment.open(url, "offer")
     got: list[int] = []
     for turn in range(rounds):
         batch = experiment.ask(1 + (number + turn) % 3)

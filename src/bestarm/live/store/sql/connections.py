@@ -38,7 +38,7 @@ def check_url(url: object) -> URL:
             f"`url` must name a SQLite file or a PostgreSQL database; got {shown!r}.",
             field="url",
             value=shown,
-            remedy="For example sqlite:///trial.db, or postgresql://user@host/name.",
+            remedy="For example sqlite:///store.db, or postgresql://user@host/name.",
         ) from None
     in_memory = read.database in {None, "", ":memory:"} or "memory" in read.query.get("mode", "")
     if read.drivername == _SQLITE and in_memory:
@@ -46,7 +46,7 @@ def check_url(url: object) -> URL:
             "`url` names a database in memory, which would be lost.",
             field="url",
             value=url,
-            remedy="Name a file, as in sqlite:///trial.db; in memory, make an Experiment(policy).",
+            remedy="Name a file, as in sqlite:///store.db; in memory, make an Experiment(policy).",
         )
     try:
         read.get_dialect().import_dbapi()

@@ -32,7 +32,7 @@ class Store:
     """A database that holds experiments.
 
     Args:
-        url: `sqlite:///trial.db` for a file, `postgresql://user@host/name` for a server.
+        url: `sqlite:///store.db` for a file, `postgresql://user@host/name` for a server.
 
     Attributes:
         url: with its driver.
