@@ -366,9 +366,9 @@ def advice(name: str, found: list[str]) -> str:
     case = CASES[name]
     number, policy = case.policy.version, case.policy.__name__
     return (
-        f"{policy} decides otherwise than it did ({name}; {'; '.join(found)}). Experiments begun with "
-        f"it could not go on. If that is meant, set {policy}.version = {number + 1} and record "
-        f"again: {_COMMAND}"
+        f"{policy} decides otherwise than it did ({name}; {'; '.join(found)}). Experiments begun "
+        f"with it could not go on. If that is meant, set {policy}.version = {number + 1} and "
+        f"record again: {_COMMAND}"
     )
 
 
