@@ -209,7 +209,7 @@ def test_a_lease_can_be_changed_until_the_end() -> None:
         experiment.stop()
         before = len(experiment.events())
         said = run("experiment", "lease", "drinks", "1h", code=2)[1]
-        assert "that is stopped cannot be changed" in said
+        assert "is stopped cannot be given another lease" in said
         assert (experiment.lease, len(experiment.events())) == (None, before)
 
 

@@ -104,8 +104,7 @@ def test_a_lease_can_be_changed_until_the_end(
             wrong(api.post(f"{experiment}/lease", json=body), 422, "invalid_input")
         wrong(api.post(f"{experiment}/lease"), 422, "invalid_input")
         api.post(f"{experiment}/stop")
-        refused = wrong(api.post(f"{experiment}/lease", json={"lease": 60}), 422, "invalid_input")
-        assert "stopped cannot be changed" in refused["message"]
+        wrong(api.post(f"{experiment}/lease", json={"lease": 60}), 422, "invalid_input")
         changes = [each.data["lease"] for each in beside.events() if each.kind == "changed"]
         assert changes == [60, 0.5, 7200, None]
 
