@@ -20,7 +20,8 @@ import numpy as np
 from bestarm.errors import ProtocolError
 from bestarm.policies.policy import Method, Policy, Traits
 from bestarm.problem import Problem
-from bestarm.records import Plan, Recommendation, Summary
+from bestarm.recommendation import FINAL, Recommendation
+from bestarm.records import Plan, Summary
 from bestarm.testing.policy_samples import (
     LinearRewards,
     Pull,
@@ -158,7 +159,7 @@ def _recommendations_are_sound(case: _Case, run: list[_Step]) -> None:
         _require(it.pulls == pulls, f"the recommendation {moment} counts {it.pulls} pulls")
         _require(not (it.final and step.plan), f"{moment} it is final while a plan is open")
         _require(
-            it.final == (it.reason == "identified"),
+            it.final == (it.reason in FINAL),
             f"{moment} final is {it.final} and the reason {it.reason!r}",
         )
         _require(

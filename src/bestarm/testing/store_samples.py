@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, is_dataclass
+from dataclasses import dataclass, is_dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -106,13 +106,28 @@ def open_phase(tx: Writing, plan: Plan) -> None:
     tx.add_plan(PlanRecord(plan, tx.head.assigned))
 
 
-def give_some(tx: Writing, arms: list[int], *, at: float = 1.0, request: str | None = None) -> None:
+def give_some(
+    tx: Writing,
+    arms: list[int],
+    *,
+    at: float = 1.0,
+    request: str | None = None,
+    forecasts: list[float] | None = None,
+    covariates: list[str] | None = None,
+) -> None:
     """Give assignments out, under the name of a request if there is one."""
     first, size = tx.head.assigned, len(arms)
     asked = None
     if request is not None:
         asked = Request(request, size + 1, first, size, tx.head.phase)
-    tx.add_assignments(ids_of(arms), np.full(size, 0.25), at=at, request=asked)
+    tx.add_assignments(
+        ids_of(arms),
+        np.full(size, 0.25),
+        at=at,
+        request=asked,
+        forecasts=None if forecasts is None else np.array(forecasts),
+        covariates=covariates,
+    )
     tx.head.assigned += size
 
 
@@ -137,15 +152,22 @@ def sum_up(tx: Writing) -> SummaryRecord:
         sums=np.array([0.1, 0.0, -3.0]),
         squares=np.array([0.01, 0.0, 4.5]),
         missing=np.array([0, 1, 0]),
+        least=np.array([0.1, 0.0, -2.0]),
+        largest=np.array([0.1, 0.0, -1.0]),
+        foreseen=1 / 3,
+        cubes=np.array([0.001, 0.0, -9.0]),
     )
-    record = SummaryRecord(tx.head.summaries, tx.head.phase, 0, 4, False, summary, "d" * 64)
+    plain = replace(summary, sums=np.array([0.2, 0.0, 1 / 3]), center=0.5)
+    record = SummaryRecord(tx.head.summaries, tx.head.phase, 0, 4, False, summary, "d" * 64, plain)
     tx.add_summary(record)
     tx.head.summaries += 1
     return record
 
 
 STEPS: dict[str, Callable[[Writing], Any]] = {
-    "asking": lambda tx: give_some(tx, [1, 1, 0], request="more"),
+    "asking": lambda tx: give_some(
+        tx, [1, 1, 0], request="more", forecasts=[1.0, 2.0, 3.0], covariates=["{}"] * 3
+    ),
     "telling": lambda tx: tell_some(tx, [3, 4], [4.0, 5.0], late=[True, False], at=50.0),
     "losing": lambda tx: lose_some(tx, [7, 6], reason="gone too", at=60.0),
     "summing up": sum_up,
@@ -163,7 +185,8 @@ def write_some(tx: Writing) -> Picture:
     plans.append(Plan.fixed([1, 2, 0], phase=2))
     open_phase(tx, plans[0])
     give_some(tx, [0, 2, 1], request="a")
-    give_some(tx, [1], at=2.5)
+    known = '{"name":"é","x":0.1}'
+    give_some(tx, [1], at=2.5, forecasts=[1 / 3], covariates=[known])
     tell_some(tx, [3, 0], [0.5, -0.5], at=3.0)
     lose_some(tx, [2], reason="no answer", at=4.0)
     tell_some(tx, [2], [7.0], late=[True], at=5.0)
@@ -171,7 +194,7 @@ def write_some(tx: Writing) -> Picture:
     tx.add_deferrals(ids_of([0, 1, 2]))
     tx.settle_deferrals(ids_of([2]), summary=0)
     open_phase(tx, plans[1])
-    give_some(tx, [0, 1], at=6.0, request="b")
+    give_some(tx, [0, 1], at=6.0, request="b", forecasts=[-2.0, 0.5])
     log(tx, "happened", 6.5, what={"list": [1, 2.5, None, True, "x"]})
     log(tx, "finished", 6.5)
     tx.head.state, tx.head.lease = "paused", 60.0
@@ -182,16 +205,21 @@ def write_some(tx: Writing) -> Picture:
     wanted = {
         "head": tx.head,
         "rows": [
-            (0, 1, 0, 0.25, 1.0, -0.5, 3.0, False, nan),
-            (1, 1, 2, 0.25, 1.0, nan, nan, False, nan),
-            (2, 1, 1, 0.25, 1.0, 7.0, 5.0, True, 4.0),
-            (3, 1, 1, 0.25, 2.5, 0.5, 3.0, False, nan),
-            (4, 2, 0, 0.25, 6.0, nan, nan, False, nan),
-            (5, 2, 1, 0.25, 6.0, nan, nan, False, nan),
+            (0, 1, 0, 0.25, 1.0, nan, -0.5, 3.0, False, nan),
+            (1, 1, 2, 0.25, 1.0, nan, nan, nan, False, nan),
+            (2, 1, 1, 0.25, 1.0, nan, 7.0, 5.0, True, 4.0),
+            (3, 1, 1, 0.25, 2.5, 1 / 3, 0.5, 3.0, False, nan),
+            (4, 2, 0, 0.25, 6.0, -2.0, nan, nan, False, nan),
+            (5, 2, 1, 0.25, 6.0, 0.5, nan, nan, False, nan),
         ],
+        "covariates": {3: known},
         "answers": [
-            *((0, -0.5, 1.0, 3.0, nan), (2, nan, 1.0, nan, nan), (1, nan, 1.0, nan, 4.0)),
-            *((1, 0.5, 2.5, 3.0, nan), (0, nan, 6.0, nan, nan), (1, nan, 6.0, nan, nan)),
+            (0, -0.5, 1.0, 3.0, nan, nan),
+            (2, nan, 1.0, nan, nan, nan),
+            (1, nan, 1.0, nan, 4.0, nan),
+            (1, 0.5, 2.5, 3.0, nan, 1 / 3),
+            (0, nan, 6.0, nan, nan, -2.0),
+            (1, nan, 6.0, nan, nan, 0.5),
         ],
         "asked": requests,
         "plans": [PlanRecord(plans[0], 0), PlanRecord(plans[1], 4)],
@@ -217,6 +245,7 @@ def picture(books: Reading) -> Picture:
     parts = {
         "head": books.head,
         "rows": read_rows(books, 0, given),
+        "covariates": books.covariates(0, given),
         "answers": read_answers(books, 0, given),
         "asked": list(books.requests()),
         "plans": plans,

@@ -59,7 +59,7 @@ def counters_are_kept(case: Case) -> None:
     """Counters are read back exactly, unset and large ones too."""
     ledger, at, many = case.books(), 1_767_225_600.223_456_7, 2**62 + 1
     large = Head()
-    for name in ("lease", "lowest", "highest", "oldest", "last_time", "clock_setback"):
+    for name in ("lease", "lowest", "highest", "oldest", "last_time", "spread"):
         setattr(large, name, at)
     for name in ("assigned", "outcomes", "losses", "late", "refusals", "limit", "summary_end"):
         setattr(large, name, many)

@@ -1,0 +1,367 @@
+"""The arithmetic of the default forecaster, compiled: one call per forecast and one per outcome.
+
+The level of draw t is u = r − (x − x̄)·θ̂ − g₂·c: its reward less the effect of its arm, and less
+what the covariates explain. The forecast is
+
+    f = L + g₁·a + g₂·c
+
+with L a blend of averages of u of several speeds; a a regression of u − L on the last values of u,
+on the averages, on rhythms found in the series, and on the harmonics of day and week; c one on the
+covariates; and gates g in (0, 1). Blend and gates weigh by the losses of forecasts *as made at the
+draw*, so that outcomes that come late favour nothing that foresees one step only. Given out is the
+mean of u plus a share of f less that mean: the share that outcomes were seen to follow. All numbers
+scale with the rewards.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from bestarm.compiling import compiled
+from bestarm.geometry import Array
+
+State = tuple[Any, ...]  # series, record, rhythms; regressions on time, covariates and features
+Draws = tuple[Any, ...]  # moments, empty if there are none; covariates, features, rewards
+
+SPEEDS = np.array([0.0, 0.003, 0.015, 0.06, 0.25])  # least gains of the averages; 0: the mean
+AVERAGES = len(SPEEDS) + 1  # the last is the mean since the last jump
+LAGS = 20
+RHYTHMS = 2  # found in the series
+DAILY, WEEKLY = 3, 2  # harmonics of day and week
+RECORD = 4096  # draws among which rhythms are searched
+FULL = 64  # the largest dimension for which regressions keep a whole matrix
+# Variances of slopes before any data, in variances of the noise; that of covariates in all.
+TIME_PRIOR, RHYTHM_PRIOR, PEOPLE_PRIOR, EFFECT_PRIOR = 0.03, 1.0, 2.0, 1.0
+
+_HEADSTART, _RESTART = 2.0, 2.0  # log prior odds of the two means against each other average
+_DOUBT = 2.0  # log prior odds of none against a regression
+_FORGET_LOSS = 1.0 - 1.0 / 1000  # per outcome, of blends and gates
+_DEEPEST = 12.0  # log odds are kept within ±: what was bad recovers this quickly
+_FORGET_SCALE = 1.0 / 500  # least gain of variances
+_FORGET_DATA = 1.0 / 10_000  # share of old data that regressions forget per outcome
+_DRIFT, _JUMP = 0.75, 8.0  # of the test for jumps: deviations forgiven per outcome, and its limit
+_SHORTEST, _BATCH = 10.0, 0.1  # outcomes in a window: at least, and as a share of all
+_FORGET_WINDOW = 0.97  # per window
+FIRST_SHARE, _EVIDENCE = 0.8, 10.0  # of movements: believed at first, and for how many variances
+_TINY = 1e-250  # variances below are as 0: their reciprocals overflow
+_SURPRISE = 8.0  # deviations at which surprises are cut where they would do harm
+
+# The series is one array: outcomes counted, the count at which rhythms are searched next, draws
+# with covariates counted, regressors of time in use, errors counted, the variances of the errors of
+# f and of L, the size of features; log odds of the two gates and of the averages, averages, and
+# past levels; the test for jumps: outcomes since the last, then the sum of surprises, levels and
+# their sum each way; the window of `_weigh`.
+COUNT, DUE, _SEEN, ACTIVE, _JUDGED, _VARIANCE, _VARIANCE_OF_LEVEL, _SIZE = range(8)
+_GATES, _ODDS = 8, 10
+_AVERAGES = _ODDS + AVERAGES
+_PAST = _AVERAGES + AVERAGES
+_SINCE = _PAST + LAGS
+_UP, _DOWN = _SINCE + 1, _SINCE + 4
+_WINDOW = _DOWN + 3
+SHARE = _WINDOW + 7
+SERIES = SHARE + 1
+
+# A regression is one matrix; its first rows are these, and its covariance follows: a matrix, or
+# only the diagonal as one row.
+_SLOPES, _GAIN, _GROWTH, _CENTER, _SQUARE, _SPREAD = range(6)
+
+# A row is what is kept of a draw until its outcome comes: its number, outcomes counted before it,
+# the deviation, L, then a and c, their gates, the averages, and all regressors; covariates last.
+_NUMBER, _KNOWN, _SCALE, _FORECAST, _LEVEL, _PART, _GATE, _AVERAGE = 0, 1, 2, 3, 4, 5, 7, 9
+_LAG = _AVERAGE + AVERAGES
+_RHYTHM = _LAG + LAGS + AVERAGES
+_WAVE = _RHYTHM + 2 * RHYTHMS
+ROW = _WAVE + 2 * (DAILY + WEEKLY)
+LAGGED, RHYTHMIC, TIMED = _RHYTHM - _LAG, _WAVE - _LAG, ROW - _LAG  # regressors of time in use
+
+
+def regression(size: int, prior: float) -> Array:
+    """A regression before any data."""
+    spread = prior * np.eye(size) if size <= FULL else np.full((1, size), prior)
+    return np.concatenate([np.zeros((_SPREAD, size)), spread])
+
+
+@compiled
+def _dot(a: Array, b: Array) -> float:
+    total = 0.0
+    for i in range(len(a)):
+        total += a[i] * b[i]
+    return total
+
+
+@compiled
+def _cut(value: float, most: float) -> float:
+    return min(max(value, -most), most)
+
+
+@compiled
+def _regress(fit: Array, x: Array, target: float, most: float, prior: float) -> None:
+    """One step of recursive least squares; errors count as at most `most`.
+
+    Old data fade only for slopes of which much is known: else those of regressors that do not move
+    would be forgotten altogether, and the next small movement would be magnified.
+    """
+    size = len(x)
+    slopes, gain, growth = fit[_SLOPES, :size], fit[_GAIN, :size], fit[_GROWTH, :size]
+    full = len(fit) > _SPREAD + 1 or size == 1
+    spread = fit[_SPREAD : _SPREAD + size if full else _SPREAD + 1]
+    gain[:] = 0.0
+    for j in range(len(spread)):
+        for i in range(size):
+            gain[i] += spread[j, i] * (x[j] if full else x[i])
+    room = 1.0 + _dot(x, gain)
+    if not 1.0 <= room < np.inf:  # rounding has spoilt it
+        spread[:] = 0.0
+        for i in range(size):
+            spread[i if full else 0, i] = prior
+        return
+    error = _cut(target - _dot(slopes, x), most) / room
+    inverse = 1.0 / room
+    for i in range(size):
+        slopes[i] += gain[i] * error
+        known = spread[i if full else 0, i] < 0.5 * prior
+        growth[i] = 1.0 + 0.5 * _FORGET_DATA if known else 1.0
+    for j in range(len(spread)):
+        for i in range(size):
+            k = j if full else i
+            step = (gain[i] * gain[k]) * inverse  # in this order: symmetric to the last bit
+            spread[j, i] = (spread[j, i] - step) * (growth[i] * growth[k])
+
+
+@compiled
+def _blend(averages: Array, odds: Array) -> float:
+    """The averages, weighted by exp(odds), of which the largest is 0."""
+    first: float = averages[0]
+    mass, total = math.exp(_HEADSTART + odds[0]), 0.0
+    for k in range(1, AVERAGES):
+        weight = math.exp(odds[k] + (_RESTART if k == AVERAGES - 1 else 0.0))
+        mass += weight
+        total += weight * (averages[k] - first)
+    return first + total / mass
+
+
+@compiled
+def _standardize(fit: Array, covariates: Array, seen: float, out: Array) -> None:
+    """The covariates in deviations from their running means."""
+    center, square = fit[_CENTER], fit[_SQUARE]
+    for i in range(len(covariates)):
+        apart = covariates[i] - center[i]
+        center[i] += apart / seen
+        square[i] += (apart * (covariates[i] - center[i]) - square[i]) / seen
+        apart = covariates[i] - center[i]
+        out[i] = _cut(apart / math.sqrt(square[i]), _SURPRISE) if square[i] > 0.0 else 0.0
+
+
+@compiled
+def _turn(series: Array, rhythms: Array, moment: float, row: Array) -> None:
+    """The sines and cosines of the rhythms found, and of day and week where there is a moment."""
+    row[_RHYTHM:ROW] = 0.0
+    for k in range(RHYTHMS):
+        speed, phase, since = rhythms[k]
+        if speed > 0.0:
+            angle = phase + speed * (row[_NUMBER] - since)
+            row[_RHYTHM + 2 * k], row[_RHYTHM + 2 * k + 1] = math.sin(angle), math.cos(angle)
+    if math.isnan(moment):
+        return
+    series[ACTIVE] = TIMED
+    day = 2.0 * math.pi * ((moment / 86400.0) % 1.0)
+    week = 2.0 * math.pi * ((moment / 604800.0) % 1.0)
+    for k in range(DAILY + WEEKLY):
+        angle = (k + 1) * day if k < DAILY else (k + 1 - DAILY) * week
+        row[_WAVE + 2 * k], row[_WAVE + 2 * k + 1] = math.sin(angle), math.cos(angle)
+
+
+@compiled
+def change_rhythm(state: State, place: int, speed: float, now: float) -> None:
+    """Replace a rhythm by one of another speed, which is 0 for none; close ones keep their fit."""
+    series, _, rhythms, time, _, _ = state
+    old, phase, since = rhythms[place]
+    rhythms[place, 0], rhythms[place, 1], rhythms[place, 2] = (
+        speed,
+        phase + old * (now - since),
+        now,
+    )
+    if speed > 0.0:
+        series[ACTIVE] = max(series[ACTIVE], RHYTHMIC)
+    if abs(speed - old) * min(series[COUNT], RECORD) > math.pi:
+        for i in range(LAGGED + 2 * place, LAGGED + 2 * place + 2):
+            time[_SLOPES, i] = 0.0
+            time[_SPREAD:, i] = 0.0
+            time[_SPREAD + i] = 0.0
+            time[_SPREAD + i, i] = RHYTHM_PRIOR
+
+
+@compiled
+def foresee(state: State, number: float, moment: float, covariates: Array, row: Array) -> float:
+    """The forecast of a draw; `row` gets what is needed when its outcome comes."""
+    series, _, rhythms, time, people, _ = state
+    averages, past = series[_AVERAGES:_PAST], series[_PAST:_SINCE]
+    known, scale = series[COUNT], math.sqrt(series[_VARIANCE])
+    level = _blend(averages, series[_ODDS:_AVERAGES])
+    row[_NUMBER], row[_KNOWN], row[_SCALE], row[_LEVEL] = number, known, scale, level
+    x = row[_LAG:_RHYTHM]
+    x[:] = 0.0
+    if scale > 0.0:
+        for j in range(min(LAGS, int(known))):
+            x[j] = _cut((past[j] - level) / scale, _SURPRISE)
+        for k in range(AVERAGES):
+            x[LAGS + k] = _cut((averages[k] - level) / scale, _SURPRISE)
+    for k in range(AVERAGES):
+        row[_AVERAGE + k] = averages[k]
+    _turn(series, rhythms, moment, row)
+    row[_PART] = scale * _dot(row[_LAG : _LAG + int(series[ACTIVE])], time[_SLOPES])
+    row[_PART + 1] = 0.0
+    person = row[ROW:]
+    if len(person):
+        series[_SEEN] += 1.0
+        _standardize(people, covariates, series[_SEEN], person)
+        row[_PART + 1] = _dot(person, people[_SLOPES])
+    forecast = level
+    for k in range(2):
+        row[_GATE + k] = 1.0 / (1.0 + math.exp(_DOUBT - series[_GATES + k]))
+        forecast += row[_GATE + k] * row[_PART + k]
+    row[_FORECAST] = forecast
+    mean: float = averages[0]
+    share: float = series[SHARE]
+    return mean + share * (forecast - mean)
+
+
+@compiled
+def _weigh(series: Array, forecast: float, outcome: float) -> None:
+    """Update the share of the forecast's movements within a batch that outcomes follow.
+
+    What moves from batch to batch needs no forecast: policies compare rewards within batches. So
+    the share is the slope of outcomes on forecasts within windows as long as batches are.
+    """
+    window = series[_WINDOW:]  # its length, two means, two sums of products; both in all; the share
+    window[0] += 1.0
+    apart = forecast - window[1]
+    window[1] += apart / window[0]
+    window[2] += (outcome - window[2]) / window[0]
+    window[3] += apart * (forecast - window[1])
+    window[4] += apart * (outcome - window[2])
+    if window[0] >= max(_SHORTEST, _BATCH * series[COUNT]):
+        window[5] = _FORGET_WINDOW * window[5] + window[3]
+        window[6] = _FORGET_WINDOW * window[6] + window[4]
+        if not math.isfinite(window[5] + window[6]):
+            window[5] = window[6] = 0.0
+        prior = _EVIDENCE * series[_VARIANCE]
+        if window[5] + prior > _TINY:
+            share = (window[6] + FIRST_SHARE * prior) / (window[5] + prior)
+            window[7] = min(max(share, 0.0), 1.0)
+        window[:5] = 0.0
+
+
+@compiled
+def _judge(series: Array, row: Array, error: float, apart: float) -> None:
+    """Update variances, odds and gates by f's error and u − L, as they were at the draw."""
+    series[_JUDGED] += 1.0
+    gain = max(_FORGET_SCALE, 1.0 / series[_JUDGED])
+    for k, now in ((_VARIANCE, error), (_VARIANCE_OF_LEVEL, apart)):
+        most = _SURPRISE * _SURPRISE * series[k]
+        square = min(now * now, most) if most > 0.0 else now * now
+        series[k] += gain * (square - series[k])
+    if min(series[_VARIANCE], series[_VARIANCE_OF_LEVEL]) < _TINY:
+        return
+    odds = series[_ODDS:_AVERAGES]
+    half = 0.5 / series[_VARIANCE_OF_LEVEL]
+    most, top = 0.5 * _SURPRISE * _SURPRISE, -np.inf
+    for k in range(AVERAGES):
+        now = apart + row[_LEVEL] - row[_AVERAGE + k]
+        odds[k] = _FORGET_LOSS * odds[k] - min(half * now * now, most)
+        top = max(top, odds[k])
+    for k in range(AVERAGES):
+        odds[k] = max(odds[k] - top, -_DEEPEST)
+    half = 0.5 / series[_VARIANCE]
+    for k in range(2):
+        without = error + row[_GATE + k] * row[_PART + k]
+        with_it = without - row[_PART + k]
+        better = min(half * without * without, most) - min(half * with_it * with_it, most)
+        series[_GATES + k] = _cut(_FORGET_LOSS * series[_GATES + k] + better, _DEEPEST)
+
+
+@compiled
+def _restart(series: Array, level: float) -> None:
+    """Update the mean since the last jump; Page's test, up and down, finds when that was."""
+    last = _PAST - 1
+    deviation = math.sqrt(series[_VARIANCE_OF_LEVEL])
+    surprise = _cut((level - series[last]) / deviation, 0.6 * _JUMP) if deviation > 0.0 else 0.0
+    series[_SINCE] += 1.0
+    series[last] += (level - series[last]) / series[_SINCE]
+    for test, sign in ((_UP, 1.0), (_DOWN, -1.0)):
+        series[test] += sign * surprise - _DRIFT
+        series[test + 1] += 1.0
+        series[test + 2] += level
+        if series[test] > _JUMP:
+            series[_SINCE], series[last] = series[test + 1], series[test + 2] / series[test + 1]
+            series[_UP:_WINDOW] = 0.0
+        if series[test] <= 0.0:
+            series[test : test + 3] = 0.0
+
+
+@compiled
+def learn(state: State, row: Array, features: Array, reward: float) -> None:
+    """Take the outcome of the draw that `row` was kept of."""
+    series, record, _, time, people, effects = state
+    averages, past = series[_AVERAGES:_PAST], series[_PAST:_SINCE]
+    series[COUNT] += 1.0
+    count = series[COUNT]
+    center, x = effects[_CENTER], effects[_SQUARE]
+    for i in range(len(features)):
+        center[i] += (features[i] - center[i]) / count  # x̄
+        x[i] = features[i] - center[i]
+    effect = _dot(x, effects[_SLOPES])
+    personal = row[_GATE + 1] * row[_PART + 1]
+    level = reward - effect - personal  # u
+    error = level - averages[0] if count > 1.0 else 0.0
+    if row[_KNOWN] > 0.0:  # else it was forecast before any outcome came
+        apart = level - row[_LEVEL]
+        error = apart - row[_GATE] * row[_PART]
+        _judge(series, row, error, apart)
+        _weigh(series, row[_FORECAST], reward - effect)
+        scale, most = row[_SCALE], _SURPRISE * math.sqrt(series[_VARIANCE])
+        if scale > 0.0:
+            regressors = row[_LAG : _LAG + int(series[ACTIVE])]
+            _regress(time, regressors, apart / scale, most / scale, TIME_PRIOR)
+        if len(row) > ROW:
+            _regress(people, row[ROW:], error + personal, most, PEOPLE_PRIOR / (len(row) - ROW))
+    _regress_effects(series, effects, error + effect)
+    for k in range(len(SPEEDS)):
+        averages[k] += max(SPEEDS[k], 1.0 / count) * (level - averages[k])
+    _restart(series, level)
+    for j in range(LAGS - 1, 0, -1):
+        past[j] = past[j - 1]
+    past[0] = level
+    place = int(row[_NUMBER]) % RECORD
+    record[0, place], record[1, place] = row[_NUMBER], level
+
+
+@compiled
+def _regress_effects(series: Array, effects: Array, target: float) -> None:
+    """Learn what the features x − x̄ add to a reward; the first ones set the scale of the prior."""
+    x = effects[_SQUARE]
+    if series[_SIZE] == 0.0:
+        series[_SIZE] = _dot(x, x) / max(1, len(x))
+        if series[_SIZE] > 0.0:
+            effects[_SPREAD:] /= series[_SIZE]
+    if series[_SIZE] > 0.0:
+        variance = series[_VARIANCE]
+        most = _SURPRISE * math.sqrt(variance) if variance > 0.0 else np.inf
+        _regress(effects, x, target, most, EFFECT_PRIOR / series[_SIZE])
+
+
+@compiled
+def follow(state: State, draws: Draws, first: int, row: Array, out: Array) -> int:
+    """Forecast and learn draw by draw until rhythms are to be searched; return the draws made."""
+    series = state[0]
+    moments, covariates, features, rewards = draws
+    for i in range(len(rewards)):
+        moment = moments[i] if len(moments) else np.nan
+        out[i] = foresee(state, float(first + i), moment, covariates[i], row)
+        learn(state, row, features[i], rewards[i])
+        if series[COUNT] >= series[DUE]:
+            return i + 1
+    return len(rewards)
