@@ -112,16 +112,23 @@ def example(body: type[BaseModel]) -> dict[str, Any]:
 def test_examples_of_the_api_could_be_real() -> None:
     made = example(bodies.CreateBody)
     problem = Problem.named(made["source_labels"], delta=made["delta"])
-    policy = AnytimeBAI(problem, bounds=tuple(made["options"]["bounds"]))
+    shown = example(schemas.RecommendationOut)
+    control = shown["effect"]["label"]
+    policy = AnytimeBAI(problem, bounds=tuple(made["options"]["bounds"]), control=control)
     experiment = Experiment(policy, seed=0, lease=made["lease"])
     while not experiment.finished:
         given = experiment.ask(100)
         experiment.tell_many([(each.id, each.label == "express") for each in given])
     said = schemas.RecommendationOut.of(experiment)
-    shown = example(schemas.RecommendationOut)
     assert set(shown["assumptions"]) <= set(said.assumptions)
-    same = {name: value for name, value in shown.items() if name not in {"pulls", "assumptions"}}
+    others = {"pulls", "assumptions", "statement", "effect"}
+    same = {name: value for name, value in shown.items() if name not in others}
     assert {name: getattr(said, name) for name in same} == same
+    assert said.effect is not None
+    assert vars(said.effect).keys() == shown["effect"].keys()
+    effect = said.effect
+    between = f"{effect.lower:.4g} and {effect.upper:.4g}"
+    assert said.statement == shown["statement"].replace("0.021 and 0.089", between)
     names = {check.name for check in experiment.health()}
     assert {check["name"] for check in example(schemas.HealthOut)["checks"]} <= names
 

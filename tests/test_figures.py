@@ -12,7 +12,7 @@ import pytest
 
 from bestarm import RAGE, SPBAI, AnytimeBAI, Problem, Recommendation, environments, figures
 from bestarm.errors import InvalidInputError
-from bestarm.records import Phase
+from bestarm.recommendation import Phase
 from bestarm.simulation import run_once
 
 SHARP = partial(SPBAI, design="centered", stability="actual")

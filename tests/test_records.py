@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bestarm.errors import InvalidInputError, ProtocolError
-from bestarm.records import Plan, Recommendation, Summary, round_robin
+from bestarm.recommendation import Recommendation
+from bestarm.records import Plan, Summary, round_robin
 
 COUNTS = st.lists(st.integers(0, 12), max_size=8)
 
@@ -196,6 +197,11 @@ UNDECIDED = {"final": False, "reason": "running", "active": (0, 1), "error_bound
     ("changes", "text"),
     [
         ({}, "tea: identified as the best after 12,345 outcomes (error ≤ 0.05)"),
+        (
+            {"reason": "equivalent"},
+            "tea: equivalent to the best, within the tolerance, after 12,345 outcomes (error ≤ "
+            "0.05)",
+        ),
         (
             {"final": False, "reason": "running", "active": (0, 1), "error_bound": None},
             "tea: leading, not identified (still running; 2 options remain) after 12,345 outcomes "

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
         Uniform,
     )
     from bestarm.problem import Problem
-    from bestarm.records import Plan, Recommendation, Summary
+    from bestarm.recommendation import Recommendation
+    from bestarm.records import Plan, Summary
     from bestarm.simulation import simulate
 
 __all__ = [
@@ -57,7 +58,7 @@ _HOMES = {
     "Experiment": "live",
     "Plan": "records",
     "Problem": "problem",
-    "Recommendation": "records",
+    "Recommendation": "recommendation",
     "Summary": "records",
     "simulate": "simulation",
 }  # policies are not listed: all other names with a capital are theirs

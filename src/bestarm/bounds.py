@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 from scipy.special import gammainc, gammaln, ndtr
@@ -155,6 +155,26 @@ def set_delta(delta: float, *, targets: int, top: int) -> float:
 def pairs_delta(delta: float, *, targets: int) -> float:
     """δ / (H(H − 1)): contrasts of all pairs of targets, each bounded from both sides."""
     return delta / (targets * (targets - 1))
+
+
+class ControlShares(NamedTuple):
+    """What of δ is spent on what, where a control is named; together they are δ.
+
+    Attributes:
+        decision: naming the best, or the set.
+        behind: how far the control is behind the best.
+        pair: a lower or an upper bound on the lead of one target over the control; there are
+            2(H − 1) of them.
+    """
+
+    decision: float
+    behind: float
+    pair: float
+
+
+def control_shares(delta: float, *, targets: int) -> ControlShares:
+    """Nine tenths of δ for the decision, the rest for effects against the control."""
+    return ControlShares(0.9 * delta, 0.05 * delta, 0.05 * delta / (2 * (targets - 1)))
 
 
 def mixture_radius(variance: Array, *, delta: float, reference: Array) -> Array:

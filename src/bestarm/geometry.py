@@ -39,6 +39,7 @@ Array = NDArray[np.float64]
 
 #: Keys that differ by less than this, relative to the largest, count as equal.
 TIE = 1e-9
+_ROW_ROUNDING = 16 * float(np.finfo(float).eps)  # relative to the size of a feature
 _NOISE = 1e-12  # relative to the numbers that keys were computed from: less is rounding
 
 _RANK_SAFETY = 16.0  # multiples of the rounding level below which a singular value counts as zero
@@ -247,6 +248,8 @@ def ranked(keys: Array, *, size: float = 0.0) -> NDArray[np.intp]:
         return order
     falling = keys[order]
     apart = falling[:-1] - falling[1:] > _tie(keys, size)
+    if apart.all():
+        return order
     group = np.concatenate([[0], np.cumsum(apart)])
     return order[np.lexsort((order, group))]
 
@@ -292,3 +295,38 @@ def farthest(points: Array, block: int = 512) -> tuple[NDArray[np.intp], Array]:
 def diameter(points: Array) -> float:
     """The largest squared distance between two points (rows)."""
     return float(np.max(farthest(points)[1], initial=0.0))
+
+
+def identical_rows(table: Array) -> tuple[int, int] | None:
+    """The first two rows that are equal, or None."""
+    order = np.lexsort(table.T)
+    equal = np.flatnonzero((table[order[1:]] == table[order[:-1]]).all(axis=1))
+    if not equal.size:
+        return None
+    first, second = sorted((int(order[equal[0]]), int(order[equal[0] + 1])))
+    return first, second
+
+
+def rounding_twins(span: Span, target: Array) -> tuple[int, int] | None:
+    """Two rows that differ only by rounding in every feature, or None."""
+    shifted = target - target[0]
+    size = np.maximum(np.max(np.abs(target), axis=0), np.max(np.abs(shifted), axis=0))
+    rounding = np.where(span.constant, 1.0, span.rounding)
+    limit = np.maximum(span.scale * rounding, _ROW_ROUNDING * size)
+    units = shifted / limit
+    # Twins are neighbours along every line. Along a random line, few other points are.
+    line = np.random.default_rng(0).uniform(0.5, 1.0, units.shape[1])
+    places = units @ line
+    order = np.argsort(places, kind="stable")
+    places, units = places[order], units[order]
+    near = line.sum() + _ROW_ROUNDING * len(line) * float(np.max(np.abs(units) @ line))
+    for step in range(1, len(units)):
+        close = np.flatnonzero(places[step:] - places[:-step] <= near)
+        if not close.size:
+            return None
+        alike = (np.abs(units[close + step] - units[close]) <= 1).all(axis=1)
+        if alike.any():
+            found = close[int(np.argmax(alike))]
+            first, second = sorted((int(order[found]), int(order[found + step])))
+            return first, second
+    return None

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from bestarm.checks import not_negative, probability
 from bestarm.defaults import DELTA
 from bestarm.errors import InvalidInputError, UnidentifiableError
-from bestarm.geometry import Array, Span, affine_span
+from bestarm.geometry import Array, Span, affine_span, identical_rows, rounding_twins
 from bestarm.labels import read_labels
 
 __all__ = [
@@ -26,7 +26,6 @@ __all__ = [
     "one_hot",
 ]
 
-_ROUNDING = 16 * float(np.finfo(float).eps)  # relative to a feature's size
 _UNITS = "It is a scale in units of the reward."
 
 
@@ -43,7 +42,7 @@ class Problem:
             out.
         delta: the allowed probability of naming a wrong target; at most 0.5.
         noise: the sub-Gaussian scale of the noise (a standard deviation, for Gaussian noise).
-        baseline: a bound on |ν_t|.
+        baseline: a bound on |ν_t|. Zero says that there is no baseline.
         source_labels: one name per source arm.
         target_labels: one name per target.
 
@@ -91,7 +90,7 @@ class Problem:
         self._check_shapes()
         self._span = affine_span(self._source)
         check_identifiable(self._span, self._target, self._target_labels)
-        twins = _rounding_twins(self._span, self._target)
+        twins = rounding_twins(self._span, self._target)
         self._refuse_twins(twins, but_for=" up to rounding")
 
     @classmethod
@@ -140,7 +139,7 @@ class Problem:
                 value=len(self._target),
                 remedy="Give at least two targets.",
             )
-        self._refuse_twins(_identical_rows(self._target))
+        self._refuse_twins(identical_rows(self._target))
 
     def _refuse_twins(self, twins: tuple[int, int] | None, *, but_for: str = "") -> None:
         if twins is None:
@@ -178,6 +177,11 @@ class Problem:
     def baseline(self) -> float:
         """The declared bound on |ν_t|."""
         return self._baseline
+
+    @property
+    def drifts(self) -> bool:
+        """Whether there may be a baseline."""
+        return self._baseline > 0
 
     @property
     def scale(self) -> float:
@@ -233,6 +237,13 @@ class Problem:
         other = copy(self)
         other.__dict__.pop("_key", None)
         other._delta = probability(delta)
+        return other
+
+    def with_baseline(self, baseline: float) -> Problem:
+        """The same problem with another bound on |ν_t|."""
+        other = copy(self)
+        other.__dict__.pop("_key", None)
+        other._baseline = not_negative(baseline, "baseline")
         return other
 
     def __eq__(self, other: object) -> bool:
@@ -348,39 +359,6 @@ def check_identifiable(span: Span, target: Array, labels: Sequence[str] | None =
         value=(first, second),
         remedy="Add a source arm that varies in the missing direction, or drop one of them.",
     )
-
-
-def _identical_rows(table: Array) -> tuple[int, int] | None:
-    order = np.lexsort(table.T)
-    equal = np.flatnonzero((table[order[1:]] == table[order[:-1]]).all(axis=1))
-    if not equal.size:
-        return None
-    first, second = sorted((int(order[equal[0]]), int(order[equal[0] + 1])))
-    return first, second
-
-
-def _rounding_twins(span: Span, target: Array) -> tuple[int, int] | None:
-    """Two rows that differ only by rounding in every feature, or None."""
-    shifted = target - target[0]
-    size = np.maximum(np.max(np.abs(target), axis=0), np.max(np.abs(shifted), axis=0))
-    limit = np.maximum(span.scale * np.where(span.constant, 1.0, span.rounding), _ROUNDING * size)
-    units = shifted / limit
-    # Twins are neighbours along every line. Along a random line, few other points are.
-    line = np.random.default_rng(0).uniform(0.5, 1.0, units.shape[1])
-    places = units @ line
-    order = np.argsort(places, kind="stable")
-    places, units = places[order], units[order]
-    near = line.sum() + _ROUNDING * len(line) * float(np.max(np.abs(units) @ line))
-    for step in range(1, len(units)):
-        close = np.flatnonzero(places[step:] - places[:-step] <= near)
-        if not close.size:
-            return None
-        alike = (np.abs(units[close + step] - units[close]) <= 1).all(axis=1)
-        if alike.any():
-            found = close[int(np.argmax(alike))]
-            first, second = sorted((int(order[found]), int(order[found + step])))
-            return first, second
-    return None
 
 
 def as_weights(weights: object, arms: int, field: str = "weights") -> NDArray[np.float64]:

@@ -1,9 +1,10 @@
-"""The values that cross layers: Plan, Summary, Phase, Recommendation."""
+"""What policies are told and say to pull: Plan and Summary."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,11 +14,12 @@ from bestarm.errors import InvalidInputError, ProtocolError
 from bestarm.geometry import Array
 from bestarm.problem import as_weights
 
-__all__ = ["Counts", "Phase", "Plan", "Recommendation", "Summary", "round_robin"]
+__all__ = ["Counts", "Plan", "Summary", "round_robin"]
 
 #: An array of whole numbers.
 Counts = NDArray[np.int64]
 _MOST_PULLS = 2**53  # beyond this a count is no longer exact in floating point
+_ROUNDING = 1e-9  # of a mean of forecasts, relative
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,6 +41,10 @@ class Plan:
         most: the number of pulls up to which it may be extended, or None for any number.
         provisional: whether it may close while outcomes are outstanding.
         center: a number to subtract from every reward first, so that sums keep their digits.
+        extremes: whether the policy has a use for each arm's least and largest reward, and for the
+            sum of its cubes.
+        forecasts: the interval that forecasts are clipped to, if they are subtracted from rewards;
+            None if the policy leaves them to whoever draws.
     """
 
     phase: int
@@ -49,6 +55,8 @@ class Plan:
     most: int | None = None
     provisional: bool = False
     center: float = 0.0
+    extremes: bool = False
+    forecasts: tuple[float, float] | None = None
 
     @classmethod
     def randomised(
@@ -61,6 +69,8 @@ class Plan:
         most: int | None = None,
         provisional: bool = False,
         center: float = 0.0,
+        extremes: bool = False,
+        forecasts: tuple[float, float] | None = None,
     ) -> Plan:
         """Draw `pulls` arms independently with probabilities `weights`."""
         array = as_weights(weights, np.size(np.asarray(weights)))
@@ -79,6 +89,8 @@ class Plan:
             most=most,
             provisional=provisional,
             center=float(center),
+            extremes=extremes,
+            forecasts=None if forecasts is None else (float(forecasts[0]), float(forecasts[1])),
         )
 
     @classmethod
@@ -127,7 +139,16 @@ class Plan:
                 summary.center,
                 "Add up with center=plan.center, or without a center.",
             )
-        if summary.pending.any() and not self.provisional:
+        if self.forecasts is not None and summary.pulls:
+            low, high = self.forecasts
+            mean = summary.foreseen / summary.pulls
+            if not low - abs(low) * _ROUNDING <= mean <= high + abs(high) * _ROUNDING:
+                raise _misfit(
+                    f"Forecasts with mean {mean:g} do not all lie between {low:g} and {high:g}.",
+                    mean,
+                    "Clip forecasts to plan.forecasts, and give their sum as `foreseen`.",
+                )
+        if not self.provisional and summary.pending.any():
             raise _misfit(
                 f"Outcomes of phase {self.phase} are outstanding; its plan waits for all of them.",
                 summary.pending,
@@ -183,6 +204,10 @@ class Summary:
         missing: pulls per arm whose outcome will never come; not in the other totals.
         pending: pulls per arm whose outcome is not known yet; not in the other totals.
         center: the number subtracted from every reward.
+        least: the least (reward − `center`) per arm, 0 for arms without pulls; None if unknown.
+        largest: the largest, likewise.
+        foreseen: the sum of the forecasts that were subtracted from rewards before all else.
+        cubes: the sum of (reward − `center`)³ per arm; None if unknown, as extremes are then.
     """
 
     counts: Counts
@@ -191,40 +216,63 @@ class Summary:
     missing: Counts = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     pending: Counts = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     center: float = 0.0
+    least: Array | None = None
+    largest: Array | None = None
+    foreseen: float = 0.0
+    cubes: Array | None = None
 
     def __post_init__(self) -> None:
-        counts, missing, pending = (
-            whole_numbers(part) for part in (self.counts, self.missing, self.pending)
-        )
-        if counts is not None:
-            missing, pending = (
-                np.zeros_like(counts) if part is not None and not part.size else part
-                for part in (missing, pending)
+        none = np.zeros(np.size(self.counts), dtype=np.int64)
+        wholes = [whole_numbers(self.counts)]
+        wholes += [
+            whole_numbers(part) if np.size(part) else none for part in (self.missing, self.pending)
+        ]
+        shape = [part for part in (self.least, self.largest, self.cubes) if part is not None]
+        if len(shape) not in (0, 3):
+            raise InvalidInputError(
+                "A summary has the least, the largest and the cubes of rewards, or none of them.",
+                field="cubes",
             )
-        sums, squares = (np.array(part, dtype=float) for part in (self.sums, self.squares))
-        if (
-            counts is None
-            or missing is None
-            or pending is None
-            or not counts.shape == sums.shape == squares.shape == missing.shape == pending.shape
-        ):
+        totals = [np.asarray(part, dtype=float) for part in (self.sums, self.squares, *shape)]
+        if any(part is None or part.shape != none.shape for part in (*wholes, *totals)):
             raise InvalidInputError(
                 "A summary has one count, one sum and one sum of squares per arm.",
                 field="summary",
-                value=(np.shape(self.counts), sums.shape, squares.shape),
+                value=[np.shape(part) for part in (self.counts, *totals)],
             )
-        negative = any((part < 0).any() for part in (counts, missing, pending))
-        finite = all(np.isfinite(part).all() for part in (sums, squares, self.center))
-        if negative or not finite:
+        floats = np.array(totals)
+        counted = [part for part in wholes if part is not None and part is not none]
+        negative = any((part < 0).any() for part in counted)
+        if negative or not (
+            np.isfinite(floats).all() and math.isfinite(self.center + self.foreseen)
+        ):
             raise InvalidInputError(
                 "A summary holds a negative count or a total that is not finite.",
                 field="summary",
-                value=counts,
+                value=self.counts,
             )
-        names = ("counts", "sums", "squares", "missing", "pending")
-        for name, array in zip(names, (counts, sums, squares, missing, pending), strict=True):
+        if shape and (floats[2] > floats[3]).any():
+            raise InvalidInputError(
+                "The least reward of an arm exceeds its largest.",
+                field="least",
+                value=self.least,
+            )
+        floats.flags.writeable = False
+        names = ("counts", "missing", "pending", "sums", "squares", "least", "largest", "cubes")
+        for name, array in zip(names, (*wholes, *floats), strict=False):
             array.flags.writeable = False
             object.__setattr__(self, name, array)
+
+    @classmethod
+    def unchecked(cls, totals: dict[str, Any], *, center: float, foreseen: float) -> Summary:
+        """A summary of arrays that a simulation has just made, without missing or pending pulls."""
+        made = object.__new__(cls)
+        none = np.zeros_like(totals["counts"])
+        parts = totals | {"missing": none, "pending": none}
+        for array in parts.values():
+            array.flags.writeable = False
+        made.__dict__.update(parts, center=center, foreseen=foreseen)
+        return made
 
     @classmethod
     def from_pulls(
@@ -244,12 +292,30 @@ class Summary:
                 value=arms,
             )
         reward = reward - center
+        counts = np.bincount(index, minlength=size)
+        least, largest = np.full(size, np.inf), np.full(size, -np.inf)
+        np.minimum.at(least, index, reward)
+        np.maximum.at(largest, index, reward)
         return cls(
-            np.bincount(index, minlength=size),
+            counts,
             np.bincount(index, weights=reward, minlength=size).astype(float),
             np.bincount(index, weights=reward * reward, minlength=size).astype(float),
             center=float(center),
+            least=np.where(counts, least, 0.0),
+            largest=np.where(counts, largest, 0.0),
+            cubes=np.bincount(index, weights=reward**3, minlength=size).astype(float),
         )
+
+    @property
+    def totals(self) -> tuple[tuple[Counts, Array, Array], tuple[Array, ...], bool]:
+        """For kernels: (counts, Σx, Σx²), (least, largest, Σx³), and whether the latter are known.
+
+        Where they are not, sums stand in their place.
+        """
+        first = self.counts, self.sums, self.squares
+        if self.least is None or self.largest is None or self.cubes is None:
+            return first, (self.sums,) * 3, False
+        return first, (self.least, self.largest, self.cubes), True
 
     @property
     def pulls(self) -> int:
@@ -268,7 +334,7 @@ class Summary:
 
     @property
     def rewards(self) -> Array:
-        """The sum of the rewards per arm, with the center added back."""
+        """The sum of the rewards per arm, less their forecasts, with the center added back."""
         return np.asarray(self.sums + self.center * self.counts)
 
     def amended(self, later: Summary) -> Summary:
@@ -291,109 +357,16 @@ class Summary:
             self.missing + later.missing,
             pending,
             self.center,
+            self._extreme(later, "least", np.minimum),
+            self._extreme(later, "largest", np.maximum),
+            self.foreseen + later.foreseen,
+            None if self.cubes is None or later.cubes is None else self.cubes + later.cubes,
         )
 
-
-@dataclass(frozen=True, eq=False)
-class Phase:
-    """One finished plan of a policy, and its result.
-
-    Attributes:
-        phase: its number, from 1.
-        active: targets that were active when it began.
-        eliminated: targets dropped at its end.
-        leader: the empirically best target at its end.
-        contrasts: estimated leader − target, in reward units, for each of `active`.
-        radii: the contrast at which a target is dropped, for each of `active`.
-        delta: the share of the error probability used by it.
-        pulls: its number of pulls.
-        weights: the sampling distribution over source arms.
-        value: the largest variance factor of an active contrast under `weights`.
-        gap: the certified relative distance of the contrast design from its optimum; None if the
-            plan was adopted from a record, which does not contain it.
-        stability: the M that entered the phase length, or None if none did.
-    """
-
-    phase: int
-    active: tuple[int, ...]
-    eliminated: tuple[int, ...]
-    leader: int
-    contrasts: tuple[float, ...]
-    radii: tuple[float, ...]
-    delta: float
-    pulls: int
-    weights: Array
-    value: float
-    gap: float | None
-    stability: float | None
-
-
-@dataclass(frozen=True, eq=False)
-class Recommendation:
-    """The target that a policy would name now, and what is proven about it.
-
-    Attributes:
-        target: its index.
-        label: its name.
-        final: whether the policy finished its identification. A stop at a cap is not final.
-        reason: `"identified"`, `"running"`, or what stopped it short: `"max_pulls"`,
-            `"max_phases"`, `"max_phase_pulls"`, `"budget"`, or `"stopped"` by hand.
-        pulls: pulls used so far.
-        error_bound: a proven bound on the probability that this answer is wrong: `claims`, once it
-            is final and nothing contradicts the assumptions; else None.
-        active: targets not eliminated; a stop at `"max_phase_pulls"` may name another.
-        trace: one record per finished phase.
-        chosen: the named targets, the best first, if the policy may name several; else empty.
-        assumptions: the assumptions of the error bound, one sentence each.
-        statement: the conclusion in words; empty if the policy makes none.
-        claims: the proven bound on the probability that a final answer of this policy is wrong,
-            known from the start; None if nothing is proven.
-        contradicted: whether the rewards contradict the assumptions. Nothing is proven then.
-    """
-
-    target: int
-    label: str
-    final: bool
-    reason: str
-    pulls: int
-    error_bound: float | None
-    active: tuple[int, ...]
-    trace: Sequence[Phase] = ()
-    chosen: tuple[int, ...] = ()
-    assumptions: tuple[str, ...] = ()
-    statement: str = ""
-    claims: float | None = None
-    contradicted: bool = False
-
-    def __str__(self) -> str:
-        several = f"{len(self.active)} options remain"
-        remain = "1 option remains" if len(self.active) == 1 else several
-        cause = _CAUSES.get(self.reason, f"stopped: {self.reason}")
-        if not self.pulls:
-            return f"no leader yet: no outcome counts so far ({cause}; {remain}; {self._proof})"
-        state = f"leading, not identified ({cause}; {remain})"
-        verdict = "identified as the best" if self.final else state
-        outcomes = "1 outcome" if self.pulls == 1 else f"{self.pulls:,} outcomes"
-        return f"{self.label}: {verdict} after {outcomes} ({self._proof})"
-
-    @property
-    def _proof(self) -> str:
-        if self.contradicted:
-            return "rewards contradict the assumptions: no error bound holds"
-        if self.error_bound is not None:
-            return f"error ≤ {self.error_bound:g}"
-        if self.claims is None:
-            return "no proven error bound"
-        if self.reason == "running":
-            return f"once identified: error ≤ {self.claims:g}"
-        return "an answer before the end has no proven error bound"
-
-
-_CAUSES = {
-    "running": "still running",
-    "stopped": "stopped by hand",
-    "max_pulls": "stopped at its limit of outcomes",
-    "max_phases": "stopped at its limit of phases",
-    "max_phase_pulls": "stopped at its limit of outcomes per phase",
-    "budget": "its budget is spent",
-}
+    def _extreme(self, later: Summary, name: str, choose: np.ufunc) -> Array | None:
+        """The extremes of both, where both have outcomes; those of one where it alone has."""
+        before, after = getattr(self, name), getattr(later, name)
+        if before is None or after is None:
+            return None
+        both = np.where(later.counts > 0, choose(before, after), before)
+        return np.asarray(np.where(self.counts > 0, both, after))

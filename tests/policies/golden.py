@@ -123,6 +123,9 @@ CASES = {
     "anytime, worst case": Case(
         AnytimeBAI, "one-hot", _RANGE | {"missing": "worst-case"}, losses=True
     ),
+    "anytime, expected_gap": Case(AnytimeBAI, "plane", {"expected_gap": 0.3}),
+    "anytime, control": Case(AnytimeBAI, "one-hot", _RANGE | {"control": "1", "tolerance": 0.05}),
+    "anytime, forecasts": Case(AnytimeBAI, "plane", _RANGE | {"forecasts": True}),
     "anytime, max_pulls": Case(AnytimeBAI, "plane", {"max_pulls": 1000}),
     "sp-bai": Case(SPBAI, "transductive"),
     "sp-bai, seed": Case(SPBAI, "transductive", {"seed": 3}),
@@ -212,9 +215,8 @@ def play(case: Case, run: Run | None = None) -> Run:
 
 def read_summary(totals: Run) -> Summary:
     """Totals that were kept."""
-    told = [np.array(totals[key]) for key in ("counts", "sums", "squares", "missing")]
-    awaited = np.array(totals.get("pending", ()), dtype=np.int64)
-    return Summary(told[0], told[1], told[2], told[3], awaited)
+    told: Run = {key: np.array(value) for key, value in totals.items() if key != "foreseen"}
+    return Summary(**told, foreseen=totals.get("foreseen", 0.0))
 
 
 def _in_few_digits(plan: Plan) -> Plan:
@@ -223,7 +225,10 @@ def _in_few_digits(plan: Plan) -> Plan:
         return plan
     parts = np.maximum(np.round(plan.weights * 10**_DIGITS), plan.weights > 0).astype(int)
     parts[np.argmax(parts)] += 10**_DIGITS - parts.sum()
-    return replace(plan, weights=parts / 10**_DIGITS)
+    forecasts = plan.forecasts
+    if forecasts is not None:
+        forecasts = round(forecasts[0], 3), round(forecasts[1], 3)
+    return replace(plan, weights=parts / 10**_DIGITS, forecasts=forecasts)
 
 
 def _written(plan: Plan) -> Run:
@@ -240,6 +245,8 @@ def read_plan(written: Run) -> Plan:
         name: np.array(value) if isinstance(value, list) else value
         for name, value in written.items()
     }
+    if values.get("forecasts") is not None:
+        values["forecasts"] = tuple(values["forecasts"].tolist())
     return Plan(**values)
 
 
@@ -267,7 +274,15 @@ def _drawn(case: Case, plan: Plan, rng: np.random.Generator, number: int) -> Run
     if case.losses and number:
         missing = np.minimum(counts, rng.integers(3, size=problem.arms))
     counts = counts - missing
-    return {
+    more: Run = {}
+    if plan.extremes:
+        seen = counts > 0
+        more["least"] = np.where(seen, means - 1.0, 0.0).round(3).tolist()
+        more["largest"] = np.where(seen, means + 1.1, 0.0).round(3).tolist()
+        more["cubes"] = (counts * (means**3 + 0.6 * means + 0.02)).round(3).tolist()
+    if plan.forecasts is not None:
+        more["foreseen"] = round(float(counts.sum()) * sum(plan.forecasts) / 2, 3)
+    return more | {
         "counts": counts.tolist(),
         "sums": (counts * means).round(3).tolist(),
         "squares": (counts * (means**2 + 0.2)).round(3).tolist(),

@@ -16,7 +16,7 @@ from bestarm.policies.anytime.bets import (
     Frame,
     Sampling,
     Scale,
-    log_value,
+    StakeGrid,
 )
 from bestarm.records import Counts, Summary
 
@@ -197,13 +197,13 @@ def test_digits_lost_to_a_huge_level_are_not_evidence() -> None:
         arms = rng.integers(0, 2, 50)
         summary = Summary.from_pulls(arms, level + 1e-3 * rng.normal(size=50), size=2)
         wealth += bets.log_growth(BatchOutcome(frame, summary))
-    assert (log_value(wealth) < 1.0).all()
+    assert (StakeGrid.make().log_value(wealth) < 1.0).all()
 
 
 def test_the_shares_are_a_distribution_and_reach_every_scale() -> None:
     assert np.exp(LOG_PRIOR).sum() == pytest.approx(1)
     assert STAKES.max() / STAKES.min() > 1e3
-    assert log_value(np.zeros((2, len(STAKES)))) == pytest.approx(0)
+    assert StakeGrid.make().log_value(np.zeros((2, len(STAKES)))) == pytest.approx(0)
 
 
 # --- many batches, and broken copies ---------------------------------------------------------

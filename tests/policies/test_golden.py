@@ -14,7 +14,7 @@ import pytest
 from golden import CASES, KEPT
 
 from bestarm import AnytimeBAI, Problem, Summary
-from bestarm.policies.anytime import allocation, bets, guesses, rule
+from bestarm.policies.anytime import allocation, bets, learning, rule
 from bestarm.policies.index import base as index_rule
 from bestarm.policies.index import bernstein
 from bestarm.policies.phased import halving
@@ -62,7 +62,7 @@ def test_a_policy_that_names_a_version_has_a_recorded_run(info: PolicyInfo) -> N
 @pytest.mark.parametrize(
     ("name", "module", "constant", "value"),
     [
-        ("anytime", guesses, "_SHRINKAGE", 30.1),
+        ("anytime, expected_gap", bets, "_EXPECTED", np.array([0.5, 1.0, 2.0])),
         ("anytime", bets, "_LARGEST", 0.89),
         ("anytime, bounds", bets, "LOG_PRIOR", bets.LOG_PRIOR[::-1].copy()),
         ("lucb, certified", index_rule, "_TURN", 301),
@@ -138,4 +138,5 @@ def test_rounding_has_no_say_in_how_the_anytime_rule_foresees() -> None:
         counts = rng.multinomial(37, plan.weights)
         sums = counts * rng.normal(size=6)
         policy.update(Summary(counts, sums, sums**2 + counts))
-        assert len(set(policy._guesses._levels(50.0))) == 1
+        guesses = policy._guesses
+        assert len(set(learning.levels(tuple(guesses._memory), guesses._known, 50.0))) == 1

@@ -51,11 +51,13 @@ def test_totals_are_no_farther_off_than_the_batch_allows_for(pulls: int, center:
         off = (rewards[arms == arm] - center).astype(np.longdouble) - guess[arm]
         first = math.fsum(off.tolist())
         second = math.fsum((off * off).tolist())
-        assert abs(batch.first[arm] - first) <= batch.first_rounding[arm]
-        assert abs(batch.second[arm] - second) <= batch.second_rounding[arm]
-        assert batch.second[arm] + batch.second_rounding[arm] >= 0
+        totals = batch.totals
+        assert abs(totals.first[arm] - first) <= totals.rounding[arm]
+        assert totals.second[arm] >= second
+        assert totals.under[arm] >= -float(off.min(initial=0.0))
+        assert totals.over[arm] >= float(off.max(initial=0.0))
         if center:  # about the middle of the bounds nothing worth mentioning is lost
-            assert batch.second_rounding[arm] <= 1e-9 * max(second, 1e-3) * max(pulls, 10)
+            assert totals.second[arm] - second <= 1e-9 * max(second, 1e-3) * max(pulls, 10)
 
 
 def test_adding_up_one_by_one_loses_more_than_any_constant() -> None:

@@ -9,13 +9,14 @@ import pytest
 
 from bestarm import AnytimeBAI, Problem, Summary
 from bestarm.geometry import Array
-from bestarm.policies.anytime.bets import BatchOutcome, Frame, Sampling, Scale, log_value
+from bestarm.policies.anytime.bets import BatchOutcome, Frame, Sampling, Scale, StakeGrid
 from bestarm.policies.anytime.contests import TopOf
 from bestarm.policies.anytime.intervals import lower_ends
 
 TARGETS = np.array([[-0.5], [0.5]])
 EVEN, SPREAD = np.full(2, 0.5), np.full(2, 1e-3)
 TOLERANCE = 0.1
+GRID = StakeGrid.make()
 
 
 def steady(means: Array, *, seed: int, batches: int = 6) -> list[BatchOutcome]:
@@ -47,8 +48,8 @@ def test_a_target_is_shown_to_be_within_the_tolerance_and_not_within_twice_of_it
     every unit of λ.
     """
     means = np.array([0.5, 0.5 + behind * TOLERANCE])
-    contest = TopOf(TARGETS, level=math.log(1e4), top=1, tolerance=TOLERANCE)
-    contest.rank(np.array([1.0, 0.0]), steady(means, seed=4))
+    contest = TopOf(TARGETS, level=math.log(1e4), top=1, tolerance=TOLERANCE, grid=GRID)
+    contest.rank(np.array([-1.0]), steady(means, seed=4))
     assert contest.chosen.tolist() == [0]
     assert contest.decided is shown
 
@@ -56,8 +57,10 @@ def test_a_target_is_shown_to_be_within_the_tolerance_and_not_within_twice_of_it
 def test_a_target_chosen_late_has_the_wealth_of_one_chosen_from_the_first() -> None:
     """The wealth of a pair is a function of all batches; it must not begin where it looks good."""
     past = steady(np.array([0.4, 0.6]), seed=7)
-    worse, better = np.array([1.0, 0.0]), np.array([0.0, 1.0])
-    early, late = (TopOf(TARGETS, level=50.0, top=1, tolerance=TOLERANCE) for _ in range(2))
+    worse, better = np.array([-1.0]), np.array([1.0])
+    early, late = (
+        TopOf(TARGETS, level=50.0, top=1, tolerance=TOLERANCE, grid=GRID) for _ in range(2)
+    )
     for number in range(len(past)):
         early.rank(better, past[: number + 1])
         late.rank(worse, past[: number + 1])
@@ -82,11 +85,11 @@ def test_lost_pulls_count_in_intervals_as_in_bets() -> None:
         yes = rng.binomial(counts, [0.9, 0.5, 0.1]).astype(float)
         policy.update(Summary(counts, yes, yes, lost))
     rows = policy._targets[[0, 0, 1]] - policy._targets[[1, 2, 2]]
-    ends = lower_ends(rows, policy._past, level=2.0)
-    assert sum(batch.lost.sum() for batch in policy._past) == 40
+    ends = lower_ends(rows, policy._past, level=2.0, grid=GRID)
+    assert sum(batch.totals.lost.sum() for batch in policy._past) == 40
     for row, end in zip(rows, ends, strict=True):
         growth = [b.frame.bets(row[None], margin=-end).log_growth(b) for b in policy._past]
-        assert log_value(np.sum(growth, axis=0))[0] == pytest.approx(2.0, abs=1e-9)
+        assert GRID.log_value(np.sum(growth, axis=0))[0] == pytest.approx(2.0, abs=1e-9)
 
 
 def test_intervals_spend_delta_on_all_ordered_pairs() -> None:
@@ -104,6 +107,10 @@ def test_intervals_spend_delta_on_all_ordered_pairs() -> None:
     others = np.arange(4) != found.leader
     rows = (policy._targets[found.leader] - policy._targets)[others]
     level = math.log(12 / 0.06)
-    np.testing.assert_allclose(found.low[others], lower_ends(rows, policy._past, level=level))
-    np.testing.assert_allclose(found.high[others], -lower_ends(-rows, policy._past, level=level))
+    np.testing.assert_allclose(
+        found.low[others], lower_ends(rows, policy._past, level=level, grid=GRID)
+    )
+    np.testing.assert_allclose(
+        found.high[others], -lower_ends(-rows, policy._past, level=level, grid=GRID)
+    )
     assert found.delta == 0.06

@@ -75,7 +75,7 @@ def check_tolerance(tol: float) -> None:
 
 @cache
 def _blas() -> ThreadpoolController:
-    return ThreadpoolController()
+    return ThreadpoolController().select(user_api="blas")
 
 
 def minimise(features: Array, contrasts: ContrastSet, tol: float) -> Design:
@@ -88,7 +88,10 @@ def minimise(features: Array, contrasts: ContrastSet, tol: float) -> Design:
     """
     check_tolerance(tol)
     # One thread: the matrices are small, and the last bit must not depend on the number of cores.
-    with _blas().limit(limits=1, user_api="blas"):
+    libraries = _blas()
+    if all(each.num_threads == 1 for each in libraries.lib_controllers):  # quicker than to set it
+        return _minimise(features, contrasts, tol)
+    with libraries.limit(limits=1, user_api="blas"):
         return _minimise(features, contrasts, tol)
 
 

@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from bestarm.errors import InvalidInputError, ProtocolError
 from bestarm.geometry import Array
 from bestarm.problem import Problem
-from bestarm.records import Plan, Recommendation, Summary
+from bestarm.recommendation import Recommendation
+from bestarm.records import Plan, Summary
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,8 @@ from bestarm.checks import whole
 from bestarm.errors import InvalidInputError
 from bestarm.policies.policy import Policy, Traits, check_adoptable, has_stopped, same_plan
 from bestarm.problem import Problem, as_problem
-from bestarm.records import Phase, Plan, Recommendation, Summary
+from bestarm.recommendation import Phase, Recommendation
+from bestarm.records import Plan, Summary
 
 Indices = NDArray[np.int64]
 

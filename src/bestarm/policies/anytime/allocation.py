@@ -8,16 +8,18 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bestarm.design import centered_g
+from bestarm.design import centered_g, linear_g
 from bestarm.design.contrasts import ListedContrasts
 from bestarm.design.solver import minimise
+from bestarm.errors import ProtocolError
 from bestarm.geometry import Array, lift
 from bestarm.policies.anytime.bets import Sampling
 from bestarm.policies.anytime.contests import OpenContrasts
 from bestarm.policies.anytime.guesses import Guesses
 from bestarm.problem import Problem
+from bestarm.records import Plan
 
-_SHARE = 0.05  # of the G-design: it keeps every contrast, and the bound C, within reach
+_SHARE = 0.02  # of the G-design: it keeps every contrast, and the bound C, within reach
 _SURE = 2.0  # standard errors: gaps are not believed to be smaller than this
 _AGAIN = 2.0  # pulls, relative to those at the last design, after which to design anew, …
 _SOON = 1.2  # … and if other contrasts are open than then
@@ -49,12 +51,14 @@ class Allocation:
 
     Args:
         problem: the problem.
-        coordinates: its source arms, in coordinates of the affine span.
+        coordinates: its source arms, in coordinates of their span.
     """
 
     def __init__(self, problem: Problem, coordinates: Array) -> None:
         self._problem = problem
-        self._coordinates, self._lifted = coordinates, lift(coordinates)
+        self._intercept = problem.drifts
+        self._coordinates = coordinates
+        self._features = lift(coordinates) if self._intercept else coordinates
         self._stage: Stage | None = None
 
     def weights(
@@ -81,23 +85,38 @@ class Allocation:
         ratio = _AGAIN if self._stage.key == key else _SOON
         return guesses.pulls >= ratio * self._stage.pulls
 
-    def stage(self, weights: Array, guesses: Guesses, key: object) -> Stage:
-        """How a batch with these probabilities is drawn, wherever they were computed.
+    def stage(self, plan: Plan, guesses: Guesses, key: object) -> Stage:
+        """How the batch of a plan is drawn, wherever its probabilities were computed.
 
         Contrasts are read off a batch as they were off the last one if it has the same
         probabilities, and by the spread known now if it does not: so this follows from the plans
         and summaries on record. Nothing is changed before `keep`.
         """
-        last = self._stage
-        same = last is not None and np.array_equal(weights, last.sampling.probabilities)
+        last, weights = self._stage, plan.weights
+        assert weights is not None
+        same = last is not None and (
+            weights is last.sampling.probabilities
+            or np.array_equal(weights, last.sampling.probabilities)
+        )
         if last is not None and same and not self._due(guesses, key):
             return last
         if last is not None and same:
             return Stage(last.sampling, key, guesses.pulls)
-        sampling = Sampling(self._coordinates, weights, guesses.spread)
-        scales = np.linalg.eigvalsh(sampling.covariance)
+        try:
+            sampling = Sampling(
+                self._coordinates, weights, guesses.spread, intercept=self._intercept
+            )
+            scales = np.linalg.eigvalsh(sampling.covariance)
+        except np.linalg.LinAlgError:
+            scales = np.zeros(1)
         if scales[0] <= _SINGULAR * scales[-1]:
-            raise np.linalg.LinAlgError("the arms that can be drawn span too little")
+            raise ProtocolError(
+                f"The arms that the plan of phase {plan.phase} draws do not inform about all "
+                "contrasts.",
+                field="plan",
+                value=plan.phase,
+                remedy="Adopt a plan that this policy made for this problem.",
+            )
         return Stage(sampling, key, guesses.pulls)
 
     def keep(self, stage: Stage) -> None:
@@ -112,8 +131,10 @@ class Allocation:
         errors = np.sqrt(typical * np.einsum("ij,ij->j", whitened, whitened))
         gaps = np.maximum(wanted.rows @ guesses.slope + margin, _SURE * errors)
         rows = wanted.rows * (np.sqrt(wanted.needs) / gaps)[:, None]
-        features = self._lifted * np.sqrt(typical / spread)[:, None]
-        found = minimise(features, ListedContrasts(lift(rows / np.abs(rows).max(), 0.0)), _TOL)
+        features = self._features * np.sqrt(typical / spread)[:, None]
+        rows = rows / np.abs(rows).max()
+        listed = ListedContrasts(lift(rows, 0.0) if self._intercept else rows)
+        found = minimise(features, listed, _TOL)
         weights = (1 - _SHARE) * found.weights + _SHARE * spread_out(self._problem)
         weights = np.where(weights < _LEAST_WEIGHT, 0.0, weights)
         return np.asarray(weights / weights.sum())
@@ -121,8 +142,9 @@ class Allocation:
 
 @lru_cache(maxsize=64)
 def spread_out(problem: Problem) -> Array:
-    """The centered G-design of a problem."""
-    weights = centered_g(problem.source, tol=_TOL).weights
+    """The G-design of a problem: centered, unless there is no baseline."""
+    design = centered_g if problem.drifts else linear_g
+    weights = design(problem.source, tol=_TOL).weights
     weights = np.where(weights < _LEAST_WEIGHT, 0.0, weights)
     weights = weights / weights.sum()
     weights.flags.writeable = False

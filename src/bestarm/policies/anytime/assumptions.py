@@ -2,22 +2,53 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
-import numpy as np
-
-from bestarm.checks import computable, not_negative
-from bestarm.errors import InvalidInputError
+from bestarm.checks import choice, computable, not_negative
+from bestarm.errors import InvalidInputError, ProtocolError
 from bestarm.policies.anytime.bets import Scale
 from bestarm.problem import Problem
-from bestarm.records import Summary
+from bestarm.records import Plan, Summary
 
 _UNLIKELY = 30.0  # nats: what happens so rarely by chance contradicts what was declared
-_EPSILON = float(np.finfo(float).eps)
+_STILL = "Noise apart, each option always pays its x·θ: there is no baseline."
 _DRAWN = (
     "What each option would pay, noise apart, is settled before one is drawn: its x·θ plus a "
     "baseline common to all options. It is drawn with the plan's probabilities."
 )
+
+
+def check_options(
+    problem: Problem, *, missing: str, bounds: tuple[float, float] | None, forecasts: bool
+) -> None:
+    """Raise unless the options of the rule fit each other."""
+    choice(missing, ("ignorable", "worst-case"), "missing")
+    if missing == "worst-case" and bounds is None:
+        raise InvalidInputError(
+            "Without `bounds` a missing reward has no worst value.",
+            field="missing",
+            value=missing,
+            remedy="Give `bounds`, or missing='ignorable'.",
+        )
+    if forecasts and not problem.drifts:
+        raise InvalidInputError(
+            "Without a baseline there is nothing to forecast.",
+            field="forecasts",
+            value=forecasts,
+            remedy="Declare a `baseline`, or leave forecasts out.",
+        )
+
+
+def check_options_of(plan: Plan, *, provisional: bool, forecasts: bool) -> None:
+    """Raise unless a plan is of a rule with these options."""
+    if (plan.provisional, plan.forecasts is not None) != (provisional, forecasts):
+        raise ProtocolError(
+            f"The plan of phase {plan.phase} is of a policy with other options.",
+            field="plan",
+            value=plan.phase,
+            remedy="Adopt a plan that this policy made.",
+        )
 
 
 @dataclass(frozen=True)
@@ -48,52 +79,68 @@ class Assumptions:
             )
         if bounds is not None:
             low, high = bounds
-            center = low / 2 + high / 2
+            # Without a baseline Σ p w need not be 0, and a center would not drop out of Lemma 1.
+            center = low / 2 + high / 2 if problem.drifts else 0.0
             scale = Scale(low - center, high - center, center=center)
-            return cls(scale, (_DRAWN, f"Every reward lies between {low:g} and {high:g}."), bounds)
+            world = _DRAWN if problem.drifts else _STILL
+            return cls(scale, (world, f"Every reward lies between {low:g} and {high:g}."), bounds)
         means = problem.scale if mean_bound is None else not_negative(mean_bound, "mean_bound")
         size = means + problem.baseline
         computable(size + problem.noise, "mean_bound")
-        sentences = (
-            _DRAWN,
-            f"The noise has mean 0 and is sub-Gaussian with scale {problem.noise:g}.",
-            f"The baseline lies within ±{problem.baseline:g}, and x·θ of every option within "
-            f"±{means:g}.",
-        )
+        noise = f"The noise has mean 0 and is sub-Gaussian with scale {problem.noise:g}."
+        moving = f"The baseline lies within ±{problem.baseline:g}, and x·θ of every option within "
+        sentences = _STILL, noise, f"x·θ of every option lies within ±{means:g}."
+        if problem.drifts:
+            sentences = _DRAWN, noise, moving + f"±{means:g}."
         return cls(Scale(-size, size, problem.noise), sentences)
 
-    def contradicted_by(self, summary: Summary, labels: tuple[str, ...]) -> bool:
+    def with_losses(self, missing: int) -> tuple[str, ...]:
+        """The sentences, with one about this many outcomes that never came, if any."""
+        if not missing:
+            return self.sentences
+        return (
+            *self.sentences,
+            f"Which outcomes never came ({missing:,} so far) depends neither on the option drawn "
+            "nor on the reward.",
+        )
+
+    def contradicted_by(self, summary: Summary, labels: tuple[str, ...], scale: Scale) -> bool:
         """Whether no rewards within the scale have these totals, but for rare noise.
 
         Rewards at most h from the middle m have |Σ(r − m)| ≤ nh and Σ(r − m)² ≤ nh². Adding up n
         of them may lose nε of the sum of their sizes, so that much is let pass: where totals are
-        about a number many times farther from m than h, squares say little, sums still much.
+        about a number many times farther from m than h, squares say little, sums still much. Where
+        the least and the largest reward are known, they must lie in the range themselves.
 
         Args:
             summary: the totals.
             labels: the arms' names.
+            scale: where they lie, less their forecasts.
 
         Raises:
-            InvalidInputError: rewards are bounded, and these cannot be.
+            InvalidInputError: no rewards have these totals, or rewards are bounded, and these
+                cannot be.
         """
-        counts, scale = summary.counts, self.scale
-        shift = summary.center - scale.center - scale.middle
-        half = (scale.high - scale.low) / 2
-        size = half + abs(shift)
-        lost = _EPSILON * (counts + 8.0) * counts * size
-        first = summary.sums + shift * counts
-        likely = scale.noise * np.sqrt(2 * _UNLIKELY * counts)
-        wrong = np.abs(first) > half * counts + likely + lost
-        if self.bounds is None:
-            return bool(wrong.any())
-        second = summary.squares + shift * (summary.sums + first)
-        wrong |= second > half * half * counts + 4 * size * lost
-        if wrong.any():
-            arm, (low, high) = labels[int(np.argmax(wrong))], self.bounds
+        from bestarm.policies.anytime import kernels  # noqa: PLC0415 - compiles
+
+        if (arm := kernels.impossible(*summary.totals)) >= 0:
             raise InvalidInputError(
-                f"The rewards of option {arm!r} cannot all lie between {low:g} and {high:g}.",
+                f"The totals of option {labels[arm]!r} contradict each other.",
                 field="summary",
-                value=arm,
-                remedy="Make the policy with `bounds` that hold for every reward.",
+                value=labels[arm],
+                remedy="Squares, cubes and extremes are of (reward − center), all of one center.",
             )
-        return False
+        bounded = self.bounds is not None
+        half = (scale.high - scale.low) / 2
+        shift = summary.center - scale.center - scale.middle
+        likely = scale.noise * math.sqrt(2 * _UNLIKELY)
+        arm = kernels.contradiction(*summary.totals, (half, shift, likely, bounded))
+        if arm < 0 or self.bounds is None:
+            return arm >= 0
+        label, (low, high) = labels[arm], self.bounds
+        raise InvalidInputError(
+            f"The rewards of option {label!r} cannot all lie between {low:g} and {high:g}.",
+            field="summary",
+            value=label,
+            remedy="Make the policy with `bounds` that hold for every reward.",
+        )

@@ -12,7 +12,7 @@ they bound it from below: for every F with z ≥ −F
     1 + λz ≥ exp(λz − ψz²),     ψ = (−log(1 − λF) − λF) / F²                  (Fan et al. 2015)
 
 whose logarithm is linear in the batch's counts, sums and sums of squares. F need not be known
-before the draw: it is C, or the farthest fall that the sums of squares leave possible.
+before the draw: it is C, or the farthest fall that there was.
 """
 
 from __future__ import annotations
@@ -25,31 +25,60 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import ndtri
 
+from bestarm.checks import positive
 from bestarm.geometry import Array
 from bestarm.records import Summary
 
-# Stakes in units of signal to noise, y·θ over the deviation of z. A contrast at 0.02 takes some
-# 20 000 pulls; it has the largest share, and shares fall off slowly on both sides, so that easier
-# and harder ones cost little more and every gap is found at last.
+# Stakes in units of signal to noise, y·θ over the deviation of z. A contrast at 0.025 takes some
+# 10 000 pulls; within a factor of four on both sides shares hardly fall off, so that easier and
+# harder ones cost little more, and beyond it they fall off as a power, so every gap is found.
 STAKES: Array = 0.3 * 0.5 ** np.arange(14.0)
-_SHARES = 1 / (1 + np.square(np.log10(STAKES / 0.02) / 0.6))
-LOG_PRIOR: Array = np.log(_SHARES / _SHARES.sum())
+_SHARES = 1 / (1 + np.abs(np.log10(STAKES / 0.025) / 0.6) ** 4)
+LOG_PRIOR: Array = np.log(_SHARES / _SHARES.sum()) - 1e-13  # they add up to 1 at most, rounded too
+
+_EXPECTED: Array = np.array([2**-0.5, 1.0, 2**0.5])  # stakes for an expected gap, relative to it
 
 WINDOW = 32  # batches with outcomes outstanding, at the end of each of which the wealth is read
 
 _LARGEST = 0.9  # λC: the share of its wealth that a stake may lose in one pull
 _RARE = 2e-3  # over √pulls: Φ(−k), how often noise exceeds what C allows for (Lemma 3)
-_EPSILON = float(np.finfo(float).eps)
-_STEPS = 16  # roundings of a total besides those of adding it up
+EPSILON = float(np.finfo(float).eps)
+STEPS = 16  # roundings of a total besides those of adding it up
 
 
-def log_value(log_wealth: Array) -> Array:
-    """The log of e-values: the wealth of all stakes (columns), averaged by their shares."""
-    from bestarm.policies.anytime.kernels import average  # noqa: PLC0415 - compiles
+@dataclass(frozen=True, eq=False)
+class StakeGrid:
+    """The stakes of a bet and their shares, fixed before the first draw.
 
-    values = np.empty(len(log_wealth))
-    average(log_wealth, LOG_PRIOR, values)
-    return values
+    Attributes:
+        signals: stakes for contrasts of these signals, in units of signal to noise.
+        gaps: stakes for contrasts of these sizes, in reward units.
+        log_shares: the logs of their shares, those of `signals` first. They add up to 1.
+    """
+
+    signals: Array
+    gaps: Array
+    log_shares: Array
+
+    @classmethod
+    def make(cls, expected_gap: float | None = None) -> StakeGrid:
+        """Wide stakes; with an expected gap, half of all shares are around it."""
+        if expected_gap is None:
+            return cls(STAKES, np.zeros(0), LOG_PRIOR)
+        gap, half = positive(expected_gap, "expected_gap"), math.log(0.5)
+        near = np.full(len(_EXPECTED), half - math.log(len(_EXPECTED)))
+        return cls(STAKES, gap * _EXPECTED, np.concatenate([LOG_PRIOR + half, near]))
+
+    def __len__(self) -> int:
+        return len(self.log_shares)
+
+    def log_value(self, log_wealth: Array) -> Array:
+        """The log of e-values: the wealth of all stakes (columns), averaged by their shares."""
+        from bestarm.policies.anytime.kernels import average  # noqa: PLC0415 - compiles
+
+        values = np.empty(len(log_wealth))
+        average(log_wealth, self.log_shares, values)
+        return values
 
 
 @dataclass(frozen=True)
@@ -70,6 +99,22 @@ class Scale:
     def middle(self) -> float:
         """The middle of the range."""
         return (self.low + self.high) / 2
+
+    def less(self, forecasts: tuple[float, float] | None) -> Scale:
+        """Where rewards less a forecast lie, if forecasts lie in this interval; else this scale."""
+        if forecasts is None:
+            return self
+        lowest, highest = forecasts
+        low, high = self.low + self.center - highest, self.high + self.center - lowest
+        return Scale(low, high, self.noise)
+
+    def near(self, mean: float | None, reach: float) -> tuple[float, float]:
+        """Rewards within reach of a mean, where they can lie at all; the middle if it is None."""
+        low, high = self.low + self.center, self.high + self.center
+        if mean is None:
+            return low / 2 + high / 2, low / 2 + high / 2
+        middle = min(max(mean, low), high)
+        return max(middle - reach, low), min(middle + reach, high)
 
     def reach(self, pulls: int) -> tuple[float, float]:
         """kα and α√(2π)Φ(−k) of Lemma 3: the noise that C allows for, and the charge beyond it.
@@ -97,24 +142,28 @@ class Sampling:
         readout: w(a) of a contrast y (a row) is y @ readout.
 
     Args:
-        coordinates: all source arms, in coordinates of the affine span.
+        coordinates: all source arms, in coordinates of their span.
         probabilities: p.
         spread: the expected (r − c(a))² for all of them, up to a common factor.
+        intercept: whether there is a baseline. If not, weights need only Σ p w x = y, and nothing
+            is centered.
     """
 
-    def __init__(self, coordinates: Array, probabilities: Array, spread: Array) -> None:
+    def __init__(
+        self, coordinates: Array, probabilities: Array, spread: Array, *, intercept: bool = True
+    ) -> None:
         self.probabilities = probabilities
         self.arms = np.flatnonzero(probabilities)
         self.weights = probabilities[self.arms]
         coordinates = coordinates[self.arms]
-        self.centered = coordinates - self.weights @ coordinates
+        self.centered = coordinates - self.weights @ coordinates if intercept else coordinates
         self.covariance = self.centered.T @ (self.weights[:, None] * self.centered)
         # Of all weights that read y off a pull, these have the least variance:
-        # with M = Σ p φφᵀ/s² on φ = (1, x), w(a) = φ_aᵀ M⁻¹ (0, y) / s_a².
+        # with M = Σ p φφᵀ/s² on φ = (1, x), w(a) = φ_aᵀ M⁻¹ (0, y) / s_a²; without a baseline,
+        # φ = x.
         precision = 1 / spread[self.arms]
         mass = self.weights * precision
-        center = mass @ self.centered / mass.sum()
-        shifted = self.centered - center
+        shifted = self.centered - mass @ self.centered / mass.sum() if intercept else coordinates
         moment = shifted.T @ (mass[:, None] * shifted)
         self.readout = np.linalg.solve(moment, (precision[:, None] * shifted).T)
 
@@ -128,7 +177,7 @@ class Prior(NamedTuple):
         spread: p times the expected (r − c)².
         below: how far a reward may fall below its guess, short of what is charged for.
         above: how far it may exceed it.
-        likely: √Σ(r − c)², as foreseen.
+        likely: how far a reward will fall below or exceed its guess, as foreseen.
     """
 
     weights: Array
@@ -146,15 +195,23 @@ class KernelTotals(NamedTuple):
         first: Σ(r − c).
         second: Σ(r − c)², at most.
         rounding: what rounding may have added to Σ(r − c).
+        under: how far a reward fell below its guess, at most.
+        over: how far one exceeded it.
         counts: pulls with an outcome.
         lost: pulls without one, to be entered at the reward that hurts a bet most.
+        third: Σ(r − c)³; NaN if it is not known.
+        third_rounding: how far off `third` may be.
     """
 
     first: Array
     second: Array
     rounding: Array
+    under: Array
+    over: Array
     counts: Array
     lost: Array
+    third: Array
+    third_rounding: Array
 
 
 class Terms(NamedTuple):
@@ -184,10 +241,12 @@ class Frame:
         sampling: how arms are drawn.
         guess: c(a) of each arm that can be drawn.
         scale: where rewards lie.
+        grid: the stakes.
+        leaders: the targets that look best and second best.
         spread: p times the expected (r − c)² of each.
         below: how far a reward of each may fall below its guess, short of what is charged for.
         above: how far it may exceed it.
-        likely: √Σ(r − c)² of each, as foreseen.
+        likely: how far from it one will lie in the batch, as foreseen.
         tail: what is charged for noise beyond that, in units of Σ p|w|.
 
     Args:
@@ -197,6 +256,8 @@ class Frame:
         scale: where rewards lie.
         size: the number of pulls in the batch, as foreseen.
         pulls: the number of pulls before it.
+        grid: the stakes; the wide ones by default.
+        leaders: the targets that look best and second best.
     """
 
     def __init__(
@@ -208,11 +269,17 @@ class Frame:
         scale: Scale,
         size: int,
         pulls: int,
+        grid: StakeGrid | None = None,
+        leaders: tuple[int, int] = (0, 1),
     ) -> None:
         self.sampling, self.scale = sampling, scale
+        self.grid = grid or StakeGrid.make()
+        self.leaders = leaders
         self.guess = guess[sampling.arms]
         self.spread = sampling.weights * spread[sampling.arms]
-        self.likely = np.sqrt(size * self.spread)
+        expected = size * sampling.weights
+        farthest = np.minimum(2 * np.log1p(expected), expected) + 1
+        self.likely = np.sqrt(spread[sampling.arms] * farthest)
         reach, self.tail = scale.reach(pulls)
         self.below = self.guess - (scale.low - reach)
         self.above = (scale.high + reach) - self.guess
@@ -259,10 +326,11 @@ class Bets:
         from bestarm.policies.anytime.kernels import settle  # noqa: PLC0415 - compiles
 
         frame, scale = self.frame, self.frame.scale
-        relative = (len(frame.guess) + _STEPS) * _EPSILON
+        relative = (len(frame.guess) + STEPS) * EPSILON
         terms = Terms(scale.low, scale.high, self.margin, frame.tail, relative, _LARGEST)
-        result = Settled(*np.empty((2, len(self.w), len(STAKES))))
-        settle(self.w, tuple(frame.prior), tuple(batch.totals), tuple(terms), STAKES, *result)
+        result = Settled(*np.empty((2, len(self.w), len(frame.grid))))
+        stakes = frame.grid.signals, frame.grid.gaps
+        settle(self.w, tuple(frame.prior), tuple(batch.totals), tuple(terms), stakes, *result)
         return result
 
     def log_growth(self, batch: BatchOutcome) -> Array:
@@ -284,12 +352,7 @@ class BatchOutcome:
     Attributes:
         frame: what was fixed before.
         summary: what came of it.
-        counts: pulls with an outcome, of each arm that can be drawn, as are the others.
-        first: Σ (r − c).
-        second: Σ (r − c)².
-        first_rounding: how far off `first` may be.
-        second_rounding: how far off `second` may be.
-        lost: pulls without an outcome that enter at the reward that hurts a bet most.
+        totals: of each arm that can be drawn.
         pending: whether outcomes are outstanding: then an amended batch may take this one's place.
 
     Args:
@@ -299,32 +362,20 @@ class BatchOutcome:
     """
 
     def __init__(self, frame: Frame, summary: Summary, worst_case: bool = False) -> None:
-        self.frame, self.summary = frame, summary
-        arms = frame.sampling.arms
-        guess = frame.guess - (summary.center - frame.scale.center)
-        self.counts: Array = summary.counts[arms].astype(float)
-        squares, sums = summary.squares[arms], summary.sums[arms]
-        shift = guess * self.counts
-        self.first = sums - shift
-        self.second = squares - guess * (2 * sums - shift)
-        parts = squares + guess * shift
-        rounding = (self.counts + _STEPS) * _EPSILON
-        self.first_rounding = rounding * np.sqrt(self.counts * parts)
-        self.second_rounding = rounding * parts
-        lost = summary.pending + summary.missing if worst_case else summary.pending
-        self.lost: Array = lost[arms].astype(float)
-        self.pending = bool(summary.pending.any())
+        from bestarm.policies.anytime.kernels import add_up  # noqa: PLC0415 - compiles
 
-    @property
-    def totals(self) -> KernelTotals:
-        """The totals for the kernel: squares rounded up, sums to be rounded down."""
-        second = self.second + self.second_rounding
-        return KernelTotals(self.first, second, self.first_rounding, self.counts, self.lost)
+        self.frame, self.summary = frame, summary
+        lost = summary.pending + summary.missing if worst_case else summary.pending
+        self.totals = KernelTotals(*np.empty((9, len(frame.guess))))
+        shift = summary.center - frame.scale.center
+        arms, totals = frame.sampling.arms, tuple(self.totals)
+        add_up(arms, frame.guess, shift, lost, *summary.totals, totals)
+        self.pending = bool(summary.pending.any())
 
     @property
     def pulls(self) -> int:
         """The number of pulls that enter."""
-        return int(self.counts.sum() + self.lost.sum())
+        return int(self.totals.counts.sum() + self.totals.lost.sum())
 
 
 def folded(past: Sequence[BatchOutcome]) -> int:

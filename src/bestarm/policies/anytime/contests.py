@@ -8,8 +8,8 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from bestarm.geometry import Array, ranked
-from bestarm.policies.anytime.bets import STAKES, BatchOutcome, Bets, Frame, folded, log_value
+from bestarm.geometry import TIE, Array, ranked
+from bestarm.policies.anytime.bets import BatchOutcome, Bets, Frame, StakeGrid, folded
 
 Indices = NDArray[np.int64]
 Stakes = list[tuple[Indices, Bets]]  # bets, and whose they are
@@ -41,8 +41,17 @@ class Contest(Protocol):
         ...
 
     @property
+    def leaders(self) -> tuple[int, int]:
+        """The targets that look best and second best."""
+        ...
+
+    @property
     def decided(self) -> bool:
         """Whether `chosen` is shown to be right."""
+        ...
+
+    def settles_for(self, target: int) -> bool:
+        """Whether no other target is better than this one by more than the tolerance."""
         ...
 
     def wanted(self) -> OpenContrasts:
@@ -61,8 +70,8 @@ class Contest(Protocol):
         """Take batch number `place` once more, with outcomes that were outstanding `before`."""
         ...
 
-    def rank(self, scores: Array, past: Sequence[BatchOutcome]) -> None:
-        """Take new estimates of all targets."""
+    def rank(self, slope: Array, past: Sequence[BatchOutcome]) -> None:
+        """Take a new estimate of θ."""
         ...
 
     def log_evidence(self) -> Array:
@@ -93,11 +102,12 @@ class BestOf:
     Args:
         targets: in coordinates of the affine span.
         level: log(1/δ).
+        grid: the stakes.
     """
 
-    def __init__(self, targets: Array, *, level: float) -> None:
-        self._targets, self._level = targets, level
-        self._wealth: Array = np.zeros((len(targets), len(STAKES)))  # logs; of folded batches
+    def __init__(self, targets: Array, *, level: float, grid: StakeGrid) -> None:
+        self._targets, self._level, self._grid = targets, level, grid
+        self._wealth: Array = np.zeros((len(targets), len(grid)))  # logs; of folded batches
         self._loose: list[_Loose] = []  # the batches after them
         self._folded = 0
         self._amendable: dict[int, Stakes] = {}  # bets on folded batches that lack outcomes
@@ -111,9 +121,18 @@ class BestOf:
         return self._order[:1]
 
     @property
+    def leaders(self) -> tuple[int, int]:
+        """The leader and the runner-up, while there is one."""
+        return int(self._order[0]), int(self._order[min(1, len(self._order) - 1)])
+
+    @property
     def decided(self) -> bool:
         """Whether one target is left."""
         return len(self.active) == 1
+
+    def settles_for(self, target: int) -> bool:
+        """Whether this target is the last one left."""
+        return self.decided and int(self._order[0]) == target
 
     def wanted(self) -> OpenContrasts:
         """The leader's contrasts to all others that are left."""
@@ -163,24 +182,31 @@ class BestOf:
 
     def _look(self) -> None:
         """Drop targets whose wealth has reached 1/δ after some prefix."""
+        from bestarm.policies.anytime.kernels import look  # noqa: PLC0415 - compiles
+
         self._fold()
-        value = log_value(self._wealth[self.active])
+        self._value[self.active] = -np.inf
         wealth = self._wealth.copy() if self._loose else self._wealth
+        most = look(wealth, self._grid.log_shares, self.active, self._value)
         for loose in self._loose:
             [(targets, _)] = loose.stakes
             wealth[targets] += loose.growth
-            value = np.maximum(value, log_value(wealth[self.active]))
-        self._value[self.active] = value
+            most = max(most, look(wealth, self._grid.log_shares, self.active, self._value))
+        if most < self._level:
+            return
+        value = self._value[self.active]
         reached = value >= self._level
         if reached.all():  # in error, then; keep the one with the least against it
             reached[np.argmin(value)] = False
-        if reached.any():
-            self.active = self.active[~reached]
-            self._order = self._order[np.isin(self._order, self.active)]
+        self.active = self.active[~reached]
+        self._order = self._order[np.isin(self._order, self.active)]
 
-    def rank(self, scores: Array, past: Sequence[BatchOutcome]) -> None:  # noqa: ARG002 - no pair is replayed
-        """Order the targets left by their estimates."""
-        self._order = self.active[ranked(scores[self.active])]
+    def rank(self, slope: Array, past: Sequence[BatchOutcome]) -> None:  # noqa: ARG002 - no pair is replayed
+        """Put the leader first and the runner-up second; the others follow in order of index."""
+        from bestarm.policies.anytime.kernels import lead  # noqa: PLC0415 - compiles
+
+        self._order = self.active.copy()
+        lead(self._targets, slope, TIE, self._order)
 
     def log_evidence(self) -> Array:
         """The log of each target's e-value against its being the best, when last it bet."""
@@ -205,10 +231,22 @@ class TopOf:
         level: the log of the wealth at which a pair is decided.
         top: m.
         tolerance: ε.
+        grid: the stakes.
+        control: a target whose pairs are kept up to date whether it is chosen or not, or None.
     """
 
-    def __init__(self, targets: Array, *, level: float, top: int, tolerance: float) -> None:
-        self._targets, self._level = targets, level
+    def __init__(
+        self,
+        targets: Array,
+        *,
+        level: float,
+        top: int,
+        tolerance: float,
+        grid: StakeGrid,
+        control: int | None = None,
+    ) -> None:
+        self._control = [] if control is None else [control]
+        self._targets, self._level, self._grid = targets, level, grid
         self._top, self._tolerance = top, tolerance
         self._open: dict[int, Indices] = {}  # those that each chosen target is not decided against
         self._wealth: dict[int, Array] = {}  # of each chosen target against these
@@ -222,6 +260,16 @@ class TopOf:
     def chosen(self) -> Indices:
         """The m targets of the highest estimates."""
         return self._order[: self._top]
+
+    @property
+    def leaders(self) -> tuple[int, int]:
+        """The two targets of the highest estimates."""
+        return int(self._order[0]), int(self._order[1])
+
+    def settles_for(self, target: int) -> bool:
+        """Whether this target has beaten every other one, but for the tolerance."""
+        most = self._most.get(target)
+        return most is not None and bool((np.delete(most, target) >= self._level).all())
 
     @property
     def _lacking(self) -> Array:
@@ -244,6 +292,8 @@ class TopOf:
         """Undecided pairs of chosen and others; only those along the border if they are many."""
         lacking = self._lacking
         undecided = lacking > 0
+        if not undecided.any():
+            return self._wanted_of_control()
         if lacking.size > _ALL_PAIRS:
             border = np.zeros_like(undecided)
             border[-1, :] = border[:, 0] = True
@@ -251,6 +301,16 @@ class TopOf:
         inside, outside = np.nonzero(undecided)
         rows = self._targets[self._order[inside]] - self._targets[self._order[self._top + outside]]
         return OpenContrasts(rows, np.maximum(lacking[inside, outside], _LEAST_NEED))
+
+    def _wanted_of_control(self) -> OpenContrasts:
+        """The undecided pairs of the control, where all others are decided."""
+        [control] = self._control
+        needs = self._level - self._most[control]
+        needs[control] = 0.0
+        rivals = np.flatnonzero(needs > 0)
+        return OpenContrasts(
+            self._targets[control] - self._targets[rivals], np.maximum(needs[rivals], _LEAST_NEED)
+        )
 
     def stake(self, frame: Frame) -> Stakes:  # noqa: ARG002 - they follow from the frame
         """None that need to be kept."""
@@ -269,10 +329,11 @@ class TopOf:
             if place < seen:
                 bets = self._bets(after.frame, target)
                 self._wealth[target] += bets.log_growth(after) - bets.log_growth(before)
+                self._decide(target, self._grid.log_value(self._wealth[target]))
 
     def _add(self, target: int, batch: BatchOutcome) -> None:
         self._wealth[target] += self._bets(batch.frame, target).log_growth(batch)
-        self._decide(target, log_value(self._wealth[target]))
+        self._decide(target, self._grid.log_value(self._wealth[target]))
 
     def _decide(self, target: int, values: Array) -> None:
         """Note evidence against the rivals, and let go of those that it suffices for."""
@@ -285,25 +346,25 @@ class TopOf:
     def _look_ahead(self, target: int, loose: Sequence[BatchOutcome]) -> None:
         """Look at every prefix of batches that lack outcomes, without taking them in."""
         wealth = self._wealth[target].copy()
-        values = log_value(wealth)
+        values = self._grid.log_value(wealth)
         for batch in loose:
             wealth += self._bets(batch.frame, target).log_growth(batch)
-            values = np.maximum(values, log_value(wealth))
+            values = np.maximum(values, self._grid.log_value(wealth))
         self._decide(target, values)
 
-    def rank(self, scores: Array, past: Sequence[BatchOutcome]) -> None:
+    def rank(self, slope: Array, past: Sequence[BatchOutcome]) -> None:
         """Order the targets by their estimates, and take in what the chosen ones have not seen."""
-        self._order = ranked(scores)
+        self._order = ranked(self._targets @ slope)
         self._bring_up_to_date(past)
 
     def _bring_up_to_date(self, past: Sequence[BatchOutcome]) -> None:
         everybody = np.arange(len(self._targets))
         room = _REPLAYED
         self._folded = max(self._folded, folded(past))
-        for target in self.chosen.tolist():
+        for target in dict.fromkeys([*self._control, *self.chosen.tolist()]):
             if target not in self._seen:
                 self._open[target] = np.delete(everybody, target)
-                self._wealth[target] = np.zeros((len(everybody) - 1, len(STAKES)))
+                self._wealth[target] = np.zeros((len(everybody) - 1, len(self._grid)))
                 self._most[target] = np.zeros(len(everybody))
             seen = self._seen.pop(target, 0)
             soon = min(seen + 2, self._folded)  # one more than comes in: everybody catches up

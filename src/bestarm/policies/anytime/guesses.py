@@ -6,83 +6,134 @@ The anytime rule is valid whatever they are; good ones save pulls.
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
 from bestarm.geometry import Array
 from bestarm.policies.anytime.bets import BatchOutcome, Scale
 
-_RIDGE = 1.0  # pulls of the first batch's design, with reward zero
-_MEMORY = 0.9  # what a batch before counts towards the spread to come
-_SHRINKAGE = 30.0  # pulls that an arm's own spread must weigh against all arms' together
-_FORGETTING = 0.8  # what a batch before counts in judging how to foresee levels
-_INERTIA = 0.95  # what a batch before counts towards how fast levels move
-_CLEAR = 3.0  # standard errors from which on a level counts as having moved
 _DRIFT = 0.7  # noise deviations that the level may move within a batch: 4 % of the variance
+
+
+class Numbers(NamedTuple):
+    """Where the numbers of a `Memory` stand in its array.
+
+    Attributes:
+        pulls: the number of pulls learned from.
+        reward: the sum of their rewards.
+        misses: of the three ways to foresee a level: squared errors, recent batches counting most.
+        moved: Σ n (dν/dt)², recent batches counting most.
+        weighed: Σ n, likewise.
+        batches: how many batches are noted below: 0, 1 or 2.
+        whens: the middle pulls of the batch before and of the last one.
+        means: their mean rewards.
+        spread: the mean of the arms' spread.
+    """
+
+    pulls: int = 0
+    reward: int = 1
+    misses: int = 2
+    moved: int = 5
+    weighed: int = 6
+    batches: int = 7
+    whens: int = 8
+    means: int = 10
+    spread: int = 12
+
+
+AT = Numbers()
+
+
+class Memory(NamedTuple):
+    """What is kept of all batches, in arrays that the kernels change.
+
+    Attributes:
+        numbers: see `Numbers`.
+        slope: θ̂ in coordinates of the span.
+        information: Σ n Σ_cov over the batches.
+        gram: of the regression.
+        moment: of the regression.
+        total_arm: the sum of all arms pulled.
+        mean_arms: the mean arms of the batch before and of the last one.
+        second: (r − c)² per arm, recent batches counting most.
+        counts: pulls per arm, likewise.
+        spread: the expected (r − c)² per arm, shrunk towards that of all arms together.
+    """
+
+    numbers: Array
+    slope: Array
+    information: Array
+    gram: Array
+    moment: Array
+    total_arm: Array
+    mean_arms: Array
+    second: Array
+    counts: Array
+    spread: Array
 
 
 class Guesses:
     """Estimates from the batches so far.
 
-    Attributes:
-        pulls: the number of pulls learned from.
-        slope: θ̂ in coordinates of the affine span.
-        information: Σ n Σ_cov over the batches.
-        spread: the expected (r − c(a))² of every source arm, shrunk towards that of all together.
-
     Args:
-        coordinates: the source arms, in coordinates of the affine span.
+        coordinates: the source arms, in coordinates of their span.
         scale: where rewards lie.
+        intercept: whether there is a baseline. If not, its level is known to be zero.
     """
 
-    def __init__(self, coordinates: Array, scale: Scale) -> None:
+    def __init__(self, coordinates: Array, scale: Scale, *, intercept: bool = True) -> None:
         arms, rank = coordinates.shape
-        self._arms, self._scale = coordinates, scale
-        self.pulls = 0
-        self.slope: Array = np.zeros(rank)
-        self.information: Array = np.zeros((rank, rank))
-        self._gram: Array = np.zeros((rank, rank))
-        self._moment: Array = np.zeros(rank)
-        self._centers: list[float] = []  # of the last two batches: when their middle pull was, …
-        self._means: list[tuple[float, Array]] = []  # … their mean reward and mean arm
-        self._total = 0.0, np.zeros(rank)  # sum of all rewards, of all arms pulled
-        self._misses = [0.0] * 3  # of the three ways to foresee a level
-        self._moves = 0.0, 0.0  # Σ n (dν/dt)² and Σ n, recent batches counting most
-        self._second: Array = np.zeros(arms)  # (r − c)² an arm, recent batches counting most
-        self._counts: Array = np.zeros(arms)
+        self._arms, self._intercept = np.ascontiguousarray(coordinates), intercept
         half = (scale.high - scale.low) / 2
-        self._least = scale.noise**2 or half**2
-        self.spread: Array = np.full(arms, half**2 + scale.noise**2)
+        least = scale.noise**2 or half**2
+        self._known = scale.low, scale.high, scale.center, least, intercept
+        self._memory = Memory(
+            np.zeros(13),
+            *(np.zeros(rank), np.zeros((rank, rank)), np.zeros((rank, rank)), np.zeros(rank)),
+            *(np.zeros(rank), np.zeros((2, rank))),
+            *(np.zeros(arms), np.zeros(arms), np.full(arms, half**2 + scale.noise**2)),
+        )
+
+    @property
+    def pulls(self) -> int:
+        """The number of pulls learned from."""
+        return int(self._memory.numbers[AT.pulls])
+
+    @property
+    def slope(self) -> Array:
+        """θ̂ in coordinates of the span."""
+        return self._memory.slope
+
+    @property
+    def information(self) -> Array:
+        """Σ n Σ_cov over the batches."""
+        return self._memory.information
+
+    @property
+    def spread(self) -> Array:
+        """The expected (r − c(a))² of every source arm, shrunk towards that of all together."""
+        return self._memory.spread
 
     def rewards(self, size: int) -> Array:
         """c(a): what every source arm may be expected to pay in the next batch of `size` pulls."""
-        levels = self._levels(self.pulls + size / 2)
-        expected = levels[self._misses.index(min(self._misses))] + self._arms @ self.slope
-        return np.minimum(np.maximum(expected, self._scale.low), self._scale.high)
+        if not self.pulls:  # nothing is known, and nothing need be compiled yet
+            low, high, center, _, intercept = self._known
+            level = low / 2 + high / 2 if intercept else min(max(-center, low), high)
+            return np.full(len(self._arms), level)
+        from bestarm.policies.anytime.learning import expect  # noqa: PLC0415 - compiles
+
+        expected = np.empty(len(self._arms))
+        expect(tuple(self._memory), self._arms, self._known, self.pulls + size / 2, expected)
+        return expected
 
     def longest(self) -> float:
         """The longest batch within which the level should stay put, if it moves as it did."""
-        moved, pulls = self._moves
+        moved = float(self._memory.numbers[AT.moved])
         if not moved:
             return math.inf
-        return _DRIFT * math.sqrt(float(self.spread.mean()) * pulls / moved)
-
-    def _spread(self) -> Array:
-        # Rewards that did not vary at all say no more than that they vary less than once in n.
-        pooled = max(self._second.sum() / self._counts.sum(), self._least / self.pulls)
-        return np.asarray((self._second + _SHRINKAGE * pooled) / (self._counts + _SHRINKAGE))
-
-    def _levels(self, when: float) -> tuple[float, float, float]:
-        """Rewards less x·θ̂ around some pull, foreseen by: the mean so far, the last, the trend."""
-        if not self._means:
-            return (self._scale.middle,) * 3
-        *before, last = (reward - float(arm @ self.slope) for reward, arm in self._means)
-        if not before:
-            return last, last, last  # to the bit: rounding must not choose among them
-        rewards, arms = self._total
-        average = (rewards - float(arms @ self.slope)) / self.pulls
-        trend = (last - before[0]) / (self._centers[1] - self._centers[0])
-        return average, last, last + trend * (when - self._centers[1])
+        weighed = float(self._memory.numbers[AT.weighed])
+        return _DRIFT * math.sqrt(float(self._memory.numbers[AT.spread]) * weighed / moved)
 
     def learn(self, batch: BatchOutcome, *, late: bool = False) -> None:
         """Take in a batch's outcome.
@@ -91,54 +142,10 @@ class Guesses:
             batch: what came of it.
             late: that these are outcomes of an earlier batch, which say nothing of levels to come.
         """
-        summary, arms = batch.summary, batch.frame.sampling.arms
-        pulls = summary.pulls
-        if not pulls:
-            return
-        guess, first, second = batch.frame.guess, batch.first, batch.second
-        reward = float(first.sum() + guess @ batch.counts) / pulls
-        arm = summary.counts @ self._arms / pulls
-        when = self.pulls + pulls / 2
-        if self.pulls:
-            if not late:
-                seen = reward - float(arm @ self.slope)
-                self._misses = [
-                    _FORGETTING * before + pulls * (level - seen) ** 2
-                    for before, level in zip(self._misses, self._levels(when), strict=True)
-                ]
-            self._regress(batch, first)
-        else:
-            # Nothing was foreseen of the first batch; its own level does as well.
-            self._gram = _RIDGE * batch.frame.sampling.covariance
-            self._regress(batch, first + (guess - reward) * batch.counts)
-            beyond = guess - reward - (self._arms[arms] - arm) @ self.slope
-            second = second + beyond * (2 * first + beyond * batch.counts)
-        self.pulls += pulls
-        if not late:
-            self._second, self._counts = _MEMORY * self._second, _MEMORY * self._counts
-        self._second[arms] += np.maximum(second, 0.0)
-        self._counts[arms] += batch.counts
-        self.spread = self._spread()
-        self._total = self._total[0] + pulls * reward, self._total[1] + pulls * arm
-        if late and self._means:
-            return
-        if self._means:
-            before, gap = self._means[-1], when - self._centers[-1]
-            moved = reward - before[0] - float((arm - before[1]) @ self.slope)
-            error = float(self.spread.mean()) * (1 / pulls + 1 / max(2 * gap - pulls, 1.0))
-            rate = moved / gap if moved * moved > _CLEAR**2 * error else 0.0
-            self._moves = (
-                _INERTIA * self._moves[0] + pulls * rate * rate,
-                _INERTIA * self._moves[1] + pulls,
-            )
-        self._centers, self._means = [*self._centers, when][-2:], [*self._means, (reward, arm)][-2:]
+        from bestarm.policies.anytime.learning import learn  # noqa: PLC0415 - compiles
 
-    def _regress(self, batch: BatchOutcome, first: Array) -> None:
-        """Orthogonalized regression on all batches, each less the level foreseen for it."""
-        sampling, counts = batch.frame.sampling, batch.counts
-        x = sampling.centered
-        self.information = self.information + counts.sum() * sampling.covariance
-        gram = x.T @ (counts[:, None] * x)
-        self._moment = self._moment + x.T @ first + gram @ self.slope
-        self._gram = self._gram + gram
-        self.slope = np.asarray(np.linalg.solve(self._gram, self._moment), dtype=float)
+        sampling = batch.frame.sampling
+        drawn = sampling.arms, sampling.centered, sampling.covariance, batch.frame.guess
+        totals = batch.totals
+        outcome = totals.counts, totals.first, totals.second
+        learn(tuple(self._memory), self._arms, self._known, drawn, outcome, late)

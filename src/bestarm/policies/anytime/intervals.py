@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from bestarm.bounds import pairs_delta
 from bestarm.geometry import Array
-from bestarm.policies.anytime.bets import LOG_PRIOR, STAKES, BatchOutcome, folded, log_value
+from bestarm.policies.anytime.bets import BatchOutcome, Frame, StakeGrid, folded
 
 _HALVINGS = 60
 
@@ -32,37 +34,83 @@ class Intervals:
     delta: float
 
 
-def lower_ends(contrasts: Array, past: Sequence[BatchOutcome], *, level: float) -> Array:
+def leads(
+    targets: Array,
+    leader: int,
+    slope: Array,
+    past: Sequence[BatchOutcome],
+    *,
+    grid: StakeGrid,
+    delta: float,
+    margin: float | None,
+) -> Intervals:
+    """How far the leader is ahead of every target.
+
+    Args:
+        targets: in coordinates of the span.
+        leader: its index.
+        slope: θ̂.
+        past: the batches so far.
+        grid: the stakes.
+        delta: δ.
+        margin: how much worse than the best the leader may be, once that is decided. On the event
+            that the decision is right, no lead is less than minus this, so lower ends are raised;
+            with that event, they hold together but for a probability of 2δ.
+    """
+    rows = targets[leader] - targets
+    others = np.arange(len(rows)) != leader
+    level = -math.log(pairs_delta(delta, targets=len(rows)))
+    low, high = np.zeros((2, len(rows)))
+    low[others] = lower_ends(rows[others], past, level=level, grid=grid)
+    high[others] = -lower_ends(-rows[others], past, level=level, grid=grid)
+    if margin is not None:
+        low[others] = np.maximum(low[others], -margin)
+        high = np.maximum(high, low)
+        delta = 2 * delta
+    return Intervals(leader, rows @ slope, low, high, delta)
+
+
+def lower_ends(
+    contrasts: Array | Callable[[Frame], Array],
+    past: Sequence[BatchOutcome],
+    *,
+    level: float,
+    grid: StakeGrid,
+) -> Array:
     """The largest v at which each contrast's e-process against y·θ ≤ v has reached exp(level).
 
     Betting against y·θ ≤ v instead of y·θ ≤ 0 changes the log wealth of a stake by −v Σ nλ, so one
     pass over the past serves all v, and the e-value falls in v.
 
     Args:
-        contrasts: rows, in coordinates of the affine span.
+        contrasts: rows, in coordinates of the span; or what gives one row for each batch, from what
+            was fixed before it.
         past: the batches so far.
         level: the log of the threshold.
+        grid: the stakes.
     """
-    wealth, exposure = np.zeros((2, len(contrasts), len(STAKES)))
-    ends: Array = np.full(len(contrasts), -np.inf)
+    count = 1 if callable(contrasts) else len(contrasts)
+    wealth, exposure = np.zeros((2, count, len(grid)))
+    ends: Array = np.full(count, -np.inf)
     prefixes = {folded(past), len(past)}  # both hold: the better one counts
     for done, batch in enumerate(past, start=1):
-        stakes, growth = batch.frame.bets(contrasts).settle(batch)
+        rows = contrasts(batch.frame) if callable(contrasts) else contrasts
+        stakes, growth = batch.frame.bets(rows).settle(batch)
         wealth += growth
         exposure += batch.pulls * stakes
         if done in prefixes and exposure.any():
-            ends = np.maximum(ends, _inverted(wealth, exposure, level))
+            ends = np.maximum(ends, _inverted(wealth, exposure, level, grid))
     return ends
 
 
-def _inverted(wealth: Array, exposure: Array, level: float) -> Array:
+def _inverted(wealth: Array, exposure: Array, level: float, grid: StakeGrid) -> Array:
     """The largest v at which the wealth less v times the exposure has reached the level."""
     # One stake alone reaches the level at `low`; at `high` not even all together do.
-    alone = (wealth + LOG_PRIOR - level) / exposure
+    alone = (wealth + grid.log_shares - level) / exposure
     low = alone.max(axis=1)
-    high = (alone + np.log(len(STAKES)) / exposure).max(axis=1)
+    high = (alone + np.log(len(grid)) / exposure).max(axis=1)
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
-        reached = log_value(wealth - middle[:, None] * exposure) >= level
+        reached = grid.log_value(wealth - middle[:, None] * exposure) >= level
         low, high = np.where(reached, middle, low), np.where(reached, high, middle)
     return np.asarray(low)

@@ -3,26 +3,32 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 
 from bestarm import bounds as thresholds
-from bestarm.checks import choice, interval, not_negative, whole
-from bestarm.errors import InvalidInputError, ProtocolError
-from bestarm.geometry import Array
+from bestarm.checks import interval, not_negative, whole
+from bestarm.errors import ProtocolError
+from bestarm.geometry import Array, linear_span
 from bestarm.policies.anytime.allocation import Allocation, Stage
-from bestarm.policies.anytime.assumptions import Assumptions
-from bestarm.policies.anytime.bets import BatchOutcome, Frame
+from bestarm.policies.anytime.assumptions import Assumptions, check_options, check_options_of
+from bestarm.policies.anytime.bets import BatchOutcome, Frame, StakeGrid
 from bestarm.policies.anytime.contests import BestOf, Contest, Stakes, TopOf
+from bestarm.policies.anytime.effects import ControlEffect, find_control
 from bestarm.policies.anytime.guesses import Guesses
-from bestarm.policies.anytime.intervals import Intervals, lower_ends
+from bestarm.policies.anytime.intervals import Intervals, leads
+from bestarm.policies.anytime.statements import statement
 from bestarm.policies.policy import Look, Policy, Traits, check_adoptable, has_stopped, same_plan
 from bestarm.problem import Problem, as_problem
-from bestarm.records import Plan, Recommendation, Summary
+from bestarm.recommendation import FINAL, Effect, Recommendation
+from bestarm.records import Plan, Summary
 
-_LEAST = 8  # pulls a dimension in a batch: there is little to learn from fewer
-_GROWTH = 0.05  # a batch, relative to the pulls before it; less where the baseline moves fast
+_LEAST = 4  # pulls a dimension in a batch: there is little to learn from fewer
+_FORECAST_REACH = 6.0  # deviations of (r − c) that a forecast may lie off the last mean reward
+_SLACK = 1e-9  # nats: what adding up the logs of many batches may round
+_GROWTH = 0.02  # a batch, relative to the pulls before it; less where the baseline moves fast
 
 
 class _Open(NamedTuple):
@@ -59,6 +65,13 @@ class AnytimeBAI(Policy):
             live experiment that keeps many out may exceed it, by less than the last plan asks for.
         missing: what an outcome that never comes means: `"ignorable"` if losing it depends neither
             on the arm nor on the reward, `"worst-case"` to enter it at the bound that hurts most.
+        expected_gap: by how much the best is expected to be better than the second, or the least
+            lead of interest, in reward units. The rule is quickest near it and valid whatever it
+            is.
+        forecasts: whether a forecast, fixed before the draw, is subtracted from every reward.
+        control: the name of the target that effects are measured against. A tenth of δ is spent on
+            them. With a `tolerance`, the rule then also stops once no target is shown to be better
+            than the control by more than that.
 
     Example:
         >>> from bestarm import AnytimeBAI, Problem
@@ -70,7 +83,7 @@ class AnytimeBAI(Policy):
     Bernstein form; the theorem and its proof are in the documentation.
     """
 
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
 
     def __init__(
         self,
@@ -83,6 +96,9 @@ class AnytimeBAI(Policy):
         seed: int = 0,
         max_pulls: int | None = None,
         missing: Literal["ignorable", "worst-case"] = "ignorable",
+        expected_gap: float | None = None,
+        forecasts: bool = False,
+        control: str | None = None,
     ) -> None:
         self.problem = as_problem(problem)
         whole(seed, "seed", least=0)
@@ -93,27 +109,26 @@ class AnytimeBAI(Policy):
         self._mean_bound = mean_bound
         self._assumptions = Assumptions.make(problem, self._bounds, mean_bound)
         self._scale = self._assumptions.scale
-        choice(missing, ("ignorable", "worst-case"), "missing")
-        if missing == "worst-case" and self._bounds is None:
-            raise InvalidInputError(
-                "Without `bounds` a missing reward has no worst value.",
-                field="missing",
-                value=missing,
-                remedy="Give `bounds`, or missing='ignorable'.",
-            )
-        self._worst_case = missing == "worst-case"
-        self._missing = 0
-        span = problem.span
+        check_options(problem, missing=missing, bounds=bounds, forecasts=forecasts)
+        self._worst_case, self._missing = missing == "worst-case", 0
+        span = problem.span if problem.drifts else linear_span(problem.source)
         self._arms = span.coordinates(problem.source)
         self._targets = span.contrast_coordinates(problem.target - problem.target[0])
-        self._guesses = Guesses(self._arms, self._scale)
+        self._forecasts = forecasts
+        self._mean_reward: float | None = None  # of the last batch
+        scale = replace(self._scale, center=0.0) if forecasts else self._scale
+        self._guesses = Guesses(self._arms, scale, intercept=problem.drifts)
         self._allocation = Allocation(problem, self._arms)
+        self._grid = StakeGrid.make(expected_gap)
+        self._effects = None
+        if control is not None:
+            index = find_control(problem, control, names=self._top)
+            self._effects = ControlEffect(problem, index, self._arms, self._targets, self._grid)
         self._contest = self._make_contest()
         self._past: list[BatchOutcome] = []
         self._plans = 0
         self._pulls = 0  # drawn
-        self._outcomes = 0
-        self._pending = 0
+        self._outcomes = self._pending = 0
         self._open: _Open | None = None
         self._before: _Open | None = None  # the plan before: pulls under it may still come in
         self._outstanding: dict[int, _Open] = {}  # plans with pulls that are pending
@@ -122,13 +137,22 @@ class AnytimeBAI(Policy):
 
     def _make_contest(self) -> Contest:
         if self.traits.names_the_best:
-            return BestOf(self._targets, level=self._level)
-        return TopOf(self._targets, level=self._level, top=self._top, tolerance=self._tolerance)
+            return BestOf(self._targets, level=self._level + _SLACK, grid=self._grid)
+        return TopOf(
+            self._targets,
+            level=self._level + _SLACK,
+            top=self._top,
+            tolerance=self._tolerance,
+            grid=self._grid,
+            control=None if self._effects is None else self._effects.control,
+        )
 
     @property
     def _level(self) -> float:
         """The log of the e-value that drops a target."""
         delta, targets = self.problem.delta, self.problem.targets
+        if self._effects is not None:
+            delta = self._effects.shares.decision
         if self._top == 1 and not self._tolerance:
             return -math.log(delta)
         return -math.log(thresholds.set_delta(delta, targets=targets, top=self._top))
@@ -138,6 +162,7 @@ class AnytimeBAI(Policy):
         """What the policy declares about itself."""
         return Traits(
             version=self.version,
+            blind=not self.problem.drifts,
             bounds=self._bounds,
             mean_bound=self._mean_bound,
             names=self._top,
@@ -158,23 +183,30 @@ class AnytimeBAI(Policy):
                 key=self._contrasts_key(),
             )
             most = None if self._max_pulls is None else self._max_pulls - self._pulls
-            self._open = self._prepare(
-                Plan.randomised(
-                    weights,
-                    self._next_size(most),
-                    phase=self._plans + 1,
-                    open=True,
-                    most=most,
-                    provisional=self._bounds is not None,
-                    center=self._scale.center,
+            size, phase = self._next_size(most), self._plans + 1
+            if self._before is not None and weights is self._before.plan.weights:
+                plan = self._before.plan
+            else:
+                center = 0.0 if self._forecasts else self._scale.center
+                plan = Plan.randomised(
+                    weights, size, phase=phase, open=True, center=center, extremes=True
                 )
+            plan = replace(
+                plan,
+                phase=phase,
+                pulls=size,
+                most=most,
+                provisional=self._bounds is not None,
+                forecasts=self._forecast_interval(),
             )
+            self._open = self._prepare(plan)
         return self._open.plan
 
     def adopt(self, plan: Plan) -> None:
         """Make a recorded plan the current one: bets use its probabilities, to the last bit."""
         phase = None if self._stopped is not None else self._plans + 1
         check_adoptable(plan, self.problem, phase=phase, kind="randomised")
+        check_options_of(plan, provisional=self._bounds is not None, forecasts=self._forecasts)
         if self._open is None or not same_plan(self._open.plan, plan):
             self._open = self._prepare(plan)
 
@@ -184,30 +216,30 @@ class AnytimeBAI(Policy):
 
     def _prepare(self, plan: Plan) -> _Open:
         """Fix all that bets on a plan rest on, from the past and the plan alone."""
-        assert plan.weights is not None
-        try:
-            stage = self._allocation.stage(plan.weights, self._guesses, self._contrasts_key())
-        except np.linalg.LinAlgError:
-            raise ProtocolError(
-                f"The arms that the plan of phase {plan.phase} draws do not inform about all "
-                "contrasts.",
-                field="plan",
-                value=plan.phase,
-                remedy="Adopt a plan that this policy made for this problem.",
-            ) from None
+        stage = self._allocation.stage(plan, self._guesses, self._contrasts_key())
+        scale = self._scale.less(plan.forecasts)
         frame = Frame(
             stage.sampling,
-            guess=self._guesses.rewards(plan.pulls),
+            guess=np.minimum(np.maximum(self._guesses.rewards(plan.pulls), scale.low), scale.high),
             spread=self._guesses.spread,
-            scale=self._scale,
+            scale=scale,
             size=plan.pulls,
             pulls=self._pulls,
+            grid=self._grid,
+            leaders=self._contest.leaders,
         )
         return _Open(plan, frame, self._contest.stake(frame), stage)
 
+    def _forecast_interval(self) -> tuple[float, float] | None:
+        """Where forecasts of the next batch may lie, if there are any."""
+        if not self._forecasts:
+            return None
+        reach = _FORECAST_REACH * math.sqrt(float(self._guesses.spread.mean()))
+        return self._scale.near(self._mean_reward, reach)
+
     def _next_size(self, most: int | None) -> int:
         size = int(min(_GROWTH * self._pulls, self._guesses.longest()))
-        size = max(size, _LEAST * (self.problem.rank + 1))
+        size = max(size, _LEAST * int(self._arms.shape[1] + self.problem.drifts))
         # With nothing left to draw the plan stands for the wait for what is outstanding.
         return size if most is None else max(1, min(size, most))
 
@@ -221,7 +253,7 @@ class AnytimeBAI(Policy):
             raise has_stopped()
         drawn = self._open
         drawn.plan.check(summary)
-        self._check_rewards(summary)
+        self._receive(drawn, summary)
         self._enter(drawn, summary)
         self._plans += 1
         self._allocation.keep(drawn.stage)
@@ -251,47 +283,56 @@ class AnytimeBAI(Policy):
                 remedy="Amend only phases whose outcomes are outstanding.",
             )
         drawn.plan.check(summary, beyond=True)
-        self._check_rewards(summary)
         if self._bounds is None:
+            self._receive(drawn, summary)
             self._enter(drawn, summary)
         else:
             place = phase - 1  # one batch per phase
             before = self._past[place]
             after = BatchOutcome(drawn.frame, before.summary.amended(summary), self._worst_case)
+            self._receive(drawn, summary)
             self._past[place] = after
             if not after.pending:
                 del self._outstanding[phase]
             self._contest.amend(place, before, after)
             self._guesses.learn(BatchOutcome(drawn.frame, summary), late=True)
-            self._count(summary)
             self._pending -= int(summary.counts.sum() + summary.missing.sum())
         self._decide()
 
+    def _receive(self, drawn: _Open, summary: Summary) -> None:
+        """Count a summary; raise, or withdraw the claim, if it contradicts itself or A3."""
+        labels = self.problem.source_labels
+        self._contradicted |= self._assumptions.contradicted_by(summary, labels, drawn.frame.scale)
+        self._outcomes += summary.pulls
+        self._missing += int(summary.missing.sum())
+
     def _enter(self, drawn: _Open, summary: Summary) -> None:
         batch = BatchOutcome(drawn.frame, summary, self._worst_case)
+        if summary.pulls:
+            total = float(summary.rewards.sum()) + summary.foreseen
+            self._mean_reward = total / summary.pulls
         self._contest.settle(drawn.stakes, batch)
         self._guesses.learn(batch)
         self._past.append(batch)
         self._pulls += int(summary.drawn.sum())
         self._pending += int(summary.pending.sum())
-        self._count(summary)
-
-    def _count(self, summary: Summary) -> None:
-        self._outcomes += summary.pulls
-        self._missing += int(summary.missing.sum())
 
     def _decide(self) -> None:
         """Order the targets anew, and stop if there is nothing more to do."""
-        self._contest.rank(self._targets @ self._guesses.slope, self._past)
-        if self._contest.decided:
+        self._contest.rank(self._guesses.slope, self._past)
+        if self._effects is not None and self._tolerance:
+            # Two verdicts: the control is good enough, or another is shown to be better.
+            if self._contest.settles_for(self._effects.control):
+                self._stopped = "equivalent"
+            elif self._contest.decided:
+                effect = self._effect(int(self._contest.chosen[0]), final=True)
+                if effect is not None and effect.lower > 0:
+                    self._stopped = "identified"
+        elif self._contest.decided:
             self._stopped = "identified"
-        elif self._max_pulls is not None and self._pulls >= self._max_pulls and not self._pending:
+        spent = self._max_pulls is not None and self._pulls >= self._max_pulls
+        if self._stopped is None and spent and not self._pending:
             self._stopped = "max_pulls"
-
-    def _check_rewards(self, summary: Summary) -> None:
-        """Raise, or withdraw the claim, if no rewards within the scale have these totals."""
-        labels = self.problem.source_labels
-        self._contradicted |= self._assumptions.contradicted_by(summary, labels)
 
     def evidence(self) -> Array:
         """The e-value of each target: the wealth gathered against it; 1/δ drops it.
@@ -306,28 +347,33 @@ class AnytimeBAI(Policy):
         The probability that any contrast, of any two targets, ever lies outside the interval given
         for it is at most δ, at whatever moments they are read.
         """
-        leader = int(self._contest.chosen[0])
-        rows = self._targets[leader] - self._targets
-        others = np.arange(len(rows)) != leader
-        share = thresholds.pairs_delta(self.problem.delta, targets=len(rows))
-        low, high = np.zeros((2, len(rows)))
-        low[others] = lower_ends(rows[others], self._past, level=-math.log(share))
-        high[others] = -lower_ends(-rows[others], self._past, level=-math.log(share))
-        estimate = rows @ self._guesses.slope
-        return Intervals(leader, estimate, low, high, self.problem.delta)
+        return leads(
+            self._targets,
+            self._named[0],
+            self._guesses.slope,
+            self._past,
+            grid=self._grid,
+            delta=self.problem.delta,
+            margin=self._tolerance if self._stopped in FINAL and self._top == 1 else None,
+        )
 
     def look(self) -> Look:
         """The leader, contrasts, intervals and evidence of every target now."""
         found = self.intervals()
-        with np.errstate(divide="ignore"):
-            evidence = np.log(self.evidence())
+        evidence = self._contest.log_evidence().copy()  # it is kept, and updated in place
         return Look(found.leader, found.estimate, found.low, found.high, evidence)
+
+    @property
+    def _named(self) -> tuple[int, ...]:
+        """The targets that it names, or would name now."""
+        if self._stopped == "equivalent" and self._effects is not None:
+            return (self._effects.control,)
+        return tuple(self._contest.chosen.tolist())
 
     def recommend(self) -> Recommendation:
         """The leader, or the leading set; final once it is shown to be right."""
-        chosen = tuple(self._contest.chosen.tolist())
-        final = self._stopped == "identified"
-        return Recommendation(
+        chosen, final = self._named, self._stopped in FINAL
+        said = Recommendation(
             target=chosen[0],
             label=self.problem.target_labels[chosen[0]],
             final=final,
@@ -336,48 +382,16 @@ class AnytimeBAI(Policy):
             error_bound=self.problem.delta if final and not self._contradicted else None,
             active=chosen if final else tuple(self._contest.active.tolist()),
             chosen=chosen,
-            assumptions=(*self._assumptions.sentences, *self._of_losses()),
-            statement=self._statement(final),
+            assumptions=self._assumptions.with_losses(0 if self._worst_case else self._missing),
             claims=self.problem.delta,
             contradicted=self._contradicted,
+            effect=self._effect(chosen[0], final),
         )
+        words = statement(said, self.problem, outcomes=self._outcomes, tolerance=self._tolerance)
+        return replace(said, statement=words)
 
-    def _of_losses(self) -> tuple[str, ...]:
-        if self._worst_case or not self._missing:
-            return ()
-        return (
-            f"Which outcomes never came ({self._missing:,} so far) depends neither on the "
-            "option drawn nor on the reward.",
-        )
-
-    def _statement(self, final: bool) -> str:
-        if self._contradicted:
-            return (
-                "Rewards contradict the declared scales, so nothing is proven. Declare a larger "
-                "`noise`, `baseline` or `mean_bound`."
-            )
-        labels = [repr(self.problem.target_labels[i]) for i in self._contest.chosen]
-        names, many, targets = ", ".join(labels), self._top > 1, self.problem.targets
-        if not self._outcomes:
-            return f"Not decided: no outcome of the {targets} options is in yet."
-        if not final:
-            leads = "lead" if many else "leads"
-            return (
-                f"Not decided after {self._outcomes} outcomes: {names} {leads}, "
-                f"{len(self._contest.active)} of {targets} options are left."
-            )
-        claim = f"{names} are the {self._top} best" if many else f"{names} is the best"
-        if self._tolerance:
-            who, whom = (
-                (f"Each of {names}", f"{_ordinal(self._top)} best") if many else (names, "best")
-            )
-            claim = f"{who} is at most {self._tolerance:g} worse than the {whom}"
-        return (
-            f"{claim} of {targets} options. The probability that this rule ever says so wrongly, "
-            f"at any of its looks, is at most {self.problem.delta:g}."
-        )
-
-
-def _ordinal(number: int) -> str:
-    teen = number % 100 in (11, 12, 13)
-    return f"{number}{'th' if teen else {1: 'st', 2: 'nd', 3: 'rd'}.get(number % 10, 'th')}"
+    def _effect(self, target: int, final: bool) -> Effect | None:
+        if self._effects is None or not self._outcomes or self._contradicted:
+            return None
+        margin = self._tolerance if final else None
+        return self._effects.effect(target, self._guesses.slope, self._past, margin=margin)

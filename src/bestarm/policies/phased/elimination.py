@@ -13,7 +13,8 @@ from bestarm.checks import whole
 from bestarm.geometry import Array, first_largest
 from bestarm.policies.stepwise import Indices, StepwisePolicy
 from bestarm.problem import Problem
-from bestarm.records import Phase, Plan, Summary
+from bestarm.recommendation import Phase
+from bestarm.records import Plan, Summary
 
 
 class Wanted(NamedTuple):

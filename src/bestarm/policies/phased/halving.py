@@ -14,7 +14,8 @@ from bestarm.geometry import Array, centered_diameter, covariance, ranked
 from bestarm.policies.policy import Traits
 from bestarm.policies.stepwise import StepwisePolicy
 from bestarm.problem import Problem
-from bestarm.records import Phase, Plan, Summary
+from bestarm.recommendation import Phase
+from bestarm.records import Plan, Summary
 
 _PILOT = 20  # one pull in this many goes to the pilot
 _LEAST_BATCH = 50  # pulls; a level foreseen from fewer adds about as much noise as it takes away

@@ -1,0 +1,151 @@
+"""What the anytime rule claims with forecasts, with a control, and without a baseline.
+
+python -m benchmarks.claims [--runs 1000] [--seed 0] [--only forecasts soare effects]
+"""
+
+from __future__ import annotations
+
+import argparse
+from functools import partial
+from statistics import NormalDist
+from unittest import mock
+
+import numpy as np
+
+from benchmarks.anytime import NASTY, RULE, print_row
+from bestarm import AnytimeBAI, simulate
+from bestarm.environments import Semiparametric, baselines, small_gap
+from bestarm.forecasting import Forecaster
+from bestarm.geometry import Array
+from bestarm.policies.anytime import bets
+from bestarm.simulation import run_once
+from bestarm.simulation.results import wilson
+
+
+class Spite(Forecaster):
+    """Forecasts at the end of the clip that hurts the leader most, from all that has happened."""
+
+    def __init__(self) -> None:
+        self.sums, self.counts, self.before = np.zeros(8), np.ones(8), 0
+
+    def forecast(self, number: int, moment: float | None, covariates: Array | None) -> float:  # noqa: ARG002
+        leader = int(np.argmax(self.sums / self.counts))
+        return 1e9 if self.before == leader else -1e9
+
+    def learn(self, number: int, features: Array, reward: float) -> None:  # noqa: ARG002
+        self.before = int(np.argmax(features))
+        self.sums[self.before] += reward
+        self.counts[self.before] += 1
+
+
+class Leak(Spite):
+    """Forecasts from covariates that leak the outcome before: the last reward, doubled."""
+
+    def forecast(self, number: int, moment: float | None, covariates: Array | None) -> float:  # noqa: ARG002
+        return 2 * self.last if number else 0.0
+
+    def learn(self, number: int, features: Array, reward: float) -> None:
+        super().learn(number, features, reward)
+        self.last = reward
+
+
+class Late(Spite):
+    """Learns an outcome late if it was low: delays that depend on outcomes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waiting: list[tuple[Array, float]] = []
+
+    def learn(self, number: int, features: Array, reward: float) -> None:
+        self.waiting.append((features, reward))
+        if reward > 0 or len(self.waiting) > 20:
+            for arm, value in self.waiting:
+                super().learn(number, arm, value)
+            self.waiting.clear()
+
+
+class Peek(Spite):
+    """A broken twin: it knows the arm before it forecasts."""
+
+    def follow(
+        self,
+        first: int,  # noqa: ARG002
+        moments: Array | None,  # noqa: ARG002
+        covariates: Array | None,  # noqa: ARG002
+        features: Array,
+        rewards: Array,  # noqa: ARG002
+    ) -> Array:
+        return np.asarray(features[:, 0])
+
+
+def count_forecast_errors(runs: int, seed: int) -> None:
+    """The nasty instances again, with forecasts that do all they may, and one that may not."""
+    shares = 1 / (1 + np.square(np.log10(bets.STAKES / 0.1) / 0.2))
+    delta = 0.1
+    with mock.patch.object(bets, "LOG_PRIOR", np.log(shares / shares.sum())):
+        for forecaster in (Spite(), Leak(), Late(), Peek()):
+            name = type(forecaster).__name__
+            print(f"\nErrors with forecasts of {name} at delta = {delta:g}: wrong and final")
+            for title, (world, options) in NASTY.items():
+                if not world.problem(delta).drifts:  # type: ignore[attr-defined]
+                    continue
+                rule = partial(AnytimeBAI, max_pulls=600, **options)  # type: ignore[arg-type]
+                results = simulate(
+                    rule, world, runs=runs, seed=seed, delta=delta, forecaster=forecaster
+                )
+                wrong = int((results.final & ~results.correct).sum())
+                high = wilson(wrong, runs, NormalDist().inv_cdf(0.995))[1]
+                print(f"{title:44s}{wrong:6d} / {runs:,}   {high:.4f}   {high < delta}", flush=True)
+
+
+def compare_soare(runs: int, seed: int) -> None:
+    """Soare's instance without a baseline, and under a sine that was said not to be."""
+    print("\nSoare's instance, delta = 0.05, told that there is no baseline")
+    for dimension, angle in ((5, 0.1), (10, 0.2)):
+        for name, baseline in (("none", 0.0), ("sine", baselines.sinusoid())):
+            world = small_gap(dimension, angle, baseline=baseline, declared_baseline=0.0)
+            results = simulate(
+                partial(RULE, max_pulls=20_000), world, runs=runs, seed=seed, delta=0.05
+            )
+            print_row(f"d = {dimension}, angle {angle:g}, baseline {name}", results)
+
+
+def check_effects(runs: int, seed: int) -> None:
+    """The lead over a control, together with the decision, over finished experiments."""
+    theta = np.array([0.5, 0.35, 0.2, 0.0])
+    world = Semiparametric(
+        np.eye(4), theta, baseline=baselines.sinusoid(), source_labels=list("abcd")
+    )
+    print(
+        "\nEffects at delta = 0.1: joint misses, wrong decisions, contradictions, lower ends of 0"
+    )
+    for control in range(4):
+        rule = partial(AnytimeBAI, mean_bound=1.0, control="abcd"[control])
+        misses = wrong = contradictions = zero = 0
+        for run in range(runs):
+            answer = run_once(rule, world, run=run, seed=seed, delta=0.1)
+            effect = answer.effect
+            assert effect is not None
+            lead = theta[answer.target] - theta[control]
+            wrong += answer.target != 0
+            misses += answer.target != 0 or not effect.lower <= lead <= effect.upper
+            contradictions += not 0 <= effect.lower <= effect.estimate <= effect.upper
+            zero += effect.lower == 0
+        print(
+            f"control {control}: {misses}, {wrong}, {contradictions}, {zero} of {runs}", flush=True
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--runs", type=int, default=1000)
+    parser.add_argument("--seed", type=int, default=0)
+    parts = {"forecasts": count_forecast_errors, "soare": compare_soare, "effects": check_effects}
+    parser.add_argument("--only", nargs="+", choices=parts, default=list(parts))
+    options = parser.parse_args()
+    for name in options.only:
+        parts[name](options.runs, options.seed)
+
+
+if __name__ == "__main__":
+    main()
