@@ -23,7 +23,8 @@ from bestarm.environments import Environment, Ratings, rating_streams
 from bestarm.errors import InvalidInputError
 from bestarm.policies import Policy
 from bestarm.problem import Problem
-from bestarm.records import Plan, Recommendation, Summary
+from bestarm.recommendation import Recommendation
+from bestarm.records import Plan, Summary
 from bestarm.simulation import simulate
 
 FALSE_ALARM = 1e-3 / 1000  # for one of fewer than 1000 comparisons

@@ -15,7 +15,8 @@ from bestarm.planning import Effort, JobEffort, PlanRequest, plan_experiment
 from bestarm.planning import plan as planning_module
 from bestarm.planning.effort import Job, duration, estimate_effort
 from bestarm.policies import Policy
-from bestarm.records import Plan, Recommendation, Summary
+from bestarm.recommendation import Recommendation
+from bestarm.records import Plan, Summary
 
 PROBLEM = Problem(np.eye(2), delta=0.05)
 PER_PULL, PER_PLAN = 1e-6, 1e-3  # seconds, on the clock of these tests

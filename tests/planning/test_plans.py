@@ -280,3 +280,39 @@ def test_an_experiment_that_dropped_the_best_of_tied_others_does_not_count_as_a_
     assert found.astray > 0
     assert found.most == 20_000
     assert any(f"In {found.astray} of them" in sentence for sentence in plan.warnings)
+
+
+SOARE = [*np.eye(3), [np.cos(0.5), np.sin(0.5), 0]]
+
+
+def still(**given: Any) -> ExperimentPlan:
+    problem = Problem(SOARE, noise=1.0, delta=0.1, **given)
+    calm = [Scenario("calm", theta=(2, 0, 0), drift=Drift("none"))]
+    return plan_experiment(PlanRequest(problem, scenarios=calm, policies=["anytime"], runs=20))
+
+
+def test_a_plan_says_what_assuming_no_baseline_buys_and_risks() -> None:
+    with_one, without = still(baseline=0.5), still(baseline=0)
+    (moving,), (calm,) = with_one.scenarios, without.scenarios
+    assert (with_one.drifts, without.drifts) == (True, False)
+    assert calm.other_bound > 2 * calm.lower_bound
+    for found in (with_one.warnings, without.warnings):
+        (said,) = [each for each in found if "baseline" in each and "bound from" in each]
+        assert "a wrong winner may be named" in said
+    bound = f"from {moving.lower_bound:,.0f} outcomes to {moving.other_bound:,.0f}"
+    assert any(f"baseline=0 lowers the bound {bound}" in each for each in with_one.warnings)
+    bound = f"from {calm.other_bound:,.0f} outcomes to {calm.lower_bound:,.0f}"
+    assert any(f"which lowers the bound {bound}" in each for each in without.warnings)
+    # In a world without a baseline, the rule that is told so is quicker and right.
+    assert calm.drift == "none"
+    assert without.forecasts[0].wrong <= 4  # 5 of 20 have probability below 0.05 at worst
+    assert without.forecasts[0].mean < with_one.forecasts[0].mean / 2
+
+
+def test_without_features_assuming_no_baseline_saves_nothing(plan: ExperimentPlan) -> None:
+    for assumed in plan.scenarios:
+        assert assumed.other_bound == pytest.approx(assumed.lower_bound, rel=2e-3)
+    assert not any("baseline=0" in each for each in plan.warnings)
+    problem = PROBLEM.with_baseline(0)
+    calm = plan_experiment(PlanRequest(problem, gap=0.5, policies=["anytime"], runs=3))
+    assert any("which saves nothing here" in each for each in calm.warnings)

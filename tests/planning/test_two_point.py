@@ -36,11 +36,12 @@ PATHS: dict[str, Constant | Moving] = {
 }
 
 
+@pytest.mark.parametrize("extremes", [False, True])
 @pytest.mark.parametrize("name", PATHS)
-def test_every_reward_is_a_bound_and_their_share_is_the_mean(name: str) -> None:
+def test_every_reward_is_a_bound_and_their_share_is_the_mean(name: str, extremes: bool) -> None:
     pulls, weights = 200_000, np.array([0.2, 0.3, 0.5])
     stream = world(PATHS[name]).begin(np.random.default_rng(5))
-    total = stream.pull(Plan.randomised(weights, pulls, phase=1))
+    total = stream.pull(Plan.randomised(weights, pulls, phase=1, extremes=extremes))
     hits = (total.sums - 2 * total.counts) / 4.0
     assert np.allclose(hits, np.round(hits))
     assert np.allclose(total.squares, 36 * hits + 4 * (total.counts - hits))

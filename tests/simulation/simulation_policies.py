@@ -10,7 +10,8 @@ import numpy as np
 from bestarm.errors import InvalidInputError
 from bestarm.policies import Policy
 from bestarm.problem import Problem
-from bestarm.records import Counts, Plan, Recommendation, Summary
+from bestarm.recommendation import Recommendation
+from bestarm.records import Counts, Plan, Summary
 
 
 class ArmMeans(Policy):

@@ -15,7 +15,8 @@ from bestarm.environments import Ahead, Environment, Ratings, Semiparametric, Wo
 from bestarm.errors import InvalidInputError
 from bestarm.geometry import Array
 from bestarm.policies.policy import Method, Policy, Traits
-from bestarm.records import Counts, Plan, Recommendation, Summary
+from bestarm.recommendation import Recommendation
+from bestarm.records import Counts, Plan, Summary
 from bestarm.simulation import Results, engine, run_once, simulate
 
 RULES: list[type[LUCB | ActionElimination]] = [LUCB, ActionElimination]

@@ -10,6 +10,7 @@ from bestarm.environments.instances import (
     small_gap,
     uniform_sphere,
 )
+from bestarm.environments.people import MicroRandomised
 from bestarm.environments.ratings import Ratings
 from bestarm.environments.semiparametric import Semiparametric
 
@@ -18,6 +19,7 @@ __all__ = [
     "Baseline",
     "Environment",
     "InTurn",
+    "MicroRandomised",
     "Ratings",
     "Semiparametric",
     "Stream",

@@ -6,9 +6,11 @@ if it is drawn. A `World` knows the truth. A `Stream` is one run in it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bestarm.geometry import Array
 from bestarm.problem import Problem
@@ -21,6 +23,25 @@ class Ahead(NamedTuple):
     table: Array
     rows: Counts
     common: Array
+
+
+class Pulls(NamedTuple):
+    """Single pulls in the order of their draws.
+
+    Attributes:
+        arms: their arms.
+        rewards: their rewards.
+        covariates: what was known before each draw, one row per pull, or None.
+        moments: when each was drawn, in seconds, or None if they have no time.
+    """
+
+    arms: NDArray[np.uint32]
+    rewards: Array
+    covariates: Array | None = None
+    moments: Array | None = None
+
+
+Foresee = Callable[[Pulls, Plan], Array]  # forecasts of pulls, each from those before it
 
 
 class Stream(Protocol):
@@ -39,6 +60,15 @@ class Stream(Protocol):
 
     def pull(self, plan: Plan) -> Summary:
         """Carry out a plan and return its totals, with their exact joint distribution."""
+        ...
+
+
+@runtime_checkable
+class ForeseeableStream(Stream, Protocol):
+    """A run whose single pulls can be told to a forecaster, in the order of their draws."""
+
+    def pull_less(self, plan: Plan, foresee: Foresee) -> Summary:
+        """Carry out a plan and return the totals of rewards less their forecasts."""
         ...
 
 

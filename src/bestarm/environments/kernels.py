@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from bestarm.compiling import compiled
 from bestarm.geometry import Array
+from bestarm.records import Summary
 
 Arms = NDArray[np.uint32]  # unsigned: no test for negative indices in the inner loops
 Guide = NDArray[np.int32]
@@ -58,6 +59,33 @@ class Past(NamedTuple):
     winner: Integers
     successor: Integers
     last: Integers
+
+
+class Totals(NamedTuple):
+    """Counts, Σx, Σx², the least and the largest x, and Σx³ per arm, with x = r − center.
+
+    Arms without pulls have +∞ and −∞ as extremes.
+    """
+
+    counts: Integers
+    sums: Array
+    squares: Array
+    least: Array
+    largest: Array
+    cubes: Array
+
+    @classmethod
+    def empty(cls, arms: int) -> Totals:
+        """No pulls yet."""
+        sums, squares, least, largest, cubes = np.zeros((5, arms))
+        least[:], largest[:] = np.inf, -np.inf
+        return cls(np.zeros(arms, dtype=np.int64), sums, squares, least, largest, cubes)
+
+    def summary(self, center: float, foreseen: float = 0.0) -> Summary:
+        """The totals as a policy is told them."""
+        none = self.counts == 0
+        self.least[none] = self.largest[none] = 0.0
+        return Summary.unchecked(self._asdict(), center=center, foreseen=foreseen)
 
 
 @compiled
@@ -169,6 +197,21 @@ def accumulate(arms: Arms, values: Array, shift: float, counts: Integers, moment
 
 
 @compiled
+def add_up(arms: Arms, rewards: Array, center: float, totals: Parts) -> None:
+    """Add single pulls to totals. `totals` are the parts of `Totals`."""
+    counts, sums, squares, least, largest, cubes = totals
+    for i in range(len(arms)):
+        arm = arms[i]
+        value = rewards[i] - center
+        counts[arm] += 1
+        sums[arm] += value
+        squares[arm] += value * value
+        cubes[arm] += value * value * value
+        least[arm] = min(least[arm], value)
+        largest[arm] = max(largest[arm], value)
+
+
+@compiled
 def rate(
     state: Words, counts: Integers, columns: Parts, drawn: Arms, center: float, totals: Parts
 ) -> None:
@@ -178,7 +221,7 @@ def rate(
     made at a time.
     """
     starts, values, _, every_bound, cells, guide, bits, places = columns
-    sums, squares = totals
+    _, sums, squares, least, largest, cubes = totals
     for arm in range(len(counts)):
         left = counts[arm]
         low, high = starts[arm], starts[arm + 1]
@@ -187,33 +230,28 @@ def rate(
         while left > 0:
             block = drawn[: min(left, len(drawn))]
             draw(state, bounds, here, bits[arm], places, block)
-            total, square = 0.0, 0.0
+            total, square, cube = 0.0, 0.0, 0.0
             for i in range(len(block)):
                 value = values[low + block[i]] - center
                 total += value
                 square += value * value
+                cube += value * value * value
+                least[arm] = min(least[arm], value)
+                largest[arm] = max(largest[arm], value)
             sums[arm] += total
             squares[arm] += square
+            cubes[arm] += cube
             left -= len(block)
 
 
 @compiled
-def react(
-    arms: Arms,
-    noise: Array,
-    means: Array,
-    bound: float,
-    past: Parts,
-    center: float,
-    totals: Parts,
-) -> None:
+def react(arms: Arms, means: Array, bound: float, past: Parts, rewards: Array) -> None:
     """Pull `arms` against the adversary of `baselines.adversary`.
 
     Before each pull it looks only at the past: the leader, at the root of the tournament over the
     running averages, and the arm that last followed the arm just pulled. `past` are the parts of
-    `Past`, `totals` are counts, Σ(r − center) and Σ(r − center)² per arm.
+    `Past`; `rewards` holds the noise, and then the rewards.
     """
-    counts, sums, squares = totals
     pulled, average, winner, successor, latest = past
     last = latest[0]
     leaves = len(average)
@@ -221,11 +259,8 @@ def react(
         predicted = successor[last] if last >= 0 else -1
         level = -bound if predicted == winner[1] else bound  # ν_t
         arm = arms[i]
-        reward = means[arm] + level + noise[i]  # x_a·θ + ν_t + η_t
-        counts[arm] += 1
-        value = reward - center
-        sums[arm] += value
-        squares[arm] += value * value
+        rewards[i] += means[arm] + level  # x_a·θ + ν_t + η_t
+        reward = rewards[i]
         pulled[arm] += 1
         if pulled[arm] == 1:
             average[arm] = reward  # it was −∞, so that an arm without pulls does not lead

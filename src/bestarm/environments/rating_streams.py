@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bestarm.environments import kernels
-from bestarm.environments.environment import Ahead
+from bestarm.environments.environment import Ahead, Foresee, Pulls
 from bestarm.environments.streams import BLOCK, BaseStream, DealtStream, counts_of, guided
 from bestarm.errors import InvalidInputError
 from bestarm.geometry import Array
@@ -24,10 +26,13 @@ class RatingTables:
     Args:
         matrix: ratings, one row per user, one column per item.
         weights: the probability of each user, or None if all are equal.
+        covariates: what is known of each user beforehand, one row per user, or None.
     """
 
-    def __init__(self, matrix: Array, weights: Array | None) -> None:
-        self.matrix, self._weights = matrix, weights
+    def __init__(
+        self, matrix: Array, weights: Array | None, covariates: Array | None = None
+    ) -> None:
+        self.matrix, self._weights, self._covariates = matrix, weights, covariates
 
     @cached_property
     def columns(self) -> kernels.Columns:
@@ -64,6 +69,11 @@ class RatingTables:
         support = np.flatnonzero(weights)
         guide = guided(weights[support] / weights.sum(), _CELLS * len(support))
         return *guide, support.astype(np.uint32)
+
+    def pulls(self, users: NDArray[Any], arms: NDArray[np.uint32]) -> Pulls:
+        """The ratings of these items by these users, one each."""
+        known = None if self._covariates is None else self._covariates[users]
+        return Pulls(arms, self.matrix[users, arms], known)
 
     def order(self, rng: np.random.Generator) -> NDArray[np.int64]:
         """A random order of the users, without those of weight 0.
@@ -107,17 +117,34 @@ class DrawnUsers(BaseStream):
     def _carry_out(self, plan: Plan) -> Summary:
         columns = self._tables.columns
         counts = counts_of(plan, self._arms_rng)
-        sums, squares = np.zeros(plan.arms), np.zeros(plan.arms)
+        totals = kernels.Totals.empty(plan.arms)._replace(counts=counts)
         many = counts > self._many
-        single, totals = np.where(many, 0, counts), (sums, squares)
-        kernels.rate(self._words, single, tuple(columns), self._drawn, plan.center, totals)
+        single = np.where(many, 0, counts)
+        kernels.rate(self._words, single, tuple(columns), self._drawn, plan.center, tuple(totals))
         for arm in np.flatnonzero(many):
             own = slice(columns.starts[arm], columns.starts[arm + 1])
             values = columns.values[own] - plan.center
             times = self._noise_rng.multinomial(counts[arm], columns.masses[own])
-            sums[arm] = times @ values
-            squares[arm] = times @ (values * values)
-        return Summary(counts, sums, squares, center=plan.center)
+            totals.sums[arm] = times @ values
+            totals.squares[arm] = times @ (values * values)
+            totals.cubes[arm] = times @ values**3
+            seen = values[times > 0]
+            totals.least[arm], totals.largest[arm] = seen.min(), seen.max()
+        return totals.summary(plan.center)
+
+    def _single_pulls(self, plan: Plan) -> Iterator[Pulls]:
+        arms = np.repeat(np.arange(plan.arms, dtype=np.uint32), counts_of(plan, self._arms_rng))
+        self._arms_rng.shuffle(arms)
+        for start in range(0, plan.pulls, BLOCK):
+            part = arms[start : start + BLOCK]
+            drawn = self._drawn[: len(part)]
+            kernels.draw(self._words, *self._tables.users, drawn)
+            yield self._tables.pulls(drawn, part)
+
+    def _add_up(self, plan: Plan, foresee: Foresee | None = None) -> Summary:
+        if foresee is None:
+            return self._carry_out(plan)  # it draws every rating, or counts each distinct one
+        return super()._add_up(plan, foresee)
 
 
 class ShuffledUsers(DealtStream):
@@ -125,15 +152,15 @@ class ShuffledUsers(DealtStream):
 
     def __init__(self, means: Array, tables: RatingTables, rng: np.random.Generator) -> None:
         super().__init__(means, noise=0.0, rng=rng)
-        self._matrix = tables.matrix
+        self._tables = tables
         self._order = tables.order(self._baseline_rng)
 
     def ahead(self, rounds: int) -> Ahead | None:
         """The ratings of the next users in the order, while any are left."""
         users = self._order[self._rounds : self._rounds + rounds]
-        return Ahead(self._matrix, users, np.zeros(len(users))) if len(users) else None
+        return Ahead(self._tables.matrix, users, np.zeros(len(users))) if len(users) else None
 
-    def _carry_out(self, plan: Plan) -> Summary:
+    def _single_pulls(self, plan: Plan) -> Iterator[Pulls]:
         if self._rounds + plan.pulls > len(self._order):
             raise InvalidInputError(
                 f"There are {len(self._order)} users, each asked once, and the plan would reach "
@@ -143,13 +170,12 @@ class ShuffledUsers(DealtStream):
                 remedy="Draw users with replacement, or give a policy with a cap.",
             )
         deal = self._deal(plan)
-        counts = np.zeros((kernels.BANKS, plan.arms), dtype=np.int64)
-        moments = np.zeros((kernels.BANKS, plan.arms, 2))
         users = self._order[self._rounds : self._rounds + plan.pulls]
         for start in range(0, plan.pulls, BLOCK):
             block = users[start : start + BLOCK]
             arms = self._arms[: len(block)]
             deal(arms)
-            kernels.accumulate(arms, self._matrix[block, arms], plan.center, counts, moments)
-        sums, squares = moments.sum(axis=0).T
-        return Summary(counts.sum(axis=0), sums, squares, center=plan.center)
+            yield self._tables.pulls(block, arms)
+
+    def _carry_out(self, plan: Plan) -> Summary:
+        return self._add_up(plan)

@@ -35,6 +35,8 @@ class Ratings(FixedWorld):
         matrix: ratings, one row per user, one column per item; a data frame names its items.
         weights: the probability of each user; the same for all by default.
         source_labels: one name per item.
+        covariates: what is known of each user before the draw, one row of numbers per user: the
+            forecasts of a simulation may use it.
         replacement: whether a user may be drawn again. If not, a run draws the next user among
             those not yet asked, in proportion to the weights, and raises when it has asked
             everybody. With unequal weights the late users are the unlikely ones, so over a long
@@ -59,6 +61,7 @@ class Ratings(FixedWorld):
         weights: object = None,
         source_labels: Sequence[object] | None = None,
         *,
+        covariates: object = None,
         replacement: bool = True,
         name: str = "ratings",
         declared_noise: float = 1.0,
@@ -67,6 +70,16 @@ class Ratings(FixedWorld):
         self._matrix = as_features(matrix, "matrix", unit="user", entry="rating")
         users, items = self._matrix.shape
         self._weights = None if weights is None else as_weights(weights, users)
+        self._covariates = (
+            None if covariates is None else as_features(covariates, "covariates", unit="user")
+        )
+        if self._covariates is not None and len(self._covariates) != users:
+            raise InvalidInputError(
+                f"`covariates` has {len(self._covariates)} rows for {users} users.",
+                field="covariates",
+                value=self._covariates.shape,
+                remedy="Give one row per user, in the order of the ratings.",
+            )
         if not isinstance(replacement, bool):
             raise InvalidInputError(
                 f"`replacement` must be True or False; got {replacement!r}.",
@@ -121,7 +134,7 @@ class Ratings(FixedWorld):
     def _tables(self) -> RatingTables:
         from bestarm.environments.rating_streams import RatingTables  # noqa: PLC0415 - as above
 
-        return RatingTables(self._matrix, self._weights)
+        return RatingTables(self._matrix, self._weights, self._covariates)
 
     def __getstate__(self) -> dict[str, object]:
         # Tables are made again where needed.

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bestarm.environments import kernels
-from bestarm.environments.environment import Ahead
+from bestarm.environments.environment import Ahead, Foresee, Pulls
 from bestarm.errors import InvalidInputError
 from bestarm.geometry import Array
 from bestarm.records import Counts, Plan, Summary
@@ -38,6 +38,13 @@ class BaseStream(ABC):
 
     def pull(self, plan: Plan) -> Summary:
         """Carry out a plan and return its totals."""
+        return self._pull(plan)
+
+    def pull_less(self, plan: Plan, foresee: Foresee) -> Summary:
+        """Carry out a plan and return the totals of rewards less their forecasts."""
+        return self._pull(plan, foresee)
+
+    def _pull(self, plan: Plan, foresee: Foresee | None = None) -> Summary:
         if plan.arms != len(self._means):
             raise InvalidInputError(
                 f"The plan is over {plan.arms} arms; this world has {len(self._means)}.",
@@ -45,12 +52,35 @@ class BaseStream(ABC):
                 value=plan.arms,
                 remedy="Make the policy from the problem of this world.",
             )
-        summary = self._carry_out(plan)
+        single = plan.extremes or foresee is not None
+        summary = self._add_up(plan, foresee) if single else self._carry_out(plan)
         self._rounds += plan.pulls
         return summary
 
+    def _add_up(self, plan: Plan, foresee: Foresee | None = None) -> Summary:
+        """Carry out a plan pull by pull, with each arm's least and largest reward."""
+        totals, foreseen = kernels.Totals.empty(plan.arms), 0.0
+        for pulls in self._single_pulls(plan):
+            rewards = pulls.rewards
+            if foresee is not None:
+                forecasts = foresee(pulls, plan)
+                foreseen += float(forecasts.sum())
+                rewards = rewards - forecasts
+            kernels.add_up(pulls.arms, rewards, plan.center, tuple(totals))
+        return totals.summary(plan.center, foreseen)
+
     @abstractmethod
-    def _carry_out(self, plan: Plan) -> Summary: ...
+    def _carry_out(self, plan: Plan) -> Summary:
+        """Carry out a plan, by a shortcut where there is one."""
+
+    def _single_pulls(self, plan: Plan) -> Iterator[Pulls]:
+        """The arms and rewards of a plan's pulls, in parts."""
+        raise NotImplementedError
+
+    def _noisy(self, means: Array) -> Array:
+        """Rewards with these means; changes them in place."""
+        means += self._noise * self._noise_rng.standard_normal(len(means))
+        return means
 
     def ahead(self, rounds: int) -> Ahead | None:  # noqa: ARG002 - subclasses use it
         """The rewards of at most this many future rounds, or None if they cannot be known."""
@@ -88,7 +118,7 @@ class BaseStream(ABC):
 
     def _shared(self, common: Array) -> Ahead:
         """The means of the arms, and what the rounds add to them; adds noise in place."""
-        common += self._noise * self._noise_rng.standard_normal(len(common))
+        self._noisy(common)
         table = self._means.reshape(1, -1)
         table.flags.writeable = False  # as tables of ratings are: kernels are compiled once
         return Ahead(table, np.zeros(len(common), dtype=np.int64), common)
@@ -110,6 +140,14 @@ class ConstantStream(BaseStream):
         counts, nothing = counts_of(plan, self._arms_rng), np.zeros(plan.arms)
         return self._noisy_totals(counts, self._means, nothing, nothing, plan.center)
 
+    def _single_pulls(self, plan: Plan) -> Iterator[Pulls]:
+        counts = counts_of(plan, self._arms_rng)
+        arms = np.repeat(np.arange(plan.arms, dtype=np.uint32), counts)
+        self._arms_rng.shuffle(arms)  # forecasts must not learn from the order
+        for start in range(0, plan.pulls, BLOCK):
+            part = arms[start : start + BLOCK]
+            yield Pulls(part, self._noisy(self._means[part]))
+
 
 class DealtStream(BaseStream):
     """A run in which the arms of single pulls are drawn or dealt."""
@@ -119,6 +157,7 @@ class DealtStream(BaseStream):
         generator = self._arms_rng.bit_generator
         self._words = np.array(generator.state["state"]["state"], dtype=np.uint64)
         self._arms = np.empty(BLOCK, dtype=np.uint32)
+        self._guide: tuple[Array, int, Deal] | None = None  # of the last probabilities
 
     def _deal(self, plan: Plan) -> Deal:
         """A function that fills an array with the plan's next arms."""
@@ -127,10 +166,20 @@ class DealtStream(BaseStream):
             left = np.array(plan.counts)
             cursor = np.array([len(active), len(active), 0], dtype=np.int64)  # a round just ended
             return lambda arms: kernels.deal(active, left, cursor, arms)
+        assert plan.weights is not None
+        if self._guide is not None and self._guide[0] is plan.weights:
+            _, pulls, deal = self._guide
+            if plan.pulls < 2 * pulls:
+                return deal
         support, weights = _support(plan)
         wanted = min(_GUIDE * len(support), plan.pulls // 8)  # a short plan needs no long guide
         bounds, guide, bits = guided(weights, wanted)
-        return lambda arms: kernels.draw(self._words, bounds, guide, bits, support, arms)
+
+        def draw(arms: NDArray[np.uint32]) -> None:
+            kernels.draw(self._words, bounds, guide, bits, support, arms)
+
+        self._guide = plan.weights, plan.pulls, draw
+        return draw
 
 
 class MovingStream(DealtStream):
@@ -159,7 +208,7 @@ class MovingStream(DealtStream):
         self._horizon = horizon
         self._values = np.empty(0)  # drawn, for the rounds to come
 
-    def _carry_out(self, plan: Plan) -> Summary:
+    def _check_horizon(self, plan: Plan) -> None:
         if self._rounds + plan.pulls > self._horizon:
             raise InvalidInputError(
                 f"The baseline has values for {self._horizon:g} rounds, and the plan would reach "
@@ -168,12 +217,22 @@ class MovingStream(DealtStream):
                 value=self._horizon,
                 remedy="Give a longer array, a function of the round, or a policy with a cap.",
             )
+
+    def _single_pulls(self, plan: Plan) -> Iterator[Pulls]:
+        self._check_horizon(plan)
+        deal = self._deal(plan)
+        for values in self._blocks(plan.pulls):
+            arms = self._arms[: len(values)]
+            deal(arms)
+            yield Pulls(arms, self._noisy(self._means[arms] + values))
+
+    def _carry_out(self, plan: Plan) -> Summary:
+        self._check_horizon(plan)
         deal = self._deal(plan)
         counts = np.zeros((kernels.BANKS, plan.arms), dtype=np.int64)
         moments = np.zeros((kernels.BANKS, plan.arms, 2))
-        blocks = self._blocks(plan.pulls)
         shift = 0.0
-        for number, values in enumerate(blocks):
+        for number, values in enumerate(self._blocks(plan.pulls)):
             # Measured from a value on the path, a baseline far from 0 loses no digits in Σv².
             shift = float(values[0]) if number == 0 else shift
             arms = self._arms[: len(values)]
@@ -228,17 +287,16 @@ class ReactingStream(DealtStream):
         )
 
     def _carry_out(self, plan: Plan) -> Summary:
+        return self._add_up(plan)
+
+    def _single_pulls(self, plan: Plan) -> Iterator[Pulls]:
         deal = self._deal(plan)
-        sums, squares = np.zeros((2, plan.arms))
-        totals = np.zeros(plan.arms, dtype=np.int64), sums, squares
         for start in range(0, plan.pulls, BLOCK):
             arms = self._arms[: min(plan.pulls - start, BLOCK)]
             deal(arms)
-            noise = self._noise * self._noise_rng.standard_normal(len(arms))
-            kernels.react(
-                arms, noise, self._means, self._bound, tuple(self._past), plan.center, totals
-            )
-        return Summary(*totals, center=plan.center)
+            rewards = self._noisy(np.zeros(len(arms)))
+            kernels.react(arms, self._means, self._bound, tuple(self._past), rewards)
+            yield Pulls(arms, rewards)
 
 
 def counts_of(plan: Plan, rng: np.random.Generator) -> Counts:

@@ -14,6 +14,7 @@ from bestarm.problem import Problem
 from bestarm.simulation.results import Results, wilson
 
 _YEAR = 365  # days
+_WORTH = 0.5  # of the lower bound: what assuming no baseline must leave to be worth a sentence
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,8 @@ class AssumedWorld:
         bounded: whether rewards are at one of two bounds, rather than Gaussian.
         complexity: τ*, certified from below.
         lower_bound: the mean number of pulls that every rule needs which is right with probability
-            1 − δ for every θ and every baseline.
+            1 − δ for every θ and every baseline; or, where no baseline is declared, for every θ.
+        other_bound: the same with the other of the two assumptions.
     """
 
     scenario: str
@@ -53,6 +55,7 @@ class AssumedWorld:
     bounded: bool
     complexity: float
     lower_bound: float
+    other_bound: float
 
     def __str__(self) -> str:
         lead = (
@@ -153,6 +156,7 @@ class ExperimentPlan:
         arms: the number of source arms.
         targets: the number of targets.
         delta: the error probability asked for.
+        drifts: whether the problem allows for a baseline.
         bounds: the lowest and the highest reward, or None.
         per_day: outcomes per day, or None.
         runs: simulated experiments requested per policy and scenario.
@@ -166,6 +170,7 @@ class ExperimentPlan:
     arms: int
     targets: int
     delta: float
+    drifts: bool
     bounds: tuple[float, float] | None
     per_day: float | None
     runs: int
@@ -204,6 +209,7 @@ def remarks(
         yield "Interrupted: the figures are partial, of the experiments simulated so far."
     yield from _about_errors(request.problem.delta, forecasts)
     yield from _about_caps(forecasts, scenarios)
+    yield from _about_baseline(request.problem, scenarios)
     if request.bounds is None:
         yield from _about_scales(request.problem, scenarios)
     per_day = request.per_day or math.inf
@@ -248,6 +254,24 @@ def _about_caps(
                 f"{each.scenario!r} when they were cut at {each.most:,.0f} outcomes; they count "
                 f"with that many, so its mean is too small.{astray}"
             )
+
+
+def _about_baseline(problem: Problem, scenarios: Sequence[AssumedWorld]) -> Iterator[str]:
+    """What assuming no baseline buys and risks, if it is assumed, or buys much."""
+    hardest = max(scenarios, key=lambda each: each.lower_bound)
+    here, other = f"{hardest.lower_bound:,.0f}", f"{hardest.other_bound:,.0f}"
+    risk = "if the level moves nevertheless, a wrong winner may be named with any probability"
+    if not problem.drifts:
+        saved = hardest.lower_bound < 0.99 * hardest.other_bound
+        buys = (
+            f"lowers the bound from {other} outcomes to {here}" if saved else "saves nothing here"
+        )
+        yield f"No baseline is assumed, which {buys}; {risk}."
+    elif hardest.other_bound < _WORTH * hardest.lower_bound:
+        yield (
+            f"Where surely nothing drifts, baseline=0 lowers the bound from {here} outcomes to "
+            f"{other}; {risk}."
+        )
 
 
 def _about_scales(problem: Problem, scenarios: Sequence[AssumedWorld]) -> Iterator[str]:

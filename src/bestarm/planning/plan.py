@@ -79,6 +79,7 @@ def plan_experiment(
         arms=problem.arms,
         targets=problem.targets,
         delta=problem.delta,
+        drifts=problem.drifts,
         bounds=bounds,
         per_day=per_day,
         runs=request.runs,

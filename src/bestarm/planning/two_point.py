@@ -8,7 +8,7 @@ import numpy as np
 
 from bestarm.environments import Ahead, Semiparametric, Stream
 from bestarm.environments.baselines import Constant, Moving
-from bestarm.environments.streams import ConstantStream, MovingStream, counts_of
+from bestarm.environments.streams import BaseStream, ConstantStream, MovingStream, counts_of
 from bestarm.errors import InvalidInputError
 from bestarm.geometry import Array
 from bestarm.records import Counts, Plan, Summary
@@ -43,7 +43,17 @@ class TwoPoint(Semiparametric):
         return _MovingChances(self._bounds, self._means, **options)
 
 
-class _SteadyChances(ConstantStream):
+class _Chances(BaseStream):
+    """Rewards that are one of two."""
+
+    _bounds: tuple[float, float]
+
+    def _noisy(self, means: Array) -> Array:
+        won = self._noise_rng.random(len(means)) < _chances(means, self._bounds)
+        return np.where(won, self._bounds[1], self._bounds[0])
+
+
+class _SteadyChances(_Chances, ConstantStream):
     """A run on a constant baseline: counts are multinomial, successes binomial."""
 
     def __init__(self, bounds: tuple[float, float], *run: Any, **options: Any) -> None:
@@ -60,7 +70,7 @@ class _SteadyChances(ConstantStream):
         return _totals(counts, hits, self._bounds, plan.center)
 
 
-class _MovingChances(MovingStream):
+class _MovingChances(_Chances, MovingStream):
     """A run on a moving baseline: one draw per pull."""
 
     def __init__(self, bounds: tuple[float, float], *run: Any, **options: Any) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -43,7 +43,9 @@ class ScenarioWorld:
                 remedy="Leave it out of the scenario.",
             )
         theta = self._theta()
-        tau = theory.complexity(problem, theta).lower_bound
+        kinds: tuple[Literal["centered", "linear"], ...] = ("centered", "linear")
+        moving, still = (theory.complexity(problem, theta, kind).lower_bound for kind in kinds)
+        tau, other = (moving, still) if problem.drifts else (still, moving)
         means = problem.source @ theta
         middle = float(means.max() + means.min()) / 2
         spread = float(np.ptp(means))
@@ -51,7 +53,10 @@ class ScenarioWorld:
         period = scenario.drift.period or max(self.request.per_day or _PERIOD, 2.0)
         noise = self._noise(self._level + scenario.drift.places(size), spread)
         # The mean of the arms is part of the baseline; the arms themselves differ about the level.
-        baseline = scenario.drift.path(level=self._level - middle, size=size, period=period)
+        offset = self._level - middle
+        if not problem.drifts and bounds is None and scenario.level is None:
+            offset = 0.0  # there is no baseline
+        baseline = scenario.drift.path(level=offset, size=size, period=period)
         values = (problem.target - problem.target[0]) @ theta
         best, ranked = int(values.argmax()), np.sort(values)
         environment = self._environment(theta, baseline=baseline, noise=noise, name=scenario.name)
@@ -70,6 +75,7 @@ class ScenarioWorld:
             bounded=bounds is not None,
             complexity=tau,
             lower_bound=2 * noise**2 * tau * _information(problem.delta),
+            other_bound=2 * noise**2 * other * _information(problem.delta),
         )
 
     @property

@@ -9,6 +9,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor, Future, as_completed, wait
+from copy import deepcopy
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 from uuid import uuid4
@@ -19,7 +20,11 @@ from bestarm.checks import probability, whole
 from bestarm.defaults import DELTA
 from bestarm.environments import Environment, Stream, World
 from bestarm.errors import InvalidInputError, ProtocolError
-from bestarm.records import Plan, Recommendation
+from bestarm.forecasting import Forecaster
+from bestarm.forecasting.rewards import find_forecaster, less_forecasts
+from bestarm.recommendation import Recommendation
+from bestarm.records import Plan
+from bestarm.simulation.forecasts import ForecastStream
 from bestarm.simulation.oracle import Oracle
 from bestarm.simulation.progress import Progress, reporting
 from bestarm.simulation.results import Outcome, Results, RunJournal
@@ -43,6 +48,7 @@ def simulate(
     runs: int,
     seed: int = 0,
     delta: float = DELTA,
+    forecaster: Forecaster | str | None = None,
     executor: Executor | None = None,
     progress: Progress = False,
     journal: RunJournal | None = None,
@@ -56,6 +62,8 @@ def simulate(
         runs: the number of runs.
         seed: results depend only on it; run i is the same whatever `runs` is.
         delta: the error probability that the policy must keep.
+        forecaster: what foresees the level of rewards before each draw: `"default"`, a forecaster
+            of one's own, which is copied for every run, or None.
         executor: any `concurrent.futures` executor; without one the runs are made in this process.
         progress: True shows a bar; a function is called with (runs done, runs in total).
         journal: outcomes of the same simulation, interrupted earlier, which are not repeated; and
@@ -68,7 +76,7 @@ def simulate(
         InvalidInputError: an argument is invalid.
         Exception: an exception of the method, with a note that names the run.
     """
-    work = Simulation(method, environment, delta=delta, seed=seed)
+    work = Simulation(method, environment, delta=delta, seed=seed, forecaster=forecaster)
     total = whole(runs, "runs", least=1)
     if executor is not None and not callable(getattr(executor, "submit", None)):
         raise InvalidInputError(
@@ -126,6 +134,7 @@ def run_once(
     run: int = 0,
     seed: int = 0,
     delta: float = DELTA,
+    forecaster: Forecaster | str | None = None,
     observe: Callable[[Policy], object] | None = None,
 ) -> Recommendation:
     """Repeat a run of `simulate`; return its recommendation with the trace of its phases.
@@ -134,7 +143,7 @@ def run_once(
     with the policy after every plan.
     """
     with one_thread:
-        work = Simulation(method, environment, delta=delta, seed=seed)
+        work = Simulation(method, environment, delta=delta, seed=seed, forecaster=forecaster)
         return work.play(whole(run, "run", least=0), observe)[0]
 
 
@@ -142,7 +151,13 @@ class Simulation:
     """A method in an environment, from which runs are made. It is sent to a process once."""
 
     def __init__(
-        self, method: Method | Oracle, environment: Environment, *, delta: float, seed: int
+        self,
+        method: Method | Oracle,
+        environment: Environment,
+        *,
+        delta: float,
+        seed: int,
+        forecaster: Forecaster | str | None = None,
     ) -> None:
         if not callable(method.method if isinstance(method, Oracle) else method):
             raise InvalidInputError(
@@ -161,6 +176,7 @@ class Simulation:
         self.method, self.environment = method, environment
         self.seed = whole(seed, "seed", least=0)
         self.delta = probability(delta)
+        self.forecaster = find_forecaster(forecaster)
         self._sent: bytes | None = None
 
     def begin(self, run: int) -> tuple[Policy, Stream, World]:
@@ -171,8 +187,13 @@ class Simulation:
         world = of_run(run) if of_run else self.environment.instance(_generator(instance))
         method = self.method.bind(world) if isinstance(self.method, Oracle) else self.method
         number = int(policy_seed.generate_state(1, np.uint64)[0] >> 11)  # 53 bits: exact in JSON
-        policy = method(world.problem(self.delta), seed=number)
-        return policy, world.begin(_generator(stream_seed)), world
+        problem, stream = world.problem(self.delta), world.begin(_generator(stream_seed))
+        if self.forecaster is None:
+            return method(problem, seed=number), stream, world
+        told = less_forecasts(method, problem)
+        forecaster = deepcopy(self.forecaster)
+        stream = ForecastStream(stream, forecaster, problem.source, told.interval)
+        return told.method(told.problem, seed=number), stream, world
 
     def play(
         self, run: int, observe: Callable[[Policy], object] | None = None
@@ -214,7 +235,8 @@ class Simulation:
         # As bytes that workers recognise: caches of an environment then outlive one piece of work.
         if self._sent is None:
             try:
-                self._sent = pickle.dumps((self.method, self.environment, self.delta, self.seed))
+                parts = self.method, self.environment, self.delta, self.seed, self.forecaster
+                self._sent = pickle.dumps(parts)
             except Exception as error:
                 raise InvalidInputError(
                     f"The method or the environment cannot be sent to another process ({error}).",
@@ -271,8 +293,8 @@ def carry_out(
 
 @lru_cache(maxsize=4)
 def _received(sent: bytes) -> Simulation:
-    method, environment, delta, seed = pickle.loads(sent)
-    return Simulation(method, environment, delta=delta, seed=seed)
+    method, environment, delta, seed, forecaster = pickle.loads(sent)
+    return Simulation(method, environment, delta=delta, seed=seed, forecaster=forecaster)
 
 
 _stopped: set[str] = set()  # simulations to stop, in this process

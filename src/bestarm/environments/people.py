@@ -1,0 +1,97 @@
+"""A micro-randomised world: people with levels of their own, and a rhythm of the day."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from bestarm.checks import not_negative, positive, vector, whole
+from bestarm.environments.environment import Stream
+from bestarm.environments.fixed import FixedWorld
+from bestarm.geometry import Array
+from bestarm.problem import Problem
+
+_FARTHEST = 3.0  # deviations: levels beyond are cut off, so that a bound on the baseline is known
+
+
+@dataclass(frozen=True, eq=False)
+class Crowd:
+    """What the baseline of a micro-randomised world is made of.
+
+    Attributes:
+        levels: the level of each person.
+        measured: what was measured of each person beforehand.
+        rhythm: the amplitude of the day.
+        per_day: decisions per day.
+    """
+
+    levels: Array
+    measured: Array
+    rhythm: float
+    per_day: float
+
+
+class MicroRandomised(FixedWorld):
+    """Decisions during the day of many people: option a pays its effect, a level and noise.
+
+    At each decision one of the people is drawn. The baseline is that person's level plus a wave
+    with the period of a day. Before the draw two things are known: the moment, and the outcome of a
+    questionnaire, a noisy measure of the person's level. A policy is told neither; a forecaster is.
+
+    Args:
+        effects: what each option pays beyond the baseline.
+        people: how many there are.
+        level: the standard deviation of their levels.
+        measurement: the standard deviation of the error of the questionnaire.
+        rhythm: the amplitude of the wave.
+        per_day: decisions per day.
+        noise: the standard deviation of the noise.
+        labels: one name per option.
+        seed: of the people, who are the same in every run.
+        name: its name in results and tables.
+
+    Example:
+        >>> from bestarm.environments import MicroRandomised
+        >>> MicroRandomised([0.2, 0.0]).problem(0.1).baseline
+        4.0
+    """
+
+    def __init__(
+        self,
+        effects: object,
+        *,
+        people: int = 500,
+        level: float = 1.0,
+        measurement: float = 0.5,
+        rhythm: float = 1.0,
+        per_day: float = 200.0,
+        noise: float = 1.0,
+        labels: Sequence[object] | None = None,
+        seed: int = 0,
+        name: str = "micro-randomised",
+    ) -> None:
+        self._means = vector(effects, "effects")
+        self._means.flags.writeable = False
+        self._noise = not_negative(noise, "noise")
+        spread, wave = not_negative(level, "level"), not_negative(rhythm, "rhythm")
+        rng = np.random.default_rng(whole(seed, "seed", least=0))
+        size = whole(people, "people", least=1)
+        levels = spread * np.clip(rng.standard_normal(size), -_FARTHEST, _FARTHEST)
+        error = not_negative(measurement, "measurement") * rng.standard_normal(size)
+        rate = positive(per_day, "per_day")
+        self._crowd = Crowd(levels, (levels + error)[:, None], wave, rate)
+        template = Problem(
+            np.eye(len(self._means)),
+            noise=self._noise,
+            baseline=_FARTHEST * spread + wave,
+            source_labels=labels,
+        )
+        super().__init__(name, template, self._means, rounding=0.0, field="effects")
+
+    def begin(self, rng: np.random.Generator) -> Stream:
+        """Start a run at midnight of the first day."""
+        from bestarm.environments.people_streams import PeopleStream  # noqa: PLC0415 - compiles
+
+        return PeopleStream(self._means, self._crowd, noise=self._noise, rng=rng)
