@@ -24,7 +24,8 @@ import numpy as np
 from bestarm import LUCB, ActionElimination, Problem
 from bestarm.environments import Ratings, Semiparametric, baselines, small_gap
 from bestarm.policies import Policy
-from bestarm.records import Plan, Recommendation, Summary
+from bestarm.recommendation import Recommendation
+from bestarm.records import Plan, Summary
 from bestarm.simulation import run_once
 
 REPEATS = 5

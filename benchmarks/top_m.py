@@ -26,7 +26,8 @@ from bestarm.figures import ink, save
 from bestarm.geometry import Array
 from bestarm.policies import Policy
 from bestarm.policies.anytime.allocation import Allocation
-from bestarm.records import Plan, Recommendation, Summary
+from bestarm.recommendation import Recommendation
+from bestarm.records import Plan, Summary
 from bestarm.simulation import run_once
 from bestarm.simulation.results import wilson
 

@@ -336,7 +336,7 @@ def test_a_plan_that_was_changed_is_held_against_the_log(drinks: str) -> None:
         experiment.tell_many((n, 0.5) for n in range(1, 5))
         for _ in range(4):
             experiment.tell_many((n, 0.5) for n in experiment.ask(40).ids)
-    change("UPDATE bestarm_plans SET plan = replace(plan, '\"pulls\":1', '\"pulls\":2')")
+    change("UPDATE bestarm_plans SET plan = replace(plan, '\"pulls\":', '\"pulls\":1')")
     assert "The plan of phase 1 is not the one in the log" in refused("replay", drinks, code=1)
     assert invoke("verify", drinks)[0] == 1
 

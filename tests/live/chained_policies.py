@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 
 import numpy as np
 
 from bestarm.errors import ProtocolError
 from bestarm.policies import Policy, check_adoptable
 from bestarm.problem import Problem
-from bestarm.records import Plan, Recommendation, Summary
+from bestarm.recommendation import Recommendation
+from bestarm.records import Plan, Summary
 
 __all__ = ["PROBLEM", "SIZES", "Chained", "Scripted"]
 
@@ -26,6 +28,7 @@ class Chained(Policy):
         sizes: how many pulls each plan asks for.
         kind: `"randomised"` or `"fixed"` for plans of one kind, `"mixed"` for both in turn;
             `"open"`, or `"turning"` for open and closed ones in turn; `"provisional"`.
+        forecasts: whether forecasts are subtracted, under plans that are not fixed.
     """
 
     def __init__(
@@ -35,10 +38,12 @@ class Chained(Policy):
         seed: int = 0,
         sizes: tuple[int, ...] = SIZES,
         kind: str = "mixed",
+        forecasts: bool = False,
     ) -> None:
         self.problem = problem
         self.sizes = sizes
         self.kind = kind
+        self.forecasts = (-1.0, 1.5) if forecasts else None
         self.summaries: list[Summary] = []
         self._late: set[int] = set()  # which of them were
         self._planned: dict[int, Plan] = {}
@@ -53,6 +58,9 @@ class Chained(Policy):
             for part in (summary.counts, summary.sums, summary.squares, summary.missing):
                 digest.update(part.tobytes())
             digest.update(summary.pending.tobytes())
+            digest.update(np.float64(summary.foreseen).tobytes())
+            for extremes in (summary.least, summary.largest):
+                digest.update(b"" if extremes is None else extremes.tobytes())
             digest.update(bytes([number in self._late]))
         return np.random.default_rng(int.from_bytes(digest.digest()[:8], "little"))
 
@@ -67,7 +75,7 @@ class Chained(Policy):
             return None
         if self.phase not in self._planned:
             # Fixed when first asked for: what comes late must not change it.
-            self._planned[self.phase] = self._make()
+            self._planned[self.phase] = replace(self._make(), forecasts=self.forecasts)
         return self._planned[self.phase]
 
     def adopt(self, plan: Plan) -> None:

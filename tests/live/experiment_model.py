@@ -19,7 +19,8 @@ from bestarm.errors import (
 )
 from bestarm.live import Receipt, Status, draw
 from bestarm.problem import Problem
-from bestarm.records import Plan, Recommendation, Summary, round_robin
+from bestarm.recommendation import Recommendation
+from bestarm.records import Plan, Summary, round_robin
 
 __all__ = ["Given", "HandedOver", "Model", "Row"]
 
@@ -42,6 +43,7 @@ class Row:
     arm: int
     probability: float
     asked: float
+    forecast: float | None = None
     reward: float | None = None
     told: float | None = None
     late: bool = False
@@ -125,7 +127,13 @@ class Model:
 
     # --- what people do ------------------------------------------------------------------------
 
-    def ask(self, count: int, now: float, request: str | None = None) -> Given:
+    def ask(
+        self,
+        count: int,
+        now: float,
+        request: str | None = None,
+        forecasts: list[float] | None = None,
+    ) -> Given:
         if request in self.requests:
             asked, given = self.requests[request]
             if asked != count:
@@ -137,9 +145,15 @@ class Model:
         self.advance()
         size = min(count, self._room(count)) if self.planned and self.state == "running" else 0
         start = len(self.rows)
-        for _ in range(size):
+        for place in range(size):
             arm, probability = self._draw()
-            self.rows.append(Row(len(self.rows), self.plan.phase, arm, probability, now))
+            forecast = None
+            if forecasts is not None:
+                assert self.plan.forecasts is not None
+                low, high = self.plan.forecasts
+                forecast = max(low, min(high, forecasts[place]))
+            number = len(self.rows)
+            self.rows.append(Row(number, self.plan.phase, arm, probability, now, forecast))
         new = self.rows[start:]
         waits = size < count and self.state == "running"
         given = Given(
@@ -344,7 +358,8 @@ class Model:
     def _summary(self, rows: list[Row]) -> Summary:
         plan = self.plans[rows[0].phase - 1][0]
         counts, missing, pending = np.zeros((3, self.policy.problem.arms), dtype=np.int64)
-        sums, squares = np.zeros((2, self.policy.problem.arms))
+        sums, squares, cubes, least, largest = np.zeros((5, self.policy.problem.arms))
+        foreseen = 0.0
         for row in rows:
             if not row.settled:
                 pending[row.arm] += 1
@@ -353,11 +368,16 @@ class Model:
             else:
                 assert row.reward is not None
                 assert not row.late
-                reward = row.reward - plan.center
+                foreseen += row.forecast or 0.0
+                reward = row.reward - (row.forecast or 0.0) - plan.center
                 counts[row.arm] += 1
                 sums[row.arm] += reward
                 squares[row.arm] += reward * reward
-        return Summary(counts, sums, squares, missing, pending, plan.center)
+                cubes[row.arm] += reward * reward * reward
+                least[row.arm] = min(reward, least[row.arm]) if counts[row.arm] > 1 else reward
+                largest[row.arm] = max(reward, largest[row.arm]) if counts[row.arm] > 1 else reward
+        known = counts, sums, squares, missing, pending, plan.center
+        return Summary(*known, least, largest, foreseen, cubes)
 
     def _tell(self, phase: int, first: int, end: int, late: bool, summary: Summary) -> None:
         active = set(self.policy.recommend().active)

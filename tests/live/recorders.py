@@ -6,7 +6,8 @@ import numpy as np
 
 from bestarm import Problem
 from bestarm.policies import Policy
-from bestarm.records import Plan, Recommendation, Summary
+from bestarm.recommendation import Recommendation
+from bestarm.records import Plan, Summary
 
 __all__ = ["PROBLEM", "SIZES", "ProvisionalRecorder", "Recorder"]
 

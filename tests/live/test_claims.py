@@ -13,7 +13,7 @@ from bestarm import AnytimeBAI, Problem
 from bestarm.live import Assignment, Experiment
 from bestarm.live.watch.overview import overview
 from bestarm.live.watch.views import Overview
-from bestarm.records import Recommendation
+from bestarm.recommendation import Recommendation
 
 BOUNDED = {"bounds": (0, 1)}
 # A sentence each that once decided what a page says, and one that says nothing.

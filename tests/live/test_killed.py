@@ -27,7 +27,8 @@ from bestarm.live.events import as_data
 from bestarm.live.store.sql import schema as s
 from bestarm.policies import Policy
 from bestarm.policies.registry import policies
-from bestarm.records import Plan, Recommendation, Summary, round_robin
+from bestarm.recommendation import Recommendation
+from bestarm.records import Plan, Summary, round_robin
 
 WORKERS = 4
 KILLS = {"sqlite": 30, "postgresql": 15}
@@ -220,7 +221,7 @@ class Books:
         """The totals of an entry, counted again one by one in order of id."""
         arms = PROBLEM.arms
         counts, missing, pending = np.zeros((3, arms), dtype=np.int64)
-        sums, squares = np.zeros(arms), np.zeros(arms)
+        sums, squares, cubes, least, largest = np.zeros((5, arms))
         plan = self.phases[entry["phase"] - 1]["plan"]
         center = plan["center"]
         for row in self.assignments[entry["first"] : entry["end"]]:
@@ -236,7 +237,11 @@ class Books:
                 counts[arm] += 1
                 sums[arm] += value
                 squares[arm] += value * value
-        return Summary(counts, sums, squares, missing, pending, center)
+                cubes[arm] += value * value * value
+                least[arm] = min(value, least[arm]) if counts[arm] > 1 else value
+                largest[arm] = max(value, largest[arm]) if counts[arm] > 1 else value
+        known = counts, sums, squares, missing, pending, center
+        return Summary(*known, least, largest, cubes=cubes)
 
     def _check_log(self) -> None:
         tip = ""

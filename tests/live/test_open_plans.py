@@ -136,7 +136,7 @@ def test_an_experiment_with_late_and_lost_answers_ends_with_the_best() -> None:
     answer = experiment.recommendation()
     assert answer.final
     assert answer.label == "tea"
-    assert answer.pulls < experiment.status().pulls  # some were out when it was decided
+    assert experiment.status().outstanding > 0  # some were out when it was decided
 
 
 def test_sets_are_judged_by_one_wealth_a_pair_however_late_answers_come() -> None:

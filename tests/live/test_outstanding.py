@@ -14,7 +14,7 @@ from bestarm import AnytimeBAI, Problem
 from bestarm.geometry import Array
 from bestarm.live import Experiment
 from bestarm.live.watch.overview import overview
-from bestarm.policies.anytime.bets import STAKES, WINDOW, BatchOutcome, log_value
+from bestarm.policies.anytime.bets import STAKES, WINDOW, BatchOutcome, StakeGrid
 from bestarm.policies.anytime.contests import BestOf, TopOf
 from bestarm.records import Summary
 
@@ -305,4 +305,4 @@ def test_shares_of_a_prefix_are_looked_at_one_by_one() -> None:
     policy.update(Summary(none.astype(int), none, none, pending=half, center=plan.center))
     assert (contest._value >= shown - 1e-12).all()
     wealth = contest._wealth + contest._loose[0].growth
-    assert (log_value(wealth) < shown).all()
+    assert (StakeGrid.make().log_value(wealth) < shown).all()

@@ -59,7 +59,7 @@ def test_an_experiment_goes_on_where_it_would_be_planned_otherwise(
         replayed = experiment.replay()
         assert [remark.phase for remark in replayed.remarks][:2] == [1, 2]
         assert replayed.remarks[0].planned == 33
-        assert replayed.remarks[0].pulls == 24
+        assert replayed.remarks[0].pulls == 12
         assert max(remark.difference for remark in replayed.remarks) > 0.01
         assert str(replayed.recommendation) == str(said) == str(experiment.recommendation())
         go_on(experiment, 2)
@@ -110,7 +110,7 @@ def test_the_open_plan_is_adopted_where_no_summary_is_new(
         plan = other.inspect(lambda policy, _: policy.plan())
         recorded = other.inspect(lambda _, books: books.plan(1).plan)
         assert isinstance(plan, Plan)
-        assert plan.pulls == recorded.pulls == 24
+        assert plan.pulls == recorded.pulls == 12
         assert np.array_equal(plan.weights, recorded.weights)  # type: ignore[arg-type]
 
 
@@ -135,7 +135,7 @@ def test_remarks_are_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     shown = CliRunner().invoke(app, ["experiment", "replay", "offer", *store])
     assert shown.exit_code == 0
     assert "The replay agrees with the log." in shown.stdout
-    assert "Remark: phase 1 of 24 assignments would be planned with 33" in shown.stdout
+    assert "Remark: phase 1 of 12 assignments would be planned with 33" in shown.stdout
     data = CliRunner().invoke(app, ["experiment", "replay", "offer", *store, "--json"])
     found = json.loads(data.stdout)
     assert found["agrees"] is True

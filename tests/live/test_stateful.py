@@ -37,8 +37,9 @@ from bestarm.errors import (
 )
 from bestarm.live import Batch, Experiment, Receipt
 from bestarm.live.events import as_data
-from bestarm.live.store.contract import Ledger
+from bestarm.live.store.contract import Ledger, SummaryRecord
 
+FORESEEABLE = {"provisional", "open", "randomised"}  # a fixed plan draws nothing
 KINDS = ("provisional", "open", "turning", "randomised", "fixed", "mixed")
 NUMBERS = count()
 NEVER = 10**9
@@ -100,8 +101,12 @@ class Machine(RuleBasedStateMachine):
         kind=st.sampled_from(KINDS),
         sizes=st.lists(st.integers(1, 7), min_size=2, max_size=8),
         lease=st.sampled_from([None, 4.0, 10.0]),
+        foreseen=st.booleans(),
     )
-    def start(self, seed: int, kind: str, sizes: list[int], lease: float | None) -> None:
+    def start(
+        self, seed: int, kind: str, sizes: list[int], lease: float | None, foreseen: bool
+    ) -> None:
+        self.foreseen = foreseen and kind in FORESEEABLE
         self.seed, self.lease = seed, lease
         self.options: dict[str, Any] = {"kind": kind, "sizes": sizes}
         self.clock = Clock()
@@ -112,11 +117,15 @@ class Machine(RuleBasedStateMachine):
         self.both()
 
     def policy(self) -> Chained:
-        return Chained(PROBLEM, kind=self.options["kind"], sizes=tuple(self.options["sizes"]))
+        sizes = tuple(self.options["sizes"])
+        return Chained(PROBLEM, kind=self.options["kind"], sizes=sizes, forecasts=self.foreseen)
 
     def begin(self, url: str | None, clock: Clock) -> Experiment:
+        kind = "own" if self.foreseen else None
         if url is None:
-            return Experiment(self.policy(), seed=self.seed, lease=self.lease, clock=clock)
+            return Experiment(
+                self.policy(), seed=self.seed, lease=self.lease, clock=clock, forecaster=kind
+            )
         return Experiment.create(
             url,
             self.name,
@@ -126,6 +135,7 @@ class Machine(RuleBasedStateMachine):
             seed=self.seed,
             lease=self.lease,
             clock=clock,
+            forecaster=kind,
         )
 
     def both(self) -> None:
@@ -145,8 +155,16 @@ class Machine(RuleBasedStateMachine):
     def call(self, experiment: Experiment, name: str, *arguments: Any) -> Any:
         if name == "ask":
             amount, request = arguments
-            return experiment.ask(amount, request_id=request)
+            forecasts = self.forecasts(amount)
+            return experiment.ask(amount, request_id=request, forecasts=forecasts)
         return getattr(experiment, name)(*arguments)
+
+    def forecasts(self, amount: int) -> list[float] | None:
+        """Some lie beyond what plans allow."""
+        return [1.7 * math.sin(amount + i) for i in range(amount)] if self.foreseen else None
+
+    def expect(self, amount: int, request: str | None = None) -> Given:
+        return self.model.ask(amount, self.clock.now, request, self.forecasts(amount))
 
     def refused(self, who: int, error: type[BestArmError], name: str, *arguments: Any) -> None:
         """Both refuse, and for the same reason; that nothing changed is an invariant."""
@@ -163,7 +181,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule(who=who, amount=st.integers(1, 9))
     def ask(self, who: int, amount: int) -> None:
-        self.same(self.do(who, "ask", amount, None), self.model.ask(amount, self.clock.now))
+        self.same(self.do(who, "ask", amount, None), self.expect(amount))
 
     @rule(who=who, amount=st.integers(1, 5), name=st.sampled_from("abcd"))
     def ask_by_name(self, who: int, amount: int, name: str) -> None:
@@ -172,7 +190,7 @@ class Machine(RuleBasedStateMachine):
             self.refused(who, InvalidInputError, "ask", amount, name)
             amount = known[0]
         batch = self.do(who, "ask", amount, name)
-        self.same(batch, self.model.ask(amount, self.clock.now, name))
+        self.same(batch, self.expect(amount, name))
 
     def same(self, batch: Batch, given: Given) -> None:
         assert list(batch.ids) == given.ids
@@ -326,10 +344,10 @@ class Machine(RuleBasedStateMachine):
         """Nothing is given out to somebody who died before the answer, or all of it."""
         name = f"crash {len(self.history)} {amount}"
         if not self.crash(who, at, "ask", amount, name):
-            self.model.ask(amount, self.clock.now, name)
+            self.expect(amount, name)
             self.history.append((self.clock.now, ("ask", (amount, name))))
         self.go_on(who)
-        self.same(self.do(who, "ask", amount, name), self.model.ask(amount, self.clock.now, name))
+        self.same(self.do(who, "ask", amount, name), self.expect(amount, name))
 
     def crash(self, who: int, at: int, name: str, *arguments: Any) -> bool:
         experiment = self.on(who)
@@ -465,6 +483,11 @@ def clean(row: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(None if isinstance(x, float) and math.isnan(x) else x for x in row)
 
 
+def _entry(record: SummaryRecord) -> dict[str, Any]:
+    plain = None if record.plain is None else as_data(record.plain)
+    return {**vars(record), "summary": as_data(record.summary), "plain": plain}
+
+
 def everything(experiment: Experiment) -> dict[str, object]:
     """All there is in the books, in plain values, except what the first event says."""
     with experiment.read() as books:
@@ -473,7 +496,7 @@ def everything(experiment: Experiment) -> dict[str, object]:
         return {
             "rows": [clean(row) for row in rows],
             "plans": [(as_data(each.plan), each.first) for each in books.plans()],
-            "entries": [{**vars(e), "summary": as_data(e.summary)} for e in books.summaries()],
+            "entries": [_entry(e) for e in books.summaries()],
             "events": [(e.number, e.at, e.kind, e.data) for e in books.events(1)],
             "head": {n: v for n, v in vars(books.head).items() if n not in {"last_hash", "oldest"}},
             "said": (said.target, said.final, said.reason, said.pulls, said.active),

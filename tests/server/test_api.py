@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
@@ -47,6 +48,26 @@ def test_an_experiment_over_http_is_the_experiment_of_the_library(
     late = api.post(f"{experiment}/ask", json={}).json()
     assert late["assignments"] == []
     assert late["state"] == "finished"
+
+
+def test_the_lead_over_a_control_is_that_of_the_library(api: httpx.Client, served: Served) -> None:
+    options = {"bounds": [0, 1], "control": "old", "expected_gap": 0.5, "tolerance": 0.01}
+    body = {"name": "lead", "source_labels": ["old", "new"], "options": options, "seed": 1}
+    assert api.post("/experiments", json=body).status_code == 201
+    before = api.get("/experiments/lead/recommendation").json()
+    assert before["effect"] is None
+    with Experiment.open(served.url, "lead") as beside:
+        while not beside.finished:
+            given = beside.ask(64)
+            beside.tell_many([(each.id, float(each.id % 10 < 4 + 5 * each.arm)) for each in given])
+        expected = beside.recommendation().effect
+    said = api.get("/experiments/lead/recommendation").json()
+    assert expected is not None
+    assert said["effect"] == asdict(expected)
+    assert said["effect"]["lower"] > 0
+    unknown = body | {"name": "else", "options": options | {"control": "odl"}}
+    refused = wrong(api.post("/experiments", json=unknown), 422, "invalid_input")
+    assert refused["field"] == "control"
 
 
 def test_health_and_export_are_those_of_the_library(

@@ -407,6 +407,7 @@ def test_a_wrong_entry_is_named_in_a_sentence(browser: Browser, served: Served) 
             page.locator("#create > summary").click()
         page.locator("#create .more > summary").click()
         good = {"name": "typed", "manage": token, "source": table, "seed": "", "options": ""}
+        good |= {"control": "", "tolerance": "", "expected_gap": ""}
         for field, text, said in (
             ("delta", "0,05", "Error probability δ: “0,05” is not a number; write 2000"),
             ("delta", "1.5", "delta"),
@@ -416,6 +417,9 @@ def test_a_wrong_entry_is_named_in_a_sentence(browser: Browser, served: Served) 
             ("options", "null", "must be names with values"),
             ("options", "[1]", "must be names with values"),
             ("options", "{", "are not JSON"),
+            ("control", "lagre", "There is no option 'lagre'."),
+            ("tolerance", "a little", "Difference that does not matter: “a little” is not"),
+            ("expected_gap", "0", "expected_gap"),
             ("low", "", "both bounds"),
             ("source", "a,1\nb,1,2", "Line 2 of options has 3 values, the first has 2."),
         ):
@@ -423,9 +427,13 @@ def test_a_wrong_entry_is_named_in_a_sentence(browser: Browser, served: Served) 
                 page.locator(f"#{name}").fill(value)
             page.locator("#create-go").click()
             expect(page.locator("#create-error")).to_contain_text(said)
-        page.locator("#source").fill(table)
+        for name, value in {"source": table, "control": "large", "tolerance": "0.1"}.items():
+            page.locator(f"#{name}").fill(value)
+        page.locator("#expected_gap").fill("0.4")
         page.locator("#create-go").click()
         expect(page.locator("#verdict")).to_contain_text("No winner")
+        for option in ('control = "large"', "tolerance = 0.1", "expected_gap = 0.4"):
+            expect(page.locator("#panel-guarantee")).to_contain_text(option)
         # Bounds say how wide the noise is where a policy does not go by them.
         page.goto(f"{served.base}/")
         page.get_by_role("link", name="New experiment").click()

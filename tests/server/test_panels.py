@@ -56,6 +56,21 @@ def test_a_policy_that_the_baseline_misleads_is_shown_as_one(sqlite_url: str, po
     assert "why it does not mislead" not in page
 
 
+def test_the_page_says_what_forecasts_save(sqlite_url: str) -> None:
+    problem = Problem.named(["a", "b"])
+    settings: dict[str, Any] = {"options": {"bounds": [0, 1]}, "seed": 0}
+    with Experiment.create(sqlite_url, "t", problem, forecaster="own", **settings) as made:
+        assert "variance" not in panels(overview(made))["progress"]
+        rng = np.random.default_rng(0)
+        for _ in range(20):
+            level = rng.random(10)
+            given = made.ask(10, forecasts=level)
+            made.tell_many(zip(given.ids, (level[: len(given)] > 0.5).tolist(), strict=True))
+        said = panels(overview(made))["progress"]
+    assert "Forecasts take " in said
+    assert "off the variance of outcomes." in said
+
+
 def test_one_that_is_proven_without_a_drift_says_so(sqlite_url: str) -> None:
     with experiment(sqlite_url, "lucb", 200, radius="certified", max_pulls=5000) as made:
         said = panels(overview(made))

@@ -17,7 +17,8 @@ from bestarm.errors import ProtocolError
 from bestarm.geometry import Array
 from bestarm.policies import Policy, Traits, check_adoptable
 from bestarm.problem import Problem
-from bestarm.records import Phase, Plan, Recommendation, Summary
+from bestarm.recommendation import Phase, Recommendation
+from bestarm.records import Plan, Summary
 from bestarm.testing import LinearRewards, check_policy
 
 PROBLEM = Problem([[1, 0], [0, 1], [0.6, 0.8], [0, 0]], [[1, 0], [0.5, 0.5], [0, 1]])
@@ -463,6 +464,11 @@ class IsHasty(Misreports):
 @breaks("identified means final", words="final is False and the reason 'identified'")
 class IsShy(Misreports):
     change = {"final": False}  # noqa: RUF012
+
+
+@breaks("equivalent means final", words="final is False and the reason 'equivalent'")
+class IsUnsure(Misreports):
+    change = {"final": False, "reason": "equivalent"}  # noqa: RUF012
 
 
 @breaks("running means a plan is open", words="reason is 'max_pulls'")

@@ -169,9 +169,9 @@ class CommitsAtOnce(MemoryLedger):
 @breaks("an exception leaves no request", words="after asking and RuntimeError")
 class RemembersRequests(MemoryLedger):
     def add_assignments(
-        self, arms: Any, probabilities: Array, *, at: float, request: Request | None
+        self, arms: Any, probabilities: Array, *, at: float, request: Request | None, **known: Any
     ) -> None:
-        super().add_assignments(arms, probabilities, at=at, request=request)
+        super().add_assignments(arms, probabilities, at=at, request=request, **known)
         if request is not None:
             self._undo.pop()
 
@@ -342,13 +342,29 @@ class CountsTheLostTwice(MemoryLedger):
         return super().first_outstanding(start, end)
 
 
+@breaks("covariates are kept with their assignments", words="its covariates read")
+class ForgetsCovariates(MemoryLedger):
+    def covariates(self, first: int, end: int) -> dict[int, str]:
+        return {}
+
+
+@breaks("forecasts are kept to the last bit", words="its rows read")
+class RoundsForecasts(MemoryLedger):
+    def add_assignments(
+        self, arms: Any, probabilities: Array, *, at: float, request: Request | None, **known: Any
+    ) -> None:
+        if known.get("forecasts") is not None:
+            known["forecasts"] = np.array([float(f"{each:.15g}") for each in known["forecasts"]])
+        super().add_assignments(arms, probabilities, at=at, request=request, **known)
+
+
 @breaks("numbers are kept to the last bit", words="the numbers of probability read")
 class RoundsProbabilities(MemoryLedger):
     def add_assignments(
-        self, arms: Any, probabilities: Array, *, at: float, request: Request | None
+        self, arms: Any, probabilities: Array, *, at: float, request: Request | None, **known: Any
     ) -> None:
         kept = np.array([float(f"{each:.16g}") for each in probabilities])
-        super().add_assignments(arms, kept, at=at, request=request)
+        super().add_assignments(arms, kept, at=at, request=request, **known)
 
 
 @breaks("small numbers are kept", words="the numbers of reward read [0.0, 0.0")
@@ -401,9 +417,9 @@ class SharesRequests(MemoryLedger):
         self._requests = SHARED
 
     def add_assignments(
-        self, arms: Any, probabilities: Array, *, at: float, request: Request | None
+        self, arms: Any, probabilities: Array, *, at: float, request: Request | None, **known: Any
     ) -> None:
-        super().add_assignments(arms, probabilities, at=at, request=request)
+        super().add_assignments(arms, probabilities, at=at, request=request, **known)
         if request is not None and request.name in {"a", "b"}:
             SHARED[request.name] = request
 

@@ -141,6 +141,7 @@ def _print_words(plan: ExperimentPlan, problem: Problem) -> None:
         f"±{problem.baseline:g} declared; {_experiments(plan)} of each policy, seed {plan.seed}. "
         "Counted in outcomes:"
     )
+    whatever = "whatever the baseline does" if problem.drifts else "where there is no baseline"
     for assumed in plan.scenarios:
         typer.echo(f"\n{assumed.scenario}: {assumed}.")
         forecasts = plan.of(assumed.scenario)
@@ -148,9 +149,9 @@ def _print_words(plan: ExperimentPlan, problem: Problem) -> None:
             typer.echo()
             console().print(_table(plan, forecasts))
             typer.echo(
-                f"No rule that is right with probability {1 - plan.delta:g}, whatever the baseline "
-                f"does, takes fewer than {'about ' if assumed.bounded else ''}"
-                f"{assumed.lower_bound:,.0f} outcomes on average."
+                f"No rule that is right with probability {1 - plan.delta:g}, {whatever}, takes "
+                f"fewer than {'about ' if assumed.bounded else ''}{assumed.lower_bound:,.0f} "
+                "outcomes on average."
             )
     typer.echo()
     for warning in plan.warnings:

@@ -13,7 +13,7 @@ import numpy as np
 from bestarm.errors import InvalidInputError
 from bestarm.figures.ink import NAMED, QUIET, RIVALS, head, new_figure, pulls_axis, short
 from bestarm.problem import Problem
-from bestarm.records import Phase, Recommendation
+from bestarm.recommendation import Phase, Recommendation
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -19,7 +21,7 @@ from bestarm.live.store.damage import damaged
 from bestarm.live.summaries import chain_request
 from bestarm.live.values import Batch
 from bestarm.problem import as_weights
-from bestarm.records import round_robin
+from bestarm.records import Plan, round_robin
 
 _BLOCK = 2**16  # counters drawn at a time: bounds the memory of a very large request
 
@@ -111,21 +113,32 @@ class Assigner:
         self._seed = seed
         self._draws: PlanDraws | None = None  # of the open plan
 
-    def assign(self, tx: Writing, count: int, name: str | None, now: float) -> Batch:
-        """Make up to `count` assignments of the open phase, for a named request if there is one."""
+    def assign(
+        self,
+        tx: Writing,
+        count: int,
+        name: str | None,
+        now: float,
+        foresee: Callable[[Reading, Plan, int, float], dict[str, Any]] | None = None,
+    ) -> Batch:
+        """Make up to `count` assignments of the open phase, for a named request if there is one.
+
+        `foresee` is called first, and returns what is fixed before the arms are drawn.
+        """
         head = tx.head
         start, size = head.assigned, head.available(count)
         arms, probabilities = np.empty(0, dtype=np.int64), np.empty(0)
         if size:
             if self._draws is None or self._draws.plan.phase != head.phase:
                 self._draws = PlanDraws(tx.plan(head.phase), self._seed)
+            known = {} if foresee is None else foresee(tx, self._draws.plan, size, now)
             arms, probabilities = self._draws.arms(tx, start, size)
             if len(arms) < size:
                 raise damaged(f"Phase {head.phase} has fewer losses on record than were counted.")
             request = None if name is None else Request(name, count, start, size, head.phase)
             if request is not None:
                 head.requests_hash = chain_request(head.requests_hash, request)
-            tx.add_assignments(arms, probabilities, at=now, request=request)
+            tx.add_assignments(arms, probabilities, at=now, request=request, **known)
             head.assigned += size
             head.oldest = min(head.oldest, now)
         waiting = head.outstanding if size < count and head.state == "running" else 0

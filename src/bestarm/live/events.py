@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from bestarm.live.store.contract import Event, Head, PlanRecord, SummaryRecord, Writing
-from bestarm.records import Plan, Recommendation, Summary
+from bestarm.recommendation import Recommendation
+from bestarm.records import Plan, Summary
 
 
 def canonical(data: object) -> str:
@@ -50,9 +51,12 @@ def log(tx: Writing, kind: str, at: float, **data: Any) -> None:
 
 def as_data(record: Plan | Summary) -> dict[str, Any]:
     """A plan or a summary as plain data."""
-    return {
+    data = {
         name: value.tolist() if isinstance(value, np.ndarray) else value
         for name, value in vars(record).items()
+    }
+    return {
+        name: list(value) if isinstance(value, tuple) else value for name, value in data.items()
     }
 
 
@@ -66,7 +70,9 @@ def plan_data(record: PlanRecord) -> dict[str, Any]:
 def summary_data(record: SummaryRecord) -> dict[str, Any]:
     """What the log says of a summary."""
     known = {name: getattr(record, name) for name in ("phase", "first", "end")}
-    return known | {"summary": digest(as_data(record.summary)), "rows": record.digest}
+    parts = {"summary": record.summary, "plain": record.plain}
+    digests = {name: digest(as_data(part)) for name, part in parts.items() if part is not None}
+    return known | digests | {"rows": record.digest}
 
 
 def recommendation_data(said: Recommendation) -> dict[str, Any]:

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from bestarm.checks import whole
-from bestarm.errors import BestArmError, InvalidInputError, MissingDependencyError
+from bestarm.errors import BestArmError, InvalidInputError
+from bestarm.forecasting import Forecaster
 from bestarm.geometry import Array
 from bestarm.live import inputs, rules
 from bestarm.live.draws import Assigner, read_seed
 from bestarm.live.events import sha256
+from bestarm.live.forecasts import Covariates, kind_of, make_forecasts, read_known
 from bestarm.live.outcomes import NotAllNewError, fail, record
 from bestarm.live.record import Record
-from bestarm.live.spec import Spec, make_spec
+from bestarm.live.spec import Spec, check_forecasts, make_spec
 from bestarm.live.store.contract import Ids
 from bestarm.live.store.memory import MemoryLedger
 from bestarm.live.values import Assignment, Batch, Listed, Receipt
@@ -64,6 +65,9 @@ class Experiment(Record):
             outcome that comes later is kept but not used. None means no limit.
         clock: returns the time, in seconds since 1970 or in simulated time; if left out, the clock
             of this process.
+        forecaster: makes a forecast of every outcome before its arm is drawn, which is subtracted
+            from it: `"default"`, a `Forecaster` of your own, or `"own"` where every `ask` brings
+            `forecasts`. The policy must be made for it, as `AnytimeBAI(…, forecasts=True)` is.
     """
 
     def __init__(
@@ -73,6 +77,7 @@ class Experiment(Record):
         seed: int | None = None,
         lease: float | str | None = None,
         clock: Callable[[], float] | None = None,
+        forecaster: Forecaster | str | None = None,
     ) -> None:
         if isinstance(policy, type) or not isinstance(policy, Policy):
             raise InvalidInputError(
@@ -82,13 +87,17 @@ class Experiment(Record):
                 remedy="Make one first, for example `SPBAI(problem)`.",
             )
         ledger = MemoryLedger()
-        super().__init__(ledger, policy, seed=read_seed(seed), clock=clock)
+        forecasts = make_forecasts(kind_of(forecaster), forecaster, policy.problem.source, None)
+        super().__init__(ledger, policy, seed=read_seed(seed), clock=clock, forecasts=forecasts)
         with ledger.writing() as tx:
             tx.head, created = rules.begin(
                 self._now(tx), lease=inputs.read_lease(lease), seed=self.seed
             )
             tx.add_event(created)
         self._advance()
+        with self.read() as books:
+            plan = next(books.plans(), None)
+        check_forecasts(None if plan is None else plan.plan, forecasts is not None, by_plan=True)
         if self.phase > 1:
             raise InvalidInputError(
                 f"`policy` is already in phase {self.phase}.",
@@ -99,10 +108,15 @@ class Experiment(Record):
 
     @classmethod
     def _stored(
-        cls, ledger: SqlLedger, spec: Spec, clock: Callable[[], float] | None
+        cls,
+        ledger: SqlLedger,
+        spec: Spec,
+        clock: Callable[[], float] | None,
+        forecaster: Forecaster | str | None,
     ) -> Experiment:
-        made = cls.__new__(cls)
-        Record.__init__(made, ledger, spec, seed=spec.seed, clock=clock)
+        made, source = cls.__new__(cls), spec.problem.source
+        forecasts = make_forecasts(spec.forecaster, forecaster, source, spec.interval)
+        Record.__init__(made, ledger, spec, seed=spec.seed, clock=clock, forecasts=forecasts)
         made.place, made.name, made.description = ledger.place, ledger.name, ledger.description
         return made
 
@@ -119,6 +133,7 @@ class Experiment(Record):
         lease: float | str | None = None,
         description: str = "",
         clock: Callable[[], float] | None = None,
+        forecaster: Forecaster | str | None = None,
     ) -> Experiment:
         """Begin an experiment that is kept in a database.
 
@@ -136,6 +151,9 @@ class Experiment(Record):
             description: what it is about, in words.
             clock: returns the time, in seconds since 1970; if left out, the clock of a PostgreSQL
                 database itself, and with SQLite that of this process.
+            forecaster: makes forecasts that are subtracted from outcomes, for any policy:
+                `"default"`, or a `Forecaster` of your own, which `open` must be given again, or
+                `"own"` where every `ask` brings `forecasts`.
 
         Raises:
             ClockError: the clock shows a time that cannot be.
@@ -143,33 +161,41 @@ class Experiment(Record):
             StoreUnavailableError: the database cannot be reached or written to.
             StoreVersionError: its tables are of another version of bestarm.
         """
-        spec = make_spec(problem, policy, options, read_seed(seed))
+        kind = kind_of(forecaster)
+        spec = make_spec(problem, policy, options, read_seed(seed), forecaster=kind)
         texts = {"document": spec.to_json(), "description": inputs.clean_text(description)}
         hashes = {key: sha256(text) for key, text in texts.items()}
         title = inputs.check_name(name)
         seconds = inputs.read_lease(lease)
-        with _connected(url) as (store, ledgers):
+        with inputs.connected(url) as (store, ledgers):
             now = inputs.read_time(store.now() if clock is None else clock(), stored=True)
             head, created = rules.begin(now, lease=seconds, seed=spec.seed, name=title, **hashes)
             ledger = ledgers.create(store, title, head=head, created=created, **texts)
-            experiment = cls._stored(ledger, spec, clock)
+            experiment = cls._stored(ledger, spec, clock, forecaster)
             experiment._advance()
         return experiment
 
     @classmethod
     def open(
-        cls, url: str | Store, name: str, *, clock: Callable[[], float] | None = None
+        cls,
+        url: str | Store,
+        name: str,
+        *,
+        clock: Callable[[], float] | None = None,
+        forecaster: Forecaster | None = None,
     ) -> Experiment:
         """Continue an experiment that is kept in a database, from any process.
+
+        A `forecaster` of your own is given again; the default one is made again.
 
         Raises:
             UnknownExperimentError: there is none of this name.
             StoreUnavailableError: the database cannot be reached.
             StoreVersionError: its tables are of another version of bestarm.
         """
-        with _connected(url) as (store, ledgers):
+        with inputs.connected(url) as (store, ledgers):
             ledger = ledgers.open(store, inputs.normal_form(inputs.read_label(name, "name")))
-            return cls._stored(ledger, Spec.from_json(ledger.document), clock)
+            return cls._stored(ledger, Spec.from_json(ledger.document), clock, forecaster)
 
     @staticmethod
     def list(
@@ -187,21 +213,34 @@ class Experiment(Record):
             StoreVersionError: its tables are of another version of bestarm.
         """
         most = None if limit is None else whole(limit, "limit", least=1)
-        with _connected(url) as (store, ledgers):
+        with inputs.connected(url) as (store, ledgers):
             found = ledgers.list(store, limit=most, after=after)
             if store is not url:
                 store.close()
         return found
 
-    def ask(self, count: int = 1, *, request_id: str | None = None) -> Batch:
+    def ask(
+        self,
+        count: int = 1,
+        *,
+        request_id: str | None = None,
+        covariates: Covariates | pd.DataFrame | None = None,
+        forecasts: Iterable[float] | float | None = None,
+    ) -> Batch:
         """Make up to `count` assignments of the open phase; fewer where its plan ends.
 
         Args:
             count: how many are wanted.
             request_id: a name for this request: asking again under it, after an answer that got
                 lost on its way, returns the same assignments and no others.
+            covariates: what the forecaster may know of each assignment: one row each, a mapping of
+                names to numbers, texts or truth values, or a list of numbers; or a data frame.
+                Where fewer are assigned, the first rows are used.
+            forecasts: your own forecast of each outcome, where the experiment takes them.
         """
         count = whole(count, "count", least=1, below=_MOST + 1)
+        known = read_known(self._forecasts, covariates, forecasts, count)
+        foresee = None if self._forecasts is None else self._forecasts.maker(known, self.read)
         name = None if request_id is None else inputs.read_label(request_id, "request_id")
         while True:
             with self._ledger.writing() as tx:
@@ -211,7 +250,10 @@ class Experiment(Record):
                     return self._assigner.repeat(tx, before, count)
                 rules.expire(tx, now)
                 if not tx.head.due:
-                    return self._assigner.assign(tx, count, name, now)
+                    batch = self._assigner.assign(tx, count, name, now, foresee)
+                    if self._forecasts is not None:
+                        self._forecasts.drawn(batch.ids, batch.arms)
+                    return batch
             self._advance()
 
     def tell(self, id: int | Assignment, reward: float) -> Receipt:  # noqa: A002  (the field's name)
@@ -248,9 +290,14 @@ class Experiment(Record):
         bounds = self.traits.bounds
         try:
             with self._advancing() as (tx, now):
-                return record(tx, batches, now=now, bounds=bounds, assume_new=assume_new)
+                answers = record(tx, batches, now=now, bounds=bounds, assume_new=assume_new)
         except NotAllNewError:
             return self._tell(batches, assume_new=False)
+        if self._forecasts is not None:
+            for batch, answer in zip(batches, answers, strict=True):
+                if isinstance(answer, Receipt) and not answer.late:
+                    self._forecasts.learn(*batch)
+        return answers
 
     def tell_each(self, several: Sequence[inputs.Outcomes]) -> tuple[Receipt | BestArmError, ...]:
         """Record several batches of outcomes at once: each of them whole or, on an error, not.
@@ -346,19 +393,3 @@ class Experiment(Record):
     def __repr__(self) -> str:
         name = f" {self.name!r}" if self.name else ""
         return f"<Experiment{name}: {self.status()}>"  # without the seed: it may end up in a log
-
-
-@contextmanager
-def _connected(url: str | Store) -> Iterator[tuple[Store, type[SqlLedger]]]:
-    """A database and the ledgers in it; after an exception its connections are released."""
-    try:
-        from bestarm.live.store.sql import SqlLedger, Store  # noqa: PLC0415
-    except ImportError as error:
-        name = error.name or "SQLAlchemy"
-        raise MissingDependencyError.of("A stored experiment", name, extra="live") from None
-    store = url if isinstance(url, Store) else Store(url)
-    try:
-        yield store, SqlLedger
-    except BaseException:
-        store.close()
-        raise

@@ -29,13 +29,22 @@ LAYOUTS = ("assignments", "mrt")
 _LAST = 9e9  # seconds: dates after the year 2255, or as long before 1970, are not written
 
 
-def table(books: Reading, problem: Problem) -> pd.DataFrame:
+def table(books: Reading, problem: Problem, *, forecasts: bool = False) -> pd.DataFrame:
     """All that is on record, one row per assignment.
 
-    The state is `"told"`, `"lost"` or `"outstanding"`.
+    The state is `"told"`, `"lost"` or `"outstanding"`. With `forecasts`, these are in it too, and
+    what was known.
     """
-    rows = books.rows(0, books.head.assigned)
-    return _frame(np.concatenate([np.empty(0, dtype=ROW), *rows]), problem)
+    rows = np.concatenate([np.empty(0, dtype=ROW), *books.rows(0, books.head.assigned)])
+    frame = _frame(rows, problem)
+    return frame.assign(**_known(books, rows)) if forecasts else frame
+
+
+def _known(books: Reading, rows: Rows) -> dict[str, Any]:
+    """The forecasts, and as JSON what was known of each assignment; empty if nothing was."""
+    texts = books.covariates(int(rows["id"][0]), int(rows["id"][-1]) + 1) if len(rows) else {}
+    covariates = [texts.get(number, "") for number in rows["id"].tolist()]
+    return {"forecast": rows["forecast"], "covariates": np.array(covariates, dtype=object)}
 
 
 def _frame(rows: Rows, problem: Problem) -> pd.DataFrame:
@@ -84,7 +93,13 @@ def _mrt(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def export(
-    books: Reading, problem: Problem, path: str | Path, *, layout: str, probabilities: bool
+    books: Reading,
+    problem: Problem,
+    path: str | Path,
+    *,
+    layout: str,
+    probabilities: bool,
+    forecasts: bool,
 ) -> int:
     """Write one row per assignment, and return their number: see `Experiment.export`."""
     choice(layout, LAYOUTS, "layout")
@@ -107,6 +122,8 @@ def export(
             count += len(rows)
             frame = _frame(rows, problem)
             shown = frame if layout == "assignments" else _mrt(frame)
+            if forecasts:
+                shown = shown.assign(**_known(books, rows))
             yield shown.assign(**_probabilities(books, problem, rows)) if probabilities else shown
 
     with replacing(goal) as part:
@@ -146,8 +163,16 @@ def _parquet(part: Path, pieces: Iterable[pd.DataFrame]) -> None:
         from pyarrow import parquet  # noqa: PLC0415
     except ImportError:
         raise MissingDependencyError.of("A Parquet file", "pyarrow", extra="parquet") from None
-    texts = {"label": "string", "state": "string"}  # also where there are no rows
-    tables = (arrow.Table.from_pandas(each.astype(texts), preserve_index=False) for each in pieces)
+    texts = dict.fromkeys(
+        ("label", "state", "covariates"), "string"
+    )  # also where there are no rows
+    tables = (
+        arrow.Table.from_pandas(
+            each.astype({name: kind for name, kind in texts.items() if name in each}),
+            preserve_index=False,
+        )
+        for each in pieces
+    )
     with parquet.ParquetWriter(part, next(tables).schema) as writer:
         for table in tables:
             writer.write_table(table)

@@ -5,17 +5,26 @@ from __future__ import annotations
 import math
 import reprlib
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from numbers import Real
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from bestarm.checks import duration, finite, whole
-from bestarm.errors import ClockError, ConflictingOutcomeError, InvalidInputError
+from bestarm.errors import (
+    ClockError,
+    ConflictingOutcomeError,
+    InvalidInputError,
+    MissingDependencyError,
+)
 from bestarm.geometry import Array
 from bestarm.live.store.contract import Ids
 from bestarm.live.values import Assignment
+
+if TYPE_CHECKING:
+    from bestarm.live.store.sql import SqlLedger, Store
 
 Outcomes = (
     Mapping[int, float]
@@ -197,3 +206,19 @@ def read_label(value: object, field: str) -> str:
             value=value,
         )
     return value
+
+
+@contextmanager
+def connected(url: str | Store) -> Iterator[tuple[Store, type[SqlLedger]]]:
+    """A database and the ledgers in it; after an exception its connections are released."""
+    try:
+        from bestarm.live.store.sql import SqlLedger, Store  # noqa: PLC0415
+    except ImportError as error:
+        name = error.name or "SQLAlchemy"
+        raise MissingDependencyError.of("A stored experiment", name, extra="live") from None
+    store = url if isinstance(url, Store) else Store(url)
+    try:
+        yield store, SqlLedger
+    except BaseException:
+        store.close()
+        raise

@@ -15,13 +15,14 @@ from bestarm.live.audit.chain import audit
 from bestarm.live.audit.findings import Audit
 from bestarm.live.events import sha256
 from bestarm.live.export import export, table
+from bestarm.live.forecasts import Forecasts
 from bestarm.live.inputs import read_time
 from bestarm.live.replay import Player, Replayed, recommend, replay
 from bestarm.live.spec import Spec
 from bestarm.live.store.contract import Event, Head, Ledger, Reading, Writing
 from bestarm.live.values import Check, Status
 from bestarm.policies.policy import Policy
-from bestarm.records import Recommendation
+from bestarm.recommendation import Recommendation
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,6 +40,7 @@ class Record:
         made_of: what its policy is made of again, or the policy itself.
         seed: the seed of the draws.
         clock: returns the time in seconds; None for the clock of the ledger.
+        forecasts: what is subtracted from outcomes, if anything.
 
     Attributes:
         name: its name in the database; empty in memory.
@@ -61,10 +63,11 @@ class Record:
         *,
         seed: int,
         clock: Callable[[], float] | None,
+        forecasts: Forecasts | None = None,
     ) -> None:
         self.spec = made_of if isinstance(made_of, Spec) else None
         self.problem, self.traits, self.seed = made_of.problem, made_of.traits, seed
-        self._ledger, self._clock = ledger, clock
+        self._ledger, self._clock, self._forecasts = ledger, clock, forecasts
         self._player = Player(made_of.make if isinstance(made_of, Spec) else made_of)
         self._lock = RLock()  # held by whoever uses the policy
 
@@ -123,7 +126,8 @@ class Record:
         """Every assignment by id, with its state."""
         with self.read() as books:
             columns = ["id", "arm", "label", "probability", "phase", "asked", "state"]
-            return table(books, self.problem)[columns]
+            known = ["forecast", "covariates"] if self._forecasts is not None else []
+            return table(books, self.problem, forecasts=bool(known))[columns + known]
 
     def outcomes(self) -> pd.DataFrame:
         """Every outcome told, by id; `tell_many` takes it as it is."""
@@ -138,14 +142,22 @@ class Record:
         """Write all assignments and their outcomes to a file, and return their number.
 
         Args:
-            path: the file, `.csv` or `.parquet`; it is there whole or not at all.
+            path: the file, `.csv` or `.parquet`; it is there whole or not at all. Where there is a
+                forecaster, it has the forecasts, and as JSON what was known of each assignment.
             layout: `"assignments"` with all that is on record, or `"mrt"`, one row per
                 decision point as analysts of micro-randomised trials have it, without unused
                 outcomes.
             probabilities: add the probability of every arm, not only of the one that was drawn.
         """
         with self.read() as books:
-            return export(books, self.problem, path, layout=layout, probabilities=probabilities)
+            return export(
+                books,
+                self.problem,
+                path,
+                layout=layout,
+                probabilities=probabilities,
+                forecasts=self._forecasts is not None,
+            )
 
     def events(self, start: int = 0, *, limit: int | None = None) -> Sequence[Event]:
         """The log: every change of the experiment's state.

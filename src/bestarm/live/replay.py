@@ -17,7 +17,8 @@ from bestarm.errors import DesignError, ProtocolError, ReplayError
 from bestarm.live.events import as_data, digest, recommendation_data
 from bestarm.live.store.contract import Reading, SummaryRecord
 from bestarm.policies.policy import Policy
-from bestarm.records import Plan, Recommendation
+from bestarm.recommendation import Recommendation
+from bestarm.records import Plan
 
 _DECISIONS = {"planned", "closed", "answered", "eliminated", "finished"}
 _SAME = 1e-6  # probabilities closer than this are the same plan, computed on another processor

@@ -259,6 +259,9 @@ class _Step:
         tell(policy, record)
         tx.add_summary(record)
         tx.head.summaries += 1
+        if record.plain is not None:
+            tx.head.spread += summaries.spread_of(record.plain)
+            tx.head.spread_left += summaries.spread_of(record.summary)
         self.player.told(record)
         data = {"drawn": int(record.summary.drawn.sum()), "requests": tx.head.requests_hash}
         kind = "answered" if record.late else "closed"

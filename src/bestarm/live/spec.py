@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import json
 import reprlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
+from functools import partial
 from importlib.metadata import version as installed
 from typing import Any
 
 from bestarm.checks import interval
 from bestarm.errors import BestArmError, DamagedStoreError, InvalidInputError, ReplayError
+from bestarm.forecasting.rewards import less_forecasts
 from bestarm.live.events import canonical
 from bestarm.live.store.damage import UNREADABLE
 from bestarm.policies.policy import Policy, Traits
 from bestarm.policies.registry import BUILT_IN, load, policies
 from bestarm.problem import Problem, as_problem
+from bestarm.records import Plan
 
 _SCALES = ("delta", "noise", "baseline", "source_labels")
 _KINDS = {"policy": str, "options": dict, "seed": int, "bestarm": str}
+_FORECASTERS = (None, "default", "own")
 _MOST_PULLS = 2**53
 
 
@@ -34,6 +38,7 @@ class Spec:
         seed: of the draws, and of the policy.
         traits: what the policy declared about itself when the experiment was created.
         bestarm: the version of bestarm it was created with.
+        forecaster: None, `"default"`, or `"own"` where forecasts come from outside.
     """
 
     problem: Problem
@@ -42,6 +47,12 @@ class Spec:
     seed: int
     traits: Traits
     bestarm: str
+    forecaster: str | None = None
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Where forecasts must lie, for plans that do not say it."""
+        return self.traits.bounds or (-self.problem.baseline, self.problem.baseline)
 
     def make(self) -> Policy:
         """The policy as it is at the start.
@@ -49,7 +60,8 @@ class Spec:
         Raises:
             ReplayError: its arithmetic has another version than the one that began the experiment.
         """
-        policy = _make(self.problem, self.policy, self.options, self.seed)
+        forecasts = self.forecaster is not None
+        policy = _make(self.problem, self.policy, self.options, self.seed, forecasts=forecasts)
         began, now = self.traits.version, policy.traits.version
         if began is None or now is None or began == now:
             return policy
@@ -76,6 +88,7 @@ class Spec:
                 **{name: getattr(problem, name) for name in _SCALES},
                 **{name: getattr(self, name) for name in _KINDS},
                 "traits": asdict(self.traits),
+                "forecaster": self.forecaster,
             }
         )
 
@@ -87,7 +100,10 @@ class Spec:
             scales = {name: data[name] for name in (*_SCALES, "target_labels")}
             problem = Problem(data["source"], data["target"], **scales)
             known = {name: _of_kind(data, name, kind) for name, kind in _KINDS.items()}
-            return cls(problem=problem, traits=_read_traits(data["traits"]), **known)
+            if (forecaster := data["forecaster"]) not in _FORECASTERS:
+                raise ValueError(f"`forecaster` is {reprlib.repr(forecaster)}")
+            traits = _read_traits(data["traits"])
+            return cls(problem=problem, traits=traits, forecaster=forecaster, **known)
         except UNREADABLE as error:
             raise DamagedStoreError(
                 f"What the experiment is made of cannot be read ({str(error).rstrip('.')}).",
@@ -113,7 +129,12 @@ def _read_traits(data: Any) -> Traits:
 
 
 def make_spec(
-    problem: Problem, policy: str, options: Mapping[str, object] | None, seed: int
+    problem: Problem,
+    policy: str,
+    options: Mapping[str, object] | None,
+    seed: int,
+    *,
+    forecaster: str | None = None,
 ) -> Spec:
     """Check what an experiment is to be made of by making its policy and its first plan once."""
     as_problem(problem)
@@ -125,11 +146,12 @@ def make_spec(
             remedy="Name it, for example 'anytime', or give your own as 'module:attribute'.",
         )
     plain = _plain(options)
-    made = _make(problem, policy, plain, seed)
+    made = _make(problem, policy, plain, seed, forecasts=forecaster is not None)
     with _refusals(policy, plain):
         plan = made.plan()
         if plan is not None and max(plan.pulls, plan.most or 0) >= _MOST_PULLS:
             raise OverflowError("its first phase would never end")
+    check_forecasts(plan, forecaster is not None)
     try:
         traits = _read_traits(json.loads(canonical(asdict(made.traits))))
     except UNREADABLE as error:
@@ -138,7 +160,30 @@ def make_spec(
             field="traits",
             value=made.traits,
         ) from None
-    return Spec(problem, policy, plain, seed, traits, installed("bestarm"))
+    if forecaster is not None and traits.bounds is not None and "bounds" in plain:
+        # Those of rewards as they are told, not of rewards less forecasts.
+        traits = replace(traits, bounds=interval(plain["bounds"], "bounds"))
+    return Spec(problem, policy, plain, seed, traits, installed("bestarm"), forecaster)
+
+
+def check_forecasts(plan: Plan | None, forecasts: bool, *, by_plan: bool = False) -> None:
+    """Raise where a policy expects forecasts, as its first plan says, and there are none.
+
+    With `by_plan` it must say so where there are.
+    """
+    if plan is not None and plan.forecasts is not None and not forecasts:
+        raise InvalidInputError(
+            "The policy was made for rewards less forecasts, and there is no forecaster.",
+            field="forecaster",
+            remedy="Give forecaster='default', or make the policy without `forecasts`.",
+        )
+    if plan is not None and plan.forecasts is None and forecasts and by_plan:
+        raise InvalidInputError(
+            "The policy was not made for rewards less forecasts.",
+            field="policy",
+            remedy="Make it with forecasts=True if it has that option; any other is made for it by "
+            "`Experiment.create`.",
+        )
 
 
 def _plain(options: Mapping[str, object] | None) -> dict[str, Any]:
@@ -164,8 +209,10 @@ def _plain(options: Mapping[str, object] | None) -> dict[str, Any]:
     return read
 
 
-def _make(problem: Problem, name: str, options: dict[str, Any], seed: int) -> Policy:
-    method = load(name)
+def _make(
+    problem: Problem, name: str, options: dict[str, Any], seed: int, *, forecasts: bool
+) -> Policy:
+    method: Callable[..., Any] = load(name)
     info = policies().get(name)
     for needed in () if info is None else info.required:
         if info is not None and needed not in options:
@@ -178,7 +225,10 @@ def _make(problem: Problem, name: str, options: dict[str, Any], seed: int) -> Po
     # JSON has no tuples; the options that are pairs are written as lists.
     given = {key: tuple(v) if isinstance(v, list) else v for key, v in options.items()}
     with _refusals(name, options):
-        policy = method(problem, seed=seed, **given)
+        method = partial(method, **given)
+        if forecasts:
+            method, problem, _ = less_forecasts(method, problem)
+        policy = method(problem, seed=seed)
     if not isinstance(policy, Policy):
         raise InvalidInputError(
             f"{name!r} does not make a policy.",

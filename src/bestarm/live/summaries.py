@@ -24,13 +24,16 @@ class RunningTotals:
     """Adds answers up, one row after the other, in pieces of any size, and computes their digest.
 
     In order of id: floating-point sums would otherwise depend on the order of arrival. Under a
-    closed plan lost assignments are left out, as others were drawn in their place.
+    closed plan lost assignments are left out, as others were drawn in their place. Where answers
+    have forecasts, these are subtracted, and what was told is added up beside.
     """
 
     def __init__(self, plan: Plan, arms: int) -> None:
         self._plan, self._arms = plan, arms
-        self._counts, self._missing, self._pending = np.zeros((3, arms), dtype=np.int64)
-        self._sums, self._squares = np.zeros((2, arms))
+        self._missing, self._pending = np.zeros((2, arms), dtype=np.int64)
+        self._less = _Totals(arms)
+        self._plain: _Totals | None = None
+        self._foreseen = 0.0
         self._running = hashlib.sha256()
 
     def add(self, answers: Rows, pending: NDArray[np.bool_] | None = None) -> None:
@@ -49,29 +52,62 @@ class RunningTotals:
         without = np.isnan(rewards)
         self._missing += np.bincount(arms[without & ~pending], minlength=self._arms)
         self._pending += np.bincount(arms[pending], minlength=self._arms)
-        arm, reward = arms[~without], rewards[~without] - self._plan.center
-        self._counts += np.bincount(arm, minlength=self._arms)
-        # The totals so far go first, so that pieces add up as one row after the other would.
-        arm = np.concatenate([np.arange(self._arms), arm])
-        self._sums = np.bincount(arm, np.concatenate([self._sums, reward])).astype(float)
-        squares = np.concatenate([self._squares, reward * reward])
-        self._squares = np.bincount(arm, squares).astype(float)
+        arm, reward = arms[~without], rewards[~without]
+        forecasts = answers["forecast"][~without]
+        if not np.isnan(forecasts).all():
+            self._plain = self._plain or _Totals(self._arms)
+            self._plain.add(arm, reward - self._plan.center)
+            forecasts = np.nan_to_num(forecasts)  # one that was removed: the digest shows it
+            reward = reward - forecasts
+            self._foreseen = float(np.cumsum(np.append(self._foreseen, forecasts))[-1])
+        self._less.add(arm, reward - self._plan.center)
 
     def summary(self) -> Summary:
-        """The totals."""
+        """The totals, less forecasts."""
+        return self._summary(self._less, self._foreseen)
+
+    def plain(self) -> Summary | None:
+        """The totals of rewards as they were told, where there are forecasts."""
+        return None if self._plain is None else self._summary(self._plain, 0.0)
+
+    def _summary(self, totals: _Totals, foreseen: float) -> Summary:
         missing = self._missing if self._plan.open else np.zeros(0, dtype=np.int64)
-        totals = self._counts, self._sums, self._squares, missing, self._pending
-        return Summary(*totals, self._plan.center)
+        sums = totals.counts, totals.sums, totals.squares, missing, self._pending
+        seen = totals.counts > 0
+        least, largest = np.where(seen, totals.least, 0.0), np.where(seen, totals.largest, 0.0)
+        return Summary(*sums, self._plan.center, least, largest, foreseen, totals.cubes)
 
     def digest(self) -> str:
         """The digest of the answers."""
         return self._running.hexdigest()
 
 
+class _Totals:
+    """Totals per arm; pieces add up as one row after the other would."""
+
+    def __init__(self, arms: int) -> None:
+        self._arms = arms
+        self.counts = np.zeros(arms, dtype=np.int64)
+        self.sums, self.squares, self.cubes = np.zeros((3, arms))
+        self.least, self.largest = np.full(arms, np.inf), np.full(arms, -np.inf)
+
+    def add(self, arm: Ids, reward: Array) -> None:
+        self.counts += np.bincount(arm, minlength=self._arms)
+        np.minimum.at(self.least, arm, reward)
+        np.maximum.at(self.largest, arm, reward)
+        # The totals so far go first.
+        arm = np.concatenate([np.arange(self._arms), arm])
+        square = reward * reward
+        self.sums = np.bincount(arm, np.concatenate([self.sums, reward])).astype(float)
+        self.squares = np.bincount(arm, np.concatenate([self.squares, square])).astype(float)
+        self.cubes = np.bincount(arm, np.concatenate([self.cubes, square * reward])).astype(float)
+
+
 def total(
     pieces: Iterable[Rows], plan: Plan, *, first: int = 0, pending: Ids | None = None
-) -> tuple[Summary, str]:
-    """The summary of assignments, and the digest of their answers, which come in order of id.
+) -> tuple[Summary, str, Summary | None]:
+    """The summary of assignments, the digest of their answers, which come in order of id, and the
+    totals without forecasts.
 
     Those of the ids in `pending` are outstanding; ids count from `first` without a gap.
     """
@@ -80,7 +116,13 @@ def total(
         end = first + len(answers)
         totals.add(answers, None if pending is None else np.isin(np.arange(first, end), pending))
         first = end
-    return totals.summary(), totals.digest()
+    return totals.summary(), totals.digest(), totals.plain()
+
+
+def spread_of(summary: Summary) -> float:
+    """The squared deviations of rewards from the mean of their arm, added up."""
+    squares = summary.squares - summary.sums**2 / np.maximum(summary.counts, 1)
+    return float(np.maximum(squares, 0.0).sum())
 
 
 def digest_of(pieces: Iterable[Rows]) -> str:

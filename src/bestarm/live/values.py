@@ -137,6 +137,8 @@ class Status:
             policy knows no worst reward to assume for it, and there is no lease.
         waits_for: the assignment whose outcome holds up the decision now, or None.
         waits_since: when it was asked for.
+        variance_left: the variance of outcomes less their forecasts, as a share of that of outcomes
+            alone, within options and phases; None without a forecaster or outcomes.
     """
 
     phase: int
@@ -151,6 +153,7 @@ class Status:
     needs_lease: bool = False
     waits_for: int | None = field(default=None, compare=False)
     waits_since: float | None = field(default=None, compare=False)
+    variance_left: float | None = field(default=None, compare=False)
 
     @classmethod
     def of(cls, head: Head, waits_for: int | None = None, since: float | None = None) -> Status:
@@ -168,6 +171,7 @@ class Status:
             needs_lease=head.waits and head.lease is None and not head.over,
             waits_for=waits_for,
             waits_since=since,
+            variance_left=head.variance_left,
         )
 
     @property
@@ -177,6 +181,8 @@ class Status:
 
     def __str__(self) -> str:
         made, lost = plural(self.pulls, "assignment"), f"; {self.lost} lost" if self.lost else ""
+        if saved := savings(self.variance_left):
+            lost += f"; {saved}"
         if self.finished:
             return f"{self.state} with {made} in {plural(self.phase, 'phase')}{lost}"
         paused = "paused in " if self.state == "paused" else ""
@@ -254,3 +260,17 @@ def held_up(number: int | None, since: float | None) -> str:
 def plural(count: int, noun: str) -> str:
     """A number, with thousands apart, and a noun."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def savings(variance_left: float | None) -> str:
+    """What forecasts save, in words; empty if nothing is known of it.
+
+    >>> savings(0.63)
+    'forecasts take 37 % off the variance of outcomes'
+    """
+    if variance_left is None:
+        return ""
+    change = f"{abs(1 - variance_left):.0%}".replace("%", " %")
+    if variance_left > 1:
+        return f"forecasts add {change} to the variance of outcomes"
+    return f"forecasts take {change} off the variance of outcomes"

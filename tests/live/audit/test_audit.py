@@ -130,7 +130,7 @@ def test_what_is_found_does_not_depend_on_the_pieces_read(
     assert verify(path).sound
     change(path, "UPDATE bestarm_outcomes SET reward = 1 - reward WHERE number = 100")
     (one, two) = verify(path).findings
-    assert "an arm, an outcome, a loss or a time was changed" in one
+    assert "an arm, an outcome, a forecast, a loss or a time was changed" in one
     assert "add up to" in two
 
 
@@ -263,7 +263,7 @@ def test_an_outcome_changed_with_all_that_rests_on_it_leaves_only_the_last_hash(
         (entry, *_) = books.summaries()
         plan = books.plan(1).plan
         later, _ = books.deferrals()
-        summary, rows = summaries.total(
+        summary, rows, _ = summaries.total(
             books.answers(entry.first, entry.end),
             plan,
             first=entry.first,

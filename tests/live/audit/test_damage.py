@@ -105,7 +105,7 @@ def test_an_id_far_beyond_is_read_where_the_counter_allows_for_it(
     path = tampered(
         "randomised",
         "INSERT INTO bestarm_assignments SELECT experiment, 1000000000000, phase, arm, "
-        "probability, asked FROM bestarm_assignments WHERE number = 1",
+        "probability, asked, NULL, NULL FROM bestarm_assignments WHERE number = 1",
         "UPDATE bestarm_experiments SET assigned = 1000000000001",
     )
     assert any("to 999999999999 are missing" in each for each in audit(path).findings)
@@ -114,7 +114,8 @@ def test_an_id_far_beyond_is_read_where_the_counter_allows_for_it(
 def test_a_fixed_plan_of_any_size_is_a_finding(tampered: Callable[..., Path]) -> None:
     many = 10**14
     plan = (
-        f'{{"center":0.0,"counts":[{many},1,1,1],"most":null,"open":false,"phase":2,'
+        f'{{"center":0.0,"counts":[{many},1,1,1],"extremes":false,"forecasts":null,'
+        '"most":null,"open":false,"phase":2,'
         f'"provisional":false,"pulls":{many + 3},"weights":null}}'
     )
     path = tampered("fixed", f"UPDATE bestarm_plans SET plan = '{plan}' WHERE phase = 2")

@@ -23,7 +23,8 @@ from bestarm.policies import Policy
 from bestarm.records import Counts, Summary
 
 ARMS = Problem(np.eye(3), source_labels=["tea", "coffee", "water"], delta=0.05)
-NAMES = ["assignments", "outcomes", "missing", "overdue", "late", "range", "scale", "clock"]
+NAMES = ["assignments", "outcomes", "missing", "overdue", "late", "range", "scale"]
+NAMES += ["model", "level", "clock"]
 
 
 @dataclass

@@ -194,8 +194,8 @@ TAMPERED = {
         "outcomes flagged as late, but 2 in the log",
     ),
     "an assignment beyond the last": (
-        "INSERT INTO bestarm_assignments SELECT experiment, 12, phase, arm, probability, asked "
-        "FROM bestarm_assignments WHERE number = 11",
+        "INSERT INTO bestarm_assignments SELECT experiment, 12, phase, arm, probability, asked, "
+        "NULL, NULL FROM bestarm_assignments WHERE number = 11",
         "the counter says 12",
     ),
     "a loss after the end that no event knows of": (
@@ -227,7 +227,8 @@ def test_an_assignment_drawn_after_the_end_is_found(made: Path, tmp_path: Path) 
     change(
         path,
         "INSERT INTO bestarm_assignments SELECT experiment, 12, phase, "
-        f"{arm}, {float(weights[arm])!r}, asked FROM bestarm_assignments WHERE number = 11",
+        f"{arm}, {float(weights[arm])!r}, asked, NULL, NULL "
+        "FROM bestarm_assignments WHERE number = 11",
     )
     change(path, "UPDATE bestarm_experiments SET assigned = assigned + 1")
     (finding,) = audit(f"sqlite:///{path}").findings

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -19,23 +19,35 @@ if TYPE_CHECKING:
     from bestarm.live import Batch, Experiment
 
 _TRUTH = {"true": 1.0, "yes": 1.0, "false": 0.0, "no": 0.0}
+_TRUTH_VALUES = {"true": True, "false": False}
 _TABLE = "Give a table with the columns id and reward."
 
 
 @on_experiment
-def ask(experiment: Experiment, count: int = 1, *, request_id: str | None = None) -> Result:
+def ask(
+    experiment: Experiment,
+    count: int | None = None,
+    *,
+    request_id: str | None = None,
+    covariates: Path | None = None,
+) -> Result:
     """Get assignments: what to try next, drawn and on record.
 
     Args:
-        count ([COUNT]): How many are wanted.
+        count ([COUNT]): How many are wanted; 1 if left out, or one for each row of --covariates.
         request_id (TEXT): A name for this request: repeated under it, it gives the same
             assignments.
+        covariates (PEOPLE.csv): What is known of each, one row per assignment, for the forecaster;
+            a column forecast holds forecasts of your own.
     """
     if sys.stdout is None:
         raise BestArmError(
             "Nothing was assigned: output is closed, so it could not be printed.", field="output"
         )
-    batch = experiment.ask(count, request_id=request_id)
+    known = {} if covariates is None else _read_known(covariates)
+    if count is None:
+        count = max(map(len, known.values()), default=1)
+    batch = experiment.ask(count, request_id=request_id, **known)
     width = max((len(str(number)) for number in batch.ids[-1:]), default=1)
     return Result(
         {
@@ -48,6 +60,29 @@ def ask(experiment: Experiment, count: int = 1, *, request_id: str | None = None
         note=_why_fewer(batch, count) if len(batch) < count else "",
         unprinted=_unprinted(experiment.name, batch, count, request_id) if batch else "",
     )
+
+
+def _read_known(path: Path) -> dict[str, list[Any]]:
+    """Covariates and forecasts of a file whose first row names the columns."""
+    file = UserFile(path, "covariates", "Give a table with a header, and one row per assignment.")
+    (_, header), *rows = file.rows() or [("", [])]
+    if not rows or len(set(header)) < len(header):
+        raise file.wrong("has no rows below a header of different names.")
+    people, forecasts = [], []
+    for place, fields in rows:
+        if len(fields) != len(header):
+            raise file.wrong(f"has {len(fields)} fields in {place}, and {len(header)} columns.")
+        person = {
+            name: _TRUTH_VALUES.get(text.lower(), text) if number is None else number
+            for name, text in zip(header, fields, strict=True)
+            if text
+            for number in (read_number(text),)
+        }
+        if "forecast" in header:
+            forecasts.append(person.pop("forecast", None))
+        people.append(person)
+    known: dict[str, list[Any]] = {"forecasts": forecasts} if forecasts else {}
+    return known | ({"covariates": people} if set(header) - {"forecast"} else {})
 
 
 def _unprinted(name: str, batch: Batch, count: int, request_id: str | None) -> str:

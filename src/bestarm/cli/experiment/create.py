@@ -46,6 +46,7 @@ def create(
     seed: int | None = None,
     lease: str | None = None,
     description: str | None = None,
+    forecaster: str | None = None,
     store: StoreUrl = DEFAULT_STORE,
     json: AsJson = False,
 ) -> None:
@@ -62,6 +63,8 @@ def create(
         lease (TIME): How long an outcome may take (90s, 30m, 12h, 2d) before it is lost; for ever
             if left out.
         description (TEXT): What it is about, in words.
+        forecaster (NAME): default to subtract a forecast from every outcome, made before the option
+            is drawn; own if every ask brings its own forecasts; none if left out.
     """
     options: dict[str, Any] = {
         "source": source,
@@ -75,6 +78,7 @@ def create(
         "seed": seed,
         "lease": lease,
         "description": description,
+        "forecaster": forecaster,
     }
     settings = {key: value for key, value in options.items() if value is not None}
     if problem is not None:

@@ -16,7 +16,7 @@ from bestarm.cli.reporting import checks_result, print_json, printable, remark
 
 if TYPE_CHECKING:
     from bestarm.live import Experiment
-    from bestarm.records import Recommendation
+    from bestarm.recommendation import Recommendation
 
 
 def time_of(seconds: float) -> str:
@@ -27,8 +27,23 @@ def time_of(seconds: float) -> str:
 @on_experiment
 def status(experiment: Experiment) -> Result:
     """Show where an experiment stands."""
-    about = experiment.description.splitlines()
-    return Result(status_data(experiment), [*about, f"{experiment.name}: {experiment.status()}."])
+    from bestarm.errors import ReplayError
+    from bestarm.live.watch.overview import Watch
+    from bestarm.live.watch.wording import verdict
+
+    problem, traits, now = experiment.problem, experiment.traits, experiment.status()
+    words = [*experiment.description.splitlines(), f"{experiment.name}: {now}."]
+    data = status_data(experiment) | {"verdict": None}
+    if now.state == "finished":
+        try:
+            said = experiment.recommendation()
+            data["verdict"] = experiment.inspect(
+                lambda _, books: verdict(books.head, said, problem, traits)
+            )
+        except ReplayError:  # another version of the policy: without the effect
+            data["verdict"] = Watch(experiment).headline()
+        words.append(data["verdict"])
+    return Result(data, words)
 
 
 def status_data(experiment: Experiment) -> dict[str, Any]:
@@ -55,6 +70,7 @@ def recommend(experiment: Experiment) -> Result:
 def recommendation_data(now: Recommendation, labels: Sequence[str]) -> dict[str, Any]:
     """A recommendation as JSON has it: without its trace, and with the names of options."""
     data = {key: value for key, value in vars(now).items() if key != "trace"}
+    data["effect"] = None if now.effect is None else asdict(now.effect)
     return data | {key: [labels[target] for target in data[key]] for key in ("chosen", "active")}
 
 

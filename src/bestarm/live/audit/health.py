@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from bestarm.errors import ProtocolError
 from bestarm.live.audit.evidence import RatioTest, Scales
+from bestarm.live.audit.models import LevelTest, LinearTest
 from bestarm.live.replay import recorded_plans
 from bestarm.live.store.contract import ROW, Head, Ids, Reading, Rows
 from bestarm.live.store.damage import check_arms, check_size, damaged
-from bestarm.live.values import Check, plural
+from bestarm.live.values import Check, plural, savings
 from bestarm.policies.policy import Traits
 from bestarm.problem import Problem
 from bestarm.records import Counts, Plan, Summary
@@ -22,6 +23,7 @@ _WINDOW = 10_000  # settled assignments before them, for how long outcomes take
 _FEW = 20  # outcomes needed to know that, or to speak of shares
 _LEAST_PATIENCE = 60.0  # seconds
 _SLOW = 10  # an outcome is overdue after 10 × the time that 95 % of them take
+_ENOUGH, _HARM = 200, 1.1  # outcomes, and the variance that forecasts leave, to speak of harm
 _MANY_LOST, _MOST_LOST = 0.5, 0.9  # of all outcomes; most experiments lose far fewer
 
 
@@ -30,11 +32,12 @@ def examine(books: Reading, problem: Problem, traits: Traits, *, now: float) -> 
     head, labels = books.head, problem.source_labels
     arms, tail = _Arms(problem.arms), _Tail(books, problem.arms, now)
     bounds, mean_bound = traits.bounds, traits.mean_bound
-    scales = Scales(problem, problem.scale if mean_bound is None else mean_bound)
+    largest = problem.scale if mean_bound is None else mean_bound
+    scales, models = Scales(problem, largest), _Models(problem, bounds, largest)
     provisional: dict[int, Summary] = {}
     plan_of = recorded_plans(books)
     for record in books.summaries():
-        plan, summary = plan_of(record.phase), record.summary
+        plan, summary = plan_of(record.phase), record.observed  # scales are of rewards as told
         check_size(f"The plan of phase {plan.phase}", plan.arms, problem.arms)
         check_size(f"Summary {record.number}", len(summary.counts), problem.arms)
         if plan.provisional:
@@ -50,6 +53,7 @@ def examine(books: Reading, problem: Problem, traits: Traits, *, now: float) -> 
             lost = _counted(books.lost_arms(plan.phase, 0, 2**40), problem.arms)
         arms.add(plan, told=summary.counts, lost=lost)
         scales.add(summary)
+        models.add(plan, summary)
     for phase in sorted({*provisional, *tail.rows["phase"].tolist()}):
         plan = plan_of(phase)
         check_size(f"The plan of phase {phase}", plan.arms, problem.arms)
@@ -57,6 +61,7 @@ def examine(books: Reading, problem: Problem, traits: Traits, *, now: float) -> 
         if phase in provisional:
             summary = provisional[phase]
             scales.add(summary)
+            models.add(plan, summary)
             told, lost = told + summary.counts, lost + summary.missing
         arms.add(plan, told=told, lost=lost, waiting=waiting)
     return (
@@ -73,7 +78,10 @@ def examine(books: Reading, problem: Problem, traits: Traits, *, now: float) -> 
         _late(head),
         _range(head, bounds, scales),
         _scale(bounds, scales, labels),
+        models.linear(labels),
+        models.level(),
         _clock(head),
+        *_forecasts(head),
     )
 
 
@@ -157,6 +165,63 @@ class _Tail:
         kinds = (told, gone, ~told & ~gone)
         some, other, rest = (_counted(rows["arm"][kind], self._arms) for kind in kinds)
         return some, other, rest
+
+
+class _Models:
+    """What was declared of mean rewards, as far as there is something to doubt.
+
+    Under provisional plans quick outcomes come first, so that it stops at the first phase with an
+    outcome that is outstanding: how far it has come may depend on anything.
+    """
+
+    def __init__(
+        self, problem: Problem, bounds: tuple[float, float] | None, largest: float
+    ) -> None:
+        self._linear = LinearTest(problem, bounds, largest)
+        self._level = None if problem.drifts else LevelTest(problem, bounds)
+        self._settled = True
+
+    def add(self, plan: Plan, summary: Summary) -> None:
+        """Add outcomes; phases come in order."""
+        self._settled = self._settled and not summary.pending.any()
+        if self._settled and self._linear.free and plan.weights is not None:
+            self._linear.add(plan, summary)
+        if self._settled and self._level is not None:
+            self._level.add(plan, summary)
+
+    def linear(self, labels: Sequence[str]) -> Check:
+        """Whether mean outcomes are linear in the features."""
+        test = self._linear
+        if not test.free:
+            return Check("model", "ok", "Each option has a mean of its own; no model is assumed.")
+        arm, off = test.oddest
+        return Check.first(
+            "model",
+            f"Nothing contradicts the features ({plural(test.pulls, 'outcome')} looked at).",
+            (
+                _level(test.chance),
+                f"Mean outcomes do not fit the features, those of option {labels[arm]!r} by about "
+                f"{off:.2g}; by chance this happens {_by_chance(test.chance)}.",
+                "The winner may be wrong. Begin again with the feature that is missing, or with "
+                "names alone.",
+            ),
+        )
+
+    def level(self) -> Check:
+        """Whether there is a baseline where none was declared."""
+        test = self._level
+        if test is None:
+            return Check("level", "ok", "A baseline is allowed for, so the level may move.")
+        return Check.first(
+            "level",
+            "Outcomes show no baseline.",
+            (
+                _level(test.chance),
+                "The level of outcomes moves, though no baseline was declared; by chance this "
+                f"happens {_by_chance(test.chance)}.",
+                "The winner may be wrong. Begin again with a bound on the baseline above 0.",
+            ),
+        )
 
 
 def _by_chance(chance: float) -> str:
@@ -275,6 +340,22 @@ def _clock(head: Head) -> Check:
     fine = finding if back else "The clock was never set back."
     action = "Set the clocks of all machines by one server: leases end by them."
     return Check.first("clock", fine, (level, finding, action))
+
+
+def _forecasts(head: Head) -> Iterator[Check]:
+    """Whether forecasts do harm: what was observed so far, compared plainly, and not a test.
+
+    Decisions stay valid whatever the forecasts are; bad ones only take longer.
+    """
+    if (left := head.variance_left) is not None:
+        said = savings(left)
+        harm = head.outcomes >= _ENOUGH and left > _HARM and "warning"
+        finding = f"{said[:1].upper()}{said[1:]}, within options and phases."
+        action = (
+            "Decisions stay valid but take longer: give covariates that tell more of the outcome, "
+            "or do without a forecaster in the next experiment."
+        )
+        yield Check.first("forecasts", finding, (harm, finding, action))
 
 
 def _time(seconds: float) -> str:

@@ -15,6 +15,7 @@ from bestarm.live.events import as_data
 from bestarm.live.store.contract import ROW, Ids, Reading, Rows, SummaryRecord, answers_of
 from bestarm.live.summaries import RunningTotals, answers_at_end, digest_of
 from bestarm.live.values import plural
+from bestarm.records import Summary
 
 
 @dataclass(eq=False)
@@ -159,11 +160,11 @@ class Redraw:
         findings.add_unless(
             totals.digest() == record.digest,
             "outcomes",
-            f"Of {covered}, not all are as summary {number} has them: an arm, an outcome, a loss "
-            "or a time was changed since.",
+            f"Of {covered}, not all are as summary {number} has them: an arm, an outcome, a "
+            "forecast, a loss or a time was changed since.",
         )
         findings.add_unless(
-            as_data(totals.summary()) == as_data(record.summary),
+            _data(totals.summary(), totals.plain()) == _data(record.summary, record.plain),
             "totals",
             f"Summary {number} is not what {covered} add up to.",
         )
@@ -208,3 +209,7 @@ class Redraw:
             "rest",
             f"Assignments that were outstanding when their phase closed {changed}",
         )
+
+
+def _data(*parts: Summary | None) -> list[dict[str, Any] | None]:
+    return [None if part is None else as_data(part) for part in parts]

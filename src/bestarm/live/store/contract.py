@@ -61,7 +61,8 @@ __all__ = [
 ]
 
 # One row per assignment. The reward is NaN while there is no outcome. `lost` is the time at which
-# the outcome was given up, or NaN; an outcome that came after that is kept, and is not used.
+# the outcome was given up, or NaN; an outcome that came after that is kept, and is not used. The
+# forecast was fixed before the arm was drawn; NaN where there is none.
 ROW = np.dtype(
     [
         ("id", np.int64),
@@ -69,6 +70,7 @@ ROW = np.dtype(
         ("arm", np.int64),
         ("probability", float),
         ("asked", float),
+        ("forecast", float),
         ("reward", float),
         ("told", float),
         ("late", bool),
@@ -77,9 +79,8 @@ ROW = np.dtype(
 )
 # What a summary is made of, and what its digest covers. Where the assignment was lost, `reward` and
 # `told` are NaN, even if an outcome came later.
-ANSWER = np.dtype(
-    [("arm", "<i8"), ("reward", "<f8"), ("asked", "<f8"), ("told", "<f8"), ("lost", "<f8")]
-)
+_NUMBERS = ("reward", "asked", "told", "lost", "forecast")
+ANSWER = np.dtype([("arm", "<i8"), *((name, "<f8") for name in _NUMBERS)])
 Rows = NDArray[Any]
 Ids = NDArray[np.int64]
 
@@ -115,8 +116,9 @@ class SummaryRecord:
         first: the id of the first assignment it covers.
         end: the id after the last.
         late: whether their phase was closed before.
-        summary: the totals.
+        summary: the totals, less forecasts where there are any.
         digest: of the answers it was made from.
+        plain: the totals of the same rewards as they were told, where there are forecasts.
     """
 
     number: int
@@ -126,6 +128,12 @@ class SummaryRecord:
     late: bool
     summary: Summary
     digest: str
+    plain: Summary | None = None
+
+    @property
+    def observed(self) -> Summary:
+        """The totals of rewards as they were told."""
+        return self.summary if self.plain is None else self.plain
 
 
 @dataclass(frozen=True)
@@ -199,6 +207,13 @@ class Reading(ABC):
         """The assignments with ids from `first` up to `end`, as ROW, in order of id, in pieces.
 
         Ids that were never assigned are left out.
+        """
+
+    @abstractmethod
+    def covariates(self, first: int, end: int) -> dict[int, str]:
+        """What was known of the assignments with ids from `first` up to `end`, as JSON, by id.
+
+        Assignments of which nothing was known are left out.
         """
 
     @abstractmethod
@@ -293,7 +308,14 @@ class Writing(Reading):
 
     @abstractmethod
     def add_assignments(
-        self, arms: Ids, probabilities: Array, *, at: float, request: Request | None
+        self,
+        arms: Ids,
+        probabilities: Array,
+        *,
+        at: float,
+        request: Request | None,
+        forecasts: Array | None = None,
+        covariates: Sequence[str] | None = None,
     ) -> None:
         """Add assignments of the head's phase, with ids from the head's `assigned` on.
 
@@ -302,6 +324,8 @@ class Writing(Reading):
             probabilities: with which the arms were drawn.
             at: the time.
             request: the named request they are for, added along with them.
+            forecasts: one per assignment, or None.
+            covariates: what is known of each as JSON, or None.
 
         Raises:
             StoreError: one of these ids is on record.

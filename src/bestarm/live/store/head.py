@@ -50,6 +50,9 @@ class Head:
         last_time: the latest time of a writing transaction.
         clock_setback: the largest number of seconds by which a later transaction's clock was
             behind that.
+        spread: where there are forecasts, the squared deviations of outcomes from the mean of their
+            arm within a summary, added up over all summaries.
+        spread_left: the same of outcomes less their forecasts.
     """
 
     state: str = "running"
@@ -82,6 +85,8 @@ class Head:
     requests_hash: str = ""
     last_time: float = -math.inf
     clock_setback: float = 0.0
+    spread: float = 0.0
+    spread_left: float = 0.0
 
     @property
     def over(self) -> bool:
@@ -93,6 +98,11 @@ class Head:
         """A text that changes whenever anything is recorded."""
         counts = (self.assigned, self.outcomes, self.losses, self.late, self.refusals, self.events)
         return "-".join(map(str, counts))
+
+    @property
+    def variance_left(self) -> float | None:
+        """The share of the variance of outcomes that forecasts leave; None if nothing is known."""
+        return self.spread_left / self.spread if self.spread > 0 else None
 
     @property
     def waits(self) -> bool:

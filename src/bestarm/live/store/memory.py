@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from threading import RLock
 from typing import Any
 
@@ -39,6 +40,7 @@ class MemoryLedger(Writing):
         self.head = Head()
         self._rows = np.empty(0, dtype=_KEPT)
         self._used = 0
+        self._covariates: dict[int, str] = {}
         self._losses: dict[int, list[int]] = {}  # ids by phase
         self._requests: dict[str, Request] = {}
         self._summaries: list[SummaryRecord] = []
@@ -90,6 +92,10 @@ class MemoryLedger(Writing):
     def rows(self, first: int, end: int) -> Iterator[Rows]:
         yield self._rows[first : min(end, self._used)][list(ROW.names or ())].astype(ROW)
 
+    def covariates(self, first: int, end: int) -> dict[int, str]:
+        known = self._covariates
+        return {number: known[number] for number in range(first, end) if number in known}
+
     def lost_arms(self, phase: int, start: int, count: int) -> Ids:
         ids = self._losses.get(phase, [])[start : start + count]
         return np.asarray(self._rows["arm"][ids], dtype=np.int64)
@@ -117,7 +123,14 @@ class MemoryLedger(Writing):
         return ids[_settled(self._rows[ids])]
 
     def add_assignments(
-        self, arms: Ids, probabilities: Array, *, at: float, request: Request | None
+        self,
+        arms: Ids,
+        probabilities: Array,
+        *,
+        at: float,
+        request: Request | None,
+        forecasts: Array | None = None,
+        covariates: Sequence[str] | None = None,
     ) -> None:
         first, end, used = self.head.assigned, self.head.assigned + len(arms), self._used
         if end > len(self._rows):
@@ -127,10 +140,14 @@ class MemoryLedger(Writing):
         rows = self._rows[first:end]
         rows["id"], rows["phase"], rows["arm"] = np.arange(first, end), self.head.phase, arms
         rows["probability"], rows["asked"] = probabilities, at
+        rows["forecast"] = np.nan if forecasts is None else forecasts
         rows["reward"] = rows["told"] = rows["lost"] = np.nan
         rows["late"], rows["refused"], rows["summary"] = False, False, -2
         self._used = end
         self._undo.append(lambda: setattr(self, "_used", used))
+        for number, text in enumerate(covariates or (), first):
+            self._covariates[number] = text
+            self._undo.append(partial(self._covariates.pop, number))
         if request is not None:
             self._requests[request.name] = request
             self._undo.append(lambda: self._requests.pop(request.name))

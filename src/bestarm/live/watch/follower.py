@@ -21,7 +21,8 @@ from bestarm.live.replay import Player, recommend
 from bestarm.live.spec import Spec
 from bestarm.live.store.contract import Event, Head, Reading, SummaryRecord
 from bestarm.policies.policy import Look, Policy
-from bestarm.records import Phase, Plan, Recommendation
+from bestarm.recommendation import Phase, Recommendation
+from bestarm.records import Plan
 
 _APART = 1.15  # pulls from one look to the next, as a ratio
 _SLICES = 48
@@ -67,7 +68,7 @@ class Slice:
     @classmethod
     def of(cls, entry: SummaryRecord, arms: Array) -> Slice:
         """One summary, with the arms in coordinates."""
-        counts, sums = entry.summary.counts.astype(float), entry.summary.rewards
+        counts, sums = entry.summary.counts.astype(float), entry.observed.rewards
         total = counts.sum()
         centered = arms - (counts @ arms / total if total else 0.0)
         gram = centered.T @ (counts[:, None] * centered)
@@ -203,7 +204,7 @@ class Follower:
         summary, plan = record.summary, self._plans[record.phase]
         self._told = record.number + 1
         self.counts += summary.counts
-        self.sums += summary.rewards
+        self.sums += record.observed.rewards
         part = Slice.of(record, self._coordinates)
         if plan.provisional and record.late:
             # Drawn, and counted as drawn, when their phase closed.

@@ -10,7 +10,8 @@ import numpy as np
 from scipy.special import log_ndtr, ndtr, ndtri
 
 from bestarm.geometry import Array
-from bestarm.records import Phase, Plan
+from bestarm.recommendation import Phase
+from bestarm.records import Plan
 
 _PRICE = 1.0  # nats that a bet on all stakes at once costs, about, against the best of them
 _NEAR = 0.2  # nats that are always taken to be lacking: a batch must close before anything is said

@@ -11,7 +11,7 @@ from threading import Lock
 import numpy as np
 
 from bestarm.live.experiment import Experiment
-from bestarm.live.values import Check
+from bestarm.live.values import Check, savings
 from bestarm.live.watch import wording
 from bestarm.live.watch.follower import Follower, Log
 from bestarm.live.watch.forecast import EndForecast, from_evidence, from_phases
@@ -19,7 +19,7 @@ from bestarm.live.watch.standings import baseline_lines, leaderboard, timeline
 from bestarm.live.watch.views import Allocated, Happening, Overview
 from bestarm.policies.policy import Traits
 
-_DECLARED = {"range", "scale"}  # checks of what was declared of rewards
+_DECLARED = {"range", "scale", "model", "level"}  # checks of what was declared of rewards
 _HEALTH_COST_RATIO = 10  # rerun health checks at most every 10 × their own duration
 
 
@@ -100,6 +100,7 @@ class Watch:
                 for arm, (label, planned, drawn, count) in enumerate(zip(*columns, strict=True))
             ),
             used=int(follower.drawn.sum()),
+            savings=savings(head.variance_left),
             decided=decided,
             pace=pace,
             forecast=forecast,

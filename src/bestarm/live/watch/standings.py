@@ -40,6 +40,10 @@ def leaderboard(
         if target in leading and follower.counts.any():
             status = "best" if said.final else "leads"
         known = _known(target, follower.looks, level, radii=radii)
+        if said.effect is not None and target == said.effect.control not in leading:
+            # Of the control, what the verdict says: narrower, and part of its promise.
+            effect = said.effect
+            known |= {"behind": effect.estimate, "low": effect.lower, "high": effect.upper}
         if status == "out":
             known["phase_out"] = dropped.get(target)
             if "evidence" in known:  # what was dropped stays so, though evidence may ebb away later

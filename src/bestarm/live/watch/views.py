@@ -8,7 +8,7 @@ from bestarm.live.spec import Spec
 from bestarm.live.store.contract import Head
 from bestarm.live.values import Check
 from bestarm.live.watch.forecast import EndForecast
-from bestarm.records import Recommendation
+from bestarm.recommendation import Recommendation
 
 Numbers = tuple[float | None, ...]
 
@@ -148,6 +148,7 @@ class Overview:
         baseline: raw outcomes, and what is made of them.
         allocation: one row per arm.
         used: pulls the policy has been told of: what the verdict rests on.
+        savings: what forecasts save, in words; empty where there are none.
         decided: the share collected of the evidence needed to drop the closest competitor; None
             where a policy gathers none.
         pace: recent outcomes per hour; None if unknown.
@@ -175,6 +176,7 @@ class Overview:
     baseline: BaselineView
     allocation: tuple[Allocated, ...]
     used: int
+    savings: str
     decided: float | None
     pace: float | None
     forecast: EndForecast | None

@@ -11,7 +11,7 @@ from bestarm.live.values import held_up, plural
 from bestarm.live.watch.follower import Log
 from bestarm.policies.policy import Traits
 from bestarm.problem import Problem
-from bestarm.records import Recommendation
+from bestarm.recommendation import Effect, Recommendation
 
 _CONTRADICTED = "The outcomes contradict the declared scales, so nothing is proven."
 _ENDS = {
@@ -71,7 +71,7 @@ def verdict(
     if recommendation.final and recommendation.contradicted:
         return f"{_list(names)} {_verb(names, 'lead')}. {_CONTRADICTED}"
     if recommendation.final:
-        return _decided(said, problem, traits)
+        return _decided(said, problem, traits, recommendation.effect)
     leaders = names if recommendation.pulls else []
     left = len(recommendation.active)
     sentences = [
@@ -113,14 +113,34 @@ def _named(said: Mapping[str, Any], problem: Problem) -> list[str]:
     return [problem.target_labels[target] for target in said["chosen"] or [said["target"]]]
 
 
-def _decided(said: Mapping[str, Any], problem: Problem, traits: Traits) -> str:
+def _decided(
+    said: Mapping[str, Any], problem: Problem, traits: Traits, effect: Effect | None = None
+) -> str:
     names = _named(said, problem)
     verb = "is" if len(names) == 1 else "are"
     best = f"{_best(len(names), traits)} of {problem.targets} options"
     made = plural(said["pulls"], "assignment")
-    if said["error_bound"] is not None:
-        return f"{_list(names)} {verb} {best}, at {percent(problem.delta)} after {made}."
-    return f"{_list(names)} {verb} named {best} after {made}; no error probability is proven."
+    if said["error_bound"] is None:
+        return f"{_list(names)} {verb} named {best} after {made}; no error probability is proven."
+    sure = f"at {percent(problem.delta)} after {made}"
+    if said["reason"] == "equivalent":
+        more = f"by more than {traits.margin:g}"
+        return f"No option is better than the control {_list(names)} {more}, {sure}."
+    control = f"{_list(names)}, the control," if effect else _list(names)
+    if effect is None or effect.control == said["target"]:
+        return f"{control} {verb} {best}, {sure}."
+    return f"{_list(names)} {verb} {best}. {lead(effect)} Both hold together, {sure}."
+
+
+def lead(effect: Effect) -> str:
+    """How far the named option is ahead of the control, in a sentence."""
+    relative = ""
+    if effect.relative is not None:
+        relative = f", {100 * effect.relative:.3g} % of what the control yields"
+    return (
+        f"Its lead over the control {_list([effect.label])} is {effect.estimate:.3g} "
+        f"({effect.lower:.3g} to {effect.upper:.3g}){relative}."
+    )
 
 
 def _undecided(
@@ -163,6 +183,8 @@ def describe(event: Event, problem: Problem, *, open_plans: bool) -> str:
         case "finished":
             names = _named(data, problem)
             named = f"Finished: {_list(names)} {'is' if len(names) == 1 else 'are'} named."
+            if data["reason"] == "equivalent":
+                named = f"Finished: no option is much better than the control {_list(names)}."
             led = f"{_ENDS.get(data['reason'], 'Ended')}; {_list(names)} led at the end."
             text = named if data["final"] else led
         case "changed":

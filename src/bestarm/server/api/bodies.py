@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, Field
 
@@ -36,6 +36,7 @@ Delta = Annotated[
         json_schema_extra={"maximum": 0.5},
     ),
 ]
+Known = bool | Number | Label | None
 Lease = Positive | Annotated[str, Field(max_length=50)]
 
 
@@ -86,6 +87,8 @@ class CreateBody(
         lease: how long an outcome may take, in seconds or like 90s, 30m, 12h, 2d; any time if left
             out.
         description: what it is about, in words.
+        forecaster: `default` to subtract a forecast from every outcome, made before the option is
+            drawn; `own` if every ask brings its forecasts; none if left out.
     """
 
     name: Annotated[str, Field(min_length=1, max_length=200)]
@@ -101,12 +104,21 @@ class CreateBody(
     seed: Natural | None = None
     lease: Lease | None = None
     description: Annotated[str, Field(max_length=10_000)] = ""
+    forecaster: Literal["default", "own"] | None = None
 
 
 class AskBody(Body, json_schema_extra=example(count=2)):
-    """How many assignments are wanted."""
+    """How many assignments are wanted, and what is known of each.
+
+    Attributes:
+        count: how many are wanted.
+        covariates: names with values, one row per assignment, where there is a forecaster.
+        forecasts: one per assignment, where the experiment takes forecasts of your own.
+    """
 
     count: Annotated[int, Field(ge=1)] = 1
+    covariates: Annotated[list[dict[Label, Known]], Field(fail_fast=True)] | None = None
+    forecasts: Annotated[list[Number], Field(fail_fast=True)] | None = None
 
 
 class OutcomeIn(Body):

@@ -132,15 +132,17 @@ async def ask(
     _check_size("count", body.count, request.app.state.limits.batch)
     caller: int = request.state.caller
     return await experiments.write(
-        name, partial(_ask, count=body.count, key=idempotency_key, caller=caller)
+        name, partial(_ask, body=body, key=idempotency_key, caller=caller)
     )
 
 
-def _ask(experiment: Experiment, *, count: int, key: str | None, caller: int) -> Response:
+def _ask(experiment: Experiment, *, body: bodies.AskBody, key: str | None, caller: int) -> Response:
     try:
         # The same key of another caller is another request.
         own = None if key is None else f"token {caller}: {sha256(key)}"
-        batch = experiment.ask(count, request_id=own)
+        batch = experiment.ask(
+            body.count, request_id=own, covariates=body.covariates, forecasts=body.forecasts
+        )
     except ConflictingRequestError as error:
         raise ConflictingRequestError(
             error.message,

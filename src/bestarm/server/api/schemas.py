@@ -11,6 +11,7 @@ from pydantic import AfterValidator, BaseModel, Field
 from bestarm.defaults import DELTA
 from bestarm.live import Assignment, Batch, Check, Experiment, Listed, Receipt, Status
 from bestarm.live.store.contract import Event
+from bestarm.recommendation import Effect
 from bestarm.server.api.bodies import example
 
 
@@ -37,6 +38,7 @@ _STATUS = {
     "needs_lease": False,
     "waits_for": None,
     "waits_since": None,
+    "variance_left": None,
 }
 StatusOut = Annotated[Status, Field(examples=[_STATUS])]
 ReceiptOut = Annotated[Receipt, Field(examples=[{"recorded": 2, "repeated": 0, "late": 0}])]
@@ -118,8 +120,17 @@ class RecommendationOut(
         chosen=[2],
         chosen_labels=["express"],
         assumptions=["Every reward lies between 0 and 1."],
-        statement="'express' is the best of 3 options. The probability that this rule ever "
-        f"says so wrongly, at any of its looks, is at most {DELTA:g}.",
+        statement="'express' is the best of 3 options, and its lead over 'one page', the control, "
+        "lies between 0.021 and 0.089. The probability that this rule ever says so wrongly, at any "
+        f"of its looks, is at most {DELTA:g}.",
+        effect={
+            "control": 0,
+            "label": "one page",
+            "estimate": 0.054,
+            "lower": 0.021,
+            "upper": 0.089,
+            "relative": 0.31,
+        },
     ),
 ):
     """The option that the policy would name now, and how far that can be relied on.
@@ -127,8 +138,9 @@ class RecommendationOut(
     Attributes:
         target: its row in the target, or in the source.
         label: its name.
-        final: whether it is identified; a stop at a limit is not that.
-        reason: `identified`, `running`, or what stopped it short: `max_pulls`, `max_phases`,
+        final: whether the question is settled; a stop at a limit is not that.
+        reason: `identified`; `equivalent`: no option is better than the control by more than the
+            tolerance; `running`; or what stopped it short: `max_pulls`, `max_phases`,
             `max_phase_pulls`, `budget`, or `stopped` by hand.
         pulls: how many assignments it rests on.
         claims: the proven bound on the probability that a final answer is wrong, known before there
@@ -141,6 +153,8 @@ class RecommendationOut(
         chosen_labels: their names.
         assumptions: what the bound rests on.
         statement: what may be claimed now, in words.
+        effect: the lead over the control, if one was named, with ends that hold at every moment at
+            once, and together with a final answer.
     """
 
     target: int
@@ -157,6 +171,7 @@ class RecommendationOut(
     chosen_labels: list[str]
     assumptions: list[str]
     statement: str
+    effect: Effect | None
 
     @classmethod
     def of(cls, experiment: Experiment) -> RecommendationOut:

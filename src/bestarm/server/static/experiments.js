@@ -69,6 +69,12 @@
     const lease = number(form.elements.lease);
     if (lease !== null) made.lease = lease * 3600;
     made.options = further(form.elements.options.value.trim());
+    const control = form.elements.control.value.trim();
+    if (control) made.options.control = control;
+    for (const name of ["tolerance", "expected_gap"]) {
+      const found = number(form.elements[name]);
+      if (found !== null) made.options[name] = found;
+    }
     const ends = bounds(form);
     if (ends !== null && made.policy === "anytime") made.options.bounds = ends;
     else if (ends !== null) {

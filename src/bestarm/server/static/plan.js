@@ -137,7 +137,7 @@
           : `the noise is ${rough(scenario.noise)}`}; ${MOVES[scenario.drift](scenario)}.`, words);
       words.append(table(plan, forecasts));
       made("p", "No rule that is right with probability " +
-        `${rough(1 - plan.delta)}, whatever the baseline does, takes fewer than ` +
+        `${rough(1 - plan.delta)}, ${plan.drifts ? "whatever the baseline does" : "where there is no baseline"}, takes fewer than ` +
         `${scenario.bounded ? "about " : ""}${count(scenario.lower_bound)} outcomes on average.`,
       words, "soft");
     }

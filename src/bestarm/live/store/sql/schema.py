@@ -46,12 +46,13 @@ class _Checked(sa.TypeDecorator[Any]):
 
 
 _WHOLE, _REAL, _HASH = sa.BigInteger(), sa.Float(53), sa.String(64)
+_OPTIONAL = {"forecast", "covariates", "plain"}
 _COUNTERS: dict[str, Any] = {"bool": sa.Boolean(), "int": _WHOLE, "float": _REAL, "str": _HASH}
 
 
 def _columns(table: str, **kinds: Any) -> list[sa.Column[Any]]:
     return [
-        sa.Column(name, _Checked(kind, f"{table}.{name}"), nullable=False)
+        sa.Column(name, _Checked(kind, f"{table}.{name}"), nullable=name in _OPTIONAL)
         for name, kind in kinds.items()
     ]
 
@@ -93,7 +94,15 @@ experiments = sa.Table(
     *_columns("experiments", created=_REAL, document=sa.Text(), description=sa.Text()),
     *_counters(),
 )
-assignments = _table("assignments", phase=_WHOLE, arm=sa.Integer(), probability=_REAL, asked=_REAL)
+assignments = _table(
+    "assignments",
+    phase=_WHOLE,
+    arm=sa.Integer(),
+    probability=_REAL,
+    asked=_REAL,
+    forecast=_REAL,
+    covariates=sa.Text(),
+)
 outcomes = _table("outcomes", reward=_REAL, told=_REAL, late=sa.SmallInteger())
 losses = _table("losses", phase=_WHOLE, place=_WHOLE, reason=sa.Text(), at=_REAL)
 refusals = _table("refusals", reward=_REAL, at=_REAL)
@@ -109,6 +118,7 @@ summaries = _table(
     late=sa.Boolean(),
     summary=sa.Text(),
     digest=_HASH,
+    plain=sa.Text(),
 )
 events = _table("events", rowid=True, at=_REAL, kind=sa.String(40), data=sa.Text(), hash=_HASH)
 

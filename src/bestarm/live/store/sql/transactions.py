@@ -109,6 +109,10 @@ class SqlReading(Reading):
                 yield rows
             first = int(rows["id"][-1]) + 1 if len(rows) == _PIECE else end
 
+    def covariates(self, first: int, end: int) -> dict[int, str]:
+        found = self._run(sql.COVARIATES, start=first, end=end, size=_ALL)
+        return {row.number: row.covariates for row in found}
+
     def lost_arms(self, phase: int, start: int, count: int) -> Ids:
         return self._array(np.int64, sql.LOST_ARMS, phase=phase, start=start, size=count).ravel()
 
@@ -145,11 +149,15 @@ class SqlWriting(SqlReading, Writing):
     def _add(self, table: Table, number: Ids, **values: Any) -> int:
         """Add rows except those on record, and return the number added.
 
-        `values` has an array, or one value for all rows, per column.
+        `values` has an array or a list, or one value for all rows, per column.
         """
         columns = {"experiment": self._number, "number": number, **values}
         lists = [
-            each.tolist() if isinstance(each, np.ndarray) else [each] * len(number)
+            each.tolist()
+            if isinstance(each, np.ndarray)
+            else each
+            if isinstance(each, list)
+            else [each] * len(number)
             for each in columns.values()
         ]
         text = sql.insert_new(table, tuple(columns), arrays=not self._sqlite)
@@ -162,10 +170,21 @@ class SqlWriting(SqlReading, Writing):
             raise damaged(what, str(table))
 
     def add_assignments(
-        self, arms: Ids, probabilities: Array, *, at: float, request: Request | None
+        self,
+        arms: Ids,
+        probabilities: Array,
+        *,
+        at: float,
+        request: Request | None,
+        forecasts: Array | None = None,
+        covariates: Sequence[str] | None = None,
     ) -> None:
         ids, drawn = self.head.assigned + np.arange(len(arms)), {"arm": arms, "asked": at}
         drawn |= {"phase": self.head.phase, "probability": probabilities}
+        if forecasts is not None:
+            drawn["forecast"] = forecasts
+        if covariates is not None:
+            drawn["covariates"] = list(covariates)
         self._add_all(s.assignments, ids, **drawn)
         if request is not None:
             self._run(insert(s.requests), **vars(request))
@@ -194,8 +213,11 @@ class SqlWriting(SqlReading, Writing):
         self._connection.execute(sql.SETTLE_DEFERRAL, every)
 
     def add_summary(self, record: SummaryRecord) -> None:
-        text = canonical(as_data(record.summary))
-        self._run(insert(s.summaries), **{**vars(record), "summary": text})
+        texts = {
+            name: None if part is None else canonical(as_data(part))
+            for name, part in (("summary", record.summary), ("plain", record.plain))
+        }
+        self._run(insert(s.summaries), **{**vars(record), **texts})
 
     def add_plan(self, record: PlanRecord) -> None:
         text = canonical(as_data(record.plan))
@@ -223,9 +245,15 @@ def _plan(data: dict[str, Any]) -> Plan:
 
 
 def _read_summary(number: int, *parts: Any) -> SummaryRecord:
-    phase, first, end, late, text, digest = parts
-    summary = _parsed(lambda data: Summary(**data), text, f"summary {number}")
-    return SummaryRecord(number, phase, first, end, late, summary, digest)
+    phase, first, end, late, text, digest, plain = parts
+    what = f"summary {number}"
+    summary = _parsed(_summary, text, what)
+    told = None if plain is None else _parsed(_summary, plain, what)
+    return SummaryRecord(number, phase, first, end, late, summary, digest, told)
+
+
+def _summary(data: dict[str, Any]) -> Summary:
+    return Summary(**data)
 
 
 def _read_event(number: int, at: float, kind: str, text: str, hashed: str) -> Event:

@@ -1,0 +1,346 @@
+"""Forecasts of live experiments: fixed before the arm is drawn, and stored with the assignment."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from copy import deepcopy
+from functools import partial
+from threading import Lock
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bestarm.checks import finite
+from bestarm.errors import InvalidInputError
+from bestarm.forecasting import Encoder, Forecaster
+from bestarm.forecasting.rewards import find_forecaster
+from bestarm.geometry import Array
+from bestarm.live.events import canonical
+from bestarm.live.inputs import EARLIEST
+from bestarm.live.store.contract import Ids, Reading, Rows
+from bestarm.records import Plan
+
+_Row = Mapping[str, Any]
+#: Rows of covariates: names with values, or numbers alone.
+Covariates = _Row | Iterable[_Row] | Iterable[Sequence[float]]
+
+_LATEST = 100_000  # assignments that a forecaster learns when an experiment is opened again
+_PATIENCE = 16  # outstanding outcomes per outcome that others told, before they are looked up
+_LONGEST = 10_000  # characters of one row of covariates
+
+
+class Known(NamedTuple):
+    """What an `ask` brings along.
+
+    Attributes:
+        covariates: one mapping per assignment wanted, or None.
+        forecasts: one number per assignment wanted, or None.
+    """
+
+    covariates: list[dict[str, Any]] | None
+    forecasts: Array | None
+
+
+_NOTHING = Known(None, None)
+
+
+def read_known(maker: Forecasts | None, covariates: object, forecasts: object, count: int) -> Known:
+    """What an `ask` for `count` assignments brings along, checked; `maker` is to use it."""
+    if covariates is None and forecasts is None and maker is None:
+        return _NOTHING
+    known = _read(covariates, forecasts, count)
+    if maker is None:
+        field = "covariates" if known.covariates is not None else "forecasts"
+        raise InvalidInputError(
+            f"This experiment has no forecaster: `{field}` cannot be used.",
+            field=field,
+            value=getattr(known, field),
+            remedy="Create one with forecaster='default', or 'own' for forecasts of your own.",
+        )
+    maker.check(known)
+    return known
+
+
+def _read(covariates: object, forecasts: object, count: int) -> Known:
+    rows = None
+    if covariates is not None:
+        rows = [_covariates(row) for row in _rows(covariates)]
+        _check_number("covariates", "row", len(rows), count)
+    if forecasts is None:
+        return Known(rows, None)
+    many = [forecasts] if isinstance(forecasts, (int, float)) else forecasts
+    if isinstance(many, str) or not hasattr(many, "__iter__"):
+        raise _misfit("forecasts", "number", forecasts, count)
+    numbers = np.array([_number(each, "forecasts") for each in many], dtype=float)
+    _check_number("forecasts", "number", len(numbers), count)
+    return Known(rows, numbers)
+
+
+def _rows(covariates: object) -> list[Any]:
+    if isinstance(covariates, Mapping):
+        return [covariates]
+    if hasattr(covariates, "to_dict"):  # a data frame
+        return list(covariates.to_dict("records"))
+    if isinstance(covariates, str) or not hasattr(covariates, "__iter__"):
+        raise _misfit("covariates", "row", covariates, None)
+    return list(covariates)
+
+
+def _covariates(row: Any) -> dict[str, Any]:
+    if not isinstance(row, Mapping):
+        if isinstance(row, str) or not hasattr(row, "__iter__"):
+            raise _misfit("covariates", "row", row, None)
+        row = {f"x{place}": value for place, value in enumerate(row, 1)}
+    read = {str(name): _value(name, value) for name, value in row.items()}
+    if len(canonical(read)) > _LONGEST:
+        raise InvalidInputError(
+            f"A row of `covariates` is longer than {_LONGEST:,} characters.",
+            field="covariates",
+            value=sorted(read)[:10],
+            remedy="Give what may foretell the outcome, and leave out texts.",
+        )
+    return read
+
+
+def _value(name: object, value: Any) -> float | str | bool | None:
+    value = value.item() if isinstance(value, np.generic) else value
+    if value is None or isinstance(value, (str, bool)):
+        return value
+    return _number(value, f"covariates[{name!r}]")
+
+
+def _number(value: object, field: str) -> float:
+    try:
+        return finite(value, field)
+    except InvalidInputError as error:
+        remedy = "Leave out covariates that are not known; without a better one, forecast 0."
+        raise InvalidInputError(error.message, field=field, value=value, remedy=remedy) from None
+
+
+def _check_number(field: str, what: str, found: int, count: int) -> None:
+    if found != count:
+        raise _misfit(field, what, found, count)
+
+
+def _misfit(field: str, what: str, value: object, count: int | None) -> InvalidInputError:
+    wanted = "" if count is None else f", {count} in all"
+    return InvalidInputError(
+        f"`{field}` must hold one {what} per assignment asked for{wanted}; got {value!r}.",
+        field=field,
+        value=value,
+        remedy="A row is a mapping of names to values, or a list of numbers."
+        if what == "row"
+        else "Give as many as are asked for.",
+    )
+
+
+def kind_of(forecaster: object) -> str | None:
+    """How a record names a forecaster: None, `"default"`, or `"own"` for one's own.
+
+    Raises:
+        InvalidInputError: it is none of these.
+    """
+    if forecaster == "own" or isinstance(forecaster, Forecaster):
+        return "own"
+    return None if find_forecaster(forecaster) is None else "default"
+
+
+def make_forecasts(
+    kind: str | None, forecaster: object, features: Array, interval: tuple[float, float] | None
+) -> Forecasts | None:
+    """The forecasts of an experiment that was created with a kind of forecaster, or None.
+
+    Raises:
+        InvalidInputError: it was created with another kind than that of `forecaster`.
+    """
+    if forecaster is not None and kind_of(forecaster) != kind:
+        raise InvalidInputError(
+            f"The experiment was created with forecaster={kind!r}; got {forecaster!r}.",
+            field="forecaster",
+            value=forecaster,
+            remedy="What is subtracted from outcomes is settled at creation: create another.",
+        )
+    if kind is None:
+        return None
+    own = forecaster if isinstance(forecaster, Forecaster) else None
+    return Forecasts(own if kind == "own" else find_forecaster(kind), features, interval)
+
+
+class Forecasts:
+    """Makes forecasts at the draw, and lets the forecaster learn from outcomes as they come.
+
+    Every process has a forecaster of its own, which learns all outcomes that it sees; forecasts
+    therefore differ a little between processes. As they are stored, nothing is computed again.
+
+    Args:
+        forecaster: None where every `ask` brings its own forecasts.
+        features: of the source arms.
+        interval: where forecasts must lie, for plans that do not say it.
+    """
+
+    def __init__(
+        self,
+        forecaster: Forecaster | None,
+        features: Array,
+        interval: tuple[float, float] | None,
+    ) -> None:
+        self._forecaster, self._features, self._interval = forecaster, features, interval
+        self._encoder = Encoder()
+        self._lock = Lock()
+        self._begun = False
+        self._end = 0  # assignments with ids below this were foreseen here, as far as is needed
+        self._seen = 0  # outcomes told in time that were learned here, or passed over
+        self._waiting: dict[int, int] = {}  # arms of assignments whose outcome is to be learned
+
+    def check(self, known: Known) -> None:
+        """Raise unless an `ask` brings what this experiment takes."""
+        if self._forecaster is not None and known.forecasts is not None:
+            raise InvalidInputError(
+                "This experiment has a forecaster, so `forecasts` cannot be given.",
+                field="forecasts",
+                value=known.forecasts.tolist(),
+                remedy="Give `covariates`, or create an experiment with forecaster='own'.",
+            )
+        if self._forecaster is None and known.forecasts is None:
+            raise InvalidInputError(
+                "The forecasts of this experiment are your own, and there are none here.",
+                field="forecasts",
+                remedy="Give `ask` the `forecasts`, or open the experiment with your forecaster: "
+                "`Experiment.open(…, forecaster=…)`.",
+            )
+
+    def maker(
+        self, known: Known, reading: Callable[[], AbstractContextManager[Reading]]
+    ) -> Callable[[Reading, Plan, int, float], dict[str, Any]]:
+        """What makes the forecasts of an `ask`; `reading` gives the record, to begin from."""
+        self._begin(reading)
+        return partial(self._make, known)
+
+    def _begin(self, reading: Callable[[], AbstractContextManager[Reading]]) -> None:
+        """Once: learn what is on record, and compile, before anybody has to wait for it."""
+        if self._begun or self._forecaster is None:
+            return
+        with reading() as books, self._lock:
+            if not self._begun:
+                spare = deepcopy(self._forecaster)
+                spare.forecast(0, EARLIEST, None)
+                spare.learn(0, self._features[0], 0.0)
+                self._catch_up(books)
+                self._begun = True
+
+    def _make(
+        self, known: Known, books: Reading, plan: Plan, size: int, now: float
+    ) -> dict[str, Any]:
+        """The forecasts of the next assignments and what is known of them, before any is drawn."""
+        rows = None if known.covariates is None else known.covariates[:size]
+        made = known.forecasts
+        if self._forecaster is not None:
+            with self._lock:
+                self._catch_up(books)
+                first, moment = books.head.assigned, _moment(now)
+                vectors = [None] * size if rows is None else map(self._encoder.encode, rows)
+                made = np.array(
+                    [
+                        self._forecaster.forecast(number, moment, vector)
+                        for number, vector in enumerate(vectors, first)
+                    ]
+                )
+        assert made is not None
+        if np.isnan(made).any():
+            raise InvalidInputError(
+                "The forecaster made a forecast that is not a number.",
+                field="forecaster",
+                value=self._forecaster,
+                remedy="Nothing was assigned. Check it with `bestarm.testing.check_forecaster`.",
+            )
+        interval = plan.forecasts or self._interval
+        assert interval is not None
+        clipped = np.minimum(np.maximum(made[:size], interval[0]), interval[1])
+        texts = None if rows is None else list(map(canonical, rows))
+        return {"forecasts": clipped + 0.0, "covariates": texts}
+
+    def drawn(self, ids: range, arms: Ids) -> None:
+        """Note the arms that were drawn, so that their outcomes can be learned.
+
+        Within the transaction, so that no other thread takes them for those of another process.
+        """
+        if self._forecaster is not None:
+            with self._lock:
+                self._end = ids.stop
+                self._wait(zip(ids, arms.tolist(), strict=True))
+
+    def learn(self, ids: Ids, rewards: Array) -> None:
+        """Learn outcomes that were told in time, as far as they are of draws known here."""
+        if self._forecaster is not None:
+            with self._lock:
+                for number, reward in sorted(zip(ids.tolist(), rewards.tolist(), strict=True)):
+                    self._learn(number, reward)
+
+    def _learn(self, number: int, reward: float) -> None:
+        arm = self._waiting.pop(number, None)
+        if arm is not None and self._forecaster is not None:
+            self._forecaster.learn(number, self._features[arm], reward)
+            self._seen += 1
+
+    def _wait(self, several: Any) -> None:
+        self._waiting.update(several)
+        while len(self._waiting) > _LATEST:
+            del self._waiting[next(iter(self._waiting))]
+
+    def _catch_up(self, books: Reading) -> None:
+        """Learn what others did: their assignments, and the outcomes told to them."""
+        head = books.head
+        if head.assigned > self._end:
+            first = max(self._end, head.assigned - _LATEST)
+            for rows in books.rows(first, head.assigned):
+                self._seen += self._follow(rows, books)
+            if not self._begun:
+                self._seen = head.outcomes
+        self._end = head.assigned
+        behind = abs(head.outcomes - self._seen)
+        if behind and _PATIENCE * behind >= len(self._waiting):
+            rows = books.rows_of(np.fromiter(self._waiting, dtype=np.int64))
+            for row in rows[_used(rows)]:
+                self._learn(int(row["id"]), float(row["reward"]))
+            for number in rows["id"][~np.isnan(rows["lost"])].tolist():
+                self._waiting.pop(number, None)
+            self._seen = head.outcomes
+
+    def _follow(self, rows: Rows, books: Reading) -> int:
+        """Learn assignments of others in their order; return how many have an outcome."""
+        assert self._forecaster is not None
+        if not len(rows):
+            return 0
+        texts = books.covariates(int(rows["id"][0]), int(rows["id"][-1]) + 1)
+        told, known = _used(rows), np.array([number in texts for number in rows["id"].tolist()])
+        breaks = np.diff(rows["id"]) != 1
+        breaks |= (np.diff(told.astype(int)) != 0) | (np.diff(known.astype(int)) != 0)
+        for part in np.split(np.arange(len(rows)), np.flatnonzero(breaks) + 1):
+            run, vectors = rows[part], None
+            if known[part[0]]:
+                every = (json.loads(texts[number]) for number in run["id"].tolist())
+                vectors = np.array([self._encoder.encode(each) for each in every])
+            if told[part[0]]:
+                moments = run["asked"] if run["asked"].min() >= EARLIEST else None
+                features = self._features[run["arm"]]
+                self._forecaster.follow(
+                    int(run["id"][0]), moments, vectors, features, run["reward"]
+                )
+                continue
+            for place, row in enumerate(run):
+                vector = None if vectors is None else vectors[place]
+                self._forecaster.forecast(int(row["id"]), _moment(float(row["asked"])), vector)
+            self._wait(zip(run["id"].tolist(), run["arm"].tolist(), strict=True))
+        return int(told.sum())
+
+
+def _used(rows: Rows) -> Any:
+    """Which assignments have an outcome that came in time."""
+    return ~np.isnan(rows["reward"]) & ~rows["late"] & np.isnan(rows["lost"])
+
+
+def _moment(now: float) -> float | None:
+    """A time that is a date; None for simulated times."""
+    return now if now >= EARLIEST else None

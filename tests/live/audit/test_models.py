@@ -1,0 +1,234 @@
+"""Means that fit what was declared are left alone at all looks; means that do not are found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from bestarm import AnytimeBAI, Experiment, Problem
+from bestarm.geometry import Array
+from bestarm.live.audit.models import LevelTest, LinearTest
+from bestarm.live.values import Check
+from bestarm.records import Plan, Summary
+
+FEATURES = np.random.default_rng(0).normal(size=(8, 2))
+SLOPE = np.array([0.3, 0.2])
+UNIT = (0.0, 1.0)
+SIZE, PHASES = 60, 60
+Level = Callable[[np.ndarray, float], np.ndarray]  # of the pulls' numbers, and the last outcome
+
+
+def still(times: np.ndarray, last: float) -> np.ndarray:
+    return 0 * times
+
+
+def wave(times: np.ndarray, last: float) -> np.ndarray:
+    return np.asarray(np.sin(times / 100))
+
+
+def spite(times: np.ndarray, last: float) -> np.ndarray:
+    """It reacts to the last outcome."""
+    return np.full(len(times), -1.0 if last > 0 else 1.0)
+
+
+def phases(
+    means: Array, rng: np.random.Generator, *, level: Level, bounded: bool
+) -> Iterator[tuple[Plan, Summary]]:
+    """Phases with changing probabilities, some of them 0, and a level that may move."""
+    last, arms = 0.0, len(means)
+    for phase in range(1, PHASES + 1):
+        if phase % 7 == 1:
+            weights = rng.dirichlet(np.ones(arms))
+            weights[weights < 0.02] = 0.0
+            weights /= weights.sum()
+        drawn = rng.choice(arms, SIZE, p=weights)
+        mean = means[drawn] + level(SIZE * phase + np.arange(SIZE), last) * (0.1 if bounded else 1)
+        if bounded:
+            rewards = (rng.random(SIZE) < mean).astype(float)
+        else:
+            rewards = mean + rng.normal(size=SIZE)
+        last = float(rewards[-1] - mean.mean())
+        plan = Plan.randomised(weights, SIZE, phase=phase, open=True, center=0.3)
+        yield plan, Summary.from_pulls(drawn, rewards, size=arms, center=0.3)
+
+
+def means_of(bounded: bool) -> Array:
+    return np.asarray(0.5 + 0.2 * FEATURES @ SLOPE if bounded else FEATURES @ SLOPE)
+
+
+@pytest.mark.parametrize("bounded", [True, False])
+@pytest.mark.parametrize("level", [still, wave, spite])
+def test_a_linear_model_that_holds_is_left_alone(level: Level, bounded: bool) -> None:
+    """Ever below 1/20 in at most 1 of 20: of 60, more than 9 have probability below 1e-3."""
+    ever = 0
+    for seed in range(60):
+        test = LinearTest(Problem(FEATURES), UNIT if bounded else None, 1.5)
+        assert test.free == 5
+        rng = np.random.default_rng(seed)
+        for plan, summary in phases(means_of(bounded), rng, level=level, bounded=bounded):
+            test.add(plan, summary)
+        assert test.pulls > SIZE * PHASES / 2
+        ever += test.chance <= 1 / 20
+    assert ever <= 9
+
+
+def test_forecasts_that_were_subtracted_are_allowed_for() -> None:
+    """Forecasts follow the last outcome: part of the baseline. None of 20 comes below 1e-3."""
+    for seed in range(20):
+        test, rng, last = LinearTest(Problem(FEATURES), UNIT, 1.5), np.random.default_rng(seed), 0.0
+        for phase in range(1, PHASES + 1):
+            drawn = rng.integers(8, size=SIZE)
+            rewards = (rng.random(SIZE) < means_of(True)[drawn]).astype(float)
+            less = Summary.from_pulls(drawn, rewards - last, size=8)
+            plan = Plan.randomised(np.full(8, 1 / 8), SIZE, phase=phase, forecasts=(0, 1))
+            test.add(plan, replace(less, foreseen=SIZE * last))
+            last = float(rewards[-1])
+        assert test.pulls
+        assert test.chance > 1e-3
+    # Without an interval on record nothing is bet.
+    unknown = Plan.randomised(np.full(8, 1 / 8), SIZE, phase=PHASES + 1)
+    before = test.pulls
+    test.add(unknown, replace(less, foreseen=1.0))
+    assert test.pulls == before
+
+
+@pytest.mark.parametrize(("bounded", "off"), [(True, 0.25), (False, 1.5)])
+def test_an_option_that_is_off_the_model_is_found(bounded: bool, off: float) -> None:
+    means = means_of(bounded)
+    means[3] += off
+    means[5] -= off
+    test = LinearTest(Problem(FEATURES), UNIT if bounded else None, 2.5)
+    rng = np.random.default_rng(1)
+    for plan, summary in phases(means, rng, level=wave, bounded=bounded):
+        test.add(plan, summary)
+    assert test.chance < 1e-6
+    arm, distance = test.oddest
+    assert arm in {3, 5}
+    assert (distance > 0) == (arm == 3)
+
+
+def test_where_every_option_has_its_own_mean_there_is_nothing_to_doubt() -> None:
+    assert LinearTest(Problem(np.eye(4)), UNIT, 1.0).free == 0
+    # Two options of the plan fit every line.
+    test = LinearTest(Problem([[0.0], [1.0], [2.0]]), UNIT, 1.0)
+    for phase in range(1, 30):
+        plan = Plan.randomised([0.5, 0.5, 0.0], 20, phase=phase)
+        test.add(plan, Summary.from_pulls([0, 1] * 10, [0.0, 1.0] * 10, size=3))
+    assert (test.pulls, test.chance) == (0, 1.0)
+
+
+def test_bets_settled_on_the_same_phase_would_be_wrong() -> None:
+    """A broken twin learns from a phase before it bets on it, and doubts what is true."""
+
+    class Hindsight(LinearTest):
+        def add(self, plan: Plan, summary: Summary) -> None:
+            self._seen = summary.counts.astype(float) * 1e3
+            level = summary.rewards.sum() / summary.pulls
+            self._residuals = 1e3 * (summary.rewards - summary.counts * level)
+            super().add(plan, summary)
+
+    wrong = 0
+    for seed in range(20):
+        test = Hindsight(Problem(FEATURES), UNIT, 1.5)
+        rng = np.random.default_rng(seed)
+        for plan, summary in phases(means_of(True), rng, level=still, bounded=True):
+            test.add(plan, summary)
+        wrong += test.chance <= 1 / 20
+    assert wrong > 9
+
+
+def test_where_parts_of_a_phase_end_makes_no_difference() -> None:
+    problem, rng = Problem(FEATURES, baseline=0), np.random.default_rng(3)
+    whole = LinearTest(problem, UNIT, 1.0), LevelTest(problem, UNIT)
+    parts = LinearTest(problem, UNIT, 1.0), LevelTest(problem, UNIT)
+    for phase in range(1, 20):
+        plan = Plan.randomised(np.full(8, 1 / 8), 40, phase=phase, open=True)
+        drawn, rewards = rng.integers(8, size=40), rng.random(40)
+        for test in whole:
+            test.add(plan, Summary.from_pulls(drawn, rewards, size=8))
+        for cut in (slice(0, 7), slice(7, 7), slice(7, 40)):
+            for test in parts:
+                test.add(plan, Summary.from_pulls(drawn[cut], rewards[cut], size=8))
+    np.testing.assert_allclose(parts[0]._lead, whole[0]._lead)
+    np.testing.assert_allclose(parts[1]._losses, whole[1]._losses)
+
+
+@pytest.mark.parametrize("source", [np.eye(3), FEATURES])
+@pytest.mark.parametrize("bounded", [True, False])
+def test_a_level_that_stays_is_left_alone(source: Array, bounded: bool) -> None:
+    """Ever below 1/20 in at most 1 of 20: of 60, more than 9 have probability below 1e-3."""
+    means = source @ np.full(source.shape[1], 0.2)
+    means = (0.4 + 0.1 * means) if bounded else means
+    source = np.column_stack([source, np.ones(len(source))]) if bounded else source
+    ever = 0
+    for seed in range(60):
+        test = LevelTest(Problem(source, baseline=0), UNIT if bounded else None)
+        rng = np.random.default_rng(seed)
+        for plan, summary in phases(means, rng, level=still, bounded=bounded):
+            test.add(plan, summary)
+        ever += test.chance <= 1 / 20
+    assert ever <= 9
+
+
+def step(times: np.ndarray, last: float) -> np.ndarray:
+    return np.asarray(np.where(times > SIZE * PHASES / 2, 1.5, 0.0))
+
+
+@pytest.mark.parametrize("source", [np.eye(3), FEATURES])
+@pytest.mark.parametrize("bounded", [True, False])
+@pytest.mark.parametrize("level", [wave, step])
+def test_a_level_that_moves_is_found(source: Array, bounded: bool, level: Level) -> None:
+    means = 0.5 + 0.1 * source @ np.full(source.shape[1], 0.2)
+    source = np.column_stack([source, np.ones(len(source))])
+
+    def wide(times: np.ndarray, last: float) -> np.ndarray:
+        return 2.5 * level(times, last) if bounded else level(times, last)
+
+    test = LevelTest(Problem(source, baseline=0), UNIT if bounded else None)
+    for plan, summary in phases(means, np.random.default_rng(2), level=wide, bounded=bounded):
+        test.add(plan, summary)
+    assert test.chance < 1e-6
+
+
+def checks(
+    policy: AnytimeBAI, reward: Callable[[np.ndarray, np.ndarray], np.ndarray], pulls: int
+) -> dict[str, Check]:
+    """The health of an experiment; a tenth of the outcomes of a batch come after the next ones."""
+    experiment, rng = Experiment(policy, seed=0), np.random.default_rng(0)
+    late: list[tuple[int, float]] = []
+    while not experiment.finished and experiment.status().pulls < pulls:
+        given = experiment.ask(400)
+        told = reward(given.arms, np.array(given.ids)) + 0.05 * rng.normal(size=len(given))
+        pairs = list(zip(given.ids, np.clip(told, 0, 1).tolist(), strict=True))
+        experiment.tell_many(late)
+        late, now = pairs[::10], [pair for at, pair in enumerate(pairs) if at % 10]
+        experiment.tell_many(now)
+    return {check.name: check for check in experiment.health()}
+
+
+@pytest.mark.parametrize(("bounds", "pulls"), [(None, 120_000), (UNIT, 40_000)])
+def test_health_asks_both(bounds: tuple[float, float] | None, pulls: int) -> None:
+    """Designs draw three of these options in one pull of 200, so that a misfit takes long."""
+    line = np.column_stack([np.ones(5), np.linspace(-1, 1, 5)])
+    declared, means = Problem(line, baseline=0, noise=0.2, delta=1e-9), np.full(5, 0.5)
+
+    def moving(arms: np.ndarray, ids: np.ndarray) -> np.ndarray:
+        return np.asarray(means[arms] + 0.3 * np.sin(ids / 1500))
+
+    def bent(arms: np.ndarray, ids: np.ndarray) -> np.ndarray:
+        return np.asarray(moving(arms, ids) + np.where(arms % 2, 0.2, -0.2))
+
+    sound = checks(AnytimeBAI(declared, bounds=bounds), lambda arms, _: means[arms], 6000)
+    assert (sound["model"].level, sound["level"].level) == ("ok", "ok")
+    moved = checks(AnytimeBAI(declared, bounds=bounds), moving, 6000)
+    assert moved["level"].level == "alarm"
+    assert "bound on the baseline" in moved["level"].action
+    drifting = declared.with_baseline(0.5)
+    fit = checks(AnytimeBAI(drifting, bounds=bounds), moving, pulls)
+    crooked = checks(AnytimeBAI(drifting, bounds=bounds), bent, pulls)
+    assert [each["model"].level for each in (fit, crooked)] == ["ok", "alarm"]
+    assert "names alone" in crooked["model"].action
+    assert crooked["level"].finding == "A baseline is allowed for, so the level may move."
