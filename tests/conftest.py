@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Generator, Iterator
 from concurrent.futures import Executor, ProcessPoolExecutor
 from functools import cache
+from multiprocessing import forkserver
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,7 @@ def pool() -> Iterator[Executor]:
 @pytest.fixture
 def quick_workers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Workers of a command that runs in this process start where all is imported already."""
+    forkserver.ensure_running()  # here: begun by a command, it would hold Ctrl-C back for all
     monkeypatch.setattr(executors, "get_context", lambda _: processes)
 
 
