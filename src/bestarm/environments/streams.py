@@ -73,9 +73,9 @@ class BaseStream(ABC):
     def _carry_out(self, plan: Plan) -> Summary:
         """Carry out a plan, by a shortcut where there is one."""
 
+    @abstractmethod
     def _single_pulls(self, plan: Plan) -> Iterator[Pulls]:
         """The arms and rewards of a plan's pulls, in parts."""
-        raise NotImplementedError
 
     def _noisy(self, means: Array) -> Array:
         """Rewards with these means; changes them in place."""

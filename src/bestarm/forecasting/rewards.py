@@ -28,7 +28,7 @@ def find_forecaster(forecaster: object) -> Forecaster | None:
     )
 
 
-class Told(NamedTuple):
+class AdaptedMethod(NamedTuple):
     """A method and a problem for rewards less forecasts.
 
     Attributes:
@@ -42,7 +42,7 @@ class Told(NamedTuple):
     interval: tuple[float, float]
 
 
-def less_forecasts(method: Callable[..., Any], problem: Problem) -> Told:
+def less_forecasts(method: Callable[..., Any], problem: Problem) -> AdaptedMethod:
     """The same method, for rewards from which forecasts are subtracted.
 
     A method with an option `forecasts` limits them plan by plan. For any other, with forecasts
@@ -52,8 +52,8 @@ def less_forecasts(method: Callable[..., Any], problem: Problem) -> Told:
     bound = method.keywords if isinstance(method, partial) else {}
     interval = bound.get("bounds") or (-problem.baseline, problem.baseline)
     if "forecasts" in inspect.signature(method).parameters:
-        return Told(partial(method, forecasts=True), problem, interval)
+        return AdaptedMethod(partial(method, forecasts=True), problem, interval)
     if bound.get("bounds") is not None:
         low, high = interval
         method = partial(method, bounds=(low - high, high - low))
-    return Told(method, problem.with_baseline(2 * problem.baseline), interval)
+    return AdaptedMethod(method, problem.with_baseline(2 * problem.baseline), interval)

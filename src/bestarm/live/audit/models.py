@@ -9,6 +9,7 @@ depend neither on the option nor on the outcome, which another check asks.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 
 import numpy as np
 
@@ -24,7 +25,7 @@ _TINY = 1e-9  # relative to residuals: what regression leaves of them by roundin
 _MEMORIES = np.array([1.0, 4.0, 16.0])  # phases over which a level is averaged
 
 
-class _PhaseTest:
+class _PhaseTest(ABC):
     """Counts a phase together, however many summaries it has.
 
     Attributes:
@@ -57,20 +58,20 @@ class _PhaseTest:
         found = self._settle(counts, first, second)
         self.log_evidence = max(self.log_evidence, found)
 
+    @abstractmethod
     def _learn(self, counts: Array, sums: Array) -> None:
         """Learn from a phase."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _begin(self, plan: Plan) -> None:
         """Fix the bets on a phase."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _settle(self, counts: Array, first: Array, second: Array) -> float:
         """Take in outcomes, per arm their number, their sum and that of their squares.
 
         The log of the evidence is returned.
         """
-        raise NotImplementedError
 
 
 class LinearTest(_PhaseTest):

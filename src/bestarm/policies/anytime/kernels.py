@@ -137,11 +137,12 @@ def add_up(
 
 
 @compiled
-def _total(values: Array) -> float:
-    total = 0.0
+def total(values: Array) -> float:
+    """The sum; NumPy's takes long to compile."""
+    found = 0.0
     for i in range(len(values)):
-        total += values[i]
-    return total
+        found += values[i]
+    return found
 
 
 @compiled
@@ -171,7 +172,7 @@ def settle(
     first, second, rounding, under, over, counts, lost, third, third_rounding = totals
     low, high, margin, tail, relative, largest = terms
     signals, gaps = grid
-    pulls, missing = _total(counts), _total(lost)
+    pulls, missing = total(counts), total(lost)
     for i in range(len(w)):
         fall = foreseen = deepest = variance = expected = 0.0
         size = gain = slack = variation = guessed = skew = fourth = 0.0

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from bestarm.compiling import compiled
 from bestarm.geometry import Array
 from bestarm.policies.anytime.guesses import AT
+from bestarm.policies.anytime.kernels import total
 
 Indices = NDArray[np.int64]
 Parts = tuple[Any, ...]  # of a `Memory`, or of what its docstring says; see `compiling`
@@ -32,14 +33,6 @@ def _dot(a: Array, b: Array) -> float:
     total = 0.0
     for i in range(len(a)):
         total += a[i] * b[i]
-    return total
-
-
-@compiled
-def _total(values: Array) -> float:
-    total = 0.0
-    for i in range(len(values)):
-        total += values[i]
     return total
 
 
@@ -108,7 +101,7 @@ def _regress(
     """Orthogonalized regression on all batches, each less the level foreseen for it."""
     _, slope, information, gram, moment, _, _, _, _, _ = memory
     rank = len(slope)
-    _add(information, _total(counts), covariance)
+    _add(information, total(counts), covariance)
     for a in range(len(counts)):
         x = centered[a]
         level = first[a] + counts[a] * _dot(x, slope)
@@ -152,10 +145,10 @@ def _learn_spread(
         second[arms[i]] += max(squares[i], 0.0)
         weighed[arms[i]] += counts[i]
     # Rewards that did not vary at all say no more than that they vary less than once in n.
-    pooled = max(_total(second) / _total(weighed), least / numbers[_PULLS])
+    pooled = max(total(second) / total(weighed), least / numbers[_PULLS])
     for a in range(len(second)):
         spread[a] = (second[a] + _SHRINKAGE * pooled) / (weighed[a] + _SHRINKAGE)
-    numbers[_SPREAD] = _total(spread) / len(spread)
+    numbers[_SPREAD] = total(spread) / len(spread)
 
 
 @compiled
@@ -177,10 +170,10 @@ def learn(
     _, _, center, least, intercept = known
     arms, centered, covariance, guess = drawn
     counts, first, squares = outcome
-    pulls = _total(counts)
+    pulls = total(counts)
     if pulls == 0:
         return
-    reward = (_total(first) + _dot(guess, counts)) / pulls
+    reward = (total(first) + _dot(guess, counts)) / pulls
     arm = np.zeros(len(slope))
     for i in range(len(arms)):
         for j in range(len(slope)):
