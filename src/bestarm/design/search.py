@@ -1,0 +1,84 @@
+"""Branch and bound for blocks that lie far apart, compiled."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bestarm.compiling import compiled
+from bestarm.geometry import Array
+
+
+@compiled
+def largest(
+    distances: Array, norms: Array, tops: Array, size: int, enough: float, most: int
+) -> tuple[float, np.ndarray]:
+    """A bound on Σ over pairs of a block of the distances; a block above `enough`, or −1s.
+
+    Points are added in order of index. With S chosen, m points J to come, and T_j the distances
+    from j to S, the pairs of S and J sum to Σ_J T_j, and those of J to at most
+
+        m Σ_J ‖v_j‖²   and to at most   ½ Σ_J (the m − 1 largest distances from j),
+
+    so the m largest T_j plus either bound what the block can still gain. A branch is left if that
+    does not exceed the best so far; after `most` nodes every branch is.
+
+    Args:
+        distances: squared distances of all pairs.
+        norms: ‖v_j‖² with any origin; the points are sorted by them, the largest first.
+        tops: in row m, the sum of the m largest distances from each point.
+        size: points in a block, at least 3.
+        enough: sums up to this need not be told apart.
+        most: branches to follow before the search is cut short.
+    """
+    count = len(distances)
+    reach = np.zeros((size, count))  # T_j after 0, 1, … points
+    within = np.zeros(size)
+    chosen = np.full(size, -1)
+    best, best_value, bound = np.full(size, -1), enough, 0.0
+    high = np.empty((2, size))
+    depth, nodes = 0, 0
+    while depth >= 0:
+        chosen[depth] += 1
+        new = chosen[depth]
+        left = size - depth - 1
+        if new > count - 1 - left:
+            depth -= 1
+            continue
+        total = within[depth] + reach[depth, new]
+        reach[depth + 1] = reach[depth] + distances[new]
+        high[:, :left] = -1.0
+        last = -1
+        for j in range(new + 1, count):
+            here = reach[depth + 1, j]
+            if here + left * norms[j] > high[0, left - 1]:
+                _insert(high[0], left, here + left * norms[j])
+            if here + tops[left - 1, j] / 2 > high[1, left - 1]:
+                last = j
+                _insert(high[1], left, here + tops[left - 1, j] / 2)
+        if left == 1:
+            value = total + high[1, 0]  # exact
+            bound = max(bound, value)
+            if value > best_value:
+                best_value = value
+                best[:] = chosen
+                best[size - 1] = last
+            continue
+        limit = total + min(high[0, :left].sum(), high[1, :left].sum())
+        if limit <= best_value or nodes >= most:
+            bound = max(bound, limit)
+            continue
+        nodes += 1
+        depth += 1
+        within[depth] = total
+        chosen[depth] = new
+    return bound, best
+
+
+@compiled
+def _insert(high: Array, length: int, value: float) -> None:
+    """Put a value into a falling list, whose last it exceeds."""
+    place = length - 1
+    while place > 0 and high[place - 1] < value:
+        high[place] = high[place - 1]
+        place -= 1
+    high[place] = value
