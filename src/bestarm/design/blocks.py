@@ -134,8 +134,8 @@ class BlockPool:
         if highest > enough:
             return Scores(each, inf)
         proof = prove(points, self._size, enough)
-        if proof.block is not None:
-            self.add(proof.block[None])
+        if len(proof.blocks):
+            self.add(proof.blocks)
             each = dispersion(points, self.blocks)
         return Scores(each, proof.bound)
 

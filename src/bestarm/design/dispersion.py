@@ -19,14 +19,15 @@ Blocks = NDArray[np.int64]  #: one block per row, its arms in ascending order
 _MOST_SWAPS = 50
 _ROWS = 512  # blocks whose distances to all points are computed at once
 _CENTERINGS = 200
-_MOST_NODES = 2_000_000  # of the search, each looking at all points
+_MOST_BRANCHES = 2_000_000  # of the search, each looking at all points
+_MOST_FOUND = 128
 
 
 class Proof(NamedTuple):
-    """A bound on the dispersion of every block, and a block above what was enough, if any."""
+    """A bound on the dispersion of every block, and blocks above what was enough."""
 
     bound: float
-    block: Blocks | None
+    blocks: Blocks
 
 
 def dispersion(points: Array, blocks: Blocks) -> Array:
@@ -92,25 +93,24 @@ def _swap(points: Array, blocks: Blocks) -> Blocks:
 
 
 def prove(points: Array, size: int, enough: float) -> Proof:
-    """Show that no block of `size` ≥ 3 points has a dispersion above `enough`, or find one.
+    """Show that no block of `size` ≥ 3 points has a dispersion above `enough`, or find some.
 
-    The bound is above `enough` if there is such a block, or if the search had to be cut short.
+    The bound is above `enough` if there are such blocks, and if the search had to be cut short.
     """
-    from bestarm.design.search import largest  # noqa: PLC0415 - loads a compiler
+    from bestarm.design.search import search  # noqa: PLC0415 - loads a compiler
 
     shifted = points - _center(points, size)
     norms = np.einsum("ij,ij->i", shifted, shifted)
     order = ranked(norms)
     shifted, norms = shifted[order], norms[order]
+    found = np.empty((_MOST_FOUND, size), dtype=np.int64)
     bound = float(norms[:size].sum())  # Σ‖v − v̄‖² ≤ Σ‖v − c‖² for every c
     if bound <= enough:
-        return Proof(bound, None)
+        return Proof(bound, found[:0])
     distances = np.maximum(norms[:, None] + norms - 2 * (shifted @ shifted.T), 0.0)
-    # tops[m, j]: the sum of the m largest distances from j
     tops = np.vstack([np.zeros(len(norms)), np.cumsum(-np.sort(-distances)[:, :size], axis=1).T])
-    bound, chosen = largest(distances, norms, tops, size, size * enough, _MOST_NODES)
-    block = np.sort(order[chosen]) if chosen[0] >= 0 else None
-    return Proof(bound / size * (1 + 1e-12), block)
+    total, filled = search(distances, norms, tops, size * enough, found, _MOST_BRANCHES)
+    return Proof(total / size * (1 + 1e-12), np.sort(order[found[:filled]], axis=1))
 
 
 def _center(points: Array, size: int) -> Array:

@@ -3,40 +3,43 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bestarm.compiling import compiled
 from bestarm.geometry import Array
 
 
 @compiled
-def largest(
-    distances: Array, norms: Array, tops: Array, size: int, enough: float, most: int
-) -> tuple[float, np.ndarray]:
-    """A bound on Σ over pairs of a block of the distances; a block above `enough`, or −1s.
+def search(
+    distances: Array, norms: Array, tops: Array, enough: float, found: NDArray[np.int64], most: int
+) -> tuple[float, int]:
+    """A bound on the sum of distances over the pairs of a block, and blocks above `enough`.
 
     Points are added in order of index. With S chosen, m points J to come, and T_j the distances
     from j to S, the pairs of S and J sum to Σ_J T_j, and those of J to at most
 
         m Σ_J ‖v_j‖²   and to at most   ½ Σ_J (the m − 1 largest distances from j),
 
-    so the m largest T_j plus either bound what the block can still gain. A branch is left if that
-    does not exceed the best so far; after `most` nodes every branch is.
+    so the m largest of T_j plus either bound what the block can still gain. A branch is left if it
+    cannot exceed `enough`, and after `most` branches in any case.
 
     Args:
         distances: squared distances of all pairs.
         norms: ‖v_j‖² with any origin; the points are sorted by them, the largest first.
         tops: in row m, the sum of the m largest distances from each point.
-        size: points in a block, at least 3.
-        enough: sums up to this need not be told apart.
-        most: branches to follow before the search is cut short.
+        enough: what the sums should not exceed.
+        found: one row of at least 3 columns per block to find; filled from the top.
+        most: how many branches to follow.
+
+    Returns:
+        The bound, +∞ if all rows are filled; and how many rows are.
     """
-    count = len(distances)
+    count, (room, size) = len(distances), found.shape
     reach = np.zeros((size, count))  # T_j after 0, 1, … points
     within = np.zeros(size)
     chosen = np.full(size, -1)
-    best, best_value, bound = np.full(size, -1), enough, 0.0
     high = np.empty((2, size))
-    depth, nodes = 0, 0
+    bound, filled, depth, branches = 0.0, 0, 0, 0
     while depth >= 0:
         chosen[depth] += 1
         new = chosen[depth]
@@ -56,22 +59,23 @@ def largest(
                 last = j
                 _insert(high[1], left, here + tops[left - 1, j] / 2)
         if left == 1:
-            value = total + high[1, 0]  # exact
-            bound = max(bound, value)
-            if value > best_value:
-                best_value = value
-                best[:] = chosen
-                best[size - 1] = last
+            bound = max(bound, total + high[1, 0])  # it is exact: no pair is left to bound
+            if total + high[1, 0] > enough:
+                if filled == room:
+                    return np.inf, filled
+                found[filled, :-1] = chosen[:-1]
+                found[filled, -1] = last
+                filled += 1
             continue
         limit = total + min(high[0, :left].sum(), high[1, :left].sum())
-        if limit <= best_value or nodes >= most:
+        if limit <= enough or branches >= most:
             bound = max(bound, limit)
             continue
-        nodes += 1
+        branches += 1
         depth += 1
         within[depth] = total
         chosen[depth] = new
-    return bound, best
+    return bound, filled
 
 
 @compiled
