@@ -44,7 +44,7 @@ from bestarm import (
 from bestarm.geometry import centered_diameter
 from bestarm.policies.index.base import IndexRule
 from bestarm.policies.policy import Policy
-from bestarm.records import Plan, Summary
+from bestarm.records import BlockPlan, Plan, Rounds, Summary
 
 __all__ = [
     "CASES",
@@ -125,6 +125,7 @@ CASES = {
     ),
     "anytime, expected_gap": Case(AnytimeBAI, "plane", {"expected_gap": 0.3}),
     "anytime, control": Case(AnytimeBAI, "one-hot", _RANGE | {"control": "1", "tolerance": 0.05}),
+    "anytime, block": Case(AnytimeBAI, "one-hot", _RANGE | {"block": 2}),
     "anytime, forecasts": Case(AnytimeBAI, "plane", _RANGE | {"forecasts": True}),
     "anytime, max_pulls": Case(AnytimeBAI, "plane", {"max_pulls": 1000}),
     "sp-bai": Case(SPBAI, "transductive"),
@@ -196,7 +197,7 @@ def play(case: Case, run: Run | None = None) -> Run:
             if plan.provisional and case.losses and number % 4 == 2:  # these come at the next step
                 pending = zip(later["counts"], later["missing"], strict=True)
                 totals["pending"] = [here + lost for here, lost in pending]
-        summary = read_summary(totals)
+        summary = read_summary(totals, plan)
         if late and before is not None:
             policy.amend(summary, phase=before.phase)
         else:
@@ -213,18 +214,23 @@ def play(case: Case, run: Run | None = None) -> Run:
     return {"version": case.policy.version, "steps": steps}
 
 
-def read_summary(totals: Run) -> Summary:
-    """Totals that were kept."""
+def read_summary(totals: Run, plan: Plan) -> Summary:
+    """Totals, or rounds, that were kept."""
+    if isinstance(plan, BlockPlan):
+        return Rounds.of(plan, totals["kinds"], totals["table"])
     told: Run = {key: np.array(value) for key, value in totals.items() if key != "foreseen"}
     return Summary(**told, foreseen=totals.get("foreseen", 0.0))
 
 
 def _in_few_digits(plan: Plan) -> Plan:
     """A plan with probabilities that are short to write, of the same arms."""
-    if plan.weights is None:
+    weights = plan.block_weights if isinstance(plan, BlockPlan) else plan.weights
+    if weights is None:
         return plan
-    parts = np.maximum(np.round(plan.weights * 10**_DIGITS), plan.weights > 0).astype(int)
+    parts = np.maximum(np.round(weights * 10**_DIGITS), weights > 0).astype(int)
     parts[np.argmax(parts)] += 10**_DIGITS - parts.sum()
+    if isinstance(plan, BlockPlan):
+        return replace(plan, block_weights=parts / 10**_DIGITS)
     forecasts = plan.forecasts
     if forecasts is not None:
         forecasts = round(forecasts[0], 3), round(forecasts[1], 3)
@@ -232,7 +238,7 @@ def _in_few_digits(plan: Plan) -> Plan:
 
 
 def _written(plan: Plan) -> Run:
-    values = {part.name: getattr(plan, part.name) for part in fields(Plan)}
+    values = {part.name: getattr(plan, part.name) for part in fields(plan)}
     return {
         name: value.tolist() if isinstance(value, np.ndarray) else value
         for name, value in values.items()
@@ -247,7 +253,7 @@ def read_plan(written: Run) -> Plan:
     }
     if values.get("forecasts") is not None:
         values["forecasts"] = tuple(values["forecasts"].tolist())
-    return Plan(**values)
+    return BlockPlan(**values) if "blocks" in values else Plan(**values)
 
 
 def _value(case: Case, plan: Plan) -> float:
@@ -264,6 +270,8 @@ def _drawn(case: Case, plan: Plan, rng: np.random.Generator, number: int) -> Run
     pulls = plan.pulls
     if plan.open and number == 0:
         pulls = 30 * pulls
+    if isinstance(plan, BlockPlan):
+        return _drawn_rounds(plan, pulls // plan.size, rng)
     counts = plan.counts
     if counts is None:
         assert plan.weights is not None
@@ -288,6 +296,14 @@ def _drawn(case: Case, plan: Plan, rng: np.random.Generator, number: int) -> Run
         "squares": (counts * (means**2 + 0.2)).round(3).tolist(),
         "missing": missing.tolist(),
     }
+
+
+def _drawn_rounds(plan: BlockPlan, rounds: int, rng: np.random.Generator) -> Run:
+    """Rounds of a plan, in few digits, with a baseline that reacts to the block."""
+    kinds = rng.choice(len(plan.blocks), size=rounds, p=plan.block_weights)
+    means = np.linspace(0.6, -0.1, plan.arms)[plan.blocks[kinds]] + 0.5 * (kinds[:, None] % 2)
+    table = means + rng.uniform(-1.0, 1.0, size=means.shape)
+    return {"kinds": kinds.tolist(), "table": table.round(2).tolist()}
 
 
 def _said(policy: Policy) -> Run:
