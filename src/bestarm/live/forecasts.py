@@ -127,7 +127,11 @@ def _number(value: object, field: str) -> float:
     try:
         return finite(value, field)
     except InvalidInputError as error:
-        remedy = "Leave out covariates that are not known; without a better one, forecast 0."
+        remedy = (
+            "Without a better forecast, give the mean of the outcomes so far."
+            if field == "forecasts"
+            else "Leave out what is not known."
+        )
         raise InvalidInputError(error.message, field=field, value=value, remedy=remedy) from None
 
 
