@@ -17,6 +17,9 @@ FEATURES = np.random.default_rng(0).normal(size=(8, 2))
 SLOPE = np.array([0.3, 0.2])
 UNIT = (0.0, 1.0)
 SIZE, PHASES = 60, 60
+# Where none of the first so many is below 1/20, they decide: of tests that err in 15 %, 4 % get
+# through this way, and 57 % by all 60.
+FIRST = 20
 Level = Callable[[np.ndarray, float], np.ndarray]  # of the pulls' numbers, and the last outcome
 
 
@@ -71,6 +74,8 @@ def test_a_linear_model_that_holds_is_left_alone(level: Level, bounded: bool) ->
             test.add(plan, summary)
         assert test.pulls > SIZE * PHASES / 2
         ever += test.chance <= 1 / 20
+        if seed + 1 == FIRST and not ever:
+            break
     assert ever <= 9
 
 
@@ -184,6 +189,8 @@ def test_a_level_that_stays_is_left_alone(source: Array, bounded: bool) -> None:
         for plan, summary in phases(means, rng, level=still, bounded=bounded):
             test.add(plan, summary)
         ever += test.chance <= 1 / 20
+        if seed + 1 == FIRST and not ever:
+            break
     assert ever <= 9
 
 
