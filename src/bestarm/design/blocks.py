@@ -53,6 +53,12 @@ class BlockDesign(Design):
         self.blocks.flags.writeable = False
 
 
+def neighbours(arms: int, size: int, step: int = 1) -> Blocks:
+    """Blocks of arms that follow each other in a ring, one from every `step`-th arm on."""
+    ring = (np.arange(0, arms, step)[:, None] + np.arange(size)) % arms
+    return np.unique(np.sort(ring, axis=1), axis=0)
+
+
 class BlockPool:
     """All blocks of `size` arms. Those found so far have codes.
 
@@ -108,9 +114,8 @@ class BlockPool:
         span = pivots(lift(self._points))
         others = np.setdiff1d(np.arange(len(self._points)), span)
         arms = np.concatenate([span, others[: max(self._size - len(span), 0)]])
-        starts = np.arange(0, len(arms), self._size - 1)
-        places = (starts[:, None] + np.arange(self._size)) % len(arms)
-        return np.unique(np.sort(arms[places], axis=1), axis=0)
+        chain = arms[neighbours(len(arms), self._size, step=self._size - 1)]
+        return np.unique(np.sort(chain, axis=1), axis=0)
 
     def rows(self, codes: Codes) -> Array:
         """See `Pool.rows`."""
