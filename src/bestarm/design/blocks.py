@@ -24,9 +24,9 @@ from bestarm.design.interior import second_moment
 from bestarm.design.pools import Scores, pivots
 from bestarm.design.solver import (
     Design,
-    _minimise,
     check_tolerance,
     inverse_factor,
+    minimise_over,
     one_thread,
 )
 from bestarm.geometry import Array, lift, ranked
@@ -157,10 +157,9 @@ def minimise_blocks(points: Array, contrasts: ContrastSet, size: int, tol: float
         size: arms in a block, from 2 to all.
         tol: the relative gap to certify.
     """
-    check_tolerance(tol)
+    pool = BlockPool(points - points.mean(axis=0), size)
+    found = minimise_over(pool, contrasts, tol)
     with one_thread():
-        pool = BlockPool(points - points.mean(axis=0), size)
-        found = _minimise(pool, contrasts, tol)
         return _without_traces(pool, contrasts, found, tol)
 
 
