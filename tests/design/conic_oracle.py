@@ -4,21 +4,33 @@
 
 For fixed q the least Σ a²/q over representations of y is yᵀM(q)⁻¹y, so the optimal Σq is the
 optimal value of max_y yᵀM(p)⁻¹y. Nothing is shared with the library's solver.
+
+Several rows φ may share a mass: those of one block of arms.
 """
 
 from __future__ import annotations
 
+from itertools import combinations
 from typing import Any
 
 import numpy as np
 
 from bestarm.geometry import Array
 
-__all__ = ["conic_optimum", "conic_problem"]
+__all__ = ["block_rows", "conic_optimum", "conic_problem"]
 
 
-def conic_problem(features: Array, contrasts: Array) -> tuple[Any, float]:
-    """The program for these φ (rows, full column rank) and y (rows), and the unit of its value."""
+def block_rows(source: Array, size: int) -> Array:
+    """x_i − x̄_B for the arms i of every block B of `size` arms, block after block."""
+    blocks = [source[list(block)] for block in combinations(range(len(source)), size)]
+    return np.vstack([rows - rows.mean(axis=0) for rows in blocks])
+
+
+def conic_problem(features: Array, contrasts: Array, width: int = 1) -> tuple[Any, float]:
+    """The program for these φ (rows, full column rank) and y (rows), and the unit of its value.
+
+    Every `width` rows share a mass.
+    """
     import cvxpy  # noqa: PLC0415  loads slowly, and one worker in three needs it
 
     cp: Any = cvxpy  # its annotations stop half way
@@ -29,19 +41,20 @@ def conic_problem(features: Array, contrasts: Array) -> tuple[Any, float]:
     y = np.linalg.solve(triangle.T, contrasts.T)
     arms, count = phi.shape[1], y.shape[1]
     unit = arms * float(np.max(np.sum(y * y, axis=0)))
-    q = cp.Variable(arms)
+    q = cp.Variable(arms // width)
     a = cp.Variable((arms, count))
     u = cp.Variable((arms, count))  # a² ≤ q u, one rotated cone each
-    mass = cp.vec(q[:, None] @ np.ones((1, count)), order="F")
+    shared = np.kron(np.eye(arms // width), np.ones((width, 1)))
+    mass = cp.vec((shared @ q)[:, None] @ np.ones((1, count)), order="F")
     bound = cp.vec(u, order="F")
     cones = cp.SOC(mass + bound, cp.vstack([2 * cp.vec(a, order="F"), mass - bound]), axis=0)
     constraints = [cones, phi @ a == y / np.sqrt(unit), cp.sum(u, axis=0) <= 1]
     return cp.Problem(cp.Minimize(cp.sum(q)), constraints), unit
 
 
-def conic_optimum(features: Array, contrasts: Array) -> float:
+def conic_optimum(features: Array, contrasts: Array, width: int = 1) -> float:
     """The optimal value, to Clarabel's default accuracy of 1e-8."""
-    problem, unit = conic_problem(features, contrasts)
+    problem, unit = conic_problem(features, contrasts, width)
     problem.solve(solver="CLARABEL")
     assert problem.status == "optimal"
     return unit * float(problem.value)

@@ -9,18 +9,35 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bestarm.design import centered_g, centered_xy, deo, linear_g, linear_xy, xor
+from bestarm.design import (
+    blocked_g,
+    blocked_xy,
+    centered_g,
+    centered_xy,
+    deo,
+    linear_g,
+    linear_xy,
+    xor,
+)
 from bestarm.errors import BestArmError, InvalidInputError, UnidentifiableError
 
 SQUARE = [[0.0, 0.0], [1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]
 
 
+def paired_g(source: object, **options: Any) -> Any:
+    return blocked_g(source, **{"size": 2, **options})
+
+
+def paired_xy(source: object, target: object, **options: Any) -> Any:
+    return blocked_xy(source, target, **{"size": 2, **options})
+
+
 def g_designs() -> list[Callable[..., Any]]:
-    return [linear_g, centered_g, deo]
+    return [linear_g, centered_g, deo, paired_g]
 
 
 def xy_designs() -> list[Callable[..., Any]]:
-    return [linear_xy, centered_xy, xor]
+    return [linear_xy, centered_xy, xor, paired_xy]
 
 
 def everything() -> list[Any]:
@@ -78,19 +95,31 @@ def test_the_anchor_is_an_arm(design: Callable[..., Any], anchor: object) -> Non
     assert "whole number from 0 to 3" in str(error)
 
 
+@pytest.mark.parametrize(
+    "design", [paired_g, lambda source, **options: paired_xy(source, SQUARE, **options)]
+)
+@pytest.mark.parametrize("size", [-1, 0, 1, 5, 2.5, 2.0, "2", None, math.nan, [2], True])
+def test_the_size_of_a_block_is_from_two_to_all_arms(
+    design: Callable[..., Any], size: object
+) -> None:
+    error = refusal(design, SQUARE, size=size)
+    assert error.field == "size"
+    assert "whole number from 2 to 4" in str(error)
+
+
 @pytest.mark.parametrize("design", [deo, lambda source, **options: xor(source, SQUARE, **options)])
 def test_an_anchor_may_be_any_whole_number(design: Callable[..., Any]) -> None:
     assert design(SQUARE, anchor=np.int64(3)).anchor == 3
 
 
-@pytest.mark.parametrize("design", [centered_g, centered_xy, deo, xor])
+@pytest.mark.parametrize("design", [centered_g, centered_xy, deo, xor, paired_g, paired_xy])
 @pytest.mark.parametrize("offset", [0.0, 0.1, 1e6])
 @pytest.mark.parametrize("arms", [1, 3])
 def test_arms_that_do_not_differ_inform_about_nothing(
     design: Callable[..., Any], offset: float, arms: int
 ) -> None:
     source = np.tile([1.0 + offset, 2.0 + offset], (arms, 1))
-    error = refusal(design, source, *([SQUARE] if design in (centered_xy, xor) else []))
+    error = refusal(design, source, *([SQUARE] if design in (centered_xy, xor, paired_xy) else []))
     assert error.field == "source"
     assert "All rows of `source` are equal" in str(error)
     assert error.remedy == "Give at least two different arms."
@@ -145,5 +174,5 @@ def test_targets_off_the_span_are_named(design: Callable[..., Any]) -> None:
 def test_a_constant_direction_is_hidden_from_centered_designs_only() -> None:
     source = [[1.0, 0.0], [0.0, 1.0]]
     assert linear_xy(source, SQUARE).value == pytest.approx(4, rel=1e-3)
-    for design in (centered_xy, xor):
+    for design in (centered_xy, xor, paired_xy):
         assert isinstance(refusal(design, source, SQUARE), UnidentifiableError)

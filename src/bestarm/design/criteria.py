@@ -78,6 +78,12 @@ def _xy(source: object, target: object, regression: Regression, tol: float) -> D
     points, options = as_features(source, "source"), as_features(target, "target")
     check_targets(points, options)
     span, features = regression_features(points, regression)
+    rows = target_contrasts(span, options, regression)
+    return minimise(features, PairwiseContrasts(rows), tol)
+
+
+def target_contrasts(span: Span, options: Array, regression: Regression) -> Array:
+    """Targets less the first, as vectors of the regression; an error if they inform of nothing."""
     check_identifiable(span, options)
     # Only differences matter; subtracting a row first keeps digits when there is a large offset.
     rows = contrast_features(span, options - options[0], regression)
@@ -88,7 +94,7 @@ def _xy(source: object, target: object, regression: Regression, tol: float) -> D
             value=options.shape,
             remedy="Give at least two different options.",
         )
-    return minimise(features, PairwiseContrasts(rows), tol)
+    return rows
 
 
 def check_targets(points: Array, options: Array) -> None:

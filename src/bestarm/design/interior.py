@@ -8,6 +8,9 @@ Schur complement, so it is concave, and it is homogeneous of degree one, so a Ne
 almost no curvature along the rays where q must travel. A primal–dual path-following method with
 Mehrotra's predictor then takes about ten steps, each one Cholesky factorisation of order n.
 (With the constraint written as yᵀM⁻¹y ≤ 1 the same method stalls for lack of step length.)
+
+A mass may stand for several rows of features: M(q) = Σ_i q_i Σ_{rows φ of i} φφᵀ. For arms it is
+one row; for a block of k arms, k − 1.
 """
 
 from __future__ import annotations
@@ -27,7 +30,7 @@ _BOUNDARY = 0.95  # part of the way to the boundary that a step may go
 
 @dataclass(frozen=True, eq=False)
 class Point:
-    """A primal–dual pair: arm masses `q`, contrast multipliers `mu`, and the steps it took."""
+    """A primal–dual pair: masses `q`, contrast multipliers `mu`, and the steps it took."""
 
     q: Array
     mu: Array
@@ -36,23 +39,38 @@ class Point:
 
 @dataclass(frozen=True, eq=False)
 class _State:
-    """Computed from q: A = L⁻¹Φᵀ and S = ΦM⁻¹Yᵀ, with M = LLᵀ; values g = yᵀM⁻¹y."""
+    """Computed from q: A = L⁻¹Φᵀ, B = L⁻¹Yᵀ and S = AᵀB, with M = LLᵀ; values g = yᵀM⁻¹y."""
 
     a: Array
+    b: Array
     s: Array
     g: Array
 
 
 def _factor(features: Array, contrasts: Array, q: Array) -> _State | None:
-    lower, failed = dpotrf(features.T @ (q[:, None] * features), lower=1)
+    lower, failed = dpotrf(second_moment(features, q), lower=1)
     if failed:
         return None
     b, _ = dtrtrs(lower, contrasts.T, lower=1)
     a, _ = dtrtrs(lower, features.T, lower=1)
-    return _State(a, a.T @ b, np.einsum("ij,ij->j", b, b))
+    return _State(a, b, a.T @ b, np.einsum("ij,ij->j", b, b))
 
 
-def _longest(x: Array, dx: Array) -> float:
+def second_moment(features: Array, q: Array) -> Array:
+    """M(q) = Σ q_i φφᵀ; each mass has as many rows φ as the next, one after the other."""
+    width = len(features) // len(q)
+    mass = q if width == 1 else np.repeat(q, width)
+    return np.asarray(features.T @ (mass[:, None] * features))
+
+
+def add_rows(table: Array, count: int) -> Array:
+    """The sum of the rows that belong to each of `count` masses."""
+    if len(table) == count:
+        return table
+    return np.asarray(table.reshape(count, -1, table.shape[1]).sum(axis=1))
+
+
+def longest(x: Array, dx: Array) -> float:
     """The longest step in (0, 1] that keeps x well inside the positive numbers."""
     ratio = float((-dx / x).max())
     return 1.0 if ratio <= _BOUNDARY else _BOUNDARY / ratio
@@ -90,7 +108,7 @@ class _Newton:
 
     def lengths(self, step: _Step) -> tuple[float, float]:
         """Primal and dual step lengths."""
-        return _longest(self.primal, step.primal), _longest(self.dual, step.dual)
+        return longest(self.primal, step.primal), longest(self.dual, step.dual)
 
     def centered_lengths(self, step: _Step) -> tuple[float, float]:
         """Step lengths after which no product has fallen far behind the others.
@@ -135,7 +153,7 @@ def interior_point(features: Array, contrasts: Array, start: Point, tol: float) 
     """Improve `start` until its certified relative gap over these arms and contrasts is ≤ tol.
 
     Args:
-        features: φ_i, one per row, of full column rank.
+        features: φ, one per row, of full column rank; the same number of rows for each mass.
         contrasts: y, one per row.
         start: positive masses and multipliers, of any scale.
         tol: the relative gap between Σq at max g = 1 and the lower bound of the multipliers.
@@ -147,15 +165,16 @@ def interior_point(features: Array, contrasts: Array, start: Point, tol: float) 
     # Any q becomes strictly feasible by scaling up, any mu by scaling down.
     scale = 1.1 * float(state.g.max())
     q = q * scale
-    state = _State(state.a / np.sqrt(scale), state.s / scale, state.g / scale)
-    mu = mu * (0.9 / float((np.square(state.s / state.g) @ mu).max()))
+    root = np.sqrt(scale)
+    state = _State(state.a / root, state.b / root, state.s / scale, state.g / scale)
     arms = len(q)
+    mu = mu * (0.9 / float((add_rows(np.square(state.s / state.g), arms) @ mu).max()))
     primal = np.concatenate([q, 1 / state.g - 1])
-    dual = np.concatenate([1 - np.square(state.s / state.g) @ mu, mu])
+    dual = np.concatenate([1 - add_rows(np.square(state.s / state.g), arms) @ mu, mu])
     steps = 0
     while steps < _MOST_STEPS:
         q, slack, reduced, mu = primal[:arms], primal[arms:], dual[:arms], dual[arms:]
-        w = np.square(state.s)  # w_iy = (φ_iᵀM⁻¹y)² = −∂g_y/∂q_i
+        w = add_rows(np.square(state.s), arms)  # w_iy = Σ (φᵀM⁻¹y)² = −∂g_y/∂q_i
         h = 1 / state.g
         value = float(q.sum() * state.g.max())
         bound = float(mu @ state.g) ** 2 / float(mu.sum() * (w @ mu).max())
@@ -166,7 +185,12 @@ def interior_point(features: Array, contrasts: Array, start: Point, tol: float) 
         # The negative part outweighs its barrier only where a contrast is far from active, and is
         # left out there: both products are then of the form RRᵀ, at half the price.
         root = state.s * (np.sqrt(mu) * h)
+        if len(root) > arms:  # many rows: as many columns as features will do
+            upper = np.asarray(np.linalg.qr((state.b * (np.sqrt(mu) * h)).T, mode="r"))
+            root = state.a.T @ upper.T
         hessian = (2 * (state.a.T @ state.a)) * (root @ root.T)
+        if len(hessian) > arms:
+            hessian = add_rows(add_rows(hessian, arms).T, arms)
         root = w * np.sqrt(np.maximum(mu / slack * h**4 - 2 * mu * h**3, 0.0))
         hessian += root @ root.T
         hessian.flat[:: arms + 1] += reduced / q
