@@ -79,10 +79,10 @@ def test_a_clear_winner_needs_few_items() -> None:
 
 NASTY = {
     "tiny": np.array([[0.0, 1.0], [1.0, 0.0], [0.6, 0.5]]),
-    "one item says it all": np.vstack([[[1.0, 0.0]], np.tile([[0.4, 0.42]], (40, 1))]),
-    "a hair": np.vstack([np.tile([[1.0, 0.0], [0.0, 1.0]], (30, 1)), [[0.51, 0.5]]]),
-    "many alike": np.vstack([np.eye(6)] * 8 + [[[0.1] + [0.0] * 5]]),
-    "rare": np.vstack([np.zeros((90, 2)), [[1, 0], [0, 1], [0, 1], [1, 0], [0.2, 0.0]]]),
+    "one item says it all": np.array([[1.0, 0.0], *[[0.4, 0.42]] * 40]),
+    "a hair": np.array([*[[1.0, 0.0], [0.0, 1.0]] * 30, [0.51, 0.5]]),
+    "many alike": np.vstack([*[np.eye(6)] * 8, 0.1 * np.eye(6)[:1]]),
+    "rare": np.array([*[[0.0, 0.0]] * 90, [1, 0], [0, 1], [0, 1], [1, 0], [0.2, 0.0]]),
 }
 
 
@@ -158,6 +158,7 @@ def test_judgements_may_come_late_even_the_last_ones() -> None:
         done += plan.rounds
     waiting = policy.plan()
     assert isinstance(waiting, BlockPlan)
+    assert isinstance(plan, BlockPlan)
     with pytest.raises(ProtocolError, match="There are 8 items"):
         policy.update(Rounds.of(waiting, [0], [[0.5, 0.5]]))
     policy.amend(Rounds.of(plan, [0] * len(part), part), phase=plan.phase)

@@ -85,7 +85,7 @@ def test_a_record_that_cannot_be_kept_stops_the_simulation() -> None:
                 )
 
 
-@pytest.mark.parametrize("known", [[3], [(1, 2)], [Outcome(9, 1, True, True, 0, 1)]])
+@pytest.mark.parametrize("known", [[3], [(1, 2)], [Outcome(9, 1, True, True, 0, 1, 1)]])
 def test_known_runs_must_be_runs_of_the_simulation(known: list[Outcome]) -> None:
     with pytest.raises(InvalidInputError):
         simulate(ArmMeans, WORLD, runs=9, journal=RunJournal(known=known))

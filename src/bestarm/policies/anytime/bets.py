@@ -372,9 +372,14 @@ class BatchOutcome:
         self.pending = bool(summary.pending.any())
 
     @property
+    def pulls(self) -> int:
+        """The number of pulls that enter."""
+        return int(self.totals.counts.sum() + self.totals.lost.sum())
+
+    @property
     def exposure(self) -> float:
-        """The number of pulls that enter: each stakes λ on the margin."""
-        return float(self.totals.counts.sum() + self.totals.lost.sum())
+        """See `AnyBatch.exposure`: every pull has the margin once."""
+        return self.pulls
 
 
 def folded(past: Sequence[AnyBatch]) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,7 @@ from bestarm.policies.anytime.batches import AnyBatch, AnyBets, AnyFrame
 from bestarm.policies.anytime.bets import StakeGrid, folded
 
 Indices = NDArray[np.int64]
-Stakes = list[tuple[Indices, AnyBets]]  # bets, and whose they are
+Stakes = list[tuple[Indices, Any]]  # bets, and whose they are
 
 _ALL_PAIRS = 4096  # up to this many contrasts between chosen and others a design sees all of them
 _REPLAYED = 50_000  # contrasts of past batches to take in at once, beyond two batches a target
@@ -169,7 +169,7 @@ class BestOf:
     @staticmethod
     def _growth(stakes: Stakes, batch: AnyBatch) -> Array:
         [(_, bets)] = stakes
-        return bets.log_growth(batch)
+        return np.asarray(bets.log_growth(batch))
 
     def _fold(self) -> None:
         count = folded([loose.batch for loose in self._loose])

@@ -13,7 +13,6 @@ from bestarm.checks import interval, not_negative, whole
 from bestarm.errors import ProtocolError
 from bestarm.geometry import Array, linear_span
 from bestarm.policies.anytime.assumptions import Assumptions, check_options
-from bestarm.policies.anytime.batches import AnyBatch, AnyFrame
 from bestarm.policies.anytime.bets import StakeGrid
 from bestarm.policies.anytime.block_drawing import InBlocks
 from bestarm.policies.anytime.block_options import check_blocks
@@ -34,7 +33,7 @@ class _Open(NamedTuple):
     """A plan given out, with what was fixed before it was drawn."""
 
     plan: Plan
-    frame: AnyFrame
+    frame: Any  # it and the stage are of the way of drawing
     stakes: Stakes
     stage: Any
 
@@ -139,8 +138,8 @@ class AnytimeBAI(Policy):
             self._effects = ControlEffect(problem, index, self._arms, self._targets, self._grid)
         self._contest = self._make_contest()
         self._way = self._make_way(forecasts)
-        self._guesses = self._way.guesses
-        self._past: list[AnyBatch] = []
+        self._guesses: Any = self._way.guesses
+        self._past: list[Any] = []  # batches, as the way of drawing makes them
         self._plans = 0
         self._pulls = self._rounds = 0  # drawn
         self._outcomes = self._pending = 0
