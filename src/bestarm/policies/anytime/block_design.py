@@ -1,10 +1,10 @@
 """Which blocks to draw next: a distribution over blocks for contrasts that want evidence.
 
 `design.minimise_blocks` certifies such designs, in seconds where there are a hundred arms. A rule
-that designs dozens of times within a run needs them in milliseconds, and no certificate. Two draws
+that designs dozens of times within a run needs them quickly, and no certificate. Two draws
 from a design for single pulls differ as M does: E (x − x′)(x − x′)ᵀ/2 = Σ_cov,p. So blocks of arms
-drawn from it independently begin within some ten percent of the optimum, and a few steps that
-multiply the probability of a block by its score do the rest.
+drawn from it independently are a good beginning, and a few steps that multiply the probability of a
+block by its score improve on it.
 """
 
 from __future__ import annotations
