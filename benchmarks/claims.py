@@ -14,54 +14,95 @@ import numpy as np
 
 from benchmarks.anytime import NASTY, RULE, print_row
 from bestarm import AnytimeBAI, simulate
+from bestarm.compiling import compiled
 from bestarm.environments import Semiparametric, baselines, small_gap
 from bestarm.forecasting import Forecaster
 from bestarm.geometry import Array
 from bestarm.policies.anytime import bets
+from bestarm.records import Counts
 from bestarm.simulation import run_once
 from bestarm.simulation.results import wilson
+
+
+@compiled
+def _spite(state: tuple[Array, Array], arms: Counts, rewards: Array, late: int, out: Array) -> None:
+    """Forecast as `Spite` does; a reward that is not positive is learned with the next `late`.
+
+    Args:
+        state: sums and counts per arm; the last arm, how many outcomes wait, and these.
+        arms: drawn.
+        rewards: of these draws.
+        late: how many outcomes may wait for one that is positive.
+        out: the forecasts, output.
+    """
+    totals, memory = state
+    for t in range(len(arms)):
+        leader = 0
+        for a in range(totals.shape[1]):
+            if totals[0, a] * totals[1, leader] > totals[0, leader] * totals[1, a]:
+                leader = a
+        out[t] = 1e9 if memory[0] == leader else -1e9
+        waiting = int(memory[1])
+        memory[2 + 2 * waiting], memory[3 + 2 * waiting] = arms[t], rewards[t]
+        memory[1] += 1
+        if rewards[t] > 0 or waiting >= late:
+            for i in range(int(memory[1])):
+                a = int(memory[2 + 2 * i])
+                totals[0, a] += memory[3 + 2 * i]
+                totals[1, a] += 1
+                memory[0] = a
+            memory[1] = 0
 
 
 class Spite(Forecaster):
     """Forecasts at the end of the clip that hurts the leader most, from all that has happened."""
 
+    late = 0  # outcomes that wait for one that is positive
+
     def __init__(self) -> None:
-        self.sums, self.counts, self.before = np.zeros(8), np.ones(8), 0
+        self.totals, self.memory = np.zeros((2, 8)), np.zeros(64)
+        self.totals[1] = 1.0
 
-    def forecast(self, number: int, moment: float | None, covariates: Array | None) -> float:  # noqa: ARG002
-        leader = int(np.argmax(self.sums / self.counts))
-        return 1e9 if self.before == leader else -1e9
-
-    def learn(self, number: int, features: Array, reward: float) -> None:  # noqa: ARG002
-        self.before = int(np.argmax(features))
-        self.sums[self.before] += reward
-        self.counts[self.before] += 1
-
-
-class Leak(Spite):
-    """Forecasts from covariates that leak the outcome before: the last reward, doubled."""
-
-    def forecast(self, number: int, moment: float | None, covariates: Array | None) -> float:  # noqa: ARG002
-        return 2 * self.last if number else 0.0
+    def forecast(self, number: int, moment: float | None, covariates: Array | None) -> float:
+        raise NotImplementedError  # simulations forecast many draws at once
 
     def learn(self, number: int, features: Array, reward: float) -> None:
-        super().learn(number, features, reward)
-        self.last = reward
+        raise NotImplementedError
+
+    def follow(
+        self,
+        first: int,  # noqa: ARG002
+        moments: Array | None,  # noqa: ARG002
+        covariates: Array | None,  # noqa: ARG002
+        features: Array,
+        rewards: Array,
+    ) -> Array:
+        out = np.empty(len(rewards))
+        arms = features.argmax(axis=1)
+        _spite((self.totals, self.memory), arms, np.array(rewards), self.late, out)
+        return out
 
 
 class Late(Spite):
     """Learns an outcome late if it was low: delays that depend on outcomes."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.waiting: list[tuple[Array, float]] = []
+    late = 20
 
-    def learn(self, number: int, features: Array, reward: float) -> None:
-        self.waiting.append((features, reward))
-        if reward > 0 or len(self.waiting) > 20:
-            for arm, value in self.waiting:
-                super().learn(number, arm, value)
-            self.waiting.clear()
+
+class Leak(Spite):
+    """Forecasts from covariates that leak the outcome before: the last reward, doubled."""
+
+    def follow(
+        self,
+        first: int,  # noqa: ARG002
+        moments: Array | None,  # noqa: ARG002
+        covariates: Array | None,  # noqa: ARG002
+        features: Array,  # noqa: ARG002
+        rewards: Array,
+    ) -> Array:
+        out = 2 * np.concatenate([self.memory[:1], rewards[:-1]])
+        self.memory[0] = rewards[-1]
+        return out
 
 
 class Peek(Spite):

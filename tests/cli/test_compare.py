@@ -145,7 +145,7 @@ def test_verdicts_on_the_error() -> None:
         table = np.arange(runs)
         correct = table >= errors
         return error_against_delta(
-            Results("m", "e", 0, 0.1, runs, False, table, table, correct, correct, table, table)
+            Results("m", "e", 0, 0.1, runs, False, table, table, correct, correct, *[table] * 3)
         )
 
     # Wilson's intervals, by hand: 0 of 34 reaches 0.1015, 0 of 35 reaches 0.0989.

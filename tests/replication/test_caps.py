@@ -27,6 +27,7 @@ def test_a_capped_run_fails_where_the_paper_says_so_and_nowhere_else() -> None:
         final=runs >= 3,
         target=0 * runs,
         plans=runs + 1,
+        rounds=runs + 1,
     )
     for row in table.rows:
         success = row_cells(table, row, results)[-1]

@@ -168,6 +168,7 @@ def ranking(deo: Good, uniform: Good, runs: int) -> Replication:
             final=np.zeros(runs, dtype=bool),
             target=np.zeros(runs, dtype=np.int64),
             plans=np.ones(runs, dtype=np.int64),
+            rounds=np.ones(runs, dtype=np.int64),
         )
         for row, good in zip(rows, (deo, uniform), strict=True)
     }

@@ -15,7 +15,7 @@ from bestarm.errors import InvalidInputError
 from bestarm.replication.folder import Journal, open_folder
 from bestarm.simulation import Outcome
 
-RUNS = [Outcome(i, 100 + i, i % 3 > 0, i % 2 > 0, i % 5, 1 + i) for i in range(6)]
+RUNS = [Outcome(i, 100 + i, i % 3 > 0, i % 2 > 0, i % 5, 1 + i, 100 + i) for i in range(6)]
 SETTINGS: dict[str, object] = {"version": "1", "seed": 0}
 
 

@@ -93,7 +93,7 @@ def results(pulls: list[int]) -> Results:
     array = np.array(pulls, dtype=np.int64)
     yes = np.ones(len(pulls), dtype=bool)
     index = np.arange(len(pulls))
-    return Results("m", "e", 0, 0.1, len(pulls), False, index, array, yes, yes, index, index)
+    return Results("m", "e", 0, 0.1, len(pulls), False, index, array, yes, yes, index, index, array)
 
 
 def table_and_row(key: str) -> tuple[Table, Row]:

@@ -57,5 +57,5 @@ def test_a_worker_killed_half_way_changes_nothing(client: Client, tmp_path: Path
     # Runs that were on their way are made again, not those that had come back.
     assert RUNS <= made < RUNS + RUNS // 8
     serial = simulate(method, small_gap(), runs=RUNS, seed=5)
-    for name in ("index", "pulls", "correct", "final", "target", "plans"):
+    for name in ("index", "pulls", "correct", "final", "target", "plans", "rounds"):
         np.testing.assert_array_equal(getattr(results, name), getattr(serial, name), err_msg=name)

@@ -20,7 +20,7 @@ from bestarm.problem import Problem
 from bestarm.records import Summary
 from bestarm.simulation import Results, engine, run_once, simulate
 
-FIELDS = ("index", "pulls", "correct", "final", "target", "plans")
+FIELDS = ("index", "pulls", "correct", "final", "target", "plans", "rounds")
 ENVIRONMENTS: dict[str, Environment] = {
     "fixed": small_gap(4, 0.5, noise=3.0),
     "drawn": uniform_sphere(12, 3),

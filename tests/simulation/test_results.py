@@ -30,6 +30,7 @@ def results(errors: int, runs: int) -> Results:
         final=index != 1,
         target=index % 3,
         plans=index + 1,
+        rounds=pulls,
     )
 
 
@@ -68,7 +69,7 @@ def test_numbers_of_a_small_case() -> None:
 def test_frame_has_one_row_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("pandas")
     frame = results(1, 4).to_frame()
-    assert frame.shape == (4, 7)
+    assert frame.shape == (4, 8)
     assert frame.index.name == "run"
     assert frame["pulls"].tolist() == [100, 110, 120, 130]
     monkeypatch.setitem(sys.modules, "pandas", None)

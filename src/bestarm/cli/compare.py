@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _COMPANY = ("sp-bai", "sp-bai-sharp", "rage")  # what a user's own method is compared with
 _MOST_PLANS = 100_000  # in the check of the contract: index rules make one plan per round
 _OF_METHOD = ("method", "instance", "seed", "delta")
-_OF_RUN = ("run", "pulls", "correct", "final", "target", "plans")
+_OF_RUN = ("run", "pulls", "correct", "final", "target", "plans", "rounds")
 
 
 @command

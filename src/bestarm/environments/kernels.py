@@ -83,9 +83,13 @@ class Totals(NamedTuple):
 
     def summary(self, center: float, foreseen: float = 0.0) -> Summary:
         """The totals as a policy is told them."""
+        return Summary.unchecked(self.known(), center=center, foreseen=foreseen)
+
+    def known(self) -> dict[str, Any]:
+        """The totals by name, with extremes of 0 for arms without pulls."""
         none = self.counts == 0
         self.least[none] = self.largest[none] = 0.0
-        return Summary.unchecked(self._asdict(), center=center, foreseen=foreseen)
+        return self._asdict()
 
 
 @compiled

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from bestarm.environments import kernels
 from bestarm.environments.environment import Ahead, Foresee, Pulls
-from bestarm.environments.streams import BLOCK, BaseStream, DealtStream, counts_of, guided
+from bestarm.environments.streams import BLOCK, BlockStream, DealtStream, counts_of, guided
 from bestarm.errors import InvalidInputError
 from bestarm.geometry import Array
 from bestarm.records import Counts, Plan, Summary
@@ -92,7 +92,7 @@ def _offsets(sizes: list[int]) -> Counts:
     return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
 
 
-class DrawnUsers(BaseStream):
+class DrawnUsers(BlockStream):
     """A run in which every pull draws a user: the ratings of an arm are independent draws.
 
     Given the number of pulls of each arm, its ratings are independent, with the distribution of
@@ -141,13 +141,18 @@ class DrawnUsers(BaseStream):
             kernels.draw(self._words, *self._tables.users, drawn)
             yield self._tables.pulls(drawn, part)
 
+    def _paid(self, arms: NDArray[np.uint32]) -> Array:
+        drawn = np.empty(len(arms), dtype=np.uint32)
+        kernels.draw(self._words, *self._tables.users, drawn)
+        return np.asarray(self._tables.matrix[drawn[:, None], arms])
+
     def _add_up(self, plan: Plan, foresee: Foresee | None = None) -> Summary:
         if foresee is None:
             return self._carry_out(plan)  # it draws every rating, or counts each distinct one
         return super()._add_up(plan, foresee)
 
 
-class ShuffledUsers(DealtStream):
+class ShuffledUsers(DealtStream, BlockStream):
     """A run in which no user is asked twice: pull t shows a rating of the t-th user."""
 
     def __init__(self, means: Array, tables: RatingTables, rng: np.random.Generator) -> None:
@@ -160,17 +165,24 @@ class ShuffledUsers(DealtStream):
         users = self._order[self._rounds : self._rounds + rounds]
         return Ahead(self._tables.matrix, users, np.zeros(len(users))) if len(users) else None
 
-    def _single_pulls(self, plan: Plan) -> Iterator[Pulls]:
-        if self._rounds + plan.pulls > len(self._order):
+    def _next(self, rounds: int) -> NDArray[np.int64]:
+        """The users of the next rounds."""
+        if self._rounds + rounds > len(self._order):
             raise InvalidInputError(
                 f"There are {len(self._order)} users, each asked once, and the plan would reach "
-                f"pull {self._rounds + plan.pulls}.",
+                f"pull {self._rounds + rounds}.",
                 field="replacement",
                 value=len(self._order),
                 remedy="Draw users with replacement, or give a policy with a cap.",
             )
+        return self._order[self._rounds : self._rounds + rounds]
+
+    def _paid(self, arms: NDArray[np.uint32]) -> Array:
+        return np.asarray(self._tables.matrix[self._next(len(arms))[:, None], arms])
+
+    def _single_pulls(self, plan: Plan) -> Iterator[Pulls]:
         deal = self._deal(plan)
-        users = self._order[self._rounds : self._rounds + plan.pulls]
+        users = self._next(plan.pulls)
         for start in range(0, plan.pulls, BLOCK):
             block = users[start : start + BLOCK]
             arms = self._arms[: len(block)]

@@ -1,4 +1,4 @@
-"""The world of ratings: every pull asks one random user about one item."""
+"""The world of ratings: every round asks one random user about one item, or about several."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from bestarm.checks import whole
 from bestarm.environments.environment import Stream
 from bestarm.environments.fixed import FixedWorld
 from bestarm.errors import InvalidInputError
@@ -41,6 +42,7 @@ class Ratings(FixedWorld):
             those not yet asked, in proportion to the weights, and raises when it has asked
             everybody. With unequal weights the late users are the unlikely ones, so over a long
             run the means move away from the weighted ones.
+        block: how many items a user can be asked about: plans may be over blocks of up to so many.
         name: its name in results and tables.
         declared_noise: the scale of the noise that policies are told.
         declared_baseline: the bound on |ν_t| that policies are told.
@@ -63,6 +65,7 @@ class Ratings(FixedWorld):
         *,
         covariates: object = None,
         replacement: bool = True,
+        block: int = 1,
         name: str = "ratings",
         declared_noise: float = 1.0,
         declared_baseline: float = 1.0,
@@ -87,6 +90,7 @@ class Ratings(FixedWorld):
                 value=replacement,
             )
         self._replacement = replacement
+        self._block = whole(block, "block", least=1, below=items + 1)
         if source_labels is None:
             source_labels = getattr(matrix, "columns", None)  # a data frame names its columns
         template = Problem(
@@ -126,9 +130,8 @@ class Ratings(FixedWorld):
         """Start a run in which no user has been asked yet."""
         from bestarm.environments import rating_streams  # noqa: PLC0415 - compiles kernels
 
-        if self._replacement:
-            return rating_streams.DrawnUsers(self._means, self._tables, rng)
-        return rating_streams.ShuffledUsers(self._means, self._tables, rng)
+        kind = rating_streams.DrawnUsers if self._replacement else rating_streams.ShuffledUsers
+        return kind(self._means, self._tables, rng).with_blocks(self._block)
 
     @cached_property
     def _tables(self) -> RatingTables:

@@ -7,8 +7,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from bestarm.checks import not_negative, vector
-from bestarm.environments.baselines import Baseline, as_baseline
+from bestarm.checks import not_negative, vector, whole
+from bestarm.environments.baselines import Baseline, Constant, Moving, as_baseline
 from bestarm.environments.environment import Stream
 from bestarm.environments.fixed import FixedWorld
 from bestarm.errors import InvalidInputError
@@ -28,6 +28,8 @@ class Semiparametric(FixedWorld):
         baseline: how ν_t moves: one of `bestarm.environments.baselines`, a number, an array with
             one value per round, or a function of an array of round numbers.
         noise: the standard deviation of the noise.
+        block: how many arms a round can pull, all with the same ν_t: plans may be over blocks of up
+            to so many.
         declared_noise: the scale of the noise that policies are told; the true one by default.
         declared_baseline: the bound on |ν_t| that policies are told; by default the bound of the
             baseline if it is known, else 1.
@@ -53,6 +55,7 @@ class Semiparametric(FixedWorld):
         target: object = None,
         baseline: object = 0.0,
         noise: float = 1.0,
+        block: int = 1,
         declared_noise: float | None = None,
         declared_baseline: float | None = None,
         source_labels: Sequence[object] | None = None,
@@ -70,6 +73,14 @@ class Semiparametric(FixedWorld):
             source_labels=source_labels,
             target_labels=target_labels,
         )
+        self._block = whole(block, "block", least=1, below=template.arms + 1)
+        if self._block > 1 and not isinstance(self._baseline, (Constant, Moving)):
+            raise InvalidInputError(
+                f"{self._baseline!r} moves from pull to pull, not from round to round.",
+                field="block",
+                value=block,
+                remedy="Give a baseline that does not react to pulls.",
+            )
         self._theta = vector(theta, "theta")
         if self._theta.shape != (template.dimension,):
             raise InvalidInputError(
@@ -116,7 +127,13 @@ class Semiparametric(FixedWorld):
 
     def begin(self, rng: np.random.Generator) -> Stream:
         """Start a run at round 1."""
-        return self._baseline.begin(self._means, noise=self._noise, rng=rng)
+        stream = self._baseline.begin(self._means, noise=self._noise, rng=rng)
+        if self._block == 1:
+            return stream
+        from bestarm.environments.streams import BlockStream  # noqa: PLC0415 - compiles kernels
+
+        assert isinstance(stream, BlockStream)  # as those of baselines that do not react are
+        return stream.with_blocks(self._block)
 
     def __repr__(self) -> str:
         return (

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +17,7 @@ from bestarm.environments import kernels
 from bestarm.environments.environment import Ahead, Foresee, Pulls
 from bestarm.errors import InvalidInputError
 from bestarm.geometry import Array
-from bestarm.records import Counts, Plan, Summary
+from bestarm.records import BlockPlan, Counts, Plan, Rounds, Summary
 
 BLOCK = 2**14  # pulls drawn at a time; their arms and values stay in the nearest caches
 _GUIDE = 256  # cells of the guide per arm: at most one draw in 256 needs a second word
@@ -25,16 +26,17 @@ Deal = Callable[[NDArray[np.uint32]], None]
 
 
 class BaseStream(ABC):
-    """The base of all runs: the means of the arms, the noise and three independent generators."""
+    """The base of all runs: the means of the arms, the noise and four independent generators."""
 
     def __init__(self, means: Array, *, noise: float, rng: np.random.Generator) -> None:
         self._means, self._noise = means, noise
         # 128 bits of the generator passed in: the kernels continue the state of an SFC64.
-        seeds = np.random.SeedSequence(rng.integers(0, 2**32, size=4).tolist()).spawn(3)
+        seeds = np.random.SeedSequence(rng.integers(0, 2**32, size=4).tolist()).spawn(4)
         self._arms_rng, self._noise_rng, self._baseline_rng = (
-            np.random.Generator(np.random.SFC64(seed)) for seed in seeds
+            np.random.Generator(np.random.SFC64(seed)) for seed in seeds[:3]
         )
-        self._rounds = 0
+        self._kinds_seed = seeds[3]
+        self._rounds, self._block = 0, 1
 
     def pull(self, plan: Plan) -> Summary:
         """Carry out a plan and return its totals."""
@@ -44,7 +46,7 @@ class BaseStream(ABC):
         """Carry out a plan and return the totals of rewards less their forecasts."""
         return self._pull(plan, foresee)
 
-    def _pull(self, plan: Plan, foresee: Foresee | None = None) -> Summary:
+    def _check(self, plan: Plan) -> None:
         if plan.arms != len(self._means):
             raise InvalidInputError(
                 f"The plan is over {plan.arms} arms; this world has {len(self._means)}.",
@@ -52,6 +54,17 @@ class BaseStream(ABC):
                 value=plan.arms,
                 remedy="Make the policy from the problem of this world.",
             )
+        if plan.size > self._block:
+            raise InvalidInputError(
+                f"The plan asks for {plan.size} pulls in a round; this world has at most "
+                f"{self._block}.",
+                field="block",
+                value=plan.size,
+                remedy=f"Give the environment block={plan.size}.",
+            )
+
+    def _pull(self, plan: Plan, foresee: Foresee | None = None) -> Summary:
+        self._check(plan)
         single = plan.extremes or foresee is not None
         summary = self._add_up(plan, foresee) if single else self._carry_out(plan)
         self._rounds += plan.pulls
@@ -79,7 +92,7 @@ class BaseStream(ABC):
 
     def _noisy(self, means: Array) -> Array:
         """Rewards with these means; changes them in place."""
-        means += self._noise * self._noise_rng.standard_normal(len(means))
+        means += self._noise * self._noise_rng.standard_normal(means.shape)
         return means
 
     def ahead(self, rounds: int) -> Ahead | None:  # noqa: ARG002 - subclasses use it
@@ -124,7 +137,44 @@ class BaseStream(ABC):
         return Ahead(table, np.zeros(len(common), dtype=np.int64), common)
 
 
-class ConstantStream(BaseStream):
+class BlockStream(BaseStream):
+    """A run whose rounds may pull several arms, all under one baseline."""
+
+    _kinds_words: NDArray[np.uint64] | None = None
+
+    def with_blocks(self, size: int) -> Self:
+        """This run, with rounds of up to so many pulls."""
+        self._block = size
+        return self
+
+    def pull(self, plan: Plan) -> Summary:
+        """Carry out a plan and return its totals, or the rounds of a plan over blocks."""
+        return self._pull_blocks(plan) if isinstance(plan, BlockPlan) else self._pull(plan)
+
+    def _pull_blocks(self, plan: BlockPlan) -> Rounds:
+        """Draw the block of every round, and pull all its arms."""
+        self._check(plan)
+        if self._kinds_words is None:
+            state = np.random.SFC64(self._kinds_seed).state["state"]["state"]
+            self._kinds_words = np.array(state, dtype=np.uint64)
+        support = np.flatnonzero(plan.block_weights).astype(np.uint32)
+        weights = plan.block_weights[support] / plan.block_weights.sum()
+        cells = min(_GUIDE * len(support), plan.rounds // 8)
+        kinds = np.empty(plan.rounds, dtype=np.uint32)
+        kernels.draw(self._kinds_words, *guided(weights, cells), support, kinds)
+        arms = plan.blocks.astype(np.uint32)[kinds]
+        table = self._paid(arms)
+        self._rounds += plan.rounds
+        totals = kernels.Totals.empty(plan.arms)
+        kernels.add_up(arms.ravel(), table.ravel(), plan.center, tuple(totals))
+        return Rounds.complete(plan, kinds.astype(np.int64), table, totals.known())
+
+    @abstractmethod
+    def _paid(self, arms: NDArray[np.uint32]) -> Array:
+        """The rewards of the next rounds, whose arms these are: one row per round."""
+
+
+class ConstantStream(BlockStream):
     """A run on a baseline that stays at `level`: counts are multinomial, O(arms) per plan."""
 
     def __init__(
@@ -147,6 +197,9 @@ class ConstantStream(BaseStream):
         for start in range(0, plan.pulls, BLOCK):
             part = arms[start : start + BLOCK]
             yield Pulls(part, self._noisy(self._means[part]))
+
+    def _paid(self, arms: NDArray[np.uint32]) -> Array:
+        return self._noisy(self._means[arms])
 
 
 class DealtStream(BaseStream):
@@ -182,7 +235,7 @@ class DealtStream(BaseStream):
         return draw
 
 
-class MovingStream(DealtStream):
+class MovingStream(DealtStream, BlockStream):
     """A run on a baseline that moves but does not react.
 
     Args:
@@ -208,18 +261,18 @@ class MovingStream(DealtStream):
         self._horizon = horizon
         self._values = np.empty(0)  # drawn, for the rounds to come
 
-    def _check_horizon(self, plan: Plan) -> None:
-        if self._rounds + plan.pulls > self._horizon:
+    def _check_horizon(self, rounds: int) -> None:
+        if self._rounds + rounds > self._horizon:
             raise InvalidInputError(
                 f"The baseline has values for {self._horizon:g} rounds, and the plan would reach "
-                f"round {self._rounds + plan.pulls}.",
+                f"round {self._rounds + rounds}.",
                 field="baseline",
                 value=self._horizon,
                 remedy="Give a longer array, a function of the round, or a policy with a cap.",
             )
 
     def _single_pulls(self, plan: Plan) -> Iterator[Pulls]:
-        self._check_horizon(plan)
+        self._check_horizon(plan.pulls)
         deal = self._deal(plan)
         for values in self._blocks(plan.pulls):
             arms = self._arms[: len(values)]
@@ -227,7 +280,7 @@ class MovingStream(DealtStream):
             yield Pulls(arms, self._noisy(self._means[arms] + values))
 
     def _carry_out(self, plan: Plan) -> Summary:
-        self._check_horizon(plan)
+        self._check_horizon(plan.pulls)
         deal = self._deal(plan)
         counts = np.zeros((kernels.BANKS, plan.arms), dtype=np.int64)
         moments = np.zeros((kernels.BANKS, plan.arms, 2))
@@ -241,6 +294,11 @@ class MovingStream(DealtStream):
         first, second = moments.sum(axis=0).T
         level = self._means + shift
         return self._noisy_totals(counts.sum(axis=0), level, first, second, plan.center)
+
+    def _paid(self, arms: NDArray[np.uint32]) -> Array:
+        self._check_horizon(len(arms))
+        levels = np.concatenate([values.copy() for values in self._blocks(len(arms))])
+        return self._noisy(self._means[arms] + levels[:, None])
 
     def ahead(self, rounds: int) -> Ahead | None:
         """Rewards of the next rounds, as far as the path goes."""

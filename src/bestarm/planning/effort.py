@@ -185,7 +185,7 @@ def _watched(job: Job, seed: int, delta: float, clock: Clock) -> JobEffort:
         start = clock()
         watch = _Watch(clock, start, seconds_per_pull)
         policy, stream, _ = simulation.begin(run)
-        pulls, _, over = carry_out(policy, stream, go_on=watch)
+        pulls, _, _, over = carry_out(policy, stream, go_on=watch)
         took = clock() - start
         ends += [pulls] * over
     if over:
@@ -227,6 +227,7 @@ def _seconds_per_pull(simulation: Simulation, clock: Clock) -> float:
 
 def _resized(plan: Plan, pulls: int) -> Plan:
     if plan.counts is None:
+        pulls += -pulls % plan.size
         return replace(plan, pulls=pulls, open=False, most=None)
     counts = np.ceil(plan.counts * (pulls / plan.pulls)).astype(np.int64)
     return Plan.fixed(counts, phase=plan.phase)

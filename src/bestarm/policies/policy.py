@@ -233,6 +233,6 @@ def check_adoptable(
 
 def same_plan(one: Plan, other: Plan) -> bool:
     """Whether two plans agree in everything, to the last bit."""
-    return all(
-        np.array_equal(getattr(one, part.name), getattr(other, part.name)) for part in fields(Plan)
+    return type(one) is type(other) and all(
+        np.array_equal(getattr(one, part.name), getattr(other, part.name)) for part in fields(one)
     )

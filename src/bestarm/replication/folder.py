@@ -18,7 +18,7 @@ from bestarm.files import replacing
 from bestarm.simulation import Outcome
 
 _SETTINGS = "settings.json"
-_LINE = re.compile(r"\d{1,9},\d{1,18},[01],[01],\d{1,9},\d{1,18}")
+_LINE = re.compile(r"\d{1,9},\d{1,18},[01],[01],\d{1,9},\d{1,18},\d{1,18}")
 
 
 class Journal:
@@ -52,8 +52,8 @@ class Journal:
                     value=str(self._path),
                     remedy="Delete this file, and its row is made again.",
                 )
-            run, pulls, correct, final, target, plans = map(int, line.split(","))
-            outcomes.append(Outcome(run, pulls, bool(correct), bool(final), target, plans))
+            run, pulls, correct, final, *rest = map(int, line.split(","))
+            outcomes.append(Outcome(run, pulls, bool(correct), bool(final), *rest))
         if kept < len(content):
             os.truncate(self._path, kept)
         return outcomes

@@ -34,7 +34,7 @@ from bestarm.replication.texts import (
 _PAGE = "report.html"
 _PARTS = ("figures", "tables")
 _FRESH = ".report"  # where everything is made, before anything of old is replaced
-_RUNS = "table,row,method,environment,run,pulls,success,correct,final,target,plans"
+_RUNS = "table,row,method,environment,run,pulls,success,correct,final,target,plans,rounds"
 _ENOUGH = 1000  # runs, to show heavy tails
 _KINDS = {
     "consistent": "good",

@@ -200,7 +200,7 @@ class Simulation:
     ) -> tuple[Recommendation, Outcome]:
         """Make run number `run` from beginning to end."""
         policy, stream, world = self.begin(run)
-        pulls, plans, _ = carry_out(policy, stream, observe=observe)
+        pulls, rounds, plans, _ = carry_out(policy, stream, observe=observe)
         answer = policy.recommend()
         target, targets = int(answer.target), world.problem(self.delta).targets
         if not 0 <= target < targets:
@@ -210,7 +210,8 @@ class Simulation:
                 value=target,
                 remedy="Targets are numbered from 0.",
             )
-        return answer, Outcome(run, pulls, target == world.best, bool(answer.final), target, plans)
+        correct, final = target == world.best, bool(answer.final)
+        return answer, Outcome(run, pulls, correct, final, target, plans, rounds)
 
     def outcome(self, run: int) -> Outcome:
         """The outcome of run number `run`; a note on an exception names the run."""
@@ -253,7 +254,7 @@ def carry_out(
     *,
     observe: Callable[[Policy], object] | None = None,
     go_on: GoOn | None = None,
-) -> tuple[int, int, bool]:
+) -> tuple[int, int, int, bool]:
     """Carry out the plans of a policy on a stream.
 
     A policy that can follow a stream known ahead makes many rounds at a time, each for a plan.
@@ -266,29 +267,31 @@ def carry_out(
             the run there.
 
     Returns:
-        The numbers of pulls and of plans, and whether the run ended by itself.
+        The numbers of pulls, rounds and plans, and whether the run ended by itself.
     """
-    pulls, plans, block = 0, 0, _BLOCK
+    pulls, rounds, plans, block = 0, 0, 0, _BLOCK
     follows = policy.traits.follows and observe is None
     ahead, skip = (getattr(stream, name, None) for name in ("ahead", "skip"))
     while (plan := policy.plan()) is not None:
         if go_on is not None and not go_on(pulls, plans, plan):
-            return pulls, plans, False
+            return pulls, rounds, plans, False
         if follows and ahead and skip:
             known = ahead(block)
             block = min(2 * block, _LONGEST_BLOCK)
-            followed, rounds = (0, 0) if known is None else policy.follow(*known)
+            followed, made = (0, 0) if known is None else policy.follow(*known)
             if followed:
                 skip(followed)
                 pulls += followed
-                plans += rounds
+                rounds += followed
+                plans += made
                 continue
         policy.update(stream.pull(plan))
         pulls += plan.pulls
+        rounds += plan.rounds
         plans += 1
         if observe is not None:
             observe(policy)
-    return pulls, plans, True
+    return pulls, rounds, plans, True
 
 
 @lru_cache(maxsize=4)
@@ -353,7 +356,7 @@ def _results(
 ) -> Results:
     table = np.array(outcomes, dtype=np.int64).reshape(-1, len(Outcome._fields))
     table.flags.writeable = False
-    run, pulls, correct, final, target, plans = table.T
+    run, pulls, correct, final, target, plans, rounds = table.T
     return Results(
         method=method_name(work.method),
         environment=work.environment.name,
@@ -367,6 +370,7 @@ def _results(
         final=final != 0,
         target=target,
         plans=plans,
+        rounds=rounds,
     )
 
 

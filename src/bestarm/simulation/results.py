@@ -39,6 +39,7 @@ class Outcome(NamedTuple):
     final: bool
     target: int
     plans: int
+    rounds: int
 
 
 @dataclass(frozen=True)
@@ -71,6 +72,7 @@ class Results:
         final: whether the policy finished, rather than being stopped by a cap.
         target: the recommended target.
         plans: the number of plans pulled.
+        rounds: rounds used: as many as pulls, unless they were in blocks.
     """
 
     method: str
@@ -85,6 +87,7 @@ class Results:
     final: NDArray[np.bool_]
     target: NDArray[np.int64]
     plans: NDArray[np.int64]
+    rounds: NDArray[np.int64]
 
     @property
     def runs(self) -> int:
@@ -93,13 +96,18 @@ class Results:
 
     def outcomes(self) -> list[Outcome]:
         """The finished runs one by one, as `RunJournal.known` takes them."""
-        columns = (self.index, self.pulls, self.correct, self.final, self.target, self.plans)
+        columns = [self.index, *(getattr(self, name) for name in Outcome._fields[1:])]
         return [Outcome(*row) for row in zip(*(c.tolist() for c in columns), strict=True)]
 
     @property
     def mean_pulls(self) -> float:
         """The mean number of pulls."""
         return float(self.pulls.mean()) if self.runs else math.nan
+
+    @property
+    def mean_rounds(self) -> float:
+        """The mean number of rounds."""
+        return float(self.rounds.mean()) if self.runs else math.nan
 
     @property
     def std_pulls(self) -> float:
@@ -138,10 +146,9 @@ class Results:
             import pandas as pd  # noqa: PLC0415 - optional
         except ImportError:
             raise MissingDependencyError.of("`to_frame`", "pandas", extra="cli") from None
-        columns = ("pulls", "correct", "final", "target", "plans")
         return pd.DataFrame(
             {"method": self.method, "environment": self.environment}
-            | {name: getattr(self, name) for name in columns},
+            | {name: getattr(self, name) for name in Outcome._fields[1:]},
             index=pd.Index(self.index, name="run"),
         )
 
@@ -173,6 +180,8 @@ class Results:
             return head + ")"
         low, high = self.error_interval()
         spread = f" ± {self.std_pulls:,.0f} (sd)" if self.runs > 1 else ""
+        if (self.rounds != self.pulls).any():
+            head += f", rounds {self.mean_rounds:,.0f}"
         capped = self.runs - int(self.final.sum())
         return (
             f"{head}, pulls {self.mean_pulls:,.0f}{spread}, errors {self.error_rate:.2%} "

@@ -108,11 +108,9 @@ class Scale:
         low, high = self.low + self.center - highest, self.high + self.center - lowest
         return Scale(low, high, self.noise)
 
-    def near(self, mean: float | None, reach: float) -> tuple[float, float]:
-        """Rewards within reach of a mean, where they can lie at all; the middle if it is None."""
+    def near(self, mean: float, reach: float) -> tuple[float, float]:
+        """Rewards within reach of a mean, where they can lie at all."""
         low, high = self.low + self.center, self.high + self.center
-        if mean is None:
-            return low / 2 + high / 2, low / 2 + high / 2
         middle = min(max(mean, low), high)
         return max(middle - reach, low), min(middle + reach, high)
 

@@ -15,6 +15,7 @@ from bestarm.geometry import Array, linear_span
 from bestarm.policies.anytime.allocation import Allocation, Stage
 from bestarm.policies.anytime.assumptions import Assumptions, check_options, check_options_of
 from bestarm.policies.anytime.bets import BatchOutcome, Frame, StakeGrid
+from bestarm.policies.anytime.clipping import ForecastInterval
 from bestarm.policies.anytime.contests import BestOf, Contest, Stakes, TopOf
 from bestarm.policies.anytime.effects import ControlEffect, find_control
 from bestarm.policies.anytime.guesses import Guesses
@@ -26,7 +27,6 @@ from bestarm.recommendation import FINAL, Effect, Recommendation
 from bestarm.records import Plan, Summary
 
 _LEAST = 4  # pulls a dimension in a batch: there is little to learn from fewer
-_FORECAST_REACH = 6.0  # deviations of (r − c) that a forecast may lie off the last mean reward
 _SLACK = 1e-9  # nats: what adding up the logs of many batches may round
 _GROWTH = 0.02  # a batch, relative to the pulls before it; less where the baseline moves fast
 
@@ -115,7 +115,7 @@ class AnytimeBAI(Policy):
         self._arms = span.coordinates(problem.source)
         self._targets = span.contrast_coordinates(problem.target - problem.target[0])
         self._forecasts = forecasts
-        self._mean_reward: float | None = None  # of the last batch
+        self._interval = ForecastInterval(self._scale, self._arms.shape[1]) if forecasts else None
         scale = replace(self._scale, center=0.0) if forecasts else self._scale
         self._guesses = Guesses(self._arms, scale, intercept=problem.drifts)
         self._allocation = Allocation(problem, self._arms)
@@ -197,7 +197,7 @@ class AnytimeBAI(Policy):
                 pulls=size,
                 most=most,
                 provisional=self._bounds is not None,
-                forecasts=self._forecast_interval(),
+                forecasts=None if self._interval is None else self._interval.ends,
             )
             self._open = self._prepare(plan)
         return self._open.plan
@@ -229,13 +229,6 @@ class AnytimeBAI(Policy):
             leaders=self._contest.leaders,
         )
         return _Open(plan, frame, self._contest.stake(frame), stage)
-
-    def _forecast_interval(self) -> tuple[float, float] | None:
-        """Where forecasts of the next batch may lie, if there are any."""
-        if not self._forecasts:
-            return None
-        reach = _FORECAST_REACH * math.sqrt(float(self._guesses.spread.mean()))
-        return self._scale.near(self._mean_reward, reach)
 
     def _next_size(self, most: int | None) -> int:
         size = int(min(_GROWTH * self._pulls, self._guesses.longest()))
@@ -308,13 +301,14 @@ class AnytimeBAI(Policy):
 
     def _enter(self, drawn: _Open, summary: Summary) -> None:
         batch = BatchOutcome(drawn.frame, summary, self._worst_case)
-        if summary.pulls:
-            total = float(summary.rewards.sum()) + summary.foreseen
-            self._mean_reward = total / summary.pulls
         self._contest.settle(drawn.stakes, batch)
         self._guesses.learn(batch)
         self._past.append(batch)
         self._pulls += int(summary.drawn.sum())
+        if self._interval is not None and summary.pulls:
+            mean = (float(summary.rewards.sum()) + summary.foreseen) / summary.pulls
+            variance = float(self._guesses.spread.mean())
+            self._interval.learn(mean, summary.pulls, drawn=self._pulls, variance=variance)
         self._pending += int(summary.pending.sum())
 
     def _decide(self) -> None:

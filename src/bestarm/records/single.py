@@ -1,4 +1,4 @@
-"""What policies are told and say to pull: Plan and Summary."""
+"""Rounds of one pull: Plan and Summary."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from bestarm.errors import InvalidInputError, ProtocolError
 from bestarm.geometry import Array
 from bestarm.problem import as_weights
 
-__all__ = ["Counts", "Plan", "Summary", "round_robin"]
+__all__ = ["MOST_PULLS", "Counts", "Plan", "Summary", "misfit", "round_robin"]
 
 #: An array of whole numbers.
 Counts = NDArray[np.int64]
-_MOST_PULLS = 2**53  # beyond this a count is no longer exact in floating point
+MOST_PULLS = 2**53  # beyond this a count is no longer exact in floating point
 _ROUNDING = 1e-9  # of a mean of forecasts, relative
 
 
@@ -74,7 +74,7 @@ class Plan:
     ) -> Plan:
         """Draw `pulls` arms independently with probabilities `weights`."""
         array = as_weights(weights, np.size(np.asarray(weights)))
-        if not isinstance(pulls, (int, np.integer)) or not 1 <= pulls < _MOST_PULLS:
+        if not isinstance(pulls, (int, np.integer)) or not 1 <= pulls < MOST_PULLS:
             raise InvalidInputError(
                 f"A plan of {pulls} pulls cannot be carried out.",
                 field="pulls",
@@ -97,7 +97,7 @@ class Plan:
     def fixed(cls, counts: object, *, phase: int, center: float = 0.0) -> Plan:
         """Pull arm i exactly `counts[i]` times."""
         array = whole_numbers(counts)
-        if array is None or (array < 0).any() or not 1 <= array.sum() < _MOST_PULLS:
+        if array is None or (array < 0).any() or not 1 <= array.sum() < MOST_PULLS:
             raise InvalidInputError(
                 "`counts` must be non-negative whole numbers with at least one pull.",
                 field="counts",
@@ -110,6 +110,16 @@ class Plan:
     def arms(self) -> int:
         """The number of source arms the plan is over."""
         return sum(len(part) for part in (self.weights, self.counts) if part is not None)
+
+    @property
+    def size(self) -> int:
+        """The number of pulls in a round: 1, unless it is a plan over blocks."""
+        return 1
+
+    @property
+    def rounds(self) -> int:
+        """The number of rounds."""
+        return self.pulls
 
     @property
     def shares(self) -> Array:
@@ -129,12 +139,12 @@ class Plan:
                 remedy="Add up single pulls: Summary.from_pulls(arms, rewards, size=...).",
             )
         if len(summary.counts) != self.arms:
-            raise _misfit(
+            raise misfit(
                 f"The summary covers {len(summary.counts)} arms; the plan has {self.arms}.",
                 len(summary.counts),
             )
         if summary.center not in (0.0, self.center):
-            raise _misfit(
+            raise misfit(
                 f"The summary has center {summary.center:g}; the plan asks for {self.center:g}.",
                 summary.center,
                 "Add up with center=plan.center, or without a center.",
@@ -143,20 +153,20 @@ class Plan:
             low, high = self.forecasts
             mean = summary.foreseen / summary.pulls
             if not low - abs(low) * _ROUNDING <= mean <= high + abs(high) * _ROUNDING:
-                raise _misfit(
+                raise misfit(
                     f"Forecasts with mean {mean:g} do not all lie between {low:g} and {high:g}.",
                     mean,
                     "Clip forecasts to plan.forecasts, and give their sum as `foreseen`.",
                 )
         if not self.provisional and summary.pending.any():
-            raise _misfit(
+            raise misfit(
                 f"Outcomes of phase {self.phase} are outstanding; its plan waits for all of them.",
                 summary.pending,
             )
         drawn = summary.drawn
         total = int(drawn.sum() if self.open else summary.counts.sum())
         if not beyond and (total < self.pulls or (total > self.pulls and not self.open)):
-            raise _misfit(
+            raise misfit(
                 f"The summary holds {total} pulls; the plan of phase {self.phase} asks for "
                 f"{self.pulls}{' or more' if self.open else ''}.",
                 total,
@@ -167,13 +177,14 @@ class Plan:
         else:
             fits = not np.any(drawn[self.weights == 0])
         if not fits:
-            raise _misfit(
+            raise misfit(
                 f"The counts of the summary do not fit the plan of phase {self.phase}.",
                 summary.counts,
             )
 
 
-def _misfit(message: str, value: object, remedy: str = "") -> ProtocolError:
+def misfit(message: str, value: object, remedy: str = "") -> ProtocolError:
+    """What is raised for a summary that does not fit."""
     return ProtocolError(message, field="summary", value=value, remedy=remedy)
 
 
@@ -318,6 +329,11 @@ class Summary:
         return first, (self.least, self.largest, self.cubes), True
 
     @property
+    def rounds(self) -> int:
+        """The number of rounds drawn: of pulls, unless they were drawn in blocks."""
+        return int(self.drawn.sum())
+
+    @property
     def pulls(self) -> int:
         """The number of pulls with an outcome."""
         return int(self.counts.sum())
@@ -345,7 +361,7 @@ class Summary:
         """
         pending = self.pending - later.counts - later.missing
         if later.center != self.center or later.pending.any() or (pending < 0).any():
-            raise _misfit(
+            raise misfit(
                 "The amendment settles pulls that were not pending.",
                 later.counts,
                 "Amend a phase once with the outcome of each of its pending pulls.",
