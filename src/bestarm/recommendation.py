@@ -10,7 +10,7 @@ from bestarm.geometry import Array
 __all__ = ["FINAL", "Effect", "Phase", "Recommendation"]
 
 #: The reasons of a stop with a final answer.
-FINAL = ("identified", "equivalent")
+FINAL = ("identified", "equivalent", "exhausted")
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,8 +78,9 @@ class Recommendation:
         label: its name.
         final: whether the policy finished its identification. A stop at a cap is not final.
         reason: `"identified"`, `"equivalent"` (none is better than the control by more than the
-            tolerance), `"running"`, or what stopped it short: `"max_pulls"`,
-            `"max_phases"`, `"max_phase_pulls"`, `"budget"`, or `"stopped"` by hand.
+            tolerance), `"exhausted"` (all items of a finite population are known), `"running"`, or
+            what stopped it short: `"max_pulls"`, `"max_phases"`, `"max_phase_pulls"`, `"budget"`,
+            or `"stopped"` by hand.
         pulls: pulls used so far.
         error_bound: a proven bound on the probability that this answer is wrong: `claims`, once it
             is final and nothing contradicts the assumptions; else None.

@@ -41,10 +41,10 @@ from bestarm import (
     SequentialHalving,
     Uniform,
 )
-from bestarm.geometry import centered_diameter
+from bestarm.geometry import Array, centered_diameter
 from bestarm.policies.index.base import IndexRule
 from bestarm.policies.policy import Policy
-from bestarm.records import Plan, Summary
+from bestarm.records import BlockPlan, Plan, Rounds, Summary
 
 __all__ = [
     "CASES",
@@ -154,8 +154,9 @@ CASES = {
     "bernstein, max_pulls": Case(BernsteinElimination, "plane", _RANGE | {"max_pulls": 30}),
     "halving": Case(SequentialHalving, "transductive", {"budget": 500}),
     "halving, rounds": Case(
-        SequentialHalving, "one-hot", {"budget": 700, "rounds": 1, "batches": 4}
+        SequentialHalving, "one-hot", {"budget": 700, "stages": 1, "batches": 4}
     ),
+    "halving, block": Case(SequentialHalving, "one-hot", {"budget": 60, "block": 3}),
     "halving, tol": Case(SequentialHalving, "plane", {"budget": 300, "batches": 1, "tol": 1e-2}),
     "deo": Case(DEO, "plane", {"budget": 500}),
     "deo, anchor": Case(DEO, "transductive", {"budget": 500, "anchor": 2, "tol": 1e-2}),
@@ -196,7 +197,7 @@ def play(case: Case, run: Run | None = None) -> Run:
             if plan.provisional and case.losses and number % 4 == 2:  # these come at the next step
                 pending = zip(later["counts"], later["missing"], strict=True)
                 totals["pending"] = [here + lost for here, lost in pending]
-        summary = read_summary(totals)
+        summary = read_summary(totals, plan)
         if late and before is not None:
             policy.amend(summary, phase=before.phase)
         else:
@@ -213,26 +214,34 @@ def play(case: Case, run: Run | None = None) -> Run:
     return {"version": case.policy.version, "steps": steps}
 
 
-def read_summary(totals: Run) -> Summary:
-    """Totals that were kept."""
+def read_summary(totals: Run, plan: Plan) -> Summary:
+    """Totals or rounds that were kept."""
+    if isinstance(plan, BlockPlan):
+        return Rounds.of(plan, totals["kinds"], totals["rewards"])
     told: Run = {key: np.array(value) for key, value in totals.items() if key != "foreseen"}
     return Summary(**told, foreseen=totals.get("foreseen", 0.0))
 
 
 def _in_few_digits(plan: Plan) -> Plan:
     """A plan with probabilities that are short to write, of the same arms."""
+    if isinstance(plan, BlockPlan):
+        return replace(plan, block_weights=_few_digits(plan.block_weights))
     if plan.weights is None:
         return plan
-    parts = np.maximum(np.round(plan.weights * 10**_DIGITS), plan.weights > 0).astype(int)
-    parts[np.argmax(parts)] += 10**_DIGITS - parts.sum()
     forecasts = plan.forecasts
     if forecasts is not None:
         forecasts = round(forecasts[0], 3), round(forecasts[1], 3)
-    return replace(plan, weights=parts / 10**_DIGITS, forecasts=forecasts)
+    return replace(plan, weights=_few_digits(plan.weights), forecasts=forecasts)
+
+
+def _few_digits(weights: Array) -> Array:
+    parts = np.maximum(np.round(weights * 10**_DIGITS), weights > 0).astype(int)
+    parts[np.argmax(parts)] += 10**_DIGITS - parts.sum()
+    return np.asarray(parts / 10**_DIGITS)
 
 
 def _written(plan: Plan) -> Run:
-    values = {part.name: getattr(plan, part.name) for part in fields(Plan)}
+    values = {part.name: getattr(plan, part.name) for part in fields(plan)}
     return {
         name: value.tolist() if isinstance(value, np.ndarray) else value
         for name, value in values.items()
@@ -247,7 +256,7 @@ def read_plan(written: Run) -> Plan:
     }
     if values.get("forecasts") is not None:
         values["forecasts"] = tuple(values["forecasts"].tolist())
-    return Plan(**values)
+    return BlockPlan(**values) if "blocks" in values else Plan(**values)
 
 
 def _value(case: Case, plan: Plan) -> float:
@@ -261,6 +270,12 @@ def _value(case: Case, plan: Plan) -> float:
 def _drawn(case: Case, plan: Plan, rng: np.random.Generator, number: int) -> Run:
     """Totals of a plan's pulls, in few digits; the first of an open plan are many more."""
     problem = PROBLEMS[case.problem]
+    if isinstance(plan, BlockPlan):
+        kinds = rng.choice(len(plan.blocks), size=plan.rounds, p=plan.block_weights)
+        noise = rng.normal(size=(plan.rounds, plan.size + 1))
+        means = np.linspace(0.8, -0.2, problem.arms)[plan.blocks[kinds]]
+        rewards = means + noise[:, :1] + 0.1 * noise[:, 1:]
+        return {"kinds": kinds.tolist(), "rewards": rewards.round(3).tolist()}
     pulls = plan.pulls
     if plan.open and number == 0:
         pulls = 30 * pulls

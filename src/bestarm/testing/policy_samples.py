@@ -9,7 +9,7 @@ import numpy as np
 
 from bestarm.geometry import Array
 from bestarm.problem import Problem
-from bestarm.records import Plan, Summary
+from bestarm.records import BlockPlan, Plan, Rounds, Summary
 
 Pull = Callable[[Plan, np.random.Generator], Summary]
 
@@ -36,7 +36,11 @@ class LinearRewards:
         self.noise = 0.004 * problem.scale
 
     def __call__(self, plan: Plan, rng: np.random.Generator) -> Summary:
-        """Draw the totals of a plan's pulls, with their exact distribution."""
+        """Draw the totals of a plan's pulls, with their exact distribution, or its rounds."""
+        if isinstance(plan, BlockPlan):
+            kinds = rng.choice(len(plan.blocks), size=plan.rounds, p=plan.block_weights)
+            noise = self.noise * rng.standard_normal((plan.rounds, plan.size))
+            return Rounds.of(plan, kinds, self.means[plan.blocks[kinds]] + noise)
         from bestarm.environments.streams import counts_of  # noqa: PLC0415 - compiles kernels
 
         counts = counts_of(plan, rng)
