@@ -101,7 +101,7 @@ class BlockFit:
         assert isinstance(plan, BlockPlan)
         assert isinstance(summary, Rounds)
         centered = _centered(self._arms, plan.blocks)
-        rounds = np.bincount(summary.kinds, minlength=len(plan.blocks))
+        rounds = np.bincount(summary.kinds, minlength=len(plan.blocks)).astype(float)
         rewards = np.zeros(plan.blocks.shape)
         np.add.at(rewards, summary.kinds, summary.table - summary.table.mean(axis=1, keepdims=True))
         self._gram = self._gram + _moments(centered, rounds)
