@@ -29,7 +29,8 @@ def test_a_plan_over_blocks_shares_its_pulls_among_arms() -> None:
 def test_a_round_of_a_plain_plan_is_a_pull() -> None:
     plan = Plan.randomised([0.5, 0.5], 7, phase=1)
     assert (plan.rounds, plan.size) == (7, 1)
-    assert Summary([2, 5], [0, 0], [0, 0], missing=[1, 0]).rounds == 8
+    told, nothing = np.array([2, 5]), np.zeros(2)
+    assert Summary(told, nothing, nothing, missing=np.array([1, 0])).rounds == 8
 
 
 def test_shares_follow_from_blocks_whatever_is_replaced() -> None:

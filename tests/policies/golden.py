@@ -41,7 +41,7 @@ from bestarm import (
     SequentialHalving,
     Uniform,
 )
-from bestarm.geometry import Array, centered_diameter
+from bestarm.geometry import centered_diameter
 from bestarm.policies.index.base import IndexRule
 from bestarm.policies.policy import Policy
 from bestarm.records import BlockPlan, Plan, Rounds, Summary
@@ -125,6 +125,7 @@ CASES = {
     ),
     "anytime, expected_gap": Case(AnytimeBAI, "plane", {"expected_gap": 0.3}),
     "anytime, control": Case(AnytimeBAI, "one-hot", _RANGE | {"control": "1", "tolerance": 0.05}),
+    "anytime, block": Case(AnytimeBAI, "one-hot", _RANGE | {"block": 2}),
     "anytime, forecasts": Case(AnytimeBAI, "plane", _RANGE | {"forecasts": True}),
     "anytime, max_pulls": Case(AnytimeBAI, "plane", {"max_pulls": 1000}),
     "sp-bai": Case(SPBAI, "transductive"),
@@ -215,29 +216,26 @@ def play(case: Case, run: Run | None = None) -> Run:
 
 
 def read_summary(totals: Run, plan: Plan) -> Summary:
-    """Totals or rounds that were kept."""
+    """Totals, or rounds, that were kept."""
     if isinstance(plan, BlockPlan):
-        return Rounds.of(plan, totals["kinds"], totals["rewards"])
+        return Rounds.of(plan, totals["kinds"], totals["table"])
     told: Run = {key: np.array(value) for key, value in totals.items() if key != "foreseen"}
     return Summary(**told, foreseen=totals.get("foreseen", 0.0))
 
 
 def _in_few_digits(plan: Plan) -> Plan:
     """A plan with probabilities that are short to write, of the same arms."""
-    if isinstance(plan, BlockPlan):
-        return replace(plan, block_weights=_few_digits(plan.block_weights))
-    if plan.weights is None:
+    weights = plan.block_weights if isinstance(plan, BlockPlan) else plan.weights
+    if weights is None:
         return plan
+    parts = np.maximum(np.round(weights * 10**_DIGITS), weights > 0).astype(int)
+    parts[np.argmax(parts)] += 10**_DIGITS - parts.sum()
+    if isinstance(plan, BlockPlan):
+        return replace(plan, block_weights=parts / 10**_DIGITS)
     forecasts = plan.forecasts
     if forecasts is not None:
         forecasts = round(forecasts[0], 3), round(forecasts[1], 3)
-    return replace(plan, weights=_few_digits(plan.weights), forecasts=forecasts)
-
-
-def _few_digits(weights: Array) -> Array:
-    parts = np.maximum(np.round(weights * 10**_DIGITS), weights > 0).astype(int)
-    parts[np.argmax(parts)] += 10**_DIGITS - parts.sum()
-    return np.asarray(parts / 10**_DIGITS)
+    return replace(plan, weights=parts / 10**_DIGITS, forecasts=forecasts)
 
 
 def _written(plan: Plan) -> Run:
@@ -270,15 +268,11 @@ def _value(case: Case, plan: Plan) -> float:
 def _drawn(case: Case, plan: Plan, rng: np.random.Generator, number: int) -> Run:
     """Totals of a plan's pulls, in few digits; the first of an open plan are many more."""
     problem = PROBLEMS[case.problem]
-    if isinstance(plan, BlockPlan):
-        kinds = rng.choice(len(plan.blocks), size=plan.rounds, p=plan.block_weights)
-        noise = rng.normal(size=(plan.rounds, plan.size + 1))
-        means = np.linspace(0.8, -0.2, problem.arms)[plan.blocks[kinds]]
-        rewards = means + noise[:, :1] + 0.1 * noise[:, 1:]
-        return {"kinds": kinds.tolist(), "rewards": rewards.round(3).tolist()}
     pulls = plan.pulls
     if plan.open and number == 0:
         pulls = 30 * pulls
+    if isinstance(plan, BlockPlan):
+        return _drawn_rounds(plan, pulls // plan.size, rng)
     counts = plan.counts
     if counts is None:
         assert plan.weights is not None
@@ -303,6 +297,14 @@ def _drawn(case: Case, plan: Plan, rng: np.random.Generator, number: int) -> Run
         "squares": (counts * (means**2 + 0.2)).round(3).tolist(),
         "missing": missing.tolist(),
     }
+
+
+def _drawn_rounds(plan: BlockPlan, rounds: int, rng: np.random.Generator) -> Run:
+    """Rounds of a plan, in few digits, with a baseline that reacts to the block."""
+    kinds = rng.choice(len(plan.blocks), size=rounds, p=plan.block_weights)
+    means = np.linspace(0.6, -0.1, plan.arms)[plan.blocks[kinds]] + 0.5 * (kinds[:, None] % 2)
+    table = means + rng.uniform(-1.0, 1.0, size=means.shape)
+    return {"kinds": kinds.tolist(), "table": table.round(2).tolist()}
 
 
 def _said(policy: Policy) -> Run:

@@ -23,7 +23,8 @@ PLANE = Problem([[1, 0], [0, 1], [0.6, 0.8], [-0.3, 0.5]], delta=0.05)
 
 
 def update(policy: Any, case: Case, number: int, steps: list[Run]) -> None:
-    summary = read_summary(steps[number]["told"], read_plan(steps[number]["plan"]))
+    plan = read_plan(steps[number]["plan"])
+    summary = read_summary(steps[number]["told"], plan)
     if case.losses and number % 4 == 3:
         policy.amend(summary, phase=steps[number - 1]["plan"]["phase"])
     else:

@@ -13,6 +13,7 @@ from bestarm import (
     SBE,
     SPBAI,
     ActionElimination,
+    AnytimeBAI,
     BernsteinElimination,
     GOpt,
     PairedTests,
@@ -35,6 +36,11 @@ METHODS: dict[str, Method] = {
     "centered, actual": partial(SPBAI, design="centered", stability="actual"),
     "fixed anchor": partial(SPBAI, anchor=1),
     "capped pulls": partial(SPBAI, design="centered", stability="actual", max_pulls=700),
+    "blocks of two": partial(AnytimeBAI, block=2),
+    "blocks, bounded and capped": partial(
+        AnytimeBAI, block=2, bounds=(-50, 50), missing="worst-case", max_pulls=301
+    ),
+    "blocks and a tolerance": partial(AnytimeBAI, block=3, tolerance=0.05),
     "capped phases": partial(SPBAI, max_phases=1),
     "replication": partial(SPBAI, preset="replication"),
     "replication, capped phase": partial(SPBAI, preset="replication", max_phase_pulls=2000),

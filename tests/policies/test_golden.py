@@ -14,7 +14,7 @@ import pytest
 from golden import CASES, KEPT
 
 from bestarm import AnytimeBAI, Problem, Summary
-from bestarm.policies.anytime import allocation, bets, learning, rule
+from bestarm.policies.anytime import allocation, bets, drawing, learning
 from bestarm.policies.index import base as index_rule
 from bestarm.policies.index import bernstein
 from bestarm.policies.phased import halving
@@ -80,8 +80,8 @@ def test_a_small_change_of_arithmetic_shows(
 @pytest.mark.parametrize(
     ("name", "module", "constant", "value"),
     [
-        ("anytime", rule, "_GROWTH", 0.06),
-        ("anytime", rule, "_LEAST", 9),
+        ("anytime", drawing, "GROWTH", 0.06),
+        ("anytime", drawing, "LEAST", 9),
         ("anytime", allocation, "_SHARE", 0.9),
         ("halving", halving, "_PILOT", 18),
     ],
@@ -115,7 +115,7 @@ def test_what_changed_is_recorded_only_under_a_new_version(monkeypatch: pytest.M
 def test_new_plans_are_recorded_without_a_new_version(monkeypatch: pytest.MonkeyPatch) -> None:
     case = CASES["anytime"]
     monkeypatch.setattr(golden, "CASES", {"anytime": case})
-    monkeypatch.setattr(rule, "_LEAST", 12)
+    monkeypatch.setattr(drawing, "LEAST", 12)
     runs, refused = golden.record({"anytime": RUNS["anytime"]})
     assert not refused
     assert runs["anytime"] != RUNS["anytime"]

@@ -151,6 +151,14 @@ def make_spec(
         plan = made.plan()
         if plan is not None and max(plan.pulls, plan.most or 0) >= _MOST_PULLS:
             raise OverflowError("its first phase would never end")
+    if plan is not None and plan.size > 1:
+        raise InvalidInputError(
+            f"Live experiments assign one option at a time; the plans of {policy!r} are of blocks "
+            f"of {plan.size}.",
+            field="options",
+            value=plain,
+            remedy="Leave `block` out. A loop of your own over plan() and update() can use it.",
+        )
     check_forecasts(plan, forecaster is not None)
     try:
         traits = _read_traits(json.loads(canonical(asdict(made.traits))))

@@ -66,12 +66,11 @@ class BlockPlan(Plan):
             phase: 1 for a policy's first plan, then 2, 3, …
             rest: further attributes of a plan.
         """
-        kinds = _as_blocks(blocks, arms)
-        pulls = whole(rounds, "rounds", least=1, below=MOST_PULLS // arms) * kinds.shape[1]
-        chances: Any = weights
-        return cls(
-            phase, pulls, weights=np.zeros(arms), blocks=kinds, block_weights=chances, **rest
-        )
+        kinds, chances = np.array(blocks), np.array(weights)
+        size = kinds.shape[1] if kinds.ndim == 2 else 1
+        pulls = whole(rounds, "rounds", least=1, below=MOST_PULLS // arms) * size
+        shares = np.zeros(arms)
+        return cls(phase, pulls, weights=shares, blocks=kinds, block_weights=chances, **rest)
 
     @property
     def size(self) -> int:

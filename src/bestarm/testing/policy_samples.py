@@ -36,11 +36,9 @@ class LinearRewards:
         self.noise = 0.004 * problem.scale
 
     def __call__(self, plan: Plan, rng: np.random.Generator) -> Summary:
-        """Draw the totals of a plan's pulls, with their exact distribution, or its rounds."""
+        """Draw the totals of a plan's pulls, with their exact distribution."""
         if isinstance(plan, BlockPlan):
-            kinds = rng.choice(len(plan.blocks), size=plan.rounds, p=plan.block_weights)
-            noise = self.noise * rng.standard_normal((plan.rounds, plan.size))
-            return Rounds.of(plan, kinds, self.means[plan.blocks[kinds]] + noise)
+            return self._rounds(plan, rng)
         from bestarm.environments.streams import counts_of  # noqa: PLC0415 - compiles kernels
 
         counts = counts_of(plan, rng)
@@ -54,9 +52,17 @@ class LinearRewards:
             counts * self.means**2 + 2 * self.means * noise + self.noise**2 * (normal**2 + spread),
         )
 
+    def _rounds(self, plan: BlockPlan, rng: np.random.Generator) -> Rounds:
+        kinds = rng.choice(len(plan.blocks), size=plan.rounds, p=plan.block_weights)
+        means = self.means[plan.blocks[kinds]]
+        return Rounds.of(plan, kinds, means + self.noise * rng.standard_normal(means.shape))
+
 
 def copied_plan(plan: Plan) -> Plan:
     """The plan as a store would return it: equal, in new arrays."""
+    if isinstance(plan, BlockPlan):
+        blocks, chances = np.array(plan.blocks), np.array(plan.block_weights)
+        return replace(plan, blocks=blocks, block_weights=chances)
     weights = None if plan.weights is None else np.array(plan.weights)
     counts = None if plan.counts is None else np.array(plan.counts)
     return replace(plan, weights=weights, counts=counts)
@@ -64,6 +70,9 @@ def copied_plan(plan: Plan) -> Plan:
 
 def altered_plan(plan: Plan) -> Plan:
     """A plan for the same arms with twice the pulls and other probabilities."""
+    if isinstance(plan, BlockPlan):
+        chances = plan.block_weights * (1 + np.arange(len(plan.blocks)) / len(plan.blocks))
+        return replace(plan, pulls=2 * plan.pulls, block_weights=chances / chances.sum())
     if plan.weights is None:
         return replace(plan, pulls=2 * plan.pulls, counts=2 * np.array(plan.counts))
     weights = plan.weights * (1 + np.arange(plan.arms) / plan.arms)
@@ -79,6 +88,9 @@ def widened_plan(plan: Plan) -> Plan:
 
 def wrong_summaries(plan: Plan, summary: Summary) -> Iterator[tuple[str, Summary]]:
     """Summaries that cannot be the outcome of a plan, each with its fault."""
+    if isinstance(plan, BlockPlan) and isinstance(summary, Rounds):
+        yield from _wrong_rounds(plan, summary)
+        return
     counts, sums, squares = summary.counts, summary.sums, summary.squares
     pulled = int(np.argmax(counts))
     one = (np.arange(plan.arms) == pulled).astype(int)
@@ -97,3 +109,15 @@ def wrong_summaries(plan: Plan, summary: Summary) -> Iterator[tuple[str, Summary
             "a summary with a pull on another arm than planned",
             Summary(counts - one + other, sums, squares),
         )
+
+
+def _wrong_rounds(plan: BlockPlan, rounds: Rounds) -> Iterator[tuple[str, Summary]]:
+    yield "totals for rounds", Summary(rounds.counts, rounds.sums, rounds.squares)
+    short = Rounds.of(plan, rounds.kinds[1:], rounds.table[1:])
+    yield "one round too few", short
+    wider = replace(plan, weights=np.zeros(plan.arms + 1))
+    yield "rounds with an arm too many", Rounds.of(wider, rounds.kinds, rounds.table)
+    blocks = plan.arms - 1 - plan.blocks[:, ::-1]
+    if not np.array_equal(blocks, plan.blocks):
+        mirrored = replace(plan, blocks=blocks)
+        yield "rounds of other blocks", Rounds.of(mirrored, rounds.kinds, rounds.table)

@@ -9,10 +9,14 @@ from bestarm.checks import choice, computable, not_negative
 from bestarm.errors import InvalidInputError, ProtocolError
 from bestarm.policies.anytime.bets import Scale
 from bestarm.problem import Problem
-from bestarm.records import Plan, Summary
+from bestarm.records import BlockPlan, Plan, Summary
 
 _UNLIKELY = 30.0  # nats: what happens so rarely by chance contradicts what was declared
 _STILL = "Noise apart, each option always pays its x·θ: there is no baseline."
+_BLOCKS = (
+    "In a round each option pays its x·θ plus a baseline that all options of the round share, "
+    "whatever it is. Which options a round has is drawn with the plan's probabilities."
+)
 _DRAWN = (
     "What each option would pay, noise apart, is settled before one is drawn: its x·θ plus a "
     "baseline common to all options. It is drawn with the plan's probabilities."
@@ -40,9 +44,35 @@ def check_options(
         )
 
 
-def check_options_of(plan: Plan, *, provisional: bool, forecasts: bool) -> None:
+def check_blocks(problem: Problem, block: int, *, forecasts: bool, max_pulls: int | None) -> None:
+    """Raise unless the other options of the rule fit blocks."""
+    if forecasts:
+        raise InvalidInputError(
+            "Within a block forecasts cancel, as the baseline does.",
+            field="forecasts",
+            value=forecasts,
+            remedy="Leave forecasts or `block` out.",
+        )
+    if not problem.drifts:
+        raise InvalidInputError(
+            "Without a baseline there is nothing that blocks could cancel, and they would cost.",
+            field="block",
+            value=block,
+            remedy="Declare a `baseline`, or leave `block` out.",
+        )
+    if max_pulls is not None and max_pulls < block:
+        raise InvalidInputError(
+            f"One round alone has {block} pulls.",
+            field="max_pulls",
+            value=max_pulls,
+            remedy=f"Allow at least {block}.",
+        )
+
+
+def check_options_of(plan: Plan, *, provisional: bool, forecasts: bool, blocks: bool) -> None:
     """Raise unless a plan is of a rule with these options."""
-    if (plan.provisional, plan.forecasts is not None) != (provisional, forecasts):
+    options = plan.provisional, plan.forecasts is not None, isinstance(plan, BlockPlan)
+    if options != (provisional, forecasts, blocks):
         raise ProtocolError(
             f"The plan of phase {plan.phase} is of a policy with other options.",
             field="plan",
@@ -67,9 +97,17 @@ class Assumptions:
 
     @classmethod
     def make(
-        cls, problem: Problem, bounds: tuple[float, float] | None, mean_bound: float | None
+        cls,
+        problem: Problem,
+        bounds: tuple[float, float] | None,
+        mean_bound: float | None,
+        *,
+        blocks: bool = False,
     ) -> Assumptions:
-        """From bounds on every reward, or else from the scales of the problem."""
+        """From bounds on every reward, or else from the scales of the problem.
+
+        With blocks the baseline plays no part.
+        """
         if bounds is not None and mean_bound is not None:
             raise InvalidInputError(
                 "`mean_bound` has no part where rewards are bounded.",
@@ -82,15 +120,17 @@ class Assumptions:
             # Without a baseline Σ p w need not be 0, and a center would not drop out of Lemma 1.
             center = low / 2 + high / 2 if problem.drifts else 0.0
             scale = Scale(low - center, high - center, center=center)
-            world = _DRAWN if problem.drifts else _STILL
+            world = _BLOCKS if blocks else _DRAWN if problem.drifts else _STILL
             return cls(scale, (world, f"Every reward lies between {low:g} and {high:g}."), bounds)
         means = problem.scale if mean_bound is None else not_negative(mean_bound, "mean_bound")
-        size = means + problem.baseline
+        size = means + (0.0 if blocks else problem.baseline)
         computable(size + problem.noise, "mean_bound")
         noise = f"The noise has mean 0 and is sub-Gaussian with scale {problem.noise:g}."
         moving = f"The baseline lies within ±{problem.baseline:g}, and x·θ of every option within "
         sentences = _STILL, noise, f"x·θ of every option lies within ±{means:g}."
-        if problem.drifts:
+        if blocks:
+            sentences = _BLOCKS, noise, f"x·θ of every option lies within ±{means:g}."
+        elif problem.drifts:
             sentences = _DRAWN, noise, moving + f"±{means:g}."
         return cls(Scale(-size, size, problem.noise), sentences)
 

@@ -27,6 +27,7 @@ from scipy.special import ndtri
 
 from bestarm.checks import positive
 from bestarm.geometry import Array
+from bestarm.policies.anytime.batches import AnyBatch
 from bestarm.records import Summary
 
 # Stakes in units of signal to noise, y·θ over the deviation of z. A contrast at 0.025 takes some
@@ -371,12 +372,12 @@ class BatchOutcome:
         self.pending = bool(summary.pending.any())
 
     @property
-    def pulls(self) -> int:
-        """The number of pulls that enter."""
-        return int(self.totals.counts.sum() + self.totals.lost.sum())
+    def exposure(self) -> float:
+        """The number of pulls that enter: each stakes λ on the margin."""
+        return float(self.totals.counts.sum() + self.totals.lost.sum())
 
 
-def folded(past: Sequence[BatchOutcome]) -> int:
+def folded(past: Sequence[AnyBatch]) -> int:
     """How many of the first batches to count in every prefix that is looked at.
 
     Those before the first with outcomes outstanding; but never more than the last few stay out, so

@@ -9,10 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bestarm.geometry import TIE, Array, ranked
-from bestarm.policies.anytime.bets import BatchOutcome, Bets, Frame, StakeGrid, folded
+from bestarm.policies.anytime.batches import AnyBatch, AnyBets, AnyFrame
+from bestarm.policies.anytime.bets import StakeGrid, folded
 
 Indices = NDArray[np.int64]
-Stakes = list[tuple[Indices, Bets]]  # bets, and whose they are
+Stakes = list[tuple[Indices, AnyBets]]  # bets, and whose they are
 
 _ALL_PAIRS = 4096  # up to this many contrasts between chosen and others a design sees all of them
 _REPLAYED = 50_000  # contrasts of past batches to take in at once, beyond two batches a target
@@ -58,19 +59,19 @@ class Contest(Protocol):
         """The contrasts that want evidence."""
         ...
 
-    def stake(self, frame: Frame) -> Stakes:
-        """Bets on a batch to be drawn under `frame`, to be given back to `settle`."""
+    def stake(self, frame: AnyFrame) -> Stakes:
+        """AnyBets on a batch to be drawn under `frame`, to be given back to `settle`."""
         ...
 
-    def settle(self, stakes: Stakes, batch: BatchOutcome) -> None:
+    def settle(self, stakes: Stakes, batch: AnyBatch) -> None:
         """Take what a batch made of the bets of an earlier `stake`."""
         ...
 
-    def amend(self, place: int, before: BatchOutcome, after: BatchOutcome) -> None:
+    def amend(self, place: int, before: AnyBatch, after: AnyBatch) -> None:
         """Take batch number `place` once more, with outcomes that were outstanding `before`."""
         ...
 
-    def rank(self, slope: Array, past: Sequence[BatchOutcome]) -> None:
+    def rank(self, slope: Array, past: Sequence[AnyBatch]) -> None:
         """Take a new estimate of θ."""
         ...
 
@@ -83,7 +84,7 @@ class _Loose(NamedTuple):
     """A batch that is not folded yet, with the bets on it and what it makes of them."""
 
     stakes: Stakes
-    batch: BatchOutcome
+    batch: AnyBatch
     growth: Array
 
 
@@ -140,18 +141,18 @@ class BestOf:
         needs = np.maximum(self._level - self._value[others], _LEAST_NEED)
         return OpenContrasts(self._targets[leader] - self._targets[others], needs)
 
-    def stake(self, frame: Frame) -> Stakes:
+    def stake(self, frame: AnyFrame) -> Stakes:
         """Every target left against the leader, the leader against the runner-up."""
         opponents = np.full(len(self._order), self._order[0])
         opponents[0] = self._order[1]
         return [(self._order, frame.bets(self._targets[opponents] - self._targets[self._order]))]
 
-    def settle(self, stakes: Stakes, batch: BatchOutcome) -> None:
+    def settle(self, stakes: Stakes, batch: AnyBatch) -> None:
         """Add the growth to each wealth, and drop targets whose wealth has reached 1/δ."""
         self._loose.append(_Loose(stakes, batch, self._growth(stakes, batch)))
         self._look()
 
-    def amend(self, place: int, before: BatchOutcome, after: BatchOutcome) -> None:
+    def amend(self, place: int, before: AnyBatch, after: AnyBatch) -> None:
         """Put what a batch makes of the bets now in the place of what it made of them before."""
         if place >= self._folded:
             stakes = self._loose[place - self._folded].stakes
@@ -166,7 +167,7 @@ class BestOf:
         self._look()
 
     @staticmethod
-    def _growth(stakes: Stakes, batch: BatchOutcome) -> Array:
+    def _growth(stakes: Stakes, batch: AnyBatch) -> Array:
         [(_, bets)] = stakes
         return bets.log_growth(batch)
 
@@ -201,7 +202,7 @@ class BestOf:
         self.active = self.active[~reached]
         self._order = self._order[np.isin(self._order, self.active)]
 
-    def rank(self, slope: Array, past: Sequence[BatchOutcome]) -> None:  # noqa: ARG002 - no pair is replayed
+    def rank(self, slope: Array, past: Sequence[AnyBatch]) -> None:  # noqa: ARG002 - no pair is replayed
         """Put the leader first and the runner-up second; the others follow in order of index."""
         from bestarm.policies.anytime.kernels import lead  # noqa: PLC0415 - compiles
 
@@ -312,18 +313,18 @@ class TopOf:
             self._targets[control] - self._targets[rivals], np.maximum(needs[rivals], _LEAST_NEED)
         )
 
-    def stake(self, frame: Frame) -> Stakes:  # noqa: ARG002 - they follow from the frame
+    def stake(self, frame: AnyFrame) -> Stakes:  # noqa: ARG002 - they follow from the frame
         """None that need to be kept."""
         return []
 
-    def _bets(self, frame: Frame, target: int) -> Bets:
+    def _bets(self, frame: AnyFrame, target: int) -> AnyBets:
         contrasts = self._targets[target] - self._targets[self._open[target]]
         return frame.bets(contrasts, margin=self._tolerance)
 
-    def settle(self, stakes: Stakes, batch: BatchOutcome) -> None:
+    def settle(self, stakes: Stakes, batch: AnyBatch) -> None:
         """Nothing yet: `rank` takes the batch in with the rest of the past."""
 
-    def amend(self, place: int, before: BatchOutcome, after: BatchOutcome) -> None:
+    def amend(self, place: int, before: AnyBatch, after: AnyBatch) -> None:
         """Bring up to date what has taken the batch in; `rank` does the others."""
         for target, seen in self._seen.items():
             if place < seen:
@@ -331,7 +332,7 @@ class TopOf:
                 self._wealth[target] += bets.log_growth(after) - bets.log_growth(before)
                 self._decide(target, self._grid.log_value(self._wealth[target]))
 
-    def _add(self, target: int, batch: BatchOutcome) -> None:
+    def _add(self, target: int, batch: AnyBatch) -> None:
         self._wealth[target] += self._bets(batch.frame, target).log_growth(batch)
         self._decide(target, self._grid.log_value(self._wealth[target]))
 
@@ -343,7 +344,7 @@ class TopOf:
         left = most < self._level
         self._open[target], self._wealth[target] = rivals[left], self._wealth[target][left]
 
-    def _look_ahead(self, target: int, loose: Sequence[BatchOutcome]) -> None:
+    def _look_ahead(self, target: int, loose: Sequence[AnyBatch]) -> None:
         """Look at every prefix of batches that lack outcomes, without taking them in."""
         wealth = self._wealth[target].copy()
         values = self._grid.log_value(wealth)
@@ -352,12 +353,12 @@ class TopOf:
             values = np.maximum(values, self._grid.log_value(wealth))
         self._decide(target, values)
 
-    def rank(self, slope: Array, past: Sequence[BatchOutcome]) -> None:
+    def rank(self, slope: Array, past: Sequence[AnyBatch]) -> None:
         """Order the targets by their estimates, and take in what the chosen ones have not seen."""
         self._order = ranked(self._targets @ slope)
         self._bring_up_to_date(past)
 
-    def _bring_up_to_date(self, past: Sequence[BatchOutcome]) -> None:
+    def _bring_up_to_date(self, past: Sequence[AnyBatch]) -> None:
         everybody = np.arange(len(self._targets))
         room = _REPLAYED
         self._folded = max(self._folded, folded(past))

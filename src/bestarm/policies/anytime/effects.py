@@ -11,7 +11,8 @@ from bestarm.bounds import control_shares
 from bestarm.checks import suggestion
 from bestarm.errors import InvalidInputError
 from bestarm.geometry import Array
-from bestarm.policies.anytime.bets import BatchOutcome, Frame, StakeGrid
+from bestarm.policies.anytime.batches import AnyBatch, AnyFrame
+from bestarm.policies.anytime.bets import StakeGrid
 from bestarm.policies.anytime.intervals import lower_ends
 from bestarm.problem import Problem
 from bestarm.recommendation import Effect
@@ -61,7 +62,7 @@ class ControlEffect:
         self._grid = grid
 
     def effect(
-        self, target: int, slope: Array, past: Sequence[BatchOutcome], *, margin: float | None
+        self, target: int, slope: Array, past: Sequence[AnyBatch], *, margin: float | None
     ) -> Effect:
         """The lead of a target over the control.
 
@@ -88,7 +89,7 @@ class ControlEffect:
         relative = estimate / mean if mean is not None and mean > 0 else None
         return Effect(self.control, label, estimate, lower, upper, relative)
 
-    def behind(self, past: Sequence[BatchOutcome]) -> float:
+    def behind(self, past: Sequence[AnyBatch]) -> float:
         """A lower bound on how far the control is behind the best target.
 
         While max over o of (o − c)·θ ≤ m, bets against (o − c)·θ ≤ m are fair or worse whoever
@@ -97,13 +98,13 @@ class ControlEffect:
         level = -math.log(self.shares.behind)
         return float(lower_ends(self._against_leader, past, level=level, grid=self._grid)[0])
 
-    def _against_leader(self, frame: Frame) -> Array:
+    def _against_leader(self, frame: AnyFrame) -> Array:
         """The contrast of the leader of the time to the control; of the runner-up to itself."""
         leader, second = frame.leaders
         opponent = second if leader == self.control else leader
         return np.asarray(self._targets[[opponent]] - self._targets[self.control])
 
-    def _mean_reward(self, slope: Array, past: Sequence[BatchOutcome]) -> float | None:
+    def _mean_reward(self, slope: Array, past: Sequence[AnyBatch]) -> float | None:
         """The estimated mean reward of the control over all pulls so far, if it can be pulled."""
         features = self._problem.target[self.control]
         same = np.flatnonzero((self._problem.source == features).all(axis=1))

@@ -10,7 +10,8 @@ import numpy as np
 
 from bestarm.bounds import pairs_delta
 from bestarm.geometry import Array
-from bestarm.policies.anytime.bets import BatchOutcome, Frame, StakeGrid, folded
+from bestarm.policies.anytime.batches import AnyBatch, AnyFrame
+from bestarm.policies.anytime.bets import StakeGrid, folded
 
 _HALVINGS = 60
 
@@ -38,7 +39,7 @@ def leads(
     targets: Array,
     leader: int,
     slope: Array,
-    past: Sequence[BatchOutcome],
+    past: Sequence[AnyBatch],
     *,
     grid: StakeGrid,
     delta: float,
@@ -71,8 +72,8 @@ def leads(
 
 
 def lower_ends(
-    contrasts: Array | Callable[[Frame], Array],
-    past: Sequence[BatchOutcome],
+    contrasts: Array | Callable[[AnyFrame], Array],
+    past: Sequence[AnyBatch],
     *,
     level: float,
     grid: StakeGrid,
@@ -97,7 +98,7 @@ def lower_ends(
         rows = contrasts(batch.frame) if callable(contrasts) else contrasts
         stakes, growth = batch.frame.bets(rows).settle(batch)
         wealth += growth
-        exposure += batch.pulls * stakes
+        exposure += batch.exposure * stakes
         if done in prefixes and exposure.any():
             ends = np.maximum(ends, _inverted(wealth, exposure, level, grid))
     return ends

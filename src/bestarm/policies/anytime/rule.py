@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
@@ -12,32 +12,30 @@ from bestarm import bounds as thresholds
 from bestarm.checks import interval, not_negative, whole
 from bestarm.errors import ProtocolError
 from bestarm.geometry import Array, linear_span
-from bestarm.policies.anytime.allocation import Allocation, Stage
-from bestarm.policies.anytime.assumptions import Assumptions, check_options, check_options_of
-from bestarm.policies.anytime.bets import BatchOutcome, Frame, StakeGrid
-from bestarm.policies.anytime.clipping import ForecastInterval
+from bestarm.policies.anytime.assumptions import Assumptions, check_blocks, check_options
+from bestarm.policies.anytime.batches import AnyBatch, AnyFrame
+from bestarm.policies.anytime.bets import StakeGrid
+from bestarm.policies.anytime.block_drawing import InBlocks
 from bestarm.policies.anytime.contests import BestOf, Contest, Stakes, TopOf
+from bestarm.policies.anytime.drawing import Course, Drawing, Setting, Singles
 from bestarm.policies.anytime.effects import ControlEffect, find_control
-from bestarm.policies.anytime.guesses import Guesses
 from bestarm.policies.anytime.intervals import Intervals, leads
 from bestarm.policies.anytime.statements import statement
 from bestarm.policies.policy import Look, Policy, Traits, check_adoptable, has_stopped, same_plan
 from bestarm.problem import Problem, as_problem
 from bestarm.recommendation import FINAL, Effect, Recommendation
-from bestarm.records import Plan, Summary
+from bestarm.records import Plan, Rounds, Summary
 
-_LEAST = 4  # pulls a dimension in a batch: there is little to learn from fewer
 _SLACK = 1e-9  # nats: what adding up the logs of many batches may round
-_GROWTH = 0.02  # a batch, relative to the pulls before it; less where the baseline moves fast
 
 
 class _Open(NamedTuple):
     """A plan given out, with what was fixed before it was drawn."""
 
     plan: Plan
-    frame: Frame
+    frame: AnyFrame
     stakes: Stakes
-    stage: Stage
+    stage: Any
 
 
 class AnytimeBAI(Policy):
@@ -47,6 +45,9 @@ class AnytimeBAI(Policy):
     reaches 1/δ is dropped, and the last one left is named. The probability that this is ever wrong
     is at most δ, at any number of looks, under every baseline that is fixed before the arm is
     drawn. Guesses of θ, of the baseline and of the noise only make it quick. Plans are open.
+
+    With `block=k` every round pulls k different arms under one baseline, which cancels: it may be
+    unbounded, and even react to the block. Plans are then `BlockPlan`s, and outcomes `Rounds`.
 
     It rests on one of two assumptions about rewards. With `bounds`, all rewards lie between them
     (a summary that cannot is refused), and plans are provisional: an outcome that is outstanding is
@@ -69,6 +70,7 @@ class AnytimeBAI(Policy):
             lead of interest, in reward units. The rule is quickest near it and valid whatever it
             is.
         forecasts: whether a forecast, fixed before the draw, is subtracted from every reward.
+        block: the number of arms that a round pulls.
         control: the name of the target that effects are measured against. A tenth of δ is spent on
             them. With a `tolerance`, the rule then also stops once no target is shown to be better
             than the control by more than that.
@@ -99,6 +101,7 @@ class AnytimeBAI(Policy):
         expected_gap: float | None = None,
         forecasts: bool = False,
         control: str | None = None,
+        block: int = 1,
     ) -> None:
         self.problem = as_problem(problem)
         whole(seed, "seed", least=0)
@@ -107,27 +110,29 @@ class AnytimeBAI(Policy):
         self._max_pulls = None if max_pulls is None else whole(max_pulls, "max_pulls", least=1)
         self._bounds = None if bounds is None else interval(bounds, "bounds")
         self._mean_bound = mean_bound
-        self._assumptions = Assumptions.make(problem, self._bounds, mean_bound)
-        self._scale = self._assumptions.scale
+        self._block = whole(block, "block", least=1, below=problem.arms + 1)
         check_options(problem, missing=missing, bounds=bounds, forecasts=forecasts)
+        if self._block > 1:
+            check_blocks(problem, self._block, forecasts=forecasts, max_pulls=max_pulls)
+        self._assumptions = Assumptions.make(
+            problem, self._bounds, mean_bound, blocks=self._block > 1
+        )
+        self._scale = self._assumptions.scale
         self._worst_case, self._missing = missing == "worst-case", 0
         span = problem.span if problem.drifts else linear_span(problem.source)
         self._arms = span.coordinates(problem.source)
         self._targets = span.contrast_coordinates(problem.target - problem.target[0])
-        self._forecasts = forecasts
-        self._interval = ForecastInterval(self._scale, self._arms.shape[1]) if forecasts else None
-        scale = replace(self._scale, center=0.0) if forecasts else self._scale
-        self._guesses = Guesses(self._arms, scale, intercept=problem.drifts)
-        self._allocation = Allocation(problem, self._arms)
         self._grid = StakeGrid.make(expected_gap)
         self._effects = None
         if control is not None:
             index = find_control(problem, control, names=self._top)
             self._effects = ControlEffect(problem, index, self._arms, self._targets, self._grid)
         self._contest = self._make_contest()
-        self._past: list[BatchOutcome] = []
+        self._way = self._make_way(forecasts)
+        self._guesses = self._way.guesses
+        self._past: list[AnyBatch] = []
         self._plans = 0
-        self._pulls = 0  # drawn
+        self._pulls = self._rounds = 0  # drawn
         self._outcomes = self._pending = 0
         self._open: _Open | None = None
         self._before: _Open | None = None  # the plan before: pulls under it may still come in
@@ -146,6 +151,24 @@ class AnytimeBAI(Policy):
             grid=self._grid,
             control=None if self._effects is None else self._effects.control,
         )
+
+    def _make_way(self, forecasts: bool) -> Drawing:
+        setting = Setting(
+            self.problem,
+            self._assumptions,
+            *(self._arms, self._targets, self._grid, self._tolerance, self._worst_case),
+        )
+        if self._block == 1:
+            return Singles(setting, forecasts=forecasts)
+        control = None if self._effects is None else self._effects.control
+        drops = self.traits.names_the_best
+        return InBlocks(setting, block=self._block, control=control, drops=drops)
+
+    @property
+    def _course(self) -> Course:
+        most = None if self._max_pulls is None else self._max_pulls - self._pulls
+        before = None if self._before is None else self._before.plan
+        return Course(self._plans + 1, self._pulls, self._rounds, most, before)
 
     @property
     def _level(self) -> float:
@@ -176,65 +199,21 @@ class AnytimeBAI(Policy):
         if self._stopped is not None:
             return None
         if self._open is None:
-            weights = self._allocation.weights(
-                self._guesses,
-                wanted=self._contest.wanted,
-                margin=self._tolerance,
-                key=self._contrasts_key(),
-            )
-            most = None if self._max_pulls is None else self._max_pulls - self._pulls
-            size, phase = self._next_size(most), self._plans + 1
-            if self._before is not None and weights is self._before.plan.weights:
-                plan = self._before.plan
-            else:
-                center = 0.0 if self._forecasts else self._scale.center
-                plan = Plan.randomised(
-                    weights, size, phase=phase, open=True, center=center, extremes=True
-                )
-            plan = replace(
-                plan,
-                phase=phase,
-                pulls=size,
-                most=most,
-                provisional=self._bounds is not None,
-                forecasts=None if self._interval is None else self._interval.ends,
-            )
-            self._open = self._prepare(plan)
+            self._open = self._prepare(self._way.plan(self._contest, self._course))
         return self._open.plan
 
     def adopt(self, plan: Plan) -> None:
         """Make a recorded plan the current one: bets use its probabilities, to the last bit."""
         phase = None if self._stopped is not None else self._plans + 1
         check_adoptable(plan, self.problem, phase=phase, kind="randomised")
-        check_options_of(plan, provisional=self._bounds is not None, forecasts=self._forecasts)
+        self._way.check(plan)
         if self._open is None or not same_plan(self._open.plan, plan):
             self._open = self._prepare(plan)
 
-    def _contrasts_key(self) -> object:
-        """A key that changes when other contrasts are open."""
-        return tuple(self._contest.chosen.tolist()), len(self._contest.active)
-
     def _prepare(self, plan: Plan) -> _Open:
         """Fix all that bets on a plan rest on, from the past and the plan alone."""
-        stage = self._allocation.stage(plan, self._guesses, self._contrasts_key())
-        scale = self._scale.less(plan.forecasts)
-        frame = Frame(
-            stage.sampling,
-            guess=np.minimum(np.maximum(self._guesses.rewards(plan.pulls), scale.low), scale.high),
-            spread=self._guesses.spread,
-            scale=scale,
-            size=plan.pulls,
-            pulls=self._pulls,
-            grid=self._grid,
-            leaders=self._contest.leaders,
-        )
+        frame, stage = self._way.prepare(plan, self._contest, self._course)
         return _Open(plan, frame, self._contest.stake(frame), stage)
-
-    def _next_size(self, most: int | None) -> int:
-        size = int(min(_GROWTH * self._pulls, self._guesses.longest()))
-        size = max(size, _LEAST * int(self._arms.shape[1] + self.problem.drifts))
-        # With nothing left to draw the plan stands for the wait for what is outstanding.
-        return size if most is None else max(1, min(size, most))
 
     def update(self, summary: Summary) -> None:
         """Take the outcome of the current plan: bet, drop, decide whether to continue.
@@ -249,7 +228,7 @@ class AnytimeBAI(Policy):
         self._receive(drawn, summary)
         self._enter(drawn, summary)
         self._plans += 1
-        self._allocation.keep(drawn.stage)
+        self._way.keep(drawn.stage)
         self._before, self._open = drawn, None
         if summary.pending.any():
             self._outstanding[drawn.plan.phase] = drawn
@@ -282,33 +261,37 @@ class AnytimeBAI(Policy):
         else:
             place = phase - 1  # one batch per phase
             before = self._past[place]
-            after = BatchOutcome(drawn.frame, before.summary.amended(summary), self._worst_case)
-            self._receive(drawn, summary)
+            after = self._way.amended(before, summary)
+            self._receive(drawn, summary, before.summary)
             self._past[place] = after
             if not after.pending:
                 del self._outstanding[phase]
             self._contest.amend(place, before, after)
-            self._guesses.learn(BatchOutcome(drawn.frame, summary), late=True)
-            self._pending -= int(summary.counts.sum() + summary.missing.sum())
+            self._way.learn_late(before, after, summary)
+            self._pending += int((after.summary.pending - before.summary.pending).sum())
         self._decide()
 
-    def _receive(self, drawn: _Open, summary: Summary) -> None:
-        """Count a summary; raise, or withdraw the claim, if it contradicts itself or A3."""
-        labels = self.problem.source_labels
-        self._contradicted |= self._assumptions.contradicted_by(summary, labels, drawn.frame.scale)
-        self._outcomes += summary.pulls
+    def _receive(self, drawn: _Open, summary: Summary, known: Summary | None = None) -> None:
+        """Count a summary; raise, or withdraw the claim, if it contradicts itself or A3.
+
+        Args:
+            drawn: what it was drawn under.
+            summary: the totals, or rounds.
+            known: what was known of the same rounds before, and is in them once more.
+        """
+        self._contradicted |= self._way.contradicted_by(drawn.frame, summary)
+        again = isinstance(summary, Rounds) and known is not None
+        self._outcomes += summary.pulls - (known.pulls if again and known else 0)
         self._missing += int(summary.missing.sum())
+        self._missing -= int(known.missing.sum()) if again and known else 0
 
     def _enter(self, drawn: _Open, summary: Summary) -> None:
-        batch = BatchOutcome(drawn.frame, summary, self._worst_case)
+        batch = self._way.outcome(drawn.frame, summary)
         self._contest.settle(drawn.stakes, batch)
-        self._guesses.learn(batch)
         self._past.append(batch)
         self._pulls += int(summary.drawn.sum())
-        if self._interval is not None and summary.pulls:
-            mean = (float(summary.rewards.sum()) + summary.foreseen) / summary.pulls
-            variance = float(self._guesses.spread.mean())
-            self._interval.learn(mean, summary.pulls, drawn=self._pulls, variance=variance)
+        self._rounds += summary.rounds
+        self._way.learn(batch, self._pulls)
         self._pending += int(summary.pending.sum())
 
     def _decide(self) -> None:
@@ -324,8 +307,9 @@ class AnytimeBAI(Policy):
                     self._stopped = "identified"
         elif self._contest.decided:
             self._stopped = "identified"
-        spent = self._max_pulls is not None and self._pulls >= self._max_pulls
-        if self._stopped is None and spent and not self._pending:
+        left = math.inf if self._max_pulls is None else self._max_pulls - self._pulls
+        spent = self._stopped is None and left < self._way.smallest(self._contest)
+        if spent and not self._pending:
             self._stopped = "max_pulls"
 
     def evidence(self) -> Array:

@@ -1,0 +1,229 @@
+"""How the anytime rule draws: single pulls here, blocks in `block_drawing`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from bestarm.geometry import Array
+from bestarm.policies.anytime.allocation import Allocation
+from bestarm.policies.anytime.assumptions import Assumptions, check_options_of
+from bestarm.policies.anytime.batches import AnyBatch, AnyFrame
+from bestarm.policies.anytime.bets import BatchOutcome, Frame, StakeGrid
+from bestarm.policies.anytime.clipping import ForecastInterval
+from bestarm.policies.anytime.contests import Contest
+from bestarm.policies.anytime.guesses import Guesses
+from bestarm.problem import Problem
+from bestarm.records import Plan, Summary
+
+LEAST = 4  # pulls a dimension in a batch: there is little to learn from fewer
+GROWTH = 0.02  # a batch, relative to what was drawn before; less where the baseline moves fast
+
+
+@dataclass(frozen=True, eq=False)
+class Setting:
+    """What a way of drawing is made from.
+
+    Attributes:
+        problem: the problem.
+        assumptions: where rewards lie.
+        arms: the source arms, in coordinates of their span.
+        targets: the targets, in the same coordinates up to a shift.
+        grid: the stakes.
+        margin: what is added to each contrast.
+        worst_case: whether outcomes that never come enter at their worst.
+    """
+
+    problem: Problem
+    assumptions: Assumptions
+    arms: Array
+    targets: Array
+    grid: StakeGrid
+    margin: float
+    worst_case: bool
+
+
+class Course(NamedTuple):
+    """How far a run has come.
+
+    Attributes:
+        phase: the number of the next plan.
+        pulls: the pulls drawn so far.
+        rounds: the rounds drawn so far.
+        most: the pulls that may still be drawn, or None for any number.
+        before: the plan before, or None.
+    """
+
+    phase: int
+    pulls: int
+    rounds: int
+    most: int | None
+    before: Plan | None
+
+
+class Estimates(Protocol):
+    """Guesses of θ."""
+
+    @property
+    def slope(self) -> Array:
+        """θ̂ in coordinates of the span."""
+        ...
+
+
+class Drawing(Protocol):
+    """A way of drawing: its plans, what is fixed with them, and what is learned from outcomes."""
+
+    @property
+    def guesses(self) -> Estimates:
+        """What is known so far."""
+        ...
+
+    def smallest(self, contest: Contest) -> int:
+        """The pulls of the smallest plan there can be now."""
+        ...
+
+    def plan(self, contest: Contest, course: Course) -> Plan:
+        """The next plan."""
+        ...
+
+    def check(self, plan: Plan) -> None:
+        """Raise unless a recorded plan is of this way of drawing."""
+        ...
+
+    def prepare(self, plan: Plan, contest: Contest, course: Course) -> tuple[AnyFrame, Any]:
+        """What is fixed with a plan, and a stage to be given back to `keep`."""
+        ...
+
+    def keep(self, stage: Any) -> None:
+        """Note how the batch was drawn that was just told."""
+        ...
+
+    def contradicted_by(self, frame: Any, summary: Summary) -> bool:
+        """Whether rewards contradict the assumptions; raise if they cannot be."""
+        ...
+
+    def outcome(self, frame: Any, summary: Summary) -> AnyBatch:
+        """What came of a plan."""
+        ...
+
+    def amended(self, before: Any, summary: Summary) -> AnyBatch:
+        """What came of it once outcomes that were outstanding are settled; nothing is learned."""
+        ...
+
+    def learn(self, batch: Any, drawn: int) -> None:
+        """Take in a batch's outcome; `drawn` is the number of all pulls so far."""
+        ...
+
+    def learn_late(self, before: Any, after: Any, summary: Summary) -> None:
+        """Take in outcomes of a batch that were outstanding."""
+        ...
+
+
+def key_of(contest: Contest) -> object:
+    """A key that changes when other contrasts are open."""
+    return tuple(contest.chosen.tolist()), len(contest.active)
+
+
+class Singles:
+    """One pull a round: every arm is drawn by itself.
+
+    Args:
+        setting: what it is made from.
+        forecasts: whether a forecast is subtracted from every reward.
+    """
+
+    def __init__(self, setting: Setting, *, forecasts: bool) -> None:
+        self._setting, self._forecasts = setting, forecasts
+        self._scale, problem = setting.assumptions.scale, setting.problem
+        self._provisional = setting.assumptions.bounds is not None
+        dimensions = setting.arms.shape[1]
+        self._interval = ForecastInterval(self._scale, dimensions) if forecasts else None
+        scale = replace(self._scale, center=0.0) if forecasts else self._scale
+        self.guesses = Guesses(setting.arms, scale, intercept=problem.drifts)
+        self._allocation = Allocation(problem, setting.arms)
+        self.keep = self._allocation.keep
+
+    def smallest(self, contest: Contest) -> int:  # noqa: ARG002 - it is always the same
+        """One pull."""
+        return 1
+
+    def plan(self, contest: Contest, course: Course) -> Plan:
+        """The next batch."""
+        weights = self._allocation.weights(
+            self.guesses,
+            wanted=contest.wanted,
+            margin=self._setting.margin,
+            key=key_of(contest),
+        )
+        size = self._next_size(course)
+        if course.before is not None and weights is course.before.weights:
+            plan = course.before
+        else:
+            center = 0.0 if self._forecasts else self._scale.center
+            plan = Plan.randomised(
+                weights, size, phase=course.phase, open=True, center=center, extremes=True
+            )
+        return replace(
+            plan,
+            phase=course.phase,
+            pulls=size,
+            most=course.most,
+            provisional=self._provisional,
+            forecasts=None if self._interval is None else self._interval.ends,
+        )
+
+    def check(self, plan: Plan) -> None:
+        """Raise unless a recorded plan is of a rule with these options."""
+        check_options_of(
+            plan, provisional=self._provisional, forecasts=self._forecasts, blocks=False
+        )
+
+    def prepare(self, plan: Plan, contest: Contest, course: Course) -> tuple[Frame, Any]:
+        """Fix all that bets on a plan rest on, from the past and the plan alone."""
+        stage = self._allocation.stage(plan, self.guesses, key_of(contest))
+        scale = self._scale.less(plan.forecasts)
+        frame = Frame(
+            stage.sampling,
+            guess=np.minimum(np.maximum(self.guesses.rewards(plan.pulls), scale.low), scale.high),
+            spread=self.guesses.spread,
+            scale=scale,
+            size=plan.pulls,
+            pulls=course.pulls,
+            grid=self._setting.grid,
+            leaders=contest.leaders,
+        )
+        return frame, stage
+
+    def contradicted_by(self, frame: Frame, summary: Summary) -> bool:
+        """Whether no rewards within the scale have these totals, but for rare noise."""
+        labels = self._setting.problem.source_labels
+        return self._setting.assumptions.contradicted_by(summary, labels, frame.scale)
+
+    def outcome(self, frame: Frame, summary: Summary) -> BatchOutcome:
+        """What came of a plan."""
+        return BatchOutcome(frame, summary, self._setting.worst_case)
+
+    def amended(self, before: BatchOutcome, summary: Summary) -> BatchOutcome:
+        """What came of it once outcomes that were outstanding are settled."""
+        return self.outcome(before.frame, before.summary.amended(summary))
+
+    def learn(self, batch: BatchOutcome, drawn: int) -> None:
+        """Take in a batch's outcome."""
+        summary = batch.summary
+        self.guesses.learn(batch)
+        if self._interval is not None and summary.pulls:
+            mean = (float(summary.rewards.sum()) + summary.foreseen) / summary.pulls
+            variance = float(self.guesses.spread.mean())
+            self._interval.learn(mean, summary.pulls, drawn=drawn, variance=variance)
+
+    def learn_late(self, before: BatchOutcome, after: BatchOutcome, summary: Summary) -> None:  # noqa: ARG002
+        """Take in outcomes of a batch that were outstanding."""
+        self.guesses.learn(BatchOutcome(before.frame, summary), late=True)
+
+    def _next_size(self, course: Course) -> int:
+        size = int(min(GROWTH * course.pulls, self.guesses.longest()))
+        size = max(size, LEAST * int(self._setting.arms.shape[1] + self._setting.problem.drifts))
+        # With nothing left to draw the plan stands for the wait for what is outstanding.
+        return size if course.most is None else max(1, min(size, course.most))
