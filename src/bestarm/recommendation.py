@@ -10,7 +10,7 @@ from bestarm.geometry import Array
 __all__ = ["FINAL", "Effect", "Phase", "Recommendation"]
 
 #: The reasons of a stop with a final answer.
-FINAL = ("identified", "equivalent", "exhausted")
+FINAL = ("identified", "equivalent", "exact")
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,9 +78,10 @@ class Recommendation:
         label: its name.
         final: whether the policy finished its identification. A stop at a cap is not final.
         reason: `"identified"`, `"equivalent"` (none is better than the control by more than the
-            tolerance), `"exhausted"` (all items of a finite population are known), `"running"`, or
-            what stopped it short: `"max_pulls"`, `"max_phases"`, `"max_phase_pulls"`, `"budget"`,
-            or `"stopped"` by hand.
+            tolerance), `"exact"` (all items of a finite population are judged), `"running"`, or
+            what stopped it short: `"max_pulls"`, `"max_phases"`, `"max_phase_pulls"`,
+            `"budget"`, `"exhausted"` (all items are judged, but too many outcomes lack), or
+            `"stopped"` by hand.
         pulls: pulls used so far.
         error_bound: a proven bound on the probability that this answer is wrong: `claims`, once it
             is final and nothing contradicts the assumptions; else None.
@@ -144,4 +145,5 @@ _CAUSES = {
     "max_phases": "stopped at its limit of phases",
     "max_phase_pulls": "stopped at its limit of outcomes per phase",
     "budget": "its budget is spent",
+    "exhausted": "all items are judged",
 }

@@ -104,7 +104,7 @@ def test_when_all_items_are_known_the_answer_is_exact() -> None:
     policy = PairedTests(Problem(np.eye(4)), bounds=(0, 2), items=50)
     tell(policy, table)
     answer = policy.recommend()
-    assert (answer.target, answer.reason, answer.final) == (1, "exhausted", True)
+    assert (answer.target, answer.reason, answer.final) == (1, "exact", True)
     assert (answer.pulls, answer.error_bound, answer.active) == (200, 0.05, (0, 1, 2, 3))
     assert policy.plan() is None
 

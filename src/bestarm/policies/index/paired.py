@@ -133,7 +133,7 @@ class PairedTests(StepwisePolicy):
         self._rounds += summary.rounds
         self._leader = first_largest(self._sums)
         if self._items == self._rounds:
-            return "exhausted"
+            return "exact"
         winners = np.flatnonzero(self._beaten().sum(axis=1) == self.problem.arms - 1)
         if winners.size:
             self._leader = int(winners[0])
