@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Literal, NamedTuple
 
 import numpy as np
 from scipy.special import gammainc, gammaln, ndtr
 
 from bestarm.checks import choice, interval, vector, whole
+from bestarm.design.blocked import check_size
+from bestarm.design.blocks import BlockDesign, minimise_blocks, neighbours
 from bestarm.design.contrasts import ListedContrasts
 from bestarm.design.criteria import Regression, contrast_features, regression_features
-from bestarm.design.solver import Design, check_tolerance, minimise
+from bestarm.design.solver import Design, check_gap, check_tolerance, minimise
 from bestarm.errors import InvalidInputError
 from bestarm.geometry import Array
 from bestarm.problem import Problem, as_problem
@@ -41,38 +44,49 @@ __all__ = [
 def complexity(
     problem: Problem,
     theta: object,
-    kind: Literal["centered", "shifted", "linear"] = "centered",
+    kind: Literal["centered", "shifted", "linear", "blocked"] = "centered",
     *,
     anchor: int = 0,
+    size: int = 2,
     tol: float = 1e-3,
 ) -> Design:
     """min over p of max over z ≠ z* of ‖z* − z‖² / ((z* − z)·θ)², certified; +∞ if z* is tied.
+
+    It counts pulls; for `kind="blocked"` it counts rounds, each of `size` pulls.
 
     Args:
         problem: the problem.
         theta: the true parameter.
         kind: `"centered"` is τ*_cov, with the norm under Σ_cov,p⁻¹; `"shifted"` the paper's lower
             bound, τ*_lin(Z : X − x_anchor); `"linear"` is τ*_lin(Z : X), what a linear bandit
-            without a moving baseline would need.
+            without a moving baseline would need; `"blocked"` is for rounds that pull a block of
+            different arms under one baseline, with the norm under M(q)⁻¹ of `design.blocked_xy`.
         anchor: the arm the features are shifted by, for `kind="shifted"`.
+        size: arms in a block, for `kind="blocked"`.
         tol: the relative gap to certify.
 
     Returns:
-        A Design: `value` and `lower_bound` enclose the complexity, `weights` nearly attain it.
+        A Design: `value` and `lower_bound` enclose the complexity, `weights` nearly attain it. For
+        `kind="blocked"` it is a `BlockDesign`.
         τ*_lin(shifted) ≤ τ*_cov ≤ 4 τ*_lin(shifted) for every anchor.
 
     Reference: the paper's equation for τ*_lin(Z : X − x₁) and its Propositions 1 and 2.
     """
     as_problem(problem)
-    choice(kind, ("centered", "shifted", "linear"), "kind")
+    choice(kind, ("centered", "shifted", "linear", "blocked"), "kind")
     check_tolerance(tol)
     whole(anchor, "anchor", least=0, below=problem.arms)
+    if kind == "blocked":
+        check_size(size, problem.arms)
     contrasts, gaps = _best_contrasts(problem, theta)
     if not gaps.all():
-        uniform = np.full(problem.arms, 1 / problem.arms)
-        return Design(uniform, math.inf, math.inf, 0.0, 0)
+        if kind == "blocked":
+            blocks = neighbours(problem.arms, size)
+            uniform = np.full(len(blocks), 1 / len(blocks))
+            return BlockDesign(uniform, math.inf, math.inf, 0.0, 0, blocks)
+        return Design(np.full(problem.arms, 1 / problem.arms), math.inf, math.inf, 0.0, 0)
     source = problem.source
-    regression: Regression = "centered" if kind == "centered" else "linear"
+    regression: Regression = "centered" if kind in ("centered", "blocked") else "linear"
     if kind == "shifted":
         # In coordinates of the span: shifting a constant feature leaves nothing but rounding.
         coordinates = problem.span.coordinates(source)
@@ -81,9 +95,13 @@ def complexity(
     span, features = regression_features(source, regression)
     unit = float(gaps.max())  # whatever the size of θ, the solver sees numbers near 1
     rows = contrast_features(span, contrasts, regression) / (gaps / unit)[:, None]
-    found = minimise(features, ListedContrasts(rows), tol)
+    if kind == "blocked":
+        found: Design = minimise_blocks(features[:, 1:], ListedContrasts(rows[:, 1:]), size, tol)
+        check_gap(found.gap, tol)
+    else:
+        found = minimise(features, ListedContrasts(rows), tol)
     value, bound = found.value / unit / unit, found.lower_bound / unit / unit
-    return Design(found.weights, value, bound, found.gap, found.iterations)
+    return replace(found, value=value, lower_bound=bound)
 
 
 def _best_contrasts(problem: Problem, theta: object) -> tuple[Array, Array]:

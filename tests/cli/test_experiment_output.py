@@ -12,8 +12,10 @@ from typing import Any
 
 import pytest
 from typer.testing import CliRunner
+from workers_started import PATIENCE, processes
 
 from bestarm import Experiment, Problem
+from bestarm.cli import main
 from bestarm.cli.app import app
 from bestarm.cli.reporting import printable
 
@@ -58,11 +60,29 @@ def started(*arguments: str, stdout: Any = subprocess.PIPE, **env: str) -> tuple
     return done.returncode, done.stdout or b"", done.stderr.decode("utf-8", "replace")
 
 
+def print_into_nowhere(arguments: tuple[str, ...]) -> None:
+    """`bestarm` in a process of its own, where all is imported already."""
+    for number, path in ((1, "/dev/full"), (2, "said.txt")):
+        os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT), number)
+    sys.stdout, sys.stderr = (
+        open(number, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
+        for number in (1, 2)
+    )
+    sys.argv = ["bestarm", *arguments]
+    try:
+        main()
+    finally:
+        sys.stdout.flush()  # as Python does at exit
+
+
 def into_nowhere(*arguments: str) -> str:
     """What is said of a command whose output is a disk that is full."""
-    with open("/dev/full", "w", encoding="utf-8") as full:
-        code, _, said = started(*arguments, stdout=full)
-    assert code == 2
+    process = processes.Process(target=print_into_nowhere, args=(arguments,))
+    process.start()
+    process.join(PATIENCE)
+    said = Path("said.txt").read_text(encoding="utf-8")
+    Path("said.txt").unlink()
+    assert process.exitcode == 2
     assert said.startswith("bestarm: ")
     assert said.count("\n") == 1, said
     assert "no space left" in said.lower()

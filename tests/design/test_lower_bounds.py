@@ -40,7 +40,7 @@ def test_the_bounds_of_exact_designs_are_below_their_optima() -> None:
         assert make(POINTS, POINTS, tol=COARSE).lower_bound <= make(POINTS, POINTS, tol=FINE).value
 
 
-@pytest.mark.parametrize("kind", ["centered", "shifted", "linear"])
+@pytest.mark.parametrize("kind", ["centered", "shifted", "linear", "blocked"])
 def test_the_bound_of_a_complexity_is_below_it(kind: str) -> None:
     problem, theta = Problem(POINTS), POINTS[3]
     coarse, fine = (bounds.complexity(problem, theta, kind, tol=t) for t in (COARSE, FINE))  # type: ignore[arg-type]

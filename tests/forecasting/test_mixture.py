@@ -120,6 +120,14 @@ def test_an_outlier_does_little_harm() -> None:
     assert within((rewards - forecasts)[1200:]) < 1.06 * within(rewards[1200:])
 
 
+def test_an_outlier_among_covariates_does_little_harm() -> None:
+    rng = np.random.default_rng(9)
+    known = rng.standard_normal((3000, 1))
+    level = known[:, 0].copy()
+    known[1000] = 1e9
+    assert ratio(level, 10, skip=1200, covariates=known) < 0.54  # 1/2 if it were known
+
+
 numbers = st.floats(-1e100, 1e100)
 
 

@@ -24,6 +24,7 @@ from workers_started import PATIENCE, processes
 
 from bestarm.live import Experiment, draw
 from bestarm.live.events import as_data
+from bestarm.live.store.sql import Store
 from bestarm.live.store.sql import schema as s
 from bestarm.policies import Policy
 from bestarm.policies.registry import policies
@@ -81,7 +82,13 @@ def test_whoever_is_killed_before_any_statement_to_a_server_can_be_followed(
 
 
 def climb(url: str, folder: Path, turn: int, step: int = 1) -> None:
-    """Kill the first at its first statement, the next a little later, until one comes through."""
+    """Kill the first at its first statement, the next a little later, until one comes through.
+
+    The tables are there: `tests/live/store/test_migrations.py` kills those who make them.
+    """
+    store = Store(url)
+    store.prepare()
+    store.close()
     kills = 0
     while True:
         arguments = (url, folder, "worker", turn, 1 + step * kills)

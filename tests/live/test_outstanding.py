@@ -277,8 +277,11 @@ def wrong_answers(runs: int, *, broken: bool) -> int:
 
 
 def test_delays_that_favour_the_wrong_arm_make_no_errors() -> None:
-    """At most δ = 0.1 of the runs may err: 8 or more of 20 have probability 4e-4 then."""
-    assert wrong_answers(20, broken=False) < 8
+    """At most δ = 0.1 of the runs may err: 8 or more of 20 have probability 4e-4 then.
+
+    Where none of the first 10 errs, they decide: if 40 % erred, that had probability 6e-3.
+    """
+    assert not wrong_answers(10, broken=False) or wrong_answers(20, broken=False) < 8
 
 
 def test_the_same_delays_mislead_whoever_passes_over_what_is_late() -> None:

@@ -5,6 +5,7 @@ Without it a worker spends most of its life on imports, and is killed in the mid
 
 from __future__ import annotations
 
+import gc
 from importlib import import_module
 
 from workers_killed import PROBLEM, reward, settings
@@ -21,6 +22,7 @@ for name in (
     "bestarm.live.spec",
     "bestarm.live.store.sql",
     "bestarm.server.serving",
+    "psycopg",
     "sqlalchemy.dialects.postgresql.psycopg",
     "sqlalchemy.dialects.sqlite.pysqlite",
 ):
@@ -34,3 +36,7 @@ for number in range(3):
     )
     while not experiment.finished:
         experiment.tell_many([(each.id, reward(each.id, each.arm)) for each in experiment.ask(100)])
+
+# A collection in a worker would copy all of the above, which it shares until it writes there.
+gc.collect()
+gc.freeze()

@@ -441,9 +441,10 @@ def test_a_wrong_entry_is_named_in_a_sentence(browser: Browser, served: Served) 
         for name, value in entries.items():
             page.locator(f"#{name}").fill(value)
         page.locator("#policy").select_option("sp-bai")
+        page.get_by_label("Subtract a forecast from every outcome").check()
         page.locator("#create-go").click()
         expect(page.locator("#panel-guarantee .pairs dd")).to_have_text(
-            ["0.05", "sp-bai", "2", "±3"]
+            ["0.05", "sp-bai", "2", "±3", "by the default forecaster"]
         )
         page.goto(f"{served.base}/plan")
         page.locator("#source").fill(table)

@@ -6,6 +6,7 @@ import csv
 import json
 
 import httpx
+import pytest
 from served import wrong
 
 pytest_plugins = ("api_fixtures",)
@@ -63,3 +64,24 @@ def test_what_cannot_be_used_is_refused(api: httpx.Client) -> None:
     ):
         wrong(api.post("/experiments/bare/ask", json=body), 422, "invalid_input")
     assert api.get("/experiments/bare").json()["pulls"] == 0
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ("1e999", "`covariates['age']` must be a finite number; got inf."),
+        ("[1]", "it must be a number, a text, true, false or null"),
+        ('"' + "x" * 20_000 + '"', "A row of `covariates` is longer than 10,000 characters."),
+    ],
+)
+def test_a_refused_covariate_is_named_with_its_fault(
+    api: httpx.Client, value: str, said: str
+) -> None:
+    api.post("/experiments", json=BODY | {"name": "faults", "forecaster": "default"})
+    sent = api.post(
+        "/experiments/faults/ask",
+        content=f'{{"covariates": [{{"age": {value}}}]}}',
+        headers={"Content-Type": "application/json"},
+    )
+    wrong(sent, 422, "invalid_input")
+    assert said in sent.json()["error"]["message"]

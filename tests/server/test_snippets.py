@@ -29,3 +29,16 @@ def test_names_are_quoted_as_their_language_requires(name: str) -> None:
     assert places == [f"/api/v1/experiments/{name}/{what}" for what in ("ask", "tell")]
     bodies = [words[at + 1] for at, word in enumerate(words) if word == "-d"]
     assert [list(json.loads(body)) for body in bodies] == [["count"], ["outcomes"]]
+
+
+@pytest.mark.parametrize(
+    ("forecaster", "fields"),
+    [("default", ["count", "covariates"]), ("own", ["count", "forecasts"])],
+)
+def test_what_a_forecaster_needs_comes_along(forecaster: str, fields: list[str]) -> None:
+    made = snippets("offer", address="http://127.0.0.1:8000", forecaster=forecaster)
+    words = shlex.split(made["curl"].replace("\\\n", " "))
+    sent = words[words.index("-d") + 1]
+    assert list(json.loads(sent)) == fields
+    assert f"json={sent}" in made["Python"]
+    ast.parse(made["Python"])

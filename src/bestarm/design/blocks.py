@@ -24,9 +24,9 @@ from bestarm.design.interior import second_moment
 from bestarm.design.pools import Scores, pivots
 from bestarm.design.solver import (
     Design,
-    _minimise,
     check_tolerance,
     inverse_factor,
+    minimise_over,
     one_thread,
 )
 from bestarm.geometry import Array, lift, ranked
@@ -51,6 +51,12 @@ class BlockDesign(Design):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.blocks.flags.writeable = False
+
+
+def neighbours(arms: int, size: int, step: int = 1) -> Blocks:
+    """Blocks of arms that follow each other in a ring, one from every `step`-th arm on."""
+    ring = (np.arange(0, arms, step)[:, None] + np.arange(size)) % arms
+    return np.unique(np.sort(ring, axis=1), axis=0)
 
 
 class BlockPool:
@@ -108,9 +114,8 @@ class BlockPool:
         span = pivots(lift(self._points))
         others = np.setdiff1d(np.arange(len(self._points)), span)
         arms = np.concatenate([span, others[: max(self._size - len(span), 0)]])
-        starts = np.arange(0, len(arms), self._size - 1)
-        places = (starts[:, None] + np.arange(self._size)) % len(arms)
-        return np.unique(np.sort(arms[places], axis=1), axis=0)
+        chain = arms[neighbours(len(arms), self._size, step=self._size - 1)]
+        return np.unique(np.sort(chain, axis=1), axis=0)
 
     def rows(self, codes: Codes) -> Array:
         """See `Pool.rows`."""
@@ -152,10 +157,9 @@ def minimise_blocks(points: Array, contrasts: ContrastSet, size: int, tol: float
         size: arms in a block, from 2 to all.
         tol: the relative gap to certify.
     """
-    check_tolerance(tol)
+    pool = BlockPool(points - points.mean(axis=0), size)
+    found = minimise_over(pool, contrasts, tol)
     with one_thread():
-        pool = BlockPool(points - points.mean(axis=0), size)
-        found = _minimise(pool, contrasts, tol)
         return _without_traces(pool, contrasts, found, tol)
 
 

@@ -57,16 +57,22 @@ def _distinct(blocks: Blocks) -> Blocks:
 
 
 def _farthest_outside(points: Array, blocks: Blocks) -> NDArray[np.int64]:
-    """For each block the point outside that is farthest from its mean; of several, the first."""
+    """For each block the point outside that is farthest from its mean.
+
+    Of several it is the first after the block's first point, else the first of all, so that points
+    that are all alike form different blocks.
+    """
     norms = np.einsum("ij,ij->i", points, points)
-    tie = TIE * float(norms.max())
+    tie, columns = TIE * float(norms.max()), np.arange(len(points))
     means = points[blocks].mean(axis=1)
     found = np.empty(len(blocks), dtype=np.int64)
     for start in range(0, len(blocks), _ROWS):
         rows = slice(start, start + _ROWS)
         keys = norms - 2 * (means[rows] @ points.T)  # ‖v − mean‖² − ‖mean‖²
         np.put_along_axis(keys, blocks[rows], -np.inf, axis=1)
-        found[rows] = (keys >= keys.max(axis=1, keepdims=True) - tie).argmax(axis=1)
+        tied = keys >= keys.max(axis=1, keepdims=True) - tie
+        later = tied & (columns > blocks[rows, :1])
+        found[rows] = np.where(later.any(axis=1), later.argmax(axis=1), tied.argmax(axis=1))
     return found
 
 

@@ -39,9 +39,10 @@ class Point:
 
 @dataclass(frozen=True, eq=False)
 class _State:
-    """Computed from q: A = L⁻¹Φᵀ and S = ΦM⁻¹Yᵀ, with M = LLᵀ; values g = yᵀM⁻¹y."""
+    """Computed from q: A = L⁻¹Φᵀ, B = L⁻¹Yᵀ and S = AᵀB, with M = LLᵀ; values g = yᵀM⁻¹y."""
 
     a: Array
+    b: Array
     s: Array
     g: Array
 
@@ -52,7 +53,7 @@ def _factor(features: Array, contrasts: Array, q: Array) -> _State | None:
         return None
     b, _ = dtrtrs(lower, contrasts.T, lower=1)
     a, _ = dtrtrs(lower, features.T, lower=1)
-    return _State(a, a.T @ b, np.einsum("ij,ij->j", b, b))
+    return _State(a, b, a.T @ b, np.einsum("ij,ij->j", b, b))
 
 
 def second_moment(features: Array, q: Array) -> Array:
@@ -164,7 +165,8 @@ def interior_point(features: Array, contrasts: Array, start: Point, tol: float) 
     # Any q becomes strictly feasible by scaling up, any mu by scaling down.
     scale = 1.1 * float(state.g.max())
     q = q * scale
-    state = _State(state.a / np.sqrt(scale), state.s / scale, state.g / scale)
+    root = np.sqrt(scale)
+    state = _State(state.a / root, state.b / root, state.s / scale, state.g / scale)
     arms = len(q)
     mu = mu * (0.9 / float((add_rows(np.square(state.s / state.g), arms) @ mu).max()))
     primal = np.concatenate([q, 1 / state.g - 1])
@@ -183,6 +185,9 @@ def interior_point(features: Array, contrasts: Array, start: Point, tol: float) 
         # The negative part outweighs its barrier only where a contrast is far from active, and is
         # left out there: both products are then of the form RRᵀ, at half the price.
         root = state.s * (np.sqrt(mu) * h)
+        if len(root) > arms:  # many rows: as many columns as features will do
+            upper = np.asarray(np.linalg.qr((state.b * (np.sqrt(mu) * h)).T, mode="r"))
+            root = state.a.T @ upper.T
         hessian = (2 * (state.a.T @ state.a)) * (root @ root.T)
         if len(hessian) > arms:
             hessian = add_rows(add_rows(hessian, arms).T, arms)

@@ -116,11 +116,22 @@ def minimise(features: Array, contrasts: ContrastSet, tol: float) -> Design:
         contrasts: the set Y.
         tol: the relative gap to certify.
     """
-    check_tolerance(tol)
-    with one_thread():
-        found = _minimise(Arms(features), contrasts, tol)
+    found = minimise_over(Arms(features), contrasts, tol)
     check_gap(found.gap, tol)
     return found
+
+
+def minimise_over(pool: Pool, contrasts: ContrastSet, tol: float) -> Design:
+    """Minimise max_y yᵀM(p)⁻¹y; the gap is above `tol` only if no more could be proven.
+
+    Args:
+        pool: arms or blocks; the weights are by their codes.
+        contrasts: the set Y.
+        tol: the relative gap to certify.
+    """
+    check_tolerance(tol)
+    with one_thread():
+        return _minimise(pool, contrasts, tol)
 
 
 def check_gap(gap: float, tol: float) -> None:
@@ -136,7 +147,6 @@ def check_gap(gap: float, tol: float) -> None:
 
 
 def _minimise(pool: Pool, contrasts: ContrastSet, tol: float) -> Design:
-    """The best design found. Its gap is above `tol` only if there was no way on."""
     work = Working.of(pool)
     best_weights, best_value, best_bound = work.q, np.inf, 0.0
     promise = 0.0  # the bound, if no block scores above those that have a code

@@ -41,6 +41,7 @@ _DOUBT = 2.0  # log prior odds of none against a regression
 _FORGET_LOSS = 1.0 - 1.0 / 1000  # per outcome, of blends and gates
 _DEEPEST = 12.0  # log odds are kept within ±: what was bad recovers this quickly
 _FORGET_SCALE = 1.0 / 500  # least gain of variances
+_FORGET_COVARIATE = 1.0 / 1000  # least gain of the means and variances of covariates
 _FORGET_DATA = 1.0 / 10_000  # share of old data that regressions forget per outcome
 _DRIFT, _JUMP = 0.75, 8.0  # of the test for jumps: deviations forgiven per outcome, and its limit
 _SHORTEST, _BATCH = 10.0, 0.1  # outcomes in a window: at least, and as a share of all
@@ -145,12 +146,14 @@ def _blend(averages: Array, odds: Array) -> float:
 
 @compiled
 def _standardize(fit: Array, covariates: Array, seen: float, out: Array) -> None:
-    """The covariates in deviations from their running means."""
+    """The covariates in deviations from their running means; an outlier moves neither much."""
     center, square = fit[_CENTER], fit[_SQUARE]
+    gain = max(1.0 / seen, _FORGET_COVARIATE)
     for i in range(len(covariates)):
-        apart = covariates[i] - center[i]
-        center[i] += apart / seen
-        square[i] += (apart * (covariates[i] - center[i]) - square[i]) / seen
+        most = _SURPRISE * math.sqrt(square[i]) if square[i] > 0.0 else np.inf
+        apart = _cut(covariates[i] - center[i], most)
+        center[i] += gain * apart
+        square[i] += gain * ((1.0 - gain) * apart * apart - square[i])
         apart = covariates[i] - center[i]
         out[i] = _cut(apart / math.sqrt(square[i]), _SURPRISE) if square[i] > 0.0 else 0.0
 

@@ -18,7 +18,7 @@ from bestarm.errors import ConflictingRequestError
 from bestarm.geometry import Array
 from bestarm.live.store.contract import Head, Ids, PlanRecord, Reading, Request, Writing
 from bestarm.live.store.damage import damaged
-from bestarm.live.summaries import chain_request
+from bestarm.live.summaries import chain_covariates, chain_request
 from bestarm.live.values import Batch
 from bestarm.problem import as_weights
 from bestarm.records import Plan, round_robin
@@ -138,6 +138,8 @@ class Assigner:
             request = None if name is None else Request(name, count, start, size, head.phase)
             if request is not None:
                 head.requests_hash = chain_request(head.requests_hash, request)
+            for each in enumerate(known.get("covariates") or (), start):
+                head.covariates_hash = chain_covariates(head.covariates_hash, each)
             tx.add_assignments(arms, probabilities, at=now, request=request, **known)
             head.assigned += size
             head.oldest = min(head.oldest, now)

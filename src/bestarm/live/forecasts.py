@@ -7,19 +7,21 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from copy import deepcopy
 from functools import partial
+from numbers import Real
 from threading import Lock
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from bestarm.checks import finite
-from bestarm.errors import InvalidInputError
+from bestarm.errors import BestArmError, InvalidInputError
 from bestarm.forecasting import Encoder, Forecaster
 from bestarm.forecasting.rewards import find_forecaster
 from bestarm.geometry import Array
 from bestarm.live.events import canonical
 from bestarm.live.inputs import EARLIEST
 from bestarm.live.store.contract import Ids, Reading, Rows
+from bestarm.live.store.damage import UNREADABLE, damaged
 from bestarm.records import Plan
 
 _Row = Mapping[str, Any]
@@ -70,10 +72,11 @@ def _read(covariates: object, forecasts: object, count: int) -> Known:
         _check_number("covariates", "row", len(rows), count)
     if forecasts is None:
         return Known(rows, None)
-    many = [forecasts] if isinstance(forecasts, (int, float)) else forecasts
-    if isinstance(many, str) or not hasattr(many, "__iter__"):
-        raise _misfit("forecasts", "number", forecasts, count)
-    numbers = np.array([_number(each, "forecasts") for each in many], dtype=float)
+    many = [forecasts] if isinstance(forecasts, Real) else forecasts
+    numbers = np.array(
+        [_number(each, "forecasts") for each in _items(many, "forecasts", "number", count)],
+        dtype=float,
+    )
     _check_number("forecasts", "number", len(numbers), count)
     return Known(rows, numbers)
 
@@ -81,18 +84,27 @@ def _read(covariates: object, forecasts: object, count: int) -> Known:
 def _rows(covariates: object) -> list[Any]:
     if isinstance(covariates, Mapping):
         return [covariates]
-    if hasattr(covariates, "to_dict"):  # a data frame
-        return list(covariates.to_dict("records"))
-    if isinstance(covariates, str) or not hasattr(covariates, "__iter__"):
-        raise _misfit("covariates", "row", covariates, None)
-    return list(covariates)
+    if isinstance(covariates, Iterable) and hasattr(covariates, "columns"):  # a data frame
+        frame: Any = covariates
+        return list(frame.astype(object).where(frame.notna(), None).to_dict("records"))
+    return _items(covariates, "covariates", "row", None)
+
+
+def _items(several: Any, field: str, what: str, count: int | None) -> list[Any]:
+    """The items of a list or an array, and of nothing that only looks like one."""
+    if (
+        isinstance(several, (str, bytes, Mapping))
+        or not hasattr(several, "__iter__")
+        or (isinstance(several, np.ndarray) and several.ndim == 0)
+    ):
+        raise _misfit(field, what, several, count)
+    return list(several)
 
 
 def _covariates(row: Any) -> dict[str, Any]:
     if not isinstance(row, Mapping):
-        if isinstance(row, str) or not hasattr(row, "__iter__"):
-            raise _misfit("covariates", "row", row, None)
-        row = {f"x{place}": value for place, value in enumerate(row, 1)}
+        values = _items(row, "covariates", "row", None)
+        row = {f"x{place}": value for place, value in enumerate(values, 1)}
     read = {str(name): _value(name, value) for name, value in row.items()}
     if len(canonical(read)) > _LONGEST:
         raise InvalidInputError(
@@ -115,7 +127,11 @@ def _number(value: object, field: str) -> float:
     try:
         return finite(value, field)
     except InvalidInputError as error:
-        remedy = "Leave out covariates that are not known; without a better one, forecast 0."
+        remedy = (
+            "Without a better forecast, give the mean of the outcomes so far."
+            if field == "forecasts"
+            else "Leave out what is not known."
+        )
         raise InvalidInputError(error.message, field=field, value=value, remedy=remedy) from None
 
 
@@ -266,7 +282,7 @@ class Forecasts:
 
         Within the transaction, so that no other thread takes them for those of another process.
         """
-        if self._forecaster is not None:
+        if self._forecaster is not None and ids:
             with self._lock:
                 self._end = ids.stop
                 self._wait(zip(ids, arms.tolist(), strict=True))
@@ -320,8 +336,7 @@ class Forecasts:
         for part in np.split(np.arange(len(rows)), np.flatnonzero(breaks) + 1):
             run, vectors = rows[part], None
             if known[part[0]]:
-                every = (json.loads(texts[number]) for number in run["id"].tolist())
-                vectors = np.array([self._encoder.encode(each) for each in every])
+                vectors = np.array([self._vector(each, texts[each]) for each in run["id"].tolist()])
             if told[part[0]]:
                 moments = run["asked"] if run["asked"].min() >= EARLIEST else None
                 features = self._features[run["arm"]]
@@ -334,6 +349,15 @@ class Forecasts:
                 self._forecaster.forecast(int(row["id"]), _moment(float(row["asked"])), vector)
             self._wait(zip(run["id"].tolist(), run["arm"].tolist(), strict=True))
         return int(told.sum())
+
+    def _vector(self, number: int, text: str) -> Array:
+        """What is on record of an assignment, as the forecaster has it."""
+        try:
+            return self._encoder.encode(json.loads(text))
+        except (BestArmError, *UNREADABLE) as error:
+            raise damaged(
+                f"The covariates of assignment {number} cannot be read ({error}).", number
+            ) from None
 
 
 def _used(rows: Rows) -> Any:

@@ -263,7 +263,7 @@ class _Step:
             tx.head.spread += summaries.spread_of(record.plain)
             tx.head.spread_left += summaries.spread_of(record.summary)
         self.player.told(record)
-        data = {"drawn": int(record.summary.drawn.sum()), "requests": tx.head.requests_hash}
+        data = {"drawn": int(record.summary.drawn.sum()), **summaries.request_data(tx.head)}
         kind = "answered" if record.late else "closed"
         log(tx, kind, self.at, **summary_data(record), **data)
         dropped = sorted(set(active) - set(policy.recommend().active))

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from bestarm.geometry import Array
 from bestarm.live.events import digest
-from bestarm.live.store.contract import Ids, Reading, Request, Rows, answers_of
+from bestarm.live.store.contract import Head, Ids, Reading, Request, Rows, answers_of
 from bestarm.records import Plan, Summary
 
 _OUTCOME = np.dtype([("id", "<i8"), ("reward", "<f8")])
@@ -142,7 +142,7 @@ def rest_data(books: Reading) -> dict[str, Any]:
         "end": end,
         "rest": digest_of(map(answers_at_end, books.rows(first, end))),
         "waiting": digest_of([answers_at_end(waiting)]),
-        "requests": books.head.requests_hash,
+        **request_data(books.head),
     }
 
 
@@ -177,6 +177,16 @@ def ids_in(several: Iterable[Iterable[int]]) -> Ids:
     return np.concatenate([np.empty(0, dtype=np.int64), *parts])
 
 
+def request_data(head: Head) -> dict[str, Any]:
+    """What the log says of all that requests brought along so far."""
+    return {"requests": head.requests_hash, "covariates": head.covariates_hash}
+
+
 def chain_request(before: str, request: Request) -> str:
     """The hash of a request and of all before it."""
     return digest([before, *vars(request).values()])
+
+
+def chain_covariates(before: str, known: tuple[int, str]) -> str:
+    """The hash of an assignment's id and covariates, and of all before it."""
+    return digest([before, *known])

@@ -185,7 +185,7 @@ TAMPERED = {
     "a request that never was": (
         "INSERT INTO bestarm_requests SELECT experiment, 'new', 1, 40, 1, 1 "
         "FROM bestarm_requests WHERE name = 'third'",
-        "never made",
+        "nobody sent",
     ),
     "the description": ("UPDATE bestarm_experiments SET description = 'x'", "description differs"),
     "an outcome told after the end that no event knows of": (

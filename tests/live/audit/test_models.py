@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -18,6 +17,9 @@ FEATURES = np.random.default_rng(0).normal(size=(8, 2))
 SLOPE = np.array([0.3, 0.2])
 UNIT = (0.0, 1.0)
 SIZE, PHASES = 60, 60
+# Where none of the first so many is below 1/20, they decide: of tests that err in 15 %, 4 % get
+# through this way, and 57 % by all 60.
+FIRST = 20
 Level = Callable[[np.ndarray, float], np.ndarray]  # of the pulls' numbers, and the last outcome
 
 
@@ -72,27 +74,44 @@ def test_a_linear_model_that_holds_is_left_alone(level: Level, bounded: bool) ->
             test.add(plan, summary)
         assert test.pulls > SIZE * PHASES / 2
         ever += test.chance <= 1 / 20
+        if seed + 1 == FIRST and not ever:
+            break
     assert ever <= 9
 
 
-def test_forecasts_that_were_subtracted_are_allowed_for() -> None:
-    """Forecasts follow the last outcome: part of the baseline. None of 20 comes below 1e-3."""
-    for seed in range(20):
-        test, rng, last = LinearTest(Problem(FEATURES), UNIT, 1.5), np.random.default_rng(seed), 0.0
+def test_the_limits_of_forecasts_do_not_narrow_what_rewards_can_be() -> None:
+    """Rewards are as they were told, whatever was subtracted from them for the policy."""
+    found = []
+    for limits in (None, (0.4, 0.45)):
+        test, rng = LinearTest(Problem(FEATURES), UNIT, 1.5), np.random.default_rng(0)
         for phase in range(1, PHASES + 1):
             drawn = rng.integers(8, size=SIZE)
-            rewards = (rng.random(SIZE) < means_of(True)[drawn]).astype(float)
-            less = Summary.from_pulls(drawn, rewards - last, size=8)
-            plan = Plan.randomised(np.full(8, 1 / 8), SIZE, phase=phase, forecasts=(0, 1))
-            test.add(plan, replace(less, foreseen=SIZE * last))
-            last = float(rewards[-1])
-        assert test.pulls
-        assert test.chance > 1e-3
-    # Without an interval on record nothing is bet.
-    unknown = Plan.randomised(np.full(8, 1 / 8), SIZE, phase=PHASES + 1)
-    before = test.pulls
-    test.add(unknown, replace(less, foreseen=1.0))
-    assert test.pulls == before
+            rewards = 0.1 + 0.1 * (drawn % 3) + (rng.random(SIZE) < 0.01) * 0.7
+            plan = Plan.randomised(np.full(8, 1 / 8), SIZE, phase=phase, forecasts=limits)
+            test.add(plan, Summary.from_pulls(drawn, rewards, size=8))
+        found.append(test.log_evidence)
+    assert found[0] == found[1] > 1
+
+
+@pytest.mark.parametrize("level", [still, wave])
+def test_how_far_from_zero_rewards_are_makes_no_difference(level: Level) -> None:
+    source = np.column_stack([FEATURES, np.ones(8)])
+    found = []
+    for origin in (0.0, 1e8):
+        bounds = (origin, origin + 1)
+        linear = LinearTest(Problem(FEATURES), bounds, 1.0)
+        steady = LevelTest(Problem(source, baseline=0), bounds)
+        rng = np.random.default_rng(0)
+        for phase in range(1, PHASES + 1):
+            drawn = rng.integers(8, size=SIZE)
+            moved = 0.2 * level(SIZE * phase + np.arange(SIZE), 0.0)
+            rewards = origin + np.where(drawn == 3, 0.7, 0.3) + moved + 0.1 * rng.random(SIZE)
+            plan = Plan.randomised(np.full(8, 1 / 8), SIZE, phase=phase, center=origin + 0.5)
+            linear.add(plan, Summary.from_pulls(drawn, rewards, size=8, center=plan.center))
+            steady.add(plan, Summary.from_pulls(drawn, rewards, size=8))
+        found.append([linear.log_evidence, steady.log_evidence])
+    assert found[0][0] > 1
+    np.testing.assert_allclose(found[1], found[0], rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize(("bounded", "off"), [(True, 0.25), (False, 1.5)])
@@ -170,6 +189,8 @@ def test_a_level_that_stays_is_left_alone(source: Array, bounded: bool) -> None:
         for plan, summary in phases(means, rng, level=still, bounded=bounded):
             test.add(plan, summary)
         ever += test.chance <= 1 / 20
+        if seed + 1 == FIRST and not ever:
+            break
     assert ever <= 9
 
 

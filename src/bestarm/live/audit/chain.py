@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import chain
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
@@ -12,9 +12,11 @@ from bestarm.live.audit.findings import Audit, Findings
 from bestarm.live.audit.redraw import Redraw
 from bestarm.live.events import chained, plan_data, summary_data
 from bestarm.live.store.contract import Event, Ids, PlanRecord, Reading, SummaryRecord
-from bestarm.live.summaries import chain_request, ids_in, late_data
+from bestarm.live.summaries import chain_covariates, chain_request, ids_in, late_data
 from bestarm.live.values import plural
 
+_PIECE = 50_000  # assignments whose covariates are read at a time
+_T = TypeVar("_T")
 _Known = tuple[str, dict[str, Any]]  # a record's name, and what its event says of it
 _STATES = {"paused": "paused", "resumed": "running", "stopped": "stopped", "finished": "finished"}
 
@@ -41,6 +43,52 @@ def audit(books: Reading, *, arms: int, seed: int, created: dict[str, Any]) -> A
     )
 
 
+def _covariates(books: Reading) -> Iterator[tuple[int, str]]:
+    first, size, end = 0, _PIECE, books.head.assigned
+    while first < end:
+        found = books.covariates(first, min(first + size, end))
+        yield from sorted(found.items())
+        # A damaged counter may say any number.
+        first, size = first + size, _PIECE if found else 2 * size
+
+
+class _Links(Generic[_T]):
+    """Records that are hashed one after the other, as far as events have the hash of them.
+
+    Args:
+        name: what they are.
+        records: in their order.
+        chain: the hash of a record and of all before it.
+        findings: where to say what is wrong.
+    """
+
+    def __init__(
+        self, name: str, records: Iterator[_T], chain: Callable[[str, _T], str], findings: Findings
+    ) -> None:
+        self._name, self._records, self._chain, self._findings = name, records, chain, findings
+        self._hash: str | None = ""  # of those read so far; None once one is wrong
+
+    def read_to(self, expected: str, where: str) -> None:
+        """Read on to the record whose hash is expected."""
+        while self._hash not in {None, expected}:
+            record = next(self._records, None)
+            if record is None:
+                self._findings.add(
+                    self._name,
+                    f"The {self._name} up to {where} are not those it knows of: some were changed "
+                    "since, or removed.",
+                )
+                self._hash = None
+                return
+            self._hash = self._chain(self._hash or "", record)
+
+    def end(self, expected: str) -> None:
+        """Read on to the last record."""
+        self.read_to(expected, "the counters")
+        if self._hash is not None and next(self._records, None) is not None:
+            self._findings.add(self._name, f"There are {self._name} on record that nobody sent.")
+
+
 class _Log:
     """The events, one hash after the other, and what they say of other records.
 
@@ -57,8 +105,12 @@ class _Log:
         self._books = books
         self._findings = findings
         self._created = created
-        self._requests = findings.readable(books.requests())
-        self._requests_hash: str | None = ""  # of those read so far; None once one is wrong
+        asked = findings.readable(books.requests())
+        known = findings.readable(_covariates(books))
+        self._links: dict[str, _Links[Any]] = {
+            "requests": _Links("requests", asked, chain_request, findings),
+            "covariates": _Links("covariates", known, chain_covariates, findings),
+        }
         self._last_hash = ""
         self._state = "running"
         self._lease: float | None = None
@@ -81,8 +133,9 @@ class _Log:
             else:
                 self._note(event)
             self._state = _STATES.get(event.kind, self._state)
-            if "requests" in event.data:
-                self._check_requests(event.data["requests"], f"event {event.number}")
+            for name, links in self._links.items():
+                if name in event.data:
+                    links.read_to(event.data[name], f"event {event.number}")
         if not self.broken:
             for what, _ in chain(plans, summaries):
                 findings.add("log", f"{what} is not in the log.")
@@ -119,29 +172,14 @@ class _Log:
             "The hash of the last event is not the one kept with the counters: the log was "
             "written again, or cut short.",
         )
-        self._check_requests(head.requests_hash, "the counters")
-        if self._requests_hash is not None and next(self._requests, None) is not None:
-            findings.add("request", "There are requests on record that were never made.")
+        self._links["requests"].end(head.requests_hash)
+        self._links["covariates"].end(head.covariates_hash)
         findings.add_unless(
             (self._state, self._lease) == (head.state, head.lease),
             "state",
             f"The log says {self._state} with the lease {self._lease}, the counters say "
             f"{head.state} with {head.lease}.",
         )
-
-    def _check_requests(self, expected: str, where: str) -> None:
-        """Read on to the request whose hash is expected."""
-        while self._requests_hash not in {None, expected}:
-            request = next(self._requests, None)
-            if request is None:
-                self._findings.add(
-                    "request",
-                    f"The requests up to {where} are not those it knows of: one was changed since, "
-                    "or removed.",
-                )
-                self._requests_hash = None
-                return
-            self._requests_hash = chain_request(self._requests_hash or "", request)
 
     def _note(self, event: Event) -> None:
         """What an event says that is neither about a plan nor about a summary."""

@@ -214,7 +214,7 @@ class _Models:
             return Check("level", "ok", "A baseline is allowed for, so the level may move.")
         return Check.first(
             "level",
-            "Outcomes show no baseline.",
+            f"Outcomes show no baseline ({plural(test.pulls, 'outcome')} looked at).",
             (
                 _level(test.chance),
                 "The level of outcomes moves, though no baseline was declared; by chance this "

@@ -3,7 +3,8 @@
 Phases are added in order, whole or up to any of their pulls; what is bet on one is fixed from those
 before it. Looked at later, the same process of evidence is farther along. By Ville's inequality it
 ever exceeds c with probability at most 1/c, at whatever looks, as long as outcomes that never come
-depend neither on the option nor on the outcome, which another check asks.
+depend neither on the option nor on the outcome. (Another check asks whether they depend on the
+option.) Rewards are as they were told: forecasts would be part of the baseline.
 """
 
 from __future__ import annotations
@@ -31,12 +32,15 @@ class _PhaseTest(ABC):
     Attributes:
         log_evidence: the log of the largest evidence so far: a level that has moved stays moved,
             though the evidence may ebb away.
+        pulls: on how many outcomes was bet.
     """
 
     def __init__(self, arms: int) -> None:
         self._phase = 0
         self._counts, self._sums = np.zeros((2, arms))
+        self._origin: Array = np.zeros(arms)  # taken off rewards, so that sums keep their digits
         self.log_evidence = 0.0
+        self.pulls = 0
 
     @property
     def chance(self) -> float:
@@ -50,10 +54,9 @@ class _PhaseTest(ABC):
                 self._learn(self._counts, self._sums)
             self._phase, self._counts, self._sums = plan.phase, 0 * self._counts, 0 * self._sums
             self._begin(plan)
-        if summary.foreseen and plan.forecasts is None:
-            return  # forecasts within limits that are not on record
-        counts, first, center = summary.counts.astype(float), summary.rewards, summary.center
-        second = summary.squares + center * (summary.sums + first)
+        counts, shift = summary.counts.astype(float), summary.center - self._origin
+        first = summary.sums + shift * counts
+        second = summary.squares + shift * (summary.sums + first)
         self._counts, self._sums = self._counts + counts, self._sums + first
         found = self._settle(counts, first, second)
         self.log_evidence = max(self.log_evidence, found)
@@ -68,7 +71,7 @@ class _PhaseTest(ABC):
 
     @abstractmethod
     def _settle(self, counts: Array, first: Array, second: Array) -> float:
-        """Take in outcomes, per arm their number, their sum and that of their squares.
+        """Take in outcomes less the origin: per arm their number, their sum and that of squares.
 
         The log of the evidence is returned.
         """
@@ -115,7 +118,9 @@ class LinearTest(_PhaseTest):
         self.free = arms - 1 - rank  # dimensions in which means may differ from the model
         self._features = np.column_stack([np.ones(arms), problem.span.coordinates(problem.source)])
         size = largest + problem.baseline
-        self._ends = (-size, size) if bounds is None else bounds
+        low, high = (-size, size) if bounds is None else bounds
+        self._origin = np.full(arms, (low + high) / 2)
+        self._far = (high - low) / 2  # means, or rewards, lie so far from the origin
         self._bounded, self._noise = bounds is not None, problem.noise
         self._gram, self._moment = np.zeros((rank, rank)), np.zeros(rank)
         self._seen, self._residuals = np.zeros((2, arms))
@@ -123,7 +128,6 @@ class LinearTest(_PhaseTest):
         self._weights: Array | None = None
         self._size = self._second = 1.0  # b, v
         self._lead = self._variation = 0.0
-        self.pulls = 0
 
     @property
     def oddest(self) -> tuple[int, float]:
@@ -145,12 +149,8 @@ class LinearTest(_PhaseTest):
         self._residuals = self._residuals + sums - counts * self._guess
 
     def _begin(self, plan: Plan) -> None:
-        self._weights = None
-        low, high = self._ends
-        if plan.forecasts is not None:
-            low, high = low - plan.forecasts[1], high - plan.forecasts[0]
-        weights = plan.shares
-        if not self._seen.any() or not math.isfinite(low + high):
+        self._weights, weights = None, plan.shares
+        if not self._seen.any() or not math.isfinite(self._far):
             return
         use = weights > 0
         residuals = (self._residuals / (self._seen + _FEW))[use]
@@ -161,7 +161,7 @@ class LinearTest(_PhaseTest):
         if largest <= _TINY * float(np.abs(residuals).max()):
             return  # the arms of this plan fit every model
         left = left / largest
-        far = np.maximum(np.abs(low - self._guess), np.abs(high - self._guess))[use]
+        far = self._far + np.abs(self._guess[use])
         self._size = float(np.abs(left * far).max())
         self._second = float(weights[use] @ (left**2 * (self._noise**2 + far**2)))
         self._weights = np.zeros(len(use))
@@ -182,7 +182,7 @@ class LinearTest(_PhaseTest):
             return float(bernstein_evidence(*totals, reach=1.0, reference=_REFERENCE))
         self._lead += lead
         self._variation += (squares + 2 * float(counts.sum()) * self._second) / 3
-        start = _START * (self._noise**2 + self._ends[1] ** 2)
+        start = _START * (self._noise**2 + self._far**2)
         total = self._variation + start
         return (self._lead**2 / total - math.log(total / start)) / 2
 
@@ -214,7 +214,7 @@ class LevelTest(_PhaseTest):
         self._past = np.zeros((rank, rank)), np.zeros(rank)
         self._slope: Array = np.zeros(rank)
         self._scored = np.zeros((rank, rank)), np.zeros(rank)
-        self._squares, self._losses = 0.0, np.zeros(len(_MEMORIES))
+        self._losses = np.zeros(len(_MEMORIES))
         self._levels, self._weights, self._met, self._moved = np.zeros((4, len(_MEMORIES)))
         self._forecasts: Array | None = None  # memories × arms
 
@@ -230,6 +230,9 @@ class LevelTest(_PhaseTest):
             fades = 1 - 1 / _MEMORIES
             self._levels = fades * self._levels + total * level
             self._weights = fades * self._weights + total
+        else:  # the first phase: what follows is less its fit
+            self._origin = self._arms @ _fit(*_joined(self._past, self._arms, counts, sums))
+            sums = sums - counts * self._origin
         self._past = _joined(self._past, self._arms, counts, sums)
         self._slope = _fit(*self._past)
 
@@ -238,15 +241,15 @@ class LevelTest(_PhaseTest):
             share = np.clip(self._met / (self._moved + 4 * self._variance), 0.0, 1.0)
             self._forecasts = (share * self._averages())[:, None] + self._arms @ self._slope
 
-    def _settle(self, counts: Array, first: Array, second: Array) -> float:
+    def _settle(self, counts: Array, first: Array, second: Array) -> float:  # noqa: ARG002
         if self._forecasts is None or not self._variance:
             return 0.0
-        mean, squares = self._forecasts, float(second.sum())
+        mean = self._forecasts
+        self.pulls += int(counts.sum())
         self._scored = _joined(self._scored, self._arms, counts, first)
-        self._squares += squares
-        self._losses = self._losses + squares - 2 * mean @ first + mean**2 @ counts
+        self._losses = self._losses - 2 * mean @ first + mean**2 @ counts  # Σr² cancels below
         (gram, moment), slope = self._scored, _fit(*self._scored)
-        least = self._squares - 2 * float(moment @ slope) + float(slope @ gram @ slope)
+        least = float(slope @ gram @ slope) - 2 * float(moment @ slope)
         gains = (least - self._losses) / (2 * self._variance)
         return float(np.logaddexp.reduce(gains)) - math.log(len(gains))
 

@@ -47,6 +47,7 @@ class Head:
         events: the number of events in the log.
         last_hash: the hash of the last event.
         requests_hash: the hash of all named requests.
+        covariates_hash: the hash of all covariates.
         last_time: the latest time of a writing transaction.
         clock_setback: the largest number of seconds by which a later transaction's clock was
             behind that.
@@ -83,6 +84,7 @@ class Head:
     events: int = 0
     last_hash: str = ""
     requests_hash: str = ""
+    covariates_hash: str = ""
     last_time: float = -math.inf
     clock_setback: float = 0.0
     spread: float = 0.0

@@ -44,31 +44,6 @@ def check_options(
         )
 
 
-def check_blocks(problem: Problem, block: int, *, forecasts: bool, max_pulls: int | None) -> None:
-    """Raise unless the other options of the rule fit blocks."""
-    if forecasts:
-        raise InvalidInputError(
-            "Within a block forecasts cancel, as the baseline does.",
-            field="forecasts",
-            value=forecasts,
-            remedy="Leave forecasts or `block` out.",
-        )
-    if not problem.drifts:
-        raise InvalidInputError(
-            "Without a baseline there is nothing that blocks could cancel, and they would cost.",
-            field="block",
-            value=block,
-            remedy="Declare a `baseline`, or leave `block` out.",
-        )
-    if max_pulls is not None and max_pulls < block:
-        raise InvalidInputError(
-            f"One round alone has {block} pulls.",
-            field="max_pulls",
-            value=max_pulls,
-            remedy=f"Allow at least {block}.",
-        )
-
-
 def check_options_of(plan: Plan, *, provisional: bool, forecasts: bool, blocks: bool) -> None:
     """Raise unless a plan is of a rule with these options."""
     options = plan.provisional, plan.forecasts is not None, isinstance(plan, BlockPlan)

@@ -16,15 +16,16 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from bestarm.geometry import Array
+from bestarm.geometry import Array, ranked
 from bestarm.policies.anytime.bets import Scale, Settled, StakeGrid
 from bestarm.policies.anytime.block_design import laplacian
-from bestarm.records import BlockPlan, Rounds
+from bestarm.records import BlockPlan, Counts, Rounds
 
 Flags = NDArray[np.bool_]
 
 _LARGEST = 0.9  # λC: the share of its wealth that a stake may lose in one round
 _SINGULAR = 1e-11  # an eigenvalue of M, relative to the largest, that is zero but for rounding
+_TIE = 1e-12  # what adding up may round, relative to a mean
 _UNREAD = 1e-7  # what M may leave of a contrast, relative to its length
 
 
@@ -83,6 +84,19 @@ class Population:
     seen: int
     least: Array
     most: Array
+
+    def best(self, left: Counts, *, top: int, tolerance: float) -> tuple[int, ...] | None:
+        """The best of these arms once all items are seen, the best first; None if that is open.
+
+        Arms that tie, but for rounding, are in order of their index.
+        """
+        least, most = self.least[left] / self.items, self.most[left] / self.items
+        order = ranked(least, size=float(np.abs(least).max()))
+        chosen, rest = order[:top], order[top:]
+        slack = tolerance + _TIE * float(np.abs(most).max())
+        if len(rest) and float(most[rest].max()) > float(least[chosen].min()) + slack:
+            return None
+        return tuple(left[chosen].tolist())
 
 
 class BlockFrame:

@@ -17,9 +17,9 @@ from bestarm.policies.anytime.block_bets import (
 )
 from bestarm.policies.anytime.block_design import design_blocks
 from bestarm.policies.anytime.block_guesses import BlockGuesses
+from bestarm.policies.anytime.block_options import each_its_own
 from bestarm.policies.anytime.contests import Contest
 from bestarm.policies.anytime.drawing import GROWTH, LEAST, Course, Setting, key_of
-from bestarm.problem import Problem
 from bestarm.records import BlockPlan, Blocks, Counts, Plan, Rounds, Summary
 
 _SURE = 2.0  # standard errors: gaps are not believed to be smaller than this
@@ -67,9 +67,9 @@ class InBlocks:
         self._scale = setting.assumptions.scale
         self._provisional = setting.assumptions.bounds is not None
         self._items = items
-        self._population: Population | None = None
+        self.population: Population | None = None
         if items is not None:
-            self._population = Population(items, 0, *np.zeros((2, setting.problem.arms)))
+            self.population = Population(items, 0, *np.zeros((2, setting.problem.arms)))
         self.guesses = BlockGuesses(setting.arms, self._scale)
         self._stage: BlockStage | None = None
 
@@ -92,8 +92,8 @@ class InBlocks:
         dimensions = self._setting.arms.shape[1] + 1
         rounds = max(int(GROWTH * course.rounds), -(-LEAST * dimensions // self._block))
         most = course.most
-        if self._population is not None:
-            rest = size * (self._population.items - self._population.seen)
+        if self.population is not None:
+            rest = size * (self.population.items - self.population.seen)
             most = rest if most is None else min(most, rest)
         if most is not None:
             rounds = max(1, min(rounds, most // size))
@@ -150,7 +150,7 @@ class InBlocks:
             rounds=course.rounds,
             grid=self._setting.grid,
             leaders=contest.leaders,
-            population=self._population,
+            population=self.population,
         )
         return frame, stage
 
@@ -184,14 +184,8 @@ class InBlocks:
         """Whether rewards of a block lie farther apart than they can, but for rare noise."""
         assert isinstance(summary, Rounds)
         assumptions, labels = self._setting.assumptions, self._setting.problem.source_labels
-        if self._items is not None and not self._setting.worst_case and summary.missing.any():
-            raise InvalidInputError(
-                "An item of a finite population lacks outcomes, so its part of the whole is "
-                "unknown.",
-                field="missing",
-                value=int(summary.missing.sum()),
-                remedy="Judge it again, or make the policy with missing='worst-case'.",
-            )
+        if frame.population is not None:
+            self._check_items(frame.population, summary)
         if assumptions.bounds is not None:
             return assumptions.contradicted_by(summary, labels, self._scale)
         apart = BlockOutcome(frame, summary)
@@ -203,6 +197,25 @@ class InBlocks:
         half = (self._scale.high - self._scale.low) / 2 + np.ptp(frame.guess) / 2
         noise = self._scale.noise * np.sqrt(2 * _UNLIKELY * counts)
         return bool((np.abs(sums) > 2 * (half * counts + noise) * (1 + 1e-9)).any())
+
+    def _check_items(self, population: Population, summary: Rounds) -> None:
+        """Raise if there are not so many items, or if one lacks outcomes that will never come."""
+        if population.seen + summary.rounds > population.items:
+            raise ProtocolError(
+                f"There are {population.items} items, of which {population.seen} were judged "
+                f"before; got {summary.rounds} more.",
+                field="summary",
+                value=summary.rounds,
+                remedy="Every item is judged once.",
+            )
+        if not self._setting.worst_case and summary.missing.any():
+            raise InvalidInputError(
+                "An item of a finite population lacks outcomes, so its part of the whole is "
+                "unknown.",
+                field="missing",
+                value=int(summary.missing.sum()),
+                remedy="Judge it again, or make the policy with missing='worst-case'.",
+            )
 
     def outcome(self, frame: BlockFrame, summary: Summary) -> BlockOutcome:
         """What came of a plan."""
@@ -231,7 +244,7 @@ class InBlocks:
 
     def _see(self, batch: BlockOutcome, sign: int) -> None:
         """Note the items of a finite population that were judged."""
-        known = self._population
+        known = self.population
         if known is None:
             return
         arms, ends = batch.frame.sampling.arms, []
@@ -240,10 +253,4 @@ class InBlocks:
             after[arms] += sign * batch.filled(bound).sum(axis=0)
             ends.append(after)
         seen = known.seen + sign * batch.summary.rounds
-        self._population = Population(known.items, seen, ends[0], ends[1])
-
-
-def each_its_own(problem: Problem) -> bool:
-    """Whether every target is an arm of its own, which no other arm says anything about."""
-    same = problem.source is problem.target or np.array_equal(problem.source, problem.target)
-    return bool(same and problem.span.rank == problem.arms - 1)
+        self.population = Population(known.items, seen, ends[0], ends[1])

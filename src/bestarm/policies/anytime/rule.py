@@ -12,10 +12,11 @@ from bestarm import bounds as thresholds
 from bestarm.checks import interval, not_negative, whole
 from bestarm.errors import ProtocolError
 from bestarm.geometry import Array, linear_span
-from bestarm.policies.anytime.assumptions import Assumptions, check_blocks, check_options
+from bestarm.policies.anytime.assumptions import Assumptions, check_options
 from bestarm.policies.anytime.batches import AnyBatch, AnyFrame
 from bestarm.policies.anytime.bets import StakeGrid
 from bestarm.policies.anytime.block_drawing import InBlocks
+from bestarm.policies.anytime.block_options import check_blocks
 from bestarm.policies.anytime.contests import BestOf, Contest, Stakes, TopOf
 from bestarm.policies.anytime.drawing import Course, Drawing, Setting, Singles
 from bestarm.policies.anytime.effects import ControlEffect, find_control
@@ -24,7 +25,7 @@ from bestarm.policies.anytime.statements import statement
 from bestarm.policies.policy import Look, Policy, Traits, check_adoptable, has_stopped, same_plan
 from bestarm.problem import Problem, as_problem
 from bestarm.recommendation import FINAL, Effect, Recommendation
-from bestarm.records import Plan, Rounds, Summary
+from bestarm.records import Plan, Summary
 
 _SLACK = 1e-9  # nats: what adding up the logs of many batches may round
 
@@ -71,6 +72,9 @@ class AnytimeBAI(Policy):
             is.
         forecasts: whether a forecast, fixed before the draw, is subtracted from every reward.
         block: the number of arms that a round pulls.
+        items: the number of items there are, if rounds are drawn from a finite population without
+            replacement. Every option left is judged on each item drawn, and its value is its mean
+            over all items; once all are judged, the answer is exact.
         control: the name of the target that effects are measured against. A tenth of δ is spent on
             them. With a `tolerance`, the rule then also stops once no target is shown to be better
             than the control by more than that.
@@ -102,6 +106,7 @@ class AnytimeBAI(Policy):
         forecasts: bool = False,
         control: str | None = None,
         block: int = 1,
+        items: int | None = None,
     ) -> None:
         self.problem = as_problem(problem)
         whole(seed, "seed", least=0)
@@ -112,8 +117,13 @@ class AnytimeBAI(Policy):
         self._mean_bound = mean_bound
         self._block = whole(block, "block", least=1, below=problem.arms + 1)
         check_options(problem, missing=missing, bounds=bounds, forecasts=forecasts)
-        if self._block > 1:
-            check_blocks(problem, self._block, forecasts=forecasts, max_pulls=max_pulls)
+        self._items = None if items is None else whole(items, "items", least=1)
+        check_blocks(
+            *(problem, self._block, self._items),
+            bounds=bounds,
+            forecasts=forecasts,
+            max_pulls=max_pulls,
+        )
         self._assumptions = Assumptions.make(
             problem, self._bounds, mean_bound, blocks=self._block > 1
         )
@@ -139,6 +149,7 @@ class AnytimeBAI(Policy):
         self._outstanding: dict[int, _Open] = {}  # plans with pulls that are pending
         self._contradicted = False
         self._stopped: str | None = None
+        self._exact: tuple[int, ...] | None = None  # the best of all items
 
     def _make_contest(self) -> Contest:
         if self.traits.names_the_best:
@@ -161,8 +172,13 @@ class AnytimeBAI(Policy):
         if self._block == 1:
             return Singles(setting, forecasts=forecasts)
         control = None if self._effects is None else self._effects.control
-        drops = self.traits.names_the_best
-        return InBlocks(setting, block=self._block, control=control, drops=drops)
+        return InBlocks(
+            setting,
+            block=self._block,
+            control=control,
+            drops=self.traits.names_the_best,
+            items=self._items,
+        )
 
     @property
     def _course(self) -> Course:
@@ -225,7 +241,6 @@ class AnytimeBAI(Policy):
             raise has_stopped()
         drawn = self._open
         drawn.plan.check(summary)
-        self._receive(drawn, summary)
         self._enter(drawn, summary)
         self._plans += 1
         self._way.keep(drawn.stage)
@@ -241,7 +256,8 @@ class AnytimeBAI(Policy):
         they are of pulls that were pending; without, of further pulls under the plan before.
 
         Args:
-            summary: the totals of these outcomes alone.
+            summary: the totals of these outcomes alone; of rounds with pulls that were pending,
+                all rounds of the phase once more.
             phase: the phase of the plan.
         """
         if self.plan() is None:
@@ -256,43 +272,36 @@ class AnytimeBAI(Policy):
             )
         drawn.plan.check(summary, beyond=True)
         if self._bounds is None:
-            self._receive(drawn, summary)
             self._enter(drawn, summary)
         else:
             place = phase - 1  # one batch per phase
             before = self._past[place]
             after = self._way.amended(before, summary)
-            self._receive(drawn, summary, before.summary)
+            self._contradicted |= self._way.contradicted_by(drawn.frame, summary)
             self._past[place] = after
             if not after.pending:
                 del self._outstanding[phase]
             self._contest.amend(place, before, after)
             self._way.learn_late(before, after, summary)
-            self._pending += int((after.summary.pending - before.summary.pending).sum())
+            self._count(after.summary, 1)
+            self._count(before.summary, -1)
         self._decide()
 
-    def _receive(self, drawn: _Open, summary: Summary, known: Summary | None = None) -> None:
-        """Count a summary; raise, or withdraw the claim, if it contradicts itself or A3.
-
-        Args:
-            drawn: what it was drawn under.
-            summary: the totals, or rounds.
-            known: what was known of the same rounds before, and is in them once more.
-        """
-        self._contradicted |= self._way.contradicted_by(drawn.frame, summary)
-        again = isinstance(summary, Rounds) and known is not None
-        self._outcomes += summary.pulls - (known.pulls if again and known else 0)
-        self._missing += int(summary.missing.sum())
-        self._missing -= int(known.missing.sum()) if again and known else 0
+    def _count(self, summary: Summary, sign: int) -> None:
+        self._outcomes += sign * summary.pulls
+        self._missing += sign * int(summary.missing.sum())
+        self._pending += sign * int(summary.pending.sum())
 
     def _enter(self, drawn: _Open, summary: Summary) -> None:
+        """Take in a summary; raise, or withdraw the claim, if it contradicts itself or A3."""
+        self._contradicted |= self._way.contradicted_by(drawn.frame, summary)
         batch = self._way.outcome(drawn.frame, summary)
         self._contest.settle(drawn.stakes, batch)
         self._past.append(batch)
         self._pulls += int(summary.drawn.sum())
         self._rounds += summary.rounds
         self._way.learn(batch, self._pulls)
-        self._pending += int(summary.pending.sum())
+        self._count(summary, 1)
 
     def _decide(self) -> None:
         """Order the targets anew, and stop if there is nothing more to do."""
@@ -307,10 +316,21 @@ class AnytimeBAI(Policy):
                     self._stopped = "identified"
         elif self._contest.decided:
             self._stopped = "identified"
+        if self._stopped is None and not self._pending:
+            self._end_of_items()
         left = math.inf if self._max_pulls is None else self._max_pulls - self._pulls
         spent = self._stopped is None and left < self._way.smallest(self._contest)
         if spent and not self._pending:
             self._stopped = "max_pulls"
+
+    def _end_of_items(self) -> None:
+        """Stop if all items of a finite population are judged."""
+        known = self._way.population if isinstance(self._way, InBlocks) else None
+        if known is None or known.seen < known.items:
+            return
+        best = known.best(np.sort(self._contest.active), top=self._top, tolerance=self._tolerance)
+        self._stopped = "exhausted" if best is None else "exact"
+        self._exact = best
 
     def evidence(self) -> Array:
         """The e-value of each target: the wealth gathered against it; 1/δ drops it.
@@ -344,6 +364,8 @@ class AnytimeBAI(Policy):
     @property
     def _named(self) -> tuple[int, ...]:
         """The targets that it names, or would name now."""
+        if self._exact is not None:
+            return self._exact
         if self._stopped == "equivalent" and self._effects is not None:
             return (self._effects.control,)
         return tuple(self._contest.chosen.tolist())
@@ -365,7 +387,8 @@ class AnytimeBAI(Policy):
             contradicted=self._contradicted,
             effect=self._effect(chosen[0], final),
         )
-        words = statement(said, self.problem, outcomes=self._outcomes, tolerance=self._tolerance)
+        known = self._outcomes, self._tolerance, self._items
+        words = statement(said, self.problem, *known)
         return replace(said, statement=words)
 
     def _effect(self, target: int, final: bool) -> Effect | None:

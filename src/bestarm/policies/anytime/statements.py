@@ -6,7 +6,13 @@ from bestarm.problem import Problem
 from bestarm.recommendation import FINAL, Recommendation
 
 
-def statement(said: Recommendation, problem: Problem, *, outcomes: int, tolerance: float) -> str:
+def statement(
+    said: Recommendation,
+    problem: Problem,
+    outcomes: int,
+    tolerance: float,
+    items: int | None,
+) -> str:
     """The conclusion so far.
 
     Args:
@@ -14,6 +20,7 @@ def statement(said: Recommendation, problem: Problem, *, outcomes: int, toleranc
         problem: the problem.
         outcomes: how many outcomes are in.
         tolerance: how much worse than the best a named target may be.
+        items: the number of items there are, if they are finite.
     """
     if said.contradicted:
         return (
@@ -40,6 +47,8 @@ def statement(said: Recommendation, problem: Problem, *, outcomes: int, toleranc
         claim = f"{names} are the {count} best of {targets} options"
     else:
         claim = f"{names} is the best of {targets} options"
+    if said.reason == "exact":
+        claim += f" over all {items} items, each of which was judged"
     effect = said.effect
     if effect is not None and effect.control != said.target:
         claim += (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, Field
+from pydantic import AfterValidator, BaseModel, Field, WithJsonSchema
 
 from bestarm.defaults import DELTA
 from bestarm.policies.registry import policies
@@ -36,7 +36,17 @@ Delta = Annotated[
         json_schema_extra={"maximum": 0.5},
     ),
 ]
-Known = bool | Number | Label | None
+
+
+def _covariate(value: object) -> object:
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value  # what else is wrong with it is said further down
+    raise ValueError("it must be a number, a text, true, false or null")
+
+
+# One check, and not one per kind: of a union, only the first kind's refusal would be said.
+_KINDS = [{"type": kind} for kind in ("number", "string", "boolean", "null")]
+Covariate = Annotated[Any, AfterValidator(_covariate), WithJsonSchema({"anyOf": _KINDS})]
 Lease = Positive | Annotated[str, Field(max_length=50)]
 
 
@@ -117,7 +127,7 @@ class AskBody(Body, json_schema_extra=example(count=2)):
     """
 
     count: Annotated[int, Field(ge=1)] = 1
-    covariates: Annotated[list[dict[Label, Known]], Field(fail_fast=True)] | None = None
+    covariates: Annotated[list[dict[Label, Covariate]], Field(fail_fast=True)] | None = None
     forecasts: Annotated[list[Number], Field(fail_fast=True)] | None = None
 
 

@@ -130,15 +130,16 @@ async def list_experiments(
     return JSONResponse({"html": _rows(part)}, headers={"ETag": tag})
 
 
-def _snippets(request: Request, name: str) -> dict[str, str]:
-    return snippets(name, address=str(request.base_url).rstrip("/"))
+def _snippets(request: Request, shown: Overview) -> dict[str, str]:
+    address = str(request.base_url).rstrip("/")
+    return snippets(shown.name, address=address, forecaster=shown.spec.forecaster)
 
 
 @_pages.get("/experiments/{name}", dependencies=[VIEW])
 async def show_experiment(name: Name, request: Request, experiments: Experiments) -> Response:
     """An experiment."""
     shown = await experiments.compute(name, Watch.overview)
-    parts = await run_in_threadpool(panels, shown, _snippets(request, name))
+    parts = await run_in_threadpool(panels, shown, _snippets(request, shown))
     return _page(request, "experiment.html", printed=False, overview=shown, panels=parts)
 
 
@@ -155,7 +156,7 @@ async def show_panels(
     tag, shown = await experiments.compute(name, make)
     if shown is None:
         return Response(status_code=304, headers={"ETag": tag})
-    text = await run_in_threadpool(_update, shown, _snippets(request, name))
+    text = await run_in_threadpool(_update, shown, _snippets(request, shown))
     headers = {"ETag": f'W/"{shown.head.revision}"'}
     return Response(text, media_type="application/json", headers=headers)
 

@@ -68,6 +68,7 @@
     if (seed !== null) made.seed = seed;
     const lease = number(form.elements.lease);
     if (lease !== null) made.lease = lease * 3600;
+    if (form.elements.forecaster.checked) made.forecaster = "default";
     made.options = further(form.elements.options.value.trim());
     const control = form.elements.control.value.trim();
     if (control) made.options.control = control;
