@@ -192,7 +192,7 @@ def test_what_the_claim_rests_on_is_said() -> None:
 
 
 def test_intervals_cover_the_truth_in_all_orders() -> None:
-    """1 − δ = 0.6: the share of all 120 orders of five items in which one ever misses is below δ."""
+    """δ = 0.4: in at most that share of all 120 orders of five items does an interval ever miss."""
     table = np.array(POPULATIONS["three, tied"])
     table[:, 0] = [0.9, 0.1, 0.8, 0.0, 0.6]
     means = table.mean(axis=0)
