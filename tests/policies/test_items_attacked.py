@@ -14,6 +14,7 @@ from bestarm import AnytimeBAI, Problem
 from bestarm.errors import BestArmError
 from bestarm.geometry import Array
 from bestarm.policies.anytime.block_bets import BlockOutcome, Population
+from bestarm.policies.anytime.contests import BestOf
 from bestarm.records import BlockPlan, Rounds
 
 DELTA = 1e-6  # nothing is dropped: wealth can be read off at every look
@@ -43,7 +44,7 @@ POPULATIONS: dict[str, list[tuple[float, ...]]] = {
     "tied, one far below": [(0.0, 1.0), *[(0.55, 0.3)] * 4],
     "tied, one far above": [(1.0, 0.0), *[(0.3, 0.55)] * 4],
     # The best's opponent changes: the two others lead in turn.
-    "three, tied": [(0.5, 1.0, 0.0), (0.5, 0.0, 1.0)] * 2 + [(0.5, 0.5, 0.5)],
+    "three, tied": [*[(0.5, 1.0, 0.0), (0.5, 0.0, 1.0)] * 2, (0.5, 0.5, 0.5)],
 }
 
 
@@ -56,7 +57,8 @@ def worth_of(name: str, lengths: tuple[int, ...]) -> Array:
         for length in lengths:
             tell(policy, table[list(order[first : first + length])])
             first += length
-            path.append(np.exp(policy._contest._wealth[0]))  # type: ignore[union-attr]
+            assert isinstance(policy._contest, BestOf)
+            path.append(np.exp(policy._contest._wealth[0]))
         worth.append(path)
     return np.asarray(np.mean(worth, axis=0))
 
