@@ -22,14 +22,14 @@ from bestarm.environments import Environment, Semiparametric, baselines
 from bestarm.geometry import Array
 from bestarm.policies import Method
 from bestarm.policies.phased import halving
-from bestarm.records import Summary
+from bestarm.records import Plan, Summary
 from bestarm.simulation import Results
 
 Methods = dict[str, Callable[..., Any]]
 
 METHODS: Methods = {
     "sequential halving": SequentialHalving,
-    "the same in one round": partial(SequentialHalving, rounds=1, batches=128),
+    "the same in one round": partial(SequentialHalving, stages=1, batches=128),
     "DEO, centered design": partial(DEO, design="centered"),
     "uniform, arm means": Uniform,
 }
@@ -98,11 +98,11 @@ PICTURED = 3  # the first so many instances
 class _Forgetful(halving._Fit):
     """Estimates from the pulls of one round alone."""
 
-    def add(self, summary: Summary, weights: Array) -> None:
-        if self._seen != weights.tobytes():
+    def add(self, summary: Summary, plan: Plan) -> None:
+        if self._seen != plan.shares.tobytes():
             self._gram, self._moment = 0 * self._gram, 0 * self._moment
-            self._seen = weights.tobytes()
-        super().add(summary, weights)
+            self._seen = plan.shares.tobytes()
+        super().add(summary, plan)
 
     _seen = b""
 
@@ -131,7 +131,7 @@ class Variant(SequentialHalving):
         self._fit = fit(problem)
         pilot, ends = self._steps[0], [step.keep for step in self._steps if step.keep < 2**62]
         shares = np.cumsum(ratio ** np.arange(len(ends)))
-        marks = np.round((budget - pilot.pulls) * shares / shares[-1]).astype(int)
+        marks = np.round((budget - pilot.rounds) * shares / shares[-1]).astype(int)
         self._steps = [pilot]
         for pulls, keep in zip(np.diff(marks, prepend=0).tolist(), ends, strict=True):
             *before, last = halving._parts(

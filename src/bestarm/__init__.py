@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         AnytimeBAI,
         BernsteinElimination,
         GOpt,
+        PairedTests,
         SequentialHalving,
         Uniform,
     )
@@ -40,6 +41,7 @@ __all__ = [
     "BernsteinElimination",
     "Experiment",
     "GOpt",
+    "PairedTests",
     "Plan",
     "Problem",
     "Recommendation",

@@ -16,6 +16,7 @@ from bestarm import (
     AnytimeBAI,
     BernsteinElimination,
     GOpt,
+    PairedTests,
     Problem,
     SequentialHalving,
 )
@@ -54,10 +55,12 @@ METHODS: dict[str, Method] = {
     "capped AE": partial(ActionElimination, sigma=0.3, max_pulls=9),
     "capped G-Opt": partial(GOpt, gap=0.5, max_pulls=20),
     "halving, short of pulls": partial(SequentialHalving, budget=40, batches=1),
-    "one round": partial(SequentialHalving, budget=500, rounds=1),
+    "one stage": partial(SequentialHalving, budget=500, stages=1),
     "certified LUCB": partial(LUCB, sigma=0.1, radius="certified"),
     "certified AE": partial(ActionElimination, sigma=0.1, radius="certified"),
     "capped Bernstein": partial(BernsteinElimination, bounds=(-30, 30), max_pulls=50),
+    "few items": partial(PairedTests, bounds=(-30, 30), items=40),
+    "halving, blocks": partial(SequentialHalving, budget=500, block=2),
 }
 PULLS_ITS_TARGETS = {
     "replication",
@@ -70,6 +73,7 @@ PULLS_ITS_TARGETS = {
     "certified LUCB",
     "certified AE",
     "capped Bernstein",
+    "few items",
 }
 
 

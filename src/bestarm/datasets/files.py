@@ -5,10 +5,10 @@ from __future__ import annotations
 import warnings
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,7 +50,7 @@ def read_ratings(path: Path, jokes: tuple[int, ...]) -> Found:
         with path.open("rb") as file:
             head = file.read(4)
     except OSError as error:
-        _refuse(
+        refuse(
             path,
             f"cannot be read ({error.strerror or error}).",
             str(path),
@@ -59,7 +59,7 @@ def read_ratings(path: Path, jokes: tuple[int, ...]) -> Found:
         )
     for signature, what in _SIGNATURES.items():
         if head.startswith(signature):
-            _refuse(path, what, str(path))
+            refuse(path, what, str(path))
     if head.startswith(b"PK"):
         return _from_arrays(path, jokes)
     text = _Text.open(path)
@@ -68,25 +68,18 @@ def read_ratings(path: Path, jokes: tuple[int, ...]) -> Found:
 
 def _from_arrays(path: Path, jokes: tuple[int, ...]) -> Found:
     """One of the two NumPy archives: whole numbers, one column per joke, maybe weights."""
-    try:
-        # Opened here: NumPy does not close what it could not read.
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-            names = list(archive.files)
-            kind = next((name for name in _ARRAYS if name in names), None)
-            if kind is not None and "jokes" in names:
-                table, numbers = archive[kind], archive["jokes"]
-                weights = archive["weights"] if "weights" in names else None
-    except _BROKEN as error:
-        _refuse(path, f"is cut short or damaged ({error}).", str(path), "Get it again.")
-    if kind is None or "jokes" not in names:
-        _refuse(
+    names, arrays = read_archive(path, (*_ARRAYS, "jokes", "weights"))
+    kind = next((name for name in _ARRAYS if name in arrays), None)
+    if kind is None or "jokes" not in arrays:
+        refuse(
             path,
             f"is an archive of {', '.join(names) or 'nothing'}.",
             names,
             "Unpack it and give the file with the ratings.",
         )
+    table, numbers, weights = arrays[kind], arrays["jokes"], arrays.get("weights")
     if table.ndim != 2 or table.dtype.kind not in "iu" or numbers.shape != table.shape[1:]:
-        _refuse(
+        refuse(
             path,
             f"holds ratings of shape {table.shape} for jokes of shape {numbers.shape}.",
             table.shape,
@@ -97,15 +90,30 @@ def _from_arrays(path: Path, jokes: tuple[int, ...]) -> Found:
     for row, column in np.argwhere(np.abs(ratings) > 10)[:1]:
         value = float(ratings[row, column])
         where = f"row {row}, joke {numbers[column]}"
-        _refuse(path, f"holds {value:g} in {where}, outside [-10, 10].", value)
+        refuse(path, f"holds {value:g} in {where}, outside [-10, 10].", value)
     places = {int(number): column for column, number in enumerate(numbers)}
     _check_present(path, jokes, places)
     chosen = np.ascontiguousarray(ratings[:, [places[joke] for joke in jokes]])
     if not len(chosen):
-        _refuse(path, "holds no users.", 0)
+        refuse(path, "holds no users.", 0)
     if weights is not None:
         weights = as_weights(weights, len(chosen))
     return Found(dataset, chosen, weights, len(chosen))
+
+
+def read_archive(path: Path, wanted: Sequence[str]) -> tuple[list[str], dict[str, NDArray[Any]]]:
+    """The names of all arrays of a NumPy archive, and those of the wanted ones that it has.
+
+    Raises:
+        InvalidInputError: the archive cannot be read.
+    """
+    try:
+        # Opened here: NumPy does not close what it could not read.
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
+            names = list(archive.files)
+            return names, {name: archive[name] for name in wanted if name in names}
+    except _BROKEN as error:
+        refuse(path, f"is cut short or damaged ({error}).", str(path), "Get it again.")
 
 
 @dataclass(frozen=True)
@@ -123,7 +131,7 @@ class _Text:
         """Recognise the kind of the file by its first line."""
         number, first = next(_lines(path), (0, ""))
         if not number:
-            _refuse(path, "is empty.", str(path), f"{_HOME} has the ratings.")
+            refuse(path, "is empty.", str(path), f"{_HOME} has the ratings.")
         delimiter = next((mark for mark in ",;" if mark in first), None)
         names = _split(first, delimiter)
         header = [name.lower().replace("_", "").replace(" ", "") for name in names]
@@ -134,7 +142,7 @@ class _Text:
         elif not skipped and len(names) == 3:
             columns = (0, 1, 2)
         elif len(names) != 1 + _JOKES[1]:
-            _refuse(
+            refuse(
                 path,
                 f"begins with {first[:60]!r} in line {number}, {len(names)} field(s).",
                 first[:60],
@@ -160,7 +168,7 @@ class _Text:
         except ValueError as error:
             self._explain(error)
         if not table.size:
-            _refuse(self.path, "holds a header and no ratings.", str(self.path), "Get it again.")
+            refuse(self.path, "holds a header and no ratings.", str(self.path), "Get it again.")
         return table
 
     def _explain(self, error: ValueError) -> NoReturn:
@@ -168,7 +176,7 @@ class _Text:
         for number, line in _lines(self.path, self.skipped):
             fields = _split(line, self.delimiter)
             if len(fields) != self.fields:
-                _refuse(
+                refuse(
                     self.path,
                     f"has {len(fields)} field(s) in line {number}, {line[:60]!r}, where "
                     f"{self.fields} belong.",
@@ -177,10 +185,10 @@ class _Text:
                 )
             for field in fields:
                 if _number(field) is None:
-                    _refuse(
+                    refuse(
                         self.path, f"has {field!r} in line {number}, where a number belongs.", field
                     )
-        _refuse(self.path, f"could not be read as numbers ({error}).", str(self.path))
+        refuse(self.path, f"could not be read as numbers ({error}).", str(self.path))
 
     def check(self, right: NDArray[np.bool_], values: Array, what: str) -> None:
         """Raise for the first invalid value, with its line."""
@@ -191,7 +199,7 @@ class _Text:
         lines = _lines(self.path, self.skipped)
         number = next(number for i, (number, _) in enumerate(lines) if i == row)
         value = float(values.ravel()[place])
-        _refuse(self.path, f"has {value:g} in line {number}, where {what} belongs.", value)
+        refuse(self.path, f"has {value:g} in line {number}, where {what} belongs.", value)
 
 
 def _from_triples(text: _Text, jokes: tuple[int, ...]) -> Found:
@@ -241,7 +249,7 @@ def _from_rows(text: _Text, jokes: tuple[int, ...]) -> Found:
 def _complete(path: Path, dataset: int, ratings: Array, jokes: tuple[int, ...]) -> Found:
     complete = ratings[~np.isnan(ratings).any(axis=1)]
     if not len(complete):
-        _refuse(path, f"has no user who rated all of jokes {', '.join(map(str, jokes))}.", jokes)
+        refuse(path, f"has no user who rated all of jokes {', '.join(map(str, jokes))}.", jokes)
     return Found(dataset, complete, None, len(ratings))
 
 
@@ -265,7 +273,7 @@ def _lines(path: Path, skipped: int = 0) -> Iterator[tuple[int, str]]:
                 if number > skipped and line.strip():
                     yield number, line.strip()
     except UnicodeDecodeError:
-        _refuse(path, "is neither text nor a NumPy archive.", str(path), f"{_HOME} has the data.")
+        refuse(path, "is neither text nor a NumPy archive.", str(path), f"{_HOME} has the data.")
 
 
 def _split(line: str, delimiter: str | None) -> list[str]:
@@ -279,6 +287,7 @@ def _number(field: str) -> float | None:
         return None
 
 
-def _refuse(path: Path, what: str, value: object, remedy: str = "") -> NoReturn:
+def refuse(path: Path, what: str, value: object, remedy: str = "") -> NoReturn:
+    """Raise for something wrong with a file."""
     message = f"{str(path)!r} {what}"
     raise InvalidInputError(message, field="path", value=value, remedy=remedy) from None

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from bestarm.datasets.quantiles import beta_quantiles
 from bestarm.geometry import Array
 
 
@@ -32,7 +33,7 @@ JOKES = tuple(joke.number for joke in _JOKES)
 USERS = 20_000
 _GENERAL, _LATER = 0.583, 0.374  # loadings of a user's two effects, fitted to correlations
 _SEED = 20_000
-_STEPS = 320  # ratings are multiples of 10/320, as on the real scale
+_STEPS = 640  # ratings are multiples of 20/640, as on the real scale
 
 
 @lru_cache(maxsize=1)
@@ -53,24 +54,8 @@ def synthetic_ratings() -> Array:
     latent = latent + own * rng.standard_normal(latent.shape)
     ratings = np.empty((USERS, len(_JOKES)))
     for column, joke in enumerate(_JOKES):
-        ratings[np.argsort(latent[:, column]), column] = _quantiles(joke)
+        mean, deviation = (joke.mean + 10.0) / 20.0, joke.deviation / 20.0
+        steps = beta_quantiles(mean, deviation, number=USERS, steps=_STEPS) - _STEPS // 2
+        ratings[np.argsort(latent[:, column]), column] = steps * (20.0 / _STEPS)
     ratings.flags.writeable = False
     return ratings
-
-
-def _quantiles(joke: _Joke) -> Array:
-    """The joke's ratings in increasing order, with its mean exactly."""
-    from scipy.special import betainc  # noqa: PLC0415 - loads slowly
-
-    centre, spread = (joke.mean + 10.0) / 20.0, joke.deviation / 20.0
-    size = centre * (1.0 - centre) / spread**2 - 1.0
-    # The number of users at or below a step: those whose quantile rounds to it or to a lower one.
-    edges = (np.arange(-_STEPS, _STEPS) + 0.5 + _STEPS) / (2.0 * _STEPS)
-    at_most = np.rint(USERS * betainc(centre * size, (1.0 - centre) * size, edges)).astype(np.int64)
-    steps = np.repeat(np.arange(-_STEPS, _STEPS + 1), np.diff(at_most, prepend=0, append=USERS))
-    missing = round(joke.mean * USERS * _STEPS / 10) - int(steps.sum())
-    # One step each for users spread over the order, none at an end of the scale.
-    free = np.flatnonzero(np.abs(steps) < _STEPS)
-    moved = free[np.linspace(0, len(free) - 1, abs(missing)).astype(np.int64)]
-    steps[moved] += np.sign(missing)
-    return np.asarray(np.sort(steps) * (10.0 / _STEPS))

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from bestarm.policies.index.action_elimination import ActionElimination
     from bestarm.policies.index.bernstein import BernsteinElimination
     from bestarm.policies.index.lucb import LUCB
+    from bestarm.policies.index.paired import PairedTests
     from bestarm.policies.oneshot.deo import DEO
     from bestarm.policies.oneshot.gopt import GOpt
     from bestarm.policies.oneshot.uniform import Uniform
@@ -33,6 +34,7 @@ __all__ = [
     "GOpt",
     "Look",
     "Method",
+    "PairedTests",
     "Policy",
     "PolicyInfo",
     "SequentialHalving",

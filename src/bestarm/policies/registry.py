@@ -153,6 +153,16 @@ BUILT_IN = (
         plannable=False,
     ),
     PolicyInfo(
+        "paired-tests",
+        "bestarm.policies.index.paired:PairedTests",
+        "all options in every round, compared in pairs, under any drift",
+        example={"bounds": (-30, 30)},
+        proven=True,
+        transductive=False,
+        plannable=False,
+        live=False,
+    ),
+    PolicyInfo(
         "sequential-halving",
         "bestarm.policies.phased.halving:SequentialHalving",
         "a fixed number of pulls, under any drift",

@@ -12,7 +12,7 @@ from bestarm.checks import whole
 from bestarm.errors import InvalidInputError
 from bestarm.policies.policy import Policy, Traits, check_adoptable, has_stopped, same_plan
 from bestarm.problem import Problem, as_problem
-from bestarm.recommendation import Phase, Recommendation
+from bestarm.recommendation import FINAL, Phase, Recommendation
 from bestarm.records import Plan, Summary
 
 Indices = NDArray[np.int64]
@@ -79,7 +79,7 @@ class StepwisePolicy(Policy):
 
     def recommend(self) -> Recommendation:
         """The target that leads; final only if it was identified."""
-        final = self._stopped == "identified"
+        final = self._stopped in FINAL
         assumptions = self._assumptions()
         claims = self.problem.delta if assumptions else None
         return Recommendation(

@@ -1,4 +1,4 @@
-"""Sequential halving: a fixed budget, spent in rounds that each drop half of the targets."""
+"""Sequential halving: a fixed budget, spent in stages that each drop half of the targets."""
 
 from __future__ import annotations
 
@@ -10,46 +10,58 @@ import numpy as np
 
 from bestarm.checks import whole
 from bestarm.design import Design, centered_xy, check_tolerance
+from bestarm.errors import ProtocolError
 from bestarm.geometry import Array, centered_diameter, covariance, ranked
+from bestarm.policies.phased.blocks import BlockFit, block_design, block_diameter, solve
 from bestarm.policies.policy import Traits
 from bestarm.policies.stepwise import StepwisePolicy
 from bestarm.problem import Problem
 from bestarm.recommendation import Phase
-from bestarm.records import Plan, Summary
+from bestarm.records import BlockPlan, Plan, Summary
 
 _PILOT = 20  # one pull in this many goes to the pilot
 _LEAST_BATCH = 50  # pulls; a level foreseen from fewer adds about as much noise as it takes away
 
 
 class _Step(NamedTuple):
-    """One plan: its pulls, and how many targets are kept after it."""
+    """One plan: its rounds, of one pull or of a block, and how many targets are kept after it."""
 
-    pulls: int
+    rounds: int
     keep: int
 
 
 class SequentialHalving(StepwisePolicy):
     """The best target that a given number of pulls can find, whatever the baseline does.
 
-    There are ⌈log₂ H⌉ rounds of equal length. In each, arms are drawn from the centered XY-design
+    There are ⌈log₂ H⌉ stages of equal length. In each, arms are drawn from the centered XY-design
     of the targets still active; afterwards the better half of them is kept, by orthogonalized
     regression on all pulls so far. Contrasts of targets that are gone no longer cost anything.
 
-    A round is pulled in several plans. Before each, the level of its rewards is foreseen from the
+    A stage is pulled in several plans. Before each, the level of its rewards is foreseen from the
     plan before and taken off, which spares the variance that a common level would add and biases
     nothing, being fixed beforehand. The first plan, a pilot of one pull in twenty, only serves to
     foresee.
+
+    With `block`, a round pulls so many different arms that share one baseline. They are compared
+    within the round, where it cancels, so that nothing needs to be foreseen: there is no pilot, and
+    each stage is one plan. Blocks are drawn from the certified design over blocks. Where arms have
+    nothing in common they are made of active arms only, and once these fit into one block, every
+    round pulls all of them.
 
     A budget is not an error probability: the answer is never final. `simulation.estimate_error`
     says how often it would be wrong in a world one believes in.
 
     Args:
         problem: the problem; any source and targets.
-        budget: the number of pulls, at least one per round and one for the pilot. All are used.
-        rounds: another number of rounds, each of which keeps the H^(1/rounds)-th part. One round is
+        budget: the number of pulls, at least one per stage and one for the pilot. All are used;
+            with `block`, as many rounds of so many pulls as it has, of which late ones may need
+            fewer.
+        stages: another number of stages, each of which keeps the H^(1/stages)-th part. One stage is
             a single regression under the design for all targets.
-        batches: plans a round; the more, the better a moving baseline is followed. Each must be
-            answered before the next begins; none is made shorter than 50 pulls for it.
+        batches: plans per stage; the more, the better a moving baseline is followed. Each must be
+            answered before the next begins; none is made shorter than 50 pulls for it. With `block`
+            there is one.
+        block: how many different arms a round pulls.
         seed: accepted like every policy's; the draws are not the policy's to make.
         tol: the relative gap to which designs are certified.
 
@@ -71,19 +83,25 @@ class SequentialHalving(StepwisePolicy):
         problem: Problem,
         *,
         budget: int,
-        rounds: int | None = None,
+        stages: int | None = None,
         batches: int = 32,
+        block: int = 1,
         seed: int = 0,  # noqa: ARG002
         tol: float = 1e-3,
     ) -> None:
         super().__init__(problem)
         check_tolerance(tol)
         self._tol = tol
-        sizes = _sizes(problem.targets, rounds)
+        sizes = _sizes(problem.targets, stages)
+        self._block = whole(block, "block", least=1, below=problem.arms + 1)
+        least = 1 + len(sizes) if self._block == 1 else self._block * len(sizes)
         self._steps = _schedule(
-            whole(budget, "budget", least=1 + len(sizes)), sizes, whole(batches, "batches", least=1)
+            whole(budget, "budget", least=least),
+            sizes,
+            whole(batches, "batches", least=1),
+            block=self._block,
         )
-        self._fit = _Fit(problem)
+        self._fit = _Fit(problem) if self._block == 1 else BlockFit(problem)
 
     @property
     def traits(self) -> Traits:
@@ -96,17 +114,26 @@ class SequentialHalving(StepwisePolicy):
         return self._fit.theta
 
     def _make_plan(self) -> Plan:
+        step = self._steps[self._plans]
+        if self._block > 1:
+            drawn = block_design(self.problem, self._active.tobytes(), self._block, self._tol)
+            self._gap = drawn.gap
+            return BlockPlan.drawn(
+                drawn.blocks,
+                drawn.weights,
+                step.rounds,
+                arms=self.problem.arms,
+                phase=self._plans + 1,
+            )
         design = _design(self.problem, self._active.tobytes(), self._tol)
         self._gap = design.gap
-        return Plan.randomised(
-            design.weights, self._steps[self._plans].pulls, phase=self._plans + 1
-        )
+        return Plan.randomised(design.weights, step.rounds, phase=self._plans + 1)
 
     def _take(self, plan: Plan, summary: Summary) -> str | None:
-        """Estimate, and at the end of a round keep the better part."""
+        """Estimate, and at the end of a stage keep the better part."""
         assert plan.weights is not None
         keep = self._steps[self._plans].keep
-        self._fit.add(summary, plan.weights)
+        self._fit.add(summary, plan)
         options = self.problem.target[self._active]
         scores = (options - options[0]) @ self._fit.theta  # offsets would cost digits
         order = ranked(scores, size=summary.largest_mean)
@@ -126,7 +153,7 @@ class SequentialHalving(StepwisePolicy):
                 delta=0.0,
                 pulls=plan.pulls,
                 weights=plan.weights,
-                value=_value(self.problem, self._active.tobytes(), plan.weights.tobytes()),
+                value=self._value(plan),
                 gap=self._gap,
                 stability=None,
             )
@@ -134,17 +161,39 @@ class SequentialHalving(StepwisePolicy):
         self._active = self._active[~dropped]
         return "budget" if len(self._trace) == len(self._steps) else None
 
+    def _check_adopted(self, plan: Plan) -> None:
+        if isinstance(plan, BlockPlan) != (self._block > 1):
+            raise ProtocolError(
+                f"The plan of phase {plan.phase} has rounds of {plan.size} pulls.",
+                field="plan",
+                value=plan.phase,
+                remedy="Adopt a plan that this policy made, with the same `block`.",
+            )
 
-def _sizes(targets: int, rounds: int | None) -> list[int]:
-    """How many targets are left after each round."""
-    if rounds is None:
+    def _value(self, plan: Plan) -> float:
+        """The largest variance factor of an active contrast, per pull."""
+        assert plan.weights is not None
+        if isinstance(plan, BlockPlan):
+            return block_diameter(self.problem, self._active, plan)
+        return _value(self.problem, self._active.tobytes(), plan.weights.tobytes())
+
+
+def _sizes(targets: int, stages: int | None) -> list[int]:
+    """How many targets are left after each stage."""
+    if stages is None:
         return [math.ceil(targets / 2**k) for k in range(1, math.ceil(math.log2(targets)) + 1)]
-    whole(rounds, "rounds", least=1, below=targets)
-    return [math.ceil(round(targets ** (1 - k / rounds), 9)) for k in range(1, rounds + 1)]
+    whole(stages, "stages", least=1, below=targets)
+    return [math.ceil(round(targets ** (1 - k / stages), 9)) for k in range(1, stages + 1)]
 
 
-def _schedule(budget: int, sizes: list[int], batches: int) -> list[_Step]:
-    """The pilot, then rounds of equal length, each in plans of equal length."""
+def _schedule(budget: int, sizes: list[int], batches: int, *, block: int) -> list[_Step]:
+    """The pilot, then stages of equal length, each in plans of equal length.
+
+    With blocks, one plan per stage and no pilot.
+    """
+    if block > 1:
+        lengths = _parts(budget // block, len(sizes))
+        return [_Step(rounds, size) for rounds, size in zip(lengths, sizes, strict=True)]
     pilot = max(1, budget // _PILOT)
     everybody = 2**62
     steps = [_Step(pilot, everybody)]
@@ -193,8 +242,10 @@ class _Fit:
     def theta(self) -> Array:
         return np.asarray(self._dual @ self._slope)
 
-    def add(self, summary: Summary, weights: Array) -> None:
-        """Take in a plan's totals, drawn with these weights."""
+    def add(self, summary: Summary, plan: Plan) -> None:
+        """Take in a plan's totals."""
+        weights = plan.weights
+        assert weights is not None
         mean = weights @ self._arms
         centered = self._arms - mean
         gram = centered.T @ (summary.counts[:, None] * centered)
@@ -203,10 +254,10 @@ class _Fit:
         if self._last is None:
             # The level of the pilot is no forecast of its own: it serves later plans only.
             self._ridge = covariance(self._arms, weights)  # one pull, so that few can be solved for
-            self._slope = _solve(gram + self._ridge, moment)
+            self._slope = solve(gram + self._ridge, moment)
         else:
             self._gram, self._moment = self._gram + gram, self._moment + moment
-            self._slope = _solve(self._gram + self._ridge, self._moment)
+            self._slope = solve(self._gram + self._ridge, self._moment)
         self._last = summary
 
     def _level(self, mean: Array) -> float:
@@ -215,7 +266,3 @@ class _Fit:
         assert last is not None
         moved = mean - last.counts @ self._arms / last.pulls
         return float(last.sums.sum() / last.pulls + moved @ self._slope)
-
-
-def _solve(gram: Array, moment: Array) -> Array:
-    return np.asarray(np.linalg.lstsq(gram, moment, rcond=None)[0])

@@ -1,0 +1,164 @@
+"""Paired tests: every arm in every round, until one is shown to be better than each other one."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bestarm import bounds as levels
+from bestarm.checks import interval, whole
+from bestarm.errors import InvalidInputError, ProtocolError
+from bestarm.geometry import first_largest
+from bestarm.policies.policy import Traits
+from bestarm.policies.stepwise import StepwisePolicy, require_pullable_targets
+from bestarm.problem import Problem
+from bestarm.records import BlockPlan, Plan, Rounds, Summary
+
+_GROWTH = 0.02  # the rounds of a plan, relative to those before it
+_SLACK = 1e-9  # nats: what adding up many logs may round
+
+
+class PairedTests(StepwisePolicy):
+    """Pull all arms in every round, and stop when one is shown to be better than each other one.
+
+    This is what one would do by hand, with a test that may be looked at after every round: no arm
+    is dropped, and arms are compared within rounds, where whatever they share cancels. For
+    comparison with rules that drop arms and choose blocks.
+
+    For every pair of arms a wealth bets against θ_i ≤ θ_j. In round t it is multiplied by
+    1 + λ (d − m), where d is the difference of the rewards of i and j, m = 0, and λ ≥ 0 is fixed by
+    the rounds before. Arm i is named once its wealth against each of the others has reached
+    (K − 1)/δ: a wrong arm is named only if it seems better than the best, which is one of K − 1
+    pairs. The stake λ is the mean over the second moment of d − m so far, which nearly makes the
+    wealth grow fastest, and at most 0.9 of the wealth is at stake.
+
+    With `items`, rounds are the N items of a finite population, each once, in random order, and θ_i
+    is the mean over all of them. Under θ_i ≤ θ_j the differences of the items to come have a mean
+    of at most m = −(sum of the differences so far)/(N − t + 1), and their mean is the expected d,
+    given the past. When no item is left, the means are known, and the best is named.
+
+    δ-correct for rewards within `bounds`, under every baseline that the arms of a round share (and,
+    with `items`, for a random order).
+
+    Args:
+        problem: the problem; its targets must be its source arms, and its features are not used.
+        bounds: the lowest and the highest reward there can be; one outside is refused.
+        items: the number of items of a finite population; None if rounds never run out.
+        seed: accepted like every policy's; nothing is drawn.
+        max_pulls: stop before exceeding this many pulls; such a stop is never final.
+
+    Example:
+        >>> import numpy as np
+        >>> from bestarm import Problem
+        >>> from bestarm.policies import PairedTests
+        >>> PairedTests(Problem(np.eye(3)), bounds=(0, 1)).plan().blocks.tolist()
+        [[0, 1, 2]]
+
+    Reference: Waudby-Smith and Ramdas (2024) for the bets (their aGRAPA), and (2020) for items.
+    """
+
+    _kind = "randomised"
+
+    def __init__(
+        self,
+        problem: Problem,
+        *,
+        bounds: tuple[float, float],
+        items: int | None = None,
+        seed: int = 0,  # noqa: ARG002
+        max_pulls: int | None = None,
+    ) -> None:
+        require_pullable_targets(problem, type(self).__name__)
+        super().__init__(problem, max_pulls=max_pulls)
+        self._low, self._high = interval(bounds, "bounds")
+        self._items = None if items is None else whole(items, "items", least=1)
+        if max_pulls is not None:
+            whole(max_pulls, "max_pulls", least=problem.arms)
+        arms = problem.arms
+        self._rounds = 0
+        self._sums = np.zeros(arms)
+        self._squares, self._wealth, self._evidence = np.zeros((3, arms, arms))
+
+    @property
+    def traits(self) -> Traits:
+        """It refuses rewards outside its bounds."""
+        return Traits(bounds=(self._low, self._high), max_pulls=self._max_pulls)
+
+    def _make_plan(self) -> Plan:
+        rounds = min(max(1, int(_GROWTH * self._rounds)), self._room(0))
+        arms = self.problem.arms
+        return BlockPlan.drawn([range(arms)], [1.0], rounds, arms=arms, phase=self._plans + 1)
+
+    def _check_adopted(self, plan: Plan) -> None:
+        if not isinstance(plan, BlockPlan) or plan.size != self.problem.arms:
+            raise ProtocolError(
+                f"The plan of phase {plan.phase} does not pull all arms in every round.",
+                field="plan",
+                value=plan.phase,
+                remedy="Adopt a plan that this policy made.",
+            )
+        if self._items is not None and plan.rounds > self._items - self._rounds:
+            raise ProtocolError(
+                f"The plan of phase {plan.phase} has {plan.rounds} rounds, and "
+                f"{self._items - self._rounds} items are left.",
+                field="plan",
+                value=plan.rounds,
+                remedy="Adopt a plan that this policy made, with the same `items`.",
+            )
+
+    def _room(self, pulls: int) -> int:
+        """How many rounds the cap and the items still allow after so many more pulls."""
+        left = self._left()
+        room = (2**53 if left is None else max(0, left - pulls)) // self.problem.arms
+        return room if self._items is None else min(room, self._items - self._rounds)
+
+    def _take(self, plan: Plan, summary: Summary) -> str | None:
+        """Bet on every pair."""
+        from bestarm.policies.index.paired_kernels import settle  # noqa: PLC0415 - compiles
+
+        assert isinstance(summary, Rounds)
+        self._check_bounds(summary)
+        settle(
+            summary.table - self._low,
+            self._high - self._low,
+            self._items or 0,
+            self._rounds,
+            self._sums,
+            self._squares,
+            self._wealth,
+            self._evidence,
+        )
+        self._rounds += summary.rounds
+        self._leader = first_largest(self._sums)
+        if self._items == self._rounds:
+            return "exact"
+        winners = np.flatnonzero(self._beaten().sum(axis=1) == self.problem.arms - 1)
+        if winners.size:
+            self._leader = int(winners[0])
+            return "identified"
+        return None if self._room(plan.pulls) else "max_pulls"
+
+    def _beaten(self) -> NDArray[np.bool_]:
+        """Whether each arm (row) is shown to be better than each other one (column)."""
+        share = levels.contrast_delta(self.problem.delta, active=self.problem.arms)
+        return np.asarray(self._evidence >= math.log(1 / share) + _SLACK)
+
+    def _check_bounds(self, rounds: Rounds) -> None:
+        """Raise where a reward lies outside the bounds."""
+        outside = (rounds.table < self._low) | (rounds.table > self._high)
+        for _, arm in np.argwhere(outside)[:1]:
+            raise InvalidInputError(
+                f"Arm {self.problem.source_labels[arm]!r} paid a reward outside the bounds "
+                f"({self._low:g}, {self._high:g}).",
+                field="summary",
+                value=rounds,
+                remedy="Give `bounds` that no reward can exceed.",
+            )
+
+    def _assumptions(self) -> tuple[str, ...]:
+        within = f"Every reward lies between {self._low:g} and {self._high:g}."
+        if self._items is None:
+            return within, "What the options of a round share is the same for all of them."
+        return within, f"The {self._items} items come in random order, each once."
