@@ -215,7 +215,7 @@ def test_totals_have_the_means_and_covariances_of_the_closed_form() -> None:
     n, var, total, square = 5, NOISE**2, mu.sum(), (mu**2).sum()
     rng = np.random.default_rng(8)
     draws = []
-    for _ in range(2_500):
+    for _ in range(5_000):
         stream = baselines.sinusoid().begin(np.array([2.0, 0.0]), noise=NOISE, rng=rng)
         summary = stream.pull(plan)
         draws.append((summary.sums[0], summary.squares[0], summary.sums[1]))

@@ -240,7 +240,7 @@ def test_the_estimating_equation_has_mean_zero_against_the_adversary() -> None:
     centered = source - weights @ source
     plan = Plan.randomised(weights, 300, phase=1)
     rows = []
-    for seed in range(2000):
+    for seed in range(4000):
         summary = world.begin(np.random.default_rng(seed)).pull(plan)
         rows.append(centered.T @ (summary.sums - summary.counts * (centered @ theta)))
     table = np.array(rows)
