@@ -7,15 +7,20 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import dask
 import pytest
-from distributed import LocalCluster
 from own_policies import POLICY, refused, run, write_module
+
+if TYPE_CHECKING:
+    from distributed import LocalCluster
 
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[LocalCluster]:
+    import dask  # noqa: PLC0415
+    from distributed import LocalCluster  # noqa: PLC0415
+
     with (
         # A worker that dies is not given the same work three times over.
         dask.config.set({"distributed.scheduler.allowed-failures": 0}),

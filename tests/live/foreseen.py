@@ -37,9 +37,9 @@ class Echo(Forecaster):
         return Echo()
 
 
-def in_memory(forecaster: Any = "default") -> Experiment:
+def in_memory(forecaster: Any = "default", **given: Any) -> Experiment:
     policy = AnytimeBAI(PROBLEM, bounds=(-10, 10), forecasts=True)
-    return Experiment(policy, seed=1, forecaster=forecaster)
+    return Experiment(policy, seed=1, forecaster=forecaster, **given)
 
 
 def reopen(experiment: Experiment, **given: Any) -> Experiment:

@@ -21,9 +21,9 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from benchmarks import operations as op
 
 RUNS = 29  # the fewest of which none wrong is enough
-DECIDING = 8  # of which at most one may end undecided
-NEAR_TIE_PULLS = 300  # enough for a biased rule to err every time
-FILE_PULLS = 500
+DECIDING = 5  # of which at most one may end undecided
+NEAR_TIE_PULLS = 200  # enough for a biased rule to err every time
+FILE_PULLS = 250
 
 
 def shorten(scenario: op.Scenario) -> op.Scenario:
@@ -95,9 +95,9 @@ def test_with_heavy_tails_nobody_waits_and_the_answer_comes() -> None:
 
     Without a lease it needs no more than a few times the pulls that it needs at once.
     """
-    prompt = experiments("at once", 10)
-    late = experiments("heavy tails", 10)
-    leased = experiments("heavy tails and a lease", 10)
+    prompt = experiments("at once", DECIDING)
+    late = experiments("heavy tails", DECIDING)
+    leased = experiments("heavy tails and a lease", DECIDING)
     assert not any(each.waited for each in (*prompt, *late, *leased))
     assert {each.named for each in (*prompt, *late, *leased)} == {op.BEST}
     given = {name: np.mean([each.pulls for each in runs]) for name, runs in (

@@ -65,7 +65,7 @@ def _compiled(policy: IndexRule, ahead: tuple[Array, Indices, Array], block: int
     seed=st.integers(0, 10**6),
     arms=st.integers(2, 6),
     block=st.integers(1, 400),
-    cap=st.one_of(st.none(), st.integers(1, 3000)),
+    cap=st.one_of(st.none(), st.integers(1, 1500)),
 )
 def test_the_compiled_rounds_are_the_planned_rounds(
     rule: type[LUCB | ActionElimination],
@@ -76,7 +76,7 @@ def test_the_compiled_rounds_are_the_planned_rounds(
     cap: int | None,
 ) -> None:
     problem = Problem(np.eye(arms))
-    ahead = _ahead(seed, arms, 3000)
+    ahead = _ahead(seed, arms, 1200)
     make = partial(rule, problem, sigma=0.3, radius=radius, max_pulls=cap)
     planned, compiled = _by_plans(make(), ahead), _compiled(make(), ahead, block)
     assert planned.pulls == compiled.pulls

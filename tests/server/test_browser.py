@@ -43,7 +43,7 @@ draw = random.Random(3)
 headers = {"Authorization": "Bearer " + token}
 with httpx.Client(base_url=place, headers=headers, timeout=120) as offer:
     while True:
-        given = offer.post("ask", json={"count": 60}).raise_for_status().json()
+        given = offer.post("ask", json={"count": 150}).raise_for_status().json()
         if given["state"] != "running":
             break
         outcomes = []

@@ -7,20 +7,25 @@ import signal
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from distributed import Client, LocalCluster
 from simulation_policies import Tallied
 
 from bestarm.environments import small_gap
 from bestarm.simulation import simulate
+
+if TYPE_CHECKING:
+    from distributed import Client
 
 RUNS = 400
 
 
 @pytest.fixture
 def client() -> Iterator[Client]:
+    from distributed import Client, LocalCluster  # noqa: PLC0415
+
     with (
         LocalCluster(
             n_workers=2, processes=True, threads_per_worker=1, dashboard_address=":0"
@@ -44,7 +49,7 @@ def test_a_worker_killed_half_way_changes_nothing(client: Client, tmp_path: Path
 
     results = simulate(
         method,
-        small_gap(),
+        small_gap(3, 0.5),
         runs=RUNS,
         seed=5,
         executor=client.get_executor(pure=False),
@@ -56,6 +61,6 @@ def test_a_worker_killed_half_way_changes_nothing(client: Client, tmp_path: Path
     assert (results.runs, results.interrupted) == (RUNS, False)
     # Runs that were on their way are made again, not those that had come back.
     assert RUNS <= made < RUNS + RUNS // 8
-    serial = simulate(method, small_gap(), runs=RUNS, seed=5)
+    serial = simulate(method, small_gap(3, 0.5), runs=RUNS, seed=5)
     for name in ("index", "pulls", "correct", "final", "target", "plans", "rounds"):
         np.testing.assert_array_equal(getattr(results, name), getattr(serial, name), err_msg=name)

@@ -6,18 +6,23 @@ import platform
 import socket
 import sys
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-import dask
 import pytest
-from distributed import LocalCluster
 
 from bestarm.errors import BestArmError, InvalidInputError, MissingDependencyError
 from bestarm.simulation import executors
 from bestarm.simulation.provenance import installed
 
+if TYPE_CHECKING:
+    from distributed import LocalCluster
+
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[LocalCluster]:
+    import dask  # noqa: PLC0415
+    from distributed import LocalCluster  # noqa: PLC0415
+
     with (
         # A worker that dies is not given the same work three times over.
         dask.config.set({"distributed.scheduler.allowed-failures": 0}),
@@ -96,6 +101,8 @@ def test_a_cluster_s_worker_is_no_scheduler(cluster: LocalCluster) -> None:
 
 
 def test_a_scheduler_without_workers_is_refused() -> None:
+    from distributed import LocalCluster  # noqa: PLC0415
+
     with LocalCluster(n_workers=0, dashboard_address=":0") as cluster:
         address = cluster.scheduler_address
         with (
