@@ -17,6 +17,10 @@ _BLOCKS = (
     "In a round each option pays its x·θ plus a baseline that all options of the round share, "
     "whatever it is. Which options a round has is drawn with the plan's probabilities."
 )
+_ITEMS = (
+    "There are {items} items, which come in a random order, each once. What an option pays on an "
+    "item does not depend on that order."
+)
 _DRAWN = (
     "What each option would pay, noise apart, is settled before one is drawn: its x·θ plus a "
     "baseline common to all options. It is drawn with the plan's probabilities."
@@ -78,10 +82,11 @@ class Assumptions:
         mean_bound: float | None,
         *,
         blocks: bool = False,
+        items: int | None = None,
     ) -> Assumptions:
         """From bounds on every reward, or else from the scales of the problem.
 
-        With blocks the baseline plays no part.
+        With blocks the baseline plays no part. Items of a finite population have bounds.
         """
         if bounds is not None and mean_bound is not None:
             raise InvalidInputError(
@@ -96,6 +101,8 @@ class Assumptions:
             center = low / 2 + high / 2 if problem.drifts else 0.0
             scale = Scale(low - center, high - center, center=center)
             world = _BLOCKS if blocks else _DRAWN if problem.drifts else _STILL
+            if items is not None:
+                world = _ITEMS.format(items=items)
             return cls(scale, (world, f"Every reward lies between {low:g} and {high:g}."), bounds)
         means = problem.scale if mean_bound is None else not_negative(mean_bound, "mean_bound")
         size = means + (0.0 if blocks else problem.baseline)

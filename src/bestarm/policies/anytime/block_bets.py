@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from bestarm.geometry import Array, ranked
+from bestarm.geometry import TIE, Array, ranked
 from bestarm.policies.anytime.bets import Scale, Settled, StakeGrid
 from bestarm.policies.anytime.block_design import laplacian
 from bestarm.records import BlockPlan, Counts, Rounds
@@ -25,7 +25,6 @@ Flags = NDArray[np.bool_]
 
 _LARGEST = 0.9  # λC: the share of its wealth that a stake may lose in one round
 _SINGULAR = 1e-11  # an eigenvalue of M, relative to the largest, that is zero but for rounding
-_TIE = 1e-12  # what adding up may round, relative to a mean
 _UNREAD = 1e-7  # what M may leave of a contrast, relative to its length
 
 
@@ -93,7 +92,8 @@ class Population:
         least, most = self.least[left] / self.items, self.most[left] / self.items
         order = ranked(least, size=float(np.abs(least).max()))
         chosen, rest = order[:top], order[top:]
-        slack = tolerance + _TIE * float(np.abs(most).max())
+        # As far apart as arms can be that are ranked as if they tied.
+        slack = tolerance + len(left) * TIE * float(np.abs(most).max())
         if len(rest) and float(most[rest].max()) > float(least[chosen].min()) + slack:
             return None
         return tuple(left[chosen].tolist())

@@ -165,8 +165,7 @@ class InBlocks:
         sampling = BlockSampling(self._setting.arms, plan)
         targets = self._setting.targets
         informs = sampling.informs(targets[contest.active[1:]] - targets[contest.active[0]])
-        whole = self._items is None or len(plan.blocks) == 1
-        if not informs or not whole:
+        if not informs or not self._all_that_are_left(sampling):
             raise ProtocolError(
                 f"The blocks that the plan of phase {plan.phase} draws do not inform about all "
                 "contrasts.",
@@ -175,6 +174,13 @@ class InBlocks:
                 remedy="Adopt a plan that this policy made for this problem.",
             )
         return BlockStage(sampling, key, self.guesses.rounds)
+
+    def _all_that_are_left(self, sampling: BlockSampling) -> bool:
+        """Whether rounds of a finite population judge the same arms, all judged on each before."""
+        if self._items is None:
+            return True
+        before = sampling.arms if self._stage is None else self._stage.sampling.arms
+        return len(sampling.blocks) == 1 and bool(np.isin(sampling.arms, before).all())
 
     def keep(self, stage: BlockStage) -> None:
         """Note how the batch was drawn that was just told."""

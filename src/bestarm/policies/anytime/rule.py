@@ -124,7 +124,7 @@ class AnytimeBAI(Policy):
             max_pulls=max_pulls,
         )
         self._assumptions = Assumptions.make(
-            problem, self._bounds, mean_bound, blocks=self._block > 1
+            problem, self._bounds, mean_bound, blocks=self._block > 1, items=self._items
         )
         self._scale = self._assumptions.scale
         self._worst_case, self._missing = missing == "worst-case", 0
