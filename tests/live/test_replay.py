@@ -15,7 +15,7 @@ from bestarm.cli.app import app
 from bestarm.design import solver
 from bestarm.live import Experiment
 from bestarm.live.watch.follower import Follower
-from bestarm.policies.anytime import allocation, rule
+from bestarm.policies.anytime import allocation, drawing
 from bestarm.policies.phased import spbai
 
 PROBLEM = Problem([[1, 0], [0, 1], [0.6, 0.8], [-0.3, 0.5]], delta=0.05)
@@ -42,7 +42,7 @@ def begin(url: str, policy: str = "anytime", phases: int = 4) -> None:
 def plan_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if designs, shares and lengths came out otherwise here than where it was begun."""
     monkeypatch.setattr(allocation, "_SHARE", 0.7)
-    monkeypatch.setattr(rule, "_LEAST", 11)
+    monkeypatch.setattr(drawing, "LEAST", 11)
     monkeypatch.setattr(spbai, "_LEAST_MIXTURE", 0.5)
     allocation.spread_out.cache_clear()
 
