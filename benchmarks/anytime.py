@@ -43,8 +43,7 @@ from bestarm.environments import (
 from bestarm.figures import ink, save
 from bestarm.geometry import Array
 from bestarm.policies import BernsteinElimination
-from bestarm.policies.anytime import allocation, bets, contests, guesses
-from bestarm.policies.anytime import rule as rule_module
+from bestarm.policies.anytime import allocation, bets, contests, drawing, guesses
 from bestarm.policies.policy import Method
 from bestarm.simulation import Results, run_once
 from bestarm.simulation.results import wilson
@@ -126,11 +125,11 @@ def compare_ingredients(runs: int) -> None:
         return np.asarray(self._arms @ self.slope)
 
     patches = {
-        "as it is": (rule_module, "_GROWTH", 0.02),
+        "as it is": (drawing, "GROWTH", 0.02),
         "stakes: all shares equal": (bets, "LOG_PRIOR", flat),
         "stakes: one, at the true signal to noise": (bets, "LOG_PRIOR", one),
-        "batches: 1 % of the pulls before": (rule_module, "_GROWTH", 0.01),
-        "batches: 5 %": (rule_module, "_GROWTH", 0.05),
+        "batches: 1 % of the pulls before": (drawing, "GROWTH", 0.01),
+        "batches: 5 %": (drawing, "GROWTH", 0.05),
         "totals without extremes and cubes": (records.Summary, "totals", property(_blunt)),
         "mixing: 1 % of the G-design": (allocation, "_SHARE", 0.01),
         "mixing: 30 %": (allocation, "_SHARE", 0.3),
