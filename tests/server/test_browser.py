@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,14 +11,13 @@ from typing import Any, Literal
 from urllib.parse import quote
 
 import pytest
-from needed import need
+from chromium import chromium
 from playwright.sync_api import (
     Browser,
     ConsoleMessage,
     Dialog,
     Page,
     expect,
-    sync_playwright,
 )
 from served import Served, forked, in_thread
 
@@ -72,14 +70,9 @@ TOUCH = """label => {
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    need("chromium", package="chromium")
-    expect.set_options(timeout=PATIENCE)
-    with sync_playwright() as playwright:
-        launched = playwright.chromium.launch(
-            executable_path=shutil.which("chromium"), args=["--no-sandbox", "--disable-gpu"]
-        )
+    with chromium() as launched:
+        expect.set_options(timeout=PATIENCE)
         yield launched
-        launched.close()
 
 
 @pytest.fixture(scope="module")

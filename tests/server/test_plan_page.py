@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import os
-import shutil
 import signal
 import socket
 import sys
@@ -19,7 +18,7 @@ import httpx
 import numpy as np
 import pytest
 import uvicorn
-from needed import need
+from chromium import chromium
 
 from bestarm import Problem
 from bestarm.live.store.sql import Store
@@ -310,14 +309,8 @@ def test_the_page_has_the_form_and_no_script_of_its_own(client: httpx.Client) ->
 
 
 def test_a_browser_plans_and_stops_without_running_what_users_typed(client: httpx.Client) -> None:
-    need("chromium", package="chromium")
-    from playwright.sync_api import sync_playwright  # noqa: PLC0415
-
     problems: list[str] = []
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=shutil.which("chromium"), args=["--no-sandbox", "--disable-gpu"]
-        )
+    with chromium() as browser:
         page = browser.new_page()
         page.set_default_timeout(300_000)
         page.on("pageerror", lambda error: problems.append(str(error)))
@@ -342,7 +335,6 @@ def test_a_browser_plans_and_stops_without_running_what_users_typed(client: http
         page.wait_for_selector("#plan-estimate:has-text('; 4,000 runs of about ')")
         page.click("#plan-stop")
         page.wait_for_selector("#plan-status:has-text('Stopped.')")
-        browser.close()
     problem = Problem(np.eye(2), delta=0.05, noise=0.5)
     policies = ["anytime", "sp-bai-sharp"]
     plan = plan_experiment(
