@@ -133,7 +133,7 @@ def compare_ingredients(runs: int) -> None:
         "totals without extremes and cubes": (records.Summary, "totals", property(_blunt)),
         "mixing: 1 % of the G-design": (allocation, "_SHARE", 0.01),
         "mixing: 30 %": (allocation, "_SHARE", 0.3),
-        "gaps: believed down to half an error": (allocation, "_SURE", 0.5),
+        "gaps: believed down to half an error": (allocation, "SURE", 0.5),
         "needs: the same for all contrasts": (contests, "_LEAST_NEED", 1e6),
         "no guess of the baseline": (guesses.Guesses, "rewards", unforeseen),
     }

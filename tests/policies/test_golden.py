@@ -63,7 +63,7 @@ def test_a_policy_that_names_a_version_has_a_recorded_run(info: PolicyInfo) -> N
     ("name", "module", "constant", "value"),
     [
         ("anytime, expected_gap", bets, "_EXPECTED", np.array([0.5, 1.0, 2.0])),
-        ("anytime", bets, "_LARGEST", 0.89),
+        ("anytime", bets, "LARGEST", 0.89),
         ("anytime, bounds", bets, "LOG_PRIOR", bets.LOG_PRIOR[::-1].copy()),
         ("lucb, certified", index_rule, "_TURN", 301),
         ("ae, certified", index_rule, "_TURN", 301),
@@ -99,7 +99,7 @@ def test_what_changed_is_recorded_only_under_a_new_version(monkeypatch: pytest.M
     monkeypatch.setattr(golden, "CASES", {"anytime": case})
     kept = {"anytime": RUNS["anytime"]}
     assert golden.record(kept) == (kept, [])
-    monkeypatch.setattr(bets, "_LARGEST", 0.8)
+    monkeypatch.setattr(bets, "LARGEST", 0.8)
     runs, refused = golden.record(kept)
     assert not runs
     number = AnytimeBAI.version + 1

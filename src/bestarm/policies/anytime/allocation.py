@@ -20,9 +20,9 @@ from bestarm.problem import Problem
 from bestarm.records import Plan
 
 _SHARE = 0.02  # of the G-design: it keeps every contrast, and the bound C, within reach
-_SURE = 2.0  # standard errors: gaps are not believed to be smaller than this
-_AGAIN = 2.0  # pulls, relative to those at the last design, after which to design anew, …
-_SOON = 1.2  # … and if other contrasts are open than then
+SURE = 2.0  # standard errors: gaps are not believed to be smaller than this
+AGAIN = 2.0  # pulls or rounds, relative to those at the last design, after which to design anew, …
+SOON = 1.2  # … and if other contrasts are open than then
 _TOL = 0.05  # how far from its optimum a design may be: estimates are farther from the truth
 _LEAST_WEIGHT = 1e-6
 _SINGULAR = 1e-13  # a scale of Σ_cov,p, relative to the largest, that is zero but for rounding
@@ -82,7 +82,7 @@ class Allocation:
         """Whether it is time to design anew."""
         if self._stage is None:
             return True
-        ratio = _AGAIN if self._stage.key == key else _SOON
+        ratio = AGAIN if self._stage.key == key else SOON
         return guesses.pulls >= ratio * self._stage.pulls
 
     def stage(self, plan: Plan, guesses: Guesses, key: object) -> Stage:
@@ -129,7 +129,7 @@ class Allocation:
         lower = np.linalg.cholesky(guesses.information)
         whitened = np.linalg.solve(lower, wanted.rows.T)
         errors = np.sqrt(typical * np.einsum("ij,ij->j", whitened, whitened))
-        gaps = np.maximum(wanted.rows @ guesses.slope + margin, _SURE * errors)
+        gaps = np.maximum(wanted.rows @ guesses.slope + margin, SURE * errors)
         rows = wanted.rows * (np.sqrt(wanted.needs) / gaps)[:, None]
         features = self._features * np.sqrt(typical / spread)[:, None]
         rows = rows / np.abs(rows).max()

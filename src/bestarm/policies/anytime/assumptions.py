@@ -11,7 +11,7 @@ from bestarm.policies.anytime.bets import Scale
 from bestarm.problem import Problem
 from bestarm.records import BlockPlan, Plan, Summary
 
-_UNLIKELY = 30.0  # nats: what happens so rarely by chance contradicts what was declared
+UNLIKELY = 30.0  # nats: what happens so rarely by chance contradicts what was declared
 _STILL = "Noise apart, each option always pays its x·θ: there is no baseline."
 _BLOCKS = (
     "In a round each option pays its x·θ plus a baseline that all options of the round share, "
@@ -155,7 +155,7 @@ class Assumptions:
         bounded = self.bounds is not None
         half = (scale.high - scale.low) / 2
         shift = summary.center - scale.center - scale.middle
-        likely = scale.noise * math.sqrt(2 * _UNLIKELY)
+        likely = scale.noise * math.sqrt(2 * UNLIKELY)
         arm = kernels.contradiction(*summary.totals, (half, shift, likely, bounded))
         if arm < 0 or self.bounds is None:
             return arm >= 0

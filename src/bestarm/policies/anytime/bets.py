@@ -41,7 +41,7 @@ _EXPECTED: Array = np.array([2**-0.5, 1.0, 2**0.5])  # stakes for an expected ga
 
 WINDOW = 32  # batches with outcomes outstanding, at the end of each of which the wealth is read
 
-_LARGEST = 0.9  # λC: the share of its wealth that a stake may lose in one pull
+LARGEST = 0.9  # λC: the share of its wealth that a stake may lose in one pull
 _RARE = 2e-3  # over √pulls: Φ(−k), how often noise exceeds what C allows for (Lemma 3)
 EPSILON = float(np.finfo(float).eps)
 STEPS = 16  # roundings of a total besides those of adding it up
@@ -326,7 +326,7 @@ class Bets:
 
         frame, scale = self.frame, self.frame.scale
         relative = (len(frame.guess) + STEPS) * EPSILON
-        terms = Terms(scale.low, scale.high, self.margin, frame.tail, relative, _LARGEST)
+        terms = Terms(scale.low, scale.high, self.margin, frame.tail, relative, LARGEST)
         result = Settled(*np.empty((2, len(self.w), len(frame.grid))))
         stakes = frame.grid.signals, frame.grid.gaps
         settle(self.w, tuple(frame.prior), tuple(batch.totals), tuple(terms), stakes, *result)

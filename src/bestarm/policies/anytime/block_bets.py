@@ -17,13 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bestarm.geometry import TIE, Array, ranked
-from bestarm.policies.anytime.bets import Scale, Settled, StakeGrid
+from bestarm.policies.anytime.bets import LARGEST, Scale, Settled, StakeGrid
 from bestarm.policies.anytime.block_design import laplacian
 from bestarm.records import BlockPlan, Counts, Rounds
 
 Flags = NDArray[np.bool_]
 
-_LARGEST = 0.9  # λC: the share of its wealth that a stake may lose in one round
 _SINGULAR = 1e-11  # an eigenvalue of M, relative to the largest, that is zero but for rounding
 _UNREAD = 1e-7  # what M may leave of a contrast, relative to its length
 
@@ -180,7 +179,7 @@ class BlockBets:
             *(frame.sampling.blocks, frame.sampling.plan.block_weights, frame.falls),
             *(frame.variance, limits),
         )
-        terms = float(self.margin), frame.tail, _LARGEST
+        terms = float(self.margin), frame.tail, LARGEST
         stakes = frame.grid.signals, frame.grid.gaps
         settle(self.u, fixed, batch.parts, terms, stakes, *result)
         return result

@@ -8,7 +8,8 @@ import numpy as np
 
 from bestarm.errors import InvalidInputError, ProtocolError
 from bestarm.geometry import Array
-from bestarm.policies.anytime.assumptions import check_options_of
+from bestarm.policies.anytime.allocation import AGAIN, SOON, SURE
+from bestarm.policies.anytime.assumptions import UNLIKELY, check_options_of
 from bestarm.policies.anytime.block_bets import (
     BlockFrame,
     BlockOutcome,
@@ -21,11 +22,6 @@ from bestarm.policies.anytime.block_options import each_its_own
 from bestarm.policies.anytime.contests import Contest
 from bestarm.policies.anytime.drawing import GROWTH, LEAST, Course, Setting, key_of
 from bestarm.records import BlockPlan, Blocks, Counts, Plan, Rounds, Summary
-
-_SURE = 2.0  # standard errors: gaps are not believed to be smaller than this
-_AGAIN = 2.0  # rounds, relative to those at the last design, after which to design anew, …
-_SOON = 1.2  # … and if other contrasts are open than then
-_UNLIKELY = 30.0  # nats: what happens so rarely by chance contradicts what was declared
 
 
 class BlockStage(NamedTuple):
@@ -121,7 +117,7 @@ class InBlocks:
         return left[blocks], chances
 
     def _due(self, stage: BlockStage, contest: Contest) -> bool:
-        ratio = _AGAIN if stage.key == key_of(contest) else _SOON
+        ratio = AGAIN if stage.key == key_of(contest) else SOON
         return self.guesses.rounds >= ratio * stage.rounds
 
     def _wanted(self, contest: Contest) -> Array:
@@ -129,7 +125,7 @@ class InBlocks:
         wanted, guesses = contest.wanted(), self.guesses
         reads = np.linalg.solve(guesses.information, wanted.rows.T)
         errors = np.sqrt(guesses.variance * np.einsum("ij,ji->i", wanted.rows, reads))
-        gaps = np.maximum(wanted.rows @ guesses.slope + self._setting.margin, _SURE * errors)
+        gaps = np.maximum(wanted.rows @ guesses.slope + self._setting.margin, SURE * errors)
         return np.asarray(wanted.rows * (np.sqrt(wanted.needs) / gaps)[:, None])
 
     def check(self, plan: Plan) -> None:
@@ -201,7 +197,7 @@ class InBlocks:
         sums = np.bincount(apart.members.ravel(), apart.residuals.ravel(), minlength=arms)
         # Σ of (x_i − x̄_B)·(θ − θ̂), each at most twice the fall without its reach; and of noise.
         half = (self._scale.high - self._scale.low) / 2 + np.ptp(frame.guess) / 2
-        noise = self._scale.noise * np.sqrt(2 * _UNLIKELY * counts)
+        noise = self._scale.noise * np.sqrt(2 * UNLIKELY * counts)
         return bool((np.abs(sums) > 2 * (half * counts + noise) * (1 + 1e-9)).any())
 
     def _check_items(self, population: Population, summary: Rounds) -> None:

@@ -160,5 +160,5 @@ class PairedTests(StepwisePolicy):
     def _assumptions(self) -> tuple[str, ...]:
         within = f"Every reward lies between {self._low:g} and {self._high:g}."
         if self._items is None:
-            return within, "What the options of a round share is the same for all of them."
+            return within, "A round adds the same to the reward of every option."
         return within, f"The {self._items} items come in random order, each once."
