@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import gc
+import asyncio
 import shutil
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import pytest
 from needed import need
 
 if TYPE_CHECKING:
@@ -16,24 +16,56 @@ if TYPE_CHECKING:
 
 __all__ = ["chromium"]
 
+_PATIENCE = 10.0  # seconds until Playwright's process is killed
+
+
+class _WaitingLoop(asyncio.SelectorEventLoop):
+    """An event loop that sees its processes end before it closes.
+
+    Playwright's process may outlive the loop that started it. Its pipes then stay open, and the
+    garbage collector complains about them in whatever test runs by then.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._processes: list[asyncio.SubprocessTransport] = []
+
+    async def subprocess_exec(self, *args: Any, **kwargs: Any) -> Any:
+        transport, protocol = await super().subprocess_exec(*args, **kwargs)
+        self._processes.append(transport)
+        return transport, protocol
+
+    def close(self) -> None:
+        if not self.is_closed():
+            self.run_until_complete(self._end())
+        super().close()
+
+    async def _end(self) -> None:
+        for process in self._processes:
+            until = self.time() + _PATIENCE
+            while process.get_returncode() is None:
+                await asyncio.sleep(0.005)
+                if self.time() > until:
+                    process.kill()
+            process.close()
+        await asyncio.sleep(0.005)  # the pipes close in the loop's next turn
+
 
 @contextmanager
 def chromium() -> Iterator[Browser]:
-    """Debian's Chromium, without a window.
-
-    Playwright's own process may end a little after the loop that watches it. What is left of both
-    is collected here: elsewhere it would warn in whatever test runs by then.
-    """
+    """Debian's Chromium, without a window."""
     need("chromium", package="chromium")
     from playwright.sync_api import sync_playwright  # noqa: PLC0415 - only few tests need it
 
-    with sync_playwright() as playwright:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(asyncio, "new_event_loop", _WaitingLoop)
+        manager = sync_playwright()
+        playwright = manager.start()
+    try:
         launched = playwright.chromium.launch(
             executable_path=shutil.which("chromium"), args=["--no-sandbox", "--disable-gpu"]
         )
         yield launched
         launched.close()
-    del launched, playwright
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ResourceWarning)
-        gc.collect()
+    finally:
+        playwright.stop()
