@@ -133,9 +133,12 @@ class Chained(Policy):
     def amend(self, summary: Summary, *, phase: int) -> None:
         if self._stopped():
             raise ProtocolError("No plan is open.", field="summary")
-        self._planned[phase].check(summary, beyond=True)
+        self._plan_of(phase).check(summary, beyond=True)
         self._late.add(len(self.summaries))
         self.summaries.append(summary)
+
+    def _plan_of(self, phase: int) -> Plan:
+        return self._planned[phase]
 
     def recommend(self) -> Recommendation:
         target = int(self._rng().integers(self.problem.targets))
@@ -163,8 +166,11 @@ class Scripted(Chained):
     def plan(self) -> Plan | None:
         if self.fail_plan:
             raise RuntimeError("no design today")
-        done = len(self.summaries)
+        done = len(self.summaries) - len(self._late)
         return self.plans[done] if done < len(self.plans) else None
+
+    def _plan_of(self, phase: int) -> Plan:
+        return self.plans[phase - 1]
 
     def update(self, summary: Summary) -> None:
         if self.fail_update:

@@ -80,5 +80,5 @@ def summary_data(record: SummaryRecord) -> dict[str, Any]:
 
 def recommendation_data(said: Recommendation) -> dict[str, Any]:
     """What the log says of a recommendation."""
-    names = ("target", "label", "final", "reason", "pulls", "error_bound")
+    names = ("target", "label", "final", "reason", "pulls", "rounds", "error_bound")
     return {name: getattr(said, name) for name in names} | {"chosen": list(said.chosen)}
