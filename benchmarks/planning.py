@@ -132,7 +132,7 @@ def main() -> None:
                 seed=chosen.seed,
             )
         )
-        (said,) = plan.forecasts
+        said = plan.forecasts[0].pulls
         truth = assumptions(case, case.true)
         seeds = range(chosen.seed + 1000, chosen.seed + 1000 + chosen.experiments)
         for out in _OUT:
