@@ -122,6 +122,11 @@ class Plan:
         return self.pulls
 
     @property
+    def probabilities(self) -> Array:
+        """The probability of each source arm to be pulled in a round; 1 under a fixed plan."""
+        return np.ones(self.arms) if self.weights is None else self.weights
+
+    @property
     def shares(self) -> Array:
         """The share of each source arm among the pulls."""
         return np.asarray(self.weights if self.counts is None else self.counts / self.pulls)

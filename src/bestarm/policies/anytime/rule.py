@@ -385,6 +385,7 @@ class AnytimeBAI(Policy):
             claims=self.problem.delta,
             contradicted=self._contradicted,
             effect=self._effect(chosen[0], final),
+            rounds=self._rounds if self._block > 1 else None,
         )
         known = self._outcomes, self._tolerance, self._items
         words = statement(said, self.problem, *known)
