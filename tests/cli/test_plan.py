@@ -78,7 +78,7 @@ def test_blocks_are_counted_in_rounds_and_in_outcomes(arms: str) -> None:
     problem = Problem(np.eye(3), delta=0.05, source_labels=["old", "new", "bold"])
     plan = plan_experiment(PlanRequest(problem, gap=0.9, block=2, runs=5, per_day=10))
     assert code == 0
-    assert "Rounds are the cost where people are" in out
+    assert "Count rounds where people are what it costs" in out
     assert "every round has a baseline of its own, within ±1 of 0." in out
     for each in plan.forecasts:
         rounds = each.rounds

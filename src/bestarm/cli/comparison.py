@@ -109,8 +109,8 @@ def print_comparison(comparison: Comparison, *, runs: int) -> None:
         )
     if blocks:
         screen.print(
-            "A round is one person, prompt or plate. Compare rounds where these cost, and pulls "
-            "where every outcome does."
+            "A round is one person, prompt or plate. Count rounds where people are what it costs, "
+            "and pulls where every judgement is paid for."
         )
     if any(_not_final(results) for results in comparison.results.values()):
         screen.print(

@@ -149,9 +149,9 @@ def _print_words(plan: ExperimentPlan, problem: Problem) -> None:
     )
     if plan.block > 1:
         typer.echo(
-            f"With ×{plan.block} a round (a person, a prompt, a plate) has {plan.block} options "
-            "and an outcome of each. Rounds are the cost where people are, and days and ranges "
-            "are of rounds; where every outcome costs, compare outcomes."
+            f"A round is one person, prompt or plate; with ×{plan.block} it tries {plan.block} "
+            "options. Count rounds where people are what it costs, and outcomes where every "
+            "judgement is paid for. Ranges and days are of rounds."
         )
     whatever = "whatever the baseline does" if problem.drifts else "where there is no baseline"
     for assumed in plan.scenarios:

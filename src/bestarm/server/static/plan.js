@@ -150,9 +150,9 @@
     words.replaceChildren();
     for (const text of plan.warnings) made("p", text, words, "notice warning");
     if (plan.block > 1) {
-      made("p", `With ×${plan.block} a round (a person, a prompt, a plate) has ${plan.block} ` +
-        "options and an outcome of each. Rounds are the cost where people are, and days and " +
-        "ranges are of rounds; where every outcome costs, compare outcomes.", words);
+      made("p", `A round is one person, prompt or plate; with ×${plan.block} it tries ` +
+        `${plan.block} options. Count rounds where people are what it costs, and outcomes where ` +
+        "every judgement is paid for. Ranges and days are of rounds.", words);
     }
     for (const scenario of plan.scenarios) {
       const forecasts = plan.forecasts.filter((each) => each.scenario === scenario.scenario);
