@@ -148,7 +148,7 @@ def main() -> None:
                 seed=chosen.seed,
             )
         )
-        said = plan.forecasts[-1].rounds
+        said = plan.forecasts[0].rounds
         truth = assumptions(case, case.true)
         seeds = range(chosen.seed + 1000, chosen.seed + 1000 + chosen.experiments)
         for out in _OUT:

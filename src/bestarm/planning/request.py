@@ -76,8 +76,8 @@ class PlanRequest:
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """The numbers of options per round that are simulated."""
-        return (1,) if self.block == 1 else (1, self.block)
+        """The numbers of options per round that are simulated; the one that was asked for first."""
+        return (1,) if self.block == 1 else (self.block, 1)
 
     def methods(self) -> Mapping[str, Method]:
         """The methods of the policies, by name."""
