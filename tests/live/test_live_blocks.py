@@ -283,6 +283,24 @@ def test_what_live_experiments_cannot_do_is_refused(sqlite_url: str) -> None:
         begin(sqlite_url, block=5)
 
 
+def test_halving_spends_its_rounds_whatever_is_lost(sqlite_url: str) -> None:
+    options = {"budget": 600, "block": 2}
+    experiment = Experiment.create(
+        sqlite_url, "halves", DRINKS, policy="sequential-halving", options=options, seed=2
+    )
+    rng = np.random.default_rng(3)
+    while not experiment.finished:
+        batch = experiment.ask(30)
+        told = rate(batch, rng)
+        lost = [number for number in told if rng.random() < 0.1]
+        experiment.fail_many(lost)
+        experiment.tell_many({number: told[number] for number in told if number not in lost})
+    assert experiment.recommendation().label == "coffee"
+    assert experiment.status().rounds == 300
+    assert experiment.verify().findings == ()
+    assert experiment.replay().recommendation.reason == "budget"
+
+
 def test_in_memory_and_in_a_store_the_same_happens(sqlite_url: str) -> None:
     stored = begin(sqlite_url, block=3)
     kept = Experiment(AnytimeBAI(DRINKS, bounds=(0, 1), block=3), seed=1)
