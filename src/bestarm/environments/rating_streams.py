@@ -170,7 +170,7 @@ class ShuffledUsers(DealtStream, BlockStream):
         if self._rounds + rounds > len(self._order):
             raise InvalidInputError(
                 f"There are {len(self._order)} users, each asked once, and the plan would reach "
-                f"pull {self._rounds + rounds}.",
+                f"round {self._rounds + rounds}.",
                 field="replacement",
                 value=len(self._order),
                 remedy="Draw users with replacement, or give a policy with a cap.",

@@ -18,7 +18,8 @@ class TwoPoint(Semiparametric):
     """A pull of arm a at round t pays `high` with the probability that makes its mean x_a·θ + ν_t.
 
     Of all bounded rewards with these means, these have the largest variance: with finer outcomes
-    than yes and no, an experiment is quicker.
+    than yes and no, an experiment is quicker. Arms that a round pulls together pay independently,
+    given ν_t.
 
     Args:
         bounds: the two rewards, the lower one first.
@@ -36,11 +37,12 @@ class TwoPoint(Semiparametric):
         """Start a run at round 1."""
         if isinstance(self._baseline, Constant):
             level = self._baseline.level
-            return _SteadyChances(self._bounds, self._means, level=level, rng=rng)
+            steady = _SteadyChances(self._bounds, self._means, level=level, rng=rng)
+            return steady.with_blocks(self._block)
         path = self._baseline
         assert isinstance(path, Moving)
         options = {"path": path.chunks, "horizon": path.horizon, "rng": rng}
-        return _MovingChances(self._bounds, self._means, **options)
+        return _MovingChances(self._bounds, self._means, **options).with_blocks(self._block)
 
 
 class _Chances(BaseStream):
@@ -49,7 +51,7 @@ class _Chances(BaseStream):
     _bounds: tuple[float, float]
 
     def _noisy(self, means: Array) -> Array:
-        won = self._noise_rng.random(len(means)) < _chances(means, self._bounds)
+        won = self._noise_rng.random(means.shape) < _chances(means, self._bounds)
         return np.where(won, self._bounds[1], self._bounds[0])
 
 

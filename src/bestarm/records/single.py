@@ -109,7 +109,8 @@ class Plan:
     @property
     def arms(self) -> int:
         """The number of source arms the plan is over."""
-        return sum(len(part) for part in (self.weights, self.counts) if part is not None)
+        part = self.counts if self.weights is None else self.weights
+        return 0 if part is None else len(part)
 
     @property
     def size(self) -> int:

@@ -72,7 +72,7 @@ def examine(
                 tested = _joined(tested, first_of(summary, planned.first, seed))
         arms.add(planned, every, tested)
     what = "assignments" if head.size == 1 else "rounds, by the option tried first"
-    outcomes = "settled outcomes" if head.size == 1 else "settled outcomes that came first"
+    outcomes = "settled outcomes" if head.size == 1 else "settled outcomes of options tried first"
     return (
         _split(
             *("assignments", "Traffic", what, arms.given, labels),
