@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable
+from fractions import Fraction
 from threading import Barrier, Lock
 from typing import Any
 
@@ -69,6 +70,13 @@ def test_it_ends_by_itself_and_says_what_it_saved(evaluated: Evaluator) -> None:
     again = evaluated(judge)
     assert again.judgements == judge.calls.total() == found.judgements
     assert again.recommendation.label == "good"
+
+
+@pytest.mark.parametrize("wins", [True, np.bool_(True), 1, np.int8(1), np.float32(1), Fraction(1)])
+def test_a_score_is_any_real_number(wins: object, evaluated: Evaluator) -> None:
+    found = evaluated(lambda option, _: wins if option == "good" else 0, ITEMS[:1])
+    assert [each.mean for each in found.scores] == [1, 0, 0]
+    assert (found.recommendation.label, found.recommendation.reason) == ("good", "exact")
 
 
 def test_when_all_is_judged_the_answer_is_exact(evaluated: Evaluator) -> None:
@@ -199,7 +207,7 @@ def test_an_error_of_the_judge_names_its_line(evaluated: Evaluator) -> None:
         evaluated(judge, retries=0)
 
 
-@pytest.mark.parametrize("wrong", [1.01, -0.1, float("nan"), None, "0.5", 0.5j, [0.5]])
+@pytest.mark.parametrize("wrong", [1.01, -0.1, float("nan"), 10**400, None, "0.5", 0.5j])
 def test_what_is_not_a_score_is_refused_and_nothing_is_lost(
     wrong: object, evaluated: Evaluator, sqlite_url: str
 ) -> None:

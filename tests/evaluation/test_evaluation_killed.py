@@ -13,7 +13,7 @@ from judges import ITEMS, OPTIONS, Call, CallLog, score, told_calls
 from workers_killed import die_at
 from workers_started import PATIENCE, processes
 
-from bestarm import evaluate
+from bestarm import Experiment, evaluate
 from bestarm.errors import InvalidInputError
 from bestarm.live.store.sql import Store
 
@@ -60,6 +60,13 @@ def test_what_was_told_is_never_lost_nor_judged_again(sqlite_url: str, tmp_path:
         # Only calls in flight may have to be made again.
         assert len(calls) - (len(told) - len(known)) <= CONCURRENCY
     assert len(log.read()) > len(told)  # some calls were in flight
+    with Experiment.open(sqlite_url, NAME) as experiment:
+        assert experiment.recommendation().final
+        # What was asked for and not judged came first: only some of the last item is left.
+        rows = experiment.assignments()
+        left = rows.loc[rows["state"] == "outstanding", "round"]
+        assert set(left) <= {rows["round"].max()}
+        assert experiment.verify().sound
     assert not list(tmp_path.glob(".*.lock"))
 
 

@@ -107,7 +107,7 @@ def test_its_description_says_what_it_is_about(sqlite_url: str) -> None:
     with Experiment.open(sqlite_url, "x") as experiment:
         assert experiment.description.startswith(
             "Which of 3 options is best on 100 items? Each option that is left is judged on each "
-            "item drawn.\nThe options have the fingerprint "
+            "item drawn. The options have the fingerprint "
         )
 
 

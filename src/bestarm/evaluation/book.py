@@ -21,7 +21,7 @@ from bestarm.recommendation import Recommendation
 if TYPE_CHECKING:
     from bestarm.live.store.sql import Store
 
-_PRINTED = ("options", "items")  # whose fingerprints are lines of the description
+_PRINTED = ("options", "items")  # whose fingerprints are in the description, in this order
 
 
 class Pair(NamedTuple):
@@ -168,17 +168,17 @@ def open_book(
             yield Book(experiment, question)
 
 
-def _description(question: Question) -> str:
-    """What it is about, with a line for each part that a resumed run compares."""
+def _description(question: Question, last: str = "items") -> str:
+    """What it is about, with the fingerprints that a resumed run compares, up to the last field."""
     about = (
         f"Which of {len(question.options)} options is best on {len(question.items)} items? Each "
         "option that is left is judged on each item drawn."
     )
-    return "\n".join([about, *(_fingerprint(question, field) for field in _PRINTED)])
-
-
-def _fingerprint(question: Question, field: str) -> str:
-    return f"The {field} have the fingerprint {question.fingerprint(field)}."
+    prints = (
+        f"The {field} have the fingerprint {question.fingerprint(field)}."
+        for field in _PRINTED[: _PRINTED.index(last) + 1]
+    )
+    return " ".join([about, *prints])
 
 
 def _check(
@@ -190,7 +190,6 @@ def _check(
 ) -> None:
     """Raise unless an experiment is of this question and these settings."""
     spec = experiment.stored_spec("resumed")
-    lines = experiment.description.splitlines()[1:]
     compared = {
         "options": (list(spec.problem.source_labels), question.labels),
         "delta": (spec.problem.delta, problem.delta),
@@ -202,10 +201,11 @@ def _check(
         if before != now:
             how = f"{reprlib.repr(before)}, not {reprlib.repr(now)}"
             raise _other(experiment.name, field, how, now)
-    for place, field in enumerate(_PRINTED):
-        line = _fingerprint(question, field)
-        if lines[place : place + 1] != [line]:
-            raise _other(experiment.name, field, "their fingerprints differ", line)
+    for field in _PRINTED:
+        if not experiment.description.startswith(_description(question, field)):
+            raise _other(
+                experiment.name, field, "their fingerprints differ", question.fingerprint(field)
+            )
 
 
 def _other(name: str, field: str, how: str, value: object) -> InvalidInputError:

@@ -162,6 +162,8 @@ async def evaluate_async(
             await asyncio.wait([task])
         except asyncio.CancelledError:
             task.cancel()
+        else:
+            task.exception()  # which is of no interest any more
         raise
 
 

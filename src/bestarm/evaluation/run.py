@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import Executor
 from numbers import Real
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -77,8 +77,10 @@ class Run:
         self._report(self._book.judged, self._book.most)
         try:
             while await self._start_calls(caller):
-                done, _ = await asyncio.wait(self._calls, return_when=asyncio.FIRST_COMPLETED)
-                await self._record(done)
+                await asyncio.wait(self._calls, return_when=asyncio.FIRST_COMPLETED)
+                # Scores that come while others are told may decide it too.
+                while done := [call for call in self._calls if call.done()]:
+                    await self._record(done)
         finally:
             caller.close()
             for call in self._calls:
@@ -135,9 +137,10 @@ class Run:
             return self._over()
         return True
 
-    def _read_score(self, value: object, pair: Pair) -> float:
+    def _read_score(self, value: Any, pair: Pair) -> float:
         low, high = self._limits.bounds
-        if isinstance(value, (Real, np.bool_)) and low <= float(value) <= high:
+        is_number = isinstance(value, (Real, np.bool_))
+        if is_number and low <= value <= high:
             return float(value)
         what = f"returned {reprlib.repr(value)}, which is not a number from {low:g} to {high:g}."
         raise self._refusal(pair, what, value)
