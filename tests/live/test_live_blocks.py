@@ -163,6 +163,19 @@ def test_items_are_never_drawn_more_often_than_there_are(sqlite_url: str) -> Non
     assert (answer.reason, answer.target) == ("exact", int(judged.mean(axis=0).argmax()))
 
 
+def test_a_lost_judgement_does_not_end_an_experiment_with_items(sqlite_url: str) -> None:
+    """It is at its worst for good: the rest goes on."""
+    experiment = begin(sqlite_url, block=4, items=200)
+    batch = experiment.ask(2)
+    experiment.fail(batch[3])
+    experiment.tell_many({each.id: float(each.arm == 1) for each in batch if each.id != 3})
+    while not experiment.finished:
+        batch = experiment.ask(3)
+        experiment.tell_many({each.id: float(each.arm == 1) for each in batch})
+    answer = experiment.recommendation()
+    assert (answer.label, answer.reason, answer.error_bound) == ("coffee", "identified", 0.1)
+
+
 def rng_table(items: int) -> Any:
     """Judgements so close that nothing is shown before all are in."""
     table = (np.random.default_rng(0).random((items, 4)) < 0.5) + 0.0
