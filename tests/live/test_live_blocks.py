@@ -77,6 +77,46 @@ def test_a_request_that_is_repeated_gets_the_same_rounds(store_url: str) -> None
         assert [tuple(first), first.phase] == [tuple(again), again.phase]
 
 
+def test_a_request_that_is_repeated_waits_only_while_no_round_can_be_made() -> None:
+    """A plan allows fewer until the rounds before it are settled, and then its own after all."""
+    blocks = [[0, 1], [1, 2]]
+    plans = (
+        BlockPlan.drawn(blocks, [0.5, 0.5], rounds, arms=4, phase=phase, open=True, most=most)
+        for phase, (rounds, most) in enumerate([(2, None), (3, 10)], start=1)
+    )
+    experiment = Experiment(Scripted(*plans), seed=4)
+    experiment.ask(6)
+    experiment.tell_many(dict.fromkeys(range(4), 1.0))
+    given = experiment.ask(2, request_id="a")
+    assert (len(given), given.waiting) == (2, 10)
+    assert experiment.ask(2, request_id="a").waiting == 10
+    experiment.tell_many(dict.fromkeys(range(4, 12), 1.0))
+    assert experiment.ask(2, request_id="a").waiting == 0
+    assert len(experiment.ask(9)) == 4
+
+
+def test_what_is_left_to_assign_is_whole_rounds(sqlite_url: str) -> None:
+    """A limit that no round fits into any more leaves nothing, while outcomes are outstanding."""
+    experiment = begin(sqlite_url, block=3, max_pulls=40)
+    rng = np.random.default_rng(3)
+    while batch := experiment.ask(4):
+        told = rate(batch, rng)
+        told.pop(2, None)
+        experiment.tell_many(told)
+    status = experiment.status()
+    assert (status.pulls, status.outstanding, status.remaining) == (39, 1, 0)
+    assert batch.waiting == 1
+    experiment.tell(2, 1.0)
+    assert experiment.recommendation().reason == "max_pulls"
+
+
+def test_nobody_gets_more_assignments_at_a_time_for_asking_in_rounds() -> None:
+    experiment = Experiment(AnytimeBAI(DRINKS, bounds=(0, 1), block=4))
+    with pytest.raises(InvalidInputError, match="count"):
+        experiment.ask(2_500_001)
+    assert experiment.status().pulls == 0
+
+
 def test_blocks_and_orders_are_as_likely_as_the_plan_says() -> None:
     blocks, weights, rounds = [[0, 1, 2], [0, 2, 3]], [0.25, 0.75], 4800
     drawn = Counter(tuple(draw_block(5, 3 * n, blocks, weights)) for n in range(rounds))
@@ -253,6 +293,19 @@ def test_the_audit_notices_what_was_changed(damaged: Path, change: str, finding:
         target.commit()
     with Experiment.open(f"sqlite:///{copy}", "drinks") as experiment:
         assert any(finding in each for each in experiment.verify().findings)
+
+
+@pytest.mark.parametrize("piece", [1, 3, 7])
+def test_rounds_may_be_read_in_pieces_that_cut_them(
+    damaged: Path, piece: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bestarm.live.store.sql.transactions._PIECE", piece)
+    with Experiment.open(f"sqlite:///{damaged}", "drinks") as experiment:
+        assert experiment.verify().findings == ()
+        table = damaged.with_name("rounds.csv")
+        experiment.export(table, probabilities=True)
+        chances = pd.read_csv(table).filter(like="probability_")
+        assert chances.sum(axis=1).to_numpy() == pytest.approx(2.0)
 
 
 def test_what_is_shown_counts_every_outcome_once(sqlite_url: str) -> None:
