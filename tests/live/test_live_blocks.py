@@ -361,7 +361,8 @@ def test_halving_spends_its_rounds_whatever_is_lost(sqlite_url: str) -> None:
         lost = [number for number in told if rng.random() < 0.1]
         experiment.fail_many(lost)
         experiment.tell_many({number: told[number] for number in told if number not in lost})
-    assert experiment.recommendation().label == "coffee"
+    answer = experiment.recommendation()
+    assert (answer.label, answer.rounds) == ("coffee", 300)
     assert experiment.status().rounds == 300
     assert experiment.verify().findings == ()
     assert experiment.replay().recommendation.reason == "budget"
