@@ -278,6 +278,7 @@ def damaged(tmp_path_factory: pytest.TempPathFactory) -> Path:
             " WHERE b.number = 4) WHERE number = 4",
             "the draw gives",
         ),
+        ("UPDATE bestarm_experiments SET rounds = rounds - 1", "rounds, the counter says"),
         ("UPDATE bestarm_outcomes SET reward = 1 - reward WHERE number = 3", "was changed since"),
         ("UPDATE bestarm_plans SET round = round + 1 WHERE phase = 2", "it was changed"),
         ("DELETE FROM bestarm_outcomes WHERE number = 5", "neither told nor lost"),
