@@ -173,6 +173,34 @@ def test_late_and_lost_outcomes_change_neither_the_answer_nor_its_proof(
         assert {check.level for check in experiment.health()} == {"ok"}
 
 
+@pytest.mark.parametrize(
+    ("options", "most"),
+    [
+        ({"block": 3, "max_pulls": 61}, 20),
+        ({"block": 3, "max_pulls": 61, "bounds": None, "mean_bound": 1.0}, 20),
+        ({"block": 4, "items": 11}, 11),
+    ],
+)
+def test_limits_hold_whatever_is_late_or_lost(
+    store_url: str, options: dict[str, Any], most: int
+) -> None:
+    """Rounds are whole, and no more than there may be; the end comes with the last outcome."""
+    with begin(store_url, **options) as experiment:
+        rng, waiting = np.random.default_rng(8), dict[int, float]()
+        while not experiment.finished:
+            waiting |= rate(experiment.ask(int(rng.integers(1, 9))), rng)
+            some = [number for number in waiting if rng.random() < 0.4]
+            told = {number: waiting.pop(number) for number in some}
+            gone = [number for number in told if rng.random() < 0.1]
+            experiment.fail_many(gone)
+            experiment.tell_many({each: told[each] for each in told if each not in gone})
+            assert experiment.status().rounds <= most
+        assert experiment.recommendation().reason in {"max_pulls", "exact", "exhausted"}
+        assert (experiment.status().rounds, waiting) == (most, {})
+        assert experiment.verify().findings == ()
+        assert experiment.replay().remarks == ()
+
+
 def test_a_round_that_lost_an_option_is_the_smaller_round(sqlite_url: str) -> None:
     experiment = begin(sqlite_url, block=3)
     rng = np.random.default_rng(1)
