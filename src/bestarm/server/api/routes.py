@@ -129,14 +129,20 @@ async def ask(
     ] = None,
 ) -> Response:
     """Draw options. Fewer than asked for are assigned while a phase waits for its outcomes."""
-    _check_size("count", body.count, request.app.state.limits.batch)
+    most: int = request.app.state.limits.batch
+    _check_size("count", body.count, most)
     caller: int = request.state.caller
     return await experiments.write(
-        name, partial(_ask, body=body, key=idempotency_key, caller=caller)
+        name, partial(_ask, body=body, key=idempotency_key, caller=caller, most=most)
     )
 
 
-def _ask(experiment: Experiment, *, body: bodies.AskBody, key: str | None, caller: int) -> Response:
+def _ask(
+    experiment: Experiment, *, body: bodies.AskBody, key: str | None, caller: int, most: int
+) -> Response:
+    if body.count * experiment.problem.arms > most:  # of rounds, fewer
+        with experiment.read() as books:
+            _check_size("count", body.count, max(1, most // books.head.size))
     try:
         # The same key of another caller is another request.
         own = None if key is None else f"token {caller}: {sha256(key)}"
