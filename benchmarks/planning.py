@@ -25,13 +25,17 @@ _CAP = 200_000  # where all others are tied, an experiment that dropped the best
 
 @dataclass(frozen=True)
 class Case:
-    """An experiment that is planned as `assumed` says, and turns out as `true` says."""
+    """An experiment that is planned as `assumed` says, and turns out as `true` says.
+
+    Its rounds have `block` options.
+    """
 
     name: str
     problem: Problem
     bounds: tuple[float, float] | None
     assumed: Scenario
     true: Scenario
+    block: int = 1
 
 
 def cases() -> list[Case]:
@@ -45,6 +49,9 @@ def cases() -> list[Case]:
     tenth = Scenario("tenth", gap=0.03, level=0.1, drift=walk)
     noisy = Scenario("noisy", gap=0.1, drift=wave)
     mixed = Scenario("mixed", gap=0.15, drift=jumps)
+    moody = Problem(np.eye(5), delta=0.05, baseline=2.0)
+    people = Scenario("people", gap=0.2, drift=Drift("people"))
+    split = Scenario("split", gap=0.1, drift=Drift("switches", size=0.4, period=2))
     short = Scenario("short", gap=0.15, drift=Drift("sine", period=300))
     return [
         Case("short", rare, (0, 1), short, short),
@@ -67,6 +74,8 @@ def cases() -> list[Case]:
             noisy,
             Scenario("jumpy", gap=0.1, drift=Drift("switches", period=200)),
         ),
+        Case("pairs", moody, None, people, people, block=2),
+        Case("yes or no in pairs", rare, (0, 1), split, split, block=2),
     ]
 
 
@@ -74,14 +83,19 @@ def assumptions(case: Case, scenario: Scenario) -> AssumedWorld:
     """A scenario in numbers."""
     plan = plan_experiment(
         PlanRequest(
-            case.problem, scenarios=[scenario], bounds=case.bounds, policies=["anytime"], runs=1
+            case.problem,
+            scenarios=[scenario],
+            bounds=case.bounds,
+            policies=["anytime"],
+            runs=1,
+            max_pulls=10,
         )
     )
     return plan.scenarios[0]
 
 
 def realised(case: Case, truth: AssumedWorld, seed: int, out: int) -> tuple[int, bool]:
-    """Pulls of one live experiment, and whether it was right: named the best, or nobody."""
+    """Rounds of one live experiment, and whether it was right: named the best, or nobody."""
     rng = np.random.default_rng([seed, 77])
     means = case.problem.source @ np.array(truth.theta)
     means += truth.level - (means.max() + means.min()) / 2
@@ -90,13 +104,14 @@ def realised(case: Case, truth: AssumedWorld, seed: int, out: int) -> tuple[int,
         iter(lambda: np.zeros(4096), None) if isinstance(drift, Constant) else drift.chunks(rng)
     )
     path = np.empty(0)
-    experiment = Experiment(AnytimeBAI(case.problem, bounds=case.bounds, max_pulls=_CAP), seed=seed)
+    policy = AnytimeBAI(case.problem, bounds=case.bounds, max_pulls=_CAP, block=case.block)
+    experiment = Experiment(policy, seed=seed)
     waiting: list[tuple[int, float]] = []
     while not experiment.finished:
         for each in experiment.ask(_AT_ONCE):
-            while each.id >= len(path):
+            while each.round >= len(path):
                 path = np.concatenate([path, next(values)])
-            mean = means[each.arm] + path[each.id]
+            mean = means[each.arm] + path[each.round]
             if case.bounds is None:
                 reward = mean + truth.noise * rng.standard_normal()
             else:
@@ -108,7 +123,7 @@ def realised(case: Case, truth: AssumedWorld, seed: int, out: int) -> tuple[int,
         waiting, told = waiting[:keep], waiting[keep:]
         experiment.tell_many(told)
     found = experiment.recommendation()
-    return found.pulls, found.label == truth.best or not found.final
+    return experiment.status().rounds, found.label == truth.best or not found.final
 
 
 def main() -> None:
@@ -128,22 +143,23 @@ def main() -> None:
                 scenarios=[case.assumed],
                 bounds=case.bounds,
                 policies=["anytime"],
+                block=case.block,
                 runs=chosen.runs,
                 seed=chosen.seed,
             )
         )
-        (said,) = plan.forecasts
+        said = plan.forecasts[0].rounds
         truth = assumptions(case, case.true)
         seeds = range(chosen.seed + 1000, chosen.seed + 1000 + chosen.experiments)
         for out in _OUT:
             started = time.perf_counter()
             done = [realised(case, truth, seed, out) for seed in seeds]
-            pulls = np.array([taken for taken, _ in done])
-            inside = int(np.count_nonzero((pulls >= said.low) & (pulls <= said.high)))
+            rounds = np.array([taken for taken, _ in done])
+            inside = int(np.count_nonzero((rounds >= said.low) & (rounds <= said.high)))
             print(
                 f"{case.name} | {said.median:,.0f} ({said.median_interval[0]:,.0f} to "
                 f"{said.median_interval[1]:,.0f}) | {said.low:,.0f} to {said.high:,.0f} | {out} | "
-                f"{np.median(pulls):,.0f} | {inside} of {len(done)} | "
+                f"{np.median(rounds):,.0f} | {inside} of {len(done)} | "
                 f"{sum(not right for _, right in done)} | {time.perf_counter() - started:.0f}",
                 flush=True,
             )

@@ -13,10 +13,10 @@ and the page know policies. An installed package [may add to them](../own-policy
 
 *Proven*: a final answer has a proven error probability. *Drift*: the baseline does not bias it.
 *Targets*: these may differ from the arms that are pulled. *Plan*, *live*: it can be planned with,
-and run in a real experiment.
+and run in a real experiment. *Blocks*: it takes `block`, [several options per round](../blocks.md).
 
-| name | what it is | class and options | proven | drift | targets | plan | live |
-|---|---|---|---|---|---|---|---|
+| name | what it is | class and options | proven | drift | targets | plan | live | blocks |
+|---|---|---|---|---|---|---|---|---|
 {rows}
 """
 
@@ -31,5 +31,5 @@ def _row(info: PolicyInfo) -> str:
     options = ", ".join(f"{key}={value!r}" for key, value in info.options.items())
     made = f"`{name}({options})`" if options else f"`{name}`"
     traits = (info.proven, not info.blind, info.transductive, info.plannable, info.live)
-    marks = " | ".join("yes" if each else "–" for each in traits)
+    marks = " | ".join("yes" if each else "–" for each in (*traits, info.blocks))
     return f"| `{info.name}` | {info.summary} | {made} | {marks} |"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from bestarm import bounds, datasets, design, environments, estimation
+    from bestarm.evaluation import evaluate
     from bestarm.live import Experiment
     from bestarm.policies import (
         DEO,
@@ -53,6 +54,7 @@ __all__ = [
     "design",
     "environments",
     "estimation",
+    "evaluate",
     "simulate",
 ]
 
@@ -62,6 +64,7 @@ _HOMES = {
     "Problem": "problem",
     "Recommendation": "recommendation",
     "Summary": "records",
+    "evaluate": "evaluation",
     "simulate": "simulation",
 }  # policies are not listed: all other names with a capital are theirs
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-__all__ = ["DELTA"]
+__all__ = ["DELTA", "STORE"]
 
 #: The allowed error probability: a winner is named with 95 % confidence.
 DELTA = 0.05
+
+#: The database where none is named: a file in the current folder.
+STORE = "sqlite:///bestarm.db"

@@ -11,6 +11,7 @@ __all__ = [
     "DesignError",
     "ExperimentExistsError",
     "InvalidInputError",
+    "JudgeError",
     "MissingDependencyError",
     "ProtocolError",
     "ReplayError",
@@ -74,6 +75,10 @@ class ConflictingRequestError(InvalidInputError):
 
 class ClockError(InvalidInputError):
     """The clock tells an impossible time or has leapt ahead by years; nothing was changed."""
+
+
+class JudgeError(BestArmError, RuntimeError):
+    """A judge failed, or returned something that is not a score. Earlier judgements are kept."""
 
 
 class ProtocolError(BestArmError, RuntimeError):

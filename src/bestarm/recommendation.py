@@ -94,6 +94,7 @@ class Recommendation:
             known from the start; None if nothing is proven.
         contradicted: whether the rewards contradict the assumptions. Nothing is proven then.
         effect: how much better the target is than the control, if one was named.
+        rounds: the rounds of these pulls, where a round has several; else None.
     """
 
     target: int
@@ -110,6 +111,7 @@ class Recommendation:
     claims: float | None = None
     contradicted: bool = False
     effect: Effect | None = None
+    rounds: int | None = None
 
     def __str__(self) -> str:
         several = f"{len(self.active)} options remain"
@@ -123,6 +125,8 @@ class Recommendation:
             best = "equivalent to the best, within the tolerance,"
         verdict = best if self.final else state
         outcomes = "1 outcome" if self.pulls == 1 else f"{self.pulls:,} outcomes"
+        if self.rounds is not None:
+            outcomes += " in 1 round" if self.rounds == 1 else f" in {self.rounds:,} rounds"
         return f"{self.label}: {verdict} after {outcomes} ({self._proof})"
 
     @property

@@ -140,6 +140,24 @@ def test_the_words_fit_a_narrow_terminal_and_say_what_matters(
         assert phrase in text
 
 
+def test_rounds_stand_beside_pulls_where_they_differ(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    halving = ("--method", "sequential-halving:budget=400,block=2", "--runs", "2")
+    for instance in ("small-gap", "uniform", "jester"):
+        (found,) = report(*halving, "--instance", instance)["methods"]
+        assert (found["mean_rounds"], found["rounds_interval"]) == (200, [200, 200])
+        assert found["mean_pulls"] == 400
+    both = (*halving, "--method", "uniform:budget=300")
+    code, out, _ = run(*both)
+    assert code == 0
+    assert re.search(r"^method +mean rounds +pulls per round$", out, re.M)
+    assert re.search(r"^sequential-halving:budget=400,block=2 +200 ± 0 +2\.00 *$", out, re.M)
+    assert re.search(r"^uniform:budget=300 +300 ± 0 +1\.00 *$", out, re.M)
+    assert "mean rounds" not in run("--method", "uniform:budget=300", "--runs", "2")[1]
+    # A baseline that reacts to every pull has no rounds of several.
+    assert "at most 1" in refused(*halving, "--baseline", "adversary")
+
+
 def test_verdicts_on_the_error() -> None:
     def verdict(errors: int, runs: int) -> str:
         table = np.arange(runs)

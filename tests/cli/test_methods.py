@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from own_policies import POLICY, write_module
 
-from bestarm.cli.command import modules_of_this_folder
+from bestarm.cli.command import modules_of_folder
 from bestarm.cli.methods import read_method
 from bestarm.environments import small_gap
 from bestarm.errors import InvalidInputError
@@ -81,7 +81,7 @@ def test_one_s_own_comes_from_the_current_folder(folder: Path) -> None:
     (folder / "pack").mkdir()
     (folder / "pack" / "inner.py").write_text("class Holder:\n    def made(p, *, seed): ...\n")
     plain = write_module(POLICY)
-    with modules_of_this_folder():
+    with modules_of_folder():
         entry = read_method(f"{plain}:Once:pulls=7")
         nested = read_method("pack.inner:Holder.made")
     assert (entry.name, entry.module, entry.options) == (
@@ -138,6 +138,6 @@ def test_what_cannot_be_meant_is_refused(text: str, hint: str) -> None:
 )
 def test_a_module_that_cannot_be_imported_says_where(text: str, hint: str) -> None:
     name = write_module(text)
-    with modules_of_this_folder(), pytest.raises(InvalidInputError) as raised:
+    with modules_of_folder(), pytest.raises(InvalidInputError) as raised:
         read_method(f"{name}:X")
     assert hint.format(name) in str(raised.value)

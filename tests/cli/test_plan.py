@@ -61,15 +61,35 @@ def test_words_have_the_figures_and_what_they_rest_on(arms: str) -> None:
     )
     assert code == 0
     for assumed, each in zip(plan.scenarios, plan.forecasts, strict=True):
-        assert f"{assumed}." in out
+        assert f"{assumed.words('outcomes')}." in out
         assert f"{assumed.lower_bound:,.0f} outcomes on average" in out
-        row = re.search(rf"^sp-bai-sharp +{each.median:,.0f} +(\S+)", out, re.M)
+        row = re.search(rf"^sp-bai-sharp +{each.pulls.median:,.0f} +(\S+)", out, re.M)
         assert row is not None
-        assert row[1] == f"{each.low:,.0f}–{each.high:,.0f}"
+        assert row[1] == f"{each.pulls.low:,.0f}–{each.pulls.high:,.0f}"
     assert "'old' leads all others by 0.5" in out
     assert "too few to show an error rate below δ" in out
     assert "a median here is known to" in out
     assert max(len(line) for line in out.splitlines() if line.startswith("sp-bai")) <= 80
+
+
+def test_blocks_are_counted_in_rounds_and_in_outcomes(arms: str) -> None:
+    options = ["--gap", "0.9", "--block", "2", "--runs", "5", "--per-day", "10"]
+    code, out, _ = run(arms, *options)
+    problem = Problem(np.eye(3), delta=0.05, source_labels=["old", "new", "bold"])
+    plan = plan_experiment(PlanRequest(problem, gap=0.9, block=2, runs=5, per_day=10))
+    assert code == 0
+    assert "Count rounds where people are what it costs" in out
+    assert "every round has a baseline of its own, within ±1 of 0." in out
+    for each in plan.forecasts:
+        rounds = each.rounds
+        row = re.search(rf"^{each.name} +{rounds.median:,.0f} +(\S+) +(\S+) ", out, re.M)
+        assert row is not None
+        spread = f"{rounds.low:,.0f}–{rounds.high:,.0f}"
+        assert row.groups() == (spread, f"{each.pulls.median:,.0f}")
+    (saved,) = plan.savings
+    assert f"takes {saved.rounds:.2f} ({saved.rounds_interval[0]:.2f}–" in out
+    assert f" {saved.pulls:.2f} ({saved.pulls_interval[0]:.2f}–" in out
+    assert "…" not in out
 
 
 def test_yes_and_no_imply_the_scales(arms: str) -> None:
@@ -115,6 +135,8 @@ def test_a_file_of_scenarios(arms: str, tmp_path: Path) -> None:
         (["--gap", "1", "--delta", "5"], "Did you mean 0.05?"),
         (["--gap", "1", "--runs", "0"], "`runs` must be a whole number"),
         (["--gap", "1", "--per-day", "0"], "`per_day` must be positive"),
+        (["--gap", "1", "--block", "4"], "`block` must be a whole number from 1 to 3"),
+        (["--gap", "1", "--block", "2", "--policy", "sbe"], "sbe does not take `block`"),
         (["--gap", "1", "--workers", "0"], "`workers` must be a whole number"),
         (["--scenario", "nowhere.toml"], "'nowhere.toml' cannot be read"),
     ],

@@ -82,8 +82,9 @@ def test_a_prompt_that_comes_twice_is_two_prompts(tmp_path: Path) -> None:
         "\ufeffred,blue\r\n0.25,0.75\r\n\r\n1,0.5\r\n0,\r\n",
         'prompt,red,blue\n"Why,\nthen?",0.25,0.75\nHow?,1,0.5\nWho?,0,nan\n',
         "blue,red\n0.75,0.25\n0.5,1\n,0",
+        ",red,blue\n0,0.25,0.75\n1,1,0.5\n2,0,\n",
     ],
-    ids=["plain", "byte order mark", "prompts", "other order"],
+    ids=["plain", "byte order mark", "prompts", "other order", "numbers of prompts"],
 )
 def test_a_table_is_read_as_text(text: str, tmp_path: Path) -> None:
     check_both(write(tmp_path / "any.name", text))
@@ -110,6 +111,7 @@ ENTRY = {"instruction": "Why?", "generator_2": "red", "preference": 1.5}
         ("red,blue\n0.5,0.5\n0.5\n", r"has 1 field\(s\) in prompt 2, where 2 belong"),
         ("red,blue\n0.5,high\n", "has 'high' in prompt 1, where a judgement belongs"),
         ("red,blue\n0.5,1.5\n", "holds 1.5 in row 0, model 'blue', outside"),
+        ("red,blue,\n0.5,0.5,\n", "has a column without the name of a model"),
         ("red,red\n0.5,0.5\n", "has two columns for the model 'red'"),
         ("red\n0.5\n", r"holds judgements on 1 prompt\(s\) of 1 model\(s\)"),
         ("[]", r"holds judgements on 0 prompt\(s\) of 0 model\(s\)"),

@@ -62,7 +62,7 @@ def test_without_replacement_every_user_is_asked_once() -> None:
     assert sorted(users.tolist()) == [0, 1, 2, 3]
     stream = world.begin(np.random.default_rng(0))
     stream.pull(Plan.randomised([1, 0, 0, 0], 2, phase=1))  # a round of one pull asks a user too
-    with pytest.raises(InvalidInputError, match="reach pull 5"):
+    with pytest.raises(InvalidInputError, match="reach round 5"):
         stream.pull(plan(3))
 
 

@@ -170,14 +170,14 @@ def test_without_replacement_everybody_is_asked_exactly_once() -> None:
     everybody = np.arange(users, dtype=float)
     assert asked == everybody.sum()
     assert squares == pytest.approx((everybody**2).sum(), rel=1e-9)
-    with pytest.raises(InvalidInputError, match=r"There are 40000 users.*reach pull 40001\. Draw"):
+    with pytest.raises(InvalidInputError, match=r"There are 40000 users.*reach round 40001\. Draw"):
         stream.pull(plans[-1])
 
 
 def test_a_plan_beyond_the_users_is_refused_before_anybody_is_asked() -> None:
     world = Ratings(coded(10), replacement=False)
     pair = [world.begin(np.random.default_rng(8)) for _ in range(2)]
-    with pytest.raises(InvalidInputError, match=r"10 users, each asked once.*reach pull 11"):
+    with pytest.raises(InvalidInputError, match=r"10 users, each asked once.*reach round 11"):
         pair[0].pull(Plan.randomised([0.5, 0.5, 0.0], 11, phase=1))
     left, right = (stream.pull(Plan.fixed([4, 3, 3], phase=1)) for stream in pair)
     np.testing.assert_array_equal(left.sums, right.sums)

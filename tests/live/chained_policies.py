@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import replace
+from itertools import combinations
 
 import numpy as np
 
@@ -11,7 +12,7 @@ from bestarm.errors import ProtocolError
 from bestarm.policies import Policy, check_adoptable
 from bestarm.problem import Problem
 from bestarm.recommendation import Recommendation
-from bestarm.records import Plan, Summary
+from bestarm.records import BlockPlan, Plan, Rounds, Summary
 
 __all__ = ["PROBLEM", "SIZES", "Chained", "Scripted"]
 
@@ -27,7 +28,8 @@ class Chained(Policy):
         seed: accepted like every policy's.
         sizes: how many pulls each plan asks for.
         kind: `"randomised"` or `"fixed"` for plans of one kind, `"mixed"` for both in turn;
-            `"open"`, or `"turning"` for open and closed ones in turn; `"provisional"`.
+            `"open"`, or `"turning"` for open and closed ones in turn; `"provisional"`; `"blocks"`
+            and `"provisional blocks"` for rounds of two and of three arms in turn.
         forecasts: whether forecasts are subtracted, under plans that are not fixed.
     """
 
@@ -62,6 +64,8 @@ class Chained(Policy):
             for extremes in (summary.least, summary.largest):
                 digest.update(b"" if extremes is None else extremes.tobytes())
             digest.update(bytes([number in self._late]))
+            if isinstance(summary, Rounds):
+                digest.update(repr(summary.data).encode())
         return np.random.default_rng(int.from_bytes(digest.digest()[:8], "little"))
 
     def _stopped(self) -> bool:
@@ -88,6 +92,8 @@ class Chained(Policy):
         if self.kind == "fixed" or (self.kind == "mixed" and phase % 2 == 0):
             counts = rng.multinomial(size, np.full(arms, 1 / arms))
             return Plan.fixed(counts, phase=phase)
+        if "blocks" in self.kind:
+            return self._over_blocks(phase, size, rng)
         weights = rng.dirichlet(np.ones(arms))
         weights[phase % arms] = 0.0
         weights /= weights.sum()
@@ -101,6 +107,22 @@ class Chained(Policy):
             return Plan.randomised(weights, size, phase=phase, open=True, most=most)
         return Plan.randomised(weights, size, phase=phase)
 
+    def _over_blocks(self, phase: int, rounds: int, rng: np.random.Generator) -> Plan:
+        arms, each = self.problem.arms, 2 + phase % 2
+        blocks = list(combinations(range(arms), each))[phase % 3 :]
+        provisional = self.kind == "provisional blocks"
+        return BlockPlan.drawn(
+            blocks,
+            rng.dirichlet(np.ones(len(blocks))),
+            rounds,
+            arms=arms,
+            phase=phase,
+            open=True,
+            most=None if rng.random() < 0.5 else each * rounds + 4,
+            provisional=provisional,
+            center=0.25 if provisional else 0.0,
+        )
+
     def update(self, summary: Summary) -> None:
         plan = self.plan()
         if plan is None:
@@ -111,9 +133,12 @@ class Chained(Policy):
     def amend(self, summary: Summary, *, phase: int) -> None:
         if self._stopped():
             raise ProtocolError("No plan is open.", field="summary")
-        self._planned[phase].check(summary, beyond=True)
+        self._plan_of(phase).check(summary, beyond=True)
         self._late.add(len(self.summaries))
         self.summaries.append(summary)
+
+    def _plan_of(self, phase: int) -> Plan:
+        return self._planned[phase]
 
     def recommend(self) -> Recommendation:
         target = int(self._rng().integers(self.problem.targets))
@@ -141,8 +166,11 @@ class Scripted(Chained):
     def plan(self) -> Plan | None:
         if self.fail_plan:
             raise RuntimeError("no design today")
-        done = len(self.summaries)
+        done = len(self.summaries) - len(self._late)
         return self.plans[done] if done < len(self.plans) else None
+
+    def _plan_of(self, phase: int) -> Plan:
+        return self.plans[phase - 1]
 
     def update(self, summary: Summary) -> None:
         if self.fail_update:

@@ -6,6 +6,7 @@ anew. It is given the same policy, and what it says is compared with what an exp
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Protocol
@@ -17,10 +18,10 @@ from bestarm.errors import (
     InvalidInputError,
     UnknownAssignmentError,
 )
-from bestarm.live import Receipt, Status, draw
+from bestarm.live import Receipt, Status, draw, draw_block
 from bestarm.problem import Problem
 from bestarm.recommendation import Recommendation
-from bestarm.records import Plan, Summary, round_robin
+from bestarm.records import BlockPlan, Plan, Rounds, Summary, round_robin
 
 __all__ = ["Given", "HandedOver", "Model", "Row"]
 
@@ -39,6 +40,7 @@ class Row:
     """An assignment and what became of it."""
 
     id: int
+    round: int
     phase: int
     arm: int
     probability: float
@@ -61,6 +63,7 @@ class Given:
     ids: list[int]
     arms: list[int]
     probabilities: list[float]
+    rounds: list[int]
     phase: int
     waiting: int
     state: str
@@ -118,6 +121,10 @@ class Model:
         return self.plans[-1][1] if self.plans else 0
 
     @property
+    def size(self) -> int:
+        return self.plan.size if self.plans else 1
+
+    @property
     def handed_end(self) -> int:
         return max((each.end for each in self.handed), default=0)
 
@@ -138,13 +145,14 @@ class Model:
             asked, given = self.requests[request]
             if asked != count:
                 raise InvalidInputError("another count", field="request_id")
-            short = len(given.ids) < count and given.phase == self.plan.phase
-            still = short and self.planned and self.state == "running" and self._room(1) < 1
+            short = len(given.ids) < count * self.size and given.phase == self.plan.phase
+            still = short and self.planned and self.state == "running" and self._room(1) < self.size
             return replace(given, state=self.state, waiting=len(self.unsettled) if still else 0)
         self.expire(now)
         self.advance()
-        size = min(count, self._room(count)) if self.planned and self.state == "running" else 0
-        start = len(self.rows)
+        wanted, start, size = count * self.size, len(self.rows), 0
+        if self.planned and self.state == "running":
+            size = min(wanted, self._room(wanted)) // self.size * self.size
         for place in range(size):
             arm, probability = self._draw()
             forecast = None
@@ -152,14 +160,17 @@ class Model:
                 assert self.plan.forecasts is not None
                 low, high = self.plan.forecasts
                 forecast = max(low, min(high, forecasts[place]))
-            number = len(self.rows)
-            self.rows.append(Row(number, self.plan.phase, arm, probability, now, forecast))
+            number, turn = len(self.rows), 0
+            if self.rows:
+                turn = self.rows[-1].round + ((number - self.first) % self.size == 0)
+            self.rows.append(Row(number, turn, self.plan.phase, arm, probability, now, forecast))
         new = self.rows[start:]
-        waits = size < count and self.state == "running"
+        waits = size < wanted and self.state == "running"
         given = Given(
             ids=[row.id for row in new],
             arms=[row.arm for row in new],
             probabilities=[row.probability for row in new],
+            rounds=[row.round for row in new],
             phase=self.plan.phase if self.plans else 0,
             waiting=len(self.unsettled) if waits else 0,
             state=self.state,
@@ -184,6 +195,12 @@ class Model:
 
     def _draw(self) -> tuple[int, float]:
         number = len(self.rows)
+        if isinstance(self.plan, BlockPlan):
+            place = (number - self.first) % self.size
+            drawn = self.plan.blocks, self.plan.block_weights
+            arm = draw_block(self.seed, number - place, *drawn)[place]
+            holds = [chance for block, chance in zip(*drawn, strict=True) if arm in block]
+            return arm, sum(holds, 0.0)
         if self.plan.weights is not None:
             arm = draw(self.seed, number, self.plan.weights)
             return arm, float(self.plan.weights[arm])
@@ -308,7 +325,7 @@ class Model:
         mine = self.rows[self.first :]
         if self.plan.open:
             gaps = [place for place, row in enumerate(mine) if not row.settled]
-            answered = gaps[0] if gaps else len(mine)
+            answered = (gaps[0] if gaps else len(mine)) // self.size * self.size
         else:
             # As many answers as it asks for, and nothing of it still out.
             used = sum(row.reward is not None and row.lost is None for row in mine)
@@ -331,8 +348,11 @@ class Model:
                 part = sorted(n for n in fresh if self.rows[n].phase == phase)
                 self.deferred.update(dict.fromkeys(part, len(self.handed)))
                 self.amended += len(part)
-                rows = [self.rows[n] for n in part]
-                self._tell(phase, part[0], part[-1] + 1, True, self._summary(rows))
+                rows, first, end = [self.rows[n] for n in part], part[0], part[-1] + 1
+                if self.plans[phase - 1][0].size > 1:  # all rounds once more
+                    rows = [row for row in self.rows if row.phase == phase]
+                    first, end = rows[0].id, rows[-1].id + 1
+                self._tell(phase, first, end, True, self._summary(rows))
                 if self.policy.plan() is None:
                     self._finish()
                     break
@@ -357,6 +377,8 @@ class Model:
 
     def _summary(self, rows: list[Row]) -> Summary:
         plan = self.plans[rows[0].phase - 1][0]
+        if isinstance(plan, BlockPlan):
+            return self._rounds(plan, rows)
         counts, missing, pending = np.zeros((3, self.policy.problem.arms), dtype=np.int64)
         sums, squares, cubes, least, largest = np.zeros((5, self.policy.problem.arms))
         foreseen = 0.0
@@ -378,6 +400,16 @@ class Model:
                 largest[row.arm] = max(reward, largest[row.arm]) if counts[row.arm] > 1 else reward
         known = counts, sums, squares, missing, pending, plan.center
         return Summary(*known, least, largest, foreseen, cubes)
+
+    def _rounds(self, plan: BlockPlan, rows: list[Row]) -> Rounds:
+        kinds, table, awaited = [], [], []
+        for number in sorted({row.round for row in rows}):
+            members = sorted((row for row in rows if row.round == number), key=lambda row: row.arm)
+            kinds.append(plan.blocks.tolist().index([row.arm for row in members]))
+            known = [None if row.lost is not None else row.reward for row in members]
+            table.append([math.nan if reward is None else reward for reward in known])
+            awaited.append([not row.settled for row in members])
+        return Rounds.of(plan, kinds, table, awaited)
 
     def _tell(self, phase: int, first: int, end: int, late: bool, summary: Summary) -> None:
         active = set(self.policy.recommend().active)
@@ -407,6 +439,7 @@ class Model:
             outstanding=len(self.unsettled),
             remaining=remaining,
             pulls=len(self.rows),
+            rounds=len({row.round for row in self.rows}),
             state=self.state,
             lost=sum(row.lost is not None for row in self.rows),
             late=sum(row.late for row in self.rows),

@@ -6,10 +6,12 @@ from bestarm.live import Assignment, Experiment
 
 __all__ = ["given_out", "told"]
 
+_COLUMNS = ("id", "arm", "label", "probability", "phase", "round")
+
 
 def given_out(experiment: Experiment) -> list[Assignment]:
     frame = experiment.assignments()
-    columns = (frame[name].tolist() for name in ("id", "arm", "label", "probability", "phase"))
+    columns = (frame[name].tolist() for name in _COLUMNS)
     return [Assignment(*row) for row in zip(*columns, strict=True)]
 
 

@@ -123,7 +123,7 @@ def test_draws_follow_the_weights() -> None:
 
 def test_probability_and_label_travel_with_the_assignment() -> None:
     experiment = Experiment(Scripted(Plan.randomised([0, 0, 1, 0], 2, phase=1)), seed=0)
-    assert experiment.ask()[0] == Assignment(id=0, arm=2, label="south", probability=1.0, phase=1)
+    assert experiment.ask()[0] == Assignment(0, 2, "south", probability=1.0, phase=1, round=0)
 
 
 def test_a_fixed_plan_goes_in_round_robin_order() -> None:

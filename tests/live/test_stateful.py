@@ -40,7 +40,10 @@ from bestarm.live.events import as_data
 from bestarm.live.store.contract import Ledger, SummaryRecord
 
 FORESEEABLE = {"provisional", "open", "randomised"}  # a fixed plan draws nothing
-KINDS = ("provisional", "open", "turning", "randomised", "fixed", "mixed")
+KINDS = (
+    *("provisional", "open", "turning", "randomised", "fixed", "mixed"),
+    *("blocks", "provisional blocks"),
+)
 NUMBERS = count()
 NEVER = 10**9
 
@@ -196,6 +199,7 @@ class Machine(RuleBasedStateMachine):
         assert list(batch.ids) == given.ids
         assert batch.arms.tolist() == given.arms
         assert batch.probabilities.tolist() == given.probabilities
+        assert batch.rounds.tolist() == given.rounds
         assert (batch.phase, batch.waiting, batch.state) == (
             given.phase,
             given.waiting,
@@ -396,6 +400,7 @@ class Machine(RuleBasedStateMachine):
             pieces = list(books.rows(0, head.assigned))
             rows = [row for piece in pieces for row in piece.tolist()]
             assert [clean(row) for row in rows] == [tuple(vars(row).values()) for row in model.rows]
+            assert head.rounds == len({row.round for row in model.rows})
             plans = [(as_data(each.plan), each.first) for each in books.plans()]
             assert plans == [(as_data(plan), first) for plan, first in model.plans]
             entries = list(books.summaries())

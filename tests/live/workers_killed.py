@@ -11,6 +11,7 @@ import math
 import os
 import signal
 import time
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 from random import Random
@@ -20,7 +21,7 @@ import numpy as np
 from sqlalchemy import Engine, event
 
 from bestarm import Problem
-from bestarm.errors import ExperimentExistsError, UnknownExperimentError
+from bestarm.errors import ExperimentExistsError, InvalidInputError, UnknownExperimentError
 from bestarm.live import Experiment
 
 __all__ = [
@@ -116,7 +117,7 @@ def work(url: str, folder: Path, worker: str, seed: int) -> None:
     diary, random = Diary(folder / f"{worker}.jsonl"), Random(seed)
     while diary.begun or diary.turn < LEAST or not (folder / "enough").exists():
         with _begin(url, diary.turn) as experiment:
-            _take_part(experiment, diary, worker, random)
+            _take_part(experiment, diary, worker, random, enough=folder / "enough")
         diary.write(over=True)
 
 
@@ -154,8 +155,19 @@ def _begin(url: str, turn: int) -> Experiment:
             return Experiment.open(url, name)
 
 
-def _take_part(experiment: Experiment, diary: Diary, worker: str, random: Random) -> None:
+def _take_part(
+    experiment: Experiment,
+    diary: Diary,
+    worker: str,
+    random: Random,
+    enough: Path | None = None,
+) -> None:
+    """Ask and tell to the end; once it is enough, nothing expires any more: a busy machine might
+    otherwise lose all that it asks for."""
     while True:
+        if enough is not None and enough.exists() and experiment.lease is not None:
+            with suppress(InvalidInputError):  # it is over
+                experiment.change_lease(None)
         if diary.asking is None:
             wanted = random.choice([1, 1, 2, 5, 13, 60, 400])
             diary.write(asking=f"{worker}/{diary.asked}", count=wanted)

@@ -98,7 +98,7 @@ def estimated(
 
     world: Any = World(time)
     assumed: Any = SimpleNamespace(scenario="timed", gap=0.1, lower_bound=bound)
-    job = Job("mine", method, world, assumed, cap)
+    job = Job("mine", 1, method, world, assumed, cap)
     found = estimate_effort([job], runs=7, seed=0, delta=0.05, clock=time)
     assert found.runs == 7
     return found.jobs[0]
@@ -188,9 +188,9 @@ def test_an_estimate_in_words_and_its_limit() -> None:
     assert found.seconds == pytest.approx(180)
     assert found.words() == "about 3 min; 400 runs of about 40,000 to 120,000 outcomes"
     assert found.words(workers=2).startswith("about 1.5 min;")
-    found.refuse_beyond(180.1, expected=found.seconds, rounds=200)
+    found.refuse_beyond(180.1, expected=found.seconds, runs=200)
     with pytest.raises(InvalidInputError, match="out of reach: 200 runs of each policy") as caught:
-        found.refuse_beyond(179.9, expected=found.seconds, rounds=200)
+        found.refuse_beyond(179.9, expected=found.seconds, runs=200)
     assert "A run of sbe under 'sine' has about 120,000 outcomes" in caught.value.message
     assert (caught.value.field, caught.value.value) == ("gap", 0.1)
     for remedy in ("larger gap", "tighter bounds", "fewer runs", "`max_pulls`"):
@@ -204,7 +204,7 @@ def test_it_is_told_before_anything_is_simulated_and_can_end_the_plan(
         raise AssertionError("simulated")
 
     def refuse(found: Effort) -> None:
-        found.refuse_beyond(1.0, expected=found.seconds, rounds=found.runs)
+        found.refuse_beyond(1.0, expected=found.seconds, runs=found.runs)
 
     told: list[tuple[int, int]] = []
     monkeypatch.setattr(planning_module, "estimate_effort", lambda *_, **__: costing(100))

@@ -41,11 +41,13 @@ def test_figures_are_those_of_the_simulation(plan: ExperimentPlan) -> None:
     results = simulate(SHARP, world, runs=30, delta=0.05)
     (found,) = [f for f in plan.of("sine") if f.policy == "sp-bai-sharp"]
     # θ here is that of the plan but for a constant, which moved into the baseline.
-    assert found.median == pytest.approx(np.median(results.pulls), rel=0.02)
-    assert found.mean == pytest.approx(results.mean_pulls, rel=0.02)
-    assert found.low <= found.median_interval[0] <= found.median <= found.median_interval[1]
+    assert found.pulls.median == pytest.approx(np.median(results.pulls), rel=0.02)
+    assert found.pulls.mean == pytest.approx(results.mean_pulls, rel=0.02)
+    pulls = found.pulls
+    assert pulls.low <= pulls.median_interval[0] <= pulls.median <= pulls.median_interval[1]
+    assert found.rounds == pulls
     assert found.error_interval == wilson(found.wrong, 30)
-    assert found.ratio == pytest.approx(found.mean / plan.scenarios[1].lower_bound)
+    assert found.ratio == pytest.approx(found.pulls.mean / plan.scenarios[1].lower_bound)
 
 
 def test_the_bound_is_the_closed_form_of_unrelated_arms(plan: ExperimentPlan) -> None:
@@ -98,7 +100,7 @@ def test_capped_experiments_are_counted_and_named() -> None:
         PlanRequest(PROBLEM, gap=0.1, policies=["anytime"], runs=5, max_pulls=300)
     )
     (found,) = short.forecasts
-    assert (found.capped, found.wrong, found.median) == (5, 0, 300)
+    assert (found.capped, found.wrong, found.pulls.median) == (5, 0, 300)
     assert any("had no winner in 5 of 5" in sentence for sentence in short.warnings)
 
 
@@ -171,7 +173,7 @@ def test_yes_and_no_are_planned_at_their_level() -> None:
     assert plan.scenarios[0].noise ** 2 == pytest.approx(0.2475)
     assert plan.scenarios[1].noise ** 2 == pytest.approx(0.09)
     assert plan.scenarios[2].noise ** -2 == pytest.approx(learnt, rel=1e-3)
-    assert rare.mean < 0.75 * half.mean
+    assert rare.pulls.mean < 0.75 * half.pulls.mean
     assert sum(f.wrong for f in plan.forecasts) <= 5  # δ is 0.1: at most 7 of 72 expected
 
 
@@ -248,10 +250,11 @@ def test_days_and_years() -> None:
         PlanRequest(PROBLEM, gap=0.5, policies=["sp-bai-sharp"], runs=5, per_day=2)
     )
     (found,) = plan.forecasts
-    assert plan.days(found.median) == found.median / 2
-    assert plan.to_dict()["forecasts"][0]["days"]["median"] == found.median / 2
+    median = found.rounds.median
+    assert plan.days(median) == median / 2
+    assert plan.to_dict()["forecasts"][0]["days"]["median"] == median / 2
     assert plan.scenarios[0].period == 2
-    assert any("years" in sentence for sentence in plan.warnings) == (found.median / 2 > 365)
+    assert any("years" in sentence for sentence in plan.warnings) == (median / 2 > 365)
 
 
 def test_an_experiment_that_dropped_the_best_of_tied_others_does_not_count_as_a_success() -> None:
@@ -272,7 +275,7 @@ def test_an_experiment_that_dropped_the_best_of_tied_others_does_not_count_as_a_
     )
     (found,) = plan.forecasts
     assert found.astray > 0
-    assert found.most == 20_000
+    assert found.pulls.most == 20_000
     assert any(f"In {found.astray} of them" in sentence for sentence in plan.warnings)
 
 
@@ -300,7 +303,7 @@ def test_a_plan_says_what_assuming_no_baseline_buys_and_risks() -> None:
     # In a world without a baseline, the rule that is told so is quicker and right.
     assert calm.drift == "none"
     assert without.forecasts[0].wrong <= 4  # 5 of 20 have probability below 0.05 at worst
-    assert without.forecasts[0].mean < with_one.forecasts[0].mean / 2
+    assert without.forecasts[0].pulls.mean < with_one.forecasts[0].pulls.mean / 2
 
 
 def test_without_features_assuming_no_baseline_saves_nothing(plan: ExperimentPlan) -> None:

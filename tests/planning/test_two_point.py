@@ -10,7 +10,7 @@ from bestarm.errors import InvalidInputError
 from bestarm.geometry import Array
 from bestarm.planning.assumptions import Drift
 from bestarm.planning.two_point import TwoPoint
-from bestarm.records import Plan
+from bestarm.records import BlockPlan, Plan, Rounds
 
 BOUNDS = (2.0, 6.0)  # neither is its own square
 THETA = np.array([-0.4, 0.0, 0.6])
@@ -68,6 +68,40 @@ def test_rounds_known_ahead_have_the_same_law(name: str) -> None:
     if name == "wave":  # high where the wave is high, arm by arm
         top = path > 5.0
         assert np.all(np.mean(rewards[top] == 6.0, axis=0) > share + 0.1)
+
+
+@pytest.mark.parametrize("name", PATHS)
+def test_arms_of_one_round_share_its_level_and_nothing_else(name: str) -> None:
+    """Pairs of yes and no: each arm has its mean, and covariances are those of the path alone."""
+    rounds = 100_000
+    pairs = TwoPoint(np.eye(3), THETA, baseline=PATHS[name], bounds=BOUNDS, block=2)
+    stream = pairs.begin(np.random.default_rng(7))
+    plan = BlockPlan.drawn([[0, 2], [1, 2]], [0.5, 0.5], rounds, arms=3, phase=1)
+    told = stream.pull(plan)
+    assert isinstance(told, Rounds)
+    assert set(np.unique(told.table)) == {2.0, 6.0}
+    path = levels(name, rounds)
+    for kind, arms in enumerate(plan.blocks):
+        drawn = told.kinds == kind
+        chances = (THETA[arms] + path[drawn, None] - 2.0) / 4.0
+        excess = (told.table[drawn] == 6.0) - chances
+        spread = np.sqrt(np.sum(chances * (1 - chances), axis=0))
+        assert np.abs(excess.sum(axis=0) / spread).max() < 4
+        both = np.prod(chances * (1 - chances), axis=1)
+        assert abs(np.prod(excess, axis=1).sum()) < 4 * np.sqrt(both.sum())
+
+
+def test_people_have_levels_of_their_own() -> None:
+    path = Drift("people").path(level=0.3, size=0.1, period=100)
+    assert isinstance(path, Moving)
+    values = next(path.chunks(np.random.default_rng(0)))
+    assert 0.2 <= values.min() < 0.21
+    assert 0.39 < values.max() <= 0.4
+    assert path.bound == pytest.approx(0.4)
+    # Uniform, and nothing of one round is left in the next: each below 4 standard errors.
+    apart = (values - 0.3) / 0.1
+    assert abs(np.mean(apart**2) - 1 / 3) < 4 * np.sqrt(4 / 45 / len(apart))
+    assert abs(np.mean(apart[1:] * apart[:-1])) < 4 / 3 / np.sqrt(len(apart))
 
 
 def test_a_mean_beyond_the_bounds_is_refused_and_not_cut_off() -> None:

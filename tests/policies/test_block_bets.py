@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from itertools import combinations, pairwise, permutations, product
+from itertools import combinations, pairwise, product
 
 import numpy as np
 import pytest
@@ -21,7 +21,6 @@ from bestarm.policies.anytime.block_bets import (
     BlockFrame,
     BlockOutcome,
     BlockSampling,
-    Population,
 )
 from bestarm.records import BlockPlan, Rounds
 
@@ -379,55 +378,3 @@ def test_contrasts_that_blocks_say_nothing_about_are_not_bet_on() -> None:
     assert (growth[0] != 0).all()
     assert not stakes[1].any()
     assert not growth[1].any()
-
-
-# --- finite populations ----------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "table",
-    [
-        [[1, 0], [1, 0], [0, 1], [0, 1], [0.5, 0.5]],
-        [[1, 0], [0.25, 0.5], [0.25, 0.5], [0, 0.25], [0.0, 0.25]],
-        [[1, 1], [1, 1], [0, 0], [0, 0]],
-    ],
-    ids=["even", "one item says it all", "alike"],
-)
-@pytest.mark.parametrize("cut", [1, 2, 4])
-@pytest.mark.parametrize("lacks", [False, True])
-def test_without_replacement_a_bet_is_fair_over_all_orders(
-    table: list[list[float]], cut: int, lacks: bool
-) -> None:
-    """Two options that tie over all items: every order is as likely as any other."""
-    items, points, y = len(table), np.array([[0.5], [-0.5]]), np.array([[1.0]])
-    plan = BlockPlan.drawn([[0, 1]], [1.0], 1, arms=2, phase=1, provisional=True)
-    sampling, scale = BlockSampling(points, plan), Scale(-0.5, 0.5, center=0.5)
-    for sign in (1.0, -1.0):
-        total = np.zeros((items, len(WIDE)))
-        for order in permutations(range(items)):
-            rows = np.array([table[i] for i in order])
-            if lacks:
-                rows = np.where((np.arange(items) == 0)[:, None] & [[True, False]], NAN, rows)
-            wealth, population = np.zeros(len(WIDE)), Population(items, 0, np.zeros(2), np.zeros(2))
-            for start, end in ((0, cut), (cut, items)):
-                if start == items:
-                    continue
-                slope = np.array([0.1 * start])
-                frame = BlockFrame(
-                    sampling, slope=slope, variance=0.2, scale=scale, rounds=start, grid=WIDE,
-                    population=population,
-                )  # fmt: skip
-                part = rows[start:end]
-                whole = np.ones(part.shape, np.bool_)
-                batch = BlockOutcome(frame, Rounds.of(plan, [0] * len(part), part), whole)
-                wealth = wealth + frame.bets(sign * y).log_growth(batch)[0]
-                total[end - 1] += np.exp(wealth)
-                population = Population(
-                    items,
-                    end,
-                    population.least + batch.filled(-0.5).sum(axis=0),
-                    population.most + batch.filled(0.5).sum(axis=0),
-                )
-        total /= math.factorial(items)
-        assert (total <= 1 + SLACK).all()
-        assert lacks or (total[items - 1] > 0.01).all()

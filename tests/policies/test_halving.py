@@ -6,7 +6,10 @@ Seeds are fixed; each comparison states how far apart the two are in standard er
 from __future__ import annotations
 
 import math
+import tracemalloc
+from dataclasses import replace
 from functools import partial
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -16,7 +19,7 @@ from bestarm.design import blocked_xy
 from bestarm.environments import Semiparametric, baselines
 from bestarm.errors import InvalidInputError, ProtocolError
 from bestarm.geometry import Array
-from bestarm.policies.phased.blocks import block_design, even_blocks
+from bestarm.policies.phased.blocks import BlockFit, block_design, even_blocks
 from bestarm.records import BlockPlan, Rounds
 from bestarm.simulation import Results, estimate_error
 
@@ -214,6 +217,57 @@ def test_a_huge_baseline_costs_nothing_within_blocks() -> None:
     world = _unequal(16, baseline=wave, block=4)
     results = simulate(partial(SequentialHalving, budget=2000, block=4), world, runs=200)
     assert results.error_interval(0.99)[1] < 0.12
+
+
+def test_a_round_that_lost_arms_is_the_smaller_one_that_it_became() -> None:
+    """Least squares with a level of its own for every round, on the outcomes that there are."""
+    rng = np.random.default_rng(8)
+    source = rng.normal(size=(6, 3))
+    fit, plan = BlockFit(Problem(source)), _all_blocks(6, 3, rounds=40)
+    kinds = rng.integers(len(plan.blocks), size=40)
+    table = 1e6 * rng.normal(size=(40, 1)) + source[plan.blocks[kinds]] @ [1.0, 0.0, -0.5]
+    table += rng.normal(size=table.shape)
+    lost = rng.random(table.shape) < 0.4
+    assert {0, 1, 2, 3} == set(lost.sum(axis=1).tolist())
+    fit.add(Rounds.of(plan, kinds, np.where(lost, np.nan, table)), plan)
+    places = np.argwhere(~lost)
+    levels = np.eye(40)[places[:, 0]]
+    told = source[plan.blocks[kinds]][tuple(places.T)]
+    by_hand = np.linalg.lstsq(np.hstack([told, levels]), table[tuple(places.T)], rcond=None)[0]
+    np.testing.assert_allclose(fit.theta, by_hand[:3], atol=1e-6)
+
+
+def _all_blocks(arms: int, size: int, *, rounds: int) -> BlockPlan:
+    blocks = list(combinations(range(arms), size))
+    weights = np.full(len(blocks), 1 / len(blocks))
+    return BlockPlan.drawn(blocks, weights, rounds, arms=arms, phase=1)
+
+
+@pytest.mark.parametrize("lost", [0.3, 1.0])
+def test_outcomes_that_are_lost_leave_a_decision(lost: float) -> None:
+    policy = SequentialHalving(Problem(np.eye(5)), budget=900, block=3)
+    rng = np.random.default_rng(9)
+    while (plan := policy.plan()) is not None:
+        assert isinstance(plan, BlockPlan)
+        plan = replace(plan, open=True, most=plan.pulls)
+        policy.adopt(plan)
+        kinds = rng.choice(len(plan.blocks), size=plan.rounds, p=plan.block_weights)
+        table = rng.normal(scale=9, size=(plan.rounds, 1)) + plan.blocks[kinds]
+        policy.update(
+            Rounds.of(plan, kinds, np.where(rng.random(table.shape) < lost, np.nan, table))
+        )
+    assert policy.recommend().target == (4 if lost < 1 else 0)
+    assert np.isfinite(policy.theta).all()
+
+
+def test_designs_of_many_pairs_need_no_row_of_features_for_each() -> None:
+    tracemalloc.start()
+    design = block_design(Problem(np.eye(300)), np.arange(300).tobytes(), 2, 1e-3)
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert len(design.blocks) == 300 * 299 // 2
+    assert design.gap == pytest.approx(0, abs=1e-9)
+    assert most < 40 * design.blocks.nbytes
 
 
 def test_blocks_of_related_arms_come_from_the_design() -> None:

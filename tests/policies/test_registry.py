@@ -59,6 +59,7 @@ def test_what_the_table_says_is_what_the_policy_declares(info: registry.PolicyIn
     assert (policy.recommend().claims is not None) is info.proven
     assert set(info.required) <= set(info.example)
     assert not (info.plannable and info.required)
+    assert bool(registry.accepted(info.method, block=2)) is info.blocks
     assert info.summary[0].islower() or info.summary.startswith("SP-BAI")
 
 

@@ -181,6 +181,8 @@ def test_scenarios_as_documents(client: httpx.Client) -> None:
         ({"gap": 1, "runs": 10**6}, "less than or equal to 2000"),
         ({"gap": 1, "source": [[1.0]] * 201}, "at most 200"),
         ({"gap": 1, "command": "rm"}, "Extra inputs"),
+        ({"gap": 1, "block": 3}, "from 1 to 2; got 3"),
+        ({"gap": 1, "block": 2, "policies": ["sp-bai"]}, "sp-bai does not take `block`"),
     ],
 )
 def test_what_cannot_be_planned_is_refused_in_the_one_shape(
@@ -328,6 +330,15 @@ def test_a_browser_plans_and_stops_without_running_what_users_typed(client: http
         page.click("#plan-go")
         page.wait_for_selector("#plan-result table")
         words = page.inner_text("#plan-words")
+        page.fill("#block", "2")
+        assert page.is_disabled("[value=sp-bai-sharp]")
+        assert page.is_checked("[value=people]")
+        assert page.is_visible("text=Rounds per day")
+        page.uncheck("[value=sine]")
+        page.click("#plan-go")
+        page.wait_for_selector("#plan-result th:has-text('anytime ×2')")
+        in_blocks = page.inner_text("#plan-words")
+        page.fill("#block", "1")
         page.fill("#gap", "0.01")
         page.fill("#runs", "2000")
         page.click("#plan-go")
@@ -341,8 +352,17 @@ def test_a_browser_plans_and_stops_without_running_what_users_typed(client: http
         PlanRequest(problem, gap=0.4, bounds=(0, 1), policies=policies, per_day=100, runs=10)
     )
     for each in plan.forecasts:
-        row = f"{each.policy}\t{each.median:,.0f}\t{each.low:,.0f} – {each.high:,.0f}\t"
+        taken = each.pulls
+        row = f"{each.policy}\t{taken.median:,.0f}\t{taken.low:,.0f} – {taken.high:,.0f}\t"
         assert row in words
     assert "“<script>alert(1)</script>” leads" in words
+    plan = plan_experiment(
+        PlanRequest(problem, gap=0.4, bounds=(0, 1), block=2, per_day=100, runs=10)
+    )
+    for each in plan.forecasts:
+        rounds, median = each.rounds, f"{each.rounds.median:,.0f}"
+        row = f"{each.name}\t{median}\t{rounds.low:,.0f} – {rounds.high:,.0f}\t"
+        assert f"{row}{each.pulls.median:,.0f}\t" in in_blocks
+    assert f"takes {plan.savings[0].rounds:.2f} (" in in_blocks
     assert problems == []
     assert settled()

@@ -126,7 +126,7 @@ class ForgetsSummaries(MemoryLedger):
 @breaks("plans are kept", words="its plans read")
 class ForgetsThatPlansAreOpen(MemoryLedger):
     def add_plan(self, record: PlanRecord) -> None:
-        super().add_plan(PlanRecord(replace(record.plan, most=None), record.first))
+        super().add_plan(replace(record, plan=replace(record.plan, most=None)))
 
 
 @breaks("an exception leaves no assignments", words="after asking and RuntimeError")

@@ -11,6 +11,7 @@ from bestarm.cli.compare import compare
 from bestarm.cli.demo import demo
 from bestarm.cli.design import design
 from bestarm.cli.doctor import doctor
+from bestarm.cli.evaluate import evaluate
 from bestarm.cli.experiment import experiment
 from bestarm.cli.plan import plan
 from bestarm.cli.reproduce import reproduce
@@ -46,7 +47,7 @@ def _bestarm(
     """Which of these options is best, when everything around them keeps drifting?"""
 
 
-for _command in (demo, compare, design, check, plan, reproduce, serve, doctor):
+for _command in (demo, evaluate, compare, design, check, plan, reproduce, serve, doctor):
     app.command()(_command)
 app.add_typer(experiment)
 app.add_typer(token)

@@ -100,9 +100,12 @@ def _discard_output() -> None:
 
 
 @contextmanager
-def modules_of_this_folder() -> Iterator[None]:
-    """Modules of the current folder can be imported, also in processes started meanwhile."""
-    here = os.getcwd()
+def modules_of_folder(folder: str = "") -> Iterator[None]:
+    """Modules of a folder can be imported, also in processes started meanwhile.
+
+    It is the current one unless another is named.
+    """
+    here = os.path.abspath(folder)
     sys.path.insert(0, here)
     try:
         yield

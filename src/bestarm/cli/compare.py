@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from bestarm.cli.command import command, modules_of_this_folder
+from bestarm.cli.command import command, modules_of_folder
 from bestarm.cli.comparison import comparison_data, print_comparison, run_comparison
 from bestarm.cli.options import AsJson, Dask, Delta, Runs, Seed, Workers
 from bestarm.cli.reporting import console, count, print_json, remark
@@ -76,7 +76,7 @@ def compare(
         check_writable(out)
     try:
         # What a method prints must not mix with the results.
-        with modules_of_this_folder(), redirect_stdout(sys.stderr):
+        with modules_of_folder(), redirect_stdout(sys.stderr):
             where = find_instance(instance, baseline=baseline, data=data)
             cap = where.max_pulls if max_pulls is None else max_pulls
             entries = _entries(method or [], cap)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from bestarm.cli.progress import bars
 from bestarm.cli.reporting import console, count, number, percent_range, table
@@ -49,6 +49,8 @@ def _method_data(comparison: Comparison, name: str) -> dict[str, object]:
         "mean_pulls": number(results.mean_pulls),
         "std_pulls": number(results.std_pulls),
         "pulls_interval": results.pulls_interval() if results.runs > 1 else None,
+        "mean_rounds": number(results.mean_rounds),
+        "rounds_interval": results.rounds_interval() if results.runs > 1 else None,
         "pulls_quantiles": {f"{q:g}": n for q, n in results.quantiles(_QUANTILES).items()},
         "error_rate": results.error_rate,
         "error_interval": results.error_interval(),
@@ -64,15 +66,22 @@ def print_comparison(comparison: Comparison, *, runs: int) -> None:
 
     reference = comparison.reference
     short = reference if len(reference) <= 12 else f"{reference[:11]}…"
+    blocks = any(results.in_blocks for results in comparison.results.values())
     pulls = table("method", "mean pulls", "10 %", "median", "90 %", "not final")
+    rounds = table("method", "mean rounds", "pulls per round")
     errors = table("method", "errors", "against δ", f"pulls − {short}'s")
     for name, results in comparison.results.items():
-        low, high = results.pulls_interval() if results.runs > 1 else (math.nan, math.nan)
+        many = results.runs > 1
         pulls.add_row(
             name if results.runs == runs else f"{name} [{count(results.runs, 'run')}]",
-            _plus_minus(results.mean_pulls, (high - low) / 2),
+            _mean(results.mean_pulls, many and results.pulls_interval()),
             *(f"{n:,.0f}" for n in results.quantiles(_QUANTILES).values()),
             f"{_not_final(results):,}",
+        )
+        rounds.add_row(
+            name,
+            _mean(results.mean_rounds, many and results.rounds_interval()),
+            f"{results.mean_pulls / results.mean_rounds:.2f}",
         )
         gap = comparison.difference(name)
         errors.add_row(
@@ -82,7 +91,7 @@ def print_comparison(comparison: Comparison, *, runs: int) -> None:
             "–" if gap is None else _plus_minus(gap.mean, gap.half),
         )
     screen = console()
-    for part in (pulls, errors):
+    for part in (pulls, rounds, errors) if blocks else (pulls, errors):
         screen.print()
         screen.print(part)
     screen.print()
@@ -98,6 +107,11 @@ def print_comparison(comparison: Comparison, *, runs: int) -> None:
             "Run i of every method has the same seed and instance, so pulls are compared with "
             f"{reference}'s run by run."
         )
+    if blocks:
+        screen.print(
+            "A round is one person, prompt or plate. Count rounds where people are what it costs, "
+            "and pulls where every judgement is paid for."
+        )
     if any(_not_final(results) for results in comparison.results.values()):
         screen.print(
             "Runs that were not final ended at a cap or a budget; their errors are counted too."
@@ -106,6 +120,11 @@ def print_comparison(comparison: Comparison, *, runs: int) -> None:
 
 def _not_final(results: Results) -> int:
     return results.runs - int(results.final.sum())
+
+
+def _mean(value: float, interval: tuple[float, float] | Literal[False]) -> str:
+    """A mean with half of its interval, if it has one."""
+    return _plus_minus(value, (interval[1] - interval[0]) / 2 if interval else math.nan)
 
 
 def _plus_minus(value: float, half: float) -> str:

@@ -7,7 +7,9 @@ from typing import Annotated
 
 import typer
 
-DEFAULT_STORE = "sqlite:///bestarm.db"
+from bestarm.defaults import STORE
+
+DEFAULT_STORE = STORE
 
 
 def read_number(text: str) -> float | None:

@@ -27,7 +27,7 @@ from bestarm.defaults import DELTA
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from bestarm.planning import Effort, ExperimentPlan, PolicyForecast
+    from bestarm.planning import Effort, ExperimentPlan, PolicyForecast, Saving
     from bestarm.problem import Problem
 
 
@@ -45,6 +45,7 @@ def plan(
     level: float | None = None,
     drift: list[str] | None = None,
     policy: list[str] | None = None,
+    block: int = 1,
     per_day: float | None = None,
     runs: int = 200,
     seed: Seed = 0,
@@ -59,11 +60,12 @@ def plan(
             trail the best by as little as the features allow: the hardest case.
         scenario (FILE): Assumptions in detail, as TOML, instead of a gap.
         level: The mean reward; 0, or the middle of the bounds, if left out.
-        drift (NAME): How the baseline moves: none, sine, walk or switches; sine if left out. Repeat
-            it for more.
-        policy (NAME): A policy by name; anytime, sp-bai-sharp and sp-bai if left out. Repeat it for
-            more.
-        per_day (N): Outcomes per day, to print days as well.
+        drift (NAME): How the baseline moves: none, sine, walk, switches, or people, a level of its
+            own for every round. If left out, sine; with --block, people. Repeat it for more.
+        policy (NAME): A policy by name; if left out, anytime, sp-bai-sharp and sp-bai, and with
+            --block those that can. Repeat it for more.
+        block: Options per round, as when each person rates 2; compared with one per round.
+        per_day (N): Outcomes per day, to print days as well; with --block rounds per day: people.
         runs: Simulated experiments of each policy.
         max_pulls: Where a simulated experiment is cut; 100 times the lower bound if left out.
     """
@@ -84,6 +86,7 @@ def plan(
         "bounds": bounds,
         "level": level,
         "policies": list(dict.fromkeys(policy or ())),
+        "block": block,
         "per_day": per_day,
         "runs": runs,
         "seed": seed,
@@ -94,9 +97,9 @@ def plan(
             read = read_table(path)
             document |= {name: read.features, f"{name}_labels": read.labels}
     request = read_request(document)
-    total = runs * len(request.methods()) * len(request.wanted_scenarios())
+    jobs = len(request.methods()) * len(request.sizes) * len(request.wanted_scenarios())
     try:
-        with open_executor(workers) as executor, counted("planning", total) as progress:
+        with open_executor(workers) as executor, counted("planning", runs * jobs) as progress:
             made = plan_experiment(
                 request,
                 executor=executor,
@@ -117,7 +120,7 @@ def plan(
 def _announce(effort: Effort, *, workers: int) -> None:
     from bestarm.planning.effort import LONGEST
 
-    effort.refuse_beyond(LONGEST, expected=effort.seconds / workers, rounds=effort.runs)
+    effort.refuse_beyond(LONGEST, expected=effort.seconds / workers, runs=effort.runs)
     remark(f"estimated time: {effort.words(workers)}.")
 
 
@@ -135,19 +138,31 @@ def _read_scenarios(path: Path) -> list[dict[str, Any]]:
 
 
 def _print_words(plan: ExperimentPlan, problem: Problem) -> None:
+    from bestarm.planning.forecasts import unit_of
+
+    unit = unit_of(plan.block)
     among = "" if problem.source is problem.target else f", {plan.targets} targets"
     typer.echo(
         f"{plan.arms} arms{among}, δ = {plan.delta:g}, noise {problem.noise:g} and baseline "
         f"±{problem.baseline:g} declared; {_experiments(plan)} of each policy, seed {plan.seed}. "
-        "Counted in outcomes:"
+        f"Counted in {unit}:"
     )
+    if plan.block > 1:
+        typer.echo(
+            f"A round is one person, prompt or plate; with ×{plan.block} it tries {plan.block} "
+            "options. Count rounds where people are what it costs, and outcomes where every "
+            "judgement is paid for. Ranges and days are of rounds."
+        )
     whatever = "whatever the baseline does" if problem.drifts else "where there is no baseline"
     for assumed in plan.scenarios:
-        typer.echo(f"\n{assumed.scenario}: {assumed}.")
+        typer.echo(f"\n{assumed.scenario}: {assumed.words(unit)}.")
         forecasts = plan.of(assumed.scenario)
         if forecasts:
             typer.echo()
             console().print(_table(plan, forecasts))
+            for each in plan.savings:
+                if each.scenario == assumed.scenario:
+                    typer.echo(_saved(each, plan.block))
             typer.echo(
                 f"No rule that is right with probability {1 - plan.delta:g}, {whatever}, takes "
                 f"fewer than {'about ' if assumed.bounded else ''}{assumed.lower_bound:,.0f} "
@@ -162,7 +177,22 @@ def _print_words(plan: ExperimentPlan, problem: Problem) -> None:
             f"From {_experiments(plan)} each, a median here is known to {max(precise):.0%} or "
             "better (95 %); four times as many halve that."
         )
-    typer.echo("A forecast holds if its assumptions do. Outcomes grow with 1/gap².")
+    typer.echo(f"A forecast holds if its assumptions do. {unit.title()} grow with 1/gap².")
+
+
+def _saved(saving: Saving, block: int) -> str:
+    """What blocks save, with intervals."""
+    rounds, pulls = (
+        f"{value:.2f} ({low:.2f}–{high:.2f})"
+        for value, (low, high) in (
+            (saving.rounds, saving.rounds_interval),
+            (saving.pulls, saving.pulls_interval),
+        )
+    )
+    return (
+        f"With ×{block}, {saving.policy} takes {rounds} times the rounds and {pulls} times the "
+        "outcomes of one option per round (means, 95 %)."
+    )
 
 
 def _experiments(plan: ExperimentPlan) -> str:
@@ -170,24 +200,31 @@ def _experiments(plan: ExperimentPlan) -> str:
 
 
 def _precision(each: PolicyForecast) -> float:
-    low, high = each.median_interval
-    return max(high - each.median, each.median - low) / each.median
+    rounds = each.rounds
+    low, high = rounds.median_interval
+    return max(high - rounds.median, rounds.median - low) / rounds.median
 
 
 def _table(plan: ExperimentPlan, forecasts: Sequence[PolicyForecast]) -> Table:
     days = ["days"] if plan.per_day else []
-    shown = table("policy", "median", "8 of 10 times", "÷ bound", "wrong (95 %)", *days)
+    blocks = plan.block > 1
+    first, last = ("rounds", "outcomes") if blocks else ("median", "÷ bound")
+    shown = table("policy", first, "8 of 10 times", last, "wrong (95 %)", *days)
     for each in forecasts:
         runs = "" if each.runs == plan.runs else f" [of {each.runs:,}]"
         shown.add_row(
-            each.policy + runs,
-            f"{_at_least(each, 0.5)}{each.median:,.0f}",
-            f"{each.low:,.0f}–{_at_least(each, 0.9)}{each.high:,.0f}",
-            "–" if each.ratio is None else f"{each.ratio:.1f}",
+            each.name + runs,
+            f"{_at_least(each, 0.5)}{each.rounds.median:,.0f}",
+            f"{each.rounds.low:,.0f}–{_at_least(each, 0.9)}{each.rounds.high:,.0f}",
+            f"{_at_least(each, 0.5)}{each.pulls.median:,.0f}" if blocks else _ratio(each),
             percent_range(each.error_rate, each.error_interval),
             *(_days(plan, each) for _ in days),
         )
     return shown
+
+
+def _ratio(each: PolicyForecast) -> str:
+    return "–" if each.ratio is None else f"{each.ratio:.1f}"
 
 
 def _at_least(each: PolicyForecast, level: float) -> str:
@@ -196,6 +233,6 @@ def _at_least(each: PolicyForecast, level: float) -> str:
 
 
 def _days(plan: ExperimentPlan, each: PolicyForecast) -> str:
-    days = (plan.days(n) or 0.0 for n in (each.low, each.median, each.high))
+    days = (plan.days(n) or 0.0 for n in (each.rounds.low, each.rounds.median, each.rounds.high))
     low, median, high = (f"{n:,.0f}" if n >= 10 else f"{n:.1f}" for n in days)
     return f"{median} ({low}–{high})"

@@ -15,7 +15,7 @@ import typer
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
-Count = Callable[[int, int], object]  # called with (runs done, runs in all)
+Count = Callable[[int, int], object]  # called with (done, in all), of runs or the like
 
 
 @contextmanager
@@ -43,12 +43,12 @@ def bars(names: Sequence[str], runs: int) -> Iterator[dict[str, Count]]:
         yield {name: partial(_move, shown, shown.add_task(name, total=runs)) for name in names}
 
 
-def _move(shown: Progress, task: TaskID, done: int, _total: int) -> None:
-    shown.update(task, completed=done)
+def _move(shown: Progress, task: TaskID, done: int, total: int) -> None:
+    shown.update(task, completed=done, total=total)
 
 
 @contextmanager
-def counted(name: str, runs: int, *, every: float = 10.0) -> Iterator[Count]:
+def counted(name: str, runs: int, *, what: str = "runs", every: float = 10.0) -> Iterator[Count]:
     """A function that moves a bar in a terminal, and else has lines written to stderr.
 
     The first call writes a line; another follows every so many seconds, whether or not a run has
@@ -66,7 +66,7 @@ def counted(name: str, runs: int, *, every: float = 10.0) -> Iterator[Count]:
         while not over:
             done, total = latest
             after = time.monotonic() - start
-            typer.echo(f"bestarm: {done:,} of {total:,} runs after {after:.0f} s", err=True)
+            typer.echo(f"bestarm: {done:,} of {total:,} {what} after {after:.0f} s", err=True)
             over = finished.wait(every)
 
     thread = Thread(target=write, name="lines", daemon=True)

@@ -56,7 +56,7 @@ class UserFile:
         Raises:
             InvalidInputError: the file is neither.
         """
-        text = self._text()
+        text = self.text()
         listed = text.lstrip()[:1] in {"[", "{"}
         is_json = self.path.suffix.lower() == ".json" or (str(self.path) == "-" and listed)
         try:
@@ -64,7 +64,12 @@ class UserFile:
         except csv.Error as error:
             raise self.wrong(f"is not a CSV file ({error}).") from None
 
-    def _text(self) -> str:
+    def text(self) -> str:
+        """What it holds.
+
+        Raises:
+            InvalidInputError: it is not text in UTF-8.
+        """
         if str(self.path) == "-":
             return sys.stdin.read().removeprefix("\ufeff")
         try:

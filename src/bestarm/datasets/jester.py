@@ -42,7 +42,7 @@ class RatingsData:
     def environment(self, **options: Any) -> Ratings:
         """The world in which a pull asks one of the users about one of the jokes.
 
-        Options are `replacement` and the declared scales; see `Ratings`.
+        Options are those of `Ratings`.
         """
         labels = [f"joke {joke}" for joke in self.jokes]
         return Ratings(self.ratings, self.weights, labels, name=self.name, **options)

@@ -106,7 +106,7 @@ def _from_arrays(path: Path) -> Table:
 
 
 def _from_text(path: Path) -> Table:
-    """A table with the models' names above; its first column may name the prompts."""
+    """A table with the models' names above; its first column may name or number the prompts."""
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             rows = [row for row in csv.reader(file) if any(field.strip() for field in row)]
@@ -122,10 +122,13 @@ def _from_text(path: Path) -> Table:
                 f"has {len(row)} field(s) in prompt {place}, where {len(header)} belong.",
                 len(row),
             )
-    named = any(row[0].strip() and _number(row[0]) is None for row in body)
+    named = not header[0].strip() or any(row[0].strip() and _number(row[0]) is None for row in body)
+    models = tuple(name.strip() for name in header[named:])
+    if "" in models:
+        refuse(path, "has a column without the name of a model.", header)
     values = np.array([[_cell(path, field, i) for field in row[named:]] for i, row in
                        enumerate(body, 1)])  # fmt: skip
-    return Table(tuple(name.strip() for name in header[named:]), values)
+    return Table(models, values)
 
 
 def _cell(path: Path, field: str, place: int) -> float:

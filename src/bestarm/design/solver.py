@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
-from scipy.linalg import solve_triangular
+from scipy.linalg.lapack import dtrtrs
 from threadpoolctl import ThreadpoolController
 
 from bestarm.checks import finite
@@ -194,7 +194,7 @@ def _minimise(pool: Pool, contrasts: ContrastSet, tol: float) -> Design:
 def inverse_factor(features: Array, weights: Array) -> Array:
     """U with UUᵀ = M(p)⁻¹."""
     lower = np.linalg.cholesky(second_moment(features, weights))
-    inverse = solve_triangular(lower, np.eye(len(lower)), lower=True, check_finite=False)
+    inverse, _ = dtrtrs(lower.T, np.eye(len(lower)), trans=1)
     return np.asarray(inverse.T)
 
 

@@ -267,6 +267,24 @@ class Switches(Moving):
             yield np.repeat(levels[index], np.diff(switched, prepend=0, append=size))
 
 
+@dataclass(frozen=True)
+class Independent(Moving):
+    """A level of its own for every round, uniform within ±size of a level: people who differ."""
+
+    size: float
+    level: float = 0.0
+
+    @property
+    def bound(self) -> float:
+        """|level| + size."""
+        return abs(self.level) + self.size
+
+    def chunks(self, rng: np.random.Generator) -> Iterator[Array]:
+        """A level per round."""
+        for _, size in _spans():
+            yield rng.uniform(self.level - self.size, self.level + self.size, size)
+
+
 def _spans() -> Iterator[tuple[int, int]]:
     """(rounds before, rounds) of successive chunks, the same in every run."""
     start = 0

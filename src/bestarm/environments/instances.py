@@ -25,10 +25,12 @@ def small_gap(
     baseline: object = _PAPER_BASELINE,
     noise: float = 1.0,
     declared_baseline: float = 1.0,
+    block: int = 1,
 ) -> Semiparametric:
     """One arm close to the best: X = {e₁, …, e_d, cos(angle) e₁ + sin(angle) e₂}, θ = 2e₁.
 
-    Policies are told |ν_t| ≤ 1, as in the paper, although its ν_t = 1 + sin(2t) reaches 2.
+    Policies are told |ν_t| ≤ 1, as in the paper, although its ν_t = 1 + sin(2t) reaches 2. A round
+    can pull up to `block` arms.
     """
     size = whole(dimension, "dimension", least=2)
     turned = np.zeros(size)
@@ -39,6 +41,7 @@ def small_gap(
         baseline=baseline,
         noise=noise,
         declared_baseline=declared_baseline,
+        block=block,
         name="small-gap",
     )
 
@@ -52,6 +55,7 @@ class UniformSphere:
     baseline: Baseline
     noise: float
     declared_baseline: float
+    block: int = 1
     name: str = "uniform-sphere"
 
     def instance(self, rng: np.random.Generator) -> Semiparametric:
@@ -63,6 +67,7 @@ class UniformSphere:
             baseline=self.baseline,
             noise=self.noise,
             declared_baseline=self.declared_baseline,
+            block=self.block,
             name=self.name,
         )
 
@@ -74,14 +79,19 @@ def uniform_sphere(
     baseline: object = _PAPER_BASELINE,
     noise: float = 1.0,
     declared_baseline: float = 1.0,
+    block: int = 1,
 ) -> UniformSphere:
-    """Unit vectors drawn uniformly, anew in every run; θ = 2e₁. Gaps can be very small."""
+    """Unit vectors drawn uniformly, anew in every run; θ = 2e₁. Gaps can be very small.
+
+    A round can pull up to `block` arms.
+    """
     return UniformSphere(
         whole(arms, "arms", least=2),
         whole(dimension, "dimension", least=2),
         as_baseline(baseline),
         finite(noise, "noise"),
         finite(declared_baseline, "declared_baseline"),
+        whole(block, "block", least=1, below=arms + 1),
     )
 
 

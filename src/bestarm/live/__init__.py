@@ -1,7 +1,7 @@
 """Experiments whose outcomes people or programs tell: ask and tell."""
 
 from bestarm.live.audit.findings import Audit
-from bestarm.live.draws import draw
+from bestarm.live.draws import draw, draw_block
 from bestarm.live.experiment import Experiment
 from bestarm.live.replay import Remark, Replayed
 from bestarm.live.store.contract import Event
@@ -20,4 +20,5 @@ __all__ = [
     "Replayed",
     "Status",
     "draw",
+    "draw_block",
 ]

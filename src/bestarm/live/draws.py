@@ -21,7 +21,7 @@ from bestarm.live.store.damage import damaged
 from bestarm.live.summaries import chain_covariates, chain_request
 from bestarm.live.values import Batch
 from bestarm.problem import as_weights
-from bestarm.records import Plan, round_robin
+from bestarm.records import BlockPlan, Blocks, Plan, round_robin
 
 _BLOCK = 2**16  # counters drawn at a time: bounds the memory of a very large request
 
@@ -34,10 +34,11 @@ def read_seed(seed: int | None) -> int:
     return secrets.randbits(53) if seed is None else whole(seed, "seed", least=0)
 
 
-def uniforms(seed: int, *, start: int, count: int) -> Array:
+def uniforms(seed: int, *, start: int, count: int, word: int = 0) -> Array:
     """Numbers `start`, `start` + 1, … of the seed's stream, uniform on [0, 1) with 53 bits.
 
-    Number i is the first word of Philox-4×64 at counter i, keyed by a SHA-256 digest of the seed.
+    Number i is a word of Philox-4×64 at counter i, keyed by a SHA-256 digest of the seed: the first
+    one draws an arm or a block, the second one orders the arms of a block.
     """
     # Hashed under a name of its own: a simulation seeded with the same number must not share the
     # stream, or its noise would be tied to the arms drawn.
@@ -47,7 +48,7 @@ def uniforms(seed: int, *, start: int, count: int) -> Array:
     for begin in range(0, count, _BLOCK):
         part = result[begin : begin + _BLOCK]
         words = np.random.Philox(key=key, counter=start + begin).random_raw(4 * len(part))
-        part[:] = (words[::4] >> np.uint64(11)) * 2.0**-53
+        part[:] = (words[word::4] >> np.uint64(11)) * 2.0**-53
     return result
 
 
@@ -73,15 +74,51 @@ def draw(seed: int, number: int, weights: object) -> int:
     return int(choose(distribution, uniforms(seed, start=number, count=1))[0])
 
 
+def draw_block(seed: int, number: int, blocks: object, weights: object) -> list[int]:
+    """The arms of the round whose first assignment is `number`, in the order of its assignments.
+
+    The block is drawn as an arm is. Each of its assignments has a second number, and the least of
+    these gets the block's first arm, the next one the second, and so on.
+
+    >>> [draw_block(0, number, [[0, 1], [1, 2]], [0.5, 0.5]) for number in (0, 2, 4)]
+    [[1, 2], [2, 1], [0, 1]]
+    """
+    whole(seed, "seed", least=0)
+    whole(number, "number", least=0, below=2**62)
+    kinds = np.atleast_2d(np.array(blocks, dtype=np.int64))
+    arms = _block_arms(kinds, as_weights(weights, len(kinds)), seed, number, 1)
+    return [int(arm) for arm in arms]
+
+
+def _block_arms(blocks: Blocks, weights: Array, seed: int, start: int, rounds: int) -> Ids:
+    """The arms of rounds, one after the other, from id `start` on."""
+    size = blocks.shape[1]
+    first = uniforms(seed, start=start, count=rounds * size)[::size]
+    order = uniforms(seed, start=start, count=rounds * size, word=1).reshape(rounds, size)
+    arms = np.empty((rounds, size), dtype=np.int64)
+    places = np.argsort(order, axis=1, kind="stable")
+    np.put_along_axis(arms, places, blocks[choose(weights, first)], axis=1)
+    return arms.ravel()
+
+
+def first_members(seed: int, *, start: int, rounds: int, size: int) -> Ids:
+    """Which member of its block the first assignment of each round tries, from id `start` on."""
+    order = uniforms(seed, start=start, count=rounds * size, word=1).reshape(rounds, size)
+    return np.asarray((order[:, 1:] < order[:, :1]).sum(axis=1), dtype=np.int64)
+
+
 class PlanDraws:
     """Draws the arms of one plan's assignments.
 
-    A fixed plan is pulled in order, `most` pulls of it at most, as a damaged plan may ask for any
+    Under a plan over blocks every round draws a block, and its arms come in random order. A fixed
+    plan is pulled in order, `most` pulls of it at most, as a damaged plan may ask for any
     number; and then its lost assignments again, in the order of loss.
     """
 
     def __init__(self, record: PlanRecord, seed: int, *, most: int | None = None) -> None:
         self.plan, self._first, self._seed = record.plan, record.first, seed
+        self._chances = record.plan.probabilities
+        self._round = record.round
         self._order: Ids | None = None
         if (counts := record.plan.counts) is not None:
             self._order = round_robin(counts if most is None else np.minimum(counts, most))[:most]
@@ -91,7 +128,13 @@ class PlanDraws:
 
         The arrays are shorter where a fixed plan has no more.
         """
-        weights = self.plan.weights
+        plan, weights = self.plan, self.plan.weights
+        if isinstance(plan, BlockPlan):
+            before = (start - self._first) % plan.size  # of the same round
+            rounds = -(-(before + size) // plan.size)
+            drawn = plan.blocks, plan.block_weights
+            arms = _block_arms(*drawn, self._seed, start - before, rounds)[before : before + size]
+            return arms, self._chances[arms]
         if weights is not None:
             arms = choose(weights, uniforms(self._seed, start=start, count=size))
             return arms, weights[arms]
@@ -103,6 +146,10 @@ class PlanDraws:
             lost = books.lost_arms(self.plan.phase, again, size - len(arms))
             arms = np.concatenate([arms, lost])
         return arms.copy(), np.ones(len(arms))
+
+    def rounds(self, ids: Ids) -> Ids:
+        """The rounds of assignments."""
+        return np.asarray(self._round + (ids - self._first) // self.plan.size)
 
 
 class Assigner:
@@ -121,12 +168,12 @@ class Assigner:
         now: float,
         foresee: Callable[[Reading, Plan, int, float], dict[str, Any]] | None = None,
     ) -> Batch:
-        """Make up to `count` assignments of the open phase, for a named request if there is one.
+        """Make up to `count` rounds of the open phase, for a named request if there is one.
 
         `foresee` is called first, and returns what is fixed before the arms are drawn.
         """
         head = tx.head
-        start, size = head.assigned, head.available(count)
+        start, size, first = head.assigned, head.available(count * head.size), head.rounds
         arms, probabilities = np.empty(0, dtype=np.int64), np.empty(0)
         if size:
             if self._draws is None or self._draws.plan.phase != head.phase:
@@ -142,9 +189,12 @@ class Assigner:
                 head.covariates_hash = chain_covariates(head.covariates_hash, each)
             tx.add_assignments(arms, probabilities, at=now, request=request, **known)
             head.assigned += size
+            head.rounds += size // head.size
             head.oldest = min(head.oldest, now)
-        waiting = head.outstanding if size < count and head.state == "running" else 0
-        return self._batch(head, head.phase, start, arms, probabilities, waiting)
+        fewer = size < count * head.size and head.state == "running"
+        rounds = first + np.arange(size) // head.size
+        parts = arms, probabilities, rounds
+        return self._batch(head, head.phase, start, parts, head.outstanding if fewer else 0)
 
     def repeat(self, books: Reading, request: Request, count: int) -> Batch:
         """The assignments that a request was given before.
@@ -161,15 +211,16 @@ class Assigner:
             )
         rows = np.concatenate(list(books.rows(request.first, request.first + request.size)))
         head, waiting = books.head, 0
-        short = request.size < request.count and request.phase == head.phase
+        short = request.size < request.count * head.size and request.phase == head.phase
         if short and head.planned and head.state == "running" and not head.available(1):
             waiting = head.outstanding  # as it is now, whatever it was then
-        arms, probabilities = rows["arm"].copy(), rows["probability"].copy()
-        return self._batch(head, request.phase, request.first, arms, probabilities, waiting)
+        parts = rows["arm"].copy(), rows["probability"].copy(), rows["round"].copy()
+        return self._batch(head, request.phase, request.first, parts, waiting)
 
     def _batch(
-        self, head: Head, phase: int, start: int, arms: Ids, probabilities: Array, waiting: int
+        self, head: Head, phase: int, start: int, parts: tuple[Ids, Array, Ids], waiting: int
     ) -> Batch:
-        arms.flags.writeable = probabilities.flags.writeable = False
-        ids = range(start, start + len(arms))
-        return Batch(ids, arms, probabilities, self._labels, phase, waiting, head.state)
+        for part in parts:
+            part.flags.writeable = False
+        ids = range(start, start + len(parts[0]))
+        return Batch(ids, *parts, self._labels, phase, waiting, head.state)

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
 
 from bestarm.live.store.contract import Event, Head, PlanRecord, SummaryRecord, Writing
 from bestarm.recommendation import Recommendation
-from bestarm.records import Plan, Summary
+from bestarm.records import Plan, Rounds, Summary
 
 
 def canonical(data: object) -> str:
@@ -51,9 +52,12 @@ def log(tx: Writing, kind: str, at: float, **data: Any) -> None:
 
 def as_data(record: Plan | Summary) -> dict[str, Any]:
     """A plan or a summary as plain data."""
+    if isinstance(record, Rounds):
+        return record.data
     data = {
-        name: value.tolist() if isinstance(value, np.ndarray) else value
-        for name, value in vars(record).items()
+        each.name: value.tolist() if isinstance(value, np.ndarray) else value
+        for each in fields(record)
+        for value in (getattr(record, each.name),)
     }
     return {
         name: list(value) if isinstance(value, tuple) else value for name, value in data.items()
@@ -63,7 +67,8 @@ def as_data(record: Plan | Summary) -> dict[str, Any]:
 def plan_data(record: PlanRecord) -> dict[str, Any]:
     """What the log says of a plan."""
     plan = record.plan
-    known = {"phase": plan.phase, "pulls": plan.pulls, "first": record.first}
+    known = {"phase": plan.phase, "pulls": plan.pulls}
+    known |= {"first": record.first, "round": record.round}
     return known | {"plan": digest(as_data(plan))}
 
 
@@ -77,5 +82,5 @@ def summary_data(record: SummaryRecord) -> dict[str, Any]:
 
 def recommendation_data(said: Recommendation) -> dict[str, Any]:
     """What the log says of a recommendation."""
-    names = ("target", "label", "final", "reason", "pulls", "error_bound")
+    names = ("target", "label", "final", "reason", "pulls", "rounds", "error_bound")
     return {name: getattr(said, name) for name in names} | {"chosen": list(said.chosen)}

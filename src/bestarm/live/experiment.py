@@ -16,7 +16,7 @@ from bestarm.live.events import sha256
 from bestarm.live.forecasts import Covariates, kind_of, make_forecasts, read_known
 from bestarm.live.outcomes import NotAllNewError, fail, record
 from bestarm.live.record import Record
-from bestarm.live.spec import Spec, check_forecasts, make_spec
+from bestarm.live.spec import Spec, check_first, make_spec
 from bestarm.live.store.contract import Ids
 from bestarm.live.store.memory import MemoryLedger
 from bestarm.live.values import Assignment, Batch, Listed, Receipt
@@ -97,7 +97,7 @@ class Experiment(Record):
         self._advance()
         with self.read() as books:
             plan = next(books.plans(), None)
-        check_forecasts(None if plan is None else plan.plan, forecasts is not None, by_plan=True)
+        check_first(None if plan is None else plan.plan, forecasts is not None, by_plan=True)
         if self.phase > 1:
             raise InvalidInputError(
                 f"`policy` is already in phase {self.phase}.",
@@ -228,6 +228,9 @@ class Experiment(Record):
         forecasts: Iterable[float] | float | None = None,
     ) -> Batch:
         """Make up to `count` assignments of the open phase; fewer where its plan ends.
+
+        Where the policy draws blocks, these are rounds of several assignments each: see
+        `Batch.blocks`.
 
         Args:
             count: how many are wanted.

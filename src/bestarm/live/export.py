@@ -58,6 +58,7 @@ def _frame(rows: Rows, problem: Problem) -> pd.DataFrame:
     return pd.DataFrame(
         {
             "id": rows["id"],
+            "round": rows["round"],
             "phase": rows["phase"],
             "arm": rows["arm"],
             "label": np.asarray(problem.source_labels, dtype=object)[rows["arm"]],
@@ -83,7 +84,7 @@ def _times(seconds: NDArray[Any]) -> NDArray[Any]:
 def _mrt(frame: pd.DataFrame) -> pd.DataFrame:
     """One row per decision point, as analysts of micro-randomised trials have it."""
     frame = frame.assign(
-        decision_point=frame["id"] + 1,
+        decision_point=frame["round"] + 1,
         available=1,
         outcome=frame["outcome"].mask(frame["late"]),
         state=frame["state"].mask(frame["late"], "late"),
@@ -132,16 +133,16 @@ def export(
 
 
 def _probabilities(books: Reading, problem: Problem, rows: Rows) -> dict[str, NDArray[Any]]:
-    """The probability of each arm at each draw."""
+    """The probability of each arm to be in the round."""
     table = np.empty((len(rows), problem.arms))
     for phase in np.unique(rows["phase"]).tolist():
         here = rows["phase"] == phase
         plan = books.plan(phase).plan
         check_size(f"The plan of phase {phase}", plan.arms, problem.arms)
-        if (weights := plan.weights) is None:  # in order: the arm is certain
+        if plan.weights is None:  # in order: the arm is certain
             table[here] = np.eye(problem.arms)[rows["arm"][here]]
         else:
-            table[here] = weights
+            table[here] = plan.probabilities
     names = (f"probability_{label}" for label in problem.source_labels)
     return dict(zip(names, table.T, strict=True))
 

@@ -125,7 +125,7 @@ class Record:
     def assignments(self) -> pd.DataFrame:
         """Every assignment by id, with its state."""
         with self.read() as books:
-            columns = ["id", "arm", "label", "probability", "phase", "asked", "state"]
+            columns = ["id", "round", "arm", "label", "probability", "phase", "asked", "state"]
             known = ["forecast", "covariates"] if self._forecasts is not None else []
             return table(books, self.problem, forecasts=bool(known))[columns + known]
 
@@ -220,7 +220,8 @@ class Record:
         from bestarm.live.audit.health import examine  # noqa: PLC0415  (SciPy takes its time)
 
         with self.read() as books:
-            return examine(books, self.problem, self.traits, now=self._now(books))
+            now = self._now(books)
+            return examine(books, self.problem, self.traits, now=now, seed=self.seed)
 
     def _head(self) -> Head:
         with self.read() as books:

@@ -15,7 +15,7 @@ import numpy as np
 
 from bestarm.errors import DesignError, ProtocolError, ReplayError
 from bestarm.live.events import as_data, digest, recommendation_data
-from bestarm.live.store.contract import Reading, SummaryRecord
+from bestarm.live.store.contract import PlanRecord, Reading, SummaryRecord
 from bestarm.policies.policy import Policy
 from bestarm.recommendation import Recommendation
 from bestarm.records import Plan
@@ -63,7 +63,7 @@ class Player:
                 phase = self._closed + 1
                 known = self._make is None or self._adopted == phase
                 if not known and (record is not None or head.planned):
-                    plan = plan_of(phase)
+                    plan = plan_of(phase).plan
                     yield policy, plan
                     with _refusals(f"the plan of phase {phase}"):
                         policy.adopt(plan)
@@ -104,15 +104,15 @@ def tell(policy: Policy, record: SummaryRecord) -> None:
         policy.update(record.summary)
 
 
-def recorded_plans(books: Reading) -> Callable[[int], Plan]:
+def recorded_plans(books: Reading) -> Callable[[int], PlanRecord]:
     """A function that returns the recorded plan of a phase; those after it are read with it."""
-    read: dict[int, Plan] = {}
+    read: dict[int, PlanRecord] = {}
 
-    def plan_of(phase: int) -> Plan:
+    def plan_of(phase: int) -> PlanRecord:
         if phase not in read:
-            read.update((record.plan.phase, record.plan) for record in books.plans(phase))
+            read.update((record.plan.phase, record) for record in books.plans(phase))
         # Where the plan is missing, `plan` raises the error.
-        return read[phase] if phase in read else books.plan(phase).plan
+        return read[phase] if phase in read else books.plan(phase)
 
     return plan_of
 

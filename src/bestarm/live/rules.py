@@ -24,12 +24,13 @@ from bestarm.live.store.contract import (
     Ids,
     PlanRecord,
     Reading,
+    Rows,
     SummaryRecord,
     Writing,
     answers_of,
 )
 from bestarm.policies.policy import Policy
-from bestarm.records import Plan
+from bestarm.records import BlockPlan, Plan
 
 _DAY = 86_400.0
 _YEAR = 365 * _DAY
@@ -183,7 +184,9 @@ def step(tx: Writing, player: Player, at: float) -> None:
             due.finish()
     else:
         head.planned = False
-        end = head.settled_end if head.waits else head.assigned
+        end = head.assigned
+        if head.waits:  # whole rounds
+            end = head.settled_end - (head.settled_end - head.first) % head.size
         due.summarise(end, phase=head.phase, late=False)
 
 
@@ -203,12 +206,13 @@ class _Step:
         head = self.tx.head
         head.outstanding_before += head.phase_assigned - head.phase_settled
         head.phase, head.first, head.planned = plan.phase, head.assigned, True
-        head.open, head.provisional, head.pulls = plan.open, plan.provisional, plan.pulls
+        head.open, head.provisional = plan.open, plan.provisional
+        head.pulls, head.size = plan.pulls, plan.size
         # The plan does not know of the assignments that no summary covers yet.
         unknown = head.first - head.summary_end
         head.limit = None if plan.most is None else max(0, plan.most - unknown)
         head.phase_outcomes = head.phase_losses = head.amendments = 0
-        record = PlanRecord(plan, head.first)
+        record = PlanRecord(plan, head.first, head.rounds)
         self.tx.add_plan(record)
         log(self.tx, "planned", self.at, **plan_data(record))
 
@@ -241,10 +245,8 @@ class _Step:
         head.amendments += len(rows)
         for phase in np.unique(rows["phase"]).tolist():
             part = rows[rows["phase"] == phase]
-            totals = summaries.total([answers_of(part)], tx.plan(phase).plan)
-            first, end = int(part["id"][0]), int(part["id"][-1]) + 1
             tx.settle_deferrals(part["id"], summary=head.summaries)
-            self._tell(SummaryRecord(head.summaries, phase, first, end, True, *totals))
+            self._tell(self._amendment(phase, part), came=len(part))
             if self.policy.plan() is None:
                 # The policy decides without the rest and is not told of it.
                 head.arrivals = int((rows["phase"] > phase).sum())
@@ -252,8 +254,19 @@ class _Step:
                 self.finish()
                 return
 
-    def _tell(self, record: SummaryRecord) -> None:
-        """Tell the policy a summary, and record it."""
+    def _amendment(self, phase: int, arrived: Rows) -> SummaryRecord:
+        """The summary of outcomes that were outstanding; of rounds, all of the phase once more."""
+        tx, plan = self.tx, self.tx.plan(phase).plan
+        first, end = int(arrived["id"][0]), int(arrived["id"][-1]) + 1
+        pieces, pending = iter([answers_of(arrived)]), None
+        if isinstance(plan, BlockPlan):
+            first, end = tx.plan(phase).first, tx.plan(phase + 1).first
+            pieces, pending = tx.answers(first, end), tx.deferrals(first, end, waiting=True)[0]
+        totals = summaries.total(pieces, plan, first=first, pending=pending)
+        return SummaryRecord(tx.head.summaries, phase, first, end, True, *totals)
+
+    def _tell(self, record: SummaryRecord, *, came: int | None = None) -> None:
+        """Tell the policy a summary, of so many assignments, and record it."""
         tx, policy = self.tx, self.policy
         active = policy.recommend().active
         tell(policy, record)
@@ -263,7 +276,8 @@ class _Step:
             tx.head.spread += summaries.spread_of(record.plain)
             tx.head.spread_left += summaries.spread_of(record.summary)
         self.player.told(record)
-        data = {"drawn": int(record.summary.drawn.sum()), **summaries.request_data(tx.head)}
+        drawn = int(record.summary.drawn.sum()) if came is None else came
+        data = {"drawn": drawn, **summaries.request_data(tx.head)}
         kind = "answered" if record.late else "closed"
         log(tx, kind, self.at, **summary_data(record), **data)
         dropped = sorted(set(active) - set(policy.recommend().active))

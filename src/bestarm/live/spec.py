@@ -19,7 +19,7 @@ from bestarm.live.store.damage import UNREADABLE
 from bestarm.policies.policy import Policy, Traits
 from bestarm.policies.registry import BUILT_IN, load, policies
 from bestarm.problem import Problem, as_problem
-from bestarm.records import Plan
+from bestarm.records import BlockPlan, Plan
 
 _SCALES = ("delta", "noise", "baseline", "source_labels")
 _KINDS = {"policy": str, "options": dict, "seed": int, "bestarm": str}
@@ -151,15 +151,7 @@ def make_spec(
         plan = made.plan()
         if plan is not None and max(plan.pulls, plan.most or 0) >= _MOST_PULLS:
             raise OverflowError("its first phase would never end")
-    if plan is not None and plan.size > 1:
-        raise InvalidInputError(
-            f"Live experiments assign one option at a time; the plans of {policy!r} are of blocks "
-            f"of {plan.size}.",
-            field="options",
-            value=plain,
-            remedy="Leave `block` out. A loop of your own over plan() and update() can use it.",
-        )
-    check_forecasts(plan, forecaster is not None)
+    check_first(plan, forecaster is not None)
     try:
         traits = _read_traits(json.loads(canonical(asdict(made.traits))))
     except UNREADABLE as error:
@@ -174,11 +166,26 @@ def make_spec(
     return Spec(problem, policy, plain, seed, traits, installed("bestarm"), forecaster)
 
 
-def check_forecasts(plan: Plan | None, forecasts: bool, *, by_plan: bool = False) -> None:
-    """Raise where a policy expects forecasts, as its first plan says, and there are none.
+def check_first(plan: Plan | None, forecasts: bool, *, by_plan: bool = False) -> None:
+    """Raise if a live experiment cannot begin with a plan.
 
-    With `by_plan` it must say so where there are.
+    A policy that expects forecasts, as its first plan says, must get them; with `by_plan` it must
+    say so where there are any. Plans over blocks must be open: a round that lost an outcome is not
+    drawn again.
     """
+    if isinstance(plan, BlockPlan) and not plan.open:
+        raise InvalidInputError(
+            "The policy draws blocks under closed plans, which live experiments cannot carry out.",
+            field="policy",
+            value=plan.phase,
+            remedy="Use one that makes open plans over blocks, like 'anytime'.",
+        )
+    if isinstance(plan, BlockPlan) and forecasts:
+        raise InvalidInputError(
+            "Forecasts cancel within a block, as the baseline does.",
+            field="forecaster",
+            remedy="Leave the forecaster out, or draw single pulls.",
+        )
     if plan is not None and plan.forecasts is not None and not forecasts:
         raise InvalidInputError(
             "The policy was made for rewards less forecasts, and there is no forecaster.",

@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 from bestarm.geometry import Array
 from bestarm.live.events import digest
 from bestarm.live.store.contract import Head, Ids, Reading, Request, Rows, answers_of
-from bestarm.records import Plan, Summary
+from bestarm.records import BlockPlan, Plan, Rounds, Summary
 
+_NOTHING = np.empty(0, dtype=np.int64), np.empty(0), np.empty(0, dtype=bool)
 _OUTCOME = np.dtype([("id", "<i8"), ("reward", "<f8")])
 
 
@@ -25,7 +26,8 @@ class RunningTotals:
 
     In order of id: floating-point sums would otherwise depend on the order of arrival. Under a
     closed plan lost assignments are left out, as others were drawn in their place. Where answers
-    have forecasts, these are subtracted, and what was told is added up beside.
+    have forecasts, these are subtracted, and what was told is added up beside. Under a plan over
+    blocks the answers are of whole rounds, and are kept as they are.
     """
 
     def __init__(self, plan: Plan, arms: int) -> None:
@@ -34,6 +36,10 @@ class RunningTotals:
         self._less = _Totals(arms)
         self._plain: _Totals | None = None
         self._foreseen = 0.0
+        self._rounds: list[tuple[Ids, Array, NDArray[np.bool_]]] | None = None
+        if isinstance(plan, BlockPlan):
+            self._rounds = []
+            self._kinds = {row.tobytes(): kind for kind, row in enumerate(plan.blocks)}
         self._running = hashlib.sha256()
 
     def add(self, answers: Rows, pending: NDArray[np.bool_] | None = None) -> None:
@@ -49,6 +55,9 @@ class RunningTotals:
                 answers[name][pending] = np.nan
         self._running.update(answers.tobytes())
         arms, rewards = answers["arm"], answers["reward"]
+        if self._rounds is not None:
+            self._rounds.append((arms, rewards, pending))
+            return
         without = np.isnan(rewards)
         self._missing += np.bincount(arms[without & ~pending], minlength=self._arms)
         self._pending += np.bincount(arms[pending], minlength=self._arms)
@@ -63,8 +72,23 @@ class RunningTotals:
         self._less.add(arm, reward - self._plan.center)
 
     def summary(self) -> Summary:
-        """The totals, less forecasts."""
+        """The totals, less forecasts; or the rounds."""
+        if isinstance(self._plan, BlockPlan):
+            return self._in_rounds(self._plan)
         return self._summary(self._less, self._foreseen)
+
+    def _in_rounds(self, plan: BlockPlan) -> Rounds:
+        """The rounds, whose arms come in the order of their assignments."""
+        parts = zip(*self._rounds or [_NOTHING], strict=True)
+        joined = [np.concatenate(part) for part in parts]
+        # A damaged record may lack rows, and hold any arms: its digest shows it.
+        end = len(joined[0]) // plan.size * plan.size
+        arms, rewards, pending = (part[:end].reshape(-1, plan.size) for part in joined)
+        order = np.argsort(arms, axis=1)
+        drawn = np.take_along_axis(arms, order, axis=1)
+        kinds = np.array([self._kinds.get(row.tobytes(), 0) for row in drawn], dtype=np.int64)
+        table, awaited = (np.take_along_axis(part, order, axis=1) for part in (rewards, pending))
+        return Rounds.of(plan, kinds, table, awaited)
 
     def plain(self) -> Summary | None:
         """The totals of rewards as they were told, where there are forecasts."""

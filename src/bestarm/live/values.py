@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import pairwise
 from typing import overload
 
 import numpy as np
@@ -24,8 +25,10 @@ class Assignment:
         id: its number: 0, 1, 2, … in the order asked for.
         arm: the option's row in the source.
         label: the option's name.
-        probability: the probability with which it was drawn; 1 under a fixed plan.
+        probability: the probability that it was in its round; 1 under a fixed plan.
         phase: the phase it belongs to, whenever its outcome arrives.
+        round: the number of its round: 0, 1, 2, … Those of one round were drawn together; without
+            blocks, each is a round of its own.
     """
 
     id: int
@@ -33,6 +36,7 @@ class Assignment:
     label: str
     probability: float
     phase: int
+    round: int
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -42,7 +46,8 @@ class Batch(Sequence[Assignment]):
     Attributes:
         ids: the ids of the assignments.
         arms: the source arm of each, read-only.
-        probabilities: the probability of each arm when it was drawn, read-only.
+        probabilities: the probability of each arm to be in its round, read-only.
+        rounds: the number of the round of each, read-only.
         labels: the name of each source arm of the problem, to be indexed by `arms`.
         phase: the phase that was open.
         waiting: when the batch is shorter than asked for because the phase is assigned in full,
@@ -54,6 +59,7 @@ class Batch(Sequence[Assignment]):
     ids: range
     arms: NDArray[np.int64]
     probabilities: Array
+    rounds: NDArray[np.int64]
     labels: tuple[str, ...]
     phase: int
     waiting: int
@@ -74,15 +80,22 @@ class Batch(Sequence[Assignment]):
     def __getitem__(self, index: int | slice) -> Assignment | tuple[Assignment, ...]:
         if isinstance(index, slice):
             return tuple(self[i] for i in range(*index.indices(len(self))))
-        arm = int(self.arms[index])
-        return Assignment(
-            self.ids[index], arm, self.labels[arm], float(self.probabilities[index]), self.phase
-        )
+        arm, number = int(self.arms[index]), int(self.rounds[index])
+        chance = float(self.probabilities[index])
+        return Assignment(self.ids[index], arm, self.labels[arm], chance, self.phase, number)
+
+    def blocks(self) -> Iterator[tuple[Assignment, ...]]:
+        """The assignments round by round, each in the random order in which to try its options."""
+        breaks = np.flatnonzero(np.diff(self.rounds)) + 1
+        ends = [*breaks.tolist(), len(self)] if self else []
+        for first, end in pairwise([0, *ends]):
+            yield self[first:end]
 
     def __str__(self) -> str:
         parts = []
         if self:
-            parts.append(f"{plural(len(self), 'assignment')} of phase {self.phase}")
+            made = in_rounds(len(self), int(self.rounds[-1] - self.rounds[0]) + 1)
+            parts.append(f"{made} of phase {self.phase}")
             parts[0] += f" (ids {self.ids[0]} to {self.ids[-1]})"
         if self.waiting:
             parts.append(f"waiting for {plural(self.waiting, 'outcome')} of phase {self.phase}")
@@ -130,6 +143,7 @@ class Status:
         outstanding: assignments without either, of all plans that still matter.
         remaining: assignments that the phase still needs.
         pulls: assignments of all phases together.
+        rounds: the rounds they were made in: as many, unless they come in blocks.
         state: `"running"`, `"paused"`, `"stopped"` (by its owner) or `"finished"` (by the policy).
         lost: assignments of all phases whose outcome was given up.
         late: outcomes that came too late to be used.
@@ -147,6 +161,7 @@ class Status:
     outstanding: int
     remaining: int
     pulls: int
+    rounds: int
     state: str = "running"
     lost: int = 0
     late: int = 0
@@ -165,6 +180,7 @@ class Status:
             outstanding=head.outstanding,
             remaining=head.remaining,
             pulls=head.assigned,
+            rounds=head.rounds,
             state=head.state,
             lost=head.losses,
             late=head.late,
@@ -180,7 +196,8 @@ class Status:
         return self.state in {"stopped", "finished"}
 
     def __str__(self) -> str:
-        made, lost = plural(self.pulls, "assignment"), f"; {self.lost} lost" if self.lost else ""
+        made = in_rounds(self.pulls, self.rounds)
+        lost = f"; {self.lost} lost" if self.lost else ""
         if saved := savings(self.variance_left):
             lost += f"; {saved}"
         if self.finished:
@@ -260,6 +277,16 @@ def held_up(number: int | None, since: float | None) -> str:
 def plural(count: int, noun: str) -> str:
     """A number, with thousands apart, and a noun."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def in_rounds(assignments: int, rounds: int) -> str:
+    """A number of assignments, and of their rounds where these are fewer.
+
+    >>> in_rounds(240, 120), in_rounds(1, 1)
+    ('240 assignments in 120 rounds', '1 assignment')
+    """
+    made = plural(assignments, "assignment")
+    return made if assignments == rounds else f"{made} in {plural(rounds, 'round')}"
 
 
 def savings(variance_left: float | None) -> str:

@@ -2,7 +2,7 @@
 
 from bestarm.planning.assumptions import Drift, Scenario
 from bestarm.planning.effort import Effort, JobEffort
-from bestarm.planning.forecasts import AssumedWorld, ExperimentPlan, PolicyForecast
+from bestarm.planning.forecasts import AssumedWorld, ExperimentPlan, PolicyForecast, Saving, Spread
 from bestarm.planning.plan import plan_experiment
 from bestarm.planning.request import DEFAULT_POLICIES, PlanRequest
 
@@ -15,6 +15,8 @@ __all__ = [
     "JobEffort",
     "PlanRequest",
     "PolicyForecast",
+    "Saving",
     "Scenario",
+    "Spread",
     "plan_experiment",
 ]

@@ -11,11 +11,18 @@ import numpy as np
 
 from bestarm.bounds import sub_gaussian_scale
 from bestarm.checks import choice, computable, finite, positive, vector
-from bestarm.environments.baselines import Constant, Moving, RandomWalk, Sinusoid, Switches
+from bestarm.environments.baselines import (
+    Constant,
+    Independent,
+    Moving,
+    RandomWalk,
+    Sinusoid,
+    Switches,
+)
 from bestarm.errors import InvalidInputError
 from bestarm.geometry import Array
 
-DRIFTS = ("none", "sine", "walk", "switches")
+DRIFTS = ("none", "sine", "walk", "switches", "people")
 SHAPES = ("close", "typical")
 _PLACES = 1000
 
@@ -25,12 +32,13 @@ class Drift:
     """How the baseline moves.
 
     Attributes:
-        kind: `"none"`; `"sine"`, a slow wave; `"walk"`, a random walk between two walls; or
-            `"switches"`, jumps between two levels at random times.
+        kind: `"none"`; `"sine"`, a slow wave; `"walk"`, a random walk between two walls;
+            `"switches"`, jumps between two levels at random times; or `"people"`, a level of its
+            own for every round, uniform within the size: some rate all high, others all low.
         size: how far it moves to either side. By default as far as the declared baseline allows,
             or half of the way to the bounds of the rewards.
-        period: outcomes per wave, until a walk has moved by about `size`, or between two jumps. By
-            default the outcomes per day if these are known, else 1000.
+        period: rounds per wave, until a walk has moved by about `size`, or between two jumps. By
+            default the rounds per day if these are known, else 1000.
     """
 
     kind: str = "sine"
@@ -43,7 +51,7 @@ class Drift:
             positive(self.size, "size")
         if self.period is not None and positive(self.period, "period") < 2:
             raise InvalidInputError(
-                f"`period` must be at least 2 outcomes; got {self.period:g}.",
+                f"`period` must be at least 2 rounds; got {self.period:g}.",
                 field="period",
                 value=self.period,
             )
@@ -56,6 +64,8 @@ class Drift:
             return Sinusoid(size, level, 2 * math.pi / period)
         if self.kind == "switches":
             return Switches((level - size, level + size), period)
+        if self.kind == "people":
+            return Independent(size, level)
         return RandomWalk(size / math.sqrt(period), size, level)
 
     def places(self, size: float) -> Array:
@@ -63,7 +73,7 @@ class Drift:
         middles = (np.arange(_PLACES) + 0.5) / _PLACES
         if self.kind == "sine":
             return size * np.sin(2 * math.pi * middles)
-        if self.kind == "walk":
+        if self.kind in ("walk", "people"):
             return size * (2 * middles - 1)
         return np.array([-size, size])
 
@@ -82,8 +92,9 @@ class Scenario:
         drift: how the baseline moves.
         level: the mean reward about which the baseline moves; by default 0, or the middle of the
             bounds.
-        noise: the standard deviation of Gaussian noise; by default that of the problem. Not for
-            bounded rewards, which are at one bound or the other.
+        noise: the standard deviation of Gaussian noise within a round, which does not contain how
+            rounds differ: that is the drift. By default that of the problem. Not for bounded
+            rewards, which are at one bound or the other.
     """
 
     name: str

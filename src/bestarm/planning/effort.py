@@ -22,7 +22,7 @@ import numpy as np
 
 from bestarm.environments import Environment
 from bestarm.errors import InvalidInputError
-from bestarm.planning.forecasts import AssumedWorld
+from bestarm.planning.forecasts import AssumedWorld, in_blocks
 from bestarm.policies import Method
 from bestarm.policies.registry import policies
 from bestarm.records import Plan
@@ -44,9 +44,13 @@ _RATIO = 5.0  # pulls of a run over the lower bound, for a policy that is not re
 
 @dataclass(frozen=True)
 class Job:
-    """One policy in the world of one scenario; its runs are cut at `cap` pulls."""
+    """One policy with rounds of `block` pulls, in the world of one scenario.
+
+    Its runs are cut at `cap` pulls.
+    """
 
     policy: str
+    block: int
     method: Method
     environment: Environment
     assumed: AssumedWorld
@@ -58,7 +62,7 @@ class JobEffort:
     """What one policy costs in one scenario.
 
     Attributes:
-        policy: the policy's name.
+        policy: the policy's name, with its block.
         scenario: the scenario's name.
         gap: the lead of the best target there.
         pulls: pulls per run, about.
@@ -87,10 +91,10 @@ class Effort:
     @property
     def seconds(self) -> float:
         """Seconds of all runs, on one process."""
-        return self.runs * self.seconds_per_round
+        return self.runs * self.seconds_per_run
 
     @property
-    def seconds_per_round(self) -> float:
+    def seconds_per_run(self) -> float:
         """Seconds of one run of every policy in every scenario, on one process."""
         return sum(job.seconds for job in self.jobs)
 
@@ -109,8 +113,8 @@ class Effort:
             f"{span} outcomes"
         )
 
-    def refuse_beyond(self, limit: float, *, expected: float, rounds: int) -> None:
-        """Raise if so many rounds, of one run of every job, are expected to exceed the limit.
+    def refuse_beyond(self, limit: float, *, expected: float, runs: int) -> None:
+        """Raise if so many runs of every job are expected to exceed the limit.
 
         Times are in seconds.
 
@@ -120,7 +124,7 @@ class Effort:
         if expected <= limit:
             return
         longest = max(self.jobs, key=lambda job: job.seconds)
-        each = "one run" if rounds == 1 else f"{rounds:,} runs"
+        each = "one run" if runs == 1 else f"{runs:,} runs"
         raise InvalidInputError(
             f"This plan is out of reach: {each} of each policy would take about "
             f"{duration(expected)}, and the limit is {duration(limit)}. A run of {longest.policy} "
@@ -177,7 +181,7 @@ class _Watch:
 
 def _watched(job: Job, seed: int, delta: float, clock: Clock) -> JobEffort:
     """Follow two runs: the first pays for compiling and for designs, the second is timed."""
-    scenario, gap = job.assumed.scenario, job.assumed.gap
+    name, scenario, gap = in_blocks(job.policy, job.block), job.assumed.scenario, job.assumed.gap
     simulation = Simulation(job.method, job.environment, delta=delta, seed=seed)
     seconds_per_pull = _seconds_per_pull(simulation, clock)
     ends: list[int] = []
@@ -189,14 +193,14 @@ def _watched(job: Job, seed: int, delta: float, clock: Clock) -> JobEffort:
         took = clock() - start
         ends += [pulls] * over
     if over:
-        return JobEffort(job.policy, scenario, gap, float(np.mean(ends)), took)
+        return JobEffort(name, scenario, gap, float(np.mean(ends)), took)
     known = policies().get(job.policy)
     likely = (_RATIO if known is None else known.effort) * job.assumed.lower_bound
     expected = min(max(likely, float(pulls + watch.coming)), float(job.cap))
     planning = max(took - seconds_per_pull * pulls, 0.0)
     further = (expected / pulls) ** _growth(watch.marks) if pulls else 1.0
     seconds = seconds_per_pull * expected + planning * further
-    return JobEffort(job.policy, scenario, gap, expected, seconds)
+    return JobEffort(name, scenario, gap, expected, seconds)
 
 
 def _growth(marks: Sequence[tuple[int, int]]) -> float:

@@ -1,4 +1,4 @@
-"""The figures of a plan with their intervals, as text and as JSON, and warnings about them."""
+"""The figures of a plan with their intervals, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -8,13 +8,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from bestarm.planning.request import PlanRequest
-from bestarm.problem import Problem
-from bestarm.simulation.results import Results, wilson
-
-_YEAR = 365  # days
-_WORTH = 0.5  # of the lower bound: what assuming no baseline must leave to be worth a sentence
+from bestarm.simulation.results import Z95, Results, wilson
 
 
 @dataclass(frozen=True)
@@ -30,14 +26,16 @@ class AssumedWorld:
         spread: how far apart the best and the worst source arm are.
         drift: the kind of drift.
         size: how far the baseline goes to either side of the level.
-        period: over how many outcomes.
+        period: over how many rounds.
         level: the reward about which it moves.
-        noise: the standard deviation of the noise. For bounded rewards it changes with the level;
-            this one gives the same information per pull as the least noisy arm does over time.
+        noise: the standard deviation of the noise within a round. For bounded rewards it changes
+            with the level; this one gives the same information per pull as the least noisy arm does
+            over time.
         bounded: whether rewards are at one of two bounds, rather than Gaussian.
         complexity: τ*, certified from below.
         lower_bound: the mean number of pulls that every rule needs which is right with probability
-            1 − δ for every θ and every baseline; or, where no baseline is declared, for every θ.
+            1 − δ for every θ and every baseline, in blocks or not; or, where no baseline is
+            declared, for every θ.
         other_bound: the same with the other of the two assumptions.
     """
 
@@ -57,7 +55,8 @@ class AssumedWorld:
     lower_bound: float
     other_bound: float
 
-    def __str__(self) -> str:
+    def words(self, unit: str) -> str:
+        """The world in words; `unit` is what it moves with: outcomes, or rounds."""
         lead = (
             f"{self.best!r} leads the next one by {self.gap:.4g}, the last by {self.farthest:.4g}"
         )
@@ -66,14 +65,62 @@ class AssumedWorld:
         moves = {
             "none": f"the baseline stays at {self.level:.4g}",
             "sine": f"the baseline is a wave of ±{self.size:.4g} about {self.level:.4g} every "
-            f"{self.period:,.0f} outcomes",
+            f"{self.period:,.0f} {unit}",
             "walk": f"the baseline walks within ±{self.size:.4g} of {self.level:.4g}, some "
-            f"{self.size:.4g} in {self.period:,.0f} outcomes",
+            f"{self.size:.4g} in {self.period:,.0f} {unit}",
             "switches": f"the baseline jumps between {self.level - self.size:.4g} and "
-            f"{self.level + self.size:.4g}, every {self.period:,.0f} outcomes or so",
+            f"{self.level + self.size:.4g}, every {self.period:,.0f} {unit} or so",
+            "people": f"every round has a baseline of its own, within ±{self.size:.4g} of "
+            f"{self.level:.4g}",
         }[self.drift]
         law = "rewards are at a bound" if self.bounded else f"the noise is {self.noise:.4g}"
         return f"{lead}; {law}; {moves}"
+
+
+@dataclass(frozen=True)
+class Spread:
+    """How a number of pulls, or of rounds, varies over simulated experiments.
+
+    Attributes:
+        mean: the mean.
+        mean_interval: its 95 % interval; None for a single run.
+        low: the 10 % quantile.
+        median: the median.
+        median_interval: its 95 % interval, from order statistics.
+        high: the 90 % quantile.
+        most: the largest.
+    """
+
+    mean: float
+    mean_interval: tuple[float, float] | None
+    low: float
+    median: float
+    median_interval: tuple[float, float]
+    high: float
+    most: int
+
+    @classmethod
+    def of(cls, numbers: NDArray[np.int64]) -> Spread:
+        """Of at least one experiment."""
+        runs = len(numbers)
+        low, median, high = np.quantile(numbers, (0.1, 0.5, 0.9)).tolist()
+        mean = float(numbers.mean())
+        half = Z95 * float(numbers.std(ddof=1)) / math.sqrt(runs) if runs > 1 else 0.0
+        below = 0.98 * math.sqrt(runs)  # half of a 95 % interval for how many runs are below
+        ends = (math.floor(runs / 2 - below), math.ceil(runs / 2 + below))
+        ordered = np.sort(numbers)
+        return cls(
+            mean=mean,
+            mean_interval=(mean - half, mean + half) if runs > 1 else None,
+            low=low,
+            median=median,
+            median_interval=(
+                float(ordered[max(ends[0] - 1, 0)]),
+                float(ordered[min(ends[1], runs - 1)]),
+            ),
+            high=high,
+            most=int(ordered[-1]),
+        )
 
 
 @dataclass(frozen=True)
@@ -83,64 +130,60 @@ class PolicyForecast:
     Attributes:
         scenario: the scenario's name.
         policy: the policy's name.
+        block: the number of options that its rounds have, or fewer once fewer are left.
         runs: the number of simulated experiments.
-        mean: the mean number of pulls.
-        mean_interval: its 95 % interval; None for a single run.
-        low: the 10 % quantile of the pulls.
-        median: the median of the pulls.
-        median_interval: its 95 % interval, from order statistics.
-        high: the 90 % quantile of the pulls.
+        pulls: the pulls, which are the outcomes.
+        rounds: the rounds, which are as many unless they have several options. They take the time.
         capped: experiments cut at the cap, without a winner. They count with the pulls of the cap,
             so the mean is then too small, and so are quantiles among them.
         astray: capped experiments in which a target other than the best was ahead.
-        most: the pulls of the longest experiment.
         wrong: experiments that named a wrong winner.
         error_rate: their share.
         error_interval: Wilson's 95 % interval for the probability of one.
-        ratio: the mean divided by the lower bound; None if that is 0.
+        ratio: the mean of the pulls divided by the lower bound; None if that is 0.
     """
 
     scenario: str
     policy: str
+    block: int
     runs: int
-    mean: float
-    mean_interval: tuple[float, float] | None
-    low: float
-    median: float
-    median_interval: tuple[float, float]
-    high: float
+    pulls: Spread
+    rounds: Spread
     capped: int
     astray: int
-    most: int
     wrong: int
     error_rate: float
     error_interval: tuple[float, float]
     ratio: float | None
 
+    @property
+    def name(self) -> str:
+        """The policy's name, with its block."""
+        return in_blocks(self.policy, self.block)
 
-def forecast(results: Results, *, policy: str, assumed: AssumedWorld) -> PolicyForecast:
+
+def unit_of(block: int) -> str:
+    """What a plan is counted in: rounds, where these differ from outcomes."""
+    return "outcomes" if block == 1 else "rounds"
+
+
+def in_blocks(policy: str, block: int) -> str:
+    """The name of a policy whose rounds have so many options."""
+    return policy if block == 1 else f"{policy} ×{block}"
+
+
+def forecast(results: Results, *, policy: str, block: int, assumed: AssumedWorld) -> PolicyForecast:
     """The figures of at least one simulated experiment."""
-    low, median, high = results.quantiles((0.1, 0.5, 0.9)).values()
     wrong = int(np.count_nonzero(results.final & ~results.correct))
-    half = 0.98 * math.sqrt(results.runs)  # of a 95 % interval for how many runs are below
-    ends = (math.floor(results.runs / 2 - half), math.ceil(results.runs / 2 + half))
-    ordered = np.sort(results.pulls)
     return PolicyForecast(
         scenario=assumed.scenario,
         policy=policy,
+        block=block,
         runs=results.runs,
-        mean=results.mean_pulls,
-        mean_interval=results.pulls_interval() if results.runs > 1 else None,
-        low=low,
-        median=median,
-        median_interval=(
-            float(ordered[max(ends[0] - 1, 0)]),
-            float(ordered[min(ends[1], results.runs - 1)]),
-        ),
-        high=high,
+        pulls=Spread.of(results.pulls),
+        rounds=Spread.of(results.rounds),
         capped=int(np.count_nonzero(~results.final)),
         astray=int(np.count_nonzero(~results.final & ~results.correct)),
-        most=int(results.pulls.max()),
         wrong=wrong,
         error_rate=wrong / results.runs,
         error_interval=wilson(wrong, results.runs),
@@ -149,8 +192,50 @@ def forecast(results: Results, *, policy: str, assumed: AssumedWorld) -> PolicyF
 
 
 @dataclass(frozen=True)
+class Saving:
+    """What blocks save: means in blocks divided by those of one option per round, with 95 %.
+
+    Attributes:
+        scenario: the scenario's name.
+        policy: the policy's name.
+        rounds: the ratio of rounds.
+        rounds_interval: its interval.
+        pulls: the ratio of pulls.
+        pulls_interval: its interval.
+    """
+
+    scenario: str
+    policy: str
+    rounds: float
+    rounds_interval: tuple[float, float]
+    pulls: float
+    pulls_interval: tuple[float, float]
+
+
+def savings(forecasts: Sequence[PolicyForecast]) -> Iterator[Saving]:
+    """What the blocks of each policy save, where no experiment was cut and means have intervals."""
+    singles = {(each.scenario, each.policy): each for each in forecasts if each.block == 1}
+    for each in forecasts:
+        single = singles.get((each.scenario, each.policy))
+        if each.block > 1 and single and not (each.capped or single.capped or each.runs < 2):
+            rounds = _quotient(each.rounds, single.rounds)
+            pulls = _quotient(each.pulls, single.pulls)
+            yield Saving(each.scenario, each.policy, *rounds, *pulls)
+
+
+def _quotient(over: Spread, under: Spread) -> tuple[float, tuple[float, float]]:
+    """A quotient of means, and its interval, from the variance of its logarithm."""
+    halves = []
+    for each in (over, under):
+        assert each.mean_interval is not None
+        halves.append((each.mean_interval[1] - each.mean) / each.mean)
+    value, factor = over.mean / under.mean, math.exp(math.hypot(*halves))
+    return value, (value / factor, value * factor)
+
+
+@dataclass(frozen=True)
 class ExperimentPlan:
-    """How many outcomes an experiment will take, per scenario and policy.
+    """How many outcomes and rounds an experiment will take, per scenario and policy.
 
     Attributes:
         arms: the number of source arms.
@@ -158,11 +243,13 @@ class ExperimentPlan:
         delta: the error probability asked for.
         drifts: whether the problem allows for a baseline.
         bounds: the lowest and the highest reward, or None.
-        per_day: outcomes per day, or None.
+        block: options per round; above 1, policies are also simulated with one per round.
+        per_day: rounds per day, or None.
         runs: simulated experiments requested per policy and scenario.
         seed: the seed of the simulation.
         scenarios: the assumed worlds.
-        forecasts: one per scenario and policy.
+        forecasts: one per scenario, policy and block.
+        savings: what blocks save, per scenario and policy.
         interrupted: whether it was stopped early; forecasts are then missing or of fewer runs.
         warnings: sentences to read before relying on the plan.
     """
@@ -172,117 +259,29 @@ class ExperimentPlan:
     delta: float
     drifts: bool
     bounds: tuple[float, float] | None
+    block: int
     per_day: float | None
     runs: int
     seed: int
     scenarios: tuple[AssumedWorld, ...]
     forecasts: tuple[PolicyForecast, ...]
+    savings: tuple[Saving, ...]
     interrupted: bool
     warnings: tuple[str, ...]
 
-    def days(self, pulls: float) -> float | None:
-        """The days that these pulls take; None if outcomes per day are not known."""
-        return None if self.per_day is None else pulls / self.per_day
+    def days(self, rounds: float) -> float | None:
+        """The days that these rounds take; None if rounds per day are not known."""
+        return None if self.per_day is None else rounds / self.per_day
 
     def of(self, scenario: str) -> tuple[PolicyForecast, ...]:
         """The forecasts of one scenario."""
         return tuple(each for each in self.forecasts if each.scenario == scenario)
 
     def to_dict(self) -> dict[str, Any]:
-        """A plain dictionary for JSON, with days if outcomes per day are known."""
+        """A plain dictionary for JSON, with days if rounds per day are known."""
         document = asdict(self)
         for each in document["forecasts"]:
-            days = {name: self.days(each[name]) for name in ("low", "median", "high", "mean")}
+            rounds = each["rounds"]
+            days = {name: self.days(rounds[name]) for name in ("low", "median", "high", "mean")}
             each["days"] = days if self.per_day else None
         return document
-
-
-def remarks(
-    request: PlanRequest,
-    scenarios: Sequence[AssumedWorld],
-    forecasts: Sequence[PolicyForecast],
-    *,
-    partial: bool,
-) -> Iterator[str]:
-    """All warnings, the most important first."""
-    if partial:
-        yield "Interrupted: the figures are partial, of the experiments simulated so far."
-    yield from _about_errors(request.problem.delta, forecasts)
-    yield from _about_caps(forecasts, scenarios)
-    yield from _about_baseline(request.problem, scenarios)
-    if request.bounds is None:
-        yield from _about_scales(request.problem, scenarios)
-    per_day = request.per_day or math.inf
-    quickest = min((each.median for each in forecasts), default=0.0) / per_day
-    if quickest > _YEAR:
-        yield (
-            f"Even the quickest takes {quickest / _YEAR:,.1f} years at {per_day:,.10g} outcomes "
-            "per day. Twice the gap takes about a quarter of that."
-        )
-
-
-def _about_errors(delta: float, forecasts: Sequence[PolicyForecast]) -> Iterator[str]:
-    for each in forecasts:
-        if each.error_interval[0] > delta:
-            yield (
-                f"{each.policy} named a wrong winner in {each.wrong} of {each.runs} experiments "
-                f"under {each.scenario!r}, more often than δ = {delta:g} allows: its assumptions "
-                "do not hold there."
-            )
-    least = min((each.runs for each in forecasts), default=0)
-    if least and wilson(0, least)[1] > delta:
-        yield (
-            f"{least} simulated experiments are too few to show an error rate below δ = {delta:g}; "
-            "simulate more to see it."
-        )
-
-
-def _about_caps(
-    forecasts: Sequence[PolicyForecast], scenarios: Sequence[AssumedWorld]
-) -> Iterator[str]:
-    tied = {each.scenario for each in scenarios if each.farthest <= each.gap * (1 + 1e-6)}
-    for each in forecasts:
-        if each.capped:
-            astray = (
-                f" In {each.astray} of them the best was not ahead. All others are tied here, so "
-                "an experiment that has dropped the best (with probability at most δ) does not end."
-                if each.astray and each.scenario in tied
-                else ""
-            )
-            yield (
-                f"{each.policy} had no winner in {each.capped} of {each.runs} experiments under "
-                f"{each.scenario!r} when they were cut at {each.most:,.0f} outcomes; they count "
-                f"with that many, so its mean is too small.{astray}"
-            )
-
-
-def _about_baseline(problem: Problem, scenarios: Sequence[AssumedWorld]) -> Iterator[str]:
-    """What assuming no baseline buys and risks, if it is assumed, or buys much."""
-    hardest = max(scenarios, key=lambda each: each.lower_bound)
-    here, other = f"{hardest.lower_bound:,.0f}", f"{hardest.other_bound:,.0f}"
-    risk = "if the level moves nevertheless, a wrong winner may be named with any probability"
-    if not problem.drifts:
-        saved = hardest.lower_bound < 0.99 * hardest.other_bound
-        buys = (
-            f"lowers the bound from {other} outcomes to {here}" if saved else "saves nothing here"
-        )
-        yield f"No baseline is assumed, which {buys}; {risk}."
-    elif hardest.other_bound < _WORTH * hardest.lower_bound:
-        yield (
-            f"Where surely nothing drifts, baseline=0 lowers the bound from {here} outcomes to "
-            f"{other}; {risk}."
-        )
-
-
-def _about_scales(problem: Problem, scenarios: Sequence[AssumedWorld]) -> Iterator[str]:
-    for each in scenarios:
-        for what, size, told in (
-            ("the baseline reaches", abs(each.level) + each.size, problem.baseline),
-            ("the noise is", each.noise, problem.noise),
-            ("arm means differ from their middle by", each.spread / 2, problem.scale),
-        ):
-            if size > told * (1 + 1e-9):
-                yield (
-                    f"Under {each.scenario!r} {what} {size:.4g}, beyond the {told:g} that policies "
-                    "are told: guarantees that rest on it do not hold."
-                )

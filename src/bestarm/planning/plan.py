@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from functools import partial
+from itertools import product
 
 from bestarm.errors import InvalidInputError
 from bestarm.planning.effort import Effort, Job, estimate_effort
@@ -14,8 +15,9 @@ from bestarm.planning.forecasts import (
     ExperimentPlan,
     PolicyForecast,
     forecast,
-    remarks,
+    savings,
 )
+from bestarm.planning.remarks import remarks
 from bestarm.planning.request import PlanRequest
 from bestarm.planning.worlds import ScenarioWorld
 from bestarm.policies import Method
@@ -34,7 +36,7 @@ def plan_experiment(
     progress: Progress = False,
     on_estimate: Callable[[Effort], object] | None = None,
 ) -> ExperimentPlan:
-    """Estimate how many outcomes an experiment will take, by simulating it many times.
+    """Estimate how many outcomes and rounds an experiment will take, by simulating it many times.
 
     Args:
         request: the problem, the assumptions, the policies and the size of the simulation.
@@ -61,14 +63,16 @@ def plan_experiment(
     methods = request.methods()
     worlds = [ScenarioWorld(request, each).make() for each in request.wanted_scenarios()]
     scenarios = tuple(assumed for _, assumed in worlds)
-    _check_effort(scenarios, request, len(methods))
+    _check_effort(scenarios, request, len(methods) * len(request.sizes))
     jobs = []
     for environment, assumed in worlds:
         cap = request.max_pulls or max(_LEAST_CAP, math.ceil(_CAP * assumed.lower_bound))
-        for name, plain in methods.items():
-            method: Method = partial(plain, **accepted(plain, max_pulls=cap, bounds=bounds))
+        for name, block in product(methods, request.sizes):
+            plain = methods[name]
+            given = accepted(plain, max_pulls=cap, bounds=bounds, block=block)
+            method: Method = partial(plain, **given)
             method(problem, seed=0)  # refuses before anything is simulated
-            jobs.append(Job(name, method, environment, assumed, cap))
+            jobs.append(Job(name, block, method, environment, assumed, cap))
     with reporting(progress, request.runs * len(jobs)) as report:
         report(0)  # before the first run, which may take long
         if on_estimate is not None:
@@ -81,11 +85,13 @@ def plan_experiment(
         delta=problem.delta,
         drifts=problem.drifts,
         bounds=bounds,
+        block=request.block,
         per_day=per_day,
         runs=request.runs,
         seed=request.seed,
         scenarios=scenarios,
         forecasts=tuple(found),
+        savings=tuple(savings(found)),
         interrupted=interrupted,
         warnings=tuple(remarks(request, scenarios, found, partial=interrupted)),
     )
@@ -111,7 +117,9 @@ def _simulate_jobs(
                 progress=lambda done, _total: report(len(found) * request.runs + done),
             )
             if results.runs:
-                found.append(forecast(results, policy=job.policy, assumed=job.assumed))
+                found.append(
+                    forecast(results, policy=job.policy, block=job.block, assumed=job.assumed)
+                )
             if results.interrupted:
                 return found, True
     except KeyboardInterrupt:  # between two policies

@@ -8,7 +8,7 @@ import numpy as np
 
 from bestarm.environments import Ahead, Semiparametric, Stream
 from bestarm.environments.baselines import Constant, Moving
-from bestarm.environments.streams import BaseStream, ConstantStream, MovingStream, counts_of
+from bestarm.environments.streams import BaseStream, ConstantStream, MovingStream
 from bestarm.errors import InvalidInputError
 from bestarm.geometry import Array
 from bestarm.records import Counts, Plan, Summary
@@ -18,7 +18,8 @@ class TwoPoint(Semiparametric):
     """A pull of arm a at round t pays `high` with the probability that makes its mean x_a·θ + ν_t.
 
     Of all bounded rewards with these means, these have the largest variance: with finer outcomes
-    than yes and no, an experiment is quicker.
+    than yes and no, an experiment is quicker. Arms that a round pulls together pay independently,
+    given ν_t.
 
     Args:
         bounds: the two rewards, the lower one first.
@@ -36,11 +37,12 @@ class TwoPoint(Semiparametric):
         """Start a run at round 1."""
         if isinstance(self._baseline, Constant):
             level = self._baseline.level
-            return _SteadyChances(self._bounds, self._means, level=level, rng=rng)
+            steady = _SteadyChances(self._bounds, self._means, level=level, rng=rng)
+            return steady.with_blocks(self._block)
         path = self._baseline
         assert isinstance(path, Moving)
         options = {"path": path.chunks, "horizon": path.horizon, "rng": rng}
-        return _MovingChances(self._bounds, self._means, **options)
+        return _MovingChances(self._bounds, self._means, **options).with_blocks(self._block)
 
 
 class _Chances(BaseStream):
@@ -49,7 +51,7 @@ class _Chances(BaseStream):
     _bounds: tuple[float, float]
 
     def _noisy(self, means: Array) -> Array:
-        won = self._noise_rng.random(len(means)) < _chances(means, self._bounds)
+        won = self._noise_rng.random(means.shape) < _chances(means, self._bounds)
         return np.where(won, self._bounds[1], self._bounds[0])
 
 
@@ -65,7 +67,7 @@ class _SteadyChances(_Chances, ConstantStream):
         return _outcomes(self._means, np.zeros(rounds), self._bounds, self._noise_rng)
 
     def _carry_out(self, plan: Plan) -> Summary:
-        counts = counts_of(plan, self._arms_rng)
+        counts = self._counts(plan)
         hits = self._noise_rng.binomial(counts, _chances(self._means, self._bounds))
         return _totals(counts, hits, self._bounds, plan.center)
 

@@ -65,7 +65,7 @@ def make_plan(
 
 
 def _announce(effort: Effort, *, limit: float) -> None:
-    effort.refuse_beyond(limit, expected=effort.seconds_per_round, rounds=1)
+    effort.refuse_beyond(limit, expected=effort.seconds_per_run, runs=1)
     fewest, most = effort.pulls
     _write(
         estimate={

@@ -17,7 +17,7 @@ from bestarm.planning.forecasts import AssumedWorld
 from bestarm.planning.request import PlanRequest
 from bestarm.planning.truths import closest, typical
 
-_PERIOD = 1000.0  # outcomes per period of a drift, where outcomes per day are not known
+_PERIOD = 1000.0  # rounds per period of a drift, where rounds per day are not known
 
 
 @dataclass(frozen=True)
@@ -137,6 +137,7 @@ class ScenarioWorld:
 
     def _environment(self, theta: Array, **options: Any) -> Environment:
         problem, bounds = self.request.problem, self.request.bounds
+        options["block"] = self.request.block
         if bounds is None:
             return Semiparametric.for_problem(problem, theta, **options)
         from bestarm.planning.two_point import TwoPoint  # noqa: PLC0415 - compiles kernels

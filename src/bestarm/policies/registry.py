@@ -44,6 +44,7 @@ class PolicyInfo:
         transductive: whether targets may be other than the source arms.
         plannable: whether an experiment can be planned with it, knowing only the problem.
         live: whether a real experiment can use it.
+        blocks: whether a round may pull several arms: whether it takes the option `block`.
         effort: the pulls of a run as a multiple of the lower bound, roughly.
     """
 
@@ -58,6 +59,7 @@ class PolicyInfo:
     transductive: bool = True
     plannable: bool = True
     live: bool = True
+    blocks: bool = False
     effort: float = 5.0
 
     @property
@@ -96,6 +98,7 @@ BUILT_IN = (
         "bestarm.policies.anytime.rule:AnytimeBAI",
         "proven at every look, under any drift",
         proven=True,
+        blocks=True,
         effort=3.0,
     ),
     PolicyInfo(
@@ -168,6 +171,7 @@ BUILT_IN = (
         "a fixed number of pulls, under any drift",
         example=_BUDGET,
         plannable=False,
+        blocks=True,
     ),
     PolicyInfo(
         "deo",
@@ -250,12 +254,13 @@ def accepted(
     *,
     max_pulls: int | None = None,
     bounds: tuple[float, float] | None = None,
+    block: int | None = None,
 ) -> dict[str, Any]:
     """Those of the options that every method understands alike, if this one takes them.
 
     What is None, or is bound already, is left out.
     """
-    offered = {"max_pulls": max_pulls, "bounds": bounds}
+    offered = {"max_pulls": max_pulls, "bounds": bounds, "block": block}
     try:
         taken = inspect.signature(method).parameters
     except (TypeError, ValueError):  # of something compiled

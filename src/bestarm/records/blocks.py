@@ -14,7 +14,7 @@ from bestarm.geometry import Array
 from bestarm.problem import as_weights
 from bestarm.records.single import MOST_PULLS, Counts, Plan, Summary, misfit
 
-__all__ = ["BlockPlan", "Blocks", "Rounds"]
+__all__ = ["BlockPlan", "Blocks", "Rounds", "as_blocks"]
 
 #: One block per row: its arms in ascending order.
 Blocks = NDArray[np.int64]
@@ -38,7 +38,7 @@ class BlockPlan(Plan):
 
     def __post_init__(self) -> None:
         arms = 0 if self.weights is None else len(self.weights)
-        blocks = _as_blocks(self.blocks, arms)
+        blocks = as_blocks(self.blocks, arms)
         if self.pulls < 1 or self.pulls % blocks.shape[1]:
             raise InvalidInputError(
                 f"{self.pulls} pulls are no whole number of blocks of {blocks.shape[1]} arms.",
@@ -81,6 +81,12 @@ class BlockPlan(Plan):
     def rounds(self) -> int:
         """The number of rounds."""
         return self.pulls // self.size
+
+    @property
+    def probabilities(self) -> Array:
+        """The probability of each source arm to be in a round's block."""
+        mass = np.repeat(self.block_weights, self.size)
+        return np.bincount(self.blocks.ravel(), mass, minlength=self.arms).astype(float)
 
     def check(self, summary: Summary, *, beyond: bool = False) -> None:
         """Raise unless the rounds can be the outcome of exactly this plan.
@@ -133,31 +139,45 @@ class Rounds(Summary):
             rewards: one row per round, in the order of its block's arms; NaN for no outcome.
             awaited: where an outcome may still come, in the shape of `rewards`; nowhere by default.
         """
-        drawn, table = whole_numbers(kinds), np.array(rewards, dtype=float)
-        if drawn is None or ((drawn < 0) | (drawn >= len(plan.blocks))).any():
+        return cls.read(plan.blocks, kinds, rewards, awaited, arms=plan.arms, center=plan.center)
+
+    @classmethod
+    def read(
+        cls,
+        blocks: Blocks,
+        kinds: object,
+        table: object,
+        awaited: object = None,
+        *,
+        arms: int,
+        center: float,
+    ) -> Rounds:
+        """The rounds of a plan with these blocks of so many arms: see `of`, and `Rounds.data`."""
+        drawn, rewards = whole_numbers(kinds), np.array(table, dtype=float)
+        if drawn is None or ((drawn < 0) | (drawn >= len(blocks))).any():
             raise InvalidInputError(
-                f"`kinds` must hold numbers of blocks, from 0 to {len(plan.blocks) - 1}.",
+                f"`kinds` must hold numbers of blocks, from 0 to {len(blocks) - 1}.",
                 field="kinds",
                 value=kinds,
             )
-        shape = (len(drawn), plan.size)
+        shape = (len(drawn), blocks.shape[1])
         waits = np.zeros(shape, np.bool_) if awaited is None else np.array(awaited, np.bool_)
-        told = ~np.isnan(table)
-        if table.shape != shape or waits.shape != shape or np.isinf(table).any():
+        told = ~np.isnan(rewards)
+        if rewards.shape != shape or waits.shape != shape or np.isinf(rewards).any():
             raise InvalidInputError(
                 f"`rewards` must hold {shape[1]} numbers for each of {shape[0]} rounds.",
                 field="rewards",
-                value=table.shape,
+                value=rewards.shape,
             )
         if (told & waits).any():
             raise InvalidInputError("An outcome that is told is not awaited.", field="awaited")
-        arms = plan.blocks[drawn]
-        totals = Summary.from_pulls(arms[told], table[told], size=plan.arms, center=plan.center)
+        members = blocks[drawn]
+        totals = Summary.from_pulls(members[told], rewards[told], size=arms, center=center)
         parts = {name: getattr(totals, name) for name in _TOTALS}
         lost = ~told & ~waits
-        parts["missing"] = np.bincount(arms[lost], minlength=plan.arms)
-        parts["pending"] = np.bincount(arms[waits], minlength=plan.arms)
-        return cls._made(plan, parts, drawn, table, waits)
+        parts["missing"] = np.bincount(members[lost], minlength=arms)
+        parts["pending"] = np.bincount(members[waits], minlength=arms)
+        return cls._made(blocks, center, parts | {"kinds": drawn, "table": rewards}, waits)
 
     @classmethod
     def complete(
@@ -166,23 +186,33 @@ class Rounds(Summary):
         """Rounds that a simulation has just made, all told, with their totals; unchecked."""
         none = np.zeros(plan.arms, dtype=np.int64)
         parts = totals | {"missing": none, "pending": none}
-        return cls._made(plan, parts, kinds, table, np.zeros(table.shape, np.bool_))
+        parts |= {"kinds": kinds, "table": table}
+        return cls._made(plan.blocks, plan.center, parts, np.zeros(table.shape, np.bool_))
 
     @classmethod
     def _made(
-        cls,
-        plan: BlockPlan,
-        totals: dict[str, Any],
-        kinds: Counts,
-        table: Array,
-        awaited: NDArray[np.bool_],
+        cls, blocks: Blocks, center: float, parts: dict[str, Any], awaited: NDArray[np.bool_]
     ) -> Rounds:
         made = object.__new__(cls)
-        parts = totals | {"kinds": kinds, "table": table, "awaited": awaited}
+        parts = parts | {"awaited": awaited}
         for array in parts.values():
             array.flags.writeable = False
-        made.__dict__.update(parts, blocks=plan.blocks, center=plan.center, foreseen=0.0)
+        made.__dict__.update(parts, blocks=blocks, center=center, foreseen=0.0)
         return made
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """As plain data, from which `read` makes it again; None where there is no outcome."""
+        table = self.table.astype(object)
+        table[np.isnan(self.table)] = None
+        return {
+            "blocks": self.blocks.tolist(),
+            "kinds": self.kinds.tolist(),
+            "table": table.tolist(),
+            "awaited": self.awaited.tolist(),
+            "arms": len(self.counts),
+            "center": self.center,
+        }
 
     @property
     def rounds(self) -> int:
@@ -211,7 +241,7 @@ class Rounds(Summary):
 _TOTALS = ("counts", "sums", "squares", "least", "largest", "cubes")
 
 
-def _as_blocks(blocks: object, arms: int) -> Blocks:
+def as_blocks(blocks: object, arms: int) -> Blocks:
     """Validate blocks: rows of different arms in ascending order, no row twice."""
     table = np.array(blocks)
     kinds = table.ndim == 2 and table.dtype.kind in "iu" and table.size > 0

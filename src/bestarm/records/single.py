@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -109,7 +110,8 @@ class Plan:
     @property
     def arms(self) -> int:
         """The number of source arms the plan is over."""
-        return sum(len(part) for part in (self.weights, self.counts) if part is not None)
+        part = self.counts if self.weights is None else self.weights
+        return 0 if part is None else len(part)
 
     @property
     def size(self) -> int:
@@ -120,6 +122,11 @@ class Plan:
     def rounds(self) -> int:
         """The number of rounds."""
         return self.pulls
+
+    @property
+    def probabilities(self) -> Array:
+        """The probability of each source arm to be pulled in a round; 1 under a fixed plan."""
+        return np.ones(self.arms) if self.weights is None else self.weights
 
     @property
     def shares(self) -> Array:
@@ -158,13 +165,15 @@ class Plan:
                     mean,
                     "Clip forecasts to plan.forecasts, and give their sum as `foreseen`.",
                 )
-        if not self.provisional and summary.pending.any():
+        if not self.provisional and summary.awaited_pulls:
             raise misfit(
                 f"Outcomes of phase {self.phase} are outstanding; its plan waits for all of them.",
                 summary.pending,
             )
         drawn = summary.drawn
-        total = int(drawn.sum() if self.open else summary.counts.sum())
+        total = summary.pulls
+        if self.open:
+            total += summary.lost_pulls + summary.awaited_pulls
         if not beyond and (total < self.pulls or (total > self.pulls and not self.open)):
             raise misfit(
                 f"The summary holds {total} pulls; the plan of phase {self.phase} asks for "
@@ -175,7 +184,7 @@ class Plan:
         if self.counts is not None:
             fits = np.array_equal(drawn, self.counts)
         else:
-            fits = not np.any(drawn[self.weights == 0])
+            fits = not drawn[self.weights == 0].any()
         if not fits:
             raise misfit(
                 f"The counts of the summary do not fit the plan of phase {self.phase}.",
@@ -282,7 +291,7 @@ class Summary:
         parts = totals | {"missing": none, "pending": none}
         for array in parts.values():
             array.flags.writeable = False
-        made.__dict__.update(parts, center=center, foreseen=foreseen)
+        made.__dict__.update(parts, center=center, foreseen=foreseen, lost_pulls=0, awaited_pulls=0)
         return made
 
     @classmethod
@@ -331,12 +340,22 @@ class Summary:
     @property
     def rounds(self) -> int:
         """The number of rounds drawn: of pulls, unless they were drawn in blocks."""
-        return int(self.drawn.sum())
+        return self.pulls + self.lost_pulls + self.awaited_pulls
 
-    @property
+    @cached_property
     def pulls(self) -> int:
         """The number of pulls with an outcome."""
         return int(self.counts.sum())
+
+    @cached_property
+    def lost_pulls(self) -> int:
+        """The number of pulls whose outcome will never come."""
+        return int(self.missing.sum())
+
+    @cached_property
+    def awaited_pulls(self) -> int:
+        """The number of pulls whose outcome is not known yet."""
+        return int(self.pending.sum())
 
     @property
     def largest_mean(self) -> float:

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from bestarm.errors import InvalidInputError
-from bestarm.files import replacing
+from bestarm.files import locked, replacing
 from bestarm.simulation import Outcome
 
 _SETTINGS = "settings.json"
@@ -130,19 +130,12 @@ def alone(path: Path) -> Iterator[None]:
     Raises:
         InvalidInputError: one is writing to it.
     """
-    try:
-        import fcntl  # noqa: PLC0415 - not everywhere
-    except ImportError:
-        yield
-        return
-    with (path / ".lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+    with locked(path / ".lock") as held:
+        if not held:
             raise InvalidInputError(
                 f"Another process is writing to {str(path)!r}.",
                 field="out",
                 value=str(path),
                 remedy="Wait for it, or use another folder.",
-            ) from None
+            )
         yield

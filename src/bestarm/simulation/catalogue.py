@@ -9,6 +9,7 @@ from pathlib import Path
 from bestarm.checks import choice
 from bestarm.datasets import jester
 from bestarm.environments import Baseline, Environment, baselines, small_gap, uniform_sphere
+from bestarm.environments.baselines import Constant, Moving
 from bestarm.errors import InvalidInputError
 
 INSTANCES = ("small-gap", "uniform", "jester")
@@ -48,7 +49,8 @@ def find_instance(name: str, *, baseline: str | None, data: Path | None) -> Inst
                 remedy="Leave it out.",
             )
         ratings = jester(data)
-        return Instance(ratings.environment(), ratings.name, ratings.source)
+        world = ratings.environment(block=len(ratings.jokes))
+        return Instance(world, ratings.name, ratings.source)
     if data is not None:
         raise InvalidInputError(
             f"`data` applies to jester, not to {key}.",
@@ -57,10 +59,12 @@ def find_instance(name: str, *, baseline: str | None, data: Path | None) -> Inst
             remedy="Leave it out, or choose the instance jester.",
         )
     drift = _one_of(baseline or "sinusoid", BASELINES, "baseline")
-    words = f"{key} with baseline {drift}"
-    if key == "small-gap":
-        return Instance(small_gap(baseline=BASELINES[drift]()), words)
-    return Instance(uniform_sphere(baseline=BASELINES[drift]()), words, max_pulls=_MAX_PULLS)
+    words, moves = f"{key} with baseline {drift}", BASELINES[drift]()
+    make, arms = (small_gap, 11) if key == "small-gap" else (uniform_sphere, 100)
+    # A round may pull all arms at once, unless the baseline reacts to each pull.
+    block = arms if isinstance(moves, (Constant, Moving)) else 1
+    cap = None if key == "small-gap" else _MAX_PULLS
+    return Instance(make(baseline=moves, block=block), words, max_pulls=cap)
 
 
 def _one_of(given: str, known: Collection[str], field: str) -> str:

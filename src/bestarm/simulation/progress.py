@@ -1,4 +1,4 @@
-"""Progress of a simulation: a bar, a callback, or nothing."""
+"""Progress of a simulation, or of other work: a bar, a callback, or nothing."""
 
 from __future__ import annotations
 
@@ -11,11 +11,16 @@ Progress = bool | Callable[[int, int], object]
 
 
 @contextmanager
-def reporting(progress: Progress, total: int) -> Iterator[Callable[[int], object]]:
-    """A function to call with the number of runs done after every piece of work."""
+def reporting(
+    progress: Progress, total: int, name: str = "simulating"
+) -> Iterator[Callable[..., object]]:
+    """A function to call with the number of runs done after every piece of work.
+
+    Where their total changes, it is called with both.
+    """
     if callable(progress):
         callback = progress
-        yield lambda done: callback(done, total)
+        yield lambda done, most=total: callback(done, most)
     elif progress is True:
         try:
             from rich import progress as rich  # noqa: PLC0415 - optional
@@ -24,14 +29,14 @@ def reporting(progress: Progress, total: int) -> Iterator[Callable[[int], object
             raise MissingDependencyError.of("`progress=True`", "rich", extra="cli") from None
         columns = (*rich.Progress.get_default_columns(), rich.MofNCompleteColumn())
         with rich.Progress(*columns, console=Console(stderr=True)) as display:
-            task = display.add_task("simulating", total=total)
-            yield lambda done: display.update(task, completed=done)
+            task = display.add_task(name, total=total)
+            yield lambda done, most=total: display.update(task, completed=done, total=most)
     elif progress is False:
-        yield lambda _: None
+        yield lambda *_: None
     else:
         raise InvalidInputError(
             f"`progress` must be True, False or a function; got {progress!r}.",
             field="progress",
             value=progress,
-            remedy="A function is called with the number of runs done and their total.",
+            remedy="A function is called with the number done and their total.",
         )

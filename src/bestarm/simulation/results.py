@@ -126,8 +126,21 @@ class Results:
 
     def pulls_interval(self, confidence: float = 0.95) -> tuple[float, float]:
         """The normal interval for the mean number of pulls."""
-        half = self._quantile(confidence, runs=2) * self.std_pulls / math.sqrt(self.runs)
-        return self.mean_pulls - half, self.mean_pulls + half
+        return self._mean_interval(self.pulls, confidence)
+
+    def rounds_interval(self, confidence: float = 0.95) -> tuple[float, float]:
+        """The normal interval for the mean number of rounds."""
+        return self._mean_interval(self.rounds, confidence)
+
+    def _mean_interval(self, numbers: NDArray[np.int64], confidence: float) -> tuple[float, float]:
+        error = self._quantile(confidence, runs=2) / math.sqrt(self.runs)
+        mean, half = float(numbers.mean()), error * float(numbers.std(ddof=1))
+        return mean - half, mean + half
+
+    @property
+    def in_blocks(self) -> bool:
+        """Whether a round pulled several arms, so that rounds are fewer than pulls."""
+        return bool((self.rounds != self.pulls).any())
 
     def quantiles(self, q: Sequence[float] = (0.1, 0.25, 0.5, 0.75, 0.9)) -> dict[float, float]:
         """Quantiles of the number of pulls. With random gaps, means hide heavy tails."""
@@ -180,7 +193,7 @@ class Results:
             return head + ")"
         low, high = self.error_interval()
         spread = f" ± {self.std_pulls:,.0f} (sd)" if self.runs > 1 else ""
-        if (self.rounds != self.pulls).any():
+        if self.in_blocks:
             head += f", rounds {self.mean_rounds:,.0f}"
         capped = self.runs - int(self.final.sum())
         return (

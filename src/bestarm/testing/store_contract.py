@@ -46,6 +46,7 @@ from bestarm.testing.store_values import (
     counters_are_kept,
     many_at_once,
     numbers_are_kept_to_the_bit,
+    rounds_are_kept,
     texts_are_kept,
 )
 
@@ -336,6 +337,7 @@ _LAWS = (
     _long_ranges_count_each_row_once,
     _one_outcome_told_by_two_is_one,
     numbers_are_kept_to_the_bit,
+    rounds_are_kept,
     counters_are_kept,
     texts_are_kept,
     _books_are_apart,

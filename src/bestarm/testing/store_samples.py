@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, is_dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -103,7 +103,8 @@ def ids_of(numbers: Any) -> NDArray[np.int64]:
 def open_phase(tx: Writing, plan: Plan) -> None:
     """Open a phase at the next id."""
     tx.head.phase, tx.head.first, tx.head.planned = plan.phase, tx.head.assigned, True
-    tx.add_plan(PlanRecord(plan, tx.head.assigned))
+    tx.head.size = plan.size
+    tx.add_plan(PlanRecord(plan, tx.head.assigned, tx.head.rounds))
 
 
 def give_some(
@@ -129,6 +130,7 @@ def give_some(
         covariates=covariates,
     )
     tx.head.assigned += size
+    tx.head.rounds += size // tx.head.size
 
 
 def tell_some(
@@ -205,12 +207,12 @@ def write_some(tx: Writing) -> Picture:
     wanted = {
         "head": tx.head,
         "rows": [
-            (0, 1, 0, 0.25, 1.0, nan, -0.5, 3.0, False, nan),
-            (1, 1, 2, 0.25, 1.0, nan, nan, nan, False, nan),
-            (2, 1, 1, 0.25, 1.0, nan, 7.0, 5.0, True, 4.0),
-            (3, 1, 1, 0.25, 2.5, 1 / 3, 0.5, 3.0, False, nan),
-            (4, 2, 0, 0.25, 6.0, -2.0, nan, nan, False, nan),
-            (5, 2, 1, 0.25, 6.0, 0.5, nan, nan, False, nan),
+            (0, 0, 1, 0, 0.25, 1.0, nan, -0.5, 3.0, False, nan),
+            (1, 1, 1, 2, 0.25, 1.0, nan, nan, nan, False, nan),
+            (2, 2, 1, 1, 0.25, 1.0, nan, 7.0, 5.0, True, 4.0),
+            (3, 3, 1, 1, 0.25, 2.5, 1 / 3, 0.5, 3.0, False, nan),
+            (4, 4, 2, 0, 0.25, 6.0, -2.0, nan, nan, False, nan),
+            (5, 5, 2, 1, 0.25, 6.0, 0.5, nan, nan, False, nan),
         ],
         "covariates": {3: known},
         "answers": [
@@ -222,7 +224,7 @@ def write_some(tx: Writing) -> Picture:
             (1, nan, 6.0, nan, nan, 0.5),
         ],
         "asked": requests,
-        "plans": [PlanRecord(plans[0], 0), PlanRecord(plans[1], 4)],
+        "plans": [PlanRecord(plans[0], 0, 0), PlanRecord(plans[1], 4, 4)],
         "summaries": [record],
         "events": events,
         "lost": {2},
@@ -269,7 +271,7 @@ def plain(value: Any) -> Any:
     if isinstance(value, (np.ndarray, np.generic)):
         value = value.tolist()
     if is_dataclass(value):
-        value = vars(value)
+        value = {each.name: getattr(value, each.name) for each in fields(value)}
     if isinstance(value, dict):
         return {key: plain(part) for key, part in value.items()}
     if isinstance(value, (list, tuple)):

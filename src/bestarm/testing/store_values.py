@@ -6,7 +6,7 @@ import numpy as np
 
 from bestarm.live.events import log
 from bestarm.live.store.contract import Head, PlanRecord, Request, SummaryRecord
-from bestarm.records import Plan, Summary
+from bestarm.records import BlockPlan, Plan, Rounds, Summary
 from bestarm.testing.store_samples import (
     FLOATS,
     TEXTS,
@@ -15,6 +15,7 @@ from bestarm.testing.store_samples import (
     give_some,
     ids_of,
     lose_some,
+    open_phase,
     read_answers,
     read_rows,
     require,
@@ -31,7 +32,7 @@ def numbers_are_kept_to_the_bit(case: Case) -> None:
     summary = Summary(counts, np.array(FLOATS), np.abs(FLOATS), counts)
     summed = SummaryRecord(0, 1, 0, 2**61, True, summary, "a" * 64)
     request = Request("large", 2**62 + 1, 0, size, 2**61 + 1)
-    planned, at = PlanRecord(plan, 2**60 + 1), 1_767_225_600.123_456_7
+    planned, at = PlanRecord(plan, 2**60 + 1, 2**59 + 1), 1_767_225_600.123_456_7
     data = {"floats": FLOATS, "whole": 2**62 + 1}
     with ledger.writing() as tx:
         tx.add_assignments(np.zeros(size, dtype=np.int64), chances, at=at, request=request)
@@ -53,6 +54,31 @@ def numbers_are_kept_to_the_bit(case: Case) -> None:
         expect(books.request("large"), request, f"a request{how} reads")
         last = list(books.events())[-1]
         expect((last.at, last.data), (at, data), f"an event{how} reads")
+
+
+def rounds_are_kept(case: Case) -> None:
+    """Assignments of one round are read back as such, and so are plans over blocks and rounds."""
+    ledger = case.books()
+    pairs = [[0, 1], [0, 2], [1, 2]]
+    plan = BlockPlan.drawn(pairs, [0.5, 1 / 3, 1 / 6], 2, arms=3, phase=2, open=True, center=0.5)
+    whole = BlockPlan.drawn([[0, 1, 2]], [1.0], 1, arms=3, phase=3, open=True, provisional=True)
+    table = [[0.1, np.nan], [np.nan, -2.0]]
+    awaited = [[False, False], [True, False]]
+    summed = SummaryRecord(0, 2, 0, 4, False, Rounds.of(plan, [2, 0], table, awaited), "b" * 64)
+    with ledger.writing() as tx:
+        open_phase(tx, plan)
+        give_some(tx, [2, 1, 0, 1])
+        tx.add_summary(summed)
+        tx.head.summaries += 1
+        open_phase(tx, whole)
+        give_some(tx, [1, 0, 2], request="three")
+    for how, books in case.readings(ledger):
+        rounds = read_rows(books, 0, 7)["round"]
+        expect(rounds, [0, 0, 1, 1, 2, 2, 2], f"the rounds of assignments{how} read")
+        expect((books.head.size, books.head.rounds), (3, 3), f"size and rounds{how} read")
+        expect(list(books.summaries()), [summed], f"a summary of rounds{how} reads")
+        wanted = [PlanRecord(plan, 0, 0), PlanRecord(whole, 4, 2)]
+        expect(list(books.plans(2)), wanted, f"plans over blocks{how} read")
 
 
 def counters_are_kept(case: Case) -> None:

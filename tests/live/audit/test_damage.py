@@ -104,7 +104,7 @@ def test_an_id_far_beyond_is_read_where_the_counter_allows_for_it(
 ) -> None:
     path = tampered(
         "randomised",
-        "INSERT INTO bestarm_assignments SELECT experiment, 1000000000000, phase, arm, "
+        "INSERT INTO bestarm_assignments SELECT experiment, 1000000000000, round, phase, arm, "
         "probability, asked, NULL, NULL FROM bestarm_assignments WHERE number = 1",
         "UPDATE bestarm_experiments SET assigned = 1000000000001",
     )

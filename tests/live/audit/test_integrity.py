@@ -194,8 +194,8 @@ TAMPERED = {
         "outcomes flagged as late, but 2 in the log",
     ),
     "an assignment beyond the last": (
-        "INSERT INTO bestarm_assignments SELECT experiment, 12, phase, arm, probability, asked, "
-        "NULL, NULL FROM bestarm_assignments WHERE number = 11",
+        "INSERT INTO bestarm_assignments SELECT experiment, 12, 12, phase, arm, probability, "
+        "asked, NULL, NULL FROM bestarm_assignments WHERE number = 11",
         "the counter says 12",
     ),
     "a loss after the end that no event knows of": (
@@ -226,7 +226,7 @@ def test_an_assignment_drawn_after_the_end_is_found(made: Path, tmp_path: Path) 
         arm = draw(experiment.seed, 12, weights)
     change(
         path,
-        "INSERT INTO bestarm_assignments SELECT experiment, 12, phase, "
+        "INSERT INTO bestarm_assignments SELECT experiment, 12, 12, phase, "
         f"{arm}, {float(weights[arm])!r}, asked, NULL, NULL "
         "FROM bestarm_assignments WHERE number = 11",
     )

@@ -35,6 +35,7 @@ def ask(
 
     Args:
         count ([COUNT]): How many are wanted; 1 if left out, or one for each row of --covariates.
+            Where options come in blocks, so many rounds of several.
         request_id (TEXT): A name for this request: repeated under it, it gives the same
             assignments.
         covariates (PEOPLE.csv): What is known of each, one row per assignment, for the forecaster;
@@ -48,7 +49,7 @@ def ask(
     if count is None:
         count = max(map(len, known.values()), default=1)
     batch = experiment.ask(count, request_id=request_id, **known)
-    width = max((len(str(number)) for number in batch.ids[-1:]), default=1)
+    rounds = len(set(batch.rounds.tolist()))
     return Result(
         {
             "state": batch.state,
@@ -56,8 +57,8 @@ def ask(
             "waiting": batch.waiting,
             "assignments": [asdict(assignment) for assignment in batch],
         },
-        [f"{assignment.id:>{width}}  {assignment.label}" for assignment in batch],
-        note=_why_fewer(batch, count) if len(batch) < count else "",
+        _lines(batch, rounds),
+        note=_why_fewer(batch, rounds, count) if rounds < count else "",
         unprinted=_unprinted(experiment.name, batch, count, request_id) if batch else "",
     )
 
@@ -92,8 +93,22 @@ def _unprinted(name: str, batch: Batch, count: int, request_id: str | None) -> s
     return f"{made} Ask for {count} again with --request-id {request_id!r} to see them."
 
 
-def _why_fewer(batch: Batch, count: int) -> str:
-    made = f"{len(batch)} of {count} assigned" if batch else "Nothing was assigned"
+def _lines(batch: Batch, rounds: int) -> list[str]:
+    """A line per assignment; where several make up a round, with its number in front."""
+    width = max((len(str(number)) for number in batch.ids[-1:]), default=1)
+    lines = [f"{assignment.id:>{width}}  {assignment.label}" for assignment in batch]
+    if rounds == len(batch):
+        return lines
+    last = len(str(batch.rounds[-1]))
+    return [
+        f"round {number:>{last}}  {line}"
+        for number, line in zip(batch.rounds.tolist(), lines, strict=True)
+    ]
+
+
+def _why_fewer(batch: Batch, rounds: int, count: int) -> str:
+    what = "assigned" if rounds == len(batch) else "rounds made"
+    made = f"{rounds} of {count} {what}" if batch else "Nothing was assigned"
     if batch.waiting:
         return f"{made}: {batch.waiting} outcomes of phase {batch.phase} must arrive first."
     if batch.state != "running":

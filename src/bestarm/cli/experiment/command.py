@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import typer
 
-from bestarm.cli.command import command, modules_of_this_folder
+from bestarm.cli.command import command, modules_of_folder
 from bestarm.cli.options import DEFAULT_STORE, AsJson, Name, StoreUrl
 from bestarm.cli.reporting import print_result, remark
 from bestarm.errors import BestArmError, InvalidInputError
@@ -82,7 +82,7 @@ def _open(store: str, name: str) -> Iterator[Experiment]:
     from bestarm.live import Experiment
 
     experiment = None
-    with modules_of_this_folder():
+    with modules_of_folder():
         try:
             with Experiment.open(store, name) as experiment:
                 yield experiment

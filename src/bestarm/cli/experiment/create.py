@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bestarm.cli.command import command, modules_of_this_folder
+from bestarm.cli.command import command, modules_of_folder
 from bestarm.cli.experiment.views import status_data
 from bestarm.cli.options import (
     DEFAULT_STORE,
@@ -91,7 +91,7 @@ def create(
             )
         settings = _from_toml(problem, list(options))
     folder = Path() if problem is None else problem.parent
-    with modules_of_this_folder(), _create(store, name, settings, folder) as created:
+    with modules_of_folder(), _create(store, name, settings, folder) as created:
         made, now = created.problem, status_data(created)
     policy = settings.get("policy", "anytime")
     words = [

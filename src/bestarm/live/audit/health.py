@@ -4,40 +4,40 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-import numpy as np
-
 from bestarm.errors import ProtocolError
+from bestarm.live.audit.counting import FEW, ArmCounts, Split, Tail, count_arms, first_of, split_of
 from bestarm.live.audit.evidence import RatioTest, Scales
 from bestarm.live.audit.models import LevelTest, LinearTest
 from bestarm.live.replay import recorded_plans
-from bestarm.live.store.contract import ROW, Head, Ids, Reading, Rows
-from bestarm.live.store.damage import check_arms, check_size, damaged
+from bestarm.live.store.contract import Head, Reading
+from bestarm.live.store.damage import check_size, damaged
 from bestarm.live.values import Check, plural, savings
 from bestarm.policies.policy import Traits
 from bestarm.problem import Problem
-from bestarm.records import Counts, Plan, Summary
+from bestarm.records import Plan, Rounds, Summary
 
 _WARNING, _ALARM = 1e-3, 1e-6  # probabilities under which a sound experiment shows a finding
-_TAIL = 200_000  # assignments that no summary covers, read one by one
-_WINDOW = 10_000  # settled assignments before them, for how long outcomes take
-_FEW = 20  # outcomes needed to know that, or to speak of shares
-_LEAST_PATIENCE = 60.0  # seconds
-_SLOW = 10  # an outcome is overdue after 10 × the time that 95 % of them take
 _ENOUGH, _HARM = 200, 1.1  # outcomes, and the variance that forecasts leave, to speak of harm
 _MANY_LOST, _MOST_LOST = 0.5, 0.9  # of all outcomes; most experiments lose far fewer
 
 
-def examine(books: Reading, problem: Problem, traits: Traits, *, now: float) -> tuple[Check, ...]:
-    """Check an experiment by its counters, its summaries and the rows that no summary covers."""
+def examine(
+    books: Reading, problem: Problem, traits: Traits, *, now: float, seed: int
+) -> tuple[Check, ...]:
+    """Check an experiment by its counters, its summaries and the rows that no summary covers.
+
+    The seed of the draws says in which order the options of a round were tried.
+    """
     head, labels = books.head, problem.source_labels
-    arms, tail = _Arms(problem.arms), _Tail(books, problem.arms, now)
+    arms, tail = ArmCounts(problem.arms), Tail(books, problem.arms, now)
     bounds, mean_bound = traits.bounds, traits.mean_bound
     largest = problem.scale if mean_bound is None else mean_bound
     scales, models = Scales(problem, largest), _Models(problem, bounds, largest)
     provisional: dict[int, Summary] = {}
     plan_of = recorded_plans(books)
     for record in books.summaries():
-        plan, summary = plan_of(record.phase), record.observed  # scales are of rewards as told
+        planned, summary = plan_of(record.phase), record.observed  # scales are of rewards as told
+        plan = planned.plan
         check_size(f"The plan of phase {plan.phase}", plan.arms, problem.arms)
         check_size(f"Summary {record.number}", len(summary.counts), problem.arms)
         if plan.provisional:
@@ -48,123 +48,55 @@ def examine(books: Reading, problem: Problem, traits: Traits, *, now: float) -> 
                 what = f"Summary {record.number} amends what was not outstanding."
                 raise damaged(what, record.number) from None
             continue
-        lost = summary.missing
+        told, lost, waiting = split_of(summary)
         if head.losses and not plan.open:  # replaced, and therefore in no summary
-            lost = _counted(books.lost_arms(plan.phase, 0, 2**40), problem.arms)
-        arms.add(plan, told=summary.counts, lost=lost)
-        scales.add(summary)
-        models.add(plan, summary)
-    for phase in sorted({*provisional, *tail.rows["phase"].tolist()}):
-        plan = plan_of(phase)
-        check_size(f"The plan of phase {phase}", plan.arms, problem.arms)
-        told, lost, waiting = tail.counts(phase)
-        if phase in provisional:
-            summary = provisional[phase]
+            lost = count_arms(books.lost_arms(plan.phase, 0, 2**40), problem.arms)
+        tested = first_of(summary, record.first, seed) if isinstance(summary, Rounds) else None
+        arms.add(planned, (told, lost, waiting), tested)
+        if plan.size == 1:
             scales.add(summary)
             models.add(plan, summary)
-            told, lost = told + summary.counts, lost + summary.missing
-        arms.add(plan, told=told, lost=lost, waiting=waiting)
+    for phase in sorted({*provisional, *tail.rows["phase"].tolist()}):
+        planned = plan_of(phase)
+        check_size(f"The plan of phase {phase}", planned.plan.arms, problem.arms)
+        every, tested = tail.counts(planned), None
+        if planned.plan.size > 1:
+            tested = tail.counts(planned, first=True)
+        if phase in provisional:
+            summary = provisional[phase]
+            if planned.plan.size == 1:
+                scales.add(summary)
+                models.add(planned.plan, summary)
+            every = _joined(every, split_of(summary))
+            if tested is not None and isinstance(summary, Rounds):
+                tested = _joined(tested, first_of(summary, planned.first, seed))
+        arms.add(planned, every, tested)
+    what = "assignments" if head.size == 1 else "rounds, by the option tried first"
+    outcomes = "settled outcomes" if head.size == 1 else "settled outcomes of options tried first"
     return (
         _split(
-            *("assignments", "Traffic", "assignments", arms.given, labels),
+            *("assignments", "Traffic", what, arms.given, labels),
             "Call `Experiment.verify`: the record was changed, or the draws were.",
         ),
         _split(
-            *("outcomes", "Outcome", "settled outcomes", arms.told, labels),
+            *("outcomes", "Outcome", outcomes, arms.told, labels),
             "Find out why outcomes of some options are missing: conclusions may be biased.",
         ),
         _missing(arms, labels, head.losses),
         _overdue(head, tail),
         _late(head),
         _range(head, bounds, scales),
-        _scale(bounds, scales, labels),
-        models.linear(labels),
+        _scale(head, bounds, scales, labels),
+        models.linear(labels, in_blocks=head.size > 1),
         models.level(),
         _clock(head),
         *_forecasts(head),
     )
 
 
-def _counted(arms: Ids, size: int) -> Counts:
-    check_arms(arms, size)
-    return np.bincount(arms, minlength=size)
-
-
-class _Arms:
-    """Counts of arms assigned, told and lost, with the recorded probabilities.
-
-    A phase is one batch of the tests, however many summaries it has: when it begins is settled
-    before its arms are drawn, whereas where a summary ends depends on which outcomes have come. So
-    the evidence on what was assigned and told holds at all looks at once. What was lost includes
-    overdue outcomes, which may come after all: of those it holds at the look at hand.
-    """
-
-    def __init__(self, arms: int) -> None:
-        self._phase = 0
-        self.given, self.told, self.lost = RatioTest(arms), RatioTest(arms), RatioTest(arms)
-        self.settled: Counts = np.zeros(arms, dtype=np.int64)
-
-    def add(self, plan: Plan, *, told: Counts, lost: Counts, waiting: Counts | int = 0) -> None:
-        """Add a batch of one plan: told, lost and outstanding assignments per arm."""
-        if plan.provisional and np.any(waiting):
-            # Among the outcomes so far, quick ones would be too many.
-            assert plan.weights is not None
-            self.given.add(plan.weights, told + lost + waiting)
-            return
-        self.settled = self.settled + told + lost
-        more, self._phase = plan.phase == self._phase, plan.phase
-        if plan.weights is None:
-            # The arms are fixed, but which of them are lost should be random.
-            assert plan.counts is not None
-            self.lost.add(plan.counts / plan.pulls, np.minimum(lost, plan.counts), more=more)
-            return
-        self.given.add(plan.weights, told + lost + waiting, more=more)
-        self.told.add(plan.weights, told, more=more)
-        self.lost.add(plan.weights, lost, more=more)
-
-
-class _Tail:
-    """Assignments that no summary covers, and how long outcomes take.
-
-    Attributes:
-        usual: the number of seconds in which 95 % of the outcomes came, if that is known.
-        patience: the number of seconds after which an outcome is overdue.
-        ages: how long each outstanding outcome has been awaited.
-    """
-
-    def __init__(self, books: Reading, arms: int, now: float) -> None:
-        head, self._arms, self._now = books.head, arms, now
-        start, end = max(0, head.summary_end - _WINDOW), head.summary_end + _TAIL
-        pieces = books.rows(start, min(head.assigned, end))
-        window: Rows = np.concatenate([np.empty(0, dtype=ROW), *pieces])
-        delays = (window["told"] - window["asked"])[np.isnan(window["lost"]) & ~window["late"]]
-        delays = delays[~np.isnan(delays)]
-        self.usual = float(np.quantile(delays, 0.95)) if len(delays) >= _FEW else None
-        usual = np.inf if self.usual is None else self.usual
-        self.patience = max(_LEAST_PATIENCE, _SLOW * usual) if head.lease is None else head.lease
-        deferred = books.rows_of(books.deferrals(waiting=True)[0])
-        rows = np.concatenate([deferred, window[window["id"] >= head.summary_end]])
-        self.rows = rows
-        outstanding = np.isnan(rows["reward"]) & np.isnan(rows["lost"])
-        self.ages = now - rows["asked"][outstanding]
-        ids = rows["id"][outstanding & (rows["id"] >= head.summary_end)]
-        self._settled_end = ids.min(initial=head.assigned)
-
-    def counts(self, phase: int) -> tuple[Counts, Counts, Counts]:
-        """Told, lost and outstanding assignments of a phase per arm.
-
-        Only those that had their time count as told or lost: beyond the first outstanding one,
-        quick outcomes and losses would be too many. What is overdue counts as lost.
-        """
-        rows = self.rows[self.rows["phase"] == phase]
-        lost = ~np.isnan(rows["lost"])
-        told = ~np.isnan(rows["reward"]) & ~lost
-        early = rows["id"] < self._settled_end
-        gone = (lost & early) | (~told & (self._now - rows["asked"] > self.patience))
-        told = told & early
-        kinds = (told, gone, ~told & ~gone)
-        some, other, rest = (_counted(rows["arm"][kind], self._arms) for kind in kinds)
-        return some, other, rest
+def _joined(tail: Split, summary: Split) -> Split:
+    """Both together; what a summary has as outstanding is in the tail."""
+    return tail[0] + summary[0], tail[1] + summary[1], tail[2]
 
 
 class _Models:
@@ -189,11 +121,15 @@ class _Models:
         if self._settled and self._level is not None:
             self._level.add(plan, summary)
 
-    def linear(self, labels: Sequence[str]) -> Check:
+    def linear(self, labels: Sequence[str], *, in_blocks: bool) -> Check:
         """Whether mean outcomes are linear in the features."""
         test = self._linear
         if not test.free:
             return Check("model", "ok", "Each option has a mean of its own; no model is assumed.")
+        if in_blocks:
+            return Check(
+                "model", "ok", "Features are not checked where rounds hold several options."
+            )
         arm, off = test.oddest
         return Check.first(
             "model",
@@ -245,13 +181,13 @@ def _split(
     return Check.first(name, fine, (_level(test.chance), finding, action))
 
 
-def _missing(arms: _Arms, labels: Sequence[str], lost_yet: int) -> Check:
-    lost, settled, arm = arms.lost.observed, arms.settled, arms.lost.oddest
+def _missing(arms: ArmCounts, labels: Sequence[str], lost_yet: int) -> Check:
+    lost, settled, arm = arms.missing, arms.settled, arms.lost.oddest
     total, every = int(lost.sum()), int(settled.sum())
     if not total:
         return Check("missing", "ok", f"{plural(lost_yet, 'outcome')} lost so far.")
     alike = f"{total} of {every} outcomes are missing, of all options alike."
-    many = total >= _FEW and total > _MANY_LOST * every
+    many = total >= FEW and total > _MANY_LOST * every
     return Check.first(
         "missing",
         alike,
@@ -271,7 +207,7 @@ def _missing(arms: _Arms, labels: Sequence[str], lost_yet: int) -> Check:
     )
 
 
-def _overdue(head: Head, tail: _Tail) -> Check:
+def _overdue(head: Head, tail: Tail) -> Check:
     overdue = tail.ages[tail.ages >= tail.patience]
     longest = float(overdue.max(initial=0.0))
     level = "alarm" if longest > 10 * tail.patience else "warning"
@@ -315,6 +251,8 @@ def _range(head: Head, bounds: tuple[float, float] | None, scales: Scales) -> Ch
     if not told:
         return Check("range", "ok", "There are no rewards yet.")
     rewards = f"Rewards from {head.lowest:g} to {head.highest:g}"
+    if head.size > 1:
+        return Check("range", "ok", f"{rewards}; they are compared within rounds.")
     odd = (
         scales.level_of_reward(max(abs(head.lowest), abs(head.highest)), told),
         f"{rewards} do not fit {scales.declared}.",
@@ -324,9 +262,13 @@ def _range(head: Head, bounds: tuple[float, float] | None, scales: Scales) -> Ch
     return Check.first("range", f"{rewards} fit the declared scales.", odd)
 
 
-def _scale(bounds: tuple[float, float] | None, scales: Scales, labels: Sequence[str]) -> Check:
+def _scale(
+    head: Head, bounds: tuple[float, float] | None, scales: Scales, labels: Sequence[str]
+) -> Check:
     if bounds is not None:
         return Check("scale", "ok", "Rewards are bounded; no other scale is needed.")
+    if head.size > 1:
+        return Check("scale", "ok", "The level of a round plays no part, whatever it is.")
     level, finding = scales.verdict(labels)
     action = "Begin again with a baseline and a noise that fit."
     return Check.first("scale", finding, (level, finding, action))

@@ -133,6 +133,8 @@ class Redraw:
             again = f"the draw gives {arms[place]}" if arms[place] >= 0 else "none was to be drawn"
             row = rows[place]
             findings.add("draw", f"Assignment {row['id']} has arm {row['arm']} on record; {again}.")
+        wrong = rows["round"] != draws.rounds(rows["id"])
+        findings.add_each(rows, wrong, "round", "is on record in another round than it was drawn")
         wrong = (rows["probability"] != probabilities) & (arms >= 0)
         what = "does not have the probability of its plan on record"
         findings.add_each(rows, wrong, "probability", what)
@@ -153,7 +155,10 @@ class Redraw:
                 wrong = rows["phase"] != record.phase
                 what = f"is covered by summary {number}, which is of another phase"
                 findings.add_each(rows, wrong, "deferral", what)
-                self._add(totals, rows)
+                if plan.size == 1:
+                    self._add(totals, rows)
+            if plan.size > 1:
+                self._add_again(totals, record)
         else:
             self._add_range(totals, record)
         covered = f"assignments {record.first} to {record.end - 1}"
@@ -171,9 +176,7 @@ class Redraw:
 
     def _add_range(self, totals: RunningTotals, record: SummaryRecord) -> None:
         """Add the rows of a summary up; those that were outstanding then are kept for later."""
-        found = self.findings.readable(map(self.books.deferrals, [record.first], [record.end]))
-        none = np.empty(0, dtype=np.int64)
-        ids, covered_by = next(found, (none, none))
+        ids, covered_by = self._deferrals(record)
         for rows in self._between(record.first, record.end):
             pending = np.isin(rows["id"], ids)
             self._add(totals, rows, pending)
@@ -181,6 +184,18 @@ class Redraw:
             summaries = covered_by[np.searchsorted(ids, waiting["id"])]
             for each in np.unique(summaries).tolist():
                 self._deferred.setdefault(each, []).append(waiting[summaries == each])
+
+    def _add_again(self, totals: RunningTotals, record: SummaryRecord) -> None:
+        """Add all rows of a phase up as they were when a later summary was made of them."""
+        ids, covered_by = self._deferrals(record)
+        waiting = ids[(covered_by > record.number) | (covered_by < 0)]
+        for rows in self.findings.readable(self.books.rows(record.first, record.end)):
+            self._add(totals, rows, np.isin(rows["id"], waiting))
+
+    def _deferrals(self, record: SummaryRecord) -> tuple[Ids, Ids]:
+        found = self.findings.readable(map(self.books.deferrals, [record.first], [record.end]))
+        none = np.empty(0, dtype=np.int64)
+        return next(found, (none, none))
 
     def _add(self, totals: RunningTotals, rows: Rows, pending: Any = None) -> None:
         """Add rows up; all but the pending ones must be settled, and in time."""

@@ -60,12 +60,14 @@ __all__ = [
     "answers_of",
 ]
 
-# One row per assignment. The reward is NaN while there is no outcome. `lost` is the time at which
-# the outcome was given up, or NaN; an outcome that came after that is kept, and is not used. The
-# forecast was fixed before the arm was drawn; NaN where there is none.
+# One row per assignment; those of one round were drawn together. The reward is NaN while there is
+# no outcome. `lost` is the time at which the outcome was given up, or NaN; an outcome that came
+# after that is kept, and is not used. The forecast was fixed before the arm was drawn; NaN where
+# there is none.
 ROW = np.dtype(
     [
         ("id", np.int64),
+        ("round", np.int64),
         ("phase", np.int64),
         ("arm", np.int64),
         ("probability", float),
@@ -97,10 +99,11 @@ def answers_of(rows: Rows) -> Rows:
 
 @dataclass(frozen=True, eq=False)
 class PlanRecord:
-    """A plan, and the id of the first assignment drawn under it."""
+    """A plan, and the first assignment and the first round drawn under it."""
 
     plan: Plan
     first: int
+    round: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,7 +111,8 @@ class SummaryRecord:
     """A summary as the policy was told it.
 
     A late summary of a provisional plan covers assignments that were outstanding when the plan
-    closed: some of those with ids from `first` to `end`.
+    closed: some of those with ids from `first` to `end`. It holds their totals alone; under a plan
+    over blocks, all rounds of the phase once more.
 
     Attributes:
         number: 0, 1, 2, … in the order told.
@@ -153,7 +157,7 @@ class Request:
 
     Attributes:
         name: the name.
-        count: the number of assignments asked for.
+        count: the number of rounds asked for: of assignments, unless these come in blocks.
         first: the id of the first assignment it was given.
         size: how many it was given.
         phase: their phase.
@@ -319,9 +323,11 @@ class Writing(Reading):
     ) -> None:
         """Add assignments of the head's phase, with ids from the head's `assigned` on.
 
+        They come in rounds of the head's `size`, numbered from the head's `rounds` on.
+
         Args:
             arms: one per assignment.
-            probabilities: with which the arms were drawn.
+            probabilities: of the arms to be in their round.
             at: the time.
             request: the named request they are for, added along with them.
             forecasts: one per assignment, or None.

@@ -32,6 +32,8 @@ class Head:
         open: whether that plan may be extended.
         provisional: whether it may close while outcomes are outstanding.
         pulls: the number of pulls it asks for.
+        size: the number of assignments in each of its rounds.
+        rounds: the number of rounds of all phases, and the number of the next.
         limit: the number of pulls it may be extended to, or None; less the outstanding assignments
             of earlier plans when it was made.
         first: the id of the phase's first assignment.
@@ -70,6 +72,8 @@ class Head:
     open: bool = False
     provisional: bool = False
     pulls: int = 0
+    size: int = 1
+    rounds: int = 0
     limit: int | None = None
     first: int = 0
     phase_outcomes: int = 0
@@ -149,7 +153,10 @@ class Head:
         return len(ids) - before
 
     def available(self, count: int) -> int:
-        """How many of `count` more assignments the open plan allows."""
+        """How many of `count` more assignments the open plan allows, in whole rounds."""
+        return self._available(count) // self.size * self.size
+
+    def _available(self, count: int) -> int:
         if not self.planned or self.state != "running":
             return 0
         if not self.open:

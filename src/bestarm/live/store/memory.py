@@ -139,6 +139,7 @@ class MemoryLedger(Writing):
             self._rows = grown
         rows = self._rows[first:end]
         rows["id"], rows["phase"], rows["arm"] = np.arange(first, end), self.head.phase, arms
+        rows["round"] = self.head.rounds + np.arange(len(arms)) // self.head.size
         rows["probability"], rows["asked"] = probabilities, at
         rows["forecast"] = np.nan if forecasts is None else forecasts
         rows["reward"] = rows["told"] = rows["lost"] = np.nan

@@ -22,7 +22,7 @@ from bestarm.live.spec import Spec
 from bestarm.live.store.contract import Event, Head, Reading, SummaryRecord
 from bestarm.policies.policy import Look, Policy
 from bestarm.recommendation import Phase, Recommendation
-from bestarm.records import Plan
+from bestarm.records import Plan, Rounds
 
 _APART = 1.15  # pulls from one look to the next, as a ratio
 _SLICES = 48
@@ -69,6 +69,8 @@ class Slice:
     def of(cls, entry: SummaryRecord, arms: Array) -> Slice:
         """One summary, with the arms in coordinates."""
         counts, sums = entry.summary.counts.astype(float), entry.observed.rewards
+        if isinstance(entry.summary, Rounds):
+            return cls(entry.first, entry.end, counts, sums, *_within(entry.summary, arms))
         total = counts.sum()
         centered = arms - (counts @ arms / total if total else 0.0)
         gram = centered.T @ (counts[:, None] * centered)
@@ -86,6 +88,17 @@ class Slice:
             self.moment + other.moment,
         )
 
+    def without(self, other: Slice) -> Slice:
+        """What this one has more than another of the same stretch."""
+        return Slice(
+            self.first,
+            self.end,
+            self.counts - other.counts,
+            self.sums - other.sums,
+            self.gram - other.gram,
+            self.moment - other.moment,
+        )
+
     def contrasts(self, rows: Array) -> Array:
         """Contrasts (rows, in coordinates) by least squares with a level for every part.
 
@@ -99,6 +112,19 @@ class Slice:
         estimate = inside @ ((basis.T @ self.moment) / values[seen])
         lost = unknown > 1e-6 * np.maximum(np.linalg.norm(rows, axis=1), 1e-300)
         return np.where(lost, np.nan, estimate)
+
+
+def _within(rounds: Rounds, arms: Array) -> tuple[Array, Array]:
+    """Σ (x − x̄)(x − x̄)ᵀ and Σ r (x − x̄) over the outcomes of rounds, each about its own mean."""
+    members, told = arms[rounds.blocks[rounds.kinds]], ~np.isnan(rounds.table)
+    count = np.maximum(told.sum(axis=1), 1)[:, None]
+    mean = np.where(told[..., None], members, 0.0).sum(axis=1) / count
+    centered = np.where(told[..., None], members - mean[:, None], 0.0)
+    # About the round's mean, which drops out: far from zero, rewards would lose digits.
+    rewards = np.where(told, rounds.table, 0.0)
+    rewards = np.where(told, rewards - rewards.sum(axis=1, keepdims=True) / count, 0.0)
+    gram = np.einsum("rki,rkj->ij", centered, centered)
+    return gram, np.einsum("rki,rk->i", centered, rewards)
 
 
 @dataclass
@@ -185,6 +211,7 @@ class Follower:
         self._kept: list[Moment] = []
         self._now: tuple[int, list[Moment]] = 0, []  # after so many summaries
         self._parts: list[Slice] = []
+        self._waiting: dict[int, Slice] = {}  # rounds with outcomes that were outstanding, by phase
 
     def update(self, experiment: Experiment) -> None:
         """Read what is new. After an error, start again with another follower."""
@@ -203,9 +230,15 @@ class Follower:
     def _add(self, record: SummaryRecord) -> None:
         summary, plan = record.summary, self._plans[record.phase]
         self._told = record.number + 1
-        self.counts += summary.counts
-        self.sums += record.observed.rewards
-        part = Slice.of(record, self._coordinates)
+        part = whole = Slice.of(record, self._coordinates)
+        if plan.size > 1 and plan.provisional:
+            # A later summary has all rounds of the phase once more.
+            if record.late:
+                part = whole.without(self._waiting.pop(record.phase))
+            if summary.pending.any():
+                self._waiting[record.phase] = whole
+        self.counts += part.counts
+        self.sums += part.sums
         if plan.provisional and record.late:
             # Drawn, and counted as drawn, when their phase closed.
             place = max(i for i, each in enumerate(self._parts) if each.first <= part.first)

@@ -7,7 +7,7 @@ from typing import Any
 
 from bestarm.live.events import recommendation_data
 from bestarm.live.store.contract import Event, Head
-from bestarm.live.values import held_up, plural
+from bestarm.live.values import held_up, in_rounds, plural
 from bestarm.live.watch.follower import Log
 from bestarm.policies.policy import Traits
 from bestarm.problem import Problem
@@ -19,6 +19,7 @@ _ENDS = {
     "max_phases": "Ended at its limit of phases",
     "max_phase_pulls": "Ended at its limit of assignments per phase",
     "budget": "Ended: its assignments are spent",
+    "exhausted": "Ended: all items are judged, but outcomes lack",
 }
 _STATES = {"stopped": "Stopped by hand, without a winner", "paused": "Paused, no winner yet"}
 
@@ -119,7 +120,7 @@ def _decided(
     names = _named(said, problem)
     verb = "is" if len(names) == 1 else "are"
     best = f"{_best(len(names), traits)} of {problem.targets} options"
-    made = plural(said["pulls"], "assignment")
+    made = in_rounds(said["pulls"], said["rounds"] or said["pulls"])
     if said["error_bound"] is None:
         return f"{_list(names)} {verb} named {best} after {made}; no error probability is proven."
     sure = f"at {percent(problem.delta)} after {made}"

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bestarm.geometry import TIE, Array, ranked
-from bestarm.policies.anytime.bets import LARGEST, Scale, Settled, StakeGrid
+from bestarm.policies.anytime.bets import EPSILON, LARGEST, STEPS, Scale, Settled, StakeGrid
 from bestarm.policies.anytime.block_design import laplacian
 from bestarm.records import BlockPlan, Counts, Rounds
 
@@ -76,12 +76,20 @@ class Population:
         least: Σ reward of each source arm over these, at least; rewards are about the scale's
             center.
         most: at most: they differ where outcomes are lacking.
+        changes: how many times sums of batches were added to them or taken off.
     """
 
     items: int
     seen: int
     least: Array
     most: Array
+    changes: int = 0
+
+    def rough(self, rounds: int, scale: Scale, guess: float) -> float:
+        """What rounding may do to Σ (S/(N − t + 1) + c) over the next rounds: docs/blocks.md."""
+        before = self.seen + np.arange(rounds)
+        largest = max(abs(scale.low), abs(scale.high)) * before / (self.items - before) + guess
+        return float(EPSILON * ((before + self.changes + rounds + STEPS) * largest).sum())
 
     def best(self, left: Counts, *, top: int, tolerance: float) -> tuple[int, ...] | None:
         """The best of these arms once all items are seen, the best first; None if that is open.
@@ -247,7 +255,9 @@ class BlockOutcome:
             rewards = self.filled(bound)
             before = known[arms] + np.cumsum(rewards, axis=0) - rewards
             ends.append((before / left[:, None] + self.frame.guess).sum(axis=0))
-        return float((population.items / left).sum()), (ends[0], ends[1])
+        guess = float(np.abs(self.frame.guess).max())
+        rough = population.rough(self.summary.rounds, scale, guess)
+        return float((population.items / left).sum()), (ends[0] - rough, ends[1] + rough)
 
     def filled(self, bound: float) -> Array:
         """Rewards about the scale's center of whole blocks of all arms, a bound where they lack."""

@@ -255,4 +255,4 @@ class InBlocks:
             after[arms] += sign * batch.filled(bound).sum(axis=0)
             ends.append(after)
         seen = known.seen + sign * batch.summary.rounds
-        self.population = Population(known.items, seen, ends[0], ends[1])
+        self.population = Population(known.items, seen, ends[0], ends[1], known.changes + 1)

@@ -15,7 +15,7 @@ from bestarm.policies.anytime.bets import BatchOutcome, Frame, StakeGrid
 from bestarm.policies.anytime.clipping import ForecastInterval
 from bestarm.policies.anytime.contests import Contest
 from bestarm.policies.anytime.guesses import Guesses
-from bestarm.problem import Problem
+from bestarm.problem import Problem, as_weights
 from bestarm.records import Plan, Summary
 
 LEAST = 4  # pulls a dimension in a batch: there is little to learn from fewer
@@ -157,20 +157,17 @@ class Singles:
             margin=self._setting.margin,
             key=key_of(contest),
         )
-        size = self._next_size(course)
-        if course.before is not None and weights is course.before.weights:
-            plan = course.before
-        else:
-            center = 0.0 if self._forecasts else self._scale.center
-            plan = Plan.randomised(
-                weights, size, phase=course.phase, open=True, center=center, extremes=True
-            )
-        return replace(
-            plan,
-            phase=course.phase,
-            pulls=size,
+        if course.before is None or weights is not course.before.weights:
+            weights = as_weights(weights, len(weights))
+        return Plan(
+            course.phase,
+            self._next_size(course),
+            weights=weights,
+            open=True,
             most=course.most,
             provisional=self._provisional,
+            center=0.0 if self._forecasts else self._scale.center,
+            extremes=True,
             forecasts=None if self._interval is None else self._interval.ends,
         )
 

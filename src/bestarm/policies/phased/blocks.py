@@ -9,9 +9,12 @@ import numpy as np
 
 from bestarm.design import BlockDesign, blocked_xy
 from bestarm.geometry import Array
+from bestarm.policies.anytime.block_design import laplacian
 from bestarm.policies.stepwise import Indices
 from bestarm.problem import Problem
 from bestarm.records import BlockPlan, Blocks, Plan, Rounds, Summary
+
+_SINGULAR = 1e-11  # an eigenvalue of M, relative to the largest, that is zero but for rounding
 
 
 @lru_cache(maxsize=1024)
@@ -60,29 +63,17 @@ def block_diameter(problem: Problem, active: Indices, plan: BlockPlan) -> float:
 
 def _diameter(arms: Array, blocks: Blocks, weights: Array, targets: Array) -> float:
     """The largest yᵀM⁻¹y of a difference of targets, M = Σ_B q_B Σ_i (x_i − x̄_B)(x_i − x̄_B)ᵀ."""
-    inverse = np.linalg.pinv(_moments(_centered(arms, blocks), weights), hermitian=True)
-    products = targets @ inverse @ targets.T
+    moments = arms.T @ laplacian(blocks, weights, len(arms)) @ arms
+    products = targets @ np.linalg.pinv(moments, rcond=_SINGULAR, hermitian=True) @ targets.T
     squares = np.diag(products)
     return float((squares[:, None] + squares - 2 * products).max())
-
-
-def _moments(centered: Array, weights: Array) -> Array:
-    """Σ_B w_B Σ_i (x_i − x̄_B)(x_i − x̄_B)ᵀ."""
-    size = centered.shape[1]
-    rows = centered.reshape(-1, centered.shape[2])
-    return np.asarray(rows.T @ (np.repeat(weights, size)[:, None] * rows))
-
-
-def _centered(arms: Array, blocks: Blocks) -> Array:
-    """x_i − x̄_B of the members of every block."""
-    members = arms[blocks]
-    return np.asarray(members - members.mean(axis=1, keepdims=True))
 
 
 class BlockFit:
     """Least squares on differences within blocks, over all plans: whatever a round shares cancels.
 
-    Every round adds Σ_{i in B} (x_i − x̄_B)(r_i − x_i·θ) to the estimating equation.
+    Every round adds Σ_{i in B} (x_i − x̄_B)(r_i − x_i·θ) to the estimating equation, where B are the
+    arms that have an outcome: a round that lost some is the smaller one that it became.
     """
 
     def __init__(self, problem: Problem) -> None:
@@ -98,14 +89,19 @@ class BlockFit:
 
     def add(self, summary: Summary, plan: Plan) -> None:
         """Take in the rounds of a plan."""
+        from bestarm.policies.anytime.block_kernels import learn, take_in  # noqa: PLC0415 - compiles
+
         assert isinstance(plan, BlockPlan)
         assert isinstance(summary, Rounds)
-        centered = _centered(self._arms, plan.blocks)
-        rounds = np.bincount(summary.kinds, minlength=len(plan.blocks)).astype(float)
-        rewards = np.zeros(plan.blocks.shape)
-        np.add.at(rewards, summary.kinds, summary.table - summary.table.mean(axis=1, keepdims=True))
-        self._gram = self._gram + _moments(centered, rounds)
-        self._moment = self._moment + np.einsum("bk,bki->i", rewards, centered)
+        members, table = plan.blocks[summary.kinds], summary.table
+        arms, rounds = len(self._arms), len(table)
+        entered, residuals = np.ones(table.shape, np.bool_), np.empty(table.shape)
+        unused = np.empty(rounds), np.empty(rounds, np.int64), np.empty(rounds, np.bool_)
+        take_in(table, members, entered, np.zeros(arms), residuals, unused)
+        gram, sums = np.zeros((arms, arms)), np.zeros(arms)
+        learn(members, table, entered, residuals, (gram, sums))
+        self._gram = self._gram + self._arms.T @ gram @ self._arms
+        self._moment = self._moment + self._arms.T @ sums
 
 
 def solve(gram: Array, moment: Array) -> Array:

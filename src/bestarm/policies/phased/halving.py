@@ -124,6 +124,8 @@ class SequentialHalving(StepwisePolicy):
                 step.rounds,
                 arms=self.problem.arms,
                 phase=self._plans + 1,
+                open=True,  # a round that lost arms counts: no other is drawn in its place
+                most=step.rounds * drawn.blocks.shape[1],
             )
         design = _design(self.problem, self._active.tobytes(), self._tol)
         self._gap = design.gap

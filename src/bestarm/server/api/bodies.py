@@ -121,7 +121,7 @@ class AskBody(Body, json_schema_extra=example(count=2)):
     """How many assignments are wanted, and what is known of each.
 
     Attributes:
-        count: how many are wanted.
+        count: how many are wanted; where options come in blocks, how many rounds of several.
         covariates: names with values, one row per assignment, where there is a forecaster.
         forecasts: one per assignment, where the experiment takes forecasts of your own.
     """

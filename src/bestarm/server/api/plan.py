@@ -31,8 +31,8 @@ Lines = AsyncGenerator[dict[str, Any], None]
 Row = Annotated[list[bodies.Number], Field(fail_fast=True, min_length=1, max_length=50)]
 Arms = Annotated[list[Row], Field(fail_fast=True, min_length=1, max_length=200)]
 Labels = Annotated[list[bodies.Label], Field(fail_fast=True, max_length=200)]
-DriftName = Literal["none", "sine", "walk", "switches"]
-PLANNABLE = {each.name: each.summary for each in policies().values() if each.plannable}
+DriftName = Literal["none", "sine", "walk", "switches", "people"]
+PLANNABLE = {each.name: each for each in policies().values() if each.plannable}
 PolicyName = Annotated[
     str, bodies.one_of(list(PLANNABLE)), Field(json_schema_extra={"enum": list(PLANNABLE)})
 ]
@@ -44,7 +44,7 @@ class DriftIn(bodies.Body):
     kind: DriftName
     size: bodies.Positive | None = Field(default=None, description="How far to either side.")
     period: Annotated[float, Field(ge=2, allow_inf_nan=False)] | None = Field(
-        default=None, description="Over how many outcomes."
+        default=None, description="Over how many rounds."
     )
 
 
@@ -79,7 +79,9 @@ class PlanBody(
         bounds: the lowest and the highest outcome, if there are such.
         level: the mean outcome.
         gap: the smallest lead worth finding.
-        per_day: outcomes per day.
+        block: options per round, as when each person rates 2; compared with one per round. Of the
+            policies only those that take blocks can then be planned.
+        per_day: outcomes per day; with blocks, rounds per day: people.
     """
 
     source: Arms | None = None
@@ -92,9 +94,10 @@ class PlanBody(
     bounds: Annotated[list[bodies.Number], Field(min_length=2, max_length=2)] | None = None
     level: bodies.Number | None = None
     gap: bodies.Positive | None = None
-    drift: Annotated[list[DriftName], Field(min_length=1, max_length=4)] | None = None
+    drift: Annotated[list[DriftName], Field(min_length=1, max_length=5)] | None = None
     scenarios: Annotated[list[ScenarioIn], Field(min_length=1, max_length=6)] | None = None
     policies: Annotated[list[PolicyName], Field(min_length=1, max_length=7)] | None = None
+    block: Annotated[int, Field(ge=1, le=200)] = 1
     per_day: bodies.Positive | None = None
     runs: Annotated[int, Field(ge=1, le=2000)] = 200
     seed: bodies.Natural = 0
@@ -160,7 +163,7 @@ router = api_router(Role.TELL, *WITH_BODY)
     ),
 )
 async def plan(body: PlanBody, request: Request) -> Response:
-    """Simulate an experiment before it is run: how many outcomes it takes, how often it errs.
+    """Simulate an experiment before it is run: how many outcomes and rounds, how often it errs.
 
     The answer is a stream of server-sent events: `progress` with `done` and `total`, at once and
     then now and then; `estimate` with the `seconds` it would take and the `limit` after which it

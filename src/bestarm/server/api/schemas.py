@@ -32,6 +32,7 @@ _STATUS = {
     "outstanding": 2,
     "remaining": 60,
     "pulls": 240,
+    "rounds": 240,
     "state": "running",
     "lost": 0,
     "late": 0,
@@ -71,8 +72,8 @@ class AssignmentsOut(
     BaseModel,
     json_schema_extra=example(
         assignments=[
-            {"id": 0, "arm": 2, "label": "express", "probability": 0.25, "phase": 1},
-            {"id": 1, "arm": 0, "label": "one page", "probability": 0.5, "phase": 1},
+            {"id": 0, "arm": 2, "label": "express", "probability": 0.25, "phase": 1, "round": 0},
+            {"id": 1, "arm": 0, "label": "one page", "probability": 0.5, "phase": 1, "round": 1},
         ],
         phase=1,
         waiting=0,
@@ -91,14 +92,15 @@ class AssignmentsOut(
     @staticmethod
     def plain(batch: Batch) -> dict[str, Any]:
         """From the library's, as plain data, because a batch may be large."""
-        columns = zip(batch.ids, batch.arms.tolist(), batch.probabilities.tolist(), strict=True)
-        phase, labels = batch.phase, batch.labels
+        parts = batch.arms, batch.probabilities, batch.rounds
+        columns = zip(batch.ids, *(part.tolist() for part in parts), strict=True)
+        labels, same = batch.labels, {"phase": batch.phase}
         return {
             "assignments": [
-                {"id": id_, "arm": arm, "label": labels[arm], "probability": p, "phase": phase}
-                for id_, arm, p in columns
+                {"id": id_, "arm": arm, "label": labels[arm], "probability": p, **same, "round": r}
+                for id_, arm, p, r in columns
             ],
-            "phase": phase,
+            "phase": batch.phase,
             "waiting": batch.waiting,
             "state": batch.state,
         }
@@ -112,6 +114,7 @@ class RecommendationOut(
         final=True,
         reason="identified",
         pulls=1210,
+        rounds=None,
         claims=DELTA,
         error_bound=DELTA,
         contradicted=False,
@@ -140,9 +143,11 @@ class RecommendationOut(
         label: its name.
         final: whether the question is settled; a stop at a limit is not that.
         reason: `identified`; `equivalent`: no option is better than the control by more than the
-            tolerance; `running`; or what stopped it short: `max_pulls`, `max_phases`,
-            `max_phase_pulls`, `budget`, or `stopped` by hand.
+            tolerance; `exact`: all items are judged; `running`; or what stopped it short:
+            `max_pulls`, `max_phases`, `max_phase_pulls`, `budget`, `exhausted`, or `stopped` by
+            hand.
         pulls: how many assignments it rests on.
+        rounds: how many rounds these were, where a round has several; else null.
         claims: the proven bound on the probability that a final answer is wrong, known before there
             is one; null where nothing is proven.
         error_bound: the same, once it is final and nothing contradicts the assumptions.
@@ -162,6 +167,7 @@ class RecommendationOut(
     final: bool
     reason: str
     pulls: int
+    rounds: int | None
     claims: float | None
     error_bound: float | None
     contradicted: bool

@@ -17,6 +17,7 @@ from markupsafe import Markup
 
 from bestarm.defaults import DELTA
 from bestarm.live import Experiment
+from bestarm.live.values import in_rounds
 from bestarm.live.watch.overview import Watch
 from bestarm.live.watch.views import Allocated, Overview
 from bestarm.live.watch.wording import percent
@@ -106,6 +107,7 @@ def _environment() -> Environment:
         default_delta=DELTA,
         address=lambda name: quote(name, safe=""),
         styles=lambda: Markup(read_asset("style.css").decode()),
+        in_rounds=in_rounds,
         legend=_legend,
         titles=PANELS,
     )

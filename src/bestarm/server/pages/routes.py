@@ -44,6 +44,7 @@ _DRIFTS = (
     ("sine", "a slow wave", True),
     ("walk", "a random walk", False),
     ("switches", "sudden jumps", False),
+    ("people", "a level of its own for every round", False),
 )
 _TITLES = {
     "not_found": "There is no such page",
@@ -186,7 +187,7 @@ async def show_plan(request: Request) -> Response:
         request,
         "plan.html",
         seconds=request.app.state.planner.seconds,
-        policies=[(name, words, name in _CHECKED) for name, words in PLANNABLE.items()],
+        policies=[(each, name in _CHECKED) for name, each in PLANNABLE.items()],
         drifts=_DRIFTS,
     )
 

@@ -10,7 +10,22 @@
   token.value = bestarmToken.read();
 
   const ticked = (name) =>
-    [...form.querySelectorAll(`[name=${name}]:checked`)].map((box) => box.value);
+    [...form.querySelectorAll(`[name=${name}]:checked:enabled`)].map((box) => box.value);
+
+  // With several options per round, only some policies can be planned, and days are of rounds.
+  const perDay = form.elements.per_day.labels[0].firstChild;
+  const people = form.querySelector("[name=drift][value=people]");
+  let inBlocks = false;
+  const fit = () => {
+    const before = inBlocks;
+    inBlocks = Number(form.elements.block.value) > 1;
+    for (const box of form.querySelectorAll("[data-single]")) box.disabled = inBlocks;
+    part("singles").hidden = !inBlocks;
+    perDay.textContent = inBlocks ? "Rounds per day " : "Outcomes per day ";
+    if (inBlocks && !before) people.checked = true;
+  };
+  form.elements.block.addEventListener("input", fit);
+  fit(); // a browser may have kept what was typed
 
   const options = (text) => {
     const { labels, features } = lines(text, "options");
@@ -20,8 +35,9 @@
 
   const asked = () => {
     const body = options(form.elements.source.value);
-    for (const name of ["gap", "delta", "level", "noise", "baseline", "per_day", "runs", "seed"]) {
-      const value = number(form.elements[name], { whole: name === "runs" || name === "seed" });
+    for (const name of ["gap", "delta", "level", "noise", "baseline", "per_day", "block", "runs",
+      "seed"]) {
+      const value = number(form.elements[name], { whole: ["block", "runs", "seed"].includes(name) });
       if (value !== null) body[name] = value;
     }
     const ends = bounds(form);
@@ -113,36 +129,51 @@
   };
   const count = (value) => Math.round(value).toLocaleString("en");
   const days = (value) => (value >= 10 ? count(value) : value.toFixed(1));
+  const ratio = (value, [low, high]) => `${value.toFixed(2)} (${low.toFixed(2)} – ${high.toFixed(2)})`;
   const percent = (value) => `${(100 * value).toFixed(1)} %`;
   const MOVES = {
     none: (s) => `the baseline stays at ${rough(s.level)}`,
-    sine: (s) => `the baseline is a wave of ±${rough(s.size)} about ${rough(s.level)} every ` +
-      `${count(s.period)} outcomes`,
-    walk: (s) => `the baseline walks within ±${rough(s.size)} of ${rough(s.level)}, some ` +
-      `${rough(s.size)} in ${count(s.period)} outcomes`,
-    switches: (s) => `the baseline jumps between ${rough(s.level - s.size)} and ` +
-      `${rough(s.level + s.size)}, every ${count(s.period)} outcomes or so`,
+    sine: (s, unit) => `the baseline is a wave of ±${rough(s.size)} about ${rough(s.level)} every ` +
+      `${count(s.period)} ${unit}`,
+    walk: (s, unit) => `the baseline walks within ±${rough(s.size)} of ${rough(s.level)}, some ` +
+      `${rough(s.size)} in ${count(s.period)} ${unit}`,
+    switches: (s, unit) => `the baseline jumps between ${rough(s.level - s.size)} and ` +
+      `${rough(s.level + s.size)}, every ${count(s.period)} ${unit} or so`,
+    people: (s) => `every round has a baseline of its own, within ±${rough(s.size)} of ` +
+      `${rough(s.level)}`,
   };
   const rough = (value) => String(Number(value.toPrecision(4)));
 
   function show(plan) {
     const words = part("words");
+    const unit = plan.block > 1 ? "rounds" : "outcomes";
     words.replaceChildren();
     for (const text of plan.warnings) made("p", text, words, "notice warning");
+    if (plan.block > 1) {
+      made("p", `A round is one person, prompt or plate; with ×${plan.block} it tries ` +
+        `${plan.block} options. Count rounds where people are what it costs, and outcomes where ` +
+        "every judgement is paid for. Ranges and days are of rounds.", words);
+    }
     for (const scenario of plan.scenarios) {
       const forecasts = plan.forecasts.filter((each) => each.scenario === scenario.scenario);
       if (!forecasts.length) continue;
       made("p", `“${scenario.best}” leads the next one by ${rough(scenario.gap)}; ` +
         `${scenario.bounded ? "outcomes are at one bound or the other"
-          : `the noise is ${rough(scenario.noise)}`}; ${MOVES[scenario.drift](scenario)}.`, words);
+          : `the noise is ${rough(scenario.noise)}`}; ${MOVES[scenario.drift](scenario, unit)}.`, words);
       words.append(table(plan, forecasts));
+      for (const saving of plan.savings.filter((each) => each.scenario === scenario.scenario)) {
+        made("p", `With ×${plan.block}, ${saving.policy} takes ` +
+          `${ratio(saving.rounds, saving.rounds_interval)} times the rounds and ` +
+          `${ratio(saving.pulls, saving.pulls_interval)} times the outcomes of one option per ` +
+          "round (means, 95 %).", words);
+      }
       made("p", "No rule that is right with probability " +
         `${rough(1 - plan.delta)}, ${plan.drifts ? "whatever the baseline does" : "where there is no baseline"}, takes fewer than ` +
         `${scenario.bounded ? "about " : ""}${count(scenario.lower_bound)} outcomes on average.`,
       words, "soft");
     }
     made("p", `From ${count(plan.runs)} simulated experiments of each policy, with seed ${plan.seed}. ` +
-      "A forecast holds if its assumptions do; outcomes grow with 1/gap².", words, "soft");
+      `A forecast holds if its assumptions do; ${unit} grow with 1/gap².`, words, "soft");
     part("result").hidden = false;
     document.getElementById("forecast").focus();
   }
@@ -155,18 +186,21 @@
     frame.setAttribute("aria-label", "Forecasts");
     const grid = made("table", "", frame);
     const head = made("tr", "", made("thead", "", grid));
-    const titles = ["Policy", "Outcomes, median", "8 of 10 times", "÷ bound", "Wrong (95 %)"];
+    const blocks = plan.block > 1;
+    const titles = ["Policy", `${blocks ? "Rounds" : "Outcomes"}, median`, "8 of 10 times",
+      ...(blocks ? ["Outcomes, median"] : []), "÷ bound", "Wrong (95 %)"];
     if (plan.per_day) titles.push("Days");
     titles.forEach((title, at) => { made("th", title, head, at ? "figure" : "").scope = "col"; });
     const body = made("tbody", "", grid);
     for (const each of forecasts) {
       const cut = (level) => (each.capped > (1 - level) * each.runs ? "≥ " : "");
       const row = made("tr", "", body);
-      made("th", each.policy, row).scope = "row";
+      made("th", each.policy + (each.block > 1 ? ` ×${each.block}` : ""), row).scope = "row";
       const [low, high] = each.error_interval;
       const cells = [
-        `${cut(0.5)}${count(each.median)}`,
-        `${count(each.low)} – ${cut(0.9)}${count(each.high)}`,
+        `${cut(0.5)}${count(each.rounds.median)}`,
+        `${count(each.rounds.low)} – ${cut(0.9)}${count(each.rounds.high)}`,
+        ...(blocks ? [`${cut(0.5)}${count(each.pulls.median)}`] : []),
         each.ratio === null ? "–" : each.ratio.toFixed(1),
         `${percent(each.error_rate)} (${(100 * low).toFixed(1)} – ${(100 * high).toFixed(1)})`,
       ];

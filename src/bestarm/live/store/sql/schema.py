@@ -96,6 +96,7 @@ experiments = sa.Table(
 )
 assignments = _table(
     "assignments",
+    round=_WHOLE,
     phase=_WHOLE,
     arm=sa.Integer(),
     probability=_REAL,
@@ -108,7 +109,7 @@ losses = _table("losses", phase=_WHOLE, place=_WHOLE, reason=sa.Text(), at=_REAL
 refusals = _table("refusals", reward=_REAL, at=_REAL)
 deferrals = _table("deferrals", summary=_WHOLE)  # the number of the one that covers it, or −1
 requests = _table("requests", key="name", count=_WHOLE, first=_WHOLE, size=_WHOLE, phase=_WHOLE)
-plans = _table("plans", key="phase", rowid=True, plan=sa.Text(), first=_WHOLE)
+plans = _table("plans", key="phase", rowid=True, plan=sa.Text(), first=_WHOLE, round=_WHOLE)
 summaries = _table(
     "summaries",
     rowid=True,

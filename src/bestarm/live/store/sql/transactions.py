@@ -30,7 +30,7 @@ from bestarm.live.store.contract import (
 from bestarm.live.store.damage import UNREADABLE, damaged
 from bestarm.live.store.sql import schema as s
 from bestarm.live.store.sql import statements as sql
-from bestarm.records import Plan, Summary
+from bestarm.records import BlockPlan, Plan, Rounds, Summary, as_blocks
 
 T = TypeVar("T")
 
@@ -179,8 +179,10 @@ class SqlWriting(SqlReading, Writing):
         forecasts: Array | None = None,
         covariates: Sequence[str] | None = None,
     ) -> None:
-        ids, drawn = self.head.assigned + np.arange(len(arms)), {"arm": arms, "asked": at}
-        drawn |= {"phase": self.head.phase, "probability": probabilities}
+        head, places = self.head, np.arange(len(arms))
+        ids = head.assigned + places
+        drawn: dict[str, Any] = {"round": head.rounds + places // head.size, "phase": head.phase}
+        drawn |= {"arm": arms, "probability": probabilities, "asked": at}
         if forecasts is not None:
             drawn["forecast"] = forecasts
         if covariates is not None:
@@ -221,21 +223,24 @@ class SqlWriting(SqlReading, Writing):
 
     def add_plan(self, record: PlanRecord) -> None:
         text = canonical(as_data(record.plan))
-        self._run(insert(s.plans), phase=record.plan.phase, plan=text, first=record.first)
+        place = {"first": record.first, "round": record.round}
+        self._run(insert(s.plans), phase=record.plan.phase, plan=text, **place)
 
     def add_event(self, event: Event) -> None:
         self._run(insert(s.events), **{**vars(event), "data": canonical(event.data)})
 
 
-def _read_plan(phase: int, text: str, first: int) -> PlanRecord:
+def _read_plan(phase: int, text: str, first: int, number: int) -> PlanRecord:
     plan = _parsed(_plan, text, what := f"the plan of phase {phase}")
     if plan.phase != phase:
         raise damaged(f"The record of {what} cannot be read (it is one of phase {plan.phase}).")
-    return PlanRecord(plan, first)
+    return PlanRecord(plan, first, number)
 
 
 def _plan(data: dict[str, Any]) -> Plan:
-    if data["counts"] is not None:
+    if "blocks" in data:
+        plan: Plan = BlockPlan(**data)
+    elif data["counts"] is not None:
         plan = Plan.fixed(data["counts"], phase=data["phase"], center=data["center"])
     else:
         plan = Plan.randomised(**{name: data[name] for name in data if name != "counts"})
@@ -253,6 +258,8 @@ def _read_summary(number: int, *parts: Any) -> SummaryRecord:
 
 
 def _summary(data: dict[str, Any]) -> Summary:
+    if "kinds" in data:
+        return Rounds.read(as_blocks(data.pop("blocks"), data["arms"]), **data)
     return Summary(**data)
 
 

@@ -1,0 +1,211 @@
+"""`bestarm evaluate`: which prompt or model is best, judged until it is clear."""
+
+from __future__ import annotations
+
+import json as jsons
+import shlex
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stdout
+from dataclasses import asdict
+from importlib.machinery import SourceFileLoader
+from importlib.util import module_from_spec, spec_from_loader
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from bestarm.cli.command import command, modules_of_folder
+from bestarm.cli.options import DEFAULT_STORE, AsJson, Delta, StoreUrl
+from bestarm.cli.reporting import print_result, remark
+from bestarm.cli.rows import UserFile
+from bestarm.defaults import DELTA
+
+if TYPE_CHECKING:
+    from bestarm.evaluation import Evaluation
+
+_SUFFIXES = (".txt", ".csv", ".jsonl")
+_FILES = "Give a .txt file with one per line, a .csv file with a header, or a .jsonl file."
+
+
+@command
+def evaluate(
+    judge: str,
+    *,
+    options: str,
+    items: Path,
+    name: str | None = None,
+    store: StoreUrl = DEFAULT_STORE,
+    delta: Delta = DELTA,
+    bounds: tuple[float, float] = (0.0, 1.0),
+    concurrency: int = 8,
+    retries: int = 3,
+    price: float = 1.0,
+    max_cost: float | None = None,
+    seed: int | None = None,
+    json: AsJson = False,
+) -> None:
+    """Judge prompts or models on items until it is clear which is best. Run it again to resume it.
+
+    Args:
+        judge (JUDGE.py): A file that defines judge(option, item), plain or async, which returns a
+            score; JUDGE.py:NAME for another name.
+        options (LIST|FILE): What is compared: names with commas between them, or a file like that
+            of the items, where each has a name.
+        items (FILE): What options are judged on: a .txt file with one text per line; a .csv file
+            with a header, or a .jsonl file, whose rows the judge receives as mappings.
+        name: The experiment's name in the store; the name of the judge's file if left out.
+        bounds (LOW HIGH): The lowest and the highest score.
+        concurrency: Calls of the judge at a time.
+        retries: Further calls on a pair after one that failed, with growing pauses.
+        price: What a call costs.
+        max_cost: No call is made that would exceed this, earlier runs included.
+        seed: Fixes the order of the items; random if left out.
+    """
+    from bestarm.cli.progress import counted
+    from bestarm.evaluation import evaluate as run
+    from bestarm.live.store.sql import Store
+
+    path, function = _place(judge)
+    title = path.stem if name is None else name
+    compared, judged = _read_options(options), _read_file(items, "items")
+    database = Store(store)
+    most = len(compared) * len(judged)
+    remark(
+        f"judging {len(compared)} options on {len(judged):,} items as {title!r}; watch it with: "
+        f"bestarm serve --store {shlex.quote(database.place)}"
+    )
+    try:
+        # What a judge prints must not mix with the result.
+        with (
+            redirect_stdout(sys.stderr),
+            _loaded(path, function) as call,
+            counted("judging", most, what="judgements at most") as progress,
+        ):
+            found = run(
+                call,
+                compared,
+                judged,
+                name=title,
+                store=database,
+                delta=delta,
+                bounds=bounds,
+                concurrency=concurrency,
+                retries=retries,
+                price=price,
+                max_cost=max_cost,
+                seed=seed,
+                progress=progress,
+            )
+    except KeyboardInterrupt:
+        remark("interrupted; everything judged so far is kept. To continue, run the same command.")
+        raise typer.Exit(130) from None
+    print_result(_data(found), *str(found).splitlines(), as_json=json)
+
+
+def _data(found: Evaluation) -> dict[str, Any]:
+    from bestarm.cli.experiment.views import recommendation_data
+
+    labels = [score.label for score in found.scores]
+    return {
+        "experiment": found.name,
+        "store": found.store,
+        "state": found.state,
+        "recommendation": recommendation_data(found.recommendation, labels),
+        "scores": [asdict(score) for score in found.scores],
+        "judgements": found.judgements,
+        "all_judgements": found.all_judgements,
+        "saved": found.saved,
+        "cost": found.cost,
+        "saved_cost": found.saved_cost,
+        "failures": found.failures,
+        "capped": found.capped,
+        "seconds": found.seconds,
+    }
+
+
+def _place(judge: str) -> tuple[Path, str]:
+    """The file of a judge, and the judge's name in it."""
+    path, colon, name = judge.rpartition(":")
+    if colon and name.isidentifier():
+        return Path(path), name
+    return Path(judge), "judge"
+
+
+@contextmanager
+def _loaded(path: Path, name: str) -> Iterator[Callable[[Any, Any], Any]]:
+    """The judge of a file, beside which its modules are found.
+
+    Raises:
+        InvalidInputError: the file cannot be run, or has no such function.
+        OSError: it cannot be read.
+    """
+    from bestarm.checks import suggestion
+    from bestarm.cli.methods import described
+
+    file = UserFile(path, "judge", "Correct it first.")
+    loader = SourceFileLoader("bestarm_judge", str(path))
+    spec = spec_from_loader(loader.name, loader)
+    assert spec is not None
+    module = module_from_spec(spec)
+    sys.modules[loader.name] = module
+    with modules_of_folder(str(path.parent)):
+        try:
+            loader.exec_module(module)
+        except (Exception, SystemExit) as error:
+            if isinstance(error, OSError) and error.filename == str(path):
+                raise
+            raise file.wrong(f"raised {described(error, path.stem)} as it was read.") from error
+        found = getattr(module, name, None)
+        if not callable(found):
+            near = suggestion(name, [key for key, value in vars(module).items() if callable(value)])
+            remedy = f"Define {name}(option, item) in it, or name another function: {path}:NAME."
+            raise file.wrong(f"has no function {name!r}.", f"{near} {remedy}".strip())
+        yield found
+
+
+def _read_options(text: str) -> list[Any]:
+    if Path(text).suffix.lower() in _SUFFIXES or Path(text).is_file():
+        return _read_file(Path(text), "options")
+    return [each.strip() for each in text.split(",") if each.strip()]
+
+
+def _read_file(path: Path, field: str) -> list[Any]:
+    """Texts or mappings from a file.
+
+    Raises:
+        InvalidInputError: it is of another kind, or does not hold what it must.
+        OSError: it cannot be read.
+    """
+    file = UserFile(path, field, _FILES)
+    match path.suffix.lower():
+        case ".txt":
+            read: list[Any] = [each.strip() for each in file.text().split("\n") if each.strip()]
+        case ".jsonl":
+            read = list(_json_lines(file))
+        case ".csv":
+            read = list(_records(file))
+        case _:
+            raise file.wrong("does not end in .txt, .csv or .jsonl.")
+    if not read:
+        raise file.wrong(f"holds no {field}.")
+    return read
+
+
+def _json_lines(file: UserFile) -> Iterator[Any]:
+    for number, line in enumerate(file.text().split("\n"), start=1):
+        if line.strip():
+            try:
+                yield jsons.loads(line)
+            except (ValueError, RecursionError) as error:
+                raise file.wrong(f"is not JSON in line {number} ({error}).") from None
+
+
+def _records(file: UserFile) -> Iterator[dict[str, str]]:
+    (_, header), *rows = file.rows() or [("", [])]
+    if "" in header or len(set(header)) < len(header):
+        raise file.wrong("needs a header with a different name for each column.")
+    for place, fields in rows:
+        if len(fields) != len(header):
+            raise file.wrong(f"has {len(fields)} fields in {place}, not {len(header)}.")
+        yield dict(zip(header, fields, strict=True))

@@ -1,0 +1,135 @@
+"""What an evaluation is about: options and items, their names, their fingerprints, their order."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bestarm.errors import InvalidInputError
+
+#: An option or an item: a text, or names with values.
+Described = str | Mapping[str, Any]
+
+_LONGEST_NAME = 200
+
+
+@dataclass(frozen=True)
+class Question:
+    """Which of these options is best on these items?
+
+    Attributes:
+        options: the options, as the judge receives them.
+        items: the items, as the judge receives them.
+    """
+
+    options: tuple[Described, ...]
+    items: tuple[Described, ...]
+
+    @classmethod
+    def of(cls, options: object, items: object) -> Question:
+        """Check options and items.
+
+        Raises:
+            InvalidInputError: they are not texts or names with values, or there are too few.
+        """
+        question = cls(_read(options, "options", least=2), _read(items, "items", least=1))
+        for field in ("options", "items"):
+            question.fingerprint(field)
+        _ = question.labels
+        return question
+
+    @cached_property
+    def labels(self) -> list[str]:
+        """The name of each option."""
+        labels = [_label(option) for option in self.options]
+        for place, label in enumerate(labels):
+            if label in labels[:place]:
+                raise InvalidInputError(
+                    f"Two options have the name {label!r}.",
+                    field="options",
+                    value=label,
+                    remedy="Give every option a name of its own.",
+                )
+        return labels
+
+    @property
+    def most(self) -> int:
+        """The number of pairs: what judging everything takes."""
+        return len(self.options) * len(self.items)
+
+    def fingerprint(self, field: str) -> str:
+        """A short text that differs if the options, or the items, differ in any letter."""
+        values = [
+            value if isinstance(value, str) else dict(value) for value in getattr(self, field)
+        ]
+        try:
+            text = json.dumps(values, sort_keys=True, ensure_ascii=False)
+        except (TypeError, ValueError) as error:
+            raise InvalidInputError(
+                f"`{field}` must hold texts, numbers, truth values, lists and mappings ({error}).",
+                field=field,
+                remedy="Look up anything else by its name, in the judge.",
+            ) from None
+        return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+    def order(self, seed: int) -> NDArray[np.int64]:
+        """The place of the item of each round: every order is equally likely.
+
+        It is the order of Philox-4×64's raw words, which is the same under every version of NumPy.
+        """
+        # Under a name of its own: neither draws nor simulations share the stream.
+        digest = hashlib.sha256(f"bestarm.evaluation.order {seed}".encode()).digest()
+        words = np.random.Philox(key=int.from_bytes(digest[:16], "little"))
+        return np.argsort(words.random_raw(len(self.items)), kind="stable").astype(np.int64)
+
+
+def _plain(value: object) -> dict[str, Any]:
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise TypeError(f"{value!r} is none of these")
+
+
+def _read(values: object, field: str, *, least: int) -> tuple[Described, ...]:
+    if isinstance(values, (str, Mapping)) or not isinstance(values, Sequence):
+        raise InvalidInputError(
+            f"`{field}` must be a list of texts or of mappings; got {type(values).__name__!r}.",
+            field=field,
+            value=values,
+        )
+    for place, value in enumerate(values, start=1):
+        if not isinstance(value, (str, Mapping)):
+            raise InvalidInputError(
+                f"`{field}` must be texts or mappings; number {place} is {value!r}.",
+                field=field,
+                value=value,
+            )
+    if len(values) < least:
+        raise InvalidInputError(
+            f"`{field}` must be at least {least}; got {len(values)}.",
+            field=field,
+            value=len(values),
+        )
+    return tuple(values)
+
+
+def _label(option: Described) -> str:
+    label = option if isinstance(option, str) else option.get("name")
+    if not isinstance(label, str) or not label.strip() or len(label) > _LONGEST_NAME:
+        problem = f"needs a name of 1 to {_LONGEST_NAME} characters"
+    elif not label.isprintable():
+        problem = "needs a name in one line"
+    else:
+        return label
+    raise InvalidInputError(
+        f"Every option {problem}; got {label!r}.",
+        field="options",
+        value=option,
+        remedy='Give long ones as mappings: {"name": "short", "prompt": "Answer in …"}.',
+    )

@@ -1,0 +1,228 @@
+"""`bestarm evaluate` from the outside: files, refusals, Ctrl-C, and running it again."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+
+import pytest
+from databases import wait_until
+from typer.testing import CliRunner
+from workers_started import PATIENCE, processes
+
+from bestarm import Experiment
+from bestarm.cli import main
+from bestarm.cli.app import app
+
+JUDGE = """
+def judge(option, item):
+    print("judging", item)
+    return len(item) % 7 / 10 + (option == "short") / 3
+"""
+# A judge that notes its calls, and waits for a file.
+PATIENT = """
+import pathlib, time
+
+def judge(option, item):
+    with open("calls", "a") as calls:
+        calls.write(f"{option},{item}\\n")
+    while not pathlib.Path("go").exists():
+        time.sleep(0.01)
+    return float(option == "short")
+"""
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("BESTARM_STORE", raising=False)
+    Path("judge.py").write_text(JUDGE, encoding="utf-8")
+    lines = "\n".join("?" * number for number in range(1, 81))
+    Path("items.txt").write_text(f"{lines}\n\n", encoding="utf-8")
+    return tmp_path
+
+
+def invoke(*arguments: str) -> tuple[int, str, str]:
+    result = CliRunner().invoke(app, ["evaluate", *arguments])
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result.exit_code, result.stdout, result.stderr
+
+
+def test_it_says_what_is_best_and_what_was_saved_and_where_to_watch() -> None:
+    words = ("judge.py", "--options", "short, long", "--items", "items.txt", "--seed", "1")
+    code, out, err = invoke(*words)
+    assert code == 0, err
+    assert out.startswith("'short' is the best of 2 options.")
+    assert "of 160 judgements" in out
+    assert "Saved:" in out
+    assert "judging" not in out  # what the judge prints
+    assert "bestarm serve --store sqlite:///bestarm.db" in err
+    with Experiment.open("sqlite:///bestarm.db", "judge") as experiment:
+        assert experiment.finished
+        assert experiment.problem.source_labels == ("short", "long")
+        made = experiment.status().pulls
+    code, out, err = invoke(*words, "--json")
+    assert code == 0
+    found = json.loads(out)
+    assert "judging ?" not in err  # nothing was judged again
+    assert found["recommendation"]["label"] == "short"
+    assert found["judgements"] <= made
+    assert (found["experiment"], found["all_judgements"]) == ("judge", 160)
+    assert [score["label"] for score in found["scores"]] == ["short", "long"]
+
+
+def test_options_and_items_can_be_rows_of_files() -> None:
+    Path("sub").mkdir()
+    Path("sub/levels.py").write_text("LEVELS = {'a': 0.2, 'b': 0.9}\n")
+    Path("sub/grader.py").write_text(
+        "from levels import LEVELS\n"
+        "async def grade(option, item):\n"
+        "    return LEVELS[item['kind']] * float(option['rate'])\n"
+    )
+    Path("options.csv").write_text("name;rate\nlow;0.1\nhigh;1\n")
+    rows = [json.dumps({"kind": "ab"[number % 2]}) for number in range(60)]
+    Path("items.jsonl").write_text("\n".join(rows))
+    files = ("--options", "options.csv", "--items", "items.jsonl")
+    code, out, err = invoke("sub/grader.py:grade", *files, "--name", "rates", "--json")
+    assert code == 0, err
+    found = json.loads(out)
+    assert (found["recommendation"]["label"], found["experiment"]) == ("high", "rates")
+
+
+def test_a_cap_is_not_an_error_and_a_larger_one_continues() -> None:
+    words = ("judge.py", "--options", "short,long", "--items", "items.txt")
+    code, out, _ = invoke(*words, "--price", "0.01", "--max-cost", "0.07")
+    assert code == 0
+    assert "7 of 160 judgements (4 %), which cost 0.07." in out
+    assert "Stopped at the cost cap of 0.07." in out
+    code, out, _ = invoke(*words, "--price", "0.01", "--max-cost", "2", "--json")
+    assert code == 0
+    assert json.loads(out)["recommendation"]["final"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("none.py", "a,b", "items.txt"), "'none.py' cannot be read or written: no such file"),
+        (("judge.py:grade", "a,b", "items.txt"), "'judge.py' has no function 'grade'."),
+        (("broken.py", "a,b", "items.txt"), "'broken.py' raised SyntaxError:"),
+        (("raises.py", "a,b", "items.txt"), "raised ZeroDivisionError: division by zero (raises"),
+        (("exits.py", "a,b", "items.txt"), "'exits.py' raised SystemExit: 3"),
+        (("judge.py", "a", "items.txt"), "`options` must be at least 2; got 1."),
+        (("judge.py", "a,a", "items.txt"), "Two options have the name 'a'."),
+        (("judge.py", "none.csv", "items.txt"), "'none.csv' cannot be read or written"),
+        (("judge.py", "nameless.csv", "items.txt"), "Every option needs a name"),
+        (("judge.py", "a,b", "none.txt"), "'none.txt' cannot be read or written"),
+        (("judge.py", "a,b", "empty.txt"), "'empty.txt' holds no items."),
+        (("judge.py", "a,b", "empty.csv"), "'empty.csv' holds no items."),
+        (("judge.py", "a,b", "items.md"), "'items.md' does not end in .txt, .csv or .jsonl."),
+        (("judge.py", "a,b", "wrong.jsonl"), "'wrong.jsonl' is not JSON in line 2"),
+        (("judge.py", "a,b", "numbers.jsonl"), "`items` must be texts or mappings; number 1 is 3"),
+        (("judge.py", "a,b", "uneven.csv"), "'uneven.csv' has 3 fields in line 3, not 2."),
+        (("judge.py", "a,b", "unnamed.csv"), "needs a header with a different name"),
+        (("judge.py", "a,b", "latin.txt"), "'latin.txt' is not text in UTF-8"),
+        (("judge.py", "a,b", "items.txt", "--price", "0"), "`price` must be positive"),
+        (("judge.py", "a,b", "items.txt", "--store", "x.db"), "`url` must name a SQLite file"),
+        (("fails.py", "a,b", "items.txt", "--retries", "0"), "ValueError: no (fails.py, line 2)"),
+        (("none.py:judge", "a,b", "items.txt"), "'none.py' cannot be read or written"),
+        (("wrong.py", "a,b", "items.txt"), "the judge returned 'good', which is not a number"),
+    ],
+)
+def test_bad_input_is_refused_in_a_sentence(arguments: tuple[str, ...], words: str) -> None:
+    texts = {
+        "broken.py": "def judge(:\n",
+        "raises.py": "\n1 / 0\n",
+        "exits.py": "import sys\nsys.exit(3)\n",
+        "fails.py": "def judge(option, item):\n    raise ValueError('no')\n",
+        "wrong.py": "def judge(option, item):\n    return 'good'\n",
+        "nameless.csv": "prompt\nAnswer.\nThink.\n",
+        "empty.txt": "\n\n",
+        "empty.csv": "",
+        "items.md": "x\n",
+        "wrong.jsonl": '{"a": 1}\n{"a": \n',
+        "numbers.jsonl": "3\n",
+        "uneven.csv": "a,b\n1,2\n1,2,3\n",
+        "unnamed.csv": "a,a\n1,2\n",
+    }
+    for name, text in texts.items():
+        Path(name).write_text(text)
+    Path("latin.txt").write_bytes(b"caf\xe9\n")
+    judge, options, items, *further = arguments
+    code, out, err = invoke(judge, "--options", options, "--items", items, *further)
+    assert (code, out) == (2, "")
+    assert words in err
+    assert "Traceback" not in err
+
+
+def test_another_file_under_the_same_name_is_refused() -> None:
+    words = ("judge.py", "--options", "short,long", "--items", "items.txt", "--max-cost")
+    assert invoke(*words, "1")[0] == 0
+    with Path("items.txt").open("a") as file:
+        file.write("one more\n")
+    code, out, err = invoke(*words, "2")
+    assert (code, out) == (2, "")
+    assert "'judge' was created with different `items` (80, not 81)." in err
+
+
+def run_command(*arguments: str) -> None:
+    """Run `bestarm` with what it says on stderr in a file."""
+    os.dup2(os.open("said", os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 2)
+    sys.stderr = os.fdopen(2, "w", buffering=1)
+    sys.argv = ["bestarm", *arguments]
+    main()
+
+
+@contextmanager
+def three_calls_in_flight(*arguments: str) -> Iterator[BaseProcess]:
+    """An evaluation whose judge waits for a file."""
+    Path("judge.py").write_text(PATIENT)
+    arguments = ("evaluate", *arguments, "--concurrency", "3")
+    process = processes.Process(target=run_command, args=arguments)
+    process.start()
+    try:
+        wait_until(lambda: Path("calls").exists() and Path("calls").read_text().count("\n") == 3)
+        yield process
+        process.join(PATIENCE)
+        assert process.exitcode == 130
+    finally:
+        process.kill()
+    said = Path("said").read_text()
+    assert "Traceback" not in said
+    assert said.endswith("To continue, run the same command.\n")
+
+
+def interrupt(process: BaseProcess) -> None:
+    os.kill(process.pid or 0, signal.SIGINT)
+    wait_until(lambda: "interrupt again to leave them" in Path("said").read_text())
+
+
+def test_ctrl_c_keeps_what_is_in_flight_and_the_same_command_continues() -> None:
+    words = ("judge.py", "--options", "short,long", "--items", "items.txt", "--seed", "1")
+    with three_calls_in_flight(*words) as process:
+        interrupt(process)
+        Path("go").touch()
+    calls = Path("calls").read_text().splitlines()
+    assert len(calls) == 3
+    with Experiment.open("sqlite:///bestarm.db", "judge") as experiment:
+        assert len(experiment.outcomes()) == 3
+    code, out, _ = invoke(*words)
+    assert code == 0
+    assert out.startswith("'short' is the best of 2 options.")
+    calls = Path("calls").read_text().splitlines()
+    assert len(set(calls)) == len(calls) > 3
+
+
+def test_a_second_ctrl_c_leaves_calls_in_flight() -> None:
+    words = ("judge.py", "--options", "short,long", "--items", "items.txt")
+    with three_calls_in_flight(*words) as process:
+        interrupt(process)
+        interrupt(process)
+    with Experiment.open("sqlite:///bestarm.db", "judge") as experiment:
+        assert len(experiment.outcomes()) == 0

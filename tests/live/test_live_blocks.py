@@ -1,0 +1,310 @@
+"""Rounds of several options: drawn, lost, late, audited and shown as what they are."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import Counter
+from contextlib import closing
+from itertools import permutations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from chained_policies import PROBLEM as COMPASS
+from chained_policies import Scripted
+
+from bestarm import AnytimeBAI, Experiment, Problem
+from bestarm.errors import InvalidInputError
+from bestarm.live import Batch, draw_block
+from bestarm.live.watch.overview import overview
+from bestarm.policies import PairedTests
+from bestarm.records import BlockPlan, Rounds
+
+RATES = np.array([0.2, 0.8, 0.4, 0.3])
+DRINKS = Problem(np.eye(4), source_labels=["tea", "coffee", "water", "juice"], delta=0.1)
+
+
+def begin(url: str, *, seed: int = 1, **options: Any) -> Experiment:
+    options = {"bounds": [0, 1], "block": 2, **options}
+    return Experiment.create(url, "drinks", DRINKS, options=options, seed=seed)
+
+
+def rate(batch: Batch, rng: np.random.Generator) -> dict[int, float]:
+    """Everybody's mood moves what they rate, all options alike."""
+    mood = rng.uniform(-0.2, 0.2, size=int(batch.rounds.max(initial=0)) + 1)[batch.rounds]
+    rewards = (rng.random(len(batch)) < RATES[batch.arms] + mood) + 0.0
+    return dict(zip(batch.ids, rewards.tolist(), strict=True))
+
+
+def work(experiment: Experiment, *, rounds: int, late: float = 0.0, seed: int = 2) -> set[int]:
+    """Ask and tell; some outcomes come when a third of the rounds is over, some never."""
+    rng, waiting = np.random.default_rng(seed), dict[int, float]()
+    while not experiment.finished and experiment.status().rounds < rounds:
+        told = rate(experiment.ask(4), rng)
+        slow = {number for number in told if rng.random() < late}
+        waiting |= {number: told.pop(number) for number in slow}
+        experiment.tell_many(told)
+        if len(waiting) > 12:
+            experiment.tell_many({number: waiting.pop(number) for number in list(waiting)[:9]})
+    return set(waiting)
+
+
+def test_a_round_is_drawn_whole_in_random_order_and_can_be_drawn_again(sqlite_url: str) -> None:
+    experiment = begin(sqlite_url)
+    with experiment.read() as books:
+        plan = books.plan(1).plan
+    assert isinstance(plan, BlockPlan)
+    batch = experiment.ask(6)
+    assert len(batch) == 12
+    blocks = list(batch.blocks())
+    assert [len(block) for block in blocks] == [2] * 6
+    for number, block in enumerate(blocks):
+        assert {each.round for each in block} == {number}
+        arms = [each.arm for each in block]
+        assert arms == draw_block(1, block[0].id, plan.blocks, plan.block_weights)
+        for each in block:
+            holds = plan.block_weights[(plan.blocks == each.arm).any(axis=1)]
+            assert each.probability == pytest.approx(holds.sum())
+
+
+def test_a_request_that_is_repeated_gets_the_same_rounds(store_url: str) -> None:
+    with begin(store_url, block=3) as experiment:
+        experiment.ask(1)
+        first, again = (experiment.ask(2, request_id="a") for _ in range(2))
+        assert (first.rounds.tolist(), list(first.ids)) == ([1, 1, 1, 2, 2, 2], list(range(3, 9)))
+        assert [tuple(first), first.phase] == [tuple(again), again.phase]
+
+
+def test_blocks_and_orders_are_as_likely_as_the_plan_says() -> None:
+    blocks, weights, rounds = [[0, 1, 2], [0, 2, 3]], [0.25, 0.75], 4800
+    drawn = Counter(tuple(draw_block(5, 3 * n, blocks, weights)) for n in range(rounds))
+    expected = {
+        order: rounds * weight / 6
+        for block, weight in zip(blocks, weights, strict=True)
+        for order in permutations(block)
+    }
+    assert drawn.keys() == expected.keys()
+    # χ² of 11 degrees of freedom: 31 is exceeded once in a thousand times.
+    assert sum((drawn[each] - wanted) ** 2 / wanted for each, wanted in expected.items()) < 31
+
+
+def test_the_order_within_a_round_says_nothing_about_its_block() -> None:
+    plan = BlockPlan.drawn([[0, 1], [2, 3]], [0.5, 0.5], 2000, arms=4, phase=1, open=True)
+    batch = Experiment(Scripted(plan), seed=3).ask(2000)
+    arms = batch.arms.reshape(-1, 2)
+    first = Counter(zip((arms.min(axis=1) // 2).tolist(), (arms[:, 0] % 2).tolist(), strict=True))
+    assert all(430 < first[kind, place] < 570 for kind in (0, 1) for place in (0, 1))
+
+
+def test_the_policy_is_told_whole_rounds_whatever_comes_when() -> None:
+    plan = BlockPlan.drawn([[0, 1], [1, 2]], [0.5, 0.5], 2, arms=4, phase=1, open=True)
+    end = BlockPlan.drawn([[0, 1, 2]], [1.0], 1, arms=4, phase=2, open=True)
+    policy = Scripted(plan, end)
+    experiment = Experiment(policy, seed=4)
+    batch = experiment.ask(4)
+    experiment.tell_many({number: 10.0 + number for number in (0, 1, 2, 3, 4, 6, 7)})
+    [rounds] = policy.summaries
+    assert isinstance(rounds, Rounds)
+    assert rounds.rounds == 2  # of the third, one outcome is outstanding
+    for place, block in enumerate(list(batch.blocks())[:2]):
+        told = dict(zip(rounds.blocks[rounds.kinds[place]], rounds.table[place], strict=True))
+        assert told == {each.arm: 10.0 + each.id for each in block}
+    assert experiment.ask(1).rounds.tolist() == [4, 4, 4]
+    experiment.fail(5)
+    late = policy.summaries[1]
+    assert isinstance(late, Rounds)
+    assert (late.rounds, int(late.missing.sum()), late.pulls) == (2, 1, 3)
+
+
+@pytest.mark.parametrize("options", [{}, {"missing": "worst-case"}, {"block": 3}])
+def test_late_and_lost_outcomes_change_neither_the_answer_nor_its_proof(
+    store_url: str, options: dict[str, Any]
+) -> None:
+    with begin(store_url, **options) as experiment:
+        work(experiment, rounds=2000, late=0.15)
+        answer = experiment.recommendation()
+        assert (answer.label, answer.final, answer.error_bound) == ("coffee", True, 0.1)
+        assert answer.rounds is not None
+        assert answer.pulls >= 2 * answer.rounds
+        assert experiment.verify().findings == ()
+        assert experiment.replay().recommendation.label == "coffee"
+        assert {check.level for check in experiment.health()} == {"ok"}
+
+
+def test_a_round_that_lost_an_option_is_the_smaller_round(sqlite_url: str) -> None:
+    experiment = begin(sqlite_url, block=3)
+    rng = np.random.default_rng(1)
+    while not experiment.finished:
+        batch = experiment.ask(5)
+        told = rate(batch, rng)
+        lost = [number for number in told if rng.random() < 0.1]
+        experiment.tell_many({number: told[number] for number in told if number not in lost})
+        experiment.fail_many(lost)
+    assert experiment.recommendation().label == "coffee"
+    status = experiment.status()
+    assert status.lost > 10
+    assert f"{status.pulls:,} assignments in {status.rounds:,} rounds" in str(status)
+    assert experiment.verify().findings == ()
+
+
+def test_items_are_never_drawn_more_often_than_there_are(sqlite_url: str) -> None:
+    """However many are asked for; in the end the answer is exact."""
+    experiment = begin(sqlite_url, block=4, items=30)
+    rng, judged = np.random.default_rng(5), rng_table(30)
+    while not experiment.finished:
+        batch = experiment.ask(int(rng.integers(1, 40)))
+        for block in batch.blocks():
+            for each in block:
+                experiment.tell(each.id, judged[each.round, each.arm])
+    answer, status = experiment.recommendation(), experiment.status()
+    assert status.rounds == 30
+    assert (answer.reason, answer.target) == ("exact", int(judged.mean(axis=0).argmax()))
+
+
+def rng_table(items: int) -> Any:
+    """Judgements so close that nothing is shown before all are in."""
+    table = (np.random.default_rng(0).random((items, 4)) < 0.5) + 0.0
+    assert len(set(table.mean(axis=0))) == 4
+    return table
+
+
+def test_losses_that_depend_on_the_option_are_noticed(sqlite_url: str) -> None:
+    levels = {}
+    for name, fails in (("alike", 0.2), ("unlike", 0.6)):
+        problem = Problem(np.eye(4))
+        experiment = Experiment.create(
+            sqlite_url, name, problem, options={"bounds": [0, 1], "block": 2}, seed=3
+        )
+        rng = np.random.default_rng(6)
+        for _ in range(16):
+            batch = experiment.ask(40)
+            chance = np.where(batch.arms == 2, fails, 0.2)
+            lost = rng.random(len(batch)) < chance
+            experiment.fail_many(np.array(batch.ids)[lost].tolist())
+            told = np.array(batch.ids)[~lost].tolist()
+            experiment.tell_many(zip(told, rng.integers(2, size=len(told)), strict=True))
+        levels[name] = {check.name: check.level for check in experiment.health()}
+    assert set(levels["alike"].values()) == {"ok"}
+    assert levels["unlike"]["missing"] == "alarm"
+    assert levels["unlike"]["assignments"] == "ok"
+
+
+def test_a_large_baseline_alarms_nobody(sqlite_url: str) -> None:
+    problem = Problem(np.eye(3), noise=0.5, baseline=1)
+    options = {"mean_bound": 1.0, "block": 2}
+    experiment = Experiment.create(sqlite_url, "far", problem, options=options, seed=3)
+    rng = np.random.default_rng(7)
+    while not experiment.finished:
+        batch = experiment.ask(20)
+        level = 1e6 * rng.normal(size=batch.rounds.max() + 1)[batch.rounds]
+        noise = rng.normal(scale=0.5, size=len(batch))
+        experiment.tell_many(dict(zip(batch.ids, level + batch.arms / 2 + noise, strict=True)))
+    answer = experiment.recommendation()
+    assert (answer.target, answer.contradicted) == (2, False)
+    assert {check.level for check in experiment.health()} == {"ok"}
+
+
+@pytest.fixture(scope="module")
+def damaged(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("blocks") / "store.db"
+    with begin(f"sqlite:///{path}") as experiment:
+        work(experiment, rounds=60, late=0.3)
+        with experiment.read() as books:
+            assert any(each.late for each in books.summaries())
+    return path
+
+
+@pytest.mark.parametrize(
+    ("change", "finding"),
+    [
+        ("UPDATE bestarm_assignments SET round = 7 WHERE number = 12", "in another round"),
+        (
+            "UPDATE bestarm_assignments SET arm = (SELECT 3 - arm FROM bestarm_assignments AS b"
+            " WHERE b.number = 4) WHERE number = 4",
+            "the draw gives",
+        ),
+        ("UPDATE bestarm_outcomes SET reward = 1 - reward WHERE number = 3", "was changed since"),
+        ("UPDATE bestarm_plans SET round = round + 1 WHERE phase = 2", "it was changed"),
+        ("DELETE FROM bestarm_outcomes WHERE number = 5", "neither told nor lost"),
+        ("DELETE FROM bestarm_assignments WHERE number = 9", "are missing"),
+    ],
+)
+def test_the_audit_notices_what_was_changed(damaged: Path, change: str, finding: str) -> None:
+    copy = damaged.with_name("copy.db")
+    copy.unlink(missing_ok=True)
+    with closing(sqlite3.connect(damaged)) as source, closing(sqlite3.connect(copy)) as target:
+        source.backup(target)
+        assert target.execute(change).rowcount == 1
+        target.commit()
+    with Experiment.open(f"sqlite:///{copy}", "drinks") as experiment:
+        assert any(finding in each for each in experiment.verify().findings)
+
+
+def test_what_is_shown_counts_every_outcome_once(sqlite_url: str) -> None:
+    experiment = begin(sqlite_url, block=3)
+    work(experiment, rounds=2000, late=0.2)
+    shown = overview(experiment)
+    with experiment.read() as books:
+        rows = np.concatenate(list(books.rows(0, books.head.summary_end)))
+        waiting = books.deferrals(waiting=True)[0]
+        assert any(each.late for each in books.summaries())
+    used = ~np.isnan(rows["reward"]) & ~rows["late"] & ~np.isin(rows["id"], waiting)
+    counts = np.bincount(rows["arm"][used], minlength=4)
+    assert [each.answered for each in shown.allocation] == counts.tolist()
+    assert [each.drawn for each in shown.allocation] == np.bincount(rows["arm"]).tolist()
+    last = [line.y[-1] for line in shown.baseline.contrasts]
+    assert last[0] == 0.0
+    assert all(value is not None and value > 0 for value in last[1:])
+    assert "rounds" in shown.verdict
+
+
+def test_exports_say_which_round_an_assignment_was_in(sqlite_url: str, tmp_path: Path) -> None:
+    experiment = begin(sqlite_url, block=3)
+    experiment.tell_many(rate(experiment.ask(5), np.random.default_rng(0)))
+    experiment.export(tmp_path / "all.csv", probabilities=True)
+    experiment.export(tmp_path / "mrt.csv", layout="mrt")
+    rows, points = pd.read_csv(tmp_path / "all.csv"), pd.read_csv(tmp_path / "mrt.csv")
+    assert rows["round"].tolist() == [n // 3 for n in range(15)]
+    assert points["decision_point"].tolist() == [1 + n // 3 for n in range(15)]
+    chances = rows[[f"probability_{label}" for label in DRINKS.source_labels]]
+    assert chances.sum(axis=1).tolist() == pytest.approx([3.0] * 15)
+
+
+def test_what_live_experiments_cannot_do_is_refused(sqlite_url: str) -> None:
+    with pytest.raises(InvalidInputError, match="closed plans"):
+        Experiment(PairedTests(COMPASS, bounds=(0, 1)))
+    with pytest.raises(InvalidInputError, match="forecast"):
+        Experiment.create(
+            sqlite_url, "x", DRINKS, options={"bounds": [0, 1], "block": 2}, forecaster="default"
+        )
+    with pytest.raises(InvalidInputError, match="block"):
+        begin(sqlite_url, block=5)
+
+
+def test_halving_spends_its_rounds_whatever_is_lost(sqlite_url: str) -> None:
+    options = {"budget": 600, "block": 2}
+    experiment = Experiment.create(
+        sqlite_url, "halves", DRINKS, policy="sequential-halving", options=options, seed=2
+    )
+    rng = np.random.default_rng(3)
+    while not experiment.finished:
+        batch = experiment.ask(30)
+        told = rate(batch, rng)
+        lost = [number for number in told if rng.random() < 0.1]
+        experiment.fail_many(lost)
+        experiment.tell_many({number: told[number] for number in told if number not in lost})
+    assert experiment.recommendation().label == "coffee"
+    assert experiment.status().rounds == 300
+    assert experiment.verify().findings == ()
+    assert experiment.replay().recommendation.reason == "budget"
+
+
+def test_in_memory_and_in_a_store_the_same_happens(sqlite_url: str) -> None:
+    stored = begin(sqlite_url, block=3)
+    kept = Experiment(AnytimeBAI(DRINKS, bounds=(0, 1), block=3), seed=1)
+    for experiment in (stored, kept):
+        work(experiment, rounds=300, late=0.1)
+    one, other = (each.assignments().drop(columns="asked") for each in (stored, kept))
+    pd.testing.assert_frame_equal(one, other)
