@@ -296,10 +296,11 @@ def test_an_arm_of_probability_zero_never_collects_rounding() -> None:
     # fall to the last arm.
     weights = np.append(np.full(10, 0.1), 0.0)
     assert np.cumsum(weights)[-1] < 1
-    support, _ = streams._support(Plan.randomised(weights, 1, phase=1))
-    assert support.tolist() == list(range(10))
     for baseline in (baselines.none(), baselines.sinusoid()):
         stream = baseline.begin(np.zeros(11), noise=1.0, rng=np.random.default_rng(13))
+        assert isinstance(stream, streams.BaseStream)
+        support, _ = stream._support(Plan.randomised(weights, 1, phase=1))
+        assert support.tolist() == list(range(10))
         assert stream.pull(Plan.randomised(weights, 10**6, phase=1)).counts[10] == 0
 
 

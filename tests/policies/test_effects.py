@@ -32,7 +32,7 @@ def test_effects_hold_and_agree_with_the_decision() -> None:
     """150 experiments: a miss in one of them has probability at most δ = 0.1.
 
     So more than 30 misses have probability below 2e-4 at worst. Contradictions have none at all.
-    Where none of the first 60 misses, they decide: with a miss in 15 % that has probability 6e-5.
+    Where none of the first 35 misses, they decide: with a miss in 15 % that has probability 3e-3.
     """
     misses = 0
     for run in range(150):
@@ -63,6 +63,24 @@ def test_the_control_is_shown_to_be_behind_the_best_without_a_union() -> None:
     pair = policy._effects.effect(0, policy._guesses.slope, policy._past, margin=None)
     assert behind > pair.lower  # the pair's level is higher by log(2(H − 1))
     assert behind < THETA[0] - THETA[1]
+
+
+def test_an_effect_is_shown_to_be_positive_once_its_share_of_delta_is_reached() -> None:
+    """The decision rests on evidence for the same pair: it must be as large as the share asks."""
+    policy = RULE(Problem(np.eye(2), delta=1e-4), control="1", seed=0)
+    stream = Semiparametric(np.eye(2), [0.4, 0.0], baseline=1.0).begin(np.random.default_rng(5))
+    own = policy._effects
+    assert own is not None
+    easier = policy.problem.with_delta(0.5)  # whose share is reached before the decision
+    effects = ControlEffect(easier, 1, own._arms, own._targets, own._grid)
+    needed, shown = -math.log(effects.shares.pair), []
+    while (plan := policy.plan()) is not None:
+        policy.update(stream.pull(plan))
+        found = effects.effect(0, policy._guesses.slope, policy._past, margin=None)
+        shown.append((np.log(policy.evidence()[1]) - needed, found.lower > 0))
+    assert len({positive for _, positive in shown}) == 2
+    for beyond, positive in shown:
+        assert positive == (beyond > 0), beyond
 
 
 def test_a_control_that_is_the_best_is_not_shown_to_be_behind() -> None:

@@ -7,7 +7,8 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Literal
+from functools import cache
+from typing import Literal
 from urllib.parse import quote
 
 import pytest
@@ -86,10 +87,10 @@ def served(url: str) -> Iterator[Served]:
         yield running
 
 
-@contextmanager
-def tab(browser: Browser, **options: Any) -> Iterator[Page]:
-    """A page of its own; any dialog, any script that fails and any breach of policy is an error."""
-    context = browser.new_context(**options)
+@cache
+def window(browser: Browser, scripts: bool) -> tuple[Page, list[str]]:
+    """A page, and what went wrong in it."""
+    context = browser.new_context(java_script_enabled=scripts)
     context.set_default_timeout(PATIENCE)
     page = context.new_page()
     wrong: list[str] = []
@@ -105,9 +106,24 @@ def tab(browser: Browser, **options: Any) -> Iterator[Page]:
     page.on("dialog", dialog)
     page.on("console", console)
     page.on("pageerror", lambda error: wrong.append(str(error)))
+    return page, wrong
+
+
+@contextmanager
+def tab(browser: Browser, *, scripts: bool = True) -> Iterator[Page]:
+    """A page; any dialog, any script that fails and any breach of policy is an error.
+
+    It is the same page for all, which remembers nothing: to draw the charts in a new one takes
+    Chromium four times as long.
+    """
+    page, wrong = window(browser, scripts)
+    page.set_viewport_size({"width": 1280, "height": 720})
+    page.emulate_media(color_scheme="light")
     yield page
+    if scripts:
+        page.evaluate("sessionStorage.clear(); localStorage.clear()")
+    page.context.clear_cookies()
     assert not wrong
-    context.close()
 
 
 def place(served: Served) -> str:
@@ -343,7 +359,7 @@ def test_it_fits_in_both_themes_and_on_a_phone(
 def test_with_a_keyboard_and_the_other_theme(
     browser: Browser, served: Served, finished: Overview
 ) -> None:
-    with tab(browser, color_scheme="light") as page:
+    with tab(browser) as page:
         page.goto(place(served))
         page.keyboard.press("Tab")
         expect(page.get_by_text("Skip to the content")).to_be_focused()
@@ -364,7 +380,7 @@ def test_with_a_keyboard_and_the_other_theme(
 def test_without_scripts_there_is_still_everything_to_see(
     browser: Browser, served: Served, finished: Overview
 ) -> None:
-    with tab(browser, java_script_enabled=False) as page:
+    with tab(browser, scripts=False) as page:
         page.goto(place(served))
         assert words(page.locator("#verdict").inner_text()) == finished.verdict
         assert page.locator(".still svg:visible").count() == len(charts(finished))
@@ -400,7 +416,9 @@ def test_a_wrong_entry_is_named_in_a_sentence(browser: Browser, served: Served) 
             page.locator("#create > summary").click()
         page.locator("#create .more > summary").click()
         good = {"name": "typed", "manage": token, "source": table, "seed": "", "options": ""}
-        good |= {"control": "", "tolerance": "", "expected_gap": ""}
+        good |= {"control": "", "tolerance": "", "expected_gap": "", "low": "0", "delta": "0.05"}
+        for name, value in good.items():
+            page.locator(f"#{name}").fill(value)
         for field, text, said in (
             ("delta", "0,05", "Error probability δ: “0,05” is not a number; write 2000"),
             ("delta", "1.5", "delta"),
@@ -416,11 +434,11 @@ def test_a_wrong_entry_is_named_in_a_sentence(browser: Browser, served: Served) 
             ("low", "", "both bounds"),
             ("source", "a,1\nb,1,2", "Line 2 of options has 3 values, the first has 2."),
         ):
-            for name, value in {"low": "0", "delta": "0.05", **good, field: text}.items():
-                page.locator(f"#{name}").fill(value)
+            page.locator(f"#{field}").fill(text)
             page.locator("#create-go").click()
             expect(page.locator("#create-error")).to_contain_text(said)
-        for name, value in {"source": table, "control": "large", "tolerance": "0.1"}.items():
+            page.locator(f"#{field}").fill(good[field])
+        for name, value in {"control": "large", "tolerance": "0.1"}.items():
             page.locator(f"#{name}").fill(value)
         page.locator("#expected_gap").fill("0.4")
         page.locator("#create-go").click()
@@ -469,7 +487,7 @@ def test_the_keyboard_stays_where_it_was_when_the_buttons_change(
             expect(page.get_by_role("button", name=now)).to_be_focused()
             page.keyboard.press("Enter")
             expect(page.get_by_role("button", name=then)).to_be_focused()
-    with tab(browser, java_script_enabled=False) as page:
+    with tab(browser, scripts=False) as page:
         page.goto(f"{served.base}/experiments/keys")
         for dead in ("#theme", "#manage-show", ".copy >> nth=0"):
             expect(page.locator(dead)).to_be_hidden()

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from bestarm.environments import kernels
 from bestarm.environments.environment import Ahead, Foresee, Pulls
-from bestarm.environments.streams import BLOCK, BlockStream, DealtStream, counts_of, guided
+from bestarm.environments.streams import BLOCK, BlockStream, DealtStream, guided
 from bestarm.errors import InvalidInputError
 from bestarm.geometry import Array
 from bestarm.records import Counts, Plan, Summary
@@ -116,7 +116,7 @@ class DrawnUsers(BlockStream):
 
     def _carry_out(self, plan: Plan) -> Summary:
         columns = self._tables.columns
-        counts = counts_of(plan, self._arms_rng)
+        counts = self._counts(plan)
         totals = kernels.Totals.empty(plan.arms)._replace(counts=counts)
         many = counts > self._many
         single = np.where(many, 0, counts)
@@ -133,7 +133,7 @@ class DrawnUsers(BlockStream):
         return totals.summary(plan.center)
 
     def _single_pulls(self, plan: Plan) -> Iterator[Pulls]:
-        arms = np.repeat(np.arange(plan.arms, dtype=np.uint32), counts_of(plan, self._arms_rng))
+        arms = np.repeat(np.arange(plan.arms, dtype=np.uint32), self._counts(plan))
         self._arms_rng.shuffle(arms)
         for start in range(0, plan.pulls, BLOCK):
             part = arms[start : start + BLOCK]

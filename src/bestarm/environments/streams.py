@@ -37,6 +37,8 @@ class BaseStream(ABC):
         )
         self._kinds_seed = seeds[3]
         self._rounds, self._block = 0, 1
+        # Of the last plan that was drawn: many have the same weights.
+        self._last_support: tuple[Array, NDArray[np.uint32], Array] | None = None
 
     def pull(self, plan: Plan) -> Summary:
         """Carry out a plan and return its totals."""
@@ -89,6 +91,27 @@ class BaseStream(ABC):
     @abstractmethod
     def _single_pulls(self, plan: Plan) -> Iterator[Pulls]:
         """The arms and rewards of a plan's pulls, in parts."""
+
+    def _counts(self, plan: Plan) -> Counts:
+        """How often each arm is pulled: as planned, or one multinomial draw."""
+        if plan.counts is not None:
+            return plan.counts
+        support, weights = self._support(plan)
+        counts = np.zeros(plan.arms, dtype=np.int64)
+        counts[support] = self._arms_rng.multinomial(plan.pulls, weights)
+        return counts
+
+    def _support(self, plan: Plan) -> tuple[NDArray[np.uint32], Array]:
+        """The arms of positive probability, and their probabilities.
+
+        Only these are drawn: an arm of probability 0 must not receive the remainder of rounding.
+        """
+        assert plan.weights is not None
+        if self._last_support is None or self._last_support[0] is not plan.weights:
+            support = np.flatnonzero(plan.weights).astype(np.uint32)
+            weights = plan.weights[support]
+            self._last_support = plan.weights, support, weights / weights.sum()
+        return self._last_support[1:]
 
     def _noisy(self, means: Array) -> Array:
         """Rewards with these means; changes them in place."""
@@ -187,11 +210,11 @@ class ConstantStream(BlockStream):
         return self._shared(np.zeros(rounds))
 
     def _carry_out(self, plan: Plan) -> Summary:
-        counts, nothing = counts_of(plan, self._arms_rng), np.zeros(plan.arms)
+        counts, nothing = self._counts(plan), np.zeros(plan.arms)
         return self._noisy_totals(counts, self._means, nothing, nothing, plan.center)
 
     def _single_pulls(self, plan: Plan) -> Iterator[Pulls]:
-        counts = counts_of(plan, self._arms_rng)
+        counts = self._counts(plan)
         arms = np.repeat(np.arange(plan.arms, dtype=np.uint32), counts)
         self._arms_rng.shuffle(arms)  # forecasts must not learn from the order
         for start in range(0, plan.pulls, BLOCK):
@@ -224,7 +247,7 @@ class DealtStream(BaseStream):
             _, pulls, deal = self._guide
             if plan.pulls < 2 * pulls:
                 return deal
-        support, weights = _support(plan)
+        support, weights = self._support(plan)
         wanted = min(_GUIDE * len(support), plan.pulls // 8)  # a short plan needs no long guide
         bounds, guide, bits = guided(weights, wanted)
 
@@ -357,16 +380,6 @@ class ReactingStream(DealtStream):
             yield Pulls(arms, rewards)
 
 
-def counts_of(plan: Plan, rng: np.random.Generator) -> Counts:
-    """How often each arm is pulled: as planned, or one multinomial draw."""
-    if plan.counts is not None:
-        return plan.counts
-    support, weights = _support(plan)
-    counts = np.zeros(plan.arms, dtype=np.int64)
-    counts[support] = rng.multinomial(plan.pulls, weights)
-    return counts
-
-
 def guided(weights: Array, cells: int) -> tuple[NDArray[np.uint64], NDArray[np.int32], int]:
     """Bounds, a guide of about this many cells, and its bits, for `kernels.draw`."""
     # A cumulative sum rounds each difference by 2⁻⁵³ at most, and the last outcome takes the rest:
@@ -377,14 +390,3 @@ def guided(weights: Array, cells: int) -> tuple[NDArray[np.uint64], NDArray[np.i
     guide = np.empty(2**bits, dtype=np.int32)
     kernels.fill_guide(bounds, bits, guide)
     return bounds, guide, bits
-
-
-def _support(plan: Plan) -> tuple[NDArray[np.uint32], Array]:
-    """The arms of positive probability, and their probabilities.
-
-    Only these are drawn: an arm of probability 0 must not receive the remainder of rounding.
-    """
-    assert plan.weights is not None
-    support = np.flatnonzero(plan.weights).astype(np.uint32)
-    weights = plan.weights[support]
-    return support, weights / weights.sum()

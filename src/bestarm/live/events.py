@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -54,8 +55,9 @@ def as_data(record: Plan | Summary) -> dict[str, Any]:
     if isinstance(record, Rounds):
         return record.data
     data = {
-        name: value.tolist() if isinstance(value, np.ndarray) else value
-        for name, value in vars(record).items()
+        each.name: value.tolist() if isinstance(value, np.ndarray) else value
+        for each in fields(record)
+        for value in (getattr(record, each.name),)
     }
     return {
         name: list(value) if isinstance(value, tuple) else value for name, value in data.items()

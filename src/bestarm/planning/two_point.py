@@ -8,7 +8,7 @@ import numpy as np
 
 from bestarm.environments import Ahead, Semiparametric, Stream
 from bestarm.environments.baselines import Constant, Moving
-from bestarm.environments.streams import BaseStream, ConstantStream, MovingStream, counts_of
+from bestarm.environments.streams import BaseStream, ConstantStream, MovingStream
 from bestarm.errors import InvalidInputError
 from bestarm.geometry import Array
 from bestarm.records import Counts, Plan, Summary
@@ -67,7 +67,7 @@ class _SteadyChances(_Chances, ConstantStream):
         return _outcomes(self._means, np.zeros(rounds), self._bounds, self._noise_rng)
 
     def _carry_out(self, plan: Plan) -> Summary:
-        counts = counts_of(plan, self._arms_rng)
+        counts = self._counts(plan)
         hits = self._noise_rng.binomial(counts, _chances(self._means, self._bounds))
         return _totals(counts, hits, self._bounds, plan.center)
 

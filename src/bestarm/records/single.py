@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -164,13 +165,15 @@ class Plan:
                     mean,
                     "Clip forecasts to plan.forecasts, and give their sum as `foreseen`.",
                 )
-        if not self.provisional and summary.pending.any():
+        if not self.provisional and summary.awaited_pulls:
             raise misfit(
                 f"Outcomes of phase {self.phase} are outstanding; its plan waits for all of them.",
                 summary.pending,
             )
         drawn = summary.drawn
-        total = int(drawn.sum() if self.open else summary.counts.sum())
+        total = summary.pulls
+        if self.open:
+            total += summary.lost_pulls + summary.awaited_pulls
         if not beyond and (total < self.pulls or (total > self.pulls and not self.open)):
             raise misfit(
                 f"The summary holds {total} pulls; the plan of phase {self.phase} asks for "
@@ -181,7 +184,7 @@ class Plan:
         if self.counts is not None:
             fits = np.array_equal(drawn, self.counts)
         else:
-            fits = not np.any(drawn[self.weights == 0])
+            fits = not drawn[self.weights == 0].any()
         if not fits:
             raise misfit(
                 f"The counts of the summary do not fit the plan of phase {self.phase}.",
@@ -288,7 +291,7 @@ class Summary:
         parts = totals | {"missing": none, "pending": none}
         for array in parts.values():
             array.flags.writeable = False
-        made.__dict__.update(parts, center=center, foreseen=foreseen)
+        made.__dict__.update(parts, center=center, foreseen=foreseen, lost_pulls=0, awaited_pulls=0)
         return made
 
     @classmethod
@@ -337,12 +340,22 @@ class Summary:
     @property
     def rounds(self) -> int:
         """The number of rounds drawn: of pulls, unless they were drawn in blocks."""
-        return int(self.drawn.sum())
+        return self.pulls + self.lost_pulls + self.awaited_pulls
 
-    @property
+    @cached_property
     def pulls(self) -> int:
         """The number of pulls with an outcome."""
         return int(self.counts.sum())
+
+    @cached_property
+    def lost_pulls(self) -> int:
+        """The number of pulls whose outcome will never come."""
+        return int(self.missing.sum())
+
+    @cached_property
+    def awaited_pulls(self) -> int:
+        """The number of pulls whose outcome is not known yet."""
+        return int(self.pending.sum())
 
     @property
     def largest_mean(self) -> float:

@@ -39,9 +39,12 @@ class LinearRewards:
         """Draw the totals of a plan's pulls, with their exact distribution."""
         if isinstance(plan, BlockPlan):
             return self._rounds(plan, rng)
-        from bestarm.environments.streams import counts_of  # noqa: PLC0415 - compiles kernels
-
-        counts = counts_of(plan, rng)
+        counts = plan.counts
+        if counts is None:
+            assert plan.weights is not None
+            counts, drawn = np.zeros(plan.arms, dtype=np.int64), np.flatnonzero(plan.weights)
+            chances = plan.weights[drawn]
+            counts[drawn] = rng.multinomial(plan.pulls, chances / chances.sum())
         # Over n pulls the noise has Σ η = √n g and Σ η² = g² + χ²(n − 1), with g normal.
         normal = rng.standard_normal(len(counts)) * (counts > 0)
         spread = rng.chisquare(np.maximum(counts - 1, 1)) * (counts > 1)

@@ -129,6 +129,26 @@ def test_an_option_that_is_off_the_model_is_found(bounded: bool, off: float) -> 
     assert (distance > 0) == (arm == 3)
 
 
+@pytest.mark.parametrize(("level", "slope"), [(9.0, 0.0), (-9.0, 0.0), (0.0, 3.0), (0.0, -3.0)])
+def test_no_baseline_and_no_slope_leak_into_the_evidence(level: float, slope: float) -> None:
+    """A phase that fits the model exactly, drawn exactly as planned, is worth nothing.
+
+    Weights have mean zero under the plan, and so has their product with every feature. Otherwise a
+    level or a slope that was not there before would be evidence.
+    """
+    test, rng = LinearTest(Problem(FEATURES), None, 12.0), np.random.default_rng(4)
+    counts = np.array([80, 40, 30, 20, 10, 10, 5, 5])
+    for phase in range(1, 5):  # so that there are residuals to bet on
+        plan, drawn = Plan.randomised(counts / 200, 200, phase=phase), np.repeat(range(8), counts)
+        test.add(plan, Summary.from_pulls(drawn, rng.normal(size=200), size=8))
+    before, drawn = test.log_evidence, np.repeat(range(8), 1000 * counts)
+    rewards = level + slope * FEATURES[drawn].sum(axis=1)
+    plan = Plan.randomised(counts / 200, 200_000, phase=5)
+    test.add(plan, Summary.from_pulls(drawn, rewards, size=8))
+    assert test.pulls > 200_000
+    assert test.log_evidence == before
+
+
 def test_where_every_option_has_its_own_mean_there_is_nothing_to_doubt() -> None:
     assert LinearTest(Problem(np.eye(4)), UNIT, 1.0).free == 0
     # Two options of the plan fit every line.
@@ -212,6 +232,26 @@ def test_a_level_that_moves_is_found(source: Array, bounded: bool, level: Level)
     for plan, summary in phases(means, np.random.default_rng(2), level=wide, bounded=bounded):
         test.add(plan, summary)
     assert test.chance < 1e-6
+
+
+@pytest.mark.parametrize(("bounds", "scale"), [(None, 0.7), ((-1.0, 3.0), 2.0)])
+def test_a_level_that_moves_is_worth_what_its_squares_say(
+    bounds: tuple[float, float] | None, scale: float
+) -> None:
+    """Without noise, a level of ±h that stays for long: the fit in hindsight leaves h² a pull.
+
+    Forecasts leave less than nothing never, and here next to nothing. So Σ h² / 2α² is the most
+    that the evidence may be, and nearly what it is.
+    """
+    test, height = LevelTest(Problem(np.eye(2), baseline=0, noise=0.7), bounds), 0.5
+    signs = np.repeat([1.0, -1.0, 1.0, -1.0, 1.0, -1.0], 20)
+    told = []
+    for phase, sign in enumerate(signs, start=1):
+        plan = Plan.randomised([0.5, 0.5], 10, phase=phase)
+        told.append(1.0 + height * sign)
+        test.add(plan, Summary.from_pulls([0, 1] * 5, [told[-1]] * 10, size=2))
+    most = 10 * np.var(told[1:]) * len(told[1:]) / (2 * scale**2)
+    assert 0.7 * most < test.log_evidence <= most
 
 
 def checks(

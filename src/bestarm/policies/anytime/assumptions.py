@@ -145,18 +145,19 @@ class Assumptions:
         """
         from bestarm.policies.anytime import kernels  # noqa: PLC0415 - compiles
 
-        if (arm := kernels.impossible(*summary.totals)) >= 0:
-            raise InvalidInputError(
-                f"The totals of option {labels[arm]!r} contradict each other.",
-                field="summary",
-                value=labels[arm],
-                remedy="Squares, cubes and extremes are of (reward − center), all of one center.",
-            )
         bounded = self.bounds is not None
         half = (scale.high - scale.low) / 2
         shift = summary.center - scale.center - scale.middle
         likely = scale.noise * math.sqrt(2 * UNLIKELY)
         arm = kernels.contradiction(*summary.totals, (half, shift, likely, bounded))
+        if arm < -1:
+            label = labels[-2 - arm]
+            raise InvalidInputError(
+                f"The totals of option {label!r} contradict each other.",
+                field="summary",
+                value=label,
+                remedy="Squares, cubes and extremes are of (reward − center), all of one center.",
+            )
         if arm < 0 or self.bounds is None:
             return arm >= 0
         label, (low, high) = labels[arm], self.bounds

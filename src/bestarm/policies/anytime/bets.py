@@ -369,7 +369,7 @@ class BatchOutcome:
         shift = summary.center - frame.scale.center
         arms, totals = frame.sampling.arms, tuple(self.totals)
         add_up(arms, frame.guess, shift, lost, *summary.totals, totals)
-        self.pending = bool(summary.pending.any())
+        self.pending = summary.awaited_pulls > 0
 
     @property
     def pulls(self) -> int:

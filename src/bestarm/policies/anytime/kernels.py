@@ -39,8 +39,26 @@ def _fourth_cost(x: float) -> float:
 
 
 @compiled
+def _impossible(sums: Parts, extremes: Parts, known: bool) -> int:
+    """The first arm whose totals no rewards can have, beyond rounding, or −1."""
+    counts, first, second = sums
+    least, largest, _ = extremes
+    for a in range(len(counts)):
+        n = float(counts[a])
+        relative = 4 * (n + STEPS) * EPSILON
+        squares = max(second[a], 0.0)
+        slack = relative * math.sqrt(n * squares)
+        if second[a] < 0 or first[a] * first[a] > n * squares * (1 + relative):
+            return a
+        if known and (n * least[a] > first[a] + slack or n * largest[a] < first[a] - slack):
+            return a
+    return -1
+
+
+@compiled
 def contradiction(sums: Parts, extremes: Parts, known: bool, limits: Parts) -> int:
-    """The first arm whose totals no rewards within the limits can have, or −1.
+    """The first arm whose totals no rewards within the limits can have, or −1; −2 − a if no rewards
+    at all can have those of arm a.
 
     Args:
         sums: counts, Σx and Σx² of rewards less a center.
@@ -52,6 +70,9 @@ def contradiction(sums: Parts, extremes: Parts, known: bool, limits: Parts) -> i
     counts, first, second = sums
     least, largest, _ = extremes
     half, shift, likely, bounded = limits
+    odd = _impossible(sums, extremes, known)
+    if odd >= 0:
+        return -2 - odd
     size = half + abs(shift)
     for a in range(len(counts)):
         n = float(counts[a])
@@ -65,23 +86,6 @@ def contradiction(sums: Parts, extremes: Parts, known: bool, limits: Parts) -> i
             return a
         slack = 8 * EPSILON * size
         if known and (least[a] + shift < -half - slack or largest[a] + shift > half + slack):
-            return a
-    return -1
-
-
-@compiled
-def impossible(sums: Parts, extremes: Parts, known: bool) -> int:
-    """The first arm whose totals no rewards can have, beyond rounding, or −1."""
-    counts, first, second = sums
-    least, largest, _ = extremes
-    for a in range(len(counts)):
-        n = float(counts[a])
-        relative = 4 * (n + STEPS) * EPSILON
-        squares = max(second[a], 0.0)
-        slack = relative * math.sqrt(n * squares)
-        if second[a] < 0 or first[a] * first[a] > n * squares * (1 + relative):
-            return a
-        if known and (n * least[a] > first[a] + slack or n * largest[a] < first[a] - slack):
             return a
     return -1
 

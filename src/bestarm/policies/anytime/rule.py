@@ -244,7 +244,7 @@ class AnytimeBAI(Policy):
         self._plans += 1
         self._way.keep(drawn.stage)
         self._before, self._open = drawn, None
-        if summary.pending.any():
+        if summary.awaited_pulls:
             self._outstanding[drawn.plan.phase] = drawn
         self._decide()
 
@@ -288,8 +288,8 @@ class AnytimeBAI(Policy):
 
     def _count(self, summary: Summary, sign: int) -> None:
         self._outcomes += sign * summary.pulls
-        self._missing += sign * int(summary.missing.sum())
-        self._pending += sign * int(summary.pending.sum())
+        self._missing += sign * summary.lost_pulls
+        self._pending += sign * summary.awaited_pulls
 
     def _enter(self, drawn: _Open, summary: Summary) -> None:
         """Take in a summary; raise, or withdraw the claim, if it contradicts itself or A3."""
@@ -297,7 +297,7 @@ class AnytimeBAI(Policy):
         batch = self._way.outcome(drawn.frame, summary)
         self._contest.settle(drawn.stakes, batch)
         self._past.append(batch)
-        self._pulls += int(summary.drawn.sum())
+        self._pulls += summary.pulls + summary.lost_pulls + summary.awaited_pulls
         self._rounds += summary.rounds
         self._way.learn(batch, self._pulls)
         self._count(summary, 1)
