@@ -437,7 +437,7 @@ class Model:
             given=len(mine),
             answered=sum(row.settled for row in mine),
             outstanding=len(self.unsettled),
-            remaining=remaining,
+            remaining=remaining // self.size * self.size,
             pulls=len(self.rows),
             rounds=len({row.round for row in self.rows}),
             state=self.state,

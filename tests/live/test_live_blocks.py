@@ -77,6 +77,46 @@ def test_a_request_that_is_repeated_gets_the_same_rounds(store_url: str) -> None
         assert [tuple(first), first.phase] == [tuple(again), again.phase]
 
 
+def test_a_request_that_is_repeated_waits_only_while_no_round_can_be_made() -> None:
+    """A plan allows fewer until the rounds before it are settled, and then its own after all."""
+    blocks = [[0, 1], [1, 2]]
+    plans = (
+        BlockPlan.drawn(blocks, [0.5, 0.5], rounds, arms=4, phase=phase, open=True, most=most)
+        for phase, (rounds, most) in enumerate([(2, None), (3, 10)], start=1)
+    )
+    experiment = Experiment(Scripted(*plans), seed=4)
+    experiment.ask(6)
+    experiment.tell_many(dict.fromkeys(range(4), 1.0))
+    given = experiment.ask(2, request_id="a")
+    assert (len(given), given.waiting) == (2, 10)
+    assert experiment.ask(2, request_id="a").waiting == 10
+    experiment.tell_many(dict.fromkeys(range(4, 12), 1.0))
+    assert experiment.ask(2, request_id="a").waiting == 0
+    assert len(experiment.ask(9)) == 4
+
+
+def test_what_is_left_to_assign_is_whole_rounds(sqlite_url: str) -> None:
+    """A limit that no round fits into any more leaves nothing, while outcomes are outstanding."""
+    experiment = begin(sqlite_url, block=3, max_pulls=40)
+    rng = np.random.default_rng(3)
+    while batch := experiment.ask(4):
+        told = rate(batch, rng)
+        told.pop(2, None)
+        experiment.tell_many(told)
+    status = experiment.status()
+    assert (status.pulls, status.outstanding, status.remaining) == (39, 1, 0)
+    assert batch.waiting == 1
+    experiment.tell(2, 1.0)
+    assert experiment.recommendation().reason == "max_pulls"
+
+
+def test_nobody_gets_more_assignments_at_a_time_for_asking_in_rounds() -> None:
+    experiment = Experiment(AnytimeBAI(DRINKS, bounds=(0, 1), block=4))
+    with pytest.raises(InvalidInputError, match="count"):
+        experiment.ask(2_500_001)
+    assert experiment.status().pulls == 0
+
+
 def test_blocks_and_orders_are_as_likely_as_the_plan_says() -> None:
     blocks, weights, rounds = [[0, 1, 2], [0, 2, 3]], [0.25, 0.75], 4800
     drawn = Counter(tuple(draw_block(5, 3 * n, blocks, weights)) for n in range(rounds))
@@ -133,6 +173,34 @@ def test_late_and_lost_outcomes_change_neither_the_answer_nor_its_proof(
         assert {check.level for check in experiment.health()} == {"ok"}
 
 
+@pytest.mark.parametrize(
+    ("options", "most"),
+    [
+        ({"block": 3, "max_pulls": 61}, 20),
+        ({"block": 3, "max_pulls": 61, "bounds": None, "mean_bound": 1.0}, 20),
+        ({"block": 4, "items": 11}, 11),
+    ],
+)
+def test_limits_hold_whatever_is_late_or_lost(
+    store_url: str, options: dict[str, Any], most: int
+) -> None:
+    """Rounds are whole, and no more than there may be; the end comes with the last outcome."""
+    with begin(store_url, **options) as experiment:
+        rng, waiting = np.random.default_rng(8), dict[int, float]()
+        while not experiment.finished:
+            waiting |= rate(experiment.ask(int(rng.integers(1, 9))), rng)
+            some = [number for number in waiting if rng.random() < 0.4]
+            told = {number: waiting.pop(number) for number in some}
+            gone = [number for number in told if rng.random() < 0.1]
+            experiment.fail_many(gone)
+            experiment.tell_many({each: told[each] for each in told if each not in gone})
+            assert experiment.status().rounds <= most
+        assert experiment.recommendation().reason in {"max_pulls", "exact", "exhausted"}
+        assert (experiment.status().rounds, waiting) == (most, {})
+        assert experiment.verify().findings == ()
+        assert experiment.replay().remarks == ()
+
+
 def test_a_round_that_lost_an_option_is_the_smaller_round(sqlite_url: str) -> None:
     experiment = begin(sqlite_url, block=3)
     rng = np.random.default_rng(1)
@@ -161,6 +229,19 @@ def test_items_are_never_drawn_more_often_than_there_are(sqlite_url: str) -> Non
     answer, status = experiment.recommendation(), experiment.status()
     assert status.rounds == 30
     assert (answer.reason, answer.target) == ("exact", int(judged.mean(axis=0).argmax()))
+
+
+def test_a_lost_judgement_does_not_end_an_experiment_with_items(sqlite_url: str) -> None:
+    """It is at its worst for good: the rest goes on."""
+    experiment = begin(sqlite_url, block=4, items=200)
+    batch = experiment.ask(2)
+    experiment.fail(batch[3])
+    experiment.tell_many({each.id: float(each.arm == 1) for each in batch if each.id != 3})
+    while not experiment.finished:
+        batch = experiment.ask(3)
+        experiment.tell_many({each.id: float(each.arm == 1) for each in batch})
+    answer = experiment.recommendation()
+    assert (answer.label, answer.reason, answer.error_bound) == ("coffee", "identified", 0.1)
 
 
 def rng_table(items: int) -> Any:
@@ -225,6 +306,7 @@ def damaged(tmp_path_factory: pytest.TempPathFactory) -> Path:
             " WHERE b.number = 4) WHERE number = 4",
             "the draw gives",
         ),
+        ("UPDATE bestarm_experiments SET rounds = rounds - 1", "rounds, the counter says"),
         ("UPDATE bestarm_outcomes SET reward = 1 - reward WHERE number = 3", "was changed since"),
         ("UPDATE bestarm_plans SET round = round + 1 WHERE phase = 2", "it was changed"),
         ("DELETE FROM bestarm_outcomes WHERE number = 5", "neither told nor lost"),
@@ -240,6 +322,19 @@ def test_the_audit_notices_what_was_changed(damaged: Path, change: str, finding:
         target.commit()
     with Experiment.open(f"sqlite:///{copy}", "drinks") as experiment:
         assert any(finding in each for each in experiment.verify().findings)
+
+
+@pytest.mark.parametrize("piece", [1, 3, 7])
+def test_rounds_may_be_read_in_pieces_that_cut_them(
+    damaged: Path, piece: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bestarm.live.store.sql.transactions._PIECE", piece)
+    with Experiment.open(f"sqlite:///{damaged}", "drinks") as experiment:
+        assert experiment.verify().findings == ()
+        table = damaged.with_name("rounds.csv")
+        experiment.export(table, probabilities=True)
+        chances = pd.read_csv(table).filter(like="probability_")
+        assert chances.sum(axis=1).to_numpy() == pytest.approx(2.0)
 
 
 def test_what_is_shown_counts_every_outcome_once(sqlite_url: str) -> None:
@@ -295,7 +390,8 @@ def test_halving_spends_its_rounds_whatever_is_lost(sqlite_url: str) -> None:
         lost = [number for number in told if rng.random() < 0.1]
         experiment.fail_many(lost)
         experiment.tell_many({number: told[number] for number in told if number not in lost})
-    assert experiment.recommendation().label == "coffee"
+    answer = experiment.recommendation()
+    assert (answer.label, answer.rounds) == ("coffee", 300)
     assert experiment.status().rounds == 300
     assert experiment.verify().findings == ()
     assert experiment.replay().recommendation.reason == "budget"

@@ -128,15 +128,14 @@ def test_sets_and_tolerances_are_exact_too() -> None:
     assert said.final
 
 
-def test_judgements_that_never_come_are_refused_or_at_their_worst() -> None:
+@pytest.mark.parametrize("missing", ["ignorable", "worst-case"])
+def test_judgements_that_never_come_are_at_their_worst(missing: str) -> None:
     rng = np.random.default_rng(6)
     table = np.clip(rng.random((200, 3)) * 0.2 + [0.8, 0.0, 0.0], 0, 1)
-    with pytest.raises(InvalidInputError, match="lacks outcomes"):
-        judged(table, np.arange(200), gone=0.1)
-    said = judged(table, np.arange(200), gone=0.1, missing="worst-case").recommend()
+    said = judged(table, np.arange(200), gone=0.1, missing=missing).recommend()
     assert (said.target, said.final) == (0, True)
     close = np.clip(rng.random((30, 2)), 0, 1)
-    said = judged(close, np.arange(30), gone=0.3, missing="worst-case").recommend()
+    said = judged(close, np.arange(30), gone=0.3, missing=missing).recommend()
     assert (said.final, said.reason, said.error_bound) == (False, "exhausted", None)
     assert "all items are judged" in str(said)
 

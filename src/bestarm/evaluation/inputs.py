@@ -90,12 +90,6 @@ class Question:
         return np.argsort(words.random_raw(len(self.items)), kind="stable").astype(np.int64)
 
 
-def _plain(value: object) -> dict[str, Any]:
-    if isinstance(value, Mapping):
-        return dict(value)
-    raise TypeError(f"{value!r} is none of these")
-
-
 def _read(values: object, field: str, *, least: int) -> tuple[Described, ...]:
     if isinstance(values, (str, Mapping)) or not isinstance(values, Sequence):
         raise InvalidInputError(

@@ -212,7 +212,7 @@ class Assigner:
         rows = np.concatenate(list(books.rows(request.first, request.first + request.size)))
         head, waiting = books.head, 0
         short = request.size < request.count * head.size and request.phase == head.phase
-        if short and head.planned and head.state == "running" and not head.available(1):
+        if short and head.planned and head.state == "running" and not head.available(head.size):
             waiting = head.outstanding  # as it is now, whatever it was then
         parts = rows["arm"].copy(), rows["probability"].copy(), rows["round"].copy()
         return self._batch(head, request.phase, request.first, parts, waiting)

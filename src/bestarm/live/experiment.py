@@ -253,6 +253,7 @@ class Experiment(Record):
                     return self._assigner.repeat(tx, before, count)
                 rules.expire(tx, now)
                 if not tx.head.due:
+                    whole(count, "count", least=1, below=_MOST // tx.head.size + 1)
                     batch = self._assigner.assign(tx, count, name, now, foresee)
                     if self._forecasts is not None:
                         self._forecasts.drawn(batch.ids, batch.arms)

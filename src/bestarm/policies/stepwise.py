@@ -42,7 +42,7 @@ class StepwisePolicy(Policy):
         self._active: Indices = np.arange(problem.targets)
         self._leader = 0
         self._trace: list[Phase] = []
-        self._plans = self._pulls = 0
+        self._plans = self._pulls = self._rounds = 0
         self._open: Plan | None = None
         self._gap: float | None = None  # of the open plan's design: how far it is from its optimum
         self._stopped: str | None = None
@@ -75,6 +75,7 @@ class StepwisePolicy(Policy):
         self._stopped = self._take(plan, summary)
         self._plans += 1
         self._pulls += plan.pulls
+        self._rounds += plan.rounds
         self._open = None
 
     def recommend(self) -> Recommendation:
@@ -93,6 +94,7 @@ class StepwisePolicy(Policy):
             trace=tuple(self._trace),
             assumptions=assumptions,
             claims=claims,
+            rounds=None if self._rounds == self._pulls else self._rounds,
         )
 
     def _left(self) -> int | None:

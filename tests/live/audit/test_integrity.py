@@ -230,7 +230,7 @@ def test_an_assignment_drawn_after_the_end_is_found(made: Path, tmp_path: Path) 
         f"{arm}, {float(weights[arm])!r}, asked, NULL, NULL "
         "FROM bestarm_assignments WHERE number = 11",
     )
-    change(path, "UPDATE bestarm_experiments SET assigned = assigned + 1")
+    change(path, "UPDATE bestarm_experiments SET assigned = assigned + 1, rounds = rounds + 1")
     (finding,) = audit(f"sqlite:///{path}").findings
     assert "Assignments 6 to 11 are not as they were at the end" in finding
 

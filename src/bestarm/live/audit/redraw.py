@@ -34,6 +34,7 @@ class Redraw:
     end: dict[str, Any] | None
     failed: Ids
     assigned: int = 0
+    rounds: int = 0
     outcomes: int = 0
     late: int = 0
 
@@ -55,12 +56,13 @@ class Redraw:
             self._check_rest(self.end)
         for _ in self._pieces:
             pass
-        counted = self.books.head.assigned
-        self.findings.add_unless(
-            self.assigned == counted,
-            "assignment",
-            f"There are {plural(self.assigned, 'assignment')}, the counter says {counted}.",
-        )
+        head = self.books.head
+        for noun, found, counted in (
+            ("assignment", self.assigned, head.assigned),
+            ("round", self.rounds, head.rounds),
+        ):
+            what = f"There are {plural(found, noun)}, the counter says {counted}."
+            self.findings.add_unless(found == counted, noun, what)
 
     def _checked(self) -> Iterator[Rows]:
         """All assignments in pieces, each compared with its plan."""
@@ -74,6 +76,7 @@ class Redraw:
             last = int(ids[-1])
             told, lost, late = ~np.isnan(rows["reward"]), ~np.isnan(rows["lost"]), rows["late"]
             self.assigned += len(rows)
+            self.rounds = int(rows["round"][-1]) + 1 if len(rows) else self.rounds
             self.outcomes += int(told.sum())
             self.late += int(late.sum())
             wrong, what = lost & told & ~late, "was lost, but its outcome is not flagged"

@@ -138,7 +138,7 @@ class Head:
         remaining = max(0, self.needed - self.phase_assigned)
         if self.provisional and self.limit is not None:
             remaining = min(remaining, max(0, self.limit - self.phase_assigned))
-        return remaining
+        return remaining // self.size * self.size
 
     @property
     def outstanding(self) -> int:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bestarm.errors import InvalidInputError, ProtocolError
+from bestarm.errors import ProtocolError
 from bestarm.geometry import Array
 from bestarm.policies.anytime.allocation import AGAIN, SOON, SURE
 from bestarm.policies.anytime.assumptions import UNLIKELY, check_options_of
@@ -201,7 +201,7 @@ class InBlocks:
         return bool((np.abs(sums) > 2 * (half * counts + noise) * (1 + 1e-9)).any())
 
     def _check_items(self, population: Population, summary: Rounds) -> None:
-        """Raise if there are not so many items, or if one lacks outcomes that will never come."""
+        """Raise if there are not so many items."""
         if population.seen + summary.rounds > population.items:
             raise ProtocolError(
                 f"There are {population.items} items, of which {population.seen} were judged "
@@ -210,20 +210,11 @@ class InBlocks:
                 value=summary.rounds,
                 remedy="Every item is judged once.",
             )
-        if not self._setting.worst_case and summary.missing.any():
-            raise InvalidInputError(
-                "An item of a finite population lacks outcomes, so its part of the whole is "
-                "unknown.",
-                field="missing",
-                value=int(summary.missing.sum()),
-                remedy="Judge it again, or make the policy with missing='worst-case'.",
-            )
 
     def outcome(self, frame: BlockFrame, summary: Summary) -> BlockOutcome:
         """What came of a plan."""
         assert isinstance(summary, Rounds)
-        worst = self._setting.worst_case or self._items is not None
-        entered = np.ones(summary.table.shape, np.bool_) if worst else None
+        entered = np.ones(summary.table.shape, np.bool_) if self._setting.worst_case else None
         return BlockOutcome(frame, summary, entered)
 
     def amended(self, before: BlockOutcome, summary: Summary) -> BlockOutcome:

@@ -73,7 +73,8 @@ class AnytimeBAI(Policy):
         block: the number of arms that a round pulls.
         items: the number of items there are, if rounds are drawn from a finite population without
             replacement. Every option left is judged on each item drawn, and its value is its mean
-            over all items; once all are judged, the answer is exact.
+            over all items; once all are judged, the answer is exact. An outcome that never comes is
+            then always entered at the bound that hurts most.
         control: the name of the target that effects are measured against. A tenth of δ is spent on
             them. With a `tolerance`, the rule then also stops once no target is shown to be better
             than the control by more than that.
@@ -127,7 +128,9 @@ class AnytimeBAI(Policy):
             problem, self._bounds, mean_bound, blocks=self._block > 1, items=self._items
         )
         self._scale = self._assumptions.scale
-        self._worst_case, self._missing = missing == "worst-case", 0
+        # Of a finite population, no item may be left out.
+        self._worst_case = missing == "worst-case" or self._items is not None
+        self._missing = 0
         span = problem.span if problem.drifts else linear_span(problem.source)
         self._arms = span.coordinates(problem.source)
         self._targets = span.contrast_coordinates(problem.target - problem.target[0])

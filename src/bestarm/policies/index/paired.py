@@ -77,7 +77,6 @@ class PairedTests(StepwisePolicy):
         if max_pulls is not None:
             whole(max_pulls, "max_pulls", least=problem.arms)
         arms = problem.arms
-        self._rounds = 0
         self._sums = np.zeros(arms)
         self._squares, self._wealth, self._evidence = np.zeros((3, arms, arms))
 
@@ -130,9 +129,8 @@ class PairedTests(StepwisePolicy):
             self._wealth,
             self._evidence,
         )
-        self._rounds += summary.rounds
         self._leader = first_largest(self._sums)
-        if self._items == self._rounds:
+        if self._items == self._rounds + plan.rounds:
             return "exact"
         winners = np.flatnonzero(self._beaten().sum(axis=1) == self.problem.arms - 1)
         if winners.size:
