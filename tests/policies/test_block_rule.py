@@ -12,7 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 import bestarm.policies.anytime.bets as evidence_module
-from bestarm import AnytimeBAI, Experiment, Plan, Problem, simulate
+from bestarm import AnytimeBAI, Plan, Problem, simulate
 from bestarm.environments import Ratings, Semiparametric, baselines
 from bestarm.errors import InvalidInputError, ProtocolError
 from bestarm.geometry import Array
@@ -75,11 +75,6 @@ def test_options_that_do_not_fit_blocks_are_refused(options: dict[str, Any], fie
 def test_blocks_need_a_baseline_to_cancel() -> None:
     with pytest.raises(InvalidInputError, match="nothing that blocks could cancel"):
         AnytimeBAI(Problem(np.eye(4), baseline=0), block=2)
-
-
-def test_a_live_experiment_with_blocks_is_refused() -> None:
-    with pytest.raises(InvalidInputError, match="assign one option at a time"):
-        Experiment.create("sqlite://", "blocks", Problem(np.eye(3)), options={"block": 2})
 
 
 def test_options_that_are_out_leave_the_blocks() -> None:
