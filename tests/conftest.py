@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import signal
@@ -33,6 +34,18 @@ if "TMPDIR" not in os.environ and _MEMORY.is_dir() and shutil.disk_usage(_MEMORY
 
 # Typer makes all commands again for each call of one, which takes ten times as long as most calls.
 typer.testing.__dict__["_get_command"] = cache(typer.main.get_command)
+
+
+# What is imported and collected stays to the end. Looking through all of it for garbage, again and
+# again, takes a twentieth of the time of the tests.
+gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """Leave what there is by now alone, and look for garbage less often."""
+    gc.freeze()
+    gc.set_threshold(10_000, 20, 20)
+    gc.enable()
 
 
 @pytest.hookimpl(wrapper=True)

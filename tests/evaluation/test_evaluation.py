@@ -103,7 +103,7 @@ def test_calls_of_an_async_judge_are_as_many_at_a_time_as_allowed(evaluated: Eva
         in_flight -= 1
         return score(option, item)
 
-    assert evaluated(judge, concurrency=7).recommendation.label == "good"
+    assert evaluated(judge, ITEMS[:9], concurrency=7).recommendation.label == "good"
     assert most == 7
 
 
@@ -123,7 +123,7 @@ def test_a_function_that_returns_a_coroutine_is_an_async_judge_too(evaluated: Ev
         await asyncio.sleep(0)
         return score(option, item)
 
-    found = evaluated(lambda option, item: call(option, item=item))
+    found = evaluated(lambda option, item: call(option, item=item), ITEMS[:5])
     assert found.recommendation.label == "good"
 
 
@@ -165,7 +165,7 @@ def test_one_call_at_a_time_decides_as_the_policy_alone_would(
 
 def test_a_call_that_failed_is_made_again(evaluated: Evaluator) -> None:
     judge = Counted(failing=2)
-    found = evaluated(judge, retries=2, price=0.5)
+    found = evaluated(judge, ITEMS[:9], retries=2, price=0.5)
     assert found.recommendation.label == "good"
     judged = [pair for pair, calls in judge.calls.items() if calls == 3]
     assert found.judgements == len(judged)
@@ -207,7 +207,9 @@ def test_an_error_of_the_judge_names_its_line(evaluated: Evaluator) -> None:
         evaluated(judge, retries=0)
 
 
-@pytest.mark.parametrize("wrong", [1.01, -0.1, float("nan"), 10**400, None, "0.5", 0.5j])
+@pytest.mark.parametrize(
+    "wrong", [1.01, -0.1, float("nan"), pytest.param(10**400, id="huge"), None, "0.5", 0.5j]
+)
 def test_what_is_not_a_score_is_refused_and_nothing_is_lost(
     wrong: object, evaluated: Evaluator, sqlite_url: str
 ) -> None:
@@ -280,7 +282,7 @@ def test_within_an_event_loop_the_async_function_is_to_be_used(sqlite_url: str) 
     async def main() -> Evaluation:
         with pytest.raises(InvalidInputError, match="evaluate_async"):
             evaluate(score, OPTIONS, ITEMS, name="x", store=sqlite_url)
-        return await evaluate_async(score, OPTIONS, ITEMS, name="x", store=sqlite_url)
+        return await evaluate_async(score, OPTIONS, ITEMS[:5], name="x", store=sqlite_url)
 
     assert asyncio.run(main()).recommendation.label == "good"
 

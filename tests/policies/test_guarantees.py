@@ -70,14 +70,14 @@ class ArmMeans(Policy):
 def test_the_error_stays_below_delta_under_every_baseline(
     method: Method, baseline: Baseline
 ) -> None:
-    """The upper end of a 99 % interval is below δ.
+    """The upper end of a 95 % interval is below δ.
 
-    A method whose error were 3 % would fail this less than once in 10⁵ times, one at 10 % would
-    fail it 99.3 % of the time.
+    A method whose error were 3 % would fail this about once in 10⁴ times, one at 10 % would fail it
+    95 % of the time, one at 20 % in all but one of 2500.
     """
     results = enough(method, small_gap(3, 0.5, baseline=baseline), runs=400)
     assert results.delta == 0.1
-    assert results.error_interval(0.99)[1] < 0.1
+    assert results.error_interval()[1] < 0.1
     assert results.final.all()
 
 
@@ -99,7 +99,7 @@ def test_the_adversary_ruins_arm_means_and_not_sp_bai() -> None:
     )  # the instance is easy without it
     assert simulate(ArmMeans, world, runs=200, delta=0.1).error_interval(0.99)[0] > 0.5
     for method in READINGS.values():
-        assert enough(method, world, runs=200).error_interval(0.99)[1] < 0.1
+        assert enough(method, world, runs=200).error_interval()[1] < 0.1
 
 
 def _play(policy: SPBAI, pull: Callable[[Plan], Summary]) -> Recommendation:
@@ -155,6 +155,15 @@ def test_digits_lost_to_a_huge_level_are_not_certainty(level: float, decides: bo
     assert results.final.any() == decides
 
 
+def _normal(counts: NDArray[np.int64], means: Array, rng: np.random.Generator) -> Array:
+    """Counts, sums and sums of squares of so many rewards of deviation 1, drawn by their law."""
+    noise = np.sqrt(counts) * rng.normal(size=len(counts))
+    spread = 2 * rng.standard_gamma(np.maximum(counts - 1, 0) / 2)  # about their own mean
+    squares = noise**2 / np.maximum(counts, 1) + spread
+    squares += means * (2 * noise + counts * means)
+    return np.array([counts, noise + counts * means, squares])
+
+
 def test_a_baseline_that_drowns_unwelcome_phases() -> None:
     """Quiet while the phase so far favours the wrong arm, loud (±10 at random) otherwise.
 
@@ -162,22 +171,19 @@ def test_a_baseline_that_drowns_unwelcome_phases() -> None:
     hand it the decision (this test failed on such a ledger); counted alike, they leave it nothing.
     """
     problem = Problem([[0.0], [1.0]], baseline=10.0)
-    gap, loudness, wrong = 0.002, 10.0, 0
+    means, loudness, wrong = np.array([0.0, 0.002]), 10.0, 0
     for seed in range(200):
         rng = np.random.default_rng(seed)
 
         def pull(plan: Plan, rng: np.random.Generator = rng) -> Summary:
             assert plan.weights is not None
-            totals = np.zeros((3, 2))
-            loud = 0.0
+            totals, loud = np.zeros((3, 2)), 0.0
             for pulls in (plan.pulls - plan.pulls // 2, plan.pulls // 2):
                 counts = rng.multinomial(pulls, plan.weights)
-                arms = np.repeat([0, 1], counts)
-                rewards = gap * arms + rng.normal(size=pulls)
-                rewards += loud * rng.choice([-1.0, 1.0], size=pulls)
-                part = Summary.from_pulls(arms, rewards, size=2)
-                totals += np.array([part.counts, part.sums, part.squares])
-                score = np.array([-plan.weights[1], plan.weights[0]]) @ part.sums
+                up = rng.binomial(counts, 0.5)
+                part = _normal(up, means + loud, rng) + _normal(counts - up, means - loud, rng)
+                totals += part
+                score = np.array([-plan.weights[1], plan.weights[0]]) @ part[1]
                 loud = 0.0 if score < 0 else loudness
             return Summary(totals[0].astype(int), totals[1], totals[2])
 
@@ -276,12 +282,12 @@ def test_the_small_gap_table_replicates(as_in_the_paper: Results) -> None:
 def test_the_sharp_reading_needs_a_quarter_of_the_pulls_and_makes_no_error(
     as_in_the_paper: Results,
 ) -> None:
-    """At most a quarter of the paper's pulls, published or ours, and no error in 150 runs.
+    """At most a quarter of the paper's pulls, published or ours, and no error in 100 runs.
 
-    Our mean has a standard error near 2 300 and lies 4 000 below; ours of the paper's reading,
-    divided by 4, one near 1 300: fresh seeds would break this about once in forty times.
+    Our mean has a standard error near 2 800 and lies 4 000 below; ours of the paper's reading,
+    divided by 4, one near 1 300: fresh seeds would break this about once in ten times.
     """
-    sharp = simulate(SHARP, small_gap(), runs=150, delta=0.1)
+    sharp = simulate(SHARP, small_gap(), runs=100, delta=0.1)
     assert sharp.mean_pulls <= 187_924.68 / 4
     assert sharp.mean_pulls <= as_in_the_paper.mean_pulls / 4
     assert sharp.error_rate == 0

@@ -201,12 +201,12 @@ def test_all_pairs_meet_equally_often_in_even_blocks(arms: int, size: int) -> No
     assert len(np.unique(blocks, axis=0)) == len(blocks)
 
 
-@pytest.mark.parametrize(("arms", "size"), [(4, 3), (12, 5), (16, 4), (55, 10)])
+@pytest.mark.parametrize(("arms", "size"), [(4, 3), (8, 3), (12, 5), (16, 4), (55, 10)])
 def test_even_blocks_are_near_the_optimum_for_other_numbers(arms: int, size: int) -> None:
     problem = Problem(np.eye(arms))
     design = block_design(problem, np.arange(arms).tobytes(), size, 1e-3)
     assert 0 <= design.gap + 1e-12 < 0.06
-    if arms <= 12:  # the certified design has that lower bound
+    if arms <= 8:  # the certified design has that lower bound
         best = blocked_xy(np.eye(arms), np.eye(arms), size=size, tol=1e-2)
         assert best.lower_bound <= design.lower_bound * (1 + 1e-9) <= best.value * (1 + 1e-9)
 

@@ -58,7 +58,7 @@ def _compiled(policy: IndexRule, ahead: tuple[Array, Indices, Array], block: int
     return policy.recommend()
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=40, deadline=None, derandomize=True)
 @given(
     rule=st.sampled_from(RULES),
     radius=st.sampled_from(["lil", "certified"]),

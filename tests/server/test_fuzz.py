@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis.errors import Unsatisfiable
-from served import ARMS, PATIENCE, Served, in_thread
+from served import ARMS, MANY, PATIENCE, Served, in_thread
 
 from bestarm.server import create_app
 from bestarm.server.security.tokens import Role
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     url = f"sqlite:///{tmp_path_factory.mktemp('fuzz') / 'store.db'}"
-    with in_thread(url, local=False) as running:  # where nothing is allowed without a token
+    # Where nothing is allowed without a token, and no plan is simulated for long.
+    with in_thread(url, local=False, limits=replace(MANY, planning=2.0)) as running:
         with running.client() as client:
             client.post("/experiments", json={"name": "checkout", **ARMS})
             client.post("/experiments/checkout/ask", json={"count": 10})

@@ -189,7 +189,7 @@ def test_what_is_known_is_not_sent_again_nor_read(
         changed = client.get("/list?page=2", headers=known)
         assert changed.status_code == 200
         assert changed.headers["etag"] != known["If-None-Match"]
-        assert "1 assignments" in changed.json()["html"]
+        assert "1 assignment" in changed.json()["html"]
 
 
 def test_an_alarm_is_news(served: Served) -> None:

@@ -27,7 +27,7 @@ BODIES: dict[str, dict[str, Any]] = {
     "/api/v1/experiments/{name}/fail": {"ids": []},
     "/api/v1/experiments/{name}/lease": {"lease": 60},
     "/api/v1/experiments/{name}/stop": {"reason": "enough"},
-    "/api/v1/plan": {"source": [[1, 0]]},  # refused, once it may be asked
+    "/api/v1/plan": {"runs": 0},  # refused, once it may be asked
 }
 
 

@@ -252,6 +252,7 @@ def as_blocks(blocks: object, arms: int) -> Blocks:
             field="blocks",
             value=table.tolist()[:3],
         )
-    if len(np.unique(table, axis=0)) < len(table):
+    ordered = table[np.lexsort(table.T)]  # np.unique takes a hundred times as long for a few rows
+    if (ordered[1:] == ordered[:-1]).all(axis=1).any():
         raise InvalidInputError("`blocks` holds a block twice.", field="blocks")
     return table.astype(np.int64)

@@ -15,7 +15,7 @@ from bestarm.errors import InvalidInputError, ProtocolError
 from bestarm.geometry import Array
 from bestarm.problem import as_weights
 
-__all__ = ["MOST_PULLS", "Counts", "Plan", "Summary", "misfit", "round_robin"]
+__all__ = ["MOST_PULLS", "Counts", "Plan", "Summary", "misfit"]
 
 #: An array of whole numbers.
 Counts = NDArray[np.int64]
@@ -195,19 +195,6 @@ class Plan:
 def misfit(message: str, value: object, remedy: str = "") -> ProtocolError:
     """What is raised for a summary that does not fit."""
     return ProtocolError(message, field="summary", value=value, remedy=remedy)
-
-
-def round_robin(counts: Counts) -> NDArray[np.int64]:
-    """The order in which a fixed plan is pulled: each remaining arm once per round, by index.
-
-    >>> import numpy as np
-    >>> round_robin(np.array([1, 3, 2])).tolist()
-    [0, 1, 2, 1, 2, 1]
-    """
-    arms = np.repeat(np.arange(len(counts)), counts)
-    starts = np.cumsum(counts) - counts
-    rounds = np.arange(len(arms)) - np.repeat(starts, counts)
-    return np.asarray(arms[np.lexsort((arms, rounds))], dtype=np.int64)
 
 
 @dataclass(frozen=True, eq=False)

@@ -97,13 +97,14 @@ class Tail:
     """Assignments that no summary covers, and how long outcomes take.
 
     Attributes:
+        arms: the number of arms.
         usual: the number of seconds in which 95 % of the outcomes came, if that is known.
         patience: the number of seconds after which an outcome is overdue.
         ages: how long each outstanding outcome has been awaited.
     """
 
     def __init__(self, books: Reading, arms: int, now: float) -> None:
-        head, self._arms, self._now = books.head, arms, now
+        head, self.arms, self._now = books.head, arms, now
         start, end = max(0, head.summary_end - _WINDOW), head.summary_end + _TAIL
         pieces = books.rows(start, min(head.assigned, end))
         window: Rows = np.concatenate([np.empty(0, dtype=ROW), *pieces])
@@ -135,5 +136,5 @@ class Tail:
         gone = (lost & early) | (~told & (self._now - rows["asked"] > self.patience))
         told = told & early
         kinds = (told, gone, ~told & ~gone)
-        some, other, rest = (count_arms(rows["arm"][kind], self._arms) for kind in kinds)
+        some, other, rest = (count_arms(rows["arm"][kind], self.arms) for kind in kinds)
         return some, other, rest

@@ -28,49 +28,11 @@ def examine(
 
     The seed of the draws says in which order the options of a round were tried.
     """
-    head, labels = books.head, problem.source_labels
-    arms, tail = ArmCounts(problem.arms), Tail(books, problem.arms, now)
+    head, labels, tail = books.head, problem.source_labels, Tail(books, problem.arms, now)
     bounds, mean_bound = traits.bounds, traits.mean_bound
     largest = problem.scale if mean_bound is None else mean_bound
     scales, models = Scales(problem, largest), _Models(problem, bounds, largest)
-    provisional: dict[int, Summary] = {}
-    plan_of = recorded_plans(books)
-    for record in books.summaries():
-        planned, summary = plan_of(record.phase), record.observed  # scales are of rewards as told
-        plan = planned.plan
-        check_size(f"The plan of phase {plan.phase}", plan.arms, problem.arms)
-        check_size(f"Summary {record.number}", len(summary.counts), problem.arms)
-        if plan.provisional:
-            try:
-                before = provisional.get(plan.phase)
-                provisional[plan.phase] = before.amended(summary) if before else summary
-            except ProtocolError:
-                what = f"Summary {record.number} amends what was not outstanding."
-                raise damaged(what, record.number) from None
-            continue
-        told, lost, waiting = split_of(summary)
-        if head.losses and not plan.open:  # replaced, and therefore in no summary
-            lost = count_arms(books.lost_arms(plan.phase, 0, 2**40), problem.arms)
-        tested = first_of(summary, record.first, seed) if isinstance(summary, Rounds) else None
-        arms.add(planned, (told, lost, waiting), tested)
-        if plan.size == 1:
-            scales.add(summary)
-            models.add(plan, summary)
-    for phase in sorted({*provisional, *tail.rows["phase"].tolist()}):
-        planned = plan_of(phase)
-        check_size(f"The plan of phase {phase}", planned.plan.arms, problem.arms)
-        every, tested = tail.counts(planned), None
-        if planned.plan.size > 1:
-            tested = tail.counts(planned, first=True)
-        if phase in provisional:
-            summary = provisional[phase]
-            if planned.plan.size == 1:
-                scales.add(summary)
-                models.add(planned.plan, summary)
-            every = _joined(every, split_of(summary))
-            if tested is not None and isinstance(summary, Rounds):
-                tested = _joined(tested, first_of(summary, planned.first, seed))
-        arms.add(planned, every, tested)
+    arms = _count(books, tail, seed, scales, models)
     what = "assignments" if head.size == 1 else "rounds, by the option tried first"
     outcomes = "settled outcomes" if head.size == 1 else "settled outcomes of options tried first"
     return (
@@ -92,6 +54,50 @@ def examine(
         _clock(head),
         *_forecasts(head),
     )
+
+
+def _count(books: Reading, tail: Tail, seed: int, scales: Scales, models: _Models) -> ArmCounts:
+    """Count assignments per arm, and show all summaries to the tests of scales and models."""
+    arms = ArmCounts(tail.arms)
+    provisional: dict[int, Summary] = {}
+    plan_of = recorded_plans(books)
+    for record in books.summaries():
+        planned, summary = plan_of(record.phase), record.observed  # scales are of rewards as told
+        plan = planned.plan
+        check_size(f"The plan of phase {plan.phase}", plan.arms, tail.arms)
+        check_size(f"Summary {record.number}", len(summary.counts), tail.arms)
+        if plan.provisional:
+            try:
+                before = provisional.get(plan.phase)
+                provisional[plan.phase] = before.amended(summary) if before else summary
+            except ProtocolError:
+                what = f"Summary {record.number} amends what was not outstanding."
+                raise damaged(what, record.number) from None
+            continue
+        told, lost, waiting = split_of(summary)
+        if books.head.losses and not plan.open:  # replaced, and therefore in no summary
+            lost = count_arms(books.lost_arms(plan.phase, 0, 2**40), tail.arms)
+        tested = first_of(summary, record.first, seed) if isinstance(summary, Rounds) else None
+        arms.add(planned, (told, lost, waiting), tested)
+        if plan.size == 1:
+            scales.add(summary)
+            models.add(plan, summary)
+    for phase in sorted({*provisional, *tail.rows["phase"].tolist()}):
+        planned = plan_of(phase)
+        check_size(f"The plan of phase {phase}", planned.plan.arms, tail.arms)
+        every, tested = tail.counts(planned), None
+        if planned.plan.size > 1:
+            tested = tail.counts(planned, first=True)
+        if phase in provisional:
+            summary = provisional[phase]
+            if planned.plan.size == 1:
+                scales.add(summary)
+                models.add(planned.plan, summary)
+            every = _joined(every, split_of(summary))
+            if tested is not None and isinstance(summary, Rounds):
+                tested = _joined(tested, first_of(summary, planned.first, seed))
+        arms.add(planned, every, tested)
+    return arms
 
 
 def _joined(tail: Split, summary: Split) -> Split:
