@@ -37,8 +37,8 @@ def read_seed(seed: int | None) -> int:
 def uniforms(seed: int, *, start: int, count: int, word: int = 0) -> Array:
     """Numbers `start`, `start` + 1, … of the seed's stream, uniform on [0, 1) with 53 bits.
 
-    Number i is a word of Philox-4×64 at counter i, keyed by a SHA-256 digest of the seed: the first
-    one draws an arm or a block, the second one orders the arms of a block.
+    Number i is a word of Philox-4×64 at counter i, keyed by a SHA-256 digest of the seed. The first
+    word is for the arm or the block, the second for the order of the arms of a block.
     """
     # Hashed under a name of its own: a simulation seeded with the same number must not share the
     # stream, or its noise would be tied to the arms drawn.

@@ -70,7 +70,9 @@ class Slice:
         """One summary, with the arms in coordinates."""
         counts, sums = entry.summary.counts.astype(float), entry.observed.rewards
         if isinstance(entry.summary, Rounds):
-            return cls(entry.first, entry.end, counts, sums, *_within(entry.summary, arms))
+            laplacian, differences = entry.summary.within()
+            gram = arms.T @ laplacian @ arms
+            return cls(entry.first, entry.end, counts, sums, gram, arms.T @ differences)
         total = counts.sum()
         centered = arms - (counts @ arms / total if total else 0.0)
         gram = centered.T @ (counts[:, None] * centered)
@@ -112,19 +114,6 @@ class Slice:
         estimate = inside @ ((basis.T @ self.moment) / values[seen])
         lost = unknown > 1e-6 * np.maximum(np.linalg.norm(rows, axis=1), 1e-300)
         return np.where(lost, np.nan, estimate)
-
-
-def _within(rounds: Rounds, arms: Array) -> tuple[Array, Array]:
-    """Σ (x − x̄)(x − x̄)ᵀ and Σ r (x − x̄) over the outcomes of rounds, each about its own mean."""
-    members, told = arms[rounds.blocks[rounds.kinds]], ~np.isnan(rounds.table)
-    count = np.maximum(told.sum(axis=1), 1)[:, None]
-    mean = np.where(told[..., None], members, 0.0).sum(axis=1) / count
-    centered = np.where(told[..., None], members - mean[:, None], 0.0)
-    # About the round's mean, which drops out: far from zero, rewards would lose digits.
-    rewards = np.where(told, rounds.table, 0.0)
-    rewards = np.where(told, rewards - rewards.sum(axis=1, keepdims=True) / count, 0.0)
-    gram = np.einsum("rki,rkj->ij", centered, centered)
-    return gram, np.einsum("rki,rk->i", centered, rewards)
 
 
 @dataclass

@@ -89,18 +89,10 @@ class BlockFit:
 
     def add(self, summary: Summary, plan: Plan) -> None:
         """Take in the rounds of a plan."""
-        from bestarm.policies.anytime.block_kernels import learn, take_in  # noqa: PLC0415 - compiles
-
         assert isinstance(plan, BlockPlan)
         assert isinstance(summary, Rounds)
-        members, table = plan.blocks[summary.kinds], summary.table
-        arms, rounds = len(self._arms), len(table)
-        entered, residuals = np.ones(table.shape, np.bool_), np.empty(table.shape)
-        unused = np.empty(rounds), np.empty(rounds, np.int64), np.empty(rounds, np.bool_)
-        take_in(table, members, entered, np.zeros(arms), residuals, unused)
-        gram, sums = np.zeros((arms, arms)), np.zeros(arms)
-        learn(members, table, entered, residuals, (gram, sums))
-        self._gram = self._gram + self._arms.T @ gram @ self._arms
+        laplacian, sums = summary.within()
+        self._gram = self._gram + self._arms.T @ laplacian @ self._arms
         self._moment = self._moment + self._arms.T @ sums
 
 
