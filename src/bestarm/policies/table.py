@@ -6,6 +6,7 @@ from bestarm.policies.info import Options, PolicyInfo
 
 _SHARP: Options = {"design": "centered", "stability": "actual"}
 _ROUNDS: Options = {"sigma": 0.5}  # fewer rounds than with the declared noise
+_FEW_PULLS: Options = {"sigma": 0.05}
 _BUDGET: Options = {"budget": 5000}
 
 HOUSE = (
@@ -132,7 +133,44 @@ HOUSE = (
     ),
 )
 
-LINEAR: tuple[PolicyInfo, ...] = ()
+LINEAR = (
+    PolicyInfo(
+        "xy-static",
+        "bestarm.policies.linear.xy_static:XYStatic",
+        "pulls for all contrasts alike, without drift",
+        example=_FEW_PULLS,
+        proven=True,
+        blind=True,
+        plannable=False,
+        live=False,
+        model="linear",
+        reference="Soare, Lazaric and Munos (2014)",
+    ),
+    PolicyInfo(
+        "xy-adaptive",
+        "bestarm.policies.linear.xy_adaptive:XYAdaptive",
+        "pulls for the contrasts of options left, without drift",
+        proven=True,
+        blind=True,
+        plannable=False,
+        live=False,
+        model="linear",
+        reference="Soare, Lazaric and Munos (2014)",
+    ),
+    PolicyInfo(
+        "xy-oracle",
+        "bestarm.policies.linear.xy_oracle:XYOracle",
+        "told the truth: for comparison in simulations",
+        truths={"theta": "theta"},
+        example={"theta": 1.0, **_FEW_PULLS},
+        proven=True,
+        blind=True,
+        plannable=False,
+        live=False,
+        model="linear",
+        reference="Soare, Lazaric and Munos (2014)",
+    ),
+)
 
 UNSTRUCTURED: tuple[PolicyInfo, ...] = ()
 
