@@ -170,6 +170,17 @@ LINEAR = (
         model="linear",
         reference="Soare, Lazaric and Munos (2014)",
     ),
+    PolicyInfo(
+        "alba",
+        "bestarm.policies.linear.alba:ALBA",
+        "halves the number of options in rounds, without drift",
+        blind=True,
+        transductive=False,
+        plannable=False,
+        live=False,
+        model="linear",
+        reference="Tao, Blanco and Zhou (2018)",
+    ),
 )
 
 UNSTRUCTURED: tuple[PolicyInfo, ...] = ()

@@ -47,7 +47,7 @@ class XYAdaptive(StepwisePolicy):
         >>> from bestarm import Problem
         >>> from bestarm.policies.linear.xy_adaptive import XYAdaptive
         >>> XYAdaptive(Problem([[1, 0], [0, 1]])).plan().counts.tolist()
-        [140, 140]
+        [9, 8]
 
     Reference: Soare, Lazaric and Munos (2014), Figure 3.
     """
