@@ -185,7 +185,20 @@ LINEAR = (
 
 UNSTRUCTURED: tuple[PolicyInfo, ...] = ()
 
-BUDGET: tuple[PolicyInfo, ...] = ()
+BUDGET = (
+    PolicyInfo(
+        "peace-budget",
+        "bestarm.policies.budget.peace:PeaceBudget",
+        "halves the width of the options left, without drift",
+        example=_BUDGET,
+        blind=True,
+        plannable=False,
+        live=False,
+        model="linear",
+        budgeted=True,
+        reference="Katz-Samuels, Jain, Karnin and Jamieson (2020)",
+    ),
+)
 
 INDUSTRY: tuple[PolicyInfo, ...] = ()
 
