@@ -181,6 +181,16 @@ LINEAR = (
         model="linear",
         reference="Tao, Blanco and Zhou (2018)",
     ),
+    PolicyInfo(
+        "peace",
+        "bestarm.policies.linear.peace:Peace",
+        "phases as long as the width of the options left, without drift",
+        blind=True,
+        plannable=False,
+        live=False,
+        model="linear",
+        reference="Katz-Samuels, Jain, Karnin and Jamieson (2020)",
+    ),
 )
 
 UNSTRUCTURED: tuple[PolicyInfo, ...] = ()
