@@ -40,15 +40,20 @@ def advance(
     for a in range(arms):
         if counts[a]:
             upper[a] = sums[a] / counts[a] + _bonus(counts[a], constants)
-    total, rival = counts.sum(), math.inf  # the highest bound of the arms that are not due
+    total, missing = counts.sum(), first_without_pulls(counts)
+    rival = math.inf  # the highest bound of the arms that are not due
     for i in range(most):
         sums[due] += pay(ahead, i, due)
         counts[due] += 1
         total += 1
         n = counts[due]
         upper[due] = sums[due] / n + _bonus(n, constants)
-        # T_i ≥ 1 + λ Σ_{j ≠ i} T_j, once every arm was pulled
-        if n >= 1 + share * (total - n) and first_without_pulls(counts) < 0:
+        if missing >= 0:
+            missing = first_without_pulls(counts)
+        if missing >= 0:
+            due = missing
+            continue
+        if n >= 1 + share * (total - n):  # T_i ≥ 1 + λ Σ_{j ≠ i} T_j
             return i + 1, due, True
         if upper[due] > rival:
             continue
