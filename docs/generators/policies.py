@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from bestarm.policies.registry import BUILT_IN, PolicyInfo
+from bestarm.policies.info import PolicyInfo
+from bestarm.policies.table import BUILT_IN
 
 __all__ = ["policy_page"]
 

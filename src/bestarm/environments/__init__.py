@@ -1,8 +1,9 @@
 """Simulated worlds. Only they know the truth."""
 
+from bestarm.ahead import Ahead
 from bestarm.environments import baselines
 from bestarm.environments.baselines import Baseline
-from bestarm.environments.environment import Ahead, Environment, Stream, World
+from bestarm.environments.environment import Environment, Stream, World
 from bestarm.environments.instances import (
     InTurn,
     UniformSphere,
