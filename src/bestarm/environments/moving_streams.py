@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from bestarm.environments.environment import Ahead, Pulls
+from bestarm.ahead import Ahead
+from bestarm.environments.environment import Pulls
 from bestarm.environments.streams import BLOCK, DealtStream
 from bestarm.errors import InvalidInputError
 from bestarm.geometry import Array

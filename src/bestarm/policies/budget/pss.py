@@ -23,8 +23,9 @@ class PSS(Shrinking):
 
     For rewards in [0, 1] with fixed means, corrupted by at most C in total, the best arm is named
     with probability tending to 1 if C/T is small against the gaps; else the arm named is worse by
-    at most 8 ⌈log_u K⌉ C/T. Who corrupts must not know the draw to come. A baseline counts as
-    corruption of its total size. No budget is an error probability: the answer is never final.
+    at most 8 ⌈log_u K⌉ C/T. Who corrupts must not know the draw to come. A baseline common to all
+    arms biases nothing and adds variance. No budget is an error probability: the answer is never
+    final.
 
     Args:
         problem: the problem; its targets must be its source arms, whose features are not used.
@@ -40,8 +41,6 @@ class PSS(Shrinking):
 
     Reference: Zhong, Cheung and Tan (2021), algorithm 1.
     """
-
-    _blind = True
 
     def __init__(
         self,

@@ -70,11 +70,13 @@ class Shrinking(StepwisePolicy):
 
 
 def shares(plan: Plan) -> Array:
-    """The share of each arm in the pulls of a plan."""
+    """The share of each arm in the pulls of a plan; read-only."""
     if plan.weights is not None:
         return plan.weights
     assert plan.counts is not None
-    return np.asarray(plan.counts / plan.pulls)
+    found = np.asarray(plan.counts / plan.pulls)
+    found.flags.writeable = False
+    return found
 
 
 def parts(pulls: int, number: int) -> list[int]:
