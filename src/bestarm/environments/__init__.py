@@ -4,6 +4,7 @@ from bestarm.ahead import Ahead
 from bestarm.environments import baselines
 from bestarm.environments.baselines import Baseline
 from bestarm.environments.environment import Environment, Stream, World
+from bestarm.environments.field import DrawnArms, many_arms, soare, tao, transductive
 from bestarm.environments.instances import (
     InTurn,
     UniformSphere,
@@ -20,6 +21,7 @@ from bestarm.environments.semiparametric import Semiparametric
 __all__ = [
     "Ahead",
     "Baseline",
+    "DrawnArms",
     "Environment",
     "InTurn",
     "MicroRandomised",
@@ -31,10 +33,14 @@ __all__ = [
     "World",
     "baselines",
     "malicious",
+    "many_arms",
     "multivariate",
     "oscillating",
     "published_spheres",
     "small_gap",
+    "soare",
+    "tao",
+    "transductive",
     "uniform_sphere",
     "weekly",
 ]
