@@ -203,7 +203,7 @@ def test_the_page_says_what_was_found(text: str) -> None:
     assert "ν<sub>t</sub>" in text
     apart = text.index("Not in the paper")
     assert text.index("G-Opt</th>") < apart < text.index("Centered &lt;b&gt;")
-    assert "published difference is within the noise of 100 runs" in found
+    assert "published difference is within the noise of the published runs" in found
     assert "With fewer than 1000 of our own runs" in found
     assert f"bestarm reproduce small-gap jester-ranking jester --runs {RUNS} --seed 3" in found
 

@@ -76,7 +76,7 @@ def test_a_folder_is_gone_on_with_only_when_asked_and_only_with_its_settings(
     out = tmp_path / "a" / "b"
     with open_folder(out, SETTINGS, resume=False):
         pass
-    with pytest.raises(InvalidInputError, match="Resume it"):
+    with pytest.raises(InvalidInputError, match="Resume them"):
         open_folder(out, SETTINGS, resume=False).__enter__()
     with pytest.raises(InvalidInputError, match="seed: 0, not 1"):
         open_folder(out, SETTINGS | {"seed": 1}, resume=True).__enter__()

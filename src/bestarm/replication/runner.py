@@ -11,6 +11,7 @@ from pathlib import Path
 from bestarm.checks import whole
 from bestarm.datasets import RatingsData
 from bestarm.replication.cell import Cell, judged, row_cells
+from bestarm.replication.papers import PAPERS, Paper
 from bestarm.replication.tables import Row, Table
 from bestarm.simulation import Results
 from bestarm.simulation.folder import open_folder, simulate_into
@@ -41,6 +42,7 @@ class Replication:
         runs: the runs requested per row.
         seed: run i of every row was drawn from `SeedSequence(seed, spawn_key=(i,))`.
         data: the ratings behind the Jester tables.
+        paper: the paper that the tables are of.
         results: by table and row.
         interrupted: whether it was interrupted; the folder then has the finished runs.
     """
@@ -49,6 +51,7 @@ class Replication:
     runs: int
     seed: int
     data: RatingsData
+    paper: Paper = PAPERS["sp-bai"]
     results: dict[tuple[str, str], Results] = field(default_factory=dict)
     interrupted: bool = False
 
@@ -72,6 +75,7 @@ def reproduce(
     tables: Sequence[Table],
     *,
     data: RatingsData,
+    paper: Paper = PAPERS["sp-bai"],
     runs: int = 100,
     seed: int = 0,
     out: Path,
@@ -82,8 +86,9 @@ def reproduce(
     """Simulate every row of these tables, keeping each run in `out` as it finishes.
 
     Args:
-        tables: from `paper_tables`.
+        tables: from `Paper.tables`.
         data: the ratings the Jester tables were made with.
+        paper: the paper that the tables are of.
         runs: runs per row.
         seed: results depend only on it.
         out: a new or empty folder, or one to resume.
@@ -99,6 +104,7 @@ def reproduce(
     total = whole(runs, "runs", least=1)
     settings: dict[str, object] = {
         "code": ", ".join(installed()),
+        "paper": paper.name,
         "seed": whole(seed, "seed", least=0),
         "data": fingerprint(data),
     }
@@ -116,7 +122,7 @@ def reproduce(
                         observer.finished(table, row, row_cells(table, row, part))
         except KeyboardInterrupt:
             interrupted = True
-    return Replication(tuple(tables), total, seed, data, results, interrupted)
+    return Replication(tuple(tables), total, seed, data, paper, results, interrupted)
 
 
 def _row(
