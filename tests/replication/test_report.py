@@ -18,8 +18,8 @@ from bestarm.errors import InvalidInputError
 from bestarm.replication import Cell, write_report
 from bestarm.replication.cell import succeeded
 from bestarm.replication.comparisons import comparisons
-from bestarm.replication.folder import alone
 from bestarm.replication.texts import counted, number, p_value, prose, signed
+from bestarm.simulation.folder import alone
 
 VOID = {"meta", "br", "img", "input", "hr", "link"}
 

@@ -14,7 +14,6 @@ from pathlib import Path
 from bestarm.errors import InvalidInputError, MissingDependencyError
 from bestarm.replication.cell import Cell, succeeded
 from bestarm.replication.comparisons import PaperComparison, comparisons
-from bestarm.replication.folder import alone, named
 from bestarm.replication.latex import latex_table
 from bestarm.replication.looks import style, write_figure
 from bestarm.replication.pictures import Picture, pictures
@@ -30,6 +29,7 @@ from bestarm.replication.texts import (
     table_text,
     verdict_counts,
 )
+from bestarm.simulation.folder import alone, named
 
 _PAGE = "report.html"
 _PARTS = ("figures", "tables")

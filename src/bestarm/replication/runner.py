@@ -11,10 +11,9 @@ from pathlib import Path
 from bestarm.checks import whole
 from bestarm.datasets import RatingsData
 from bestarm.replication.cell import Cell, judged, row_cells
-from bestarm.replication.folder import Journal, open_folder
 from bestarm.replication.tables import Row, Table
-from bestarm.simulation import Results, RunJournal, simulate
-from bestarm.simulation.engine import method_name
+from bestarm.simulation import Results
+from bestarm.simulation.folder import open_folder, simulate_into
 from bestarm.simulation.provenance import installed
 
 RowProgress = Callable[[Table, Row, int], object]
@@ -129,10 +128,9 @@ def _row(
     executor: Executor | None,
     progress: RowProgress | None,
 ) -> Results:
-    recipe = f"{method_name(row.method)} in {row.environment.name} at delta {table.delta:g}"
-    journal = Journal(out / "journal" / f"{table.key}.{row.key}.csv", recipe)
-    known = [outcome for outcome in journal.read() if outcome.run < runs]
-    return simulate(
+    return simulate_into(
+        out,
+        f"{table.key}.{row.key}",
         row.method,
         row.environment,
         runs=runs,
@@ -140,7 +138,6 @@ def _row(
         delta=table.delta,
         executor=executor,
         progress=False if progress is None else lambda done, _total: progress(table, row, done),
-        journal=RunJournal(known=known, record=journal.add),
     )
 
 
