@@ -7,6 +7,7 @@ from bestarm.policies.info import Options, PolicyInfo
 _SHARP: Options = {"design": "centered", "stability": "actual"}
 _ROUNDS: Options = {"sigma": 0.5}  # fewer rounds than with the declared noise
 _BUDGET: Options = {"budget": 5000}
+_FEW_PULLS: Options = {"budget": 300}  # of rules that decide after every one
 _PULLS: Options = {"sigma": 0.1}  # fewer still: each is a plan
 _SHORT: Options = {"budget": 100}
 
@@ -256,7 +257,7 @@ BUDGET: tuple[PolicyInfo, ...] = (
         "bayes-gap",
         "bestarm.policies.budget.bayes_gap:BayesGap",
         "two rivals by their posterior",
-        example=_BUDGET,
+        example=_FEW_PULLS,
         blind=True,
         model="linear",
         budgeted=True,
@@ -269,7 +270,7 @@ BUDGET: tuple[PolicyInfo, ...] = (
         "p1",
         "bestarm.policies.budget.p1:P1",
         "draws arms by rank; best on average",
-        example=_BUDGET,
+        example=_FEW_PULLS,
         model="non-stationary",
         budgeted=True,
         reference="Abbasi-Yadkori, Bartlett, Gabillon, Malek and Valko (2018)",

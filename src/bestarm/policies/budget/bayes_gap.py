@@ -15,8 +15,9 @@ from bestarm.problem import Problem
 class BayesGap(PullByPull):
     """Gap-based exploration with a Gaussian posterior of θ, made for a given number of pulls.
 
-    θ has the prior N(0, prior²) in every feature and rewards are x·θ + N(0, sigma²). After one pull
-    of every arm, B_k bounds by how much arm k may fall short: the largest μ + βs of the others less
+    Rewards are x·θ + N(0, sigma²), and θ has the prior N(0, prior²) in every entry, for features in
+    which the longest arm has norm 1, so that their unit does not matter. After one pull of
+    every arm, B_k bounds by how much arm k may fall short: the largest μ + βs of the others less
     its own μ − βs, with the posterior means μ and deviations s. Of the arm J of the smallest B and
     its best rival, the one known less is pulled. The answer is the J whose B was smallest of all
     moments.
@@ -30,7 +31,7 @@ class BayesGap(PullByPull):
         problem: the problem; its targets must be its source arms.
         budget: the number of pulls, more than there are arms.
         sigma: the standard deviation of the noise it assumes.
-        prior: the prior standard deviation of each entry of θ.
+        prior: the prior standard deviation of the longest arm's mean reward.
         seed: not used; nothing is drawn.
 
     Example:
@@ -62,7 +63,9 @@ class BayesGap(PullByPull):
             )
         super().__init__(problem, budget=budget)
         self._noise, prior = positive(sigma, "sigma") ** 2, positive(prior, "prior")
-        squares = np.einsum("ij,ij->i", problem.source, problem.source)
+        size = np.sqrt(np.max(np.einsum("ij,ij->i", problem.source, problem.source)))
+        self._features = problem.source / size
+        squares = np.einsum("ij,ij->i", self._features, self._features)
         kappa = float(np.sum(1.0 / squares[squares > 0]))  # an arm at 0 pays 0: nothing to learn
         self._precision = ((budget - problem.arms) / self._noise + kappa / prior**2) / 4  # β² H
         self._covariance = prior**2 * np.eye(problem.dimension)
@@ -78,7 +81,7 @@ class BayesGap(PullByPull):
             (self._due, self._leader),
             (self._counts, self._sums),
             (self._covariance, self._means, self._variances, self._least),
-            self.problem.source,
+            self._features,
             (self._noise, self._precision),
             most,
         )
