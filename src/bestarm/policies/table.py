@@ -6,6 +6,7 @@ from bestarm.policies.info import Options, PolicyInfo
 
 _SHARP: Options = {"design": "centered", "stability": "actual"}
 _ROUNDS: Options = {"sigma": 0.5}  # fewer rounds than with the declared noise
+_FEW_PULLS: Options = {"sigma": 0.05}
 _BUDGET: Options = {"budget": 5000}
 _FEW_PULLS: Options = {"budget": 300}  # of rules that decide after every one
 _PULLS: Options = {"sigma": 0.1}  # fewer still: each is a plan
@@ -135,7 +136,55 @@ HOUSE = (
     ),
 )
 
-LINEAR: tuple[PolicyInfo, ...] = ()
+LINEAR = (
+    PolicyInfo(
+        "xy-static",
+        "bestarm.policies.linear.xy_static:XYStatic",
+        "pulls for all contrasts alike, without drift",
+        example=_FEW_PULLS,
+        proven=True,
+        blind=True,
+        plannable=False,
+        live=False,
+        model="linear",
+        reference="Soare, Lazaric and Munos (2014)",
+    ),
+    PolicyInfo(
+        "xy-adaptive",
+        "bestarm.policies.linear.xy_adaptive:XYAdaptive",
+        "pulls for the contrasts of options left, without drift",
+        proven=True,
+        blind=True,
+        plannable=False,
+        live=False,
+        model="linear",
+        reference="Soare, Lazaric and Munos (2014)",
+    ),
+    PolicyInfo(
+        "xy-oracle",
+        "bestarm.policies.linear.xy_oracle:XYOracle",
+        "told the truth: for comparison in simulations",
+        truths={"theta": "theta"},
+        example={"theta": 1.0, **_FEW_PULLS},
+        proven=True,
+        blind=True,
+        plannable=False,
+        live=False,
+        model="linear",
+        reference="Soare, Lazaric and Munos (2014)",
+    ),
+    PolicyInfo(
+        "alba",
+        "bestarm.policies.linear.alba:ALBA",
+        "halves the number of options in rounds, without drift",
+        blind=True,
+        transductive=False,
+        plannable=False,
+        live=False,
+        model="linear",
+        reference="Tao, Blanco and Zhou (2018)",
+    ),
+)
 
 UNSTRUCTURED = (
     PolicyInfo(
@@ -190,6 +239,7 @@ UNSTRUCTURED = (
     ),
 )
 
+<<<<<<< HEAD
 BUDGET: tuple[PolicyInfo, ...] = (
     PolicyInfo(
         "g-bai",
@@ -289,6 +339,20 @@ BUDGET: tuple[PolicyInfo, ...] = (
         transductive=False,
         plannable=False,
         live=False,
+=======
+BUDGET = (
+    PolicyInfo(
+        "peace-budget",
+        "bestarm.policies.budget.peace:PeaceBudget",
+        "halves the width of the options left, without drift",
+        example=_BUDGET,
+        blind=True,
+        plannable=False,
+        live=False,
+        model="linear",
+        budgeted=True,
+        reference="Katz-Samuels, Jain, Karnin and Jamieson (2020)",
+>>>>>>> phases
     ),
 )
 
