@@ -8,6 +8,9 @@ _SHARP: Options = {"design": "centered", "stability": "actual"}
 _ROUNDS: Options = {"sigma": 0.5}  # fewer rounds than with the declared noise
 _FEW_PULLS: Options = {"sigma": 0.05}
 _BUDGET: Options = {"budget": 5000}
+_FEW_PULLS: Options = {"budget": 300}  # of rules that decide after every one
+_PULLS: Options = {"sigma": 0.1}  # fewer still: each is a plan
+_SHORT: Options = {"budget": 100}
 
 HOUSE = (
     PolicyInfo(
@@ -193,8 +196,160 @@ LINEAR = (
     ),
 )
 
-UNSTRUCTURED: tuple[PolicyInfo, ...] = ()
+UNSTRUCTURED = (
+    PolicyInfo(
+        "lil-ucb",
+        "bestarm.policies.index.lil_ucb:LilUCB",
+        "upper bounds by the iterated logarithm, without drift",
+        example=_PULLS,
+        blind=True,
+        model="means",
+        reference="Jamieson, Malloy, Nowak and Bubeck (2014)",
+        transductive=False,
+        plannable=False,
+        live=False,
+    ),
+    PolicyInfo(
+        "kl-lucb",
+        "bestarm.policies.index.kl_lucb:KLLUCB",
+        "bounds from a divergence, two arms per round, without drift",
+        example=_PULLS,
+        proven=True,
+        blind=True,
+        model="means",
+        reference="Kaufmann and Kalyanakrishnan (2013)",
+        transductive=False,
+        plannable=False,
+        live=False,
+    ),
+    PolicyInfo(
+        "track-and-stop",
+        "bestarm.policies.index.track_and_stop:TrackAndStop",
+        "tracks the best proportions for the means so far, without drift",
+        example=_PULLS,
+        blind=True,
+        model="means",
+        reference="Garivier and Kaufmann (2016)",
+        transductive=False,
+        plannable=False,
+        live=False,
+    ),
+    PolicyInfo(
+        "eb-tci",
+        "bestarm.policies.index.eb_tci:EBTCI",
+        "the leader or its challenger, without drift",
+        example=_PULLS,
+        proven=True,
+        blind=True,
+        model="means",
+        reference="Jourdan, Degenne, Baudry, de Heide and Kaufmann (2022)",
+        transductive=False,
+        plannable=False,
+        live=False,
+    ),
+)
 
+<<<<<<< HEAD
+BUDGET: tuple[PolicyInfo, ...] = (
+    PolicyInfo(
+        "g-bai",
+        "bestarm.policies.budget.gbai:GBAI",
+        "one G-optimal design; best on average",
+        example=_BUDGET,
+        blind=True,
+        model="non-stationary",
+        budgeted=True,
+        reference="Xiong, Camilleri, Fazel, Jain and Jamieson (2024)",
+        plannable=False,
+        live=False,
+    ),
+    PolicyInfo(
+        "p1-rage",
+        "bestarm.policies.budget.p1_rage:P1RAGE",
+        "robust to moving means, quick without",
+        example=_BUDGET,
+        blind=True,
+        model="non-stationary",
+        budgeted=True,
+        reference="Xiong, Camilleri, Fazel, Jain and Jamieson (2024)",
+        plannable=False,
+        live=False,
+    ),
+    PolicyInfo(
+        "p1-peace",
+        "bestarm.policies.budget.p1_peace:P1Peace",
+        "robust as P1-RAGE, with Peace's elimination",
+        example=_BUDGET,
+        blind=True,
+        model="non-stationary",
+        budgeted=True,
+        reference="Xiong, Camilleri, Fazel, Jain and Jamieson (2024)",
+        plannable=False,
+        live=False,
+    ),
+    PolicyInfo(
+        "od-linbai",
+        "bestarm.policies.budget.odlinbai:ODLinBAI",
+        "halves the dimension, by G-optimal designs",
+        example=_BUDGET,
+        blind=True,
+        model="linear",
+        budgeted=True,
+        reference="Yang and Tan (2022)",
+        transductive=False,
+        plannable=False,
+        live=False,
+    ),
+    PolicyInfo(
+        "gse",
+        "bestarm.policies.budget.gse:GSE",
+        "halves the arms, by G-optimal designs",
+        example=_BUDGET,
+        blind=True,
+        model="linear",
+        budgeted=True,
+        reference="Azizi, Kveton and Ghavamzadeh (2022)",
+        transductive=False,
+        plannable=False,
+        live=False,
+    ),
+    PolicyInfo(
+        "bayes-gap",
+        "bestarm.policies.budget.bayes_gap:BayesGap",
+        "two rivals by their posterior",
+        example=_FEW_PULLS,
+        blind=True,
+        model="linear",
+        budgeted=True,
+        reference="Hoffman, Shahriari and de Freitas (2014)",
+        transductive=False,
+        plannable=False,
+        live=False,
+    ),
+    PolicyInfo(
+        "p1",
+        "bestarm.policies.budget.p1:P1",
+        "draws arms by rank; best on average",
+        example=_FEW_PULLS,
+        model="non-stationary",
+        budgeted=True,
+        reference="Abbasi-Yadkori, Bartlett, Gabillon, Malek and Valko (2018)",
+        transductive=False,
+        plannable=False,
+        live=False,
+    ),
+    PolicyInfo(
+        "pss",
+        "bestarm.policies.budget.pss:PSS",
+        "random halving, under corruption",
+        example=_BUDGET,
+        model="means",
+        budgeted=True,
+        reference="Zhong, Cheung and Tan (2021)",
+        transductive=False,
+        plannable=False,
+        live=False,
+=======
 BUDGET = (
     PolicyInfo(
         "peace-budget",
@@ -207,11 +362,62 @@ BUDGET = (
         model="linear",
         budgeted=True,
         reference="Katz-Samuels, Jain, Karnin and Jamieson (2020)",
+>>>>>>> phases
     ),
 )
 
-INDUSTRY: tuple[PolicyInfo, ...] = ()
+INDUSTRY = (
+    PolicyInfo(
+        "epoch-stratified",
+        "bestarm.policies.industry.epochs:EpochStratified",
+        "tests differences within epochs of equal shares",
+        reference="Optimizely (2018)",
+        transductive=False,
+        plannable=False,
+        live=False,
+    ),
+    PolicyInfo(
+        "period-thompson",
+        "bestarm.policies.industry.thompson:PeriodThompson",
+        "shares by the chance to be the best, with period weights",
+        reference="GrowthBook (2024)",
+        transductive=False,
+        plannable=False,
+        live=False,
+    ),
+)
 
-CENTERED: tuple[PolicyInfo, ...] = ()
+CENTERED = (
+    PolicyInfo(
+        "action-centered",
+        "bestarm.policies.centered.action_centered:ActionCentered",
+        "posterior draws against the first arm, under any drift",
+        example=_SHORT,
+        budgeted=True,
+        reference="Greenewald, Tewari, Klasnja and Murphy (2017)",
+        plannable=False,
+        live=False,
+    ),
+    PolicyInfo(
+        "bose",
+        "bestarm.policies.centered.bose:BOSE",
+        "drops arms while it seeks reward, under any drift",
+        example=_SHORT,
+        budgeted=True,
+        reference="Krishnamurthy, Wu and Syrgkanis (2018)",
+        plannable=False,
+        live=False,
+    ),
+    PolicyInfo(
+        "kim-paik",
+        "bestarm.policies.centered.kim_paik:KimPaik",
+        "posterior draws with centered features, under any drift",
+        example=_SHORT,
+        budgeted=True,
+        reference="Kim and Paik (2019)",
+        plannable=False,
+        live=False,
+    ),
+)
 
 BUILT_IN = (*HOUSE, *LINEAR, *UNSTRUCTURED, *BUDGET, *INDUSTRY, *CENTERED)
