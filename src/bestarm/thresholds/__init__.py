@@ -17,6 +17,8 @@ from bestarm.thresholds.phases import (
     AlbaStep,
     alba_radius,
     alba_step,
+    peace_delta,
+    peace_phase_length,
     xy_phase_threshold,
     xy_threshold,
 )
@@ -32,6 +34,8 @@ __all__ = [
     "kl_lucb",
     "lil_ucb",
     "lil_ucb_tuned",
+    "peace_delta",
+    "peace_phase_length",
     "tuned",
     "xy_phase_threshold",
     "xy_threshold",
