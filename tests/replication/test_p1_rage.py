@@ -7,12 +7,16 @@ import pytest
 from scipy import stats
 
 from bestarm import simulate
+from bestarm.datasets import jester
 from bestarm.errors import InvalidInputError
-from bestarm.replication.p1_rage import p1_rage_tables, stored
+from bestarm.replication.p1_rage import stored
+from bestarm.replication.papers import PAPERS
+
+TABLES = PAPERS["p1-rage"].tables
 
 
 def test_every_row_has_its_stored_result() -> None:
-    for table in p1_rage_tables():
+    for table in TABLES((), jester()):
         assert table.rows
         for row in table.rows:
             found = stored()[table.key, row.key]
@@ -20,14 +24,14 @@ def test_every_row_has_its_stored_result() -> None:
             # Copies of runs widen the difference to all runs: it is that of about 1,400 runs.
             spread = (found.plotted * (1 - found.plotted) / 1400) ** 0.5
             assert abs(found.errors / found.runs - found.plotted) <= 5 * spread + 5e-5
-    assert [table.key for table in p1_rage_tables(["periods"])] == ["periods"]
+    assert [table.key for table in TABLES(["periods"], jester())] == ["periods"]
     with pytest.raises(InvalidInputError, match="soare"):
-        p1_rage_tables(["sorae"])
+        TABLES(["sorae"], jester())
 
 
 def test_the_authors_errors_are_reproduced() -> None:
     """Two rows of the quickest method: false alarms with probability 2e-4."""
-    (table,) = p1_rage_tables(["soare"])
+    (table,) = TABLES(["soare"], jester())
     for row in table.rows[:2]:
         errors = int((~simulate(row.method, row.environment, runs=500).correct).sum())
         theirs = stored()[table.key, row.key]

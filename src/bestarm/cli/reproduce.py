@@ -37,9 +37,10 @@ def reproduce(
     """Rerun the paper's tables, and say of every published figure whether it replicates.
 
     Args:
-        tables ([TABLE]...): Of the seed paper small-gap, uniform, uniform-fresh, jester-ranking,
-            jester; all when left out.
-        paper (NAME): The paper: sp-bai is the seed paper.
+        tables ([TABLE]...): Of sp-bai: small-gap, uniform, uniform-fresh, jester-ranking, jester.
+            Of p1-rage: soare, malicious, multivariate, magnitudes, periods, multivariate-scales,
+            multivariate-periods. All when left out.
+        paper (NAME): sp-bai, the seed paper, or p1-rage.
         runs: Runs of each row; the seed paper made 100.
         workers: Processes that share the runs; one per core if left out.
         out: The folder for the report and every run.

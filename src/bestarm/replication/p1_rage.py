@@ -16,23 +16,25 @@ shows. The stored runs of moving instances are independent.
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import cache, partial
 from importlib import resources
 from typing import NamedTuple
 
 from bestarm import environments
-from bestarm.checks import choice
+from bestarm.datasets import RatingsData
 from bestarm.environments import Environment
 from bestarm.policies.registry import policies
-from bestarm.replication.tables import Row, Table
+from bestarm.replication.tables import Metric, Published, Row, Table
 
 _METHODS = {
     "g-bai": "G-BAI",
+    "peace": "Peace",
     "p1-rage": "P1-RAGE",
     "p1-peace": "P1-Peace",
     "od-linbai": "OD-LinBAI",
 }
+_NAMES = {"peace": "peace-budget"}  # of methods whose rows are named otherwise
 _BUDGET = 10_000
 _BUDGETS = (1010, 2010, 3010, 4010, 5010)
 _SCALES = tuple(range(10))
@@ -52,6 +54,11 @@ class Stored(NamedTuple):
     errors: int
     runs: int
     plotted: float
+
+    @property
+    def published(self) -> Published:
+        """The share of errors in independent runs."""
+        return Published(self.errors / self.runs, runs=self.runs)
 
 
 @cache
@@ -75,7 +82,7 @@ def _rows(
         Row(
             f"{name}-{word}" if word else name,
             f"{label} ({word})" if word else label,
-            partial(policies()[name].method, budget=budget),
+            partial(policies()[_NAMES.get(name, name)].method, budget=budget),
             world,
             protocol=_IN_TURN if moving and name == "od-linbai" else "",
         )
@@ -93,10 +100,13 @@ def _table(
     budgets: Sequence[int] = (),
 ) -> Table:
     rows = _rows(worlds, budgets or [_BUDGET] * len(worlds), moving=key != "soare")
-    return Table(key, title, protocol, rows, counts_pulls=False)
+    figures: dict[tuple[str, Metric], Published] = {
+        (row.key, "error"): stored()[key, row.key].published for row in rows
+    }
+    return Table(key, title, protocol, rows, counts_pulls=False, figures=figures)
 
 
-def _soare() -> Table:
+def _soare(_data: RatingsData) -> Table:
     world = environments.soare(10, 0.1)
     return _table(
         "soare",
@@ -107,7 +117,7 @@ def _soare() -> Table:
     )
 
 
-def _malicious() -> Table:
+def _malicious(_data: RatingsData) -> Table:
     return _table(
         "malicious",
         "A first third that lies",
@@ -116,7 +126,7 @@ def _malicious() -> Table:
     )
 
 
-def _multivariate() -> Table:
+def _multivariate(_data: RatingsData) -> Table:
     return _table(
         "multivariate",
         "Multivariate testing, without movement",
@@ -125,7 +135,7 @@ def _multivariate() -> Table:
     )
 
 
-def _magnitudes() -> Table:
+def _magnitudes(_data: RatingsData) -> Table:
     return _table(
         "magnitudes",
         "Soare's arms, an oscillating one, by magnitude",
@@ -134,7 +144,7 @@ def _magnitudes() -> Table:
     )
 
 
-def _periods() -> Table:
+def _periods(_data: RatingsData) -> Table:
     return _table(
         "periods",
         "Soare's arms, an oscillating one, by period",
@@ -143,7 +153,7 @@ def _periods() -> Table:
     )
 
 
-def _multivariate_scales() -> Table:
+def _multivariate_scales(_data: RatingsData) -> Table:
     return _table(
         "multivariate-scales",
         "Multivariate testing, by the scale of oscillations",
@@ -152,7 +162,7 @@ def _multivariate_scales() -> Table:
     )
 
 
-def _multivariate_periods() -> Table:
+def _multivariate_periods(_data: RatingsData) -> Table:
     return _table(
         "multivariate-periods",
         "Multivariate testing, by the period of oscillations",
@@ -161,7 +171,7 @@ def _multivariate_periods() -> Table:
     )
 
 
-P1_RAGE_TABLES: dict[str, Callable[[], Table]] = {
+P1_RAGE_TABLES: dict[str, Callable[[RatingsData], Table]] = {
     "soare": _soare,
     "malicious": _malicious,
     "multivariate": _multivariate,
@@ -170,15 +180,3 @@ P1_RAGE_TABLES: dict[str, Callable[[], Table]] = {
     "multivariate-scales": _multivariate_scales,
     "multivariate-periods": _multivariate_periods,
 }
-
-
-def p1_rage_tables(names: Iterable[str] = ()) -> tuple[Table, ...]:
-    """Tables by name, in the paper's order; all of them if no name is given.
-
-    Raises:
-        InvalidInputError: no table has that name.
-    """
-    wanted = tuple(names) or tuple(P1_RAGE_TABLES)
-    for name in wanted:
-        choice(name, P1_RAGE_TABLES, "table")
-    return tuple(build() for name, build in P1_RAGE_TABLES.items() if name in wanted)

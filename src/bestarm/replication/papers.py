@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from bestarm.checks import choice
 from bestarm.datasets import RatingsData
+from bestarm.replication.p1_rage import P1_RAGE_TABLES
 from bestarm.replication.tables import TABLES, Table
 
 Builders = Mapping[str, Callable[[RatingsData], Table]]
@@ -49,6 +50,14 @@ PAPERS = {
             "Nearly Optimal Best Arm Identification for Semiparametric Bandits",
             "Kim, Kim and Oh (2025); its tables",
             TABLES,
+        ),
+        Paper(
+            "p1-rage",
+            "A/B Testing and Best-arm Identification for Linear Bandits with Robustness to "
+            "Non-stationarity",
+            "Xiong, Camilleri, Fazel, Jain and Jamieson (2024); the results stored in their "
+            "repository FFTypeZero/bobw_linear",
+            P1_RAGE_TABLES,
         ),
     )
 }
