@@ -48,7 +48,7 @@ def lil_ucb(counts: Array, sums: Array, *, heuristic: bool) -> Iterator[int]:
         level = brentq(lambda x: 4 * math.sqrt(c * x) + 4 * c * x - DELTA, 0, 1 / c)
     yield from range(arms)
     while not (counts >= 1 + share * (counts.sum() - counts)).any():
-        with np.errstate(divide="ignore"):
+        with np.errstate(divide="ignore", invalid="ignore"):
             inner = np.log((1 + epsilon) * counts) / level
             radius = np.sqrt(2 * SIGMA**2 * (1 + epsilon) * np.log(inner) / counts)
         radius[inner <= 1] = np.inf
