@@ -12,16 +12,19 @@ from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Callable
 from concurrent.futures import Executor, ProcessPoolExecutor
 from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bestarm import LUCB, AnytimeBAI, simulate
 from bestarm.environments import Environment, Semiparametric
 from bestarm.geometry import Array
 from bestarm.planning.two_point import TwoPoint
+from bestarm.policies import Policy
 from bestarm.policies.centered.action_centered import ActionCentered
 from bestarm.policies.centered.bose import BOSE
 from bestarm.policies.centered.kim_paik import KimPaik
@@ -63,6 +66,9 @@ MENARD = gaussian(0.7, 0.8, 0.85, 1.0)
 ZERO_ONE: dict[str, Any] = {"bounds": (0, 1)}
 
 
+Pairs = tuple[tuple[str, Callable[..., Policy], tuple[int, int]], ...]
+
+
 class Row(NamedTuple):
     """A method on an instance, with the published mean number of pulls, if it can be had."""
 
@@ -74,8 +80,11 @@ class Row(NamedTuple):
 
 
 def _rows() -> list[Row]:
-    tuned = {"threshold": "experiments"}
-    pairs = (("track-and-stop", TrackAndStop, (4052, 1406)), ("kl-lucb", KLLUCB, (8437, 2716)))
+    tuned: dict[str, Any] = {"threshold": "experiments"}
+    pairs: Pairs = (
+        ("track-and-stop", TrackAndStop, (4052, 1406)),
+        ("kl-lucb", KLLUCB, (8437, 2716)),
+    )
     rows = [
         Row(f"{name}, experiments", partial(method, **tuned, **ZERO_ONE), world, pulls, TABLE_1)
         for name, method, published in pairs
@@ -120,7 +129,7 @@ def _errors(results: Results) -> str:
     return f"{100 * p:.1f} % ({max(low, 0):.1f}–{high:.1f})"
 
 
-def _pulls(pulls: Array) -> str:
+def _pulls(pulls: NDArray[Any]) -> str:
     return f"{pulls.mean():,.0f} ± {1.96 * pulls.std(ddof=1) / np.sqrt(len(pulls)):,.0f}"
 
 
@@ -134,7 +143,7 @@ def _slope(rounds: Array) -> Array:
 
 def _print_drift(runs: int, executor: Executor | None) -> None:
     """The same arms under levels that move; means that ignore it fail, and regret is shown."""
-    methods = {
+    methods: dict[str, Callable[..., Policy]] = {
         "epoch-stratified": EpochStratified,
         "period-thompson": PeriodThompson,
         "eb-tci": partial(EBTCI, max_pulls=10**6),
@@ -148,12 +157,13 @@ def _print_drift(runs: int, executor: Executor | None) -> None:
         for name, method in methods.items():
             results = simulate(method, world, runs=runs, delta=DELTA, executor=executor)
             print(f"| {name} | {kind} | {_errors(results)} | {_pulls(results.pulls)} | – |")
-        for name, bandit in (
-            ("action-centered", ActionCentered),
-            ("bose", BOSE),
-            ("bose, width 2", partial(BOSE, width=2.0)),
-            ("kim-paik", KimPaik),
-        ):
+        bandits: dict[str, Callable[..., Policy]] = {
+            "action-centered": ActionCentered,
+            "bose": BOSE,
+            "bose, width 2": partial(BOSE, width=2.0),
+            "kim-paik": KimPaik,
+        }
+        for name, bandit in bandits.items():
             method = partial(bandit, budget=5000)
             results = simulate(method, world, runs=runs, delta=DELTA, executor=executor)
             cost = regret(method, world, runs=20)
@@ -168,7 +178,7 @@ def _print_speed() -> None:
     """
     world = gaussian(*np.zeros(9), 0.01)
     yes = TwoPoint(np.eye(10), np.r_[np.full(9, 0.5), 0.505], bounds=(0, 1), noise=0.5)
-    methods = {
+    methods: dict[str, tuple[Callable[..., Policy], Environment]] = {
         "lucb": (LUCB, world),
         "lil-ucb": (LilUCB, world),
         "kl-lucb": (KLLUCB, world),

@@ -19,7 +19,7 @@ from bestarm.policies.centered.action_centered import ActionCentered
 from bestarm.policies.centered.base import CenteredBandit
 from bestarm.policies.centered.bose import BOSE
 from bestarm.policies.centered.kim_paik import KimPaik
-from bestarm.records import Summary
+from bestarm.records import Counts, Summary
 from bestarm.simulation.regret import regret
 
 ARMS = np.array([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8], [-0.5, 0.5]])  # the largest norm is 1
@@ -30,10 +30,10 @@ METHODS: dict[str, Callable[..., CenteredBandit]] = {
 }
 
 
-def run(policy: CenteredBandit, pulls: int) -> list[tuple[Plan, Array, Array]]:
+def run(policy: CenteredBandit, pulls: int) -> list[tuple[Plan, Counts, Array]]:
     """Plans with the counts and sums that came of them."""
     rng = np.random.default_rng(4)
-    known = []
+    known: list[tuple[Plan, Counts, Array]] = []
     while sum(plan.pulls for plan, _, _ in known) < pulls:
         plan = policy.plan()
         assert plan is not None
@@ -87,6 +87,7 @@ def test_kim_paik_draws_arms_by_their_chance_to_be_the_best() -> None:
     run(policy, 60)
     plan = policy.plan()
     assert plan is not None
+    assert plan.weights is not None
     draws = np.random.default_rng(0).multivariate_normal(
         policy._theta, np.linalg.inv(policy._gram), size=200_000
     )

@@ -18,9 +18,9 @@ from bestarm.records import Summary
 def summary(rewards: list[list[float]]) -> Summary:
     """Totals of the rewards of each arm."""
     return Summary(
-        [len(each) for each in rewards],
-        [sum(each) for each in rewards],
-        [sum(r * r for r in each) for each in rewards],
+        np.array([len(each) for each in rewards]),
+        np.array([sum(each) for each in rewards]),
+        np.array([sum(r * r for r in each) for each in rewards]),
     )
 
 
