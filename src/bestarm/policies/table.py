@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from bestarm.policies.info import Options, PolicyInfo
+from bestarm.policies.published import PUBLISHED
 
 _SHARP: Options = {"design": "centered", "stability": "actual"}
 _ROUNDS: Options = {"sigma": 0.5}  # fewer rounds than with the declared noise
 _BUDGET: Options = {"budget": 5000}
-_PULLS: Options = {"sigma": 0.1}  # fewer still: each is a plan
-_SHORT: Options = {"budget": 100}
 
 HOUSE = (
     PolicyInfo(
@@ -134,115 +133,4 @@ HOUSE = (
     ),
 )
 
-LINEAR: tuple[PolicyInfo, ...] = ()
-
-UNSTRUCTURED = (
-    PolicyInfo(
-        "lil-ucb",
-        "bestarm.policies.index.lil_ucb:LilUCB",
-        "upper bounds by the iterated logarithm, without drift",
-        example=_PULLS,
-        blind=True,
-        model="means",
-        reference="Jamieson, Malloy, Nowak and Bubeck (2014)",
-        transductive=False,
-        plannable=False,
-        live=False,
-    ),
-    PolicyInfo(
-        "kl-lucb",
-        "bestarm.policies.index.kl_lucb:KLLUCB",
-        "bounds from a divergence, two arms per round, without drift",
-        example=_PULLS,
-        proven=True,
-        blind=True,
-        model="means",
-        reference="Kaufmann and Kalyanakrishnan (2013)",
-        transductive=False,
-        plannable=False,
-        live=False,
-    ),
-    PolicyInfo(
-        "track-and-stop",
-        "bestarm.policies.index.track_and_stop:TrackAndStop",
-        "tracks the best proportions for the means so far, without drift",
-        example=_PULLS,
-        blind=True,
-        model="means",
-        reference="Garivier and Kaufmann (2016)",
-        transductive=False,
-        plannable=False,
-        live=False,
-    ),
-    PolicyInfo(
-        "eb-tci",
-        "bestarm.policies.index.eb_tci:EBTCI",
-        "the leader or its challenger, without drift",
-        example=_PULLS,
-        proven=True,
-        blind=True,
-        model="means",
-        reference="Jourdan, Degenne, Baudry, de Heide and Kaufmann (2022)",
-        transductive=False,
-        plannable=False,
-        live=False,
-    ),
-)
-
-BUDGET: tuple[PolicyInfo, ...] = ()
-
-INDUSTRY = (
-    PolicyInfo(
-        "epoch-stratified",
-        "bestarm.policies.industry.epochs:EpochStratified",
-        "tests differences within epochs of equal shares",
-        reference="Optimizely (2018)",
-        transductive=False,
-        plannable=False,
-        live=False,
-    ),
-    PolicyInfo(
-        "period-thompson",
-        "bestarm.policies.industry.thompson:PeriodThompson",
-        "shares by the chance to be the best, with period weights",
-        reference="GrowthBook (2024)",
-        transductive=False,
-        plannable=False,
-        live=False,
-    ),
-)
-
-CENTERED = (
-    PolicyInfo(
-        "action-centered",
-        "bestarm.policies.centered.action_centered:ActionCentered",
-        "posterior draws against the first arm, under any drift",
-        example=_SHORT,
-        budgeted=True,
-        reference="Greenewald, Tewari, Klasnja and Murphy (2017)",
-        plannable=False,
-        live=False,
-    ),
-    PolicyInfo(
-        "bose",
-        "bestarm.policies.centered.bose:BOSE",
-        "drops arms while it seeks reward, under any drift",
-        example=_SHORT,
-        budgeted=True,
-        reference="Krishnamurthy, Wu and Syrgkanis (2018)",
-        plannable=False,
-        live=False,
-    ),
-    PolicyInfo(
-        "kim-paik",
-        "bestarm.policies.centered.kim_paik:KimPaik",
-        "posterior draws with centered features, under any drift",
-        example=_SHORT,
-        budgeted=True,
-        reference="Kim and Paik (2019)",
-        plannable=False,
-        live=False,
-    ),
-)
-
-BUILT_IN = (*HOUSE, *LINEAR, *UNSTRUCTURED, *BUDGET, *INDUSTRY, *CENTERED)
+BUILT_IN = (*HOUSE, *PUBLISHED)
