@@ -34,8 +34,7 @@ from bestarm.policies.index.lil_ucb import LilUCB
 from bestarm.policies.index.track_and_stop import TrackAndStop
 from bestarm.policies.industry.epochs import EpochStratified
 from bestarm.policies.industry.thompson import PeriodThompson
-from bestarm.simulation import Results
-from bestarm.simulation.regret import regret
+from bestarm.simulation import Results, regret
 
 DELTA = 0.1
 TABLE_1 = "Garivier and Kaufmann (2016), Table 1"

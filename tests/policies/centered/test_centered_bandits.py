@@ -1,4 +1,4 @@
-"""Semiparametric bandits: their regressions and probabilities, and regret as they measure it."""
+"""Semiparametric bandits: their regressions, probabilities and regret."""
 
 from __future__ import annotations
 
@@ -11,16 +11,13 @@ from scipy.special import ndtr
 
 from bestarm import Plan, Problem
 from bestarm.environments import Semiparametric
-from bestarm.environments.fixed import FixedWorld
-from bestarm.errors import InvalidInputError
 from bestarm.geometry import Array
-from bestarm.policies import Uniform
 from bestarm.policies.centered.action_centered import ActionCentered
 from bestarm.policies.centered.base import CenteredBandit
 from bestarm.policies.centered.bose import BOSE
 from bestarm.policies.centered.kim_paik import KimPaik
 from bestarm.records import Counts, Summary
-from bestarm.simulation.regret import regret
+from bestarm.simulation import regret
 
 ARMS = np.array([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8], [-0.5, 0.5]])  # the largest norm is 1
 METHODS: dict[str, Callable[..., CenteredBandit]] = {
@@ -113,26 +110,9 @@ def test_bose_keeps_what_may_be_best_and_draws_around_the_center() -> None:
     assert squares[kept].max() <= 1.011 * (plan.weights @ squares)
 
 
-def test_regret_adds_up_the_gaps_of_pulled_arms() -> None:
-    world = Semiparametric(np.eye(3), [1.0, 0.6, 0.0], baseline=np.sin)
-    found = regret(partial(Uniform, budget=300), world, runs=2, seed=0)
-    np.testing.assert_allclose(found, 100 * 0.4 + 100 * 1.0)
-
-
 @pytest.mark.parametrize("name", METHODS)
 def test_they_lose_less_than_equal_shares_would(name: str) -> None:
     # Equal shares would lose 2000 · 0.5 = 1000 in every run.
     world = Semiparametric(np.eye(3), [0.0, 0.9, 0.6], baseline=lambda t: 2 * np.sin(t / 50))
     found = regret(partial(METHODS[name], budget=2000), world, runs=5, seed=0)
     assert found.mean() < 800
-
-
-def test_regret_needs_a_world_with_known_means() -> None:
-    class Unknown(FixedWorld):
-        def begin(self, rng: np.random.Generator) -> None:
-            """No run is made."""
-
-    world = Unknown("unknown", Problem(np.eye(2)), np.array([0.0, 1.0]), rounding=0.0, field="x")
-
-    with pytest.raises(InvalidInputError, match="means"):
-        regret(partial(Uniform, budget=3), world, runs=1)  # type: ignore[arg-type]
