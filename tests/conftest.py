@@ -9,12 +9,11 @@ import signal
 import tempfile
 from collections.abc import Generator, Iterator
 from concurrent.futures import Executor, ProcessPoolExecutor
-from functools import cache
 from multiprocessing import forkserver
 from pathlib import Path
 
 import pytest
-import typer.testing
+import shortcuts  # noqa: F401
 from needed import need_found
 from postgres import Server, find_programs, server
 from time_limits import LONGEST, limited
@@ -31,10 +30,6 @@ _MEMORY, _ROOM = Path("/dev/shm"), 2 * 2**30
 if "TMPDIR" not in os.environ and _MEMORY.is_dir() and shutil.disk_usage(_MEMORY).free > _ROOM:
     os.environ["TMPDIR"] = str(_MEMORY)
     tempfile.tempdir = None  # to be found again
-
-# Typer makes all commands again for each call of one, which takes ten times as long as most calls.
-typer.testing.__dict__["_get_command"] = cache(typer.main.get_command)
-
 
 # What is imported and collected stays to the end. Looking through all of it for garbage, again and
 # again, takes a twentieth of the time of the tests.
