@@ -12,8 +12,9 @@ from concurrent.futures import Executor, ProcessPoolExecutor
 from multiprocessing import forkserver
 from pathlib import Path
 
+import alembic.command
 import pytest
-import shortcuts  # noqa: F401
+import shortcuts
 from needed import need_found
 from postgres import Server, find_programs, server
 from time_limits import LONGEST, limited
@@ -30,6 +31,8 @@ _MEMORY, _ROOM = Path("/dev/shm"), 2 * 2**30
 if "TMPDIR" not in os.environ and _MEMORY.is_dir() and shutil.disk_usage(_MEMORY).free > _ROOM:
     os.environ["TMPDIR"] = str(_MEMORY)
     tempfile.tempdir = None  # to be found again
+
+alembic.command.__dict__["upgrade"] = shortcuts.upgrade_by_heart
 
 # What is imported and collected stays to the end. Looking through all of it for garbage, again and
 # again, takes a twentieth of the time of the tests.
