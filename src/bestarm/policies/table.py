@@ -7,6 +7,7 @@ from bestarm.policies.info import Options, PolicyInfo
 _SHARP: Options = {"design": "centered", "stability": "actual"}
 _ROUNDS: Options = {"sigma": 0.5}  # fewer rounds than with the declared noise
 _BUDGET: Options = {"budget": 5000}
+_QUICK: Options = {"sigma": 0.2}  # few pulls
 
 HOUSE = (
     PolicyInfo(
@@ -132,7 +133,32 @@ HOUSE = (
     ),
 )
 
-LINEAR: tuple[PolicyInfo, ...] = ()
+LINEAR = (
+    PolicyInfo(
+        "lingape",
+        "bestarm.policies.linear.lingape:LinGapE",
+        "tells the leader from its most ambiguous rival, for linear rewards without drift",
+        example=_QUICK,
+        proven=True,
+        blind=True,
+        plannable=False,
+        live=False,
+        model="linear",
+        reference="Xu, Honda and Sugiyama (2018)",
+    ),
+    PolicyInfo(
+        "lazy-tas",
+        "bestarm.policies.linear.lazy:LazyTrackAndStop",
+        "tracks the optimal allocation, for linear rewards without drift",
+        example=_QUICK,
+        proven=True,
+        blind=True,
+        plannable=False,
+        live=False,
+        model="linear",
+        reference="Jedra and Proutière (2020)",
+    ),
+)
 
 UNSTRUCTURED: tuple[PolicyInfo, ...] = ()
 
