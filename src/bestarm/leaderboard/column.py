@@ -63,11 +63,11 @@ def _means(baseline: Baseline, declared: float) -> Environment:
 
 
 def _sphere(baseline: Baseline, declared: float) -> Environment:
-    return _few(tao(20, 4, baseline=baseline, declared_baseline=declared))
+    return _few(tao(8, 4, baseline=baseline, declared_baseline=declared))
 
 
 def _fan(baseline: Baseline, declared: float) -> Environment:
-    return _few(many_arms(20, baseline=baseline, declared_baseline=declared))
+    return _few(many_arms(8, baseline=baseline, declared_baseline=declared))
 
 
 def _few(drawn: DrawnArms) -> InTurn:
@@ -87,13 +87,13 @@ INSTANCES = {
         Instance("six-means", "six arms without features, gap 0.3", _means, 1.0, 20_000, 500),
         Instance(
             "tao",
-            "20 unit vectors in dimension 4, five draws",
+            "eight unit vectors in dimension 4, five draws",
             _sphere,
             1.0,
             20_000,
             2_000,
         ),
-        Instance("many-arms", "20 arms in the plane, five draws", _fan, 1.0, 20_000, 500),
+        Instance("many-arms", "eight arms in the plane, five draws", _fan, 1.0, 20_000, 500),
         Instance(
             "transductive",
             "six targets of which three cannot be pulled, d = 6",

@@ -251,6 +251,7 @@ CENTERED = (
         "posterior draws against the first arm, under any drift",
         example=_SHORT,
         budgeted=True,
+        seeks_reward=True,
         reference="Greenewald, Tewari, Klasnja and Murphy (2017)",
     ),
     _published(
@@ -259,6 +260,7 @@ CENTERED = (
         "drops arms while it seeks reward, under any drift",
         example=_SHORT,
         budgeted=True,
+        seeks_reward=True,
         reference="Krishnamurthy, Wu and Syrgkanis (2018)",
     ),
     _published(
@@ -267,6 +269,7 @@ CENTERED = (
         "posterior draws with centered features, under any drift",
         example=_SHORT,
         budgeted=True,
+        seeks_reward=True,
         reference="Kim and Paik (2019)",
     ),
 )
