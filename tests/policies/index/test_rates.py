@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -24,7 +25,7 @@ from bestarm.policies.index.rates import rate
         (thresholds.chernoff(0.1, arms=4), lambda t: math.log(2 * t * 3 / 0.1)),
     ],
 )
-def test_a_rate_is_its_formula(found, expected) -> None:
+def test_a_rate_is_its_formula(found: thresholds.Rate, expected: Callable[[float], float]) -> None:
     for t in (2, 17, 10**6):
         assert found(t) == pytest.approx(expected(t), rel=1e-12)
         assert rate(t, tuple(found)) == pytest.approx(expected(t), rel=1e-12)

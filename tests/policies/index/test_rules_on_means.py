@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
@@ -48,7 +49,7 @@ def lil_ucb(counts: Array, sums: Array, *, heuristic: bool) -> Iterator[int]:
         level = brentq(lambda x: 4 * math.sqrt(c * x) + 4 * c * x - DELTA, 0, 1 / c)
     yield from range(arms)
     while not (counts >= 1 + share * (counts.sum() - counts)).any():
-        with np.errstate(divide="ignore"):
+        with np.errstate(divide="ignore", invalid="ignore"):
             inner = np.log((1 + epsilon) * counts) / level
             radius = np.sqrt(2 * SIGMA**2 * (1 + epsilon) * np.log(inner) / counts)
         radius[inner <= 1] = np.inf
@@ -85,19 +86,21 @@ def best_weights(means: Array, d: Callable[[float, float], float]) -> Array:
 
     def cost(w: Array, a: int) -> float:
         middle = (w[leader] * means[leader] + w[a] * means[a]) / (w[leader] + w[a])
-        return w[leader] * d(means[leader], middle) + w[a] * d(means[a], middle)
+        return float(w[leader] * d(means[leader], middle) + w[a] * d(means[a], middle))
 
     others = [a for a in range(len(means)) if a != leader]
     unit = min(cost(np.full(len(means), 1 / len(means)), a) for a in others)
-    constraints = [{"type": "eq", "fun": lambda v: v[:-1].sum() - 1}]
+    constraints: Any = [{"type": "eq", "fun": lambda v: v[:-1].sum() - 1}]
     constraints += [
         {"type": "ineq", "fun": lambda v, a=a: cost(v[:-1], a) / unit - v[-1]} for a in others
     ]
     start = np.append(np.full(len(means), 1 / len(means)), 1.0)
-    limits = [(1e-6, 1.0)] * len(means) + [(0.0, None)]
-    found = minimize(
-        lambda v: -v[-1], start, bounds=limits, constraints=constraints, options={"ftol": 1e-13}
-    )
+    limits: Any = [(1e-6, 1.0)] * len(means) + [(0.0, None)]
+
+    def less(v: Array) -> float:
+        return -float(v[-1])
+
+    found = minimize(less, start, bounds=limits, constraints=constraints, tol=1e-13)
     return np.asarray(found.x[:-1])
 
 
