@@ -9,7 +9,15 @@ import numpy as np
 
 from bestarm.geometry import Array
 
-__all__ = ["AlbaStep", "alba_radius", "alba_step", "xy_phase_threshold", "xy_threshold"]
+__all__ = [
+    "AlbaStep",
+    "alba_radius",
+    "alba_step",
+    "peace_delta",
+    "peace_phase_length",
+    "xy_phase_threshold",
+    "xy_threshold",
+]
 
 
 def xy_threshold(
@@ -125,3 +133,31 @@ def alba_radius(
     plain = math.sqrt(2 / length) * step.bound * width + (4 * step.bound + 2 * most) / (3 * length)
     known = np.sqrt(2 * spread / length) + 2 * (lead + step.accuracy + most) / (3 * length)
     return np.asarray(np.minimum(plain, known) + noise)
+
+
+def peace_delta(delta: float, *, phase: int) -> float:
+    """The share of δ that the k-th phase of Peace spends: δ/(2k²), in sum less than δ."""
+    return delta / (2 * phase**2)
+
+
+def peace_phase_length(
+    value: float, *, sigma: float, gap: float, slack: float, support: int
+) -> int:
+    """The pulls of a phase of Peace: ⌈(1 + ε) σ² τ/(gap/2)²⌉, but at least support/ε.
+
+    τ = γ + 2 log(1/δ_k) ρ is the value of the design. For Gaussian noise the largest error of a
+    contrast is, but with probability δ_k, at most √γ + √(2 log(1/δ_k) ρ) ≤ √(2τ) times
+    σ √((1 + ε)/n) (Borell, Tsirelson, Ibragimov and Sudakov), which is gap/√2: less than the lead
+    at which a target is dropped.
+
+    Args:
+        value: τ.
+        sigma: the standard deviation of the noise.
+        gap: the lead at which the phase drops targets.
+        slack: ε, what rounding to whole pulls may cost.
+        support: how many arms the design pulls.
+
+    Reference: Katz-Samuels, Jain, Karnin and Jamieson (2020), Algorithm 1.
+    """
+    wanted = (1 + slack) * sigma**2 * value * 4 / gap**2
+    return max(math.ceil(wanted), math.ceil(support / slack))

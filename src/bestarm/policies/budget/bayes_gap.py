@@ -64,8 +64,8 @@ class BayesGap(PullByPull):
         super().__init__(problem, budget=budget)
         self._noise, prior = positive(sigma, "sigma") ** 2, positive(prior, "prior")
         size = np.sqrt(np.max(np.einsum("ij,ij->i", problem.source, problem.source)))
-        self._features = problem.source / size
-        squares = np.einsum("ij,ij->i", self._features, self._features)
+        self._features = np.ascontiguousarray(problem.source.T / size)
+        squares = np.einsum("ij,ij->j", self._features, self._features)
         kappa = float(np.sum(1.0 / squares[squares > 0]))  # an arm at 0 pays 0: nothing to learn
         self._precision = ((budget - problem.arms) / self._noise + kappa / prior**2) / 4  # β² H
         self._covariance = prior**2 * np.eye(problem.dimension)

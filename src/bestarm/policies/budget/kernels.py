@@ -23,14 +23,16 @@ def rank_and_draw(
     totals: Parts,
     ranking: Parts,
     chances: Parts,
-    rng: np.random.Generator,
-    most: int,
+    draws: Array,
 ) -> int:
-    """P1 for `most` pulls; everything is updated in place. Returns the arm of the next pull."""
+    """P1 for a pull per draw from (0, 1); everything is updated in place.
+
+    Returns the arm of the next pull.
+    """
     counts, sums, gains = totals
     order, ranks = ranking
     shares, limits = chances
-    for i in range(most):
+    for i in range(len(draws)):
         reward = pay(ahead, i, due)
         counts[due] += 1
         sums[due] += reward
@@ -46,8 +48,8 @@ def rank_and_draw(
             ranks[order[rank]] = rank
             rank += 1
         order[rank], ranks[due] = due, rank
-        drawn, place = rng.random(), 0
-        while drawn >= limits[place]:
+        place = 0
+        while draws[i] >= limits[place]:
             place += 1
         due = order[place]
     return due
@@ -71,37 +73,40 @@ def narrow_gap(
     counts, sums = totals
     covariance, means, variances, least = posterior
     noise, precision = scales
-    arms, dimension = features.shape
-    gain, lean = np.empty(dimension), np.empty(arms)
+    dimension, arms = features.shape  # one column per arm: the inner loops run along rows
+    gain, lean, deviations = np.empty(dimension), np.empty(arms), np.empty(arms)
+    left = 0  # arms without a pull
+    for a in range(arms):
+        left += counts[a] == 0
     for i in range(most):
         reward = pay(ahead, i, due)
+        left -= counts[due] == 0
         counts[due] += 1
         sums[due] += reward
         # Of θ ~ N(θ̂, Σ) given r = x·θ + noise: θ̂ += Σx (r − x·θ̂)/v, Σ −= Σx xᵀΣ/v, v = σ² + xᵀΣx.
-        scale = noise + variances[due]
-        for j in range(dimension):
-            gain[j] = 0.0
-            for k in range(dimension):
-                gain[j] += covariance[j, k] * features[due, k]
-        step = (reward - means[due]) / scale
+        scale = 1.0 / (noise + variances[due])
+        gain[:] = 0.0
         for j in range(dimension):
             for k in range(dimension):
-                covariance[j, k] -= gain[j] * gain[k] / scale
+                gain[k] += covariance[j, k] * features[j, due]
+        lean[:] = 0.0
+        for j in range(dimension):
+            for a in range(arms):
+                lean[a] += features[j, a] * gain[j]
+            step = gain[j] * scale
+            for k in range(dimension):
+                covariance[j, k] -= step * gain[k]
+        step = (reward - means[due]) * scale
         for a in range(arms):
-            lean[a] = 0.0
-            for k in range(dimension):
-                lean[a] += features[a, k] * gain[k]
             means[a] += lean[a] * step
-            variances[a] = max(variances[a] - lean[a] * lean[a] / scale, 0.0)
-        fresh = -1
-        for a in range(arms):
-            if counts[a] == 0:
-                fresh = a
-                break
-        if fresh >= 0:
-            due = fresh
+            variances[a] = max(variances[a] - lean[a] * lean[a] * scale, 0.0)
+            deviations[a] = math.sqrt(variances[a])
+        if left:
+            due = 0
+            while counts[due]:
+                due += 1
             continue
-        due, best, bound = _rivals(means, np.sqrt(variances), precision)
+        due, best, bound = _rivals(means, deviations, precision)
         if bound < least[0]:
             least[0], leader = bound, best
     return due, leader

@@ -61,8 +61,7 @@ class P1(PullByPull):
             (self._counts, self._sums, self._gains),
             (self._order, self._ranks),
             (self.chances, self._limits),
-            self._rng,
-            most,
+            self._rng.random(most),
         )
         self._leader = int(self._order[0])
         return most, False
