@@ -11,6 +11,7 @@ _BUDGET: Options = {"budget": 5000}
 _FEW: Options = {"budget": 300}
 _SHORT: Options = {"budget": 100}
 _PULLS: Options = {"sigma": 0.1}
+_QUICK: Options = {"sigma": 0.2}  # few pulls
 _QUIET: Options = {"sigma": 0.05}
 
 _published = partial(PolicyInfo, plannable=False, live=False)
@@ -62,6 +63,26 @@ LINEAR = (
         blind=True,
         model="linear",
         reference="Katz-Samuels, Jain, Karnin and Jamieson (2020)",
+    ),
+    _published(
+        "lingape",
+        "bestarm.policies.linear.lingape:LinGapE",
+        "tells the leader from its most ambiguous rival, for linear rewards without drift",
+        example=_QUICK,
+        proven=True,
+        blind=True,
+        model="linear",
+        reference="Xu, Honda and Sugiyama (2018)",
+    ),
+    _published(
+        "lazy-tas",
+        "bestarm.policies.linear.lazy:LazyTrackAndStop",
+        "tracks the optimal allocation, for linear rewards without drift",
+        example=_QUICK,
+        proven=True,
+        blind=True,
+        model="linear",
+        reference="Jedra and Proutière (2020)",
     ),
 )
 
