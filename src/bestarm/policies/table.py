@@ -158,6 +158,30 @@ LINEAR = (
         model="linear",
         reference="Jedra and Proutière (2020)",
     ),
+    PolicyInfo(
+        "lingame",
+        "bestarm.policies.linear.lingame:LinGame",
+        "learns the allocation in a game, for linear rewards without drift",
+        example=_QUICK,
+        proven=True,
+        blind=True,
+        plannable=False,
+        live=False,
+        model="linear",
+        reference="Degenne, Ménard, Shang and Valko (2020)",
+    ),
+    PolicyInfo(
+        "lingame-c",
+        "bestarm.policies.linear.lingame:LinGameC",
+        "LinGame with one learner over answers and arms, without drift",
+        example=_QUICK,
+        proven=True,
+        blind=True,
+        plannable=False,
+        live=False,
+        model="linear",
+        reference="Degenne, Ménard, Shang and Valko (2020)",
+    ),
 )
 
 UNSTRUCTURED: tuple[PolicyInfo, ...] = ()
