@@ -182,6 +182,18 @@ LINEAR = (
         model="linear",
         reference="Degenne, Ménard, Shang and Valko (2020)",
     ),
+    PolicyInfo(
+        "fws",
+        "bestarm.policies.linear.fws:FrankWolfeSampling",
+        "one step of Frank–Wolfe per pull, for linear rewards without drift",
+        example=_QUICK,
+        proven=True,
+        blind=True,
+        plannable=False,
+        live=False,
+        model="linear",
+        reference="Wang, Tzeng and Proutière (2021)",
+    ),
 )
 
 UNSTRUCTURED: tuple[PolicyInfo, ...] = ()

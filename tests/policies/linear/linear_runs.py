@@ -15,7 +15,7 @@ from bestarm.policies.pull_by_pull import PullByPull
 FLAT = np.random.default_rng(1).normal(size=(4, 2)) @ np.array([[1.0, 0.5, -1.0], [0.3, -1, 0.2]])
 PROBLEMS = {
     "soare": Problem([[1, 0, 0], [0, 1, 0], [0, 0, 1], [0.8, 0.6, 0]], delta=0.1),
-    "two": Problem([[1.0, 0.2], [0.1, 1.0]], delta=0.1),
+    "two": Problem([[1.0, 0.2], [0.1, 1.3]], delta=0.1),
     "flat": Problem(FLAT, delta=0.1),
     "transductive": Problem(
         [[1, 0, 0.1], [0, 1, 0], [0, 0.2, 0.9], [1, 1, 1]],

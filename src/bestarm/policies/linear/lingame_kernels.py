@@ -114,7 +114,8 @@ def _suffer(losses: Array, gap: float, weights: Array, gains: Array) -> float:
         losses[k] -= gains[k]
         mix += weights[k] * math.exp(rate * (gains[k] - most))
         expected += weights[k] * gains[k]
-    return max(0.0, most + math.log(mix) / rate - expected) if mix > 0 else most - expected
+    best = most + math.log(mix) / rate if mix > 0 else most
+    return float(max(0.0, best - expected))
 
 
 @compiled
