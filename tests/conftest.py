@@ -9,12 +9,12 @@ import signal
 import tempfile
 from collections.abc import Generator, Iterator
 from concurrent.futures import Executor, ProcessPoolExecutor
-from functools import cache
 from multiprocessing import forkserver
 from pathlib import Path
 
+import alembic.command
 import pytest
-import typer.testing
+import shortcuts
 from needed import need_found
 from postgres import Server, find_programs, server
 from time_limits import LONGEST, limited
@@ -32,9 +32,7 @@ if "TMPDIR" not in os.environ and _MEMORY.is_dir() and shutil.disk_usage(_MEMORY
     os.environ["TMPDIR"] = str(_MEMORY)
     tempfile.tempdir = None  # to be found again
 
-# Typer makes all commands again for each call of one, which takes ten times as long as most calls.
-typer.testing.__dict__["_get_command"] = cache(typer.main.get_command)
-
+alembic.command.__dict__["upgrade"] = shortcuts.upgrade_by_heart
 
 # What is imported and collected stays to the end. Looking through all of it for garbage, again and
 # again, takes a twentieth of the time of the tests.

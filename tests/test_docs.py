@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import inspect
 import os
@@ -9,11 +10,10 @@ import pkgutil
 import re
 import runpy
 import shutil
-import subprocess
 import sys
 import traceback
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -42,26 +42,35 @@ def blocks(page: Path) -> list[str]:
 def test_python_blocks_run_in_order(page: Path, tmp_path: Path) -> None:
     script = tmp_path / "page.py"
     script.write_text("\n".join(blocks(page)), encoding="utf-8")
-    # A process of its own, as a reader would run it, but for what is imported already.
-    process = processes.Process(target=run_script, args=(script, tmp_path / "shown"))
+    run_in_a_process(run_script, script, shown=tmp_path / "shown")
+
+
+def run_in_a_process(target: Callable[..., None], *args: Path, shown: Path) -> None:
+    """As a reader would run it, but for what is imported already."""
+    process = processes.Process(target=show_in_a_file, args=(shown, target, *args))
     process.start()
     process.join(300)
     process.kill()
-    assert process.exitcode == 0, (tmp_path / "shown").read_text(encoding="utf-8")
+    assert process.exitcode == 0, shown.read_text(encoding="utf-8")
 
 
-def run_script(script: Path, shown: Path) -> None:
-    """Run a script in its folder, with warnings as errors; what it prints goes into a file."""
-    os.chdir(script.parent)
-    sys.path.insert(0, str(script.parent))
+def show_in_a_file(shown: Path, target: Callable[..., None], *args: Path) -> None:
+    """Call a function; what it prints goes into a file."""
     with shown.open("w", encoding="utf-8", buffering=1) as output:
         sys.stdout = sys.stderr = output
         try:
-            with warnings.catch_warnings(action="error"):
-                runpy.run_path(str(script), run_name="__main__")
+            target(*args)
         except BaseException:
             traceback.print_exc()
             raise
+
+
+def run_script(script: Path) -> None:
+    """Run a script in its folder, with warnings as errors."""
+    os.chdir(script.parent)
+    sys.path.insert(0, str(script.parent))
+    with warnings.catch_warnings(action="error"):
+        runpy.run_path(str(script), run_name="__main__")
 
 
 def test_the_readme_has_the_two_commands_and_a_short_example() -> None:
@@ -200,27 +209,22 @@ def test_every_route_names_its_role_and_what_it_does() -> None:
             assert all(each.get("description") for each in parameters), path
 
 
+def build_pages(source: Path, site: Path) -> None:
+    from sphinx.cmd.build import main  # noqa: PLC0415 - only here
+
+    gc.disable()  # a sixth of the time, for nothing: the process ends when the pages are built
+    # Without the sources beside it and the theme, which take as long as all pages.
+    extensions = "extensions=myst_parser,sphinx.ext.autodoc,sphinx.ext.napoleon"
+    quick = ("-D", extensions, "-D", "html_theme=basic")
+    status = main(["-W", "-q", *quick, str(source), str(site)])
+    assert status == 0
+
+
 def test_the_documentation_builds_without_a_warning(tmp_path: Path) -> None:
     source = tmp_path / "docs"
     ignored = shutil.ignore_patterns("_build", "reference")
     shutil.copytree(ROOT / "docs", source, ignore=ignored)
-    # Without the sources beside it and the theme, which take as long as all pages.
-    extensions = "extensions=myst_parser,sphinx.ext.autodoc,sphinx.ext.napoleon"
-    quick = ("-D", extensions, "-D", "html_theme=basic")
-    result = subprocess.run(
-        [
-            *(sys.executable, "-m", "sphinx", "-W", "-q"),
-            *quick,
-            str(source),
-            str(tmp_path / "site"),
-        ],
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        timeout=600,
-        check=False,
-    )
-    assert result.returncode == 0, result.stderr
+    run_in_a_process(build_pages, source, tmp_path / "site", shown=tmp_path / "shown")
     page = (tmp_path / "site" / "reference" / "bestarm.problem.html").read_text(encoding="utf-8")
     assert "bestarm.problem.Problem.with_delta" in page
     assert (tmp_path / "site" / "search.html").exists()

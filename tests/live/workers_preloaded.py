@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import gc
 from importlib import import_module
+from tempfile import TemporaryDirectory
 
+import shortcuts  # noqa: F401
 from workers_killed import PROBLEM, reward, settings
 
 from bestarm.live import Experiment
-from bestarm.policies.registry import policies
 
 for name in (
     "alembic.command",
@@ -30,14 +31,14 @@ for name in (
 ):
     import_module(name)
 
-# A short experiment under each policy loads its compiled functions.
-for number in range(3):
-    made_with = settings(number)
-    experiment = Experiment(
-        policies()[made_with["policy"]].method(PROBLEM, **made_with["options"]), seed=number
-    )
-    while not experiment.finished:
-        experiment.tell_many([(each.id, reward(each.id, each.arm)) for each in experiment.ask(100)])
+# A short experiment under each policy loads its compiled functions, and compiles its statements.
+with TemporaryDirectory() as folder:
+    for number in range(3):
+        with Experiment.create(
+            f"sqlite:///{folder}/store.db", str(number), PROBLEM, **settings(number)
+        ) as made:
+            while not made.finished:
+                made.tell_many([(each.id, reward(each.id, each.arm)) for each in made.ask(100)])
 
 # A collection in a worker would copy all of the above, which it shares until it writes there.
 gc.collect()

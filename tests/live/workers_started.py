@@ -12,6 +12,7 @@ PATIENCE = 120  # seconds after which a process that should be done is thought t
 
 processes = multiprocessing.get_context("forkserver")
 # One server serves all tests. It finds modules by its environment alone.
-_FOLDERS = (str(Path(__file__).parent), os.environ.get("PYTHONPATH", ""))
+_HERE = Path(__file__).parent
+_FOLDERS = (str(_HERE), str(_HERE.parent), os.environ.get("PYTHONPATH", ""))
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, _FOLDERS))
 processes.set_forkserver_preload(["workers_preloaded"])

@@ -10,7 +10,7 @@ from bestarm import bounds
 from bestarm.datasets import jester
 from bestarm.environments import small_gap
 from bestarm.policies import RAGE
-from bestarm.replication import paper_tables
+from bestarm.replication import PAPERS
 from bestarm.replication.tables import published
 from bestarm.simulation import simulate
 
@@ -33,7 +33,9 @@ def test_rage_is_as_long_as_published_but_for_the_value_of_its_design(sigma: int
 
 
 def test_g_opt_pulls_what_is_published() -> None:
-    tables = {table.key: table for table in paper_tables(("small-gap", "uniform"), jester())}
+    tables = {
+        table.key: table for table in PAPERS["sp-bai"].tables(("small-gap", "uniform"), jester())
+    }
     for table, runs in (("small-gap", 2), ("uniform", 100)):
         [row] = [row for row in tables[table].rows if row.key == "g-opt"]
         printed = tables[table].printed(row, "pulls")

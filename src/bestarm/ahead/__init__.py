@@ -72,5 +72,8 @@ class Ahead(NamedTuple):
 
     @property
     def parts(self) -> tuple[Any, ...]:
-        """Plain tuples, as compiled loops take them: see `compiling`."""
-        return *self[:4], tuple(self.past)
+        """Plain tuples, as compiled loops take them: see `compiling`.
+
+        Without an adversary, they are only what `pay` needs then.
+        """
+        return (*self[:4], tuple(self.past)) if self.bound > 0 else tuple(self[:3])

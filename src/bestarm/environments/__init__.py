@@ -12,6 +12,8 @@ from bestarm.environments.instances import (
     small_gap,
     uniform_sphere,
 )
+from bestarm.environments.moving_means import MovingMeans
+from bestarm.environments.nonstationary import malicious, multivariate, oscillating, weekly
 from bestarm.environments.people import MicroRandomised
 from bestarm.environments.ratings import Ratings
 from bestarm.environments.semiparametric import Semiparametric
@@ -23,17 +25,22 @@ __all__ = [
     "Environment",
     "InTurn",
     "MicroRandomised",
+    "MovingMeans",
     "Ratings",
     "Semiparametric",
     "Stream",
     "UniformSphere",
     "World",
     "baselines",
+    "malicious",
     "many_arms",
+    "multivariate",
+    "oscillating",
     "published_spheres",
     "small_gap",
     "soare",
     "tao",
     "transductive",
     "uniform_sphere",
+    "weekly",
 ]

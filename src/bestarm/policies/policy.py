@@ -157,9 +157,10 @@ class Policy(Protocol):
 class Method(Protocol):
     """Makes a policy from a problem: a policy class, or a `functools.partial` of one.
 
-    Two further options have one meaning wherever a constructor takes them: `max_pulls`, the pulls
-    at which to stop in any case, and `bounds`, between which all rewards lie. Simulations offer
-    them: see `registry.accepted`.
+    Some further options have one meaning wherever a constructor takes them: `max_pulls`, the pulls
+    at which to stop in any case; `budget`, the pulls to make; `bounds`, between which all rewards
+    lie; `mean_bound`, which no |x·θ| exceeds; `block`, the pulls per round. Simulations offer them:
+    see `registry.accepted`.
     """
 
     def __call__(self, problem: Problem, *, seed: int) -> Policy:

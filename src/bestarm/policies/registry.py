@@ -82,12 +82,20 @@ def accepted(
     max_pulls: int | None = None,
     bounds: tuple[float, float] | None = None,
     block: int | None = None,
+    mean_bound: float | None = None,
+    budget: int | None = None,
 ) -> dict[str, Any]:
     """Those of the options that every method understands alike, if this one takes them.
 
     What is None, or is bound already, is left out.
     """
-    offered = {"max_pulls": max_pulls, "bounds": bounds, "block": block}
+    offered = {
+        "max_pulls": max_pulls,
+        "bounds": bounds,
+        "block": block,
+        "mean_bound": mean_bound,
+        "budget": budget,
+    }
     try:
         taken = inspect.signature(method).parameters
     except (TypeError, ValueError):  # of something compiled

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from bestarm.policies.info import Options, PolicyInfo
+from bestarm.policies.published import PUBLISHED
 
 _SHARP: Options = {"design": "centered", "stability": "actual"}
 _ROUNDS: Options = {"sigma": 0.5}  # fewer rounds than with the declared noise
 _BUDGET: Options = {"budget": 5000}
-_QUICK: Options = {"sigma": 0.2}  # few pulls
 
 HOUSE = (
     PolicyInfo(
@@ -133,75 +133,4 @@ HOUSE = (
     ),
 )
 
-LINEAR = (
-    PolicyInfo(
-        "lingape",
-        "bestarm.policies.linear.lingape:LinGapE",
-        "tells the leader from its most ambiguous rival, for linear rewards without drift",
-        example=_QUICK,
-        proven=True,
-        blind=True,
-        plannable=False,
-        live=False,
-        model="linear",
-        reference="Xu, Honda and Sugiyama (2018)",
-    ),
-    PolicyInfo(
-        "lazy-tas",
-        "bestarm.policies.linear.lazy:LazyTrackAndStop",
-        "tracks the optimal allocation, for linear rewards without drift",
-        example=_QUICK,
-        proven=True,
-        blind=True,
-        plannable=False,
-        live=False,
-        model="linear",
-        reference="Jedra and Proutière (2020)",
-    ),
-    PolicyInfo(
-        "lingame",
-        "bestarm.policies.linear.lingame:LinGame",
-        "learns the allocation in a game, for linear rewards without drift",
-        example=_QUICK,
-        proven=True,
-        blind=True,
-        plannable=False,
-        live=False,
-        model="linear",
-        reference="Degenne, Ménard, Shang and Valko (2020)",
-    ),
-    PolicyInfo(
-        "lingame-c",
-        "bestarm.policies.linear.lingame:LinGameC",
-        "LinGame with one learner over answers and arms, without drift",
-        example=_QUICK,
-        proven=True,
-        blind=True,
-        plannable=False,
-        live=False,
-        model="linear",
-        reference="Degenne, Ménard, Shang and Valko (2020)",
-    ),
-    PolicyInfo(
-        "fws",
-        "bestarm.policies.linear.fws:FrankWolfeSampling",
-        "one step of Frank–Wolfe per pull, for linear rewards without drift",
-        example=_QUICK,
-        proven=True,
-        blind=True,
-        plannable=False,
-        live=False,
-        model="linear",
-        reference="Wang, Tzeng and Proutière (2021)",
-    ),
-)
-
-UNSTRUCTURED: tuple[PolicyInfo, ...] = ()
-
-BUDGET: tuple[PolicyInfo, ...] = ()
-
-INDUSTRY: tuple[PolicyInfo, ...] = ()
-
-CENTERED: tuple[PolicyInfo, ...] = ()
-
-BUILT_IN = (*HOUSE, *LINEAR, *UNSTRUCTURED, *BUDGET, *INDUSTRY, *CENTERED)
+BUILT_IN = (*HOUSE, *PUBLISHED)

@@ -6,7 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+import shortcuts
 import workers_migrations
+from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import Engine, MetaData, create_engine, inspect, text
@@ -19,6 +21,11 @@ from bestarm.live.store.sql import schema
 from bestarm.live.store.sql.database import VERSION
 
 Tables = dict[str, list[dict[str, Any]]]
+
+
+@pytest.fixture(autouse=True)
+def not_by_heart(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command, "upgrade", shortcuts.upgrade)
 
 
 def engine_of(url: str) -> Engine:

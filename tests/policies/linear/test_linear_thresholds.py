@@ -41,7 +41,7 @@ def test_lingape_squares_half_its_radius() -> None:
 
 
 def test_lazy_is_equation_9() -> None:
-    """c is the least eigenvalue of a basis: arms 3, 2, 0, each the furthest from those before."""
+    """With c the least eigenvalue of a basis: arms 3, 2, 0, each furthest from those before."""
     basis = SOURCE[[3, 2, 0]]
     least = np.linalg.eigvalsh(basis.T @ basis)[0]
     expected = 1.1 * (math.log(50) + _log_det(np.eye(3) + DESIGN / (0.1 * least)) / 2)

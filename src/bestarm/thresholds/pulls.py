@@ -1,7 +1,4 @@
-"""Thresholds of the field's methods: how much evidence each wants before it stops.
-
-Like `bounds`, this is where δ is divided; see the reference of each function for its theorem.
-"""
+"""Thresholds of linear methods that decide after every pull."""
 
 from __future__ import annotations
 

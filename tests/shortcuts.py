@@ -1,0 +1,59 @@
+"""What every process that runs tests would otherwise do again for each of them."""
+
+from __future__ import annotations
+
+import importlib.metadata
+from functools import cache
+from typing import Any
+
+import typer.testing
+from alembic import command
+from alembic.config import Config
+from sqlalchemy import Connection, Engine, event
+from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
+from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
+
+__all__ = ["upgrade", "upgrade_by_heart"]
+
+# Typer makes all commands again for each call of one, which takes ten times as long as most calls.
+typer.testing.__dict__["_get_command"] = cache(typer.main.get_command)
+
+importlib.metadata.__dict__["version"] = cache(importlib.metadata.version)
+
+# A statement is compiled once for all stores of a kind, and not again for each one that is opened:
+# dialects of a kind are all alike here.
+_statements: dict[object, object] = {}
+
+
+@event.listens_for(Engine, "engine_connect")
+def _share(connection: Connection) -> None:
+    connection.execution_options(compiled_cache=_statements)
+
+
+for kind in (PGDialect_psycopg, SQLiteDialect_pysqlite):
+    kind.__eq__ = lambda self, other: type(self) is type(other)  # type: ignore[method-assign]
+    kind.__hash__ = lambda self: hash(type(self))  # type: ignore[method-assign]
+
+_made: list[tuple[str, Any]] = []
+upgrade = command.upgrade
+
+
+def upgrade_by_heart(config: Config, revision: str) -> None:
+    """Make the tables of an empty file by the statements that made those of the first."""
+    connection: Connection = config.attributes["connection"]
+    things = "SELECT count(*) FROM sqlite_master"
+    if connection.dialect.name != "sqlite" or connection.exec_driver_sql(things).scalar_one():
+        upgrade(config, revision)
+    elif _made:
+        for statement, parameters in _made:
+            connection.exec_driver_sql(statement, parameters)
+    else:
+        made: list[tuple[str, Any]] = []
+
+        def note(_on: object, _by: object, statement: str, parameters: Any, *_: object) -> None:
+            made.append((statement, parameters))
+
+        event.listen(connection, "before_cursor_execute", note)
+        upgrade(config, revision)
+        event.remove(connection, "before_cursor_execute", note)
+        _made.extend(made)
