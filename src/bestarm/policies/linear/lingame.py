@@ -34,7 +34,8 @@ class LinGame(LinearRule):
     Args:
         problem: the problem; targets may be others than the source arms.
         sigma: the sub-Gaussian scale of the noise it assumes.
-        norm: M, the bound on ‖θ‖. Only the published threshold uses it.
+        norm: M, the bound on ‖θ‖ in the unit in which the longest arm has norm 1.
+            Only the published threshold uses it.
         threshold: `"published"` (its theorem), `"certified"` (with the actual determinant and
             without regularisation: `thresholds.certified_threshold`), or `"experiments"`,
             log((1 + log t)/δ).
@@ -65,11 +66,10 @@ class LinGame(LinearRule):
         choice(threshold, ("published", "certified", "experiments"), "threshold")
         self._norm = positive(norm, "norm")
         source, _ = coordinates(as_problem(problem))
-        longest = float(np.linalg.norm(source, axis=1).max())
         scale, rank, delta = positive(sigma, "sigma"), source.shape[1], problem.delta
         super().__init__(
             problem,
-            lingame_threshold(delta, rank=rank, longest=longest, norm=self._norm / scale)
+            lingame_threshold(delta, rank=rank, norm=self._norm / scale)
             if threshold == "published"
             else certified_threshold(delta)
             if threshold == "certified"
@@ -107,7 +107,8 @@ class LinGameC(LinGame):
     Args:
         problem: the problem; targets may be others than the source arms.
         sigma: the sub-Gaussian scale of the noise it assumes.
-        norm: M, the bound on ‖θ‖. Only the published threshold uses it.
+        norm: M, the bound on ‖θ‖ in the unit in which the longest arm has norm 1.
+            Only the published threshold uses it.
         threshold: `"published"`, `"certified"` or `"experiments"`, as in `LinGame`.
         seed: accepted like every policy's; nothing is drawn.
         max_pulls: stop at this many pulls; such a stop is never final.
