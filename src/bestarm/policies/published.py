@@ -84,6 +84,36 @@ LINEAR = (
         model="linear",
         reference="Jedra and Proutière (2020)",
     ),
+    _published(
+        "lingame",
+        "bestarm.policies.linear.lingame:LinGame",
+        "learns the allocation in a game, for linear rewards without drift",
+        example=_QUICK,
+        proven=True,
+        blind=True,
+        model="linear",
+        reference="Degenne, Ménard, Shang and Valko (2020)",
+    ),
+    _published(
+        "lingame-c",
+        "bestarm.policies.linear.lingame:LinGameC",
+        "LinGame with one learner over answers and arms, without drift",
+        example=_QUICK,
+        proven=True,
+        blind=True,
+        model="linear",
+        reference="Degenne, Ménard, Shang and Valko (2020)",
+    ),
+    _published(
+        "fws",
+        "bestarm.policies.linear.fws:FrankWolfeSampling",
+        "one step of Frank–Wolfe per pull, for linear rewards without drift",
+        example=_QUICK,
+        proven=True,
+        blind=True,
+        model="linear",
+        reference="Wang, Tzeng and Proutière (2021)",
+    ),
 )
 
 UNSTRUCTURED = (
