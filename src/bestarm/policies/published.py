@@ -97,7 +97,7 @@ LINEAR = (
     _published(
         "lingame-c",
         "bestarm.policies.linear.lingame:LinGameC",
-        "LinGame with one learner over answers and arms, without drift",
+        "as LinGame, with one learner over answers and arms, without drift",
         example=_QUICK,
         proven=True,
         blind=True,
