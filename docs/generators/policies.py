@@ -19,8 +19,8 @@ _MODELS = {
 
 _PAGE = """# Policies by name
 
-The names by which `bestarm compare`, `bestarm leaderboard`, `bestarm plan`, `bestarm experiment create`,
-the HTTP API and the page know policies. An installed package
+The names by which `bestarm compare`, `bestarm leaderboard`, `bestarm plan`,
+`bestarm experiment create`, the HTTP API and the page know policies. An installed package
 [may add to them](../own-policy.md#register-it).
 
 *Proven*: a final answer has a proven error probability. *Drift*: the baseline does not bias it.
@@ -33,8 +33,9 @@ and run in a real experiment. *Blocks*: it takes `block`, [several options per r
 
 ## The field's methods
 
-For comparison in simulations: [the field's methods](../methods.md) says what each does beside its own published figures.
-*Assumes*: the model of its paper. *Stops*: when it is sure, or when its budget is spent. *Proven* holds under that model.
+For comparison in simulations: [the field's methods](../methods.md) says what each does beside its
+own published figures. *Assumes*: the model of its paper. *Stops*: when it is sure, or when its
+budget is spent. *Proven* holds under that model.
 
 | name | what it is | class | assumes | stops | proven | drift | targets | published |
 |---|---|---|---|---|---|---|---|---|
