@@ -84,6 +84,36 @@ LINEAR = (
         model="linear",
         reference="Jedra and Proutière (2020)",
     ),
+    _published(
+        "lingame",
+        "bestarm.policies.linear.lingame:LinGame",
+        "learns the allocation in a game, for linear rewards without drift",
+        example=_QUICK,
+        proven=True,
+        blind=True,
+        model="linear",
+        reference="Degenne, Ménard, Shang and Valko (2020)",
+    ),
+    _published(
+        "lingame-c",
+        "bestarm.policies.linear.lingame:LinGameC",
+        "as LinGame, with one learner over answers and arms, without drift",
+        example=_QUICK,
+        proven=True,
+        blind=True,
+        model="linear",
+        reference="Degenne, Ménard, Shang and Valko (2020)",
+    ),
+    _published(
+        "fws",
+        "bestarm.policies.linear.fws:FrankWolfeSampling",
+        "one step of Frank–Wolfe per pull, for linear rewards without drift",
+        example=_QUICK,
+        proven=True,
+        blind=True,
+        model="linear",
+        reference="Wang, Tzeng and Proutière (2021)",
+    ),
 )
 
 UNSTRUCTURED = (
@@ -251,6 +281,7 @@ CENTERED = (
         "posterior draws against the first arm, under any drift",
         example=_SHORT,
         budgeted=True,
+        seeks_reward=True,
         reference="Greenewald, Tewari, Klasnja and Murphy (2017)",
     ),
     _published(
@@ -259,6 +290,7 @@ CENTERED = (
         "drops arms while it seeks reward, under any drift",
         example=_SHORT,
         budgeted=True,
+        seeks_reward=True,
         reference="Krishnamurthy, Wu and Syrgkanis (2018)",
     ),
     _published(
@@ -267,6 +299,7 @@ CENTERED = (
         "posterior draws with centered features, under any drift",
         example=_SHORT,
         budgeted=True,
+        seeks_reward=True,
         reference="Kim and Paik (2019)",
     ),
 )

@@ -70,23 +70,23 @@ def lingape_threshold(
 
 
 def lingame_threshold(
-    delta: float, *, rank: int, longest: float, norm: float, ridge: float = 1.0
+    delta: float, *, rank: int, norm: float, ridge: float = 1.0
 ) -> LinearThreshold:
-    """LinGame's β = (√(log(1/δ) + (d/2) log(1 + tL²/(λd))) + √(λ/2) M)², for noise 1.
+    """LinGame's β = (√(log(1/δ) + (d/2) log(1 + t/(λd))) + √(λ/2) M)², for noise 1.
+
+    Arms have norm 1 or less.
 
     Args:
         delta: δ.
         rank: d.
-        longest: L, the norm of the longest arm.
         norm: M, a bound on ‖θ‖ in units of the noise.
         ridge: λ, where A = λI + Σ x xᵀ.
 
     Reference: Degenne, Ménard, Shang and Valko (2020), after Theorem 2 of Abbasi-Yadkori, Pál and
     Szepesvári (2011).
     """
-    prior = longest**2 / (ridge * rank)
     shift = math.sqrt(ridge / 2) * norm
-    return LinearThreshold("trace", math.log(1 / delta), shift=shift, prior=prior)
+    return LinearThreshold("trace", math.log(1 / delta), shift=shift, prior=1 / (ridge * rank))
 
 
 _LAZY_SLACK = 0.1  # u

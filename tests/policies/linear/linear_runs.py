@@ -13,15 +13,14 @@ from bestarm.policies.pull_by_pull import PullByPull
 
 # Features without an order, of full rank, not of full rank, and targets that cannot be pulled.
 FLAT = np.random.default_rng(1).normal(size=(4, 2)) @ np.array([[1.0, 0.5, -1.0], [0.3, -1, 0.2]])
+_DIRECT = np.array([[1, 0, 0.1], [0, 1, 0], [0, 0.2, 0.9], [1, 1, 1]])
+_WANTED = np.array([[1, 0.9, 0], [0, 1, 1.1], [1, 0.1, 1]])
+# The longest arm has norm 1, which is the unit of regularisation and of bounds on ‖θ‖.
 PROBLEMS = {
     "soare": Problem([[1, 0, 0], [0, 1, 0], [0, 0, 1], [0.8, 0.6, 0]], delta=0.1),
-    "two": Problem([[1.0, 0.2], [0.1, 1.0]], delta=0.1),
-    "flat": Problem(FLAT, delta=0.1),
-    "transductive": Problem(
-        [[1, 0, 0.1], [0, 1, 0], [0, 0.2, 0.9], [1, 1, 1]],
-        target=[[1, 0.9, 0], [0, 1, 1.1], [1, 0.1, 1]],
-        delta=0.1,
-    ),
+    "two": Problem([[0.6, 0.1], [0.6, 0.8]], delta=0.1),
+    "flat": Problem(FLAT / np.linalg.norm(FLAT, axis=1).max(), delta=0.1),
+    "transductive": Problem(_DIRECT / 3**0.5, target=_WANTED / 3**0.5, delta=0.1),
 }
 
 

@@ -50,7 +50,7 @@ def _by_hand(
 
 
 @pytest.mark.parametrize(
-    ("name", "basis"), [("soare", [0, 1, 2]), ("two", [0, 1]), ("transductive", [3, 1, 0])]
+    ("name", "basis"), [("soare", [0, 1, 2]), ("two", [1, 0]), ("transductive", [3, 1, 0])]
 )
 def test_every_pull_is_the_one_that_the_paper_prescribes(name: str, basis: list[int]) -> None:
     """For 600 pulls, or to the end."""

@@ -13,7 +13,7 @@ from bestarm.policies.linear.base import LinearRule
 from bestarm.policies.linear.lazy import LazyTrackAndStop
 from bestarm.policies.linear.lingape import LinGapE
 
-SOURCE = np.array([[1.0, 0, 0.3], [0, 1, 0], [0.2, 0, 1], [1, 1, 0.5]])
+SOURCE = np.array([[1.0, 0, 0.3], [0, 1, 0], [0.2, 0, 1], [1, 1, 0.5]]) / 1.5
 COUNTS = np.array([40, 7, 3, 110])
 DESIGN = SOURCE.T @ (COUNTS[:, None] * SOURCE)
 PROBLEM = Problem(SOURCE, delta=0.02)

@@ -59,6 +59,14 @@ def test_one_pull_at_a_time_is_the_same_as_many(threshold: Any) -> None:
     assert all(same_either_way(make, problem, 700) for problem in PROBLEMS.values())
 
 
+def test_units_of_features_do_not_matter() -> None:
+    """All features a thousand times as large: the same pulls, the same end."""
+    for problem in PROBLEMS.values():
+        large = Problem(1000 * problem.source, target=1000 * problem.target, delta=problem.delta)
+        ahead = rewards_of(problem, 200)
+        assert drive(LinGapE(large, sigma=0.5), ahead) == drive(LinGapE(problem, sigma=0.5), ahead)
+
+
 def test_errors_are_rarer_than_delta() -> None:
     """δ = 0.1 allows 20 errors in 200 runs; the true rate is far below, so 36 never happen."""
     world = environments.soare(3, 0.5)

@@ -72,7 +72,10 @@ class LinearRule(PullByPull):
             NO_DRIFT,
         ]
         if self._norm is not None and self._threshold == "published":
-            known.append(f"The coefficients of the features have norm {self._norm:g} or less.")
+            known.append(
+                f"The coefficients of the features have norm {self._norm:g} or less, in a unit in "
+                "which the longest option has norm 1."
+            )
         return tuple(known)
 
     @property
@@ -91,16 +94,18 @@ class LinearRule(PullByPull):
 
 @lru_cache(maxsize=256)
 def coordinates(problem: Problem) -> tuple[Array, Array]:
-    """Source and targets in the span of the source, which keeps all lengths and angles.
+    """Source and targets in the span of the source, up to the unit: the longest arm has norm 1.
 
-    Targets are relative to the first: only their differences matter.
+    Angles and ratios of lengths are kept. Targets are relative to the first: only their
+    differences matter.
     """
     source, target = problem.source, problem.target - problem.target[0]
     span = linear_span(source)
     if span.rank < problem.dimension:
         axes, _ = np.linalg.qr(span.basis)
         source, target = source @ axes, target @ axes
-    return np.array(source, order="C"), np.array(target, order="C")
+    longest = np.linalg.norm(source, axis=1).max()
+    return np.array(source / longest, order="C"), np.array(target / longest, order="C")
 
 
 def _rule(threshold: LinearThreshold, source: Array) -> tuple[int, float, float, float, Array]:

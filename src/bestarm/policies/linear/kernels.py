@@ -95,7 +95,7 @@ def refresh(model: Model, state: State) -> None:
             best = b
     _lead(target, inverse, norms, best)
     for a in range(len(spreads)):
-        spreads[a] = _square(inverse, source[a])
+        spreads[a] = square(inverse, source[a])
     counters[LEADER], counters[REFRESHED] = best, counters[PULLS]
 
 
@@ -169,7 +169,7 @@ def dot(rows: Array, row: int, vector: Array) -> float:
 
 
 @compiled
-def _square(matrix: Array, vector: Array) -> float:
+def square(matrix: Array, vector: Array) -> float:
     """vᵀ M v."""
     total = 0.0
     for k in range(len(vector)):
@@ -182,7 +182,7 @@ def _square(matrix: Array, vector: Array) -> float:
 def _lead(target: Array, inverse: Array, norms: Array, leader: int) -> None:
     """‖z_leader − z‖² under A⁻¹ for every target."""
     for b in range(len(norms)):
-        norms[b] = _square(inverse, target[leader] - target[b])
+        norms[b] = square(inverse, target[leader] - target[b])
 
 
 @compiled
@@ -249,7 +249,7 @@ def doubtful(model: Model, state: State, prior: Array, bar: float) -> int:
     for b in range(len(means)):
         if b != leader:
             lead = means[leader] - means[b]
-            norm = norms[b] + _square(prior, times(inverse, target[leader] - target[b]))
+            norm = norms[b] + square(prior, times(inverse, target[leader] - target[b]))
             if lead * lead <= least * norm:
                 worst, least = b, lead * lead / norm
     return worst

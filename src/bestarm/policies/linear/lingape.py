@@ -28,7 +28,8 @@ class LinGapE(LinearRule):
     Args:
         problem: the problem; targets may be others than the source arms.
         sigma: the sub-Gaussian scale of the noise it assumes.
-        norm: S, the bound on ‖θ‖; 2 in its authors' code. Only the published threshold uses it.
+        norm: S, the bound on ‖θ‖ in the unit in which the longest arm has norm 1; 2 in its authors'
+            code. Only the published threshold uses it.
         threshold: `"published"` (its theorem, with regularisation λ = 1), `"certified"` (no union
             over pairs, no regularisation: `thresholds.certified_threshold`), or `"experiments"`,
             log((1 + log t)/δ).
