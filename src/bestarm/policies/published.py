@@ -97,7 +97,7 @@ LINEAR = (
     _published(
         "lingame-c",
         "bestarm.policies.linear.lingame:LinGameC",
-        "LinGame with one learner over answers and arms, without drift",
+        "learns answers and allocation in one game, for linear rewards without drift",
         example=_QUICK,
         proven=True,
         blind=True,
