@@ -1,11 +1,11 @@
-"""Fixed-budget methods of the field on their papers' instances, beside stored results.
+"""Fixed-budget methods of the field on their papers' instances.
 
     python -m benchmarks.field_budget [--runs 1000] [--workers 2] [--only p1-rage]
-    python -m benchmarks.field_budget --published soare [--published periods] [--runs 1000]
     python -m benchmarks.field_budget --speed
 
-Prints Markdown. Intervals are Wilson's, at 95 %. Without `--published`, instances are the papers',
-whose results are figures that cannot be read; promised is the papers' bound where it has constants.
+Prints Markdown. Intervals are Wilson's, at 95 %. The papers of these instances show results in
+pictures; `bestarm reproduce --paper p1-rage` runs those whose results are stored. Promised is
+the paper's bound where it has constants.
 """
 
 from __future__ import annotations
@@ -19,14 +19,21 @@ from functools import partial
 from typing import NamedTuple
 
 import numpy as np
-from scipy.stats import fisher_exact
 
 from bestarm import simulate
-from bestarm.environments import Environment, MovingMeans, Semiparametric, malicious, soare, tao
+from bestarm.environments import (
+    DrawnArms,
+    Environment,
+    InTurn,
+    MovingMeans,
+    Semiparametric,
+    malicious,
+    soare,
+    tao,
+)
 from bestarm.environments import many_arms as fan
 from bestarm.geometry import linear_span
 from bestarm.policies.registry import policies
-from bestarm.replication.p1_rage import p1_rage_tables, stored
 from bestarm.simulation import Results
 from bestarm.simulation.results import wilson
 
@@ -68,14 +75,20 @@ def corrupted(excess: float) -> Environment:
     return MovingMeans(np.eye(arms), means, noise=0.5, name="corrupted")
 
 
+def draws(world: DrawnArms) -> Environment:
+    """Twenty instances in turn, the same for all methods: their designs are then solved once."""
+    worlds = [world.instance(np.random.default_rng(number)) for number in range(20)]
+    return InTurn(worlds, world.name)
+
+
 def cases() -> list[Case]:
     """The papers' instances."""
     unit = np.eye(16)
     return [
         Case("Soare, d = 10, ω = 0.1 (P1-RAGE)", soare(10, 0.1), 3010, LINEAR),
         Case("malicious, d = 10 (P1-RAGE)", malicious(), 10_000, METHODS),
-        Case("sphere, K = 64, d = 10 (OD-LinBAI)", tao(64, 10), 500, LINEAR),
-        Case("fan, K = 24, d = 2 (OD-LinBAI)", fan(24), 1000, LINEAR),
+        Case("sphere, K = 64, d = 10 (OD-LinBAI)", draws(tao(64, 10)), 500, LINEAR),
+        Case("fan, K = 24, d = 2 (OD-LinBAI)", draws(fan(24)), 1000, LINEAR),
         Case(
             "d = K = 16, Δ = 0.3, σ² = 10 (GSE)",
             Semiparametric(unit, 0.3 * unit[-1], noise=math.sqrt(10.0)),
@@ -137,26 +150,6 @@ def own_instances(runs: int, only: Sequence[str], executor: Executor) -> None:
             print(f"| {case.label} | {case.budget} | {name} | {error} | {most} |", flush=True)
 
 
-def published(names: Sequence[str], runs: int, only: Sequence[str], executor: Executor) -> None:
-    """The rows of the P1-RAGE paper, with Fisher's test of equal error probabilities."""
-    print("| table | row | ours (95 %) | the authors' runs | as plotted | p |")
-    print("|---|---|--:|--:|--:|--:|")
-    for table in p1_rage_tables(names):
-        for row in table.rows:
-            if only and not row.key.startswith(tuple(only)):
-                continue
-            results = simulate(row.method, row.environment, runs=runs, executor=executor)
-            theirs = stored()[table.key, row.key]
-            errors = int((~results.correct).sum())
-            counts = [[errors, runs - errors], [theirs.errors, theirs.runs - theirs.errors]]
-            print(
-                f"| {table.key} | {row.label} | {shown(results)} | "
-                f"{theirs.errors / theirs.runs:.4f} of {theirs.runs} | {theirs.plotted:.4f} | "
-                f"{fisher_exact(np.array(counts)).pvalue:.3g} |",
-                flush=True,
-            )
-
-
 def speed() -> None:
     """Pulls per second of one core, once everything is compiled and the designs are solved."""
     print("| method | runs | pulls of a run | ms per run | million pulls per second |")
@@ -182,17 +175,13 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=1000)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--only", action="append", default=[], choices=METHODS)
-    parser.add_argument("--published", action="append", default=[])
     parser.add_argument("--speed", action="store_true")
     options = parser.parse_args()
     if options.speed:
         speed()
         return
     with ProcessPoolExecutor(options.workers) as executor:
-        if options.published:
-            published(options.published, options.runs, options.only, executor)
-        else:
-            own_instances(options.runs, options.only, executor)
+        own_instances(options.runs, options.only, executor)
 
 
 if __name__ == "__main__":

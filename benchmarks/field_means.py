@@ -61,7 +61,7 @@ def _name(means: tuple[float, ...]) -> str:
 
 
 FIRST, SECOND = bernoulli(0.4, 0.43, 0.45, 0.5), bernoulli(0.18, 0.19, 0.2, 0.21, 0.3)
-MENARD = gaussian(0.7, 0.8, 0.85, 1.0)
+MENARD, CLOSE = gaussian(0.7, 0.8, 0.85, 1.0), gaussian(0.0, 0.02)
 ZERO_ONE: dict[str, Any] = {"bounds": (0, 1)}
 
 
@@ -103,8 +103,11 @@ def _rows() -> list[Row]:
             Row("lil-ucb", partial(LilUCB, sigma=0.5), sparse(arms)),
             Row("lil-ucb, experiments", partial(LilUCB, sigma=0.5, **tuned), sparse(arms)),
         ]
-    rows += [Row("epoch-stratified", EpochStratified, MENARD)]
-    return [*rows, Row("period-thompson", PeriodThompson, MENARD)]
+    platforms: tuple[tuple[str, Callable[..., Policy]], ...] = (
+        ("epoch-stratified", EpochStratified),
+        ("period-thompson", PeriodThompson),
+    )
+    return rows + [Row(*each, world) for world in (MENARD, CLOSE) for each in platforms]
 
 
 def _print_rows(rows: list[Row], runs: int, executor: Executor | None) -> None:

@@ -13,7 +13,7 @@ from bestarm.datasets import jester
 from bestarm.replication import PAPERS, Cell, Row, Table
 from bestarm.replication.cell import _holm, _verdict, mean_test, rate_test, row_cells
 from bestarm.replication.tables import RUNS, Published
-from bestarm.simulation import Results, RunJournal, simulate
+from bestarm.simulation import Results
 
 
 @pytest.mark.parametrize("runs", [100, 1000])
@@ -114,31 +114,6 @@ def test_a_handful_of_runs_is_not_judged_but_a_length_that_never_varies_is() -> 
         pulls, _ = row_cells(*table_and_row("g-opt"), results([value]))
         assert pulls.p_value is not None
         assert _verdict(pulls, pulls.p_value) == verdict
-
-
-@pytest.fixture(scope="module")
-def fixed_instances() -> tuple[Table, Row, Results]:
-    """A row of the paper's table on given instances, with 230 runs."""
-    [table] = PAPERS["sp-bai"].tables(["uniform"], jester())
-    [row] = [row for row in table.rows if row.key == "g-opt"]
-    return table, row, simulate(row.method, row.environment, runs=230, delta=table.delta)
-
-
-@pytest.mark.parametrize("runs", [100, 150, 200, 230])
-def test_fixed_instances_count_the_same_whatever_the_number_of_runs(
-    runs: int, fixed_instances: tuple[Table, Row, Results]
-) -> None:
-    table, row, most = fixed_instances
-    known = most.outcomes()[:runs]
-    # Makes no new run.
-    made = simulate(
-        row.method, row.environment, runs=runs, delta=table.delta, journal=RunJournal(known=known)
-    )
-    pulls, _ = row_cells(table, row, made)
-    assert pulls.value == pytest.approx(323_509.88, abs=0.005)
-    assert pulls.p_value is not None
-    assert _verdict(pulls, pulls.p_value) == "consistent"
-    assert (pulls.high - pulls.low < 1) == (runs >= 200)
 
 
 def test_printed_rates_have_no_slack() -> None:

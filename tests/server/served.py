@@ -20,6 +20,7 @@ from typing import Any
 
 import httpx
 import uvicorn
+import uvicorn._subprocess
 from workers_started import processes
 
 from bestarm.cli import main
@@ -164,7 +165,7 @@ def in_process(url: str, *options: str, port: int = 0, **settings: Any) -> Itera
 def forked(url: str, *options: str) -> Iterator[Served]:
     """`bestarm serve` where all is imported already, which takes a new process two seconds.
 
-    It ends when the test is over, or is killed.
+    It ends when the test is over, or is killed. Its workers, if there are any, are forked too.
     """
     reader, writer = multiprocessing.Pipe(duplex=False)
     arguments = ["serve", "--store", url, "--port", "0", *options]
@@ -185,6 +186,7 @@ def forked(url: str, *options: str) -> Iterator[Served]:
 def _run_command(arguments: list[str], output: Connection) -> None:
     """Run `bestarm` in this process, which was forked for it."""
     sys.argv = ["bestarm", *arguments]
+    uvicorn._subprocess.__dict__["spawn"] = multiprocessing.get_context("fork")
     with (
         open(output.fileno(), "w", closefd=False, encoding="utf-8") as shown,
         open(os.devnull, "w", encoding="utf-8") as logged,

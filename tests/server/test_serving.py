@@ -217,8 +217,10 @@ def test_several_processes_on_one_database_never_give_an_assignment_twice(
 
 
 def test_the_processes_of_a_server_end_with_it(postgres_url: str) -> None:
-    with in_process(postgres_url, "--workers", "2") as served:
-        assert_stops(served, signal.SIGKILL, -signal.SIGKILL)
+    with forked(postgres_url, "--workers", "2") as served:
+        assert served.kill is not None
+        served.kill()
+        wait_until(partial(refuses, served))
 
 
 def assert_stops(served: Served, sent: signal.Signals, code: int) -> None:
@@ -227,15 +229,16 @@ def assert_stops(served: Served, sent: signal.Signals, code: int) -> None:
     assert process is not None
     process.send_signal(sent)
     assert process.wait(PATIENCE) == code
+    wait_until(partial(refuses, served))
 
-    def refuses() -> bool:
-        try:
-            get(f"{served.base}/api/v1/experiments")
-        except httpx.TransportError:
-            return True
-        return False
 
-    wait_until(refuses)
+def refuses(served: Served) -> bool:
+    """Whether nobody answers any more."""
+    try:
+        get(f"{served.base}/api/v1/experiments")
+    except httpx.TransportError:
+        return True
+    return False
 
 
 def test_the_documentation_runs(tmp_path: Path) -> None:

@@ -80,9 +80,14 @@ class Contestant:
 
 
 def contestants() -> tuple[Contestant, ...]:
-    """Every method of the registry that needs no more than a budget, and a quiet anytime rule."""
+    """Every method of the registry that needs no more than a budget, and a quiet anytime rule.
+
+    Methods that are measured by their regret are left out.
+    """
     found = [
-        Contestant.of(info) for info in policies().values() if set(info.required) <= {"budget"}
+        Contestant.of(info)
+        for info in policies().values()
+        if set(info.required) <= {"budget"} and not info.seeks_reward
     ]
     rule = next(each for each in found if each.name == _HOUSE_RULE)
     quiet = Contestant(NO_BASELINE, without_baseline, model="linear")

@@ -32,6 +32,8 @@ class PolicyInfo:
         blind: whether it ignores the baseline, and can be misled by it.
         model: what it assumes of rewards; see `Model`.
         budgeted: whether it takes `budget`, and stops when that is spent, not when it is sure.
+        seeks_reward: whether it is made to collect reward while it learns, and is measured by its
+            regret.
         reference: where it was published; empty for methods of bestarm's own.
         transductive: whether targets may be other than the source arms.
         plannable: whether an experiment can be planned with it, knowing only the problem.
@@ -50,6 +52,7 @@ class PolicyInfo:
     blind: bool = False
     model: Model = "drift"
     budgeted: bool = False
+    seeks_reward: bool = False
     reference: str = ""
     transductive: bool = True
     plannable: bool = True

@@ -97,7 +97,7 @@ LINEAR = (
     _published(
         "lingame-c",
         "bestarm.policies.linear.lingame:LinGameC",
-        "learns answers and allocation in one game, for linear rewards without drift",
+        "as LinGame, with one learner over answers and arms, without drift",
         example=_QUICK,
         proven=True,
         blind=True,
@@ -281,6 +281,7 @@ CENTERED = (
         "posterior draws against the first arm, under any drift",
         example=_SHORT,
         budgeted=True,
+        seeks_reward=True,
         reference="Greenewald, Tewari, Klasnja and Murphy (2017)",
     ),
     _published(
@@ -289,6 +290,7 @@ CENTERED = (
         "drops arms while it seeks reward, under any drift",
         example=_SHORT,
         budgeted=True,
+        seeks_reward=True,
         reference="Krishnamurthy, Wu and Syrgkanis (2018)",
     ),
     _published(
@@ -297,6 +299,7 @@ CENTERED = (
         "posterior draws with centered features, under any drift",
         example=_SHORT,
         budgeted=True,
+        seeks_reward=True,
         reference="Kim and Paik (2019)",
     ),
 )

@@ -24,6 +24,7 @@ from typing import NamedTuple
 from bestarm import environments
 from bestarm.datasets import RatingsData
 from bestarm.environments import Environment
+from bestarm.policies import Method
 from bestarm.policies.registry import policies
 from bestarm.replication.tables import Metric, Published, Row, Table
 
@@ -34,11 +35,11 @@ _METHODS = {
     "p1-peace": "P1-Peace",
     "od-linbai": "OD-LinBAI",
 }
-_NAMES = {"peace": "peace-budget"}  # of methods whose rows are named otherwise
 _BUDGET = 10_000
 _BUDGETS = (1010, 2010, 3010, 4010, 5010)
 _SCALES = tuple(range(10))
 _PERIODS = tuple(range(300, 3001, 300))
+_VARIANCE = "Difficulty is the largest variance of a contrast, as in the authors' code."
 _IN_TURN = "A phase pulls its arms in turn; the authors' order is random, which adds variance."
 
 
@@ -82,13 +83,25 @@ def _rows(
         Row(
             f"{name}-{word}" if word else name,
             f"{label} ({word})" if word else label,
-            partial(policies()[_NAMES.get(name, name)].method, budget=budget),
+            _method(name, budget),
             world,
-            protocol=_IN_TURN if moving and name == "od-linbai" else "",
+            protocol=_protocol(name, moving=moving),
         )
         for name, label in _METHODS.items()
         for (word, world), budget in zip(worlds, budgets, strict=True)
     )
+
+
+def _method(name: str, budget: int) -> Method:
+    if name == "peace":
+        return partial(policies()["peace-budget"].method, budget=budget, design="variance")
+    return partial(policies()[name].method, budget=budget)
+
+
+def _protocol(name: str, *, moving: bool) -> str:
+    remarks = [_VARIANCE] if name == "peace" else []
+    remarks += [_IN_TURN] if moving and name in {"peace", "od-linbai"} else []
+    return " ".join(remarks)
 
 
 def _table(

@@ -22,6 +22,7 @@ from bestarm.policies.index.kl_lucb import KLLUCB
 from bestarm.policies.index.lil_ucb import LilUCB
 from bestarm.policies.index.means import MeansRule
 from bestarm.policies.index.track_and_stop import TrackAndStop
+from bestarm.policies.index.track_and_stop_kernels import bernoulli_weights
 from bestarm.records import Summary
 
 DELTA, SIGMA = 0.1, 0.7
@@ -259,3 +260,34 @@ def test_the_published_pulls_are_met(method: Callable[..., MeansRule], published
     error = results.pulls.std() / math.sqrt(200)
     assert abs(results.pulls.mean() - published) < 4 * error
     assert (~results.correct).sum() <= 40
+
+
+@pytest.mark.parametrize(
+    ("means", "published"),
+    [
+        ((0.5, 0.45, 0.43, 0.4), (0.417, 0.390, 0.136, 0.057)),
+        ((0.3, 0.21, 0.2, 0.19, 0.18), (0.336, 0.251, 0.177, 0.132, 0.104)),
+    ],
+)
+def test_the_best_proportions_are_those_of_the_paper(
+    means: tuple[float, ...], published: tuple[float, ...]
+) -> None:
+    weights = np.zeros(len(means))
+    bernoulli_weights(np.array(means), 0, np.ones(len(means)), weights)  # from far away
+    assert np.round(weights / weights.sum(), 3).tolist() == pytest.approx(published)
+
+
+def test_the_best_proportions_are_found_wherever_the_steps_begin() -> None:
+    """Means near 0 and 1, near ties and far gaps: Theorem 5's equations hold at the solution."""
+    rng = np.random.default_rng(8)
+    for _ in range(200):
+        means = rng.random(5) ** rng.integers(1, 6)
+        leader, weights = int(np.argmax(means)), np.zeros(5)
+        bernoulli_weights(means, leader, np.exp(3 * rng.normal(size=5)), weights)
+        middle = (means[leader] + weights * means) / (1 + weights)
+        near = np.array([bernoulli(means[leader], m) for m in middle])
+        far = np.array([bernoulli(mean, m) for mean, m in zip(means, middle, strict=True)])
+        others = np.arange(5) != leader
+        costs = (near + weights * far)[others]
+        np.testing.assert_allclose(costs, costs[0], rtol=1e-6)
+        assert (near[others] / far[others]).sum() == pytest.approx(1, rel=1e-6)

@@ -140,7 +140,7 @@ class Allocation:
         return np.asarray(weights / weights.sum())
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=128)
 def spread_out(problem: Problem) -> Array:
     """The G-design of a problem: centered, unless there is no baseline."""
     design = centered_g if problem.drifts else linear_g

@@ -9,11 +9,11 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from bestarm.checks import choice, whole
-from bestarm.design import linear_xy
 from bestarm.design.rounding import round_any
 from bestarm.design.widths import width_design
 from bestarm.estimation import ordinary
 from bestarm.geometry import Array, ranked
+from bestarm.policies.budget.designs import xy_design
 from bestarm.policies.policy import Traits
 from bestarm.policies.stepwise import Indices, StepwisePolicy
 from bestarm.problem import Problem
@@ -144,11 +144,11 @@ class PeaceBudget(StepwisePolicy):
 @lru_cache(maxsize=65536)
 def _solve(problem: Problem, active: bytes, criterion: str) -> _Sized:
     """A pure function of these, so runs of one simulation share the work."""
-    targets = problem.target[np.frombuffer(active, dtype=np.int64)]
     if criterion == "width":
+        targets = problem.target[np.frombuffer(active, dtype=np.int64)]
         wide = width_design(problem.source, targets)
         return _Sized(wide.weights, wide.width, wide.gap)
-    design = linear_xy(problem.source, targets)
+    design = xy_design(problem, active)
     weights = np.where(design.weights > _DUST / problem.arms, design.weights, 0.0)
     weights /= weights.sum()
     weights.flags.writeable = False

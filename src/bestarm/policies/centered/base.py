@@ -14,13 +14,13 @@ from bestarm.policies.stepwise import StepwisePolicy
 from bestarm.problem import Problem
 from bestarm.records import Plan, Summary
 
-_BATCH = 0.01  # pulls with the same probabilities, relative to all pulls before them
+_BATCH = 0.05  # pulls with the same probabilities, relative to all pulls before them
 
 
 class CenteredBandit(StepwisePolicy):
     """A bandit for rewards x·θ + ν_t that draws its arms with known probabilities.
 
-    The published methods draw anew for every pull. Here probabilities are kept for a hundredth of
+    The published methods draw anew for every pull. Here probabilities are kept for a twentieth of
     the pulls so far, at least for one: a plan per pull would make simulations long, and the
     regression is exact for whatever probabilities were used.
 

@@ -90,7 +90,7 @@ class Peace(Elimination):
             weights=weights,
             radius=self._gap_of(plan.phase),
             delta=thresholds.peace_delta(self.problem.delta, phase=plan.phase),
-            value=linear_diameter(self.problem.source, weights, self.problem.target[active]),
+            value=_diameter(self.problem, active.tobytes(), plan.counts.tobytes()),
         )
         cut = plan.pulls == self._left()  # whole pulls do not tell how many were wanted
         return replace(described, pulls=plan.pulls + 1) if cut else described
@@ -108,3 +108,11 @@ def _design(problem: Problem, phase: int, active: bytes) -> WidthDesign:
     delta = thresholds.peace_delta(problem.delta, phase=phase)
     targets = problem.target[np.frombuffer(active, dtype=np.int64)]
     return width_design(problem.source, targets, penalty=-2 * float(np.log(delta)))
+
+
+@lru_cache(maxsize=4096)
+def _diameter(problem: Problem, active: bytes, counts: bytes) -> float:
+    """The largest variance factor of a contrast of these targets under a plan."""
+    pulled = np.frombuffer(counts, dtype=np.int64)
+    targets = problem.target[np.frombuffer(active, dtype=np.int64)]
+    return linear_diameter(problem.source, pulled / pulled.sum(), targets)

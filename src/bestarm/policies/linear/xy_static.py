@@ -38,7 +38,7 @@ class XYStatic(PullByPull):
     Args:
         problem: the problem; its scales are not used.
         sigma: the sub-Gaussian scale it assumes of the noise.
-        threshold: `"published"` is that of the paper; `"small"` needs about a quarter of the pulls:
+        threshold: `"published"` is that of the paper; `"small"` needs about a fifth of the pulls:
             `thresholds.xy_threshold` has both, with their proofs.
         seed: accepted like every policy's; nothing is drawn.
         max_pulls: stop at this many pulls; such a stop is never final.

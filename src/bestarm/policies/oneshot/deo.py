@@ -73,13 +73,13 @@ class DEO(OneShot):
         return regression_scores(self.problem, plan, summary)
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=128)
 def anchored_weights(problem: Problem, anchor: int, tol: float) -> Array:
     """DEO's design, computed once for the runs of a simulation; read-only."""
     return _kept(deo(problem.source, anchor=anchor, tol=tol).weights)
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=128)
 def _centered_weights(problem: Problem, tol: float) -> Array:
     return _kept(centered_xy(problem.source, problem.target, tol=tol).weights)
 

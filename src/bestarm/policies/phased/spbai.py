@@ -292,7 +292,7 @@ def _describe_phase(
     )
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=128)
 def _g_weights(problem: Problem, reading: _Reading) -> Array:
     if reading.design == "xor":
         return deo(problem.source, tol=reading.tol).weights
