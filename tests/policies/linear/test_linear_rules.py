@@ -71,6 +71,27 @@ def test_odd_features(rule: Rule, features: list[list[float]]) -> None:
     assert answer.target == int(np.argmax(means))
 
 
+@pytest.mark.parametrize(
+    ("rule", "threshold"),
+    [
+        *((rule, "certified") for rule in RULES),
+        (LazyTrackAndStop, "published"),
+        (FrankWolfeSampling, "published"),
+    ],
+)
+def test_nothing_is_identified_by_rounding(rule: Rule, threshold: str) -> None:
+    """Two features differ in one arm, by 10⁻⁹: A⁻¹ without regularisation has no digit left."""
+    source = np.array([[0.7, 0.7, 0], [0.7, 0.7 + 1e-9, 0], [0, 0, 1]])
+    problem = Problem(source, target=source[[0, 2]], delta=0.05)
+    table = np.array([[30.0, 30.0, 31.0]])
+    table.flags.writeable = False
+    for seed in range(5):
+        policy = rule(problem, threshold=threshold)
+        noise = np.random.default_rng(seed).normal(size=300)
+        policy.follow(Ahead(table, np.zeros(300, dtype=np.int64), noise))
+        assert policy.recommend().reason == "running"
+
+
 @pytest.mark.parametrize("rule", RULES)
 def test_a_final_answer_says_what_it_rests_on(rule: Rule) -> None:
     """δ where it is proven; nothing with the threshold of experiments."""

@@ -21,6 +21,8 @@ class LinearRule(PullByPull):
     """A rule on least squares that stops once the leader is far enough ahead of every target.
 
     It works in the span of the source: features that the source does not vary in do not matter.
+    Without regularisation it never stops while one feature is, over the pulls, a combination of
+    others but for a part in a million: rounding would decide.
 
     Args:
         problem: the problem; targets may be others than the source arms.

@@ -22,6 +22,7 @@ TIE = 1 + 1e-9  # what is larger by less counts as equal; the first of equals is
 _EVERY = (
     256  # pulls from one exact computation to the next; between them, errors of rounding add up
 )
+_LOST = 1e12  # of A_kk (A⁻¹)_kk: from here on A⁻¹ has less than three digits
 
 LOG_DET, BAR = 0, 1  # places in the numbers of a state
 PULLS, LEADER, REFRESHED, OPENED, DOUBT = 0, 1, 2, 3, 4  # places in the counters of a state
@@ -77,11 +78,19 @@ def take(model: Model, state: State, arm: int, reward: float) -> int:
 
 @compiled
 def refresh(model: Model, state: State) -> None:
-    """Compute A⁻¹, θ̂ and everything that follows from them from counts and sums."""
+    """Compute A⁻¹, θ̂ and everything that follows from them from counts and sums.
+
+    log det A is −∞ where rounding has left nothing of A⁻¹: where one feature is, over the pulls, a
+    combination of others but for a part in a million.
+    """
     source, target, _, ridge, sigma = model
     counts, sums, inverse, theta, means, norms, spreads, numbers, counters = state
     design = information(source, counts, ridge)
+    sizes = np.diag(design).copy()
     numbers[LOG_DET] = invert(design, inverse)
+    for k in range(len(sizes)):
+        if not sizes[k] * inverse[k, k] < _LOST:
+            numbers[LOG_DET] = -math.inf
     moment = np.zeros(len(theta))
     for a in range(len(counts)):
         for k in range(len(theta)):
@@ -187,13 +196,19 @@ def _lead(target: Array, inverse: Array, norms: Array, leader: int) -> None:
 
 @compiled
 def evidence(state: State) -> float:
-    """Z(t) = min over z of ((z_leader − z)·θ̂)² / (2 ‖z_leader − z‖² under A⁻¹)."""
+    """Z(t) = min over z of ((z_leader − z)·θ̂)² / (2 ‖z_leader − z‖² under A⁻¹).
+
+    0 where rounding has left no number: that is no evidence.
+    """
     means, norms, leader = state[4], state[5], state[8][LEADER]
     least = math.inf
     for b in range(len(means)):
         if b != leader:
             lead = means[leader] - means[b]
-            least = min(least, lead * lead / (2 * norms[b]))
+            ratio = lead * lead / (2 * norms[b])
+            if not ratio > 0:
+                return 0.0
+            least = min(least, ratio)
     return least
 
 
@@ -201,13 +216,16 @@ def evidence(state: State) -> float:
 def over(model: Model, state: State, rule: Rule) -> bool:
     """Whether the leader is identified: whether Z(t) exceeds the threshold.
 
-    A threshold never falls, so while Z(t) is below its last value nothing more is computed.
+    A threshold never falls, so while Z(t) is below its last value nothing more is computed. Nothing
+    is identified while rounding decides what A⁻¹ is.
     """
     numbers, counters = state[7], state[8]
     counters[DOUBT] = -1
     if not evidence(state) > numbers[BAR]:
         return False
     refresh(model, state)
+    if numbers[LOG_DET] == -math.inf:
+        return False
     numbers[BAR] = threshold(model, state, rule)
     if not evidence(state) > numbers[BAR]:
         return False

@@ -179,7 +179,7 @@ def separated(targets: Array, inverse: Array, scores: Array, pair: Array, critic
             apart[i] = targets[i, leader] - targets[i, z]
         combine(inverse, apart, shadow)
         width = dot(apart, shadow)
-        if lead <= 0 or lead * lead < critical * width:
+        if not (lead > 0 and lead * lead >= critical * width):  # nor if it is no number
             pair[1], pair[2] = z, width
             return False
     return True
