@@ -121,6 +121,14 @@ class StepwisePolicy(Policy):
         return ()
 
 
+def sub_gaussian_assumptions(sigma: float) -> tuple[str, ...]:
+    """What proofs for rewards around fixed arm means rest on."""
+    return (
+        f"Rewards are {sigma:g}-sub-Gaussian around their option's mean, given the past.",
+        NO_DRIFT,
+    )
+
+
 def require_pullable_targets(problem: Problem, method: str) -> None:
     """Raise unless the targets are the source arms themselves, in their order."""
     as_problem(problem)

@@ -229,14 +229,18 @@ def test_rewards_outside_the_bounds_are_refused(method: Callable[..., MeansRule]
 @pytest.mark.parametrize(
     ("method", "options", "assumption"),
     [
-        (KLLUCB, {}, "1-sub-Gaussian"),
+        (KLLUCB, {}, "1-sub-Gaussian around their option's mean, given the past"),
         (KLLUCB, {"threshold": "small", "bounds": (0, 1)}, "between 0 and 1"),
         (KLLUCB, {"threshold": "experiments"}, None),
         (TrackAndStop, {}, None),
         (TrackAndStop, {"bounds": (0, 1)}, "either 0 or 1"),
-        (TrackAndStop, {"threshold": "certified", "sigma": 2}, "2-sub-Gaussian"),
+        (
+            TrackAndStop,
+            {"threshold": "certified", "sigma": 2},
+            "2-sub-Gaussian around their option's mean, given the past",
+        ),
         (TrackAndStop, {"threshold": "certified", "bounds": (0, 1)}, None),
-        (EBTCI, {}, "1-sub-Gaussian"),
+        (EBTCI, {}, "1-sub-Gaussian around their option's mean, given the past"),
         (EBTCI, {"threshold": "experiments"}, None),
         (LilUCB, {}, None),
     ],

@@ -94,11 +94,16 @@ def test_nothing_is_identified_by_rounding(rule: Rule, threshold: str) -> None:
 
 @pytest.mark.parametrize("rule", RULES)
 def test_a_final_answer_says_what_it_rests_on(rule: Rule) -> None:
-    """δ where it is proven; nothing with the threshold of experiments."""
+    """δ where it is proven, with a bound on ‖θ‖ only where regularisation needs one."""
     problem = PROBLEMS["soare"]
     for threshold in ("published", "certified", "experiments"):
         policy = rule(problem, sigma=0.1, threshold=threshold)
         drive(policy, rewards_of(problem, 300))
         answer = policy.recommend()
         assert bool(answer.assumptions) == (threshold != "experiments")
+        said = " ".join(answer.assumptions)
+        for part in ("without an intercept", "0.1-sub-Gaussian, given the past", "nothing drifts"):
+            assert (part in said) == (threshold != "experiments")
+        regularised = policy._model[3] > 0
+        assert ("norm 2 or less" in said) == (regularised and threshold == "published")
         assert answer.claims == (None if threshold == "experiments" else problem.delta)

@@ -115,6 +115,9 @@ def test_it_stops_at_the_first_pull_that_separates_the_leader(name: str, thresho
         assert policy.recommend().final == bool((scores[best] - scores[others] >= radii).all())
         assert n < 2000
     assert policy.recommend().error_bound == 0.05
+    said = " ".join(policy.recommend().assumptions)
+    for part in ("without an intercept", "0.1-sub-Gaussian, given the past", "nothing drifts"):
+        assert part in said
 
 
 def test_many_pulls_at_once_are_the_same_as_one_by_one() -> None:

@@ -14,10 +14,10 @@ from bestarm.checks import choice, positive
 from bestarm.geometry import Array
 from bestarm.policies.policy import Traits, same_plan
 from bestarm.policies.stepwise import (
-    NO_DRIFT,
     Indices,
     StepwisePolicy,
     require_pullable_targets,
+    sub_gaussian_assumptions,
 )
 from bestarm.problem import Problem
 from bestarm.records import Plan, Summary
@@ -162,7 +162,7 @@ class IndexRule(StepwisePolicy):
     def _assumptions(self) -> tuple[str, ...]:
         if not self._certified:
             return ()
-        return f"Rewards are {self._sigma:g}-sub-Gaussian around their option's mean.", NO_DRIFT
+        return sub_gaussian_assumptions(self._sigma)
 
     @abstractmethod
     def _next(self) -> Indices:

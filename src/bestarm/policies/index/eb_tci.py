@@ -10,6 +10,7 @@ from bestarm import thresholds
 from bestarm.ahead import Ahead
 from bestarm.checks import choice
 from bestarm.policies.index.means import MeansRule
+from bestarm.policies.stepwise import sub_gaussian_assumptions
 from bestarm.problem import Problem
 
 
@@ -74,4 +75,4 @@ class EBTCI(MeansRule):
         return pulls, stopped
 
     def _assumptions(self) -> tuple[str, ...]:
-        return self._sub_gaussian() if self._proven else ()
+        return sub_gaussian_assumptions(self._sigma) if self._proven else ()

@@ -12,7 +12,7 @@ from bestarm.ahead import Ahead
 from bestarm.checks import choice
 from bestarm.policies.index.means import MeansRule
 from bestarm.policies.policy import Traits
-from bestarm.policies.stepwise import NO_DRIFT
+from bestarm.policies.stepwise import NO_DRIFT, sub_gaussian_assumptions
 from bestarm.problem import Problem
 
 
@@ -90,5 +90,5 @@ class KLLUCB(MeansRule):
         if not self._proven:
             return ()
         if self._bounds is None:
-            return self._sub_gaussian()
+            return sub_gaussian_assumptions(self._sigma)
         return "Every reward lies between {:g} and {:g}.".format(*self._bounds), NO_DRIFT

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bestarm.checks import interval, positive
 from bestarm.errors import InvalidInputError
 from bestarm.policies.pull_by_pull import PullByPull
-from bestarm.policies.stepwise import NO_DRIFT, require_pullable_targets
+from bestarm.policies.stepwise import require_pullable_targets
 from bestarm.problem import Problem
 
 
@@ -32,10 +32,6 @@ class MeansRule(PullByPull):
         super().__init__(problem, max_pulls=max_pulls)
         self._sigma = positive(sigma, "sigma")
         self._bounds = None if bounds is None else interval(bounds, "bounds")
-
-    def _sub_gaussian(self) -> tuple[str, str]:
-        """The assumptions of a proof for sub-Gaussian rewards."""
-        return f"Rewards are {self._sigma:g}-sub-Gaussian around their option's mean.", NO_DRIFT
 
     def _require_within(self, pulls: int) -> int:
         """Give a kernel's number of pulls back, or raise where it refused a reward."""

@@ -12,7 +12,7 @@ from bestarm.ahead import Ahead
 from bestarm.checks import choice
 from bestarm.policies.index.means import MeansRule
 from bestarm.policies.policy import Traits
-from bestarm.policies.stepwise import NO_DRIFT
+from bestarm.policies.stepwise import NO_DRIFT, sub_gaussian_assumptions
 from bestarm.problem import Problem
 
 
@@ -100,7 +100,7 @@ class TrackAndStop(MeansRule):
 
     def _assumptions(self) -> tuple[str, ...]:
         if self._threshold == "certified" and self._bounds is None:
-            return self._sub_gaussian()
+            return sub_gaussian_assumptions(self._sigma)
         if self._threshold == "published" and self._bounds is not None:
             low, high = self._bounds
             return f"Every reward is either {low:g} or {high:g}.", NO_DRIFT

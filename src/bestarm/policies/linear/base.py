@@ -68,17 +68,14 @@ class LinearRule(PullByPull):
     def _assumptions(self) -> tuple[str, ...]:
         if self._threshold == "experiments":
             return ()
-        known = [
-            "The mean reward of an option is linear in its features.",
-            f"The noise is {self._sigma:g}-sub-Gaussian, given the past.",
-            NO_DRIFT,
-        ]
-        if self._norm is not None and self._threshold == "published":
-            known.append(
-                f"The coefficients of the features have norm {self._norm:g} or less, in a unit in "
-                "which the longest option has norm 1."
-            )
-        return tuple(known)
+        known = linear_assumptions(self._sigma)
+        if self._norm is None or self._threshold != "published":
+            return known
+        return (
+            *known,
+            f"The coefficients of the features have norm {self._norm:g} or less, in a unit in "
+            "which the longest option has norm 1.",
+        )
 
     @property
     def _state(self) -> tuple[Any, ...]:
@@ -92,6 +89,15 @@ class LinearRule(PullByPull):
             self._numbers,
             self._counters,
         )
+
+
+def linear_assumptions(sigma: float) -> tuple[str, ...]:
+    """What the proofs of linear methods rest on."""
+    return (
+        "The mean reward of an option is x·θ: linear in its features, without an intercept.",
+        f"The noise is {sigma:g}-sub-Gaussian, given the past.",
+        NO_DRIFT,
+    )
 
 
 @lru_cache(maxsize=256)

@@ -11,6 +11,7 @@ from bestarm import thresholds
 from bestarm.ahead import Ahead
 from bestarm.checks import choice, positive
 from bestarm.geometry import linear_span
+from bestarm.policies.linear.base import linear_assumptions
 from bestarm.policies.linear.orders import (
     RENEWAL,
     FixedOrder,
@@ -19,7 +20,6 @@ from bestarm.policies.linear.orders import (
     points_of,
 )
 from bestarm.policies.pull_by_pull import PullByPull
-from bestarm.policies.stepwise import NO_DRIFT
 from bestarm.problem import Problem
 
 
@@ -139,14 +139,6 @@ class XYStatic(PullByPull):
 
     def _assumptions(self) -> tuple[str, ...]:
         return linear_assumptions(self._sigma)
-
-
-def linear_assumptions(sigma: float) -> tuple[str, ...]:
-    """What the proofs of linear methods rest on."""
-    return (
-        f"The reward of an option is x·θ plus {sigma:g}-sub-Gaussian noise.",
-        NO_DRIFT,
-    )
 
 
 @lru_cache(maxsize=8)
