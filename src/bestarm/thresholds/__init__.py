@@ -13,6 +13,7 @@ from bestarm.thresholds.means import (
     lil_ucb_tuned,
     tuned,
 )
+from bestarm.thresholds.mixtures import log_growth, price_of_arms
 from bestarm.thresholds.phases import (
     AlbaStep,
     alba_radius,
@@ -52,8 +53,10 @@ __all__ = [
     "linear_experiments",
     "lingame_threshold",
     "lingape_threshold",
+    "log_growth",
     "peace_delta",
     "peace_phase_length",
+    "price_of_arms",
     "tuned",
     "xy_phase_threshold",
     "xy_threshold",

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from scipy.optimize import minimize_scalar
-from scipy.special import zeta
+from bestarm.thresholds.mixtures import price_of_arms
 
 __all__ = [
     "Rate",
@@ -50,7 +49,8 @@ def kl_lucb(delta: float, *, arms: int, constant: float = 405.5) -> Rate:
     """log(k K t^1.1/δ), for confidence bounds of one arm each.
 
     An arm's mean after n of t ≥ n pulls leaves its bound on one side with probability at most
-    δ/(k K n^1.1), and Σ n^−1.1 ≤ 1 + 1/0.1 = 11: every k ≥ 11 will do.
+    δ/(k K n^1.1), and Σ n^−1.1 ≤ 1 + 1/0.1 = 11. Only the upper bound of the best arm and the lower
+    bounds of the K − 1 others can mislead: every k ≥ 11 will do.
 
     Args:
         delta: δ.
@@ -65,6 +65,11 @@ def kl_lucb(delta: float, *, arms: int, constant: float = 405.5) -> Rate:
 def chernoff(delta: float, *, arms: int) -> Rate:
     """log(2t(K − 1)/δ), for generalized likelihood ratios of two arms with Bernoulli rewards.
 
+    The likelihood of n rewards of an arm is for no mean more than 2√n times that of the mixture of
+    Krichevsky and Trofimov. So the ratio of two arms in the wrong order, with n and m of t pulls,
+    exceeds a martingale that begins at 1 by at most 4√(nm) ≤ 2(n + m) ≤ 2t, as a factor. Ville's
+    inequality bounds it for each of the K − 1 pairs with the best arm, at all moments at once.
+
     Reference: Garivier and Kaufmann (2016), Theorem 10.
     """
     return Rate(math.log(2 * (arms - 1) / delta), power=1.0)
@@ -73,23 +78,15 @@ def chernoff(delta: float, *, arms: int) -> Rate:
 def gaussian_ratio(delta: float, *, arms: int) -> Rate:
     """2 C(log((K − 1)/δ)/2) + 4 log(4 + log(t/2)), for likelihood ratios of two Gaussian arms.
 
-        C(x) = min over 1/2 < λ ≤ 1 of (g(λ) + x)/λ,
-        g(λ) = 2λ − 2λ log(4λ) + log ζ(2λ) − log(1 − λ)/2
-
-    Proven for Gaussian arms of known variance, and by the same supermartingales for rewards that
-    are sub-Gaussian around their arm's mean.
+    C is `price_of_arms`. Where the leader is not the best arm, their ratio is at most what both
+    arms' noise amounts to, which is bounded for K − 1 pairs with the best arm; and
+    log(4 + log N) + log(4 + log N′) ≤ 2 log(4 + log(t/2)) for N + N′ ≤ t, since it is concave.
+    Proven for rewards that are sub-Gaussian around their arm's mean, given the past.
 
     Reference: Kaufmann and Koolen (2021), Corollary 10 with the bound on both arms' parts.
     """
-    x = math.log((arms - 1) / delta) / 2
-
-    def value(part: float) -> float:
-        zeta_part = math.log(float(zeta(2 * part)))
-        g = 2 * part - 2 * part * math.log(4 * part) + zeta_part - math.log(1 - part) / 2
-        return float(g + x) / part
-
-    found = minimize_scalar(value, bounds=(0.5 + 1e-9, 1 - 1e-12), method="bounded")
-    return Rate(2 * float(found.fun), outer=4.0, shift=4 - math.log(2))
+    level = 2 * price_of_arms(math.log((arms - 1) / delta) / 2)
+    return Rate(level, outer=4.0, shift=4 - math.log(2))
 
 
 def lil_ucb(delta: float, *, epsilon: float) -> float:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from typing import Literal, NamedTuple
 
-from scipy.optimize import minimize_scalar
-from scipy.special import zeta
+from bestarm.thresholds.mixtures import price_of_arms
 
 __all__ = [
     "LinearThreshold",
@@ -120,22 +119,13 @@ def lazy_experiments(delta: float, *, rank: int) -> LinearThreshold:
 def counts_threshold(delta: float, *, arms: int) -> LinearThreshold:
     """2 Σ_a log(4 + log N_a) + K C(log(1/δ)/K): all arms' means at once, at any moment.
 
-        C(x) = min over 1/2 < λ < 1 of (g(λ) + x)/λ,
-        g(λ) = 2λ (1 − log(4λ)) + log ζ(2λ) − ½ log(1 − λ)
-
-    bounds Σ_a N_a (mean − μ_a)²/2 for Gaussian arms of variance 1, and with it the same sum for a
-    least-squares fit, which is a projection.
+    This bounds Σ_a N_a (mean − μ_a)²/2 for noise that is 1-sub-Gaussian given the past
+    (`price_of_arms`, which is C), and with it ½‖θ̂ − θ‖² under A = Σ x xᵀ for least squares that is
+    not regularised: the fit is a projection of the means. Every arm was pulled.
 
     Reference: Kaufmann and Koolen (2021), Theorem 9 and Corollary 10.
     """
-    x = math.log(1 / delta) / arms
-
-    def price(share: float) -> float:
-        g = 2 * share * (1 - math.log(4 * share)) + math.log(zeta(2 * share))
-        return float((g - 0.5 * math.log1p(-share) + x) / share)
-
-    found = minimize_scalar(price, bounds=(0.5 + 1e-9, 1 - 1e-12), method="bounded")
-    return LinearThreshold("counts", arms * float(found.fun))
+    return LinearThreshold("counts", arms * price_of_arms(math.log(1 / delta) / arms))
 
 
 def certified_threshold(delta: float) -> LinearThreshold:

@@ -45,6 +45,22 @@ def test_the_rate_of_gaussian_ratios_is_the_smallest_over_a_grid(delta: float, a
         assert rate(t, tuple(found)) == pytest.approx(value, rel=1e-6)
 
 
+@pytest.mark.parametrize("share", [0.52, 0.6, 0.75, 0.9, 0.99])
+def test_the_mixture_of_an_arm_is_never_below_its_bound(share: float) -> None:
+    """The inequality on which `price_of_arms` rests: at every N and S, with little room."""
+    i = np.arange(1, 50)
+    weights = i ** (-2 * share) / zeta(2 * share)
+    prior = np.exp(4 * share * (i - 1)) * (1 - share) / share
+    room = []
+    for n in np.unique(np.geomspace(1, 1e9, 300).astype(int)):
+        for square in (0.0, 1.0, 10.0, 100.0, 500.0):  # S²/N
+            exponents = square * n / (2 * (n + prior))
+            parts = np.log(weights) + np.log(prior / (n + prior)) / 2 + exponents
+            bound = share * (square / 2 - 2 * math.log(4 + math.log(n)))
+            room.append(np.logaddexp.reduce(parts) - bound + thresholds.log_growth(share))
+    assert 0 <= min(room) < 2
+
+
 def test_the_level_of_lil_ucb_solves_its_equation() -> None:
     level = thresholds.lil_ucb(0.1, epsilon=0.01)
     c = 201 * math.log(1.01) ** -1.01

@@ -24,14 +24,14 @@ class FrankWolfeSampling(LinearRule):
     when the statistic of the likelihood ratio exceeds a threshold, and the expected number of
     pulls is asymptotically the smallest possible as δ → 0.
 
-    δ-correct for rewards x·θ + Gaussian noise of scale σ and **no** baseline, with
-    `threshold="published"`; with `"certified"` for every σ-sub-Gaussian noise. The published one
-    bounds the means of all K arms at once, features or not, so it grows with K. The authors'
-    figures are made with `"experiments"`, with which nothing is proven.
+    δ-correct for rewards x·θ + noise with σ-sub-Gaussian noise and **no** baseline, with the
+    thresholds `"published"` and `"certified"`. The published one bounds the means of all K arms at
+    once, features or not, so it grows with K. The authors' figures are made with `"experiments"`,
+    with which nothing is proven.
 
     Args:
         problem: the problem; targets may be others than the source arms.
-        sigma: the scale of the noise it assumes.
+        sigma: the sub-Gaussian scale of the noise it assumes.
         threshold: `"published"` (of Kaufmann and Koolen, in its form for Gaussian arms:
             `thresholds.counts_threshold`), `"certified"` (from the dimension instead of K:
             `thresholds.certified_threshold`), or `"experiments"`, log((1 + log t)/δ).
