@@ -296,3 +296,13 @@ def test_the_best_proportions_are_found_wherever_the_steps_begin() -> None:
         costs = (near + weights * far)[others]
         np.testing.assert_allclose(costs, costs[0], rtol=1e-6)
         assert (near[others] / far[others]).sum() == pytest.approx(1, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("best", "gap"), [(0.3, 6e-17), (0.3, 1e-12), (0.3, 3e-9), (0.3, 5e-8), (1.0, 1.2e-16)]
+)
+def test_nearly_tied_arms_share_the_pulls(best: float, gap: float) -> None:
+    """Means that differ by rounding, such as 0.1 + 0.2 and 0.3: the two best get half each."""
+    weights = np.zeros(3)
+    bernoulli_weights(np.array([best, best - gap, 0.1]), 0, np.ones(3), weights)
+    assert weights == pytest.approx([1, 1, 0], abs=1e-3)

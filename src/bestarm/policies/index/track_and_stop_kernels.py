@@ -17,6 +17,7 @@ from bestarm.policies.stepwise import Indices
 _STEPS = 100  # Newton's steps at most; one to four are made
 _NEAR = 1e-9  # how near to 1 the sum of Theorem 5 must be
 _SQUARE_ROOT = 1e-5
+_CLOSE = 1e-7  # relative; nearer means are told apart by too few digits of d
 _LARGEST = 1e6  # of x, which is about 1 for the second best arm and smaller for others
 
 
@@ -70,8 +71,16 @@ def bernoulli_weights(means: Array, leader: int, warm: Array, weights: Array) ->
     The y and x with g_a(x_a) = y for every other arm and Σ_a d(μ_1, m_a)/d(μ_a, m_a) = 1, by
     Newton's steps for all of them at once. `warm` has x of the last call; where that is too far
     away, the steps begin again at the solution for equal arms, and x is solved for each y.
-    `weights` become (1, x).
+    `weights` become (1, x). Where the best two means are so close that d between them is mostly
+    rounding, they are those for Gaussian arms, which d tends to.
     """
+    gap = side = 1.0
+    for a in range(len(means)):
+        if a != leader and means[leader] - means[a] < gap:
+            gap, side = means[leader] - means[a], min(means[leader], 1.0 - means[a])
+    if gap < max(_CLOSE * side, 1e-15):
+        gaussian_weights(means, leader, np.ones(1), weights)
+        return
     if not _newton(means, leader, warm):
         _nested(means, leader, warm)
     for a in range(len(means)):
