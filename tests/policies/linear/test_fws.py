@@ -11,7 +11,7 @@ import pytest
 from linear_runs import PROBLEMS, closest, drive, least_squares, rewards_of, same_either_way
 from scipy.optimize import linprog
 
-from bestarm import Problem, environments, simulate
+from bestarm import Plan, Problem, Summary, environments, simulate
 from bestarm.ahead import Ahead
 from bestarm.geometry import Array
 from bestarm.policies.linear.fws import FrankWolfeSampling
@@ -120,3 +120,16 @@ def test_errors_are_rarer_than_delta() -> None:
         method = partial(FrankWolfeSampling, threshold=threshold)
         found = simulate(method, world, runs=100, delta=0.1, seed=5)
         assert np.count_nonzero(~found.correct) < 24
+
+
+def test_the_first_step_may_come_late() -> None:
+    """After adopted pulls of one arm, six pulls of two arms: no step went to all arms before."""
+    policy = FrankWolfeSampling(PROBLEMS["two"])
+    for phase, arm in enumerate((0, 0, 0, 0, 0, 1), start=1):
+        counts = np.eye(2, dtype=np.int64)[arm]
+        policy.adopt(Plan.fixed(counts, phase=phase))
+        policy.update(Summary(counts, 0.3 * phase * counts, counts.astype(float)))
+    plan = policy.plan()
+    assert plan is not None
+    assert plan.counts is not None
+    assert plan.counts.tolist() == [0, 1]

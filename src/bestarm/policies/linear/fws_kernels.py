@@ -60,10 +60,10 @@ def _step(model: Model, state: State, course: Course) -> int:
             total[a] += 1 / arms
         exact[0] = -math.inf
     else:
+        if pulls - exact[0] >= _EVERY:
+            invert(information(model[0], total, 0.0), inverse)
+            exact[0] = pulls
         _ascend(model, state, course)
-    if pulls - exact[0] >= _EVERY:
-        invert(information(model[0], total, 0.0), inverse)
-        exact[0] = pulls
     best = 0
     for a in range(arms):
         if total[a] * counts[best] > TIE * total[best] * counts[a]:
