@@ -31,6 +31,11 @@ def xy_threshold(
     contrasts with the best target can mislead, so that errors have probability at most
     (H − 1) ζ(8) (π²δ/(6 directions))⁴ < δ.
 
+    XY-adaptive takes it with the n pulls of each phase, whose allocation is fixed given earlier
+    ones. Phases for the same targets have different lengths, but for a last one that a cap cuts
+    short, and there are at most H − 1 sets of targets: errors have probability at most
+    (H − 1) ((H − 1) ζ(8) + 1) (π²δ/(6H²))⁴ < δ.
+
     With None it is 2σ² log(π² n² (H − 1)/(6δ)), from the union bound without the room.
 
     Args:
@@ -146,9 +151,10 @@ def peace_phase_length(
     """The pulls of a phase of Peace: ⌈(1 + ε) σ² τ/(gap/2)²⌉, but at least support/ε.
 
     τ = γ + 2 log(1/δ_k) ρ is the value of the design. For Gaussian noise the largest error of a
-    contrast is, but with probability δ_k, at most √γ + √(2 log(1/δ_k) ρ) ≤ √(2τ) times
-    σ √((1 + ε)/n) (Borell, Tsirelson, Ibragimov and Sudakov), which is gap/√2: less than the lead
-    at which a target is dropped.
+    contrast is, but with probability δ_k, at most √γ + √(2 log(1/δ_k) ρ) ≤ √(2τ) times σ √(c/n)
+    (Borell, Tsirelson, Ibragimov and Sudakov), where whole pulls cost the factor
+    c ≤ 1/(1 − support/n) ≤ 1/(1 − ε). That is gap/√(2(1 − ε²)), for ε < 0.7 less than the lead at
+    which a target is dropped.
 
     Args:
         value: τ.

@@ -31,7 +31,7 @@ class Peace(Elimination):
     dropped, and the next phase begins afresh, at half the gap.
 
     For rewards x·θ + noise without a baseline. δ is kept for Gaussian noise of scale σ, up to the
-    error of the width, which is computed from draws to about 1 % (the length has room for 40 %);
+    error of the width, which is computed from draws to about 1 % (the length has room for 20 %);
     for other sub-Gaussian noise the constant is not known, so that no error probability is stated.
     A baseline biases ordinary least squares.
 
