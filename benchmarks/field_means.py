@@ -37,7 +37,7 @@ from bestarm.policies.industry.thompson import PeriodThompson
 from bestarm.simulation import Results, regret
 
 DELTA = 0.1
-TABLE_1 = "Garivier and Kaufmann (2016), Table 1"
+TABLE_1 = "Garivier and Kaufmann (2016), Table 1 (not checked)"
 
 
 def bernoulli(*means: float) -> Environment:
@@ -69,7 +69,7 @@ Pairs = tuple[tuple[str, Callable[..., Policy], tuple[int, int]], ...]
 
 
 class Row(NamedTuple):
-    """A method on an instance, with the published mean number of pulls, if it can be had."""
+    """A method on an instance, with the published mean number of pulls, as far as it is known."""
 
     name: str
     method: Any
