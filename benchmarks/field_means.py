@@ -37,7 +37,7 @@ from bestarm.policies.industry.thompson import PeriodThompson
 from bestarm.simulation import Results, regret
 
 DELTA = 0.1
-TABLE_1 = "Garivier and Kaufmann (2016), Table 1, quoted from memory"
+TABLE_1 = "Garivier and Kaufmann (2016), Table 1 (not checked)"
 
 
 def bernoulli(*means: float) -> Environment:

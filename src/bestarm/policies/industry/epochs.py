@@ -21,7 +21,7 @@ class EpochStratified(PeriodRule):
     time of constant shares; the estimate is stratified, a difference of means per epoch; an option
     that reached significance is taken out, and its traffic goes to the others.
 
-    From memory, unchecked: epochs weigh by their traffic, and the test is a mixture sequential
+    Not checked: epochs weigh by their traffic, and the test is a mixture sequential
     probability ratio test with estimated variances, so that one may look at any time.
 
     Chosen here: shares are equal among the options left; the first epoch has 100 pulls per arm, and
