@@ -35,7 +35,8 @@ from bestarm.policies import SPBAI
 from bestarm.policies.oneshot import deo as one_shot
 from bestarm.policies.phased import rage, sbe, spbai
 from bestarm.replication.cell import Cell, row_cells
-from bestarm.replication.tables import RUNS, Row, Table, paper_tables
+from bestarm.replication.papers import PAPERS
+from bestarm.replication.tables import RUNS, Row, Table
 from bestarm.simulation import Results
 
 Makers = dict[str, Callable[..., Design]]
@@ -145,7 +146,7 @@ SPOILED: dict[str, dict[str, Makers]] = {
 
 
 def _uniform(runs: int, seed: int, data: RatingsData) -> None:
-    (table,) = paper_tables(["uniform"], data)
+    (table,) = PAPERS["sp-bai"].tables(["uniform"], data)
     print(f"\n**Uniform arms, the published instances: {runs} runs, ± one standard error**\n")
     print("| row | designs | pulls | error |\n|---|---|---:|---:|")
     for key, spoiled in SPOILED.items():
@@ -183,7 +184,7 @@ def _jester(runs: int, seed: int, data: RatingsData, spreads: Sequence[float], a
     means = np.average(data.ratings, axis=0, weights=data.weights)
     for spread in spreads:
         nearer = np.ascontiguousarray(means + spread * (data.ratings - means))
-        (table,) = paper_tables(["jester"], replace(data, ratings=nearer))
+        (table,) = PAPERS["sp-bai"].tables(["jester"], replace(data, ratings=nearer))
         for method in ("lucb", "ae") if ae else ("lucb",):
             print(f"\n**{data.name}, spread × {spread:g}: {runs} runs of each row**\n")
             print("| row | pulls | published | z | success | published | z |\n" + "|---:" * 7 + "|")
@@ -234,7 +235,7 @@ def _common_factor(cells: Sequence[Cell]) -> None:
 
 
 def _small_gap(runs: int, seed: int, data: RatingsData) -> None:
-    (table,) = paper_tables(["small-gap"], data)
+    (table,) = PAPERS["sp-bai"].tables(["small-gap"], data)
     print(f"\n**Small gap: {runs} runs, ± one standard error; V is phase 1's, over all anchors**\n")
     print("| row | XOR | pulls | error |\n|---|---|---:|---:|")
     row, problem = _print_published(table, "sp-bai"), small_gap().problem(0.1)

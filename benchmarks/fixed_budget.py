@@ -21,7 +21,7 @@ from bestarm import DEO, Problem, SequentialHalving, Uniform, environments, figu
 from bestarm.environments import Environment, Semiparametric, baselines
 from bestarm.geometry import Array
 from bestarm.policies import Method
-from bestarm.policies.phased import halving
+from bestarm.policies.phased import halving, shrinking
 from bestarm.records import Plan, Summary
 from bestarm.simulation import Results
 
@@ -134,7 +134,7 @@ class Variant(SequentialHalving):
         marks = np.round((budget - pilot.rounds) * shares / shares[-1]).astype(int)
         self._steps = [pilot]
         for pulls, keep in zip(np.diff(marks, prepend=0).tolist(), ends, strict=True):
-            *before, last = halving._parts(
+            *before, last = shrinking.parts(
                 pulls, min(batches, max(1, pulls // halving._LEAST_BATCH))
             )
             self._steps += [halving._Step(part, 2**62) for part in before]

@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
-from bestarm.policies.registry import BUILT_IN, PolicyInfo
+from collections.abc import Callable, Sequence
+
+from bestarm.policies.info import PolicyInfo
+from bestarm.policies.published import PUBLISHED
+from bestarm.policies.table import HOUSE
 
 __all__ = ["policy_page"]
 
+_MODELS = {
+    "drift": "any drift",
+    "linear": "linear, no drift",
+    "means": "fixed means",
+    "non-stationary": "moving means",
+}
+
 _PAGE = """# Policies by name
 
-The names by which `bestarm compare`, `bestarm plan`, `bestarm experiment create`, the HTTP API
-and the page know policies. An installed package [may add to them](../own-policy.md#register-it).
+The names by which `bestarm compare`, `bestarm leaderboard`, `bestarm plan`,
+`bestarm experiment create`, the HTTP API and the page know policies. An installed package
+[may add to them](../own-policy.md#register-it).
 
 *Proven*: a final answer has a proven error probability. *Drift*: the baseline does not bias it.
 *Targets*: these may differ from the arms that are pulled. *Plan*, *live*: it can be planned with,
@@ -18,18 +30,56 @@ and run in a real experiment. *Blocks*: it takes `block`, [several options per r
 | name | what it is | class and options | proven | drift | targets | plan | live | blocks |
 |---|---|---|---|---|---|---|---|---|
 {rows}
+
+## The field's methods
+
+For comparison in simulations: [the field's methods](../methods.md) says what each does beside its
+own published figures. *Assumes*: the model of its paper. *Stops*: when it is sure, or when its
+budget is spent. *Proven* holds under that model.
+
+| name | what it is | class | assumes | stops | proven | drift | targets | published |
+|---|---|---|---|---|---|---|---|---|
+{published}
+
+{classes}
+"""
+_CLASS = """```{{eval-rst}}
+.. autoclass:: {place}
+```
 """
 
 
 def policy_page() -> str:
-    """One row per policy of bestarm, as Markdown."""
-    return _PAGE.format(rows="\n".join(_row(each) for each in BUILT_IN))
+    """One row per policy of bestarm, as Markdown; then the classes of the published methods."""
+    places = [each.place.replace(":", ".") for each in PUBLISHED]
+    return _PAGE.format(
+        rows=_lines(HOUSE, _row),
+        published=_lines(PUBLISHED, _published_row),
+        classes="\n".join(_CLASS.format(place=place) for place in dict.fromkeys(places)),
+    )
+
+
+def _lines(policies: Sequence[PolicyInfo], row: Callable[[PolicyInfo], str]) -> str:
+    return "\n".join(row(each) for each in policies)
 
 
 def _row(info: PolicyInfo) -> str:
+    traits = (info.proven, not info.blind, info.transductive, info.plannable, info.live)
+    return f"| `{info.name}` | {info.summary} | {_made(info)} | {_marks(*traits, info.blocks)} |"
+
+
+def _published_row(info: PolicyInfo) -> str:
+    stops = "budget" if info.budgeted else "sure"
+    traits = _marks(info.proven, not info.blind, info.transductive)
+    facts = f"{_MODELS[info.model]} | {stops} | {traits} | {info.reference}"
+    return f"| `{info.name}` | {info.summary} | {_made(info)} | {facts} |"
+
+
+def _made(info: PolicyInfo) -> str:
     name = info.place.partition(":")[2]
     options = ", ".join(f"{key}={value!r}" for key, value in info.options.items())
-    made = f"`{name}({options})`" if options else f"`{name}`"
-    traits = (info.proven, not info.blind, info.transductive, info.plannable, info.live)
-    marks = " | ".join("yes" if each else "–" for each in (*traits, info.blocks))
-    return f"| `{info.name}` | {info.summary} | {made} | {marks} |"
+    return f"`{name}({options})`" if options else f"`{name}`"
+
+
+def _marks(*traits: bool) -> str:
+    return " | ".join("yes" if each else "–" for each in traits)

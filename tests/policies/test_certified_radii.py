@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from bestarm import Problem, Summary, bounds
+from bestarm.ahead import Ahead
 from bestarm.policies import LUCB, ActionElimination
 
 ARMS, DELTA, SIGMA, PULLS = 4, 0.08, 0.7, 25
@@ -62,6 +63,8 @@ def test_equal_arms_are_seldom_told_apart() -> None:
         policy = ActionElimination(problem, sigma=1.0, radius="certified")
         first = rng.standard_normal(2)
         policy.update(Summary(np.array([1, 1]), first, first**2))
-        policy.follow(rng.standard_normal((4000, 2)), rows, common)
+        table = rng.standard_normal((4000, 2))
+        table.flags.writeable = False
+        policy.follow(Ahead(table, rows, common))
         named += policy.recommend().final
     assert 0 < named < 0.2 * 400

@@ -17,8 +17,9 @@ from bestarm import AnytimeBAI, Problem, Summary
 from bestarm.policies.anytime import allocation, bets, drawing, learning
 from bestarm.policies.index import base as index_rule
 from bestarm.policies.index import bernstein
+from bestarm.policies.info import PolicyInfo
 from bestarm.policies.phased import halving
-from bestarm.policies.registry import BUILT_IN, PolicyInfo
+from bestarm.policies.table import BUILT_IN
 
 RUNS: dict[str, golden.Run] = json.loads(KEPT.read_text(encoding="utf-8"))
 CLASSES = {case.policy.__name__: case.policy for case in CASES.values()}

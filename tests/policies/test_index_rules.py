@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bestarm import LUCB, ActionElimination, Problem, Recommendation, Summary, bounds, simulate
+from bestarm.ahead import Ahead
 from bestarm.environments import Ratings, Semiparametric, baselines
 from bestarm.geometry import Array
 from bestarm.policies.index.base import IndexRule
@@ -23,6 +24,7 @@ RULES = [LUCB, ActionElimination]
 def _ahead(seed: int, arms: int, pulls: int) -> tuple[Array, Indices, Array]:
     rng = np.random.default_rng(seed)
     table = rng.normal(size=(5, arms)) + np.linspace(1, 0, arms)
+    table.flags.writeable = False
     return table, rng.integers(0, 5, size=pulls), 0.5 * rng.normal(size=pulls)
 
 
@@ -46,7 +48,7 @@ def _compiled(policy: IndexRule, ahead: tuple[Array, Indices, Array], block: int
     used = 0
     while (plan := policy.plan()) is not None and used + plan.pulls <= len(rows):
         span = slice(used, used + block)
-        pulls, _ = policy.follow(table, rows[span], common[span])
+        pulls, _ = policy.follow(Ahead(table, rows[span], common[span]))
         if not pulls:
             assert plan.counts is not None
             arms = np.flatnonzero(plan.counts)

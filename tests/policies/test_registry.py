@@ -13,7 +13,8 @@ import pytest
 from bestarm import Experiment, Problem, policies
 from bestarm.errors import InvalidInputError
 from bestarm.planning import PlanRequest, plan_experiment
-from bestarm.policies import Policy, registry
+from bestarm.policies import Policy, PolicyInfo, registry
+from bestarm.policies.table import BUILT_IN
 
 PROBLEM = Problem(np.eye(3), delta=0.05)
 ANOTHER = """
@@ -51,10 +52,12 @@ class Guess(Policy):
 """
 
 
-@pytest.mark.parametrize("info", registry.BUILT_IN, ids=lambda info: info.name)
-def test_what_the_table_says_is_what_the_policy_declares(info: registry.PolicyInfo) -> None:
+@pytest.mark.parametrize("info", BUILT_IN, ids=lambda info: info.name)
+def test_what_the_table_says_is_what_the_policy_declares(info: PolicyInfo) -> None:
     policy = info.method(PROBLEM, seed=0, **info.example)
     assert policy.traits.blind is info.blind
+    assert policy.traits.budgeted is info.budgeted
+    assert not (info.blind and info.model == "drift")
     # Index rules have a proof for one of their radii, which the plain name does not stand for.
     assert (policy.recommend().claims is not None) is info.proven
     assert set(info.required) <= set(info.example)
@@ -66,7 +69,7 @@ def test_what_the_table_says_is_what_the_policy_declares(info: registry.PolicyIn
 def test_every_class_of_bestarm_has_a_name() -> None:
     public = [getattr(policies, name) for name in policies.__all__]
     classes = {each for each in public if isinstance(each, type) and Policy in each.__mro__[1:]}
-    assert classes <= {each.factory for each in registry.BUILT_IN}
+    assert classes <= {each.factory for each in BUILT_IN}
 
 
 @pytest.mark.parametrize(
@@ -169,4 +172,4 @@ def test_a_package_that_cannot_be_used_is_left_out_with_a_warning(
     (installed / "another" / "rules.py").write_text(source, encoding="utf-8")
     with pytest.warns(UserWarning, match=warning):
         found = registry.policies()
-    assert set(found) == {each.name for each in registry.BUILT_IN}
+    assert set(found) == {each.name for each in BUILT_IN}

@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 from tiny_tables import data
 
-from bestarm.replication import paper_tables
+from bestarm.replication import PAPERS
 from bestarm.replication.cell import row_cells
 from bestarm.simulation import Results
 
 
 def test_a_capped_run_fails_where_the_paper_says_so_and_nowhere_else() -> None:
     """Ten runs that all name the best joke, three of them at the cap: 7 of 10, or 10 of 10."""
-    (table,) = paper_tables(["jester"], data())
+    (table,) = PAPERS["sp-bai"].tables(["jester"], data())
     runs = np.arange(10)
     results = Results(
         method="m",

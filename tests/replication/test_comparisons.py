@@ -172,7 +172,7 @@ def ranking(deo: Good, uniform: Good, runs: int) -> Replication:
         )
         for row, good in zip(rows, (deo, uniform), strict=True)
     }
-    return Replication((table,), runs, 0, data(), results)
+    return Replication((table,), runs, 0, data(), results=results)
 
 
 def test_a_planted_difference_is_found_and_none_is_invented() -> None:

@@ -10,7 +10,7 @@ from bestarm import bounds
 from bestarm.datasets import jester
 from bestarm.environments import small_gap
 from bestarm.policies import RAGE
-from bestarm.replication import Row, Table, paper_tables
+from bestarm.replication import PAPERS, Row, Table
 from bestarm.replication.cell import _verdict, row_cells
 from bestarm.replication.tables import published
 from bestarm.simulation import Results, RunJournal, simulate
@@ -36,7 +36,7 @@ def test_rage_is_as_long_as_published_but_for_the_value_of_its_design(sigma: int
 @pytest.fixture(scope="module")
 def fixed_instances() -> tuple[Table, Row, Results]:
     """A row of the paper's table on given instances, with 230 runs."""
-    [table] = paper_tables(["uniform"], jester())
+    [table] = PAPERS["sp-bai"].tables(["uniform"], jester())
     [row] = [row for row in table.rows if row.key == "g-opt"]
     return table, row, simulate(row.method, row.environment, runs=230, delta=table.delta)
 
@@ -49,7 +49,7 @@ def first(runs: int, of: tuple[Table, Row, Results]) -> Results:
 
 
 def test_g_opt_pulls_what_is_published(fixed_instances: tuple[Table, Row, Results]) -> None:
-    [small] = paper_tables(["small-gap"], jester())
+    [small] = PAPERS["sp-bai"].tables(["small-gap"], jester())
     [row] = [row for row in small.rows if row.key == "g-opt"]
     results = simulate(row.method, row.environment, runs=2, delta=small.delta)
     for table, shown, found in (

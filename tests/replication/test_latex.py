@@ -12,7 +12,7 @@ from needed import need
 from reported import replication
 from tiny_tables import data
 
-from bestarm.replication import Cell, paper_tables
+from bestarm.replication import PAPERS, Cell
 from bestarm.replication.latex import escape, latex_table
 from bestarm.replication.tables import TABLES, Published
 from bestarm.replication.texts import table_text
@@ -75,7 +75,7 @@ def test_every_line_has_as_many_columns_as_its_table() -> None:
 
 
 def test_a_line_says_what_its_cells_say() -> None:
-    table = paper_tables(["uniform"], data())[0]
+    table = PAPERS["sp-bai"].tables(["uniform"], data())[0]
     row = table.rows[0]
     judged = [
         Cell(
@@ -104,7 +104,7 @@ def test_a_line_says_what_its_cells_say() -> None:
 
 def test_the_papers_own_words_have_names_in_latex() -> None:
     """No label, protocol or note of the real tables loses a character."""
-    for table in paper_tables(TABLES, data()):
+    for table in PAPERS["sp-bai"].tables(TABLES, data()):
         words = [table.title, table.protocol, *(f"{r.label} {r.protocol}" for r in table.rows)]
         assert "?" not in escape(" ".join(words)).replace("ratings?", "")
 

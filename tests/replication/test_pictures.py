@@ -12,7 +12,7 @@ from reported import replication
 from tiny_tables import WORLD, data
 
 from bestarm.policies import SBE
-from bestarm.replication import Cell, Row, Table, paper_tables
+from bestarm.replication import PAPERS, Cell, Row, Table
 from bestarm.replication.looks import grid, label, style, write_figure
 from bestarm.replication.pictures import draw_stopping, draw_tradeoff, pictures
 from bestarm.replication.tables import Published
@@ -49,7 +49,7 @@ def planted(table: Table) -> list[Cell]:
 
 @pytest.mark.parametrize("name", ["small-gap", "uniform", "jester"])
 def test_the_legend_names_every_method_once(name: str) -> None:
-    table = paper_tables([name], data())[0]
+    table = PAPERS["sp-bai"].tables([name], data())[0]
     with style():
         (legend,) = draw_tradeoff(table, planted(table)).legends
     texts = [text.get_text() for text in legend.get_texts()]
@@ -60,7 +60,7 @@ def test_the_legend_names_every_method_once(name: str) -> None:
 
 
 def test_marks_are_where_the_numbers_are() -> None:
-    table = paper_tables(["small-gap"], data())[0]
+    table = PAPERS["sp-bai"].tables(["small-gap"], data())[0]
     with style():
         (axes,) = draw_tradeoff(table, planted(table)).axes
     marks = {

@@ -18,8 +18,8 @@ from bestarm.errors import InvalidInputError
 from bestarm.replication import Cell, write_report
 from bestarm.replication.cell import succeeded
 from bestarm.replication.comparisons import comparisons
-from bestarm.replication.folder import alone
 from bestarm.replication.texts import counted, number, p_value, prose, signed
+from bestarm.simulation.folder import alone
 
 VOID = {"meta", "br", "img", "input", "hr", "link"}
 
@@ -203,7 +203,7 @@ def test_the_page_says_what_was_found(text: str) -> None:
     assert "ν<sub>t</sub>" in text
     apart = text.index("Not in the paper")
     assert text.index("G-Opt</th>") < apart < text.index("Centered &lt;b&gt;")
-    assert "published difference is within the noise of 100 runs" in found
+    assert "published difference is within the noise of the published runs" in found
     assert "With fewer than 1000 of our own runs" in found
     assert f"bestarm reproduce small-gap jester-ranking jester --runs {RUNS} --seed 3" in found
 

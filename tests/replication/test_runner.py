@@ -17,7 +17,7 @@ import tiny_tables
 
 from bestarm.datasets import jester
 from bestarm.errors import InvalidInputError
-from bestarm.replication import TABLES, Cell, Row, RowObserver, Table, paper_tables, reproduce
+from bestarm.replication import PAPERS, Cell, Row, RowObserver, Table, reproduce
 from bestarm.replication.tables import Metric, published
 
 RUNS = 24
@@ -136,8 +136,8 @@ def metrics(table: Table) -> tuple[Metric, ...]:
 
 
 def test_every_published_figure_has_a_row_and_every_row_of_the_paper_a_figure() -> None:
-    tables = {table.key: table for table in paper_tables((), jester())}
-    assert tuple(tables) == tuple(TABLES)
+    tables = {table.key: table for table in PAPERS["sp-bai"].tables((), jester())}
+    assert tuple(tables) == tuple(PAPERS["sp-bai"].builders)
     ours = {
         (table.key, row.key, metric)
         for table in tables.values()
@@ -155,9 +155,9 @@ def test_every_published_figure_has_a_row_and_every_row_of_the_paper_a_figure() 
 
 def test_an_unknown_table_is_refused_with_those_there_are() -> None:
     with pytest.raises(InvalidInputError, match="'small-gap', 'uniform'") as caught:
-        paper_tables(["small"], jester())
+        PAPERS["sp-bai"].tables(["small"], jester())
     assert caught.value.value == "small"
-    assert [t.key for t in paper_tables(["jester", "small-gap"], jester())] == [
+    assert [t.key for t in PAPERS["sp-bai"].tables(["jester", "small-gap"], jester())] == [
         "small-gap",
         "jester",
     ]

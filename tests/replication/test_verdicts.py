@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.stats import binomtest
 
 from bestarm.datasets import jester
-from bestarm.replication import Cell, Row, Table, paper_tables
+from bestarm.replication import PAPERS, Cell, Row, Table
 from bestarm.replication.cell import _holm, _verdict, mean_test, rate_test, row_cells
 from bestarm.replication.tables import RUNS, Published
 from bestarm.simulation import Results
@@ -34,23 +34,24 @@ def test_a_mean_of_runs_like_ours_is_rarely_thought_different(
         return drawn
 
     small = sum(
-        mean_test(draw(runs), float(draw(RUNS).mean()), seed=seed) < 0.05 for seed in range(200)
+        mean_test(draw(runs), Published(float(draw(RUNS).mean())), seed=seed) < 0.05
+        for seed in range(200)
     )
     assert binomtest(small, 200, 0.05, alternative="greater").pvalue > 1e-3
 
 
 def test_a_mean_that_is_elsewhere_is_found() -> None:
     ours = np.random.default_rng(2).exponential(1000, 1000).astype(np.int64)
-    assert mean_test(ours, 1500) < 1e-3
-    assert mean_test(ours, 600) < 1e-3
-    assert mean_test(ours, 1000) > 0.1
+    assert mean_test(ours, Published(1500)) < 1e-3
+    assert mean_test(ours, Published(600)) < 1e-3
+    assert mean_test(ours, Published(1000)) > 0.1
 
 
 def test_pulls_that_never_vary_agree_to_the_printed_digits_or_not() -> None:
     same = np.full(50, 387_106)
-    assert mean_test(same, 387_106.0) == 1
-    assert mean_test(same, 387_106.004) == 1
-    assert mean_test(same, 387_107.0) == 0
+    assert mean_test(same, Published(387_106.0)) == 1
+    assert mean_test(same, Published(387_106.004)) == 1
+    assert mean_test(same, Published(387_107.0)) == 0
 
 
 def test_one_run_an_instance_is_compared_with_one_run_an_instance() -> None:
@@ -60,18 +61,20 @@ def test_one_run_an_instance_is_compared_with_one_run_an_instance() -> None:
     strata = np.arange(1000) % RUNS
     ours = (levels[strata] * rng.normal(1, 0.1, 1000)).astype(np.int64)
     theirs = (levels * rng.normal(1, 0.1, RUNS)).mean()
-    assert mean_test(ours, float(theirs), strata=strata) > 0.01
-    assert mean_test(ours, float(theirs) * 1.3) > 0.05  # lost among the instances
-    assert mean_test(ours, float(theirs) * 1.3, strata=strata) < 1e-3
+    assert mean_test(ours, Published(float(theirs)), strata=strata) > 0.01
+    assert mean_test(ours, Published(float(theirs) * 1.3)) > 0.05  # lost among the instances
+    assert mean_test(ours, Published(float(theirs) * 1.3), strata=strata) < 1e-3
     fixed = levels[strata].astype(np.int64)
-    assert mean_test(fixed, float(fixed[:RUNS].mean()), strata=strata) == 1
+    assert mean_test(fixed, Published(float(fixed[:RUNS].mean())), strata=strata) == 1
 
 
 def test_rates_are_compared_exactly() -> None:
-    assert rate_test(0, 1000, 0.0) == 1
-    assert rate_test(0, 1000, 0.29) < 1e-6
-    assert 0.05 < rate_test(0, 1000, 0.01) < 0.2  # one in a hundred beside none in a thousand
-    assert rate_test(1000, 1000, 1.0) == 1
+    assert rate_test(0, 1000, Published(0.0)) == 1
+    assert rate_test(0, 1000, Published(0.29)) < 1e-6
+    # One in a hundred beside none in a thousand; ten in a thousand differ.
+    assert 0.05 < rate_test(0, 1000, Published(0.01)) < 0.2
+    assert rate_test(0, 1000, Published(0.01, runs=1000)) < 0.01
+    assert rate_test(1000, 1000, Published(1.0)) == 1
 
 
 def test_holm_multiplies_the_smallest_most_and_never_reverses_an_order() -> None:
@@ -86,7 +89,7 @@ def test_the_three_verdicts() -> None:
     assert _verdict(cell, 0.5) == "consistent"
     assert _verdict(cell, 0.01) == "differs"
     far = replace(cell, printed=Published(120.0, None))
-    assert _verdict(far, 0.2) == "the published difference is within the noise of 100 runs"
+    assert _verdict(far, 0.2) == "within noise"
 
 
 def results(pulls: list[int]) -> Results:
@@ -97,7 +100,7 @@ def results(pulls: list[int]) -> Results:
 
 
 def table_and_row(key: str) -> tuple[Table, Row]:
-    [table] = paper_tables(["small-gap"], jester())
+    [table] = PAPERS["sp-bai"].tables(["small-gap"], jester())
     [row] = [row for row in table.rows if row.key == key]
     return table, row
 
@@ -115,4 +118,4 @@ def test_a_handful_of_runs_is_not_judged_but_a_length_that_never_varies_is() -> 
 
 def test_printed_rates_have_no_slack() -> None:
     cell = Cell("t", "r", "success", 0.997, 0.991, 0.999, None, 1000, printed=Published(1.0, None))
-    assert _verdict(cell, 1.0) == "the published difference is within the noise of 100 runs"
+    assert _verdict(cell, 1.0) == "within noise"

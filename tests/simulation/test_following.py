@@ -16,7 +16,7 @@ from bestarm.errors import InvalidInputError
 from bestarm.geometry import Array
 from bestarm.policies.policy import Method, Policy, Traits
 from bestarm.recommendation import Recommendation
-from bestarm.records import Counts, Plan, Summary
+from bestarm.records import Plan, Summary
 from bestarm.simulation import Results, engine, run_once, simulate
 
 RULES: list[type[LUCB | ActionElimination]] = [LUCB, ActionElimination]
@@ -78,6 +78,18 @@ def test_the_law_is_that_of_plans(rule: type[LUCB | ActionElimination], name: st
 
 
 @pytest.mark.parametrize("rule", RULES)
+@pytest.mark.usefixtures("short_blocks")
+def test_the_adversary_reacts_ahead_as_it_does_to_plans(
+    rule: type[LUCB | ActionElimination],
+) -> None:
+    world = _world(baselines.adversary(0.7), noise=0.0)  # nothing is drawn: runs are equal
+    ahead = simulate(partial(rule, sigma=SIGMA[rule], max_pulls=5_000), world, runs=1)
+    plans = simulate(by_plans(rule, max_pulls=5_000), world, runs=1)
+    assert ahead.pulls[0] == plans.pulls[0] > 50
+    assert ahead.target[0] == plans.target[0]
+
+
+@pytest.mark.parametrize("rule", RULES)
 def test_plans_are_counted_as_if_planned(rule: type[LUCB | ActionElimination]) -> None:
     for cap in (3, 4, 1000, 50_001):
         method = partial(rule, sigma=1e3, max_pulls=cap)
@@ -109,7 +121,8 @@ class Recorder(Policy):
     def update(self, summary: Summary) -> None:
         self._kept.append(float(summary.sums[1]))
 
-    def follow(self, table: Array, rows: Counts, common: Array) -> tuple[int, int]:
+    def follow(self, ahead: Ahead) -> tuple[int, int]:
+        table, rows, common = ahead[:3]
         used = min(int(self._rng.integers(0, 900)), len(rows), self._pulls - len(self._kept))
         if self._rng.random() < 0.3:
             used = 0
@@ -189,15 +202,12 @@ def test_users_come_by_their_weights() -> None:
     assert stats.chisquare(counts[positive], 100_000 * weights[positive]).pvalue > ALARM
 
 
-def test_a_reacting_baseline_and_a_plain_stream_are_pulled_by_plans() -> None:
-    adversary = _world(baselines.adversary())
-    assert adversary.begin(np.random.default_rng(0)).ahead(10) is None  # type: ignore[attr-defined]
-    for world in (adversary, Plain()):
-        for rule in RULES:
-            followed = simulate(partial(rule, sigma=SIGMA[rule], max_pulls=500), world, runs=5)
-            planned = simulate(by_plans(rule, 500), world, runs=5)
-            np.testing.assert_array_equal(followed.pulls, planned.pulls)
-            np.testing.assert_array_equal(followed.plans, planned.plans)
+def test_a_plain_stream_is_pulled_by_plans() -> None:
+    for rule in RULES:
+        followed = simulate(partial(rule, sigma=SIGMA[rule], max_pulls=500), Plain(), runs=5)
+        planned = simulate(by_plans(rule, 500), Plain(), runs=5)
+        np.testing.assert_array_equal(followed.pulls, planned.pulls)
+        np.testing.assert_array_equal(followed.plans, planned.plans)
 
 
 class _PlainStream:

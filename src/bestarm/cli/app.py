@@ -13,6 +13,7 @@ from bestarm.cli.design import design
 from bestarm.cli.doctor import doctor
 from bestarm.cli.evaluate import evaluate
 from bestarm.cli.experiment import experiment
+from bestarm.cli.leaderboard import leaderboard
 from bestarm.cli.plan import plan
 from bestarm.cli.reproduce import reproduce
 from bestarm.cli.serve import serve
@@ -47,7 +48,8 @@ def _bestarm(
     """Which of these options is best, when everything around them keeps drifting?"""
 
 
-for _command in (demo, evaluate, compare, design, check, plan, reproduce, serve, doctor):
+_CORE = (demo, evaluate, compare, design, check, plan, reproduce, leaderboard, serve, doctor)
+for _command in _CORE:
     app.command()(_command)
 app.add_typer(experiment)
 app.add_typer(token)

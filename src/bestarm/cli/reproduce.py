@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 def reproduce(
     tables: list[str] | None = None,
     *,
+    paper: str = "sp-bai",
     runs: int = 100,
     seed: Seed = 0,
     workers: int | None = None,
@@ -36,47 +37,54 @@ def reproduce(
     """Rerun the paper's tables, and say of every published figure whether it replicates.
 
     Args:
-        tables ([TABLE]...): small-gap, uniform, uniform-fresh, jester-ranking, jester; all when
-            left out.
-        runs: Runs of each row; the paper made 100.
+        tables ([TABLE]...): Of sp-bai: small-gap, uniform, uniform-fresh, jester-ranking, jester.
+            Of p1-rage: soare, malicious, multivariate, magnitudes, periods, multivariate-scales,
+            multivariate-periods. All when left out.
+        paper (NAME): sp-bai, the seed paper, or p1-rage.
+        runs: Runs of each row; the seed paper made 100.
         workers: Processes that share the runs; one per core if left out.
         out: The folder for the report and every run.
         resume: Continue with what the folder holds.
         data (FILE): Real Jester ratings; synthetic users when left out.
     """
-    from bestarm import replication as paper
+    from bestarm import replication as replications
+    from bestarm.checks import choice
     from bestarm.datasets import jester
     from bestarm.simulation.executors import open_executor
 
     ratings = jester(data, dataset=2)
     names = tables or ()
-    wanted = paper.paper_tables(names, ratings)
+    choice(paper, replications.PAPERS, "paper")
+    published = replications.PAPERS[paper]
+    wanted = published.tables(names, ratings)
     if workers is None and dask is None:
         workers = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
     with open_executor(workers, dask) as executor, display() as shown:
         watching = _Display(shown, runs, sum(len(table.rows) for table in wanted))
-        replication = paper.reproduce(
+        replication = replications.reproduce(
             wanted,
             data=ratings,
+            paper=published,
             runs=runs,
             seed=seed,
             out=out,
             resume=resume,
             executor=executor,
-            observer=paper.RowObserver(progress=watching, finished=watching.finished),
+            observer=replications.RowObserver(progress=watching, finished=watching.finished),
         )
     if replication.interrupted:
-        _leave(out, names)
+        _leave(out, names, paper)
     try:
-        report = paper.write_report(replication, out)
+        report = replications.write_report(replication, out)
     except KeyboardInterrupt:
-        _leave(out, names)
+        _leave(out, names, paper)
     judged = replication.cells()
     (_print_json if json else _print_words)(replication, judged, report)
 
 
-def _leave(out: Path, names: Sequence[str]) -> None:
-    again = " ".join(["bestarm reproduce", *names, f"--out {out} --resume"])
+def _leave(out: Path, names: Sequence[str], paper: str) -> None:
+    words = ["bestarm reproduce", *names, f"--paper {paper}", f"--out {out} --resume"]
+    again = " ".join(words)
     remark(f"interrupted; finished runs are kept. Continue with: {again}, and the options it had.")
     raise typer.Exit(130)
 

@@ -50,3 +50,13 @@ def round_efficiently(weights: Array, pulls: int) -> NDArray[np.int64]:
     result = np.zeros(len(weights), dtype=np.int64)
     result[support] = counts
     return result
+
+
+def round_any(weights: Array, pulls: int) -> NDArray[np.int64]:
+    """As `round_efficiently`; with too few pulls for all arms, the heaviest come first."""
+    if pulls < np.count_nonzero(weights):
+        kept = np.zeros_like(weights)
+        heaviest = np.argsort(-weights, kind="stable")[:pulls]
+        kept[heaviest] = weights[heaviest]
+        weights = kept
+    return round_efficiently(weights, pulls)

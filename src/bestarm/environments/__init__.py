@@ -1,8 +1,10 @@
 """Simulated worlds. Only they know the truth."""
 
+from bestarm.ahead import Ahead
 from bestarm.environments import baselines
 from bestarm.environments.baselines import Baseline
-from bestarm.environments.environment import Ahead, Environment, Stream, World
+from bestarm.environments.environment import Environment, Stream, World
+from bestarm.environments.field import DrawnArms, many_arms, soare, tao, transductive
 from bestarm.environments.instances import (
     InTurn,
     UniformSphere,
@@ -10,6 +12,8 @@ from bestarm.environments.instances import (
     small_gap,
     uniform_sphere,
 )
+from bestarm.environments.moving_means import MovingMeans
+from bestarm.environments.nonstationary import malicious, multivariate, oscillating, weekly
 from bestarm.environments.people import MicroRandomised
 from bestarm.environments.ratings import Ratings
 from bestarm.environments.semiparametric import Semiparametric
@@ -17,16 +21,26 @@ from bestarm.environments.semiparametric import Semiparametric
 __all__ = [
     "Ahead",
     "Baseline",
+    "DrawnArms",
     "Environment",
     "InTurn",
     "MicroRandomised",
+    "MovingMeans",
     "Ratings",
     "Semiparametric",
     "Stream",
     "UniformSphere",
     "World",
     "baselines",
+    "malicious",
+    "many_arms",
+    "multivariate",
+    "oscillating",
     "published_spheres",
     "small_gap",
+    "soare",
+    "tao",
+    "transductive",
     "uniform_sphere",
+    "weekly",
 ]

@@ -14,15 +14,7 @@ from numpy.typing import NDArray
 
 from bestarm.geometry import Array
 from bestarm.problem import Problem
-from bestarm.records import Counts, Plan, Summary
-
-
-class Ahead(NamedTuple):
-    """Rewards of future rounds: in the i-th of them arm a pays `table[rows[i], a] + common[i]`."""
-
-    table: Array
-    rows: Counts
-    common: Array
+from bestarm.records import Plan, Summary
 
 
 class Pulls(NamedTuple):
@@ -47,7 +39,7 @@ Foresee = Callable[[Pulls, Plan], Array]  # forecasts of pulls, each from those 
 class Stream(Protocol):
     """One run: rounds are numbered 1, 2, … across all plans pulled on it.
 
-    A stream whose rewards do not depend on the arms pulled before may have two more methods, which
+    A stream whose rewards can be drawn before the arms are chosen may have two more methods, which
     let a policy that has `follow` be simulated without a plan for each of its rounds:
 
         ahead(rounds: int) -> Ahead | None

@@ -12,6 +12,7 @@ import numpy as np
 from numba import uint64
 from numpy.typing import NDArray
 
+from bestarm.ahead.paying import respond
 from bestarm.compiling import compiled
 from bestarm.geometry import Array
 from bestarm.records import Summary
@@ -44,21 +45,6 @@ class Columns(NamedTuple):
     guide: Guide
     bits: Integers
     places: Arms
-
-
-class Past(NamedTuple):
-    """What the adversary remembers.
-
-    `winner` is a tournament over the `average` rewards, padded to a power of two: the children of
-    node i are nodes 2i and 2i + 1, the root is node 1. `successor[a]` is the arm that last followed
-    arm a, `last[0]` the arm pulled last; −1 stands for none.
-    """
-
-    pulled: Integers
-    average: Array
-    winner: Integers
-    successor: Integers
-    last: Integers
 
 
 class Totals(NamedTuple):
@@ -252,33 +238,10 @@ def rate(
 def react(arms: Arms, means: Array, bound: float, past: Parts, rewards: Array) -> None:
     """Pull `arms` against the adversary of `baselines.adversary`.
 
-    Before each pull it looks only at the past: the leader, at the root of the tournament over the
-    running averages, and the arm that last followed the arm just pulled. `past` are the parts of
-    `Past`; `rewards` holds the noise, and then the rewards.
+    `past` are the parts of its `Past`; `rewards` holds the noise, and then the rewards.
     """
-    pulled, average, winner, successor, latest = past
-    last = latest[0]
-    leaves = len(average)
     for i in range(len(arms)):
-        predicted = successor[last] if last >= 0 else -1
-        level = -bound if predicted == winner[1] else bound  # ν_t
-        arm = arms[i]
-        rewards[i] += means[arm] + level  # x_a·θ + ν_t + η_t
-        reward = rewards[i]
-        pulled[arm] += 1
-        if pulled[arm] == 1:
-            average[arm] = reward  # it was −∞, so that an arm without pulls does not lead
-        else:
-            average[arm] += (reward - average[arm]) / pulled[arm]
-        node = (leaves + arm) >> 1
-        while node >= 1:
-            left, right = winner[2 * node], winner[2 * node + 1]
-            winner[node] = left if average[left] >= average[right] else right
-            node >>= 1
-        if last >= 0:
-            successor[last] = arm
-        last = arm
-    latest[0] = last
+        rewards[i] = respond(past, bound, arms[i], rewards[i] + means[arms[i]])
 
 
 @compiled

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bestarm.ahead import Ahead
 from bestarm.environments import kernels
-from bestarm.environments.environment import Ahead, Foresee, Pulls
+from bestarm.environments.environment import Foresee, Pulls
 from bestarm.environments.streams import BLOCK, BlockStream, DealtStream, guided
 from bestarm.errors import InvalidInputError
 from bestarm.geometry import Array

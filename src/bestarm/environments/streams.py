@@ -13,8 +13,9 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
+from bestarm.ahead import Ahead, Past
 from bestarm.environments import kernels
-from bestarm.environments.environment import Ahead, Foresee, Pulls
+from bestarm.environments.environment import Foresee, Pulls
 from bestarm.errors import InvalidInputError
 from bestarm.geometry import Array
 from bestarm.records import BlockPlan, Counts, Plan, Rounds, Summary
@@ -358,14 +359,11 @@ class ReactingStream(DealtStream):
     ) -> None:
         super().__init__(means, noise=noise, rng=rng)
         self._bound = bound
-        leaves = 1 << (len(means) - 1).bit_length()
-        self._past = kernels.Past(
-            pulled=np.zeros(leaves, dtype=np.int64),
-            average=np.full(leaves, -np.inf),
-            winner=np.concatenate([np.zeros(leaves), np.arange(leaves)]).astype(np.int64),
-            successor=np.full(len(means), -1, dtype=np.int64),
-            last=np.array([-1]),
-        )
+        self._past = Past.empty(len(means))
+
+    def ahead(self, rounds: int) -> Ahead | None:
+        """Rewards of the next rounds, but for the adversary's baseline, which is added to them."""
+        return self._shared(np.zeros(rounds))._replace(bound=self._bound, past=self._past)
 
     def _carry_out(self, plan: Plan) -> Summary:
         return self._add_up(plan)

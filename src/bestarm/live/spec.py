@@ -17,7 +17,8 @@ from bestarm.forecasting.rewards import less_forecasts
 from bestarm.live.events import canonical
 from bestarm.live.store.damage import UNREADABLE
 from bestarm.policies.policy import Policy, Traits
-from bestarm.policies.registry import BUILT_IN, load, policies
+from bestarm.policies.registry import load, policies
+from bestarm.policies.table import BUILT_IN
 from bestarm.problem import Problem, as_problem
 from bestarm.records import BlockPlan, Plan
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from bestarm.policies.info import PolicyInfo
 from bestarm.policies.policy import Look, Method, Policy, Traits, check_adoptable
-from bestarm.policies.registry import BUILT_IN, PolicyInfo
+from bestarm.policies.table import BUILT_IN
 
 if TYPE_CHECKING:
     from bestarm.policies.anytime.rule import AnytimeBAI

@@ -13,8 +13,8 @@ from dataclasses import dataclass, fields
 from typing import Literal, Protocol, runtime_checkable
 
 import numpy as np
-from numpy.typing import NDArray
 
+from bestarm.ahead import Ahead
 from bestarm.errors import InvalidInputError, ProtocolError
 from bestarm.geometry import Array
 from bestarm.problem import Problem
@@ -141,16 +141,11 @@ class Policy(Protocol):
         """What the policy knows about every target now; None if it says so per phase only."""
         return None
 
-    def follow(
-        self,
-        table: Array,  # noqa: ARG002
-        rows: NDArray[np.int64],  # noqa: ARG002
-        common: Array,  # noqa: ARG002
-    ) -> tuple[int, int]:
-        """Make whole plans at once, where the rewards to come do not depend on what is pulled.
+    def follow(self, ahead: Ahead) -> tuple[int, int]:  # noqa: ARG002
+        """Make whole plans at once, on rewards that were drawn before the arms are chosen.
 
-        Simulations use it if `traits.follows`. Arm a pays `table[rows[i], a] + common[i]` at the
-        i-th pull to come. The policy looks only at pulls that it uses.
+        Simulations use it if `traits.follows`. The policy looks only at pulls that it uses, each
+        once and in their order.
 
         Returns:
             The numbers of pulls made and of plans they stand for. (0, 0), with nothing changed,
@@ -162,9 +157,10 @@ class Policy(Protocol):
 class Method(Protocol):
     """Makes a policy from a problem: a policy class, or a `functools.partial` of one.
 
-    Two further options have one meaning wherever a constructor takes them: `max_pulls`, the pulls
-    at which to stop in any case, and `bounds`, between which all rewards lie. Simulations offer
-    them: see `registry.accepted`.
+    Some further options have one meaning wherever a constructor takes them: `max_pulls`, the pulls
+    at which to stop in any case; `budget`, the pulls to make; `bounds`, between which all rewards
+    lie; `mean_bound`, which no |x·θ| exceeds; `block`, the pulls per round. Simulations offer them:
+    see `registry.accepted`.
     """
 
     def __call__(self, problem: Problem, *, seed: int) -> Policy:

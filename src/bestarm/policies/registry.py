@@ -1,6 +1,6 @@
-"""The table of policies: the only place that lists them.
+"""All policies by name: those of `table`, then those of other installed packages.
 
-The command line, the server, planning, the documentation and the contract tests read it. Another
+The command line, the server, planning, the documentation and the contract tests read them. Another
 package adds a policy through the entry-point group `bestarm.policies`, with a `PolicyInfo` of its
 own:
 
@@ -13,7 +13,6 @@ from __future__ import annotations
 import inspect
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
@@ -22,183 +21,11 @@ from typing import Any
 
 from bestarm.checks import suggestion
 from bestarm.errors import BestArmError, InvalidInputError
-from bestarm.policies.policy import Method, Policy
+from bestarm.policies.info import PolicyInfo
+from bestarm.policies.policy import Method
+from bestarm.policies.table import BUILT_IN
 
 GROUP = "bestarm.policies"
-Options = Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class PolicyInfo:
-    """A policy as users name it.
-
-    Attributes:
-        name: its name on the command line, over HTTP and in stored experiments.
-        place: its class, as `module:Class`. It is imported when it is needed.
-        summary: what it is, in a few words.
-        options: options of the constructor that the name stands for.
-        truths: options that only a simulation knows, each with the attribute of the world.
-        example: options with which it can be tried; all that it cannot do without.
-        proven: whether a final answer comes with a proven error probability.
-        blind: whether it ignores the baseline, and can be misled by it.
-        transductive: whether targets may be other than the source arms.
-        plannable: whether an experiment can be planned with it, knowing only the problem.
-        live: whether a real experiment can use it.
-        blocks: whether a round may pull several arms: whether it takes the option `block`.
-        effort: the pulls of a run as a multiple of the lower bound, roughly.
-    """
-
-    name: str
-    place: str
-    summary: str
-    options: Options = field(default_factory=dict, hash=False)
-    truths: Mapping[str, str] = field(default_factory=dict, hash=False)
-    example: Options = field(default_factory=dict, hash=False)
-    proven: bool = False
-    blind: bool = False
-    transductive: bool = True
-    plannable: bool = True
-    live: bool = True
-    blocks: bool = False
-    effort: float = 5.0
-
-    @property
-    def factory(self) -> Callable[..., Policy]:
-        """The class, without the options that the name stands for."""
-        module, _, attribute = self.place.partition(":")
-        made: Callable[..., Policy] = getattr(import_module(module), attribute)
-        return made
-
-    @property
-    def method(self) -> Callable[..., Policy]:
-        """What makes the policy from a problem and a seed."""
-        return partial(self.factory, **self.options) if self.options else self.factory
-
-    @property
-    def required(self) -> tuple[str, ...]:
-        """The options that one must give."""
-        parameters = list(inspect.signature(self.factory).parameters.values())[1:]
-        known = {"seed", *self.options, *self.truths}
-        return tuple(
-            each.name
-            for each in parameters
-            if each.default is each.empty
-            and each.kind in {each.KEYWORD_ONLY, each.POSITIONAL_OR_KEYWORD}
-            and each.name not in known
-        )
-
-
-_SHARP: Options = {"design": "centered", "stability": "actual"}
-_ROUNDS: Options = {"sigma": 0.5}  # fewer rounds than with the declared noise
-_BUDGET: Options = {"budget": 5000}
-
-BUILT_IN = (
-    PolicyInfo(
-        "anytime",
-        "bestarm.policies.anytime.rule:AnytimeBAI",
-        "proven at every look, under any drift",
-        proven=True,
-        blocks=True,
-        effort=3.0,
-    ),
-    PolicyInfo(
-        "sp-bai-sharp",
-        "bestarm.policies.phased.spbai:SPBAI",
-        "SP-BAI with sharper designs, tuned",
-        options=_SHARP,
-    ),
-    PolicyInfo(
-        "sp-bai",
-        "bestarm.policies.phased.spbai:SPBAI",
-        "SP-BAI as published, tuned",
-        effort=10.0,
-    ),
-    PolicyInfo(
-        "sbe",
-        "bestarm.policies.phased.sbe:SBE",
-        "what SP-BAI improves on, for comparison",
-        transductive=False,
-        effort=30.0,
-    ),
-    PolicyInfo(
-        "rage",
-        "bestarm.policies.phased.rage:RAGE",
-        "for linear rewards without drift",
-        blind=True,
-        effort=10.0,
-    ),
-    PolicyInfo(
-        "lucb",
-        "bestarm.policies.index.lucb:LUCB",
-        "compares means, without drift",
-        example=_ROUNDS,
-        blind=True,
-        transductive=False,
-        effort=6.0,
-    ),
-    PolicyInfo(
-        "ae",
-        "bestarm.policies.index.action_elimination:ActionElimination",
-        "drops options by their means, without drift",
-        example=_ROUNDS,
-        blind=True,
-        transductive=False,
-        effort=30.0,
-    ),
-    PolicyInfo(
-        "bernstein",
-        "bestarm.policies.index.bernstein:BernsteinElimination",
-        "drops arms by means and variances of bounded rewards, without drift",
-        example={"bounds": (-30, 30)},
-        proven=True,
-        blind=True,
-        transductive=False,
-        plannable=False,
-    ),
-    PolicyInfo(
-        "paired-tests",
-        "bestarm.policies.index.paired:PairedTests",
-        "all options in every round, compared in pairs, under any drift",
-        example={"bounds": (-30, 30)},
-        proven=True,
-        transductive=False,
-        plannable=False,
-        live=False,
-    ),
-    PolicyInfo(
-        "sequential-halving",
-        "bestarm.policies.phased.halving:SequentialHalving",
-        "a fixed number of pulls, under any drift",
-        example=_BUDGET,
-        plannable=False,
-        blocks=True,
-    ),
-    PolicyInfo(
-        "deo",
-        "bestarm.policies.oneshot.deo:DEO",
-        "one regression with a fixed number of pulls",
-        example=_BUDGET,
-        plannable=False,
-    ),
-    PolicyInfo(
-        "uniform",
-        "bestarm.policies.oneshot.uniform:Uniform",
-        "every arm equally often, then the best mean",
-        example=_BUDGET,
-        blind=True,
-        transductive=False,
-        plannable=False,
-    ),
-    PolicyInfo(
-        "g-opt",
-        "bestarm.policies.oneshot.gopt:GOpt",
-        "told the true gap: for comparison in simulations",
-        truths={"gap": "gap"},
-        example={"gap": 0.5},
-        plannable=False,
-        live=False,
-    ),
-)
 
 
 @lru_cache(maxsize=1)
@@ -255,12 +82,20 @@ def accepted(
     max_pulls: int | None = None,
     bounds: tuple[float, float] | None = None,
     block: int | None = None,
+    mean_bound: float | None = None,
+    budget: int | None = None,
 ) -> dict[str, Any]:
     """Those of the options that every method understands alike, if this one takes them.
 
     What is None, or is bound already, is left out.
     """
-    offered = {"max_pulls": max_pulls, "bounds": bounds, "block": block}
+    offered = {
+        "max_pulls": max_pulls,
+        "bounds": bounds,
+        "block": block,
+        "mean_bound": mean_bound,
+        "budget": budget,
+    }
     try:
         taken = inspect.signature(method).parameters
     except (TypeError, ValueError):  # of something compiled

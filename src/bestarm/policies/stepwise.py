@@ -32,7 +32,7 @@ class StepwisePolicy(Policy):
         max_pulls: the pulls at which to stop in any case.
     """
 
-    version: ClassVar[int]
+    version: ClassVar[int | None] = None  # of its arithmetic: see `Traits`
     _blind: ClassVar[bool] = False
     _kind: ClassVar[Literal["randomised", "fixed"]] = "randomised"  # of its plans
 

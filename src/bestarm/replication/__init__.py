@@ -1,18 +1,19 @@
 """The paper's tables, replicated with error bars."""
 
 from bestarm.replication.cell import Cell
+from bestarm.replication.papers import PAPERS, Paper
 from bestarm.replication.report import write_report
 from bestarm.replication.runner import Replication, RowObserver, reproduce
-from bestarm.replication.tables import TABLES, Row, Table, paper_tables
+from bestarm.replication.tables import Row, Table
 
 __all__ = [
-    "TABLES",
+    "PAPERS",
     "Cell",
+    "Paper",
     "Replication",
     "Row",
     "RowObserver",
     "Table",
-    "paper_tables",
     "reproduce",
     "write_report",
 ]

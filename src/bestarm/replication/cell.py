@@ -1,15 +1,15 @@
 """Cells: our figure with its interval, the published one, and the verdict on the two.
 
-A published rate is a count of 100 runs, ours a count of n: Fisher's exact test. A published mean
-of pulls is compared with what the mean of 100 of our runs can be: 20 000 times, 100 of our runs
-are drawn with replacement and a normal error is added for our own mean; the published figure's
-two-sided tail is the p-value. Where the 100 published runs were one per instance, so are those
-drawn, once we have two runs on each; with fewer the test is conservative. Pulls that are the same
-in every run either agree or do not. With fewer than 100 of our runs, other pulls are not tested.
+A published rate is a count of m runs, ours a count of n: Fisher's exact test. A published mean of
+pulls is compared with what the mean of m of our runs can be: 20 000 times, m of our runs are drawn
+with replacement and a normal error is added for our own mean; the published figure's two-sided tail
+is the p-value. Where the m published runs were one per instance, so are those drawn, once we have
+two runs on each; with fewer the test is conservative. Pulls that are the same in every run either
+agree or do not. With fewer than 100 of our runs, other pulls are not tested.
 
 A cell *differs* if the p-value of its test stays below 0.05 after Holm's correction for all cells
 of the report. Otherwise it is *consistent* if the published figure lies in our own 95 % interval,
-and if not, *the published difference is within the noise of 100 runs*.
+and if not, the published difference is *within noise* of the published runs.
 """
 
 from __future__ import annotations
@@ -27,13 +27,11 @@ from bestarm.replication.tables import RUNS, Metric, Published, Row, Table
 from bestarm.simulation import Results
 from bestarm.simulation.results import Z95, wilson
 
-Verdict = Literal[
-    "consistent", "differs", "the published difference is within the noise of 100 runs"
-]
+Verdict = Literal["consistent", "within noise", "differs"]
 
 LEVEL = 0.05
-_ROUNDING = 0.005  # of figures printed with two decimals
 _RESAMPLES = 20_000
+_AT_ONCE = 2_000_000  # draws: the whole at 100 runs, as ever
 
 
 @dataclass(frozen=True)
@@ -78,7 +76,7 @@ def row_cells(table: Table, row: Row, results: Results) -> list[Cell]:
     hits = int(good.sum() if table.rate == "success" else (~good).sum())
     low, high = wilson(hits, runs)
     printed = table.printed(row, table.rate)
-    p_value = None if printed is None else rate_test(hits, runs, printed.value)
+    p_value = None if printed is None else rate_test(hits, runs, printed)
     rate = Cell(
         table.key, row.key, table.rate, hits / runs, low, high, None, runs, None, printed, p_value
     )
@@ -90,7 +88,7 @@ def row_cells(table: Table, row: Row, results: Results) -> list[Cell]:
     p_value = None
     # Few runs do not show the tails; a length that is the same in every run needs one.
     if printed is not None and (runs >= RUNS or printed.spread == 0):
-        p_value = mean_test(results.pulls, printed.value, strata=strata)
+        p_value = mean_test(results.pulls, printed, strata=strata)
     mean = Cell(
         table=table.key,
         row=row.key,
@@ -149,35 +147,45 @@ def _repeated(groups: Sequence[Array]) -> bool:
 
 def mean_test(
     ours: Sequence[int] | NDArray[np.int64],
-    printed: float,
+    printed: Published,
     *,
     strata: NDArray[np.int64] | None = None,
     seed: int = 0,
 ) -> float:
-    """The p-value of a mean of 100 runs being as far out as the printed one; see the module."""
+    """The p-value of a mean of so many runs being as far out as the published; see the module."""
     values = np.asarray(ours, dtype=float)
+    published, rounding = printed.value, printed.rounding
     if np.ptp(values) == 0:
-        return 1.0 if abs(values[0] - printed) <= _ROUNDING else 0.0
+        return 1.0 if abs(values[0] - published) <= rounding else 0.0
     rng = np.random.default_rng(seed)
     groups = _groups(values, strata)
     if _repeated(groups):
         drawn = np.zeros(_RESAMPLES)
         for group in groups:
-            drawn += rng.choice(group, size=_RESAMPLES) / RUNS
+            drawn += rng.choice(group, size=_RESAMPLES) / len(groups)
     else:
-        drawn = values[rng.integers(len(values), size=(_RESAMPLES, RUNS))].mean(axis=1)
+        drawn = _resampled_means(values, printed.runs, rng)
     drawn += balanced_mean(values, strata)[1] * rng.standard_normal(_RESAMPLES)
-    above = (1 + int((drawn >= printed - _ROUNDING).sum())) / (_RESAMPLES + 1)
-    below = (1 + int((drawn <= printed + _ROUNDING).sum())) / (_RESAMPLES + 1)
+    above = (1 + int((drawn >= published - rounding).sum())) / (_RESAMPLES + 1)
+    below = (1 + int((drawn <= published + rounding).sum())) / (_RESAMPLES + 1)
     return min(1.0, 2 * min(above, below))
 
 
-def rate_test(hits: int, runs: int, printed: float) -> float:
-    """Fisher's exact p-value for a count of our runs and a count of the paper's 100."""
+def _resampled_means(values: Array, runs: int, rng: np.random.Generator) -> Array:
+    """Means of so many of the values, drawn with replacement; a part at a time, to save memory."""
+    part = max(1, _AT_ONCE // runs)
+    sizes = [min(part, _RESAMPLES - start) for start in range(0, _RESAMPLES, part)]
+    return np.concatenate(
+        [values[rng.integers(len(values), size=(size, runs))].mean(axis=1) for size in sizes]
+    )
+
+
+def rate_test(hits: int, runs: int, printed: Published) -> float:
+    """Fisher's exact p-value for a count of our runs and a count of the published ones."""
     from scipy.stats import fisher_exact  # noqa: PLC0415 - slow to load
 
-    theirs = round(printed * RUNS)
-    table = np.array([[hits, runs - hits], [theirs, RUNS - theirs]])
+    theirs = round(printed.value * printed.runs)
+    table = np.array([[hits, runs - hits], [theirs, printed.runs - theirs]])
     return float(fisher_exact(table).pvalue)
 
 
@@ -203,8 +211,9 @@ def _verdict(cell: Cell, adjusted: float) -> Verdict:
     assert cell.printed is not None
     if adjusted < LEVEL:
         return "differs"
-    slack = _ROUNDING if cell.metric == "pulls" else 1e-9  # rates are printed exactly
+    # Rates are printed exactly.
+    slack = cell.printed.rounding if cell.metric == "pulls" else 1e-9
     same = abs(cell.value - cell.printed.value) <= slack  # a single run has no interval
     if same or cell.low - slack <= cell.printed.value <= cell.high + slack:
         return "consistent"
-    return "the published difference is within the noise of 100 runs"
+    return "within noise"

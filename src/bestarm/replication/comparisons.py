@@ -146,7 +146,7 @@ def printed_test(
     `ours` are the standard deviations of our pulls, used where none is printed.
     """
     if metric != "pulls":
-        return rate_test(round(first.value * RUNS), RUNS, second.value)
+        return rate_test(round(first.value * RUNS), RUNS, second)
     spreads = [
         own if part.spread is None else part.spread
         for part, own in zip((first, second), ours, strict=True)

@@ -31,7 +31,7 @@ _CHARACTERS = {
 }
 _MARKS = {"consistent": r"$\bullet$", "within noise": r"$\circ$", "differs": r"$\times$"}
 _LEGEND = (
-    r"$\bullet$ consistent; $\circ$ the published difference is within the noise of 100 runs; "
+    r"$\bullet$ consistent; $\circ$ the published difference is within noise; "
     r"$\times$ differs."
 )
 
@@ -65,7 +65,7 @@ def latex_table(text: TableText, *, runs: int, seed: int) -> str:
         r"\footnotesize",
         r"\setlength{\tabcolsep}{3.5pt}",
         rf"\caption{{{escape(table.title)}. {escape(prose(table.protocol))} Ours: {runs} runs with "
-        rf"seed {seed} and 95\,\% intervals; published: 100 runs.}}",
+        rf"seed {seed} and 95\,\% intervals; published: {table.published_runs} runs.}}",
         rf"\label{{tab:{table.key}}}",
         r"\smallskip",
         *_main(text),

@@ -26,7 +26,7 @@ from bestarm.replication.looks import (
     look,
 )
 from bestarm.replication.runner import Replication
-from bestarm.replication.tables import RUNS, Row, Table
+from bestarm.replication.tables import Row, Table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -65,8 +65,8 @@ def pictures(replication: Replication, table: Table, cells: Sequence[Cell]) -> I
         "Pulls against error",
         "Mean pulls and share of wrong answers, with 95 % intervals both ways. Full marks are "
         "ours, hollow ones the paper's; those of a grid are joined in order. The paper's intervals "
-        "come from its printed standard deviations, where there are any, and from 100 runs per "
-        "rate. Below the dashed line a method errs no more often than it was asked to.",
+        "come from its printed standard deviations, where there are any, and from its runs "
+        "per rate. Below the dashed line a method errs no more often than it was asked to.",
         draw_tradeoff(table, cells),
     )
     yield Picture(
@@ -90,7 +90,7 @@ def draw_tradeoff(table: Table, cells: Sequence[Cell]) -> Figure:
     _frame(axes, table, np.array([*ours.values(), *printed.values()]))
     handles = [
         entry(f"ours: {cells[0].runs} runs, 95 % intervals", marker="o", ms=4.5, lw=1.2),
-        entry(f"the paper: {RUNS} runs", marker="o", ms=8, mfc="none", lw=0.6),
+        entry(f"the paper: {table.published_runs} runs", marker="o", ms=8, mfc="none", lw=0.6),
     ]
     for _, members in groupby(table.rows, key=lambda row: grid(row)[0]):
         rows = list(members)
@@ -119,7 +119,10 @@ def _our_mark(pulls: Cell, rate: Cell) -> list[float]:
 def _printed_mark(pulls: Cell, rate: Cell) -> list[float]:
     assert pulls.printed is not None
     assert rate.printed is not None
-    value, half = pulls.printed.value, _Z * (pulls.printed.spread or 0.0) / math.sqrt(RUNS)
+    value, half = (
+        pulls.printed.value,
+        _Z * (pulls.printed.spread or 0.0) / math.sqrt(pulls.printed.runs),
+    )
     error = _as_error(rate, rate.printed.value, *rate.printed.rate_interval)
     return [value, value - half, value + half, *error]
 
@@ -196,12 +199,13 @@ def draw_stopping(replication: Replication, table: Table, cells: Sequence[Cell])
     grouped_pulls(axes)
     for place, (row, runs, cell) in enumerate(zip(table.rows, pulls, summaries, strict=True)):
         _draw_row(axes, -place, runs, cell, edges, look(row)[0])
+    published = table.published_runs
     handles = [
         entry("10–90 % of runs", lw=1.0),
         entry("25–75 %", lw=3.6),
         entry("median", ls="none", marker="|", ms=7),
         entry("mean", ls="none", marker="o", ms=4),
-        entry(f"the paper's mean, {RUNS} runs", ls="none", marker="o", ms=7, mfc="none"),
+        entry(f"the paper's mean, {published} runs", ls="none", marker="o", ms=7, mfc="none"),
     ]
     add_legend(figure, handles, table.rows, ncols=6, handlelength=1.4, columnspacing=1.1)
     return figure
@@ -263,7 +267,7 @@ def draw_ranking(replication: Replication, table: Table, cells: Sequence[Cell]) 
     axes.set_xlabel(table.rate)
     handles = [
         entry(f"ours: {cells[0].runs} runs", marker="o", ms=6, lw=1.6),
-        entry(f"the paper: {RUNS} runs", marker="o", ms=6, mfc=PAPER, lw=0.7),
+        entry(f"the paper: {table.published_runs} runs", marker="o", ms=6, mfc=PAPER, lw=0.7),
     ]
     add_legend(figure, handles, table.rows, ncols=3)
     return figure

@@ -14,12 +14,12 @@ from pathlib import Path
 from bestarm.errors import InvalidInputError, MissingDependencyError
 from bestarm.replication.cell import Cell, succeeded
 from bestarm.replication.comparisons import PaperComparison, comparisons
-from bestarm.replication.folder import alone, named
 from bestarm.replication.latex import latex_table
 from bestarm.replication.looks import style, write_figure
+from bestarm.replication.papers import PAPERS
 from bestarm.replication.pictures import Picture, pictures
 from bestarm.replication.runner import Replication
-from bestarm.replication.tables import TABLES
+from bestarm.replication.tables import RUNS
 from bestarm.replication.texts import (
     QUANTILES,
     TableText,
@@ -30,6 +30,7 @@ from bestarm.replication.texts import (
     table_text,
     verdict_counts,
 )
+from bestarm.simulation.folder import alone, named
 
 _PAGE = "report.html"
 _PARTS = ("figures", "tables")
@@ -151,7 +152,8 @@ def _move(fresh: Path, folder: Path) -> None:
         (folder / path).parent.mkdir(exist_ok=True)
     for path in files:
         (fresh / path).replace(folder / path)
-    ours = re.compile(rf"({'|'.join(TABLES)})(-\w+)?\.(png|pdf|tex)")
+    keys = "|".join(key for paper in PAPERS.values() for key in paper.builders)
+    ours = re.compile(rf"({keys})(-\w+)?\.(png|pdf|tex)")
     for name in _PARTS:
         for old in (folder / name).glob("*"):
             if ours.fullmatch(old.name) and old.relative_to(folder) not in files:
@@ -202,6 +204,8 @@ def page(
         runs=replication.runs,
         seed=replication.seed,
         version=version("bestarm"),
+        paper=replication.paper,
+        published_runs=_published_runs(replication),
         few=replication.runs < _ENOUGH,
         summary=[
             (text.table, verdict_counts(cell for cell in cells if cell.table == text.table.key))
@@ -220,11 +224,26 @@ def page(
     )
 
 
+def _published_runs(replication: Replication) -> str:
+    """The number of runs behind the published figures, or from how many to how many."""
+    found = {
+        printed.runs
+        for table in replication.tables
+        for row in table.rows
+        if (printed := table.printed(row, table.rate)) is not None
+    }
+    least, most = min(found, default=RUNS), max(found, default=RUNS)
+    return str(least) if least == most else f"{least} to {most}"
+
+
 def _file(name: str) -> str:
     return resources.files("bestarm.replication").joinpath(name).read_text(encoding="utf-8")
 
 
 def _command(replication: Replication) -> str:
     names = [table.key for table in replication.tables]
-    words = ["bestarm reproduce", *([] if names == list(TABLES) else names)]
+    paper = replication.paper
+    words = ["bestarm reproduce", *([] if names == list(paper.builders) else names)]
+    if paper is not next(iter(PAPERS.values())):
+        words.append(f"--paper {paper.name}")
     return " ".join([*words, f"--runs {replication.runs}", f"--seed {replication.seed}"])

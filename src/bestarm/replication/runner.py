@@ -11,10 +11,10 @@ from pathlib import Path
 from bestarm.checks import whole
 from bestarm.datasets import RatingsData
 from bestarm.replication.cell import Cell, judged, row_cells
-from bestarm.replication.folder import Journal, open_folder
+from bestarm.replication.papers import PAPERS, Paper
 from bestarm.replication.tables import Row, Table
-from bestarm.simulation import Results, RunJournal, simulate
-from bestarm.simulation.engine import method_name
+from bestarm.simulation import Results
+from bestarm.simulation.folder import open_folder, simulate_into
 from bestarm.simulation.provenance import installed
 
 RowProgress = Callable[[Table, Row, int], object]
@@ -42,6 +42,7 @@ class Replication:
         runs: the runs requested per row.
         seed: run i of every row was drawn from `SeedSequence(seed, spawn_key=(i,))`.
         data: the ratings behind the Jester tables.
+        paper: the paper that the tables are of.
         results: by table and row.
         interrupted: whether it was interrupted; the folder then has the finished runs.
     """
@@ -50,6 +51,7 @@ class Replication:
     runs: int
     seed: int
     data: RatingsData
+    paper: Paper = PAPERS["sp-bai"]
     results: dict[tuple[str, str], Results] = field(default_factory=dict)
     interrupted: bool = False
 
@@ -73,6 +75,7 @@ def reproduce(
     tables: Sequence[Table],
     *,
     data: RatingsData,
+    paper: Paper = PAPERS["sp-bai"],
     runs: int = 100,
     seed: int = 0,
     out: Path,
@@ -83,8 +86,9 @@ def reproduce(
     """Simulate every row of these tables, keeping each run in `out` as it finishes.
 
     Args:
-        tables: from `paper_tables`.
+        tables: from `Paper.tables`.
         data: the ratings the Jester tables were made with.
+        paper: the paper that the tables are of.
         runs: runs per row.
         seed: results depend only on it.
         out: a new or empty folder, or one to resume.
@@ -100,6 +104,7 @@ def reproduce(
     total = whole(runs, "runs", least=1)
     settings: dict[str, object] = {
         "code": ", ".join(installed()),
+        "paper": paper.name,
         "seed": whole(seed, "seed", least=0),
         "data": fingerprint(data),
     }
@@ -117,7 +122,7 @@ def reproduce(
                         observer.finished(table, row, row_cells(table, row, part))
         except KeyboardInterrupt:
             interrupted = True
-    return Replication(tuple(tables), total, seed, data, results, interrupted)
+    return Replication(tuple(tables), total, seed, data, paper, results, interrupted)
 
 
 def _row(
@@ -129,10 +134,9 @@ def _row(
     executor: Executor | None,
     progress: RowProgress | None,
 ) -> Results:
-    recipe = f"{method_name(row.method)} in {row.environment.name} at delta {table.delta:g}"
-    journal = Journal(out / "journal" / f"{table.key}.{row.key}.csv", recipe)
-    known = [outcome for outcome in journal.read() if outcome.run < runs]
-    return simulate(
+    return simulate_into(
+        out,
+        f"{table.key}.{row.key}",
         row.method,
         row.environment,
         runs=runs,
@@ -140,7 +144,6 @@ def _row(
         delta=table.delta,
         executor=executor,
         progress=False if progress is None else lambda done, _total: progress(table, row, done),
-        journal=RunJournal(known=known, record=journal.add),
     )
 
 

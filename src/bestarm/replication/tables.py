@@ -1,4 +1,4 @@
-"""The paper's tables: the figures it prints, and the simulations behind them.
+"""The tables of the seed paper: the figures it prints, and the simulations behind them.
 
 A row says which method runs in which world, under which caps.
 """
@@ -6,14 +6,13 @@ A row says which method runs in which world, under which caps.
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
 from importlib import resources
 from typing import Literal
 
 from bestarm import environments
-from bestarm.checks import choice
 from bestarm.datasets import RatingsData
 from bestarm.environments import Environment, Ratings
 from bestarm.errors import InvalidInputError
@@ -35,7 +34,7 @@ from bestarm.simulation.results import wilson
 
 Metric = Literal["pulls", "error", "success"]
 
-RUNS = 100  # behind every cell
+RUNS = 100  # behind every cell of the seed paper
 PAPER_DELTA = 0.1
 _PHASES = 10
 _PHASE_CAP = 5_000_000  # pulls in one phase
@@ -47,15 +46,24 @@ _SHARP = policies()["sp-bai-sharp"].method
 
 @dataclass(frozen=True)
 class Published:
-    """A printed figure: a mean over `RUNS` runs, and their standard deviation if printed."""
+    """A published figure.
+
+    Attributes:
+        value: the figure: a mean over runs.
+        spread: the standard deviation of the runs, if published.
+        runs: the number of runs behind it.
+        rounding: half a unit of the last digit of published pulls.
+    """
 
     value: float
-    spread: float | None
+    spread: float | None = None
+    runs: int = RUNS
+    rounding: float = 0.005
 
     @property
     def rate_interval(self) -> tuple[float, float]:
         """Wilson's 95 % interval of a rate."""
-        return wilson(round(self.value * RUNS), RUNS)
+        return wilson(round(self.value * self.runs), self.runs)
 
 
 @cache
@@ -107,7 +115,8 @@ class Table:
         counts_pulls: whether pulls are a figure of the table, rather than fixed.
         heavy: whether pulls are so heavy-tailed that quantiles stand beside their means.
         rows: its lines, the paper's first.
-        printed_as: the table of the paper whose figures its rows are compared with.
+        printed_as: the table of the seed paper whose figures its rows are compared with.
+        figures: the published figures of another paper, by row and metric.
     """
 
     key: str
@@ -119,9 +128,17 @@ class Table:
     counts_pulls: bool = True
     heavy: bool = False
     printed_as: str = ""
+    figures: Mapping[tuple[str, Metric], Published] | None = None
+
+    @property
+    def published_runs(self) -> int:
+        """The number of runs behind its published figures."""
+        return max((each.runs for each in (self.figures or {}).values()), default=RUNS)
 
     def printed(self, row: Row, metric: Metric) -> Published | None:
-        """The printed figure of a cell; None for our own rows."""
+        """The published figure of a cell; None for our own rows."""
+        if self.figures is not None:
+            return self.figures.get((row.key, metric))
         return published().get((self.printed_as or self.key, row.key, metric))
 
 
@@ -304,20 +321,3 @@ TABLES: dict[str, Callable[[RatingsData], Table]] = {
     "jester-ranking": _ranking,
     "jester": _fixed_confidence,
 }
-
-
-def paper_tables(names: Iterable[str], data: RatingsData) -> tuple[Table, ...]:
-    """Tables by name, in the paper's order; all of them if no name is given.
-
-    Args:
-        names: of `TABLES`.
-        data: the ratings for the two Jester tables.
-
-    Raises:
-        InvalidInputError: no table has that name, or the ratings have another best joke
-            than the paper's.
-    """
-    wanted = tuple(names) or tuple(TABLES)
-    for name in wanted:
-        choice(name, TABLES, "table")
-    return tuple(build(data) for name, build in TABLES.items() if name in wanted)

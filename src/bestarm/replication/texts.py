@@ -11,11 +11,7 @@ from bestarm.replication.cell import Cell, Verdict
 from bestarm.replication.tables import RUNS, Row, Table
 
 QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9)
-SHORT: dict[Verdict | None, str] = {
-    "consistent": "consistent",
-    "the published difference is within the noise of 100 runs": "within noise",
-    "differs": "differs",
-}
+VERDICTS: tuple[Verdict, ...] = ("consistent", "within noise", "differs")
 _THIN = "\N{NARROW NO-BREAK SPACE}"
 _MINUS = "\N{MINUS SIGN}"
 _NONE = "–"
@@ -23,7 +19,7 @@ _NONE = "–"
 
 @dataclass(frozen=True)
 class CellText:
-    """One `Cell` as text; empty where it has nothing, and the verdict in a word or two."""
+    """One `Cell` as text; empty where it has nothing."""
 
     value: str
     interval: str
@@ -95,7 +91,9 @@ def _cell_text(cell: Cell, printed_decimals: int) -> CellText:
     if cell.metric == "pulls":
         own, ends = printed_decimals, 0 if cell.value >= 100 else 1
     else:
-        own, ends, printed_decimals = 2 if cell.runs <= RUNS else 3, 3, 2
+        own, ends = 2 if cell.runs <= RUNS else 3, 3
+        published = RUNS if cell.printed is None else cell.printed.runs
+        printed_decimals = 2 if published <= RUNS else 4
     printed = cell.printed
     spread = None if printed is None else printed.spread
     low = max(cell.low, 0.0)
@@ -106,7 +104,7 @@ def _cell_text(cell: Cell, printed_decimals: int) -> CellText:
         tuple(number(value) for value in (cell.quantiles or {}).values()),
         "" if printed is None else number(printed.value, printed_decimals),
         "" if spread is None else number(spread, printed_decimals),
-        SHORT.get(cell.verdict, ""),
+        cell.verdict or "",
         p_value(cell.p_value),
     )
 
@@ -131,9 +129,9 @@ def signed(value: float, decimals: int) -> str:
 
 
 def verdict_counts(cells: Iterable[Cell]) -> list[int]:
-    """How many cells there are of each verdict, in the order of `SHORT`."""
+    """How many cells there are of each verdict, in the order of `VERDICTS`."""
     verdicts = [cell.verdict for cell in cells]
-    return [verdicts.count(verdict) for verdict in SHORT]
+    return [verdicts.count(verdict) for verdict in VERDICTS]
 
 
 def counted(cells: Sequence[Cell]) -> str:

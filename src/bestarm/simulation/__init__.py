@@ -3,6 +3,7 @@
 from bestarm.simulation.budget import ErrorEstimate, estimate_error
 from bestarm.simulation.engine import run_once, simulate
 from bestarm.simulation.oracle import Oracle
+from bestarm.simulation.regrets import regret
 from bestarm.simulation.results import Outcome, Results, RunJournal
 
 __all__ = [
@@ -12,6 +13,7 @@ __all__ = [
     "Results",
     "RunJournal",
     "estimate_error",
+    "regret",
     "run_once",
     "simulate",
 ]

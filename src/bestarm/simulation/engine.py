@@ -278,7 +278,7 @@ def carry_out(
         if follows and ahead and skip:
             known = ahead(block)
             block = min(2 * block, _LONGEST_BLOCK)
-            followed, made = (0, 0) if known is None else policy.follow(*known)
+            followed, made = (0, 0) if known is None else policy.follow(known)
             if followed:
                 skip(followed)
                 pulls += followed

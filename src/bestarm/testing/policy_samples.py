@@ -72,10 +72,15 @@ def copied_plan(plan: Plan) -> Plan:
 
 
 def altered_plan(plan: Plan) -> Plan:
-    """A plan for the same arms with twice the pulls and other probabilities."""
+    """A plan for the same arms with twice the pulls and other probabilities.
+
+    A plan of one pull, which is all that some policies can make, pulls another arm.
+    """
     if isinstance(plan, BlockPlan):
         chances = plan.block_weights * (1 + np.arange(len(plan.blocks)) / len(plan.blocks))
         return replace(plan, pulls=2 * plan.pulls, block_weights=chances / chances.sum())
+    if plan.weights is None and plan.pulls == 1:
+        return replace(plan, counts=np.roll(np.array(plan.counts), 1))
     if plan.weights is None:
         return replace(plan, pulls=2 * plan.pulls, counts=2 * np.array(plan.counts))
     weights = plan.weights * (1 + np.arange(plan.arms) / plan.arms)

@@ -8,7 +8,8 @@ from typing import ClassVar
 import numpy as np
 
 from bestarm import bounds
-from bestarm.policies.index.base import IndexRule, Rewards
+from bestarm.ahead import Ahead
+from bestarm.policies.index.base import IndexRule
 from bestarm.policies.stepwise import Indices
 
 
@@ -60,12 +61,12 @@ class ActionElimination(IndexRule):
         self._active = self._active[~lost]
         return self._active
 
-    def _rush(self, rewards: Rewards, most: int) -> tuple[int, int]:
+    def _rush(self, ahead: Ahead, most: int) -> tuple[int, int]:
         from bestarm.policies.index.kernels import eliminate  # noqa: PLC0415 - compiles
 
         active = self._active.copy()
         pulls, rounds, left = eliminate(
-            tuple(rewards),
+            ahead.parts,
             active,
             self._counts,
             self._sums,

@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from bestarm import bounds
+from bestarm.ahead import Ahead
 from bestarm.checks import choice, positive
 from bestarm.geometry import Array
 from bestarm.policies.policy import Traits, same_plan
@@ -22,14 +23,6 @@ from bestarm.problem import Problem
 from bestarm.records import Plan, Summary
 
 _TURN = 300  # pulls; the certified radius is tightest at about ten times as many
-
-
-class Rewards(NamedTuple):
-    """Rewards known ahead: arm a pays `table[rows[i], a] + common[i]` at the i-th pull to come."""
-
-    table: Array
-    rows: Indices
-    common: Array
 
 
 class Radius(NamedTuple):
@@ -126,13 +119,8 @@ class IndexRule(StepwisePolicy):
         if len(pulled):
             self._leader = int(pulled[np.argmax(self._sums[pulled] / self._counts[pulled])])
 
-    def follow(self, table: Array, rows: Indices, common: Array) -> tuple[int, int]:
+    def follow(self, ahead: Ahead) -> tuple[int, int]:
         """Make as many whole rounds as rewards known ahead allow, compiled: for simulations.
-
-        Args:
-            table: what arms pay, one column an arm.
-            rows: the row of the table that holds at each pull to come.
-            common: what is added at each pull to come, whichever arm is pulled.
 
         Returns:
             The number of pulls made, and of rounds. Both 0 where the next round must be planned:
@@ -143,11 +131,12 @@ class IndexRule(StepwisePolicy):
             return 0, 0
         if plan is not None and not same_plan(plan, self._make_plan()):
             return 0, 0  # it was adopted
-        most = len(rows) if left is None else left
+        most = len(ahead.rows) if left is None else left
         self._counts, self._sums = self._counts.copy(), self._sums.copy()
-        pulls, rounds = self._rush(Rewards(table, rows, common), most)
+        pulls, rounds = self._rush(ahead, most)
         self._plans += rounds
         self._pulls += pulls
+        self._rounds += pulls
         self._open = None
         self._lead()
         if len(self._active) == 1:
@@ -167,7 +156,7 @@ class IndexRule(StepwisePolicy):
         return Radius(factor, share, 0.0)
 
     @abstractmethod
-    def _rush(self, rewards: Rewards, most: int) -> tuple[int, int]:
+    def _rush(self, ahead: Ahead, most: int) -> tuple[int, int]:
         """The rule's kernel on `_counts` and `_sums`, in place; sets `_due` and `_active`."""
 
     def _assumptions(self) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
 """Rounds of the index rules, compiled, for long simulations.
 
 Each loop does what `update` does after every round, in the same order, on rewards that are known
-ahead: `table[rows[i], arm] + common[i]` is the reward of `arm` in the i-th future round.
+ahead.
 """
 
 from __future__ import annotations
@@ -11,13 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from bestarm.ahead.paying import pay
 from bestarm.compiling import compiled
 from bestarm.geometry import Array
 from bestarm.policies.stepwise import Indices
 
-Parts = tuple[
-    Any, ...
-]  # of a `Rewards`, as `radius` is of a `Radius`; kernels take plain tuples: see `compiling`
+Parts = tuple[Any, ...]  # of an `Ahead`, as `radius` is of a `Radius`: plain, see `compiling`
 
 
 @compiled
@@ -32,7 +31,7 @@ def _radius(n: int, radius: tuple[float, ...]) -> float:
 
 @compiled
 def separate(
-    rewards: Parts,
+    ahead: Parts,
     due: Indices,
     counts: Indices,
     sums: Array,
@@ -44,7 +43,7 @@ def separate(
     Returns the pulls used, the number of whole rounds made, and whether the bounds separate; `due`,
     `counts` and `sums` are updated in place.
     """
-    table, rows, common = rewards
+    rows = ahead[1]
     arms = len(counts)
     means, radii = np.empty(arms), np.empty(arms)
     for a in range(arms):
@@ -54,7 +53,7 @@ def separate(
     while used + 2 <= min(len(rows), most):
         for place in range(2):  # in index order, as a fixed plan is pulled
             arm = min(due[0], due[1]) if place == 0 else max(due[0], due[1])
-            sums[arm] += table[rows[used], arm] + common[used]
+            sums[arm] += pay(ahead, used, arm)
             counts[arm] += 1
             means[arm] = sums[arm] / counts[arm]
             radii[arm] = _radius(counts[arm], radius)
@@ -79,7 +78,7 @@ def separate(
 
 @compiled
 def eliminate(
-    rewards: Parts,
+    ahead: Parts,
     active: Indices,
     counts: Indices,
     sums: Array,
@@ -92,13 +91,13 @@ def eliminate(
     Returns the pulls used, the number of whole rounds made, and the number of arms left, which are
     at the front of `active`.
     """
-    table, rows, common = rewards
+    rows = ahead[1]
     left, used, rounds = len(active), 0, 0
     while left > 1 and used + left <= min(len(rows), most):
         best = active[0]
         for j in range(left):
             arm = active[j]
-            sums[arm] += table[rows[used], arm] + common[used]
+            sums[arm] += pay(ahead, used, arm)
             counts[arm] += 1
             used += 1
             if sums[arm] / counts[arm] > sums[best] / counts[best]:

@@ -6,7 +6,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from bestarm.policies.index.base import IndexRule, Rewards
+from bestarm.ahead import Ahead
+from bestarm.policies.index.base import IndexRule
 from bestarm.policies.stepwise import Indices
 
 
@@ -48,11 +49,11 @@ class LUCB(IndexRule):
             self._active = np.array([leader])
         return np.array([leader, challenger])
 
-    def _rush(self, rewards: Rewards, most: int) -> tuple[int, int]:
+    def _rush(self, ahead: Ahead, most: int) -> tuple[int, int]:
         from bestarm.policies.index.kernels import separate  # noqa: PLC0415 - compiles
 
         pulls, rounds, over = separate(
-            tuple(rewards), self._due, self._counts, self._sums, tuple(self._radius), most
+            ahead.parts, self._due, self._counts, self._sums, tuple(self._radius), most
         )
         if over:
             self._active = self._due[:1].copy()

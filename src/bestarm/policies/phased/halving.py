@@ -11,12 +11,10 @@ import numpy as np
 from bestarm.checks import whole
 from bestarm.design import Design, centered_xy, check_tolerance
 from bestarm.errors import ProtocolError
-from bestarm.geometry import Array, centered_diameter, covariance, ranked
+from bestarm.geometry import Array, centered_diameter, covariance
 from bestarm.policies.phased.blocks import BlockFit, block_design, block_diameter, solve
-from bestarm.policies.policy import Traits
-from bestarm.policies.stepwise import StepwisePolicy
+from bestarm.policies.phased.shrinking import Shrinking, parts
 from bestarm.problem import Problem
-from bestarm.recommendation import Phase
 from bestarm.records import BlockPlan, Plan, Summary
 
 _PILOT = 20  # one pull in this many goes to the pilot
@@ -30,7 +28,7 @@ class _Step(NamedTuple):
     keep: int
 
 
-class SequentialHalving(StepwisePolicy):
+class SequentialHalving(Shrinking):
     """The best target that a given number of pulls can find, whatever the baseline does.
 
     There are ⌈log₂ H⌉ stages of equal length. In each, arms are drawn from the centered XY-design
@@ -101,12 +99,8 @@ class SequentialHalving(StepwisePolicy):
             whole(batches, "batches", least=1),
             block=self._block,
         )
+        self._keep = [step.keep for step in self._steps]
         self._fit = _Fit(problem) if self._block == 1 else BlockFit(problem)
-
-    @property
-    def traits(self) -> Traits:
-        """It stops when its pulls are spent."""
-        return Traits(version=self.version, budgeted=True)
 
     @property
     def theta(self) -> Array:
@@ -131,37 +125,10 @@ class SequentialHalving(StepwisePolicy):
         self._gap = design.gap
         return Plan.randomised(design.weights, step.rounds, phase=self._plans + 1)
 
-    def _take(self, plan: Plan, summary: Summary) -> str | None:
-        """Estimate, and at the end of a stage keep the better part."""
-        assert plan.weights is not None
-        keep = self._steps[self._plans].keep
+    def _scores(self, plan: Plan, summary: Summary) -> Array:
         self._fit.add(summary, plan)
         options = self.problem.target[self._active]
-        scores = (options - options[0]) @ self._fit.theta  # offsets would cost digits
-        order = ranked(scores, size=summary.largest_mean)
-        dropped = np.zeros(len(options), dtype=bool)
-        dropped[order[keep:]] = True
-        self._leader = int(self._active[order[0]])
-        contrasts = scores[order[0]] - scores
-        radius = float(contrasts[dropped].min()) if dropped.any() else math.inf
-        self._trace.append(
-            Phase(
-                phase=plan.phase,
-                active=tuple(self._active.tolist()),
-                eliminated=tuple(self._active[dropped].tolist()),
-                leader=self._leader,
-                contrasts=tuple(contrasts.tolist()),
-                radii=(radius,) * len(options),
-                delta=0.0,
-                pulls=plan.pulls,
-                weights=plan.weights,
-                value=self._value(plan),
-                gap=self._gap,
-                stability=None,
-            )
-        )
-        self._active = self._active[~dropped]
-        return "budget" if len(self._trace) == len(self._steps) else None
+        return np.asarray((options - options[0]) @ self._fit.theta)  # offsets would cost digits
 
     def _check_adopted(self, plan: Plan) -> None:
         if isinstance(plan, BlockPlan) != (self._block > 1):
@@ -194,20 +161,15 @@ def _schedule(budget: int, sizes: list[int], batches: int, *, block: int) -> lis
     With blocks, one plan per stage and no pilot.
     """
     if block > 1:
-        lengths = _parts(budget // block, len(sizes))
+        lengths = parts(budget // block, len(sizes))
         return [_Step(rounds, size) for rounds, size in zip(lengths, sizes, strict=True)]
     pilot = max(1, budget // _PILOT)
     everybody = 2**62
     steps = [_Step(pilot, everybody)]
-    for pulls, size in zip(_parts(budget - pilot, len(sizes)), sizes, strict=True):
-        *before, last = _parts(pulls, min(batches, max(1, pulls // _LEAST_BATCH)))
+    for pulls, size in zip(parts(budget - pilot, len(sizes)), sizes, strict=True):
+        *before, last = parts(pulls, min(batches, max(1, pulls // _LEAST_BATCH)))
         steps += [_Step(part, everybody) for part in before] + [_Step(last, size)]
     return steps
-
-
-def _parts(pulls: int, number: int) -> list[int]:
-    """So many parts that differ by one at most, the longer ones last."""
-    return [pulls // number + (k >= number - pulls % number) for k in range(number)]
 
 
 @lru_cache(maxsize=4096)

@@ -12,7 +12,7 @@ import numpy as np
 from bestarm import bounds
 from bestarm.checks import positive
 from bestarm.design import check_tolerance, linear_xy
-from bestarm.design.rounding import round_efficiently
+from bestarm.design.rounding import round_any
 from bestarm.estimation import ordinary
 from bestarm.geometry import Array, linear_diameter
 from bestarm.policies.phased.elimination import Elimination, PhaseDesign, Wanted
@@ -89,12 +89,7 @@ class RAGE(Elimination):
         return ordinary(self.problem, summary)
 
     def _plan_of(self, weights: Array, pulls: int, phase: int) -> Plan:
-        if pulls < np.count_nonzero(weights):  # too few for all arms: the heaviest come first
-            kept = np.zeros_like(weights)
-            heaviest = np.argsort(-weights, kind="stable")[:pulls]
-            kept[heaviest] = weights[heaviest]
-            weights = kept
-        return Plan.fixed(round_efficiently(weights, pulls), phase=phase)
+        return Plan.fixed(round_any(weights, pulls), phase=phase)
 
 
 @lru_cache(maxsize=1024)

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bestarm.errors import InvalidInputError
-from bestarm.replication.folder import Journal, open_folder
 from bestarm.simulation import Outcome
+from bestarm.simulation.folder import Journal, open_folder
 
 RUNS = [Outcome(i, 100 + i, i % 3 > 0, i % 2 > 0, i % 5, 1 + i, 100 + i) for i in range(6)]
 SETTINGS: dict[str, object] = {"version": "1", "seed": 0}
@@ -76,7 +76,7 @@ def test_a_folder_is_gone_on_with_only_when_asked_and_only_with_its_settings(
     out = tmp_path / "a" / "b"
     with open_folder(out, SETTINGS, resume=False):
         pass
-    with pytest.raises(InvalidInputError, match="Resume it"):
+    with pytest.raises(InvalidInputError, match="Resume them"):
         open_folder(out, SETTINGS, resume=False).__enter__()
     with pytest.raises(InvalidInputError, match="seed: 0, not 1"):
         open_folder(out, SETTINGS | {"seed": 1}, resume=True).__enter__()
@@ -109,7 +109,7 @@ def test_two_processes_do_not_write_to_one_folder(tmp_path: Path) -> None:
     pytest.importorskip("fcntl", reason="this system has no file locks of this kind")
     script = (
         "import sys; from pathlib import Path\n"
-        "from bestarm.replication.folder import open_folder\n"
+        "from bestarm.simulation.folder import open_folder\n"
         f"with open_folder(Path(sys.argv[1]), {SETTINGS!r}, resume=True): pass\n"
     )
     out = tmp_path / "out"

@@ -1,7 +1,7 @@
-"""The folder of a replication: its settings and every finished run.
+"""A folder of many simulations: their settings and every finished run.
 
-Each row has a journal, to which runs are added as they finish; killing the process at any instant
-loses at most the running runs; opening the folder again continues from there.
+Each simulation has a journal, to which runs are added as they finish. Killing the process at any
+instant loses at most the runs under way; opening the folder again continues from there.
 """
 
 from __future__ import annotations
@@ -10,19 +10,28 @@ import json
 import os
 import re
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Executor
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from bestarm.environments import Environment
 from bestarm.errors import InvalidInputError
 from bestarm.files import locked, replacing
-from bestarm.simulation import Outcome
+from bestarm.simulation.engine import method_name, simulate
+from bestarm.simulation.oracle import Oracle
+from bestarm.simulation.progress import Progress
+from bestarm.simulation.results import Outcome, Results, RunJournal
+
+if TYPE_CHECKING:
+    from bestarm.policies.policy import Method  # loading every method would be slow
 
 _SETTINGS = "settings.json"
 _LINE = re.compile(r"\d{1,9},\d{1,18},[01],[01],\d{1,9},\d{1,18},\d{1,18}")
 
 
 class Journal:
-    """The finished runs of one row, one line per run; the first line names the row.
+    """The finished runs of one simulation, one line per run; the first line says which it is.
 
     A journal of something else, such as of another version, is replaced.
     """
@@ -50,7 +59,7 @@ class Journal:
                     f"Line {number} of {str(self._path)!r} is not a finished run: {line!r}.",
                     field="out",
                     value=str(self._path),
-                    remedy="Delete this file, and its row is made again.",
+                    remedy="Delete this file, and its runs are made again.",
                 )
             run, pulls, correct, final, *rest = map(int, line.split(","))
             outcomes.append(Outcome(run, pulls, bool(correct), bool(final), *rest))
@@ -63,6 +72,46 @@ class Journal:
         lines = (",".join(map(str, map(int, outcome))) + "\n" for outcome in outcomes)
         with named(self._path), self._path.open("ab") as file:
             file.write("".join(lines).encode())
+
+
+def simulate_into(
+    folder: Path,
+    name: str,
+    method: Method | Oracle,
+    environment: Environment,
+    *,
+    runs: int,
+    seed: int,
+    delta: float,
+    executor: Executor | None = None,
+    progress: Progress = False,
+) -> Results:
+    """`simulate`, with every finished run kept in a folder, from which it goes on.
+
+    Args:
+        folder: the folder, which is open.
+        name: the name of this simulation there.
+        method: as for `simulate`, like all that follows.
+        environment: the environment of the runs.
+        runs: the number of runs.
+        seed: results depend only on it.
+        delta: the error probability that the policy must keep.
+        executor: any `concurrent.futures` executor.
+        progress: True shows a bar; a function is called with (runs done, runs in total).
+    """
+    recipe = f"{method_name(method)} in {environment.name} at delta {delta:g}"
+    journal = Journal(folder / "journal" / f"{name}.csv", recipe)
+    known = [outcome for outcome in journal.read() if outcome.run < runs]
+    return simulate(
+        method,
+        environment,
+        runs=runs,
+        seed=seed,
+        delta=delta,
+        executor=executor,
+        progress=progress,
+        journal=RunJournal(known=known, record=journal.add),
+    )
 
 
 @contextmanager
@@ -114,11 +163,11 @@ def _check(path: Path, settings: dict[str, object], *, resume: bool) -> None:
     if not isinstance(before, dict):
         raise refuse("has settings that cannot be read", "Use another folder.")
     if not resume:
-        raise refuse("holds a replication already", "Resume it (`resume`), or use another folder.")
+        raise refuse("holds results already", "Resume them (`resume`), or use another folder.")
     for key, value in settings.items():
         if before.get(key) != value:
             raise refuse(
-                f"holds a replication with other {key}: {before.get(key)!r}, not {value!r}",
+                f"holds results with other {key}: {before.get(key)!r}, not {value!r}",
                 "Use another folder, or the settings it was made with.",
             )
 

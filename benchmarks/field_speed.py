@@ -1,0 +1,69 @@
+"""Pulls per second of every method, beside LUCB's in the same run.
+
+    python -m benchmarks.field_speed [--pulls 200000] [--only NAME …]
+
+Methods that stop when they are sure run on ten arms that are nearly alike, under a cap, so that
+they do not stop; methods with a budget spend it. Two runs compile, and solve designs that runs
+share; then CPU time is measured, over as many runs as make the pulls.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+
+import numpy as np
+
+from bestarm.environments import Semiparametric
+from bestarm.leaderboard import Contestant
+from bestarm.leaderboard.column import Column, Instance
+from bestarm.policies.registry import policies
+from bestarm.simulation import simulate
+
+_ARMS = 10
+_RUN = 50_000  # pulls per run
+
+
+def _column() -> Column:
+    means = np.full(_ARMS, 0.5)
+    means[0] += 0.01
+    world = Semiparametric(np.eye(_ARMS), means, declared_baseline=1.0, name="nearly alike")
+    instance = Instance("alike", "ten arms, nearly alike", lambda *_: world, 1.0, _RUN, _RUN)
+    return Column(instance, "none", world)
+
+
+def speed(contestant: Contestant, column: Column, pulls: int) -> float:
+    """Pulls per second of CPU time."""
+    method = contestant.method(column)
+    simulate(method, column.environment, runs=2, seed=1)
+    made, spent, seed = 0, 0.0, 2
+    while made < pulls:
+        start = time.process_time()
+        results = simulate(method, column.environment, runs=1, seed=seed)
+        spent += time.process_time() - start
+        made += int(results.pulls.sum())
+        seed += 1
+    return made / spent
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--pulls", type=int, default=200_000)
+    parser.add_argument("--only", nargs="*", default=[])
+    arguments = parser.parse_args()
+    column = _column()
+    playing = {
+        info.name: Contestant.of(info)
+        for info in policies().values()
+        if set(info.required) <= {"budget"} and (not arguments.only or info.name in arguments.only)
+    }
+    reference = speed(Contestant.of(policies()["lucb"]), column, arguments.pulls)
+    print("| method | pulls per second | times LUCB's |\n|---|---:|---:|")
+    for name, contestant in playing.items():
+        found = speed(contestant, column, arguments.pulls)
+        print(f"| {name} | {found:,.0f} | {found / reference:.2g} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()

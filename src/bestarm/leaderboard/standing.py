@@ -1,0 +1,167 @@
+"""Standings: how many pulls each method needs in a column, how often it errs, and its rank.
+
+A method is *wrong more often than δ* in a column if the lower end of the 95 % interval of its error
+rate lies above δ. Only final answers count as errors of a method that stops when it is sure; runs
+cut by the cap count with the pulls they made. Methods that are wrong more often than δ, and those
+that are told the truth, have no rank.
+
+Run i of all methods has the same instance, so methods are compared run by run. One is *surely
+better* than another if the 95 % interval of the mean difference of pulls (for methods with a
+budget, of errors) excludes zero. A rank's ends follow: 1 + the number of methods surely better, and
+the number of ranked methods less those surely worse.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from bestarm.geometry import Array
+from bestarm.leaderboard.column import Column
+from bestarm.leaderboard.contestant import Contestant, Goal
+from bestarm.simulation.results import Z95, Results, wilson
+
+
+@dataclass(frozen=True, eq=False)
+class Standing:
+    """A method in a column.
+
+    Attributes:
+        contestant: the method.
+        column: the instance and its drift.
+        pulls: the mean number of pulls.
+        half: half of its 95 % interval.
+        cut: how many runs the cap ended.
+        errors: how many runs gave a wrong answer.
+        runs: how many runs there were.
+        delta: the error probability asked for.
+        rank: its place among the methods of the same goal that keep δ; None without a rank.
+        rank_low: the best rank that the runs allow.
+        rank_high: the worst one.
+    """
+
+    contestant: Contestant
+    column: Column
+    pulls: float
+    half: float
+    cut: int
+    errors: int
+    runs: int
+    delta: float
+    rank: int | None = None
+    rank_low: int | None = None
+    rank_high: int | None = None
+
+    @property
+    def error_rate(self) -> float:
+        """The share of wrong answers."""
+        return self.errors / self.runs
+
+    @property
+    def error_interval(self) -> tuple[float, float]:
+        """Its 95 % interval."""
+        return wilson(self.errors, self.runs)
+
+    @property
+    def breaks_delta(self) -> bool:
+        """Whether it is wrong more often than δ; methods with a budget do not promise any δ."""
+        return self.contestant.goal == "confidence" and self.error_interval[0] > self.delta
+
+
+Cells = Mapping[tuple[str, str], Results]  # by the names of method and column
+
+
+def wrong_answers(contestant: Contestant, results: Results) -> Array:
+    """Per run, 1 if the answer was wrong and 0 if it was right or not given."""
+    wrong = ~results.correct
+    if contestant.goal == "confidence":
+        wrong = wrong & results.final
+    return wrong.astype(float)
+
+
+def standings(
+    contestants: Sequence[Contestant], columns: Sequence[Column], cells: Cells
+) -> list[Standing]:
+    """All methods in all columns, ranked, in the order of columns, then of methods."""
+    found: list[Standing] = []
+    for column in columns:
+        for goal in ("confidence", "budget"):
+            playing = [
+                each
+                for each in contestants
+                if each.goal == goal and (each.name, column.key) in cells
+            ]
+            found += _ranked(playing, column, cells)
+    return found
+
+
+def _ranked(playing: Sequence[Contestant], column: Column, cells: Cells) -> list[Standing]:
+    everybody = [_standing(each, column, cells[each.name, column.key]) for each in playing]
+    ranked = [
+        number
+        for number, each in enumerate(everybody)
+        if not each.breaks_delta and not each.contestant.truths
+    ]
+    costs = [_costs(everybody[i].contestant, cells[playing[i].name, column.key]) for i in ranked]
+    for place, number in enumerate(ranked):
+        better = [_surely_less(other, costs[place]) for other in costs]
+        worse = [_surely_less(costs[place], other) for other in costs]
+        mean = costs[place].mean()
+        everybody[number] = replace(
+            everybody[number],
+            rank=1 + sum(bool(other.mean() < mean) for other in costs),
+            rank_low=1 + sum(better),
+            rank_high=len(costs) - sum(worse),
+        )
+    return everybody
+
+
+def _standing(contestant: Contestant, column: Column, results: Results) -> Standing:
+    spread = results.std_pulls if results.runs > 1 else math.nan
+    return Standing(
+        contestant,
+        column,
+        results.mean_pulls,
+        Z95 * spread / math.sqrt(results.runs),
+        int((~results.final).sum()) if contestant.goal == "confidence" else 0,
+        int(wrong_answers(contestant, results).sum()),
+        results.runs,
+        results.delta,
+    )
+
+
+def _costs(contestant: Contestant, results: Results) -> Array:
+    """What a run costs: its pulls, or with a budget its error."""
+    if contestant.goal == "budget":
+        return wrong_answers(contestant, results)
+    return results.pulls.astype(float)
+
+
+def _surely_less(one: Array, other: Array) -> bool:
+    """Whether the mean of one − other is negative, at 95 %, over the runs of both."""
+    runs = min(len(one), len(other))
+    if runs < 2:
+        return False
+    gaps = one[:runs] - other[:runs]
+    return bool(gaps.mean() + Z95 * gaps.std(ddof=1) / math.sqrt(runs) < 0)
+
+
+def relative_to_best(all_standings: Sequence[Standing], goal: Goal) -> dict[str, list[float]]:
+    """Per method, its pulls in each column over those of the best method that keeps δ there."""
+    ratios: dict[str, list[float]] = {}
+    keys = dict.fromkeys(each.column.key for each in all_standings)
+    for key in keys:
+        here = [e for e in all_standings if e.column.key == key and e.contestant.goal == goal]
+        best = min((e.pulls for e in here if e.rank is not None), default=math.nan)
+        for each in here:
+            if each.rank is not None:
+                ratios.setdefault(each.contestant.name, []).append(each.pulls / best)
+    return ratios
+
+
+def geometric_mean(ratios: Sequence[float]) -> float:
+    """Of the ratios of a method."""
+    return float(np.exp(np.mean(np.log(ratios))))

@@ -1,0 +1,1 @@
+"""The field's methods with a fixed number of pulls."""

@@ -1,0 +1,94 @@
+"""Designs and estimates that the linear methods share; runs of one simulation share the designs."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+
+from bestarm.design import Design, linear_g, linear_xy
+from bestarm.design.rounding import round_efficiently
+from bestarm.geometry import Array, first_largest, linear_diameter, linear_span
+from bestarm.problem import Problem
+from bestarm.records import Counts, Summary
+
+_G_TOL = 1e-6  # near-optimal G-designs may differ much in weights and hardly in value
+
+
+@lru_cache(maxsize=4096)
+def g_weights(problem: Problem, active: bytes) -> Array:
+    """The G-optimal design over some of the arms, as probabilities of all; read-only."""
+    arms = np.frombuffer(active, dtype=np.int64)
+    weights = np.zeros(problem.arms)
+    weights[arms] = linear_g(problem.source[arms], tol=_G_TOL).weights
+    weights.flags.writeable = False
+    return weights
+
+
+@lru_cache(maxsize=16384)
+def xy_design(problem: Problem, active: bytes) -> Design:
+    """The design of all arms for differences of some targets; ρ is its value."""
+    targets = np.frombuffer(active, dtype=np.int64)
+    return linear_xy(problem.source, problem.target[targets])
+
+
+@lru_cache(maxsize=4096)
+def g_counts(problem: Problem, active: bytes, pulls: int) -> Counts:
+    """The G-optimal design over some of the arms in whole pulls, at least as many as their rank.
+
+    Where there are fewer pulls than arms in the design, the arms that span most of it come first,
+    and each further pull goes to the arm whose mean is known least.
+    """
+    weights = g_weights(problem, active)
+    support = np.flatnonzero(weights)
+    if pulls >= len(support):
+        return round_efficiently(weights, pulls)
+    features = linear_span(problem.source[support]).coordinates(problem.source[support])
+    counts = np.zeros(problem.arms, dtype=np.int64)
+    left = features * np.sqrt(weights[support])[:, None]
+    for _ in range(features.shape[1]):  # pivoted Gram–Schmidt
+        sizes = np.einsum("ij,ij->i", left, left)
+        pivot = first_largest(sizes)
+        counts[support[pivot]] = 1
+        unit = left[pivot] / np.sqrt(sizes[pivot])
+        left = left - np.outer(left @ unit, unit)
+    while counts.sum() < pulls:
+        gram = features.T @ (counts[support][:, None] * features)
+        variances = np.einsum("ij,ji->i", features, np.linalg.solve(gram, features.T))
+        counts[support[first_largest(variances)]] += 1
+    return counts
+
+
+def linear_rank(problem: Problem) -> int:
+    """The dimension of the linear span of the arms."""
+    return int(_coordinates(problem)[0].shape[1])
+
+
+@lru_cache(maxsize=64)
+def _coordinates(problem: Problem) -> tuple[Array, Array]:
+    """The arms in coordinates of their linear span, and how to return to features."""
+    span = linear_span(problem.source)
+    return span.coordinates(problem.source), span.dual
+
+
+@lru_cache(maxsize=4096)
+def _reading(problem: Problem, weights: bytes) -> Array:
+    """Σ⁻¹ x_a for each arm, in features: what one unit of reward of an arm adds to Σ θ̂_t."""
+    arms, dual = _coordinates(problem)
+    gram = arms.T @ (np.frombuffer(weights)[:, None] * arms)
+    return np.asarray(dual @ np.linalg.pinv(gram, hermitian=True) @ arms.T)
+
+
+def weighted_sum(problem: Problem, weights: Array, summary: Summary) -> Array:
+    """Σ_t Σ(p)⁻¹ x_t r_t over pulls drawn with probabilities p: its mean is Σ_t θ_t.
+
+    Nothing is assumed about how θ_t moves, as long as it does not depend on the draws to come.
+    """
+    return np.asarray(_reading(problem, weights.tobytes()) @ summary.sums)
+
+
+@lru_cache(maxsize=4096)
+def linear_value(problem: Problem, active: bytes, shares: bytes) -> float:
+    """The largest variance factor of a contrast of these targets under least squares, per pull."""
+    targets = problem.target[np.frombuffer(active, dtype=np.int64)]
+    return linear_diameter(problem.source, np.frombuffer(shares), targets)

@@ -1,0 +1,112 @@
+"""OD-LinBAI: one G-optimal phase keeps half as many arms as dimensions, then halving."""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+
+import numpy as np
+
+from bestarm.checks import whole
+from bestarm.errors import InvalidInputError
+from bestarm.estimation import ordinary
+from bestarm.geometry import Array, linear_span
+from bestarm.policies.budget.designs import g_weights, linear_rank, linear_value
+from bestarm.policies.phased.shrinking import Shrinking, shares
+from bestarm.policies.stepwise import require_pullable_targets
+from bestarm.problem import Problem
+from bestarm.records import Plan, Summary
+
+
+class ODLinBAI(Shrinking):
+    """Optimal-design elimination: the error depends on the gaps of the d best arms only.
+
+    There are ⌈log₂ d⌉ phases. Phase r pulls arm i ⌈m π_i⌉ times, where π is the G-optimal design
+    over the arms left and m is chosen so that the budget suffices; then the ⌈d/2^r⌉ best under
+    least squares on this phase alone are kept. d is the dimension of the span of all arms, and
+    later phases work in the span of the arms left.
+
+    For rewards x·θ + 1-sub-Gaussian noise the error is at most (4K/d + 3 log₂ d) exp(−m/(32 H₂)),
+    with H₂ the largest i/Δ_i² over the d best arms. A baseline biases it. No budget is an error
+    probability: the answer is never final.
+
+    Args:
+        problem: the problem; its targets must be its source arms.
+        budget: the most pulls; up to one per arm and phase is left over.
+        seed: not used; nothing is drawn.
+
+    Example:
+        >>> from bestarm import Problem
+        >>> from bestarm.policies import ODLinBAI
+        >>> ODLinBAI(Problem([[1, 0], [0, 1], [0.5, 0.5]]), budget=103).plan().counts.tolist()
+        [50, 50, 0]
+
+    Reference: Yang and Tan (2022), algorithm 1.
+    """
+
+    _blind = True
+    _kind = "fixed"
+
+    def __init__(self, problem: Problem, *, budget: int, seed: int = 0) -> None:  # noqa: ARG002
+        require_pullable_targets(problem, "OD-LinBAI")
+        super().__init__(problem)
+        rank = linear_rank(problem)
+        phases = max(1, math.ceil(math.log2(rank)))
+        self._keep = [math.ceil(rank / 2**phase) for phase in range(1, phases + 1)]
+        spare = most_support(problem) + sum(self._keep[:-1])
+        if whole(budget, "budget") <= spare:
+            raise InvalidInputError(
+                f"{budget} pulls are too few for {problem.arms} arms in dimension {rank}.",
+                field="budget",
+                value=budget,
+                remedy=f"OD-LinBAI needs at least {spare + 1}.",
+            )
+        self._pulls_per_phase = (budget - spare) / phases  # m
+
+    def _make_plan(self) -> Plan:
+        weights = _weights(self.problem, self._active.tobytes())
+        counts = np.ceil(weights * self._pulls_per_phase - 1e-9)
+        counts[weights > 0] = np.maximum(counts[weights > 0], 1)
+        return Plan.fixed(counts.astype(np.int64), phase=self._plans + 1)
+
+    def _scores(self, plan: Plan, summary: Summary) -> Array:  # noqa: ARG002
+        arms = self.problem.source[self._active]
+        return np.asarray((arms - arms[0]) @ ordinary(self.problem, summary))
+
+    def _value(self, plan: Plan) -> float:
+        return linear_value(self.problem, self._active.tobytes(), shares(plan).tobytes())
+
+
+def most_support(problem: Problem) -> int:
+    """How many arms a G-optimal design needs at most."""
+    rank = linear_rank(problem)
+    return min(problem.arms, rank * (rank + 1) // 2)
+
+
+@lru_cache(maxsize=4096)
+def _weights(problem: Problem, active: bytes) -> Array:
+    return few_weights(problem.source, g_weights(problem, active))
+
+
+def few_weights(source: Array, weights: Array) -> Array:
+    """A design with the same matrix Σ p x xᵀ, up to scale, on at most d(d + 1)/2 arms.
+
+    More matrices x xᵀ than the dimension of their space have a combination that vanishes; along it
+    weight is moved until an arm has none (Carathéodory).
+    """
+    weights = np.array(weights)
+    support = np.flatnonzero(weights)
+    features = linear_span(source[support]).coordinates(source[support])
+    rows, columns = np.triu_indices(features.shape[1])
+    moments = features[:, rows] * features[:, columns]
+    while len(support) > len(rows):
+        null = np.linalg.svd(moments.T)[2][-1]
+        null = null if null.max() > -null.min() else -null
+        steps = np.full(len(null), np.inf)
+        np.divide(weights[support], null, out=steps, where=null > 0)
+        gone = int(np.argmin(steps))
+        weights[support] = np.maximum(weights[support] - steps[gone] * null, 0.0)
+        weights[support[gone]] = 0.0
+        left = weights[support] > 0
+        support, moments = support[left], moments[left]
+    return np.asarray(weights / weights.sum())

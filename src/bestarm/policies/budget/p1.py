@@ -1,0 +1,67 @@
+"""P1: the arm of rank k is drawn with a probability in proportion to 1/k."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bestarm.ahead import Ahead
+from bestarm.policies.pull_by_pull import PullByPull
+from bestarm.policies.stepwise import require_pullable_targets
+from bestarm.problem import Problem
+
+
+class P1(PullByPull):
+    """The best arm on average over all rounds, with few errors where nothing moves.
+
+    Arms are ranked by their estimated total gains, and the one of rank k is drawn with probability
+    1/(k Σ_j 1/j). A gain is estimated by inverse probabilities, so that it is unbiased whatever the
+    means of the arms do, as long as they do not depend on the draw to come.
+
+    For rewards in [0, 1] the error is of the order exp(−T Δ²/(K log K)) in the gap Δ of the
+    averages against any moving means, and of the order exp(−T/(H log K)) where they are fixed, with
+    H the largest k/(Δ_k Δ_1); no rule that is robust does better. A baseline common to all arms
+    biases nothing and adds variance. No budget is an error probability: the answer is never final.
+
+    Args:
+        problem: the problem; its targets must be its source arms, whose features are not used.
+        budget: the number of pulls. The rule does not use it before it is spent.
+        seed: of the draws, and of the first ranking.
+
+    Example:
+        >>> from bestarm import Problem
+        >>> from bestarm.policies import P1
+        >>> P1(Problem.named(["a", "b", "c"]), budget=100).chances.round(3).tolist()
+        [0.545, 0.273, 0.182]
+
+    Reference: Abbasi-Yadkori, Bartlett, Gabillon, Malek and Valko (2018), algorithm 1.
+    """
+
+    _blind = False
+
+    def __init__(self, problem: Problem, *, budget: int, seed: int = 0) -> None:
+        require_pullable_targets(problem, "P1")
+        super().__init__(problem, budget=budget)
+        self.chances = 1.0 / np.arange(1, problem.arms + 1)  # of the ranks
+        self.chances /= self.chances.sum()
+        self._limits = np.cumsum(self.chances)
+        self._limits[-1] = np.inf
+        self._rng = np.random.default_rng(seed)
+        self._order = self._rng.permutation(problem.arms)  # arms by rank; at first all tie
+        self._ranks = np.argsort(self._order)
+        self._gains = np.zeros(problem.arms)
+        self._leader = int(self._order[0])
+        self._due = int(self._order[np.searchsorted(self._limits, self._rng.random(), "right")])
+
+    def _advance(self, ahead: Ahead, most: int) -> tuple[int, bool]:
+        from bestarm.policies.budget.kernels import rank_and_draw  # noqa: PLC0415 - compiles
+
+        self._due = rank_and_draw(
+            ahead.parts,
+            self._due,
+            (self._counts, self._sums, self._gains),
+            (self._order, self._ranks),
+            (self.chances, self._limits),
+            self._rng.random(most),
+        )
+        self._leader = int(self._order[0])
+        return most, False

@@ -1,0 +1,155 @@
+"""Peace at a fixed budget: phases of equal length that each halve the width of what is left."""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from bestarm.checks import choice, whole
+from bestarm.design.rounding import round_any
+from bestarm.design.widths import width_design
+from bestarm.estimation import ordinary
+from bestarm.geometry import Array, ranked
+from bestarm.policies.budget.designs import xy_design
+from bestarm.policies.policy import Traits
+from bestarm.policies.stepwise import Indices, StepwisePolicy
+from bestarm.problem import Problem
+from bestarm.recommendation import Phase
+from bestarm.records import Plan, Summary
+
+_DUST = 1e-3  # times the mean weight: not worth a pull
+
+
+class _Sized(NamedTuple):
+    """The design for a set of targets, and their size under it."""
+
+    weights: Array
+    value: float
+    gap: float
+
+
+class PeaceBudget(StepwisePolicy):
+    """The targets that seem best, so many that their Gaussian width is halved, phase by phase.
+
+    The number of phases is log₂ of the squared width of all targets under the design that makes it
+    smallest. Each phase pulls that design for the targets left, estimates them by ordinary least
+    squares from its own pulls, and keeps the longest prefix of their ranking whose squared width
+    is at most half of what it was.
+
+    A budget is not an error probability: the answer is never final. The exponent of the error is
+    proven optimal up to logarithms, for rewards x·θ + noise without a baseline; a baseline
+    biases ordinary least squares.
+
+    Args:
+        problem: the problem; any source and targets.
+        budget: the number of pulls. The last phase takes what division leaves over; fewer are
+            used if one target is left early.
+        design: `"width"` is the published criterion; `"variance"` has the largest variance of a
+            contrast in its place, as in the code of Xiong et al. (2024).
+        seed: accepted like every policy's; nothing is drawn.
+
+    Example:
+        >>> import numpy as np
+        >>> from bestarm import Problem
+        >>> from bestarm.policies.budget.peace import PeaceBudget
+        >>> PeaceBudget(Problem(np.eye(4)), budget=1000).plan().counts.tolist()
+        [50, 50, 50, 50]
+
+    Reference: Katz-Samuels, Jain, Karnin and Jamieson (2020), fixed-budget Peace.
+    """
+
+    _blind = True
+    _kind = "fixed"
+
+    def __init__(
+        self,
+        problem: Problem,
+        *,
+        budget: int,
+        design: Literal["width", "variance"] = "width",
+        seed: int = 0,  # noqa: ARG002
+    ) -> None:
+        super().__init__(problem)
+        choice(design, ("width", "variance"), "design")
+        self._criterion = design
+        self._budget = whole(budget, "budget", least=1)
+        size = self._solve(np.arange(problem.targets)).value
+        phases = max(1, math.ceil(math.log2(max(size, 1.0)) - 1e-9))
+        self._phases = min(phases, self._budget)
+
+    @property
+    def traits(self) -> Traits:
+        """It stops when its pulls are spent."""
+        return Traits(blind=True, budgeted=True)
+
+    def _solve(self, active: Indices) -> _Sized:
+        return _solve(self.problem, np.sort(active).tobytes(), self._criterion)
+
+    def _make_plan(self) -> Plan:
+        length, phase = self._budget // self._phases, self._plans + 1
+        pulls = length if phase < self._phases else self._budget - length * (self._phases - 1)
+        design = self._solve(self._active)
+        self._gap = design.gap
+        return Plan.fixed(round_any(design.weights, pulls), phase=phase)
+
+    def _take(self, plan: Plan, summary: Summary) -> str | None:
+        """Rank the targets left, and keep so many that their size is halved."""
+        assert plan.counts is not None
+        options = self.problem.target[self._active]
+        scores = (options - options[0]) @ ordinary(self.problem, summary)
+        order = ranked(scores, size=summary.largest_mean)
+        size = self._solve(self._active).value
+        last = self._plans + 1 == self._phases
+        keep = len(order) if last else self._longest(self._active[order], size / 2)
+        dropped = np.zeros(len(order), dtype=bool)
+        dropped[order[keep:]] = True
+        self._leader = int(self._active[order[0]])
+        lead = scores[order[0]] - scores
+        weights = plan.counts / plan.pulls
+        weights.flags.writeable = False
+        self._trace.append(
+            Phase(
+                phase=plan.phase,
+                active=tuple(self._active.tolist()),
+                eliminated=tuple(self._active[dropped].tolist()),
+                leader=self._leader,
+                contrasts=tuple(lead.tolist()),
+                radii=(float(lead[dropped].min()) if dropped.any() else math.inf,) * len(lead),
+                delta=0.0,
+                pulls=plan.pulls,
+                weights=weights,
+                value=size,
+                gap=self._gap,
+                stability=None,
+            )
+        )
+        self._active = self._active[~dropped]
+        return "budget" if last or len(self._active) == 1 else None
+
+    def _longest(self, ranking: Indices, most: float) -> int:
+        """How many of a ranking are kept: the size grows with their number."""
+        low, high = 1, len(ranking)  # the size of one is 0, that of all is too large
+        while high - low > 1:
+            middle = (low + high) // 2
+            if self._solve(ranking[:middle]).value > most:
+                high = middle
+            else:
+                low = middle
+        return low
+
+
+@lru_cache(maxsize=65536)
+def _solve(problem: Problem, active: bytes, criterion: str) -> _Sized:
+    """A pure function of these, so runs of one simulation share the work."""
+    if criterion == "width":
+        targets = problem.target[np.frombuffer(active, dtype=np.int64)]
+        wide = width_design(problem.source, targets)
+        return _Sized(wide.weights, wide.width, wide.gap)
+    design = xy_design(problem, active)
+    weights = np.where(design.weights > _DUST / problem.arms, design.weights, 0.0)
+    weights /= weights.sum()
+    weights.flags.writeable = False
+    return _Sized(weights, design.value, design.gap)

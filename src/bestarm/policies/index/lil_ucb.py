@@ -1,0 +1,73 @@
+"""lil'UCB: the highest upper bound by the law of the iterated logarithm, until one arm has most."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import numpy as np
+
+from bestarm import thresholds
+from bestarm.ahead import Ahead
+from bestarm.checks import choice
+from bestarm.policies.index.means import MeansRule
+from bestarm.problem import Problem
+
+
+class LilUCB(MeansRule):
+    """Pull the arm with the highest upper bound; stop once one arm has λ times all others' pulls.
+
+    The bound of an arm with mean m after n pulls is
+
+        m + (1 + β)(1 + √ε) √( 2σ²(1 + ε) log( log((1 + ε) n)/δ′ ) / n ).
+
+    Published (`"published"`) are ε = 0.01, β = 1, λ = ((2 + β)/β)² = 9, and the δ′ for which the
+    theorem gives δ. The theorem, for σ-sub-Gaussian rewards around fixed means, needs a λ somewhat
+    larger than that, so nothing is proven at these values. The paper's figures also show a
+    heuristic (`"experiments"`), ε = 0, β = 1/2, λ = 1 + 10/K and δ′ = δ/5, without a proof.
+
+    Args:
+        problem: the problem; its targets must be its source arms, and its features are not used.
+        sigma: the sub-Gaussian scale it assumes.
+        threshold: `"published"` or `"experiments"`: see above.
+        seed: accepted like every policy's; nothing is drawn.
+        max_pulls: stop at this many pulls; such a stop is never final.
+
+    Example:
+        >>> import numpy as np
+        >>> from bestarm import Problem
+        >>> from bestarm.policies.index.lil_ucb import LilUCB
+        >>> LilUCB(Problem(np.eye(3)), sigma=0.5).plan().counts.tolist()
+        [1, 0, 0]
+
+    Reference: Jamieson, Malloy, Nowak and Bubeck (2014), Algorithm 1, Theorem 2 and section 4.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        *,
+        sigma: float = 1.0,
+        threshold: Literal["published", "experiments"] = "published",
+        seed: int = 0,  # noqa: ARG002
+        max_pulls: int | None = None,
+    ) -> None:
+        super().__init__(problem, sigma=sigma, max_pulls=max_pulls)
+        choice(threshold, ("published", "experiments"), "threshold")
+        if threshold == "published":
+            epsilon, beta, share = 0.01, 1.0, 9.0
+            level = thresholds.lil_ucb(problem.delta, epsilon=epsilon)
+        else:
+            epsilon, beta, share = 0.0, 0.5, 1 + 10 / problem.arms
+            level = thresholds.lil_ucb_tuned(problem.delta)
+        factor = (1 + beta) * (1 + math.sqrt(epsilon)) * math.sqrt(2 * (1 + epsilon))
+        self._constants = factor * self._sigma, 1 + epsilon, level, share
+
+    def _advance(self, ahead: Ahead, most: int) -> tuple[int, bool]:
+        from bestarm.policies.index.lil_ucb_kernels import advance  # noqa: PLC0415 - compiles
+
+        pulls, self._due, stopped = advance(
+            ahead.parts, self._due, self._counts, self._sums, self._constants, most
+        )
+        self._leader = int(np.argmax(self._counts))
+        return pulls, stopped

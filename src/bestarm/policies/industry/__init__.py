@@ -1,0 +1,1 @@
+"""What testing platforms do about drift: shares that change by period, and means per period."""

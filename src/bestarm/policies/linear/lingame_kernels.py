@@ -1,0 +1,161 @@
+"""The games of LinGame and LinGame-C, compiled: AdaHedge against the closest alternative."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from bestarm.ahead.paying import Parts, pay
+from bestarm.compiling import compiled
+from bestarm.geometry import Array
+from bestarm.policies.linear.kernels import (
+    LEADER,
+    PULLS,
+    Model,
+    Rule,
+    State,
+    dot,
+    information,
+    invert,
+    over,
+    take,
+    times,
+)
+
+# Per learner its cumulative losses and its mixability gap Δ; the sum of all weights; the pulls of
+# every pair of answer and arm, for a learner over pairs.
+Game = tuple[Array, Array, Array, Array]
+
+_FAINT = 1e-9  # of an even allocation, added to one that may leave out a direction
+
+
+@compiled
+def advance(
+    ahead: Parts, model: Model, state: State, rule: Rule, game: Game, due: int, most: int
+) -> tuple[int, int, bool]:
+    """Make `most` pulls, or fewer if it stops: the pulls made, the next arm, whether it stopped."""
+    for i in range(most):
+        following = take(model, state, due, pay(ahead, i, due))
+        if following < 0:
+            if over(model, state, rule):
+                return i + 1, due, True
+            if len(game[3]) > 0:
+                following = _play_pairs(model, state, game)
+            else:
+                following = _play(model, state, game)
+        due = following
+    return most, due, False
+
+
+@compiled
+def _play(model: Model, state: State, game: Game) -> int:
+    """One round of LinGame (Algorithm 2), with one learner per answer; gives the arm to pull."""
+    losses, gaps, total, _ = game
+    counts, leader = state[0], state[8][LEADER]
+    weights = _act(losses[leader], gaps[leader])
+    gains = _respond(model, state, weights)
+    for a in range(len(weights)):
+        gains[a] = _optimistic(state, a, gains[a])
+    gaps[leader] += _suffer(losses[leader], gaps[leader], weights, gains)
+    best = 0
+    for a in range(len(weights)):  # C-tracking
+        total[a] += weights[a]
+        if counts[a] - total[a] < counts[best] - total[best]:
+            best = a
+    return best
+
+
+@compiled
+def _play_pairs(model: Model, state: State, game: Game) -> int:
+    """One round of LinGame-C (Algorithm 1), with one learner over pairs of answer and arm.
+
+    The alternative to an answer that is not the leader's is the estimate itself.
+    """
+    losses, gaps, total, counts = game
+    arms, leader = len(state[0]), state[8][LEADER]
+    weights = _act(losses[0], gaps[0])
+    values = _respond(model, state, weights[leader * arms : (leader + 1) * arms])
+    gains = np.zeros(len(weights))
+    for a in range(arms):
+        apart = _optimistic(state, a, 0.0)
+        for pair in range(a, len(weights), arms):
+            gains[pair] = apart
+        gains[leader * arms + a] = _optimistic(state, a, values[a])
+    gaps[0] += _suffer(losses[0], gaps[0], weights, gains)
+    best = 0
+    for pair in range(len(weights)):  # C-tracking
+        total[pair] += weights[pair]
+        if counts[pair] - total[pair] < counts[best] - total[best]:
+            best = pair
+    counts[best] += 1
+    return best % arms
+
+
+@compiled
+def _act(losses: Array, gap: float) -> Array:
+    """AdaHedge's weights, in proportion to exp(−η L) with η = log(actions)/Δ."""
+    rate, least, total = math.log(len(losses)) / gap, losses.min(), 0.0
+    weights = np.zeros(len(losses))
+    for k in range(len(losses)):
+        weights[k] = math.exp(-rate * (losses[k] - least))
+        total += weights[k]
+    for k in range(len(losses)):
+        weights[k] /= total
+    return weights
+
+
+@compiled
+def _suffer(losses: Array, gap: float, weights: Array, gains: Array) -> float:
+    """Take the losses −gains; what Δ grows by: the expected loss less the mix loss."""
+    rate, most = math.log(len(losses)) / gap, gains.max()
+    mix, expected = 0.0, 0.0
+    for k in range(len(losses)):
+        losses[k] -= gains[k]
+        mix += weights[k] * math.exp(rate * (gains[k] - most))
+        expected += weights[k] * gains[k]
+    best = most + math.log(mix) / rate if mix > 0 else most
+    return float(max(0.0, best - expected))
+
+
+@compiled
+def _respond(model: Model, state: State, weights: Array) -> Array:
+    """x·(θ̂ − λ) of every arm x, for the alternative λ that is closest under these weights.
+
+    With V = Σ w x xᵀ and y = z_leader − z, the closest λ at which z is as good as the leader has
+    θ̂ − λ = V⁻¹y (y·θ̂) / ‖y‖² and a distance of (y·θ̂)² / (2 ‖y‖²), both norms under V⁻¹.
+    """
+    source, target = model[:2]
+    means, leader = state[4], state[8][LEADER]
+    size = max(weights.sum(), 1e-300)
+    even = information(source, weights / size + _FAINT / len(weights), 0.0)
+    inverse = np.zeros_like(even)
+    invert(even, inverse)
+    nearest, least, length = -1, math.inf, 1.0
+    for b in range(len(means)):
+        if b != leader:
+            norm = 0.0
+            for k in range(len(inverse)):
+                for m in range(len(inverse)):
+                    norm += (
+                        (target[leader, k] - target[b, k])
+                        * inverse[k, m]
+                        * (target[leader, m] - target[b, m])
+                    )
+            lead = means[leader] - means[b]
+            if lead * lead / norm < least:
+                nearest, least, length = b, lead * lead / norm, norm
+    along = times(inverse, target[leader] - target[nearest])
+    slope = (means[leader] - means[nearest]) / length
+    values = np.zeros(len(source))
+    for a in range(len(source)):
+        values[a] = slope * dot(source, a, along)
+    return values
+
+
+@compiled
+def _optimistic(state: State, arm: int, value: float) -> float:
+    """½ (|x·(θ̂ − λ)| + √(2 log t ‖x‖² under A⁻¹))², at most log t: the largest plausible gain."""
+    width = math.log(state[8][PULLS])
+    largest = abs(value) + math.sqrt(2 * width * state[6][arm])
+    return min(0.5 * largest * largest, width)

@@ -1,0 +1,159 @@
+"""XY-adaptive: the XY-allocation in phases, each for the targets that are left."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Literal
+
+import numpy as np
+
+from bestarm import thresholds
+from bestarm.checks import choice, positive
+from bestarm.estimation import ordinary
+from bestarm.geometry import Array, first_largest, linear_span
+from bestarm.policies.linear.orders import RENEWAL, all_pairs, extend_greedily, points_of
+from bestarm.policies.linear.xy_static import linear_assumptions
+from bestarm.policies.stepwise import Indices, StepwisePolicy
+from bestarm.problem import Problem
+from bestarm.recommendation import Phase
+from bestarm.records import Plan, Summary
+
+_SHRINK = 0.1  # α
+
+
+class XYAdaptive(StepwisePolicy):
+    """Phases that each begin afresh, and make the contrasts of the targets left narrower.
+
+    A phase pulls arms that span, and then greedily for the contrasts of the targets that are left,
+    until the largest ‖z − z′‖² under A⁻¹, divided by the pulls of the phase, is α = 1/10 of what
+    the phase before reached: a phase for the same targets is √10 times as long. Then every target
+    is dropped that is shown to be worse than another one by the pulls of this phase alone.
+    A dropped target stays dropped. (The paper can be read otherwise, in which case
+    targets return that the last phase says little about: see Xu, Honda and Sugiyama (2018),
+    section 7.)
+
+    Proven for rewards x·θ + noise without a baseline: given earlier phases, the allocation of a
+    phase is fixed. A baseline biases ordinary least squares.
+
+    Args:
+        problem: the problem; its scales are not used.
+        sigma: the sub-Gaussian scale it assumes of the noise.
+        threshold: `"published"` is that of the paper, `"small"` a smaller one with a proof:
+            `thresholds.xy_threshold` and `thresholds.xy_phase_threshold`.
+        seed: accepted like every policy's; nothing is drawn.
+        max_pulls: stop at this many pulls; such a stop is never final.
+
+    Example:
+        >>> from bestarm import Problem
+        >>> from bestarm.policies.linear.xy_adaptive import XYAdaptive
+        >>> XYAdaptive(Problem([[1, 0], [0, 1]])).plan().counts.tolist()
+        [9, 8]
+
+    Reference: Soare, Lazaric and Munos (2014), Figure 3.
+    """
+
+    _blind = True
+    _kind = "fixed"
+
+    def __init__(
+        self,
+        problem: Problem,
+        *,
+        sigma: float = 1.0,
+        threshold: Literal["published", "small"] = "published",
+        seed: int = 0,  # noqa: ARG002
+        max_pulls: int | None = None,
+    ) -> None:
+        super().__init__(problem, max_pulls=max_pulls)
+        choice(threshold, ("published", "small"), "threshold")
+        self._sigma, self._published = positive(sigma, "sigma"), threshold == "published"
+        rank = len(points_of(problem).basis)
+        self._level = _SHRINK / (rank * (rank + 1) + 1)  # α ρ⁰/n₀, with ρ⁰ = 1
+
+    def _make_plan(self) -> Plan:
+        counts = _allocate(self.problem, self._active.tobytes(), self._level, self._left() or 2**62)
+        return Plan.fixed(counts, phase=self._plans + 1)
+
+    def _take(self, plan: Plan, summary: Summary) -> str | None:
+        """Drop what is shown to be worse; keep the trace."""
+        assert plan.counts is not None
+        targets = self.problem.target[self._active]
+        theta = ordinary(self.problem, summary)
+        scores = (targets - targets[0]) @ theta
+        best = first_largest(scores, size=summary.largest_mean)
+        widths = _widths(self.problem, self._active.tobytes(), plan.counts.tobytes())
+        radii = np.sqrt(self._critical(plan.pulls) * widths)
+        lead = scores[:, None] - scores
+        dropped = ((lead > 0) & (lead >= radii)).any(axis=0)  # eq. 13
+        self._leader = int(self._active[best])
+        weights = plan.counts / plan.pulls
+        weights.flags.writeable = False
+        self._trace.append(
+            Phase(
+                phase=plan.phase,
+                active=tuple(self._active.tolist()),
+                eliminated=tuple(self._active[dropped].tolist()),
+                leader=self._leader,
+                contrasts=tuple((scores[best] - scores).tolist()),
+                radii=tuple(radii[best].tolist()),
+                delta=self.problem.delta,
+                pulls=plan.pulls,
+                weights=weights,
+                value=float(widths.max()) * plan.pulls,
+                gap=None,
+                stability=None,
+            )
+        )
+        self._active = self._active[~dropped]
+        if np.isfinite(widths).all():
+            self._level = _SHRINK * float(widths.max()) / plan.pulls
+        if len(self._active) == 1:
+            return "identified"
+        return "max_pulls" if self._left() == plan.pulls else None
+
+    def _critical(self, pulls: int) -> float:
+        if not self._published:
+            return thresholds.xy_phase_threshold(
+                sigma=self._sigma,
+                delta=self.problem.delta,
+                targets=self.problem.targets,
+                phase=self._plans + 1,
+            )
+        factor, level = thresholds.xy_threshold(
+            sigma=self._sigma,
+            delta=self.problem.delta,
+            targets=self.problem.targets,
+            directions=self.problem.targets**2,
+        )
+        return factor * (2 * float(np.log(pulls)) + level)
+
+    def _assumptions(self) -> tuple[str, ...]:
+        return linear_assumptions(self._sigma)
+
+
+@lru_cache(maxsize=4096)
+def _allocate(problem: Problem, active: bytes, level: float, most: int) -> Indices:
+    """How often a phase pulls each arm; a pure function of these, so runs share the work."""
+    points = points_of(problem)
+    counts = np.bincount(points.basis[:most], minlength=problem.arms)
+    pairs = all_pairs(np.frombuffer(active, dtype=np.int64))
+    made = piece = 0
+    while made == piece and (left := most - int(counts.sum())) > 0:
+        piece = min(left, RENEWAL)
+        made = extend_greedily(points, pairs, counts, np.empty(piece, dtype=np.int32), level)
+    return counts
+
+
+@lru_cache(maxsize=4096)
+def _widths(problem: Problem, active: bytes, counts: bytes) -> Array:
+    """‖z − z′‖² under A⁻¹ for every two of these targets; +∞ where the pulls say nothing."""
+    pulls = np.frombuffer(counts, dtype=np.int64)
+    source, targets = problem.source[pulls > 0], problem.target[np.frombuffer(active, np.int64)]
+    span = linear_span(source)
+    regressors = span.coordinates(source) * np.sqrt(pulls[pulls > 0])[:, None]
+    values, vectors = np.linalg.eigh(regressors.T @ regressors)
+    factor = vectors / np.sqrt(np.maximum(values, np.finfo(float).tiny))
+    differences = targets[:, None] - targets
+    flat = differences.reshape(-1, targets.shape[1])
+    widths = np.sum((span.contrast_coordinates(flat) @ factor) ** 2, axis=1)
+    return np.where(span.contains(flat), widths, np.inf).reshape(len(targets), len(targets))

@@ -1,0 +1,84 @@
+"""The base of fixed-budget policies in phases: after each, the better part of the targets stays."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from bestarm.geometry import Array, ranked
+from bestarm.policies.policy import Traits
+from bestarm.policies.stepwise import StepwisePolicy
+from bestarm.recommendation import Phase
+from bestarm.records import Plan, Summary
+
+
+class Shrinking(StepwisePolicy):
+    """A policy whose plans are counted beforehand, each with the number of targets it keeps.
+
+    Subclasses set `_keep`, make plans, estimate the active targets (`_scores`) and say how well a
+    plan compares them (`_value`). The answer is the best under the last estimate; it is never
+    final.
+    """
+
+    _keep: Sequence[int]  # how many targets are left after each plan; more than there are keeps all
+
+    @property
+    def traits(self) -> Traits:
+        """It stops when its pulls are spent."""
+        return replace(super().traits, budgeted=True)
+
+    def _take(self, plan: Plan, summary: Summary) -> str | None:
+        """Estimate, and keep the better part."""
+        keep = self._keep[self._plans]
+        scores = self._scores(plan, summary)
+        order = ranked(scores, size=summary.largest_mean)
+        dropped = np.zeros(len(scores), dtype=bool)
+        dropped[order[keep:]] = True
+        self._leader = int(self._active[order[0]])
+        contrasts = scores[order[0]] - scores
+        radius = float(contrasts[dropped].min()) if dropped.any() else math.inf
+        self._trace.append(
+            Phase(
+                phase=plan.phase,
+                active=tuple(self._active.tolist()),
+                eliminated=tuple(self._active[dropped].tolist()),
+                leader=self._leader,
+                contrasts=tuple(contrasts.tolist()),
+                radii=(radius,) * len(scores),
+                delta=0.0,
+                pulls=plan.pulls,
+                weights=shares(plan),
+                value=self._value(plan),
+                gap=self._gap,
+                stability=None,
+            )
+        )
+        self._active = self._active[~dropped]
+        return "budget" if len(self._trace) == len(self._keep) else None
+
+    @abstractmethod
+    def _scores(self, plan: Plan, summary: Summary) -> Array:
+        """An estimate for each active target; only differences need mean anything."""
+
+    @abstractmethod
+    def _value(self, plan: Plan) -> float:
+        """The largest variance factor of an active contrast, per pull."""
+
+
+def shares(plan: Plan) -> Array:
+    """The share of each arm in the pulls of a plan; read-only."""
+    if plan.weights is not None:
+        return plan.weights
+    assert plan.counts is not None
+    found = np.asarray(plan.counts / plan.pulls)
+    found.flags.writeable = False
+    return found
+
+
+def parts(pulls: int, number: int) -> list[int]:
+    """So many parts that differ by one at most, the longer ones last."""
+    return [pulls // number + (k >= number - pulls % number) for k in range(number)]

@@ -1,0 +1,163 @@
+"""OD-LinBAI, GSE and PSS: their phases, counts and estimates against the papers' formulas."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+import numpy as np
+import pytest
+from told import told
+
+from bestarm import Plan, Problem, Summary, simulate
+from bestarm.environments import Semiparametric
+from bestarm.errors import InvalidInputError
+from bestarm.geometry import Array
+from bestarm.policies.budget.designs import g_counts, g_weights
+from bestarm.policies.budget.gse import GSE
+from bestarm.policies.budget.odlinbai import ODLinBAI, few_weights
+from bestarm.policies.budget.pss import PSS
+from bestarm.policies.phased.shrinking import Shrinking
+from bestarm.recommendation import Phase
+
+SPHERE = np.random.default_rng(5).normal(size=(40, 3))
+SPHERE /= np.linalg.norm(SPHERE, axis=1, keepdims=True)
+
+
+def exactly(plan: Plan, means: Array) -> Summary:
+    """A plan's totals without noise, each arm pulled in proportion."""
+    counts = plan.counts
+    if counts is None:
+        assert plan.weights is not None
+        counts = np.floor(plan.weights * plan.pulls).astype(np.int64)
+        counts[np.argmax(plan.weights)] += plan.pulls - counts.sum()
+    return told(counts, counts * means)
+
+
+def play(policy: Shrinking, means: Array) -> list[Plan]:
+    plans = []
+    while (plan := policy.plan()) is not None:
+        plans.append(plan)
+        policy.update(exactly(plan, means))
+    return plans
+
+
+def test_od_linbai_keeps_half_as_many_arms_as_dimensions() -> None:
+    rng = np.random.default_rng(0)
+    flat = rng.normal(size=(12, 5)) @ rng.normal(size=(5, 8))  # rank 5 in R⁸
+    means = flat @ rng.normal(size=8)
+    policy = ODLinBAI(Problem(flat), budget=500)
+    plans = play(policy, means)
+    # ⌈log₂ 5⌉ = 3 phases, m = (500 − min(12, 15) − (3 + 2))/3.
+    pulls = (500 - 12 - 5) / 3
+    assert [len(phase.active) for phase in policy.recommend().trace] == [12, 3, 2]
+    assert all(pulls <= plan.pulls <= pulls + 12 for plan in plans)
+    assert sum(plan.pulls for plan in plans) <= 500
+    assert plans[-1].counts is not None
+    assert sorted(plans[-1].counts)[-2:] == [81, 81]
+    assert policy.recommend().target == np.argmax(means)
+
+
+def test_a_g_design_never_needs_more_arms_than_entries_of_its_matrix() -> None:
+    problem = Problem(SPHERE)
+    everything = np.arange(40).tobytes()
+    even = np.full(40, 1 / 40)
+    few = few_weights(SPHERE, even)
+    assert (few > 0).sum() <= 6
+    assert few.min() >= 0
+    # Up to the weights' sum, the matrix is the same.
+    gram = SPHERE.T @ (few[:, None] * SPHERE)
+    np.testing.assert_allclose(gram / gram.trace(), SPHERE.T @ SPHERE / 40, atol=1e-9)
+    weights = g_weights(problem, everything)
+    gram = SPHERE.T @ (weights[:, None] * SPHERE)
+    norms = np.einsum("ij,ji->i", SPHERE, np.linalg.solve(gram, SPHERE.T))
+    assert norms.max() < 3 * (1 + 1e-5)  # Kiefer and Wolfowitz: the optimum is the rank
+
+
+def test_gse_halves_on_each_stage_alone() -> None:
+    means = SPHERE[:11] @ np.array([1.0, -2.0, 0.5])
+    policy = GSE(Problem(SPHERE[:11]), budget=103)
+    plans = play(policy, means)
+    assert [plan.pulls for plan in plans] == [25, 26, 26, 26]
+    assert [len(phase.active) for phase in policy.recommend().trace] == [11, 6, 3, 2]
+    assert policy.recommend().target == np.argmax(means)
+    assert [len(phase.active) for phase in _ended(GSE, 11, factor=4)] == [11, 3]
+
+
+def _ended(method: type[GSE], arms: int, factor: int) -> Sequence[Phase]:
+    policy = method(Problem(SPHERE[:arms]), budget=500, factor=factor)
+    play(policy, SPHERE[:arms, 0])
+    return policy.recommend().trace
+
+
+def test_few_pulls_still_span_the_arms() -> None:
+    """Five pulls for a design on more arms: as good as greedy, and never singular."""
+    problem = Problem(SPHERE)
+    everything = np.arange(40).tobytes()
+    support = (g_weights(problem, everything) > 0).sum()
+    for pulls in range(3, support):
+        counts = g_counts(problem, everything, pulls)
+        assert counts.sum() == pulls
+        gram = SPHERE.T @ (counts[:, None] * SPHERE)
+        norms = np.einsum("ij,ji->i", SPHERE, np.linalg.solve(gram, SPHERE.T))
+        assert pulls * norms.max() < 4 * 3  # at most four times the optimum, the rank
+
+
+def test_pss_estimates_by_inverse_probabilities_in_each_phase() -> None:
+    policy = PSS(Problem.named(list("abcde")), budget=100)
+    plan = policy.plan()
+    assert plan is not None
+    assert plan.pulls == 33  # ⌈log₂ 5⌉ phases
+    policy.update(told([1, 8, 8, 8, 8], [2.0, 6.0, 4.0, 5.0, 1.0]))
+    # The sums decide, not the means: arm 0 has the best mean and is dropped.
+    assert policy.recommend().active == (1, 2, 3)
+    plan = policy.plan()
+    assert plan is not None
+    assert plan.weights is not None
+    np.testing.assert_allclose(plan.weights, [0.0, 1 / 3, 1 / 3, 1 / 3, 0])
+    policy.update(told([0, 11, 11, 11, 0], [0.0, 1.0, 3.0, 3.0, 0.0]))
+    assert policy.recommend().active == (2, 3)  # a tie goes to the first
+    assert policy.recommend().target == 2
+
+
+@pytest.mark.parametrize(
+    ("method", "least"),
+    [
+        (ODLinBAI, 6 + 2 + 1),  # d(d + 1)/2, the arms of the second phase, and one
+        (GSE, 6 * 3),  # ⌈log₂ 40⌉ stages of rank 3
+        (PSS, 40),
+    ],
+)
+def test_a_budget_too_small_is_refused_before_the_first_pull(
+    method: type[ODLinBAI] | type[GSE] | type[PSS], least: int
+) -> None:
+    problem = Problem(SPHERE)
+    with pytest.raises(InvalidInputError, match="too few") as caught:
+        method(problem, budget=least - 1)
+    assert caught.value.field == "budget"
+    assert caught.value.remedy
+    policy = method(problem, budget=least)
+    pulls = sum(plan.pulls for plan in play(policy, SPHERE[:, 0]))
+    assert pulls <= least
+    assert policy.recommend().reason == "budget"
+
+
+@pytest.mark.parametrize("method", [ODLinBAI, GSE, PSS])
+def test_only_arms_can_be_chosen(method: type[ODLinBAI] | type[GSE] | type[PSS]) -> None:
+    with pytest.raises(InvalidInputError, match="pulls"):
+        method(Problem(np.eye(3), [[1, 0, 1], [0, 1, 1]]), budget=100)
+
+
+def test_arms_on_a_line() -> None:
+    """One dimension: a single phase decides between the ends."""
+    policy = ODLinBAI(Problem([[1.0], [2.0], [3.0]]), budget=10)
+    assert len(play(policy, np.array([1.0, 2.0, 3.0]))) == 1
+    assert policy.recommend().target == 2
+
+
+def test_they_find_the_best_arm() -> None:
+    """Five arms with gap 1: each errs with a probability far below 0.02 per run."""
+    world = Semiparametric(np.eye(5), [1.0, 0, 0, 0, 0], noise=0.5)
+    for method in (ODLinBAI, GSE, PSS):
+        results = simulate(partial(method, budget=400), world, runs=50)
+        assert (~results.correct).sum() <= 3

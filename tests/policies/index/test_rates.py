@@ -1,0 +1,59 @@
+"""Thresholds of rules on arm means: values by hand, and the compiled twin."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from scipy.special import zeta
+
+from bestarm import thresholds
+from bestarm.policies.index.rates import rate
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        (thresholds.tuned(0.1), lambda t: math.log((math.log(t) + 1) / 0.1)),
+        (thresholds.kl_lucb(0.1, arms=4), lambda t: math.log(405.5 * 4 * t**1.1 / 0.1)),
+        (
+            thresholds.kl_lucb(0.01, arms=5, constant=11),
+            lambda t: math.log(11 * 5 * t**1.1 / 0.01),
+        ),
+        (thresholds.chernoff(0.1, arms=4), lambda t: math.log(2 * t * 3 / 0.1)),
+    ],
+)
+def test_a_rate_is_its_formula(found: thresholds.Rate, expected: Callable[[float], float]) -> None:
+    for t in (2, 17, 10**6):
+        assert found(t) == pytest.approx(expected(t), rel=1e-12)
+        assert rate(t, tuple(found)) == pytest.approx(expected(t), rel=1e-12)
+
+
+@pytest.mark.parametrize(("delta", "arms"), [(0.1, 4), (0.01, 10), (1e-6, 2)])
+def test_the_rate_of_gaussian_ratios_is_the_smallest_over_a_grid(delta: float, arms: int) -> None:
+    # C(x) = min (g(λ) + x)/λ of Kaufmann and Koolen (2021), by trying every λ.
+    part = np.linspace(0.5, 1, 200_001)[1:-1]
+    g = 2 * part - 2 * part * np.log(4 * part) + np.log(zeta(2 * part)) - np.log(1 - part) / 2
+    x = math.log((arms - 1) / delta) / 2
+    smallest = 2 * ((g + x) / part).min()
+    found = thresholds.gaussian_ratio(delta, arms=arms)
+    for t in (2, 1000):
+        value = smallest + 4 * math.log(4 + math.log(t / 2))
+        assert found(t) == pytest.approx(value, rel=1e-6)
+        assert rate(t, tuple(found)) == pytest.approx(value, rel=1e-6)
+
+
+def test_the_level_of_lil_ucb_solves_its_equation() -> None:
+    level = thresholds.lil_ucb(0.1, epsilon=0.01)
+    c = 201 * math.log(1.01) ** -1.01
+    assert 4 * math.sqrt(c * level) + 4 * c * level == pytest.approx(0.1)
+    assert thresholds.lil_ucb_tuned(0.1) == pytest.approx(0.02)
+
+
+def test_the_constants_of_bose_are_those_of_its_theorem() -> None:
+    ridge, width = thresholds.bose(0.1, budget=1000, dimension=3)
+    assert ridge == pytest.approx(12 * math.log(9000) + 8 * math.log(40_000))
+    more = 81 * math.log(1 + 2000 / 3) + 54 * math.log(40_000)
+    assert width == pytest.approx(math.sqrt(ridge) + math.sqrt(more))

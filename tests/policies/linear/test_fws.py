@@ -1,0 +1,122 @@
+"""Frank–Wolfe sampling: its choices and its end, computed once more from the paper's formulas."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+from linear_runs import PROBLEMS, closest, drive, least_squares, rewards_of, same_either_way
+from scipy.optimize import linprog
+
+from bestarm import Problem, environments, simulate
+from bestarm.ahead import Ahead
+from bestarm.geometry import Array
+from bestarm.policies.linear.fws import FrankWolfeSampling
+
+
+def _maximin(payoffs: Array) -> tuple[Array, float]:
+    """Weights of rows with the largest least payoff over columns, and that payoff."""
+    rows, columns = payoffs.shape
+    found = linprog(
+        np.append(np.zeros(rows), -1.0),
+        A_ub=np.column_stack([-payoffs.T, np.ones(columns)]),
+        b_ub=np.zeros(columns),
+        A_eq=np.append(np.ones(rows), 0.0)[None, :],
+        b_eq=[1.0],
+        bounds=[(0, None)] * rows + [(None, None)],
+    )
+    best = np.asarray(found.x, dtype=float)
+    return best[:-1], float(best[-1])
+
+
+def _towards(problem: Problem, share: Array, theta: Array, radius: float) -> tuple[Array, int]:
+    """The step z(t) of the paper, and how many alternatives were within the radius."""
+    design = problem.source.T @ (share[:, None] * problem.source)
+    inverse = np.asarray(np.linalg.pinv(design, rcond=1e-10, hermitian=True), dtype=float)
+    leader, leads, norms = closest(problem, inverse, theta)
+    others = np.delete(np.arange(problem.targets), leader)
+    values = leads[others] ** 2 / (2 * norms[others])
+    near = others[values < values.min() + radius]
+    gradients = []
+    for b in near:
+        away = inverse @ (problem.target[leader] - problem.target[b]) * leads[b] / norms[b]
+        gradients.append(0.5 * (problem.source @ away) ** 2)
+    table = np.column_stack(gradients)
+    return _maximin(table - share @ table)[0], len(near)
+
+
+def _by_hand(problem: Problem, ahead: Ahead, sigma: float) -> tuple[list[int], bool, int]:
+    """The arms pulled, whether it stopped, and how often several alternatives were close."""
+    arms = problem.arms
+    level = FrankWolfeSampling(problem)._rule[2]
+    counts, sums, pulled = np.zeros(arms), np.zeros(arms), list(range(arms))
+    total, several = np.ones(arms), 0
+    for t, noise in enumerate(ahead.common, start=1):
+        counts[pulled[t - 1]] += 1
+        sums[pulled[t - 1]] += (ahead.table[0, pulled[t - 1]] + noise) / sigma
+        if t < arms:
+            continue
+        inverse, theta = least_squares(problem, counts, sums, ridge=0.0)
+        leader, leads, norms = closest(problem, inverse, theta)
+        others = np.arange(problem.targets) != leader
+        wanted = level + 2 * np.log(4 + np.log(counts)).sum()
+        if (leads[others] ** 2 / (2 * norms[others])).min() > wanted:
+            return pulled, True, several
+        if math.isqrt(t // arms) ** 2 == t // arms:
+            total += 1 / arms
+        else:
+            step, near = _towards(problem, total / t, theta, t**-0.9 / arms)
+            several += near > 1
+            total += step
+        pulled.append(int(np.argmax(np.round(total / counts, 9))))
+    return pulled[:-1], False, several
+
+
+@pytest.mark.parametrize("name", ["soare", "flat", "transductive"])
+def test_every_pull_is_the_one_that_the_paper_prescribes(name: str) -> None:
+    """For 150 pulls, or to the end. (Two arms that are the targets are tied all the time.)"""
+    problem, sigma = PROBLEMS[name], 0.5
+    ahead = rewards_of(problem, 150)
+    policy = FrankWolfeSampling(problem, sigma=sigma)
+    expected, stopped, several = _by_hand(problem, ahead, sigma)
+    assert drive(policy, ahead) == expected
+    assert policy.recommend().final == stopped
+    assert several > 0 or name != "soare"  # so matrix games were part of it
+
+
+def test_matrix_games_have_the_value_that_a_linear_programme_finds() -> None:
+    """Of many sizes and scales, with ties and without."""
+    from bestarm.policies.linear.matrix_games import solve  # noqa: PLC0415 - compiles
+
+    rng = np.random.default_rng(3)
+    for rows, columns in ((2, 2), (7, 2), (7, 6), (30, 5), (3, 12)):
+        for scale in (1e-6, 1.0, 1e4):
+            for payoffs in (
+                rng.normal(size=(rows, columns)) * scale,
+                rng.integers(3, size=(rows, columns)) * scale,
+                np.full((rows, columns), scale),
+            ):
+                weights = solve(np.asarray(payoffs, dtype=float))
+                assert weights.min() >= 0
+                assert weights.sum() == pytest.approx(1)
+                value = _maximin(np.asarray(payoffs / scale, dtype=float))[1]
+                assert (weights @ payoffs).min() / scale == pytest.approx(value, abs=1e-7)
+
+
+@pytest.mark.parametrize("threshold", ["published", "certified", "experiments"])
+def test_one_pull_at_a_time_is_the_same_as_many(threshold: Any) -> None:
+    """To the last bit, over exact computations and between them."""
+    make = partial(FrankWolfeSampling, threshold=threshold)
+    assert all(same_either_way(make, problem, 700) for problem in PROBLEMS.values())
+
+
+def test_errors_are_rarer_than_delta() -> None:
+    """δ = 0.1 allows 10 errors in 100 runs; at that rate 24 have a probability below 10⁻⁴."""
+    world = environments.soare(3, 0.5)
+    for threshold in ("published", "certified"):
+        method = partial(FrankWolfeSampling, threshold=threshold)
+        found = simulate(method, world, runs=100, delta=0.1, seed=5)
+        assert np.count_nonzero(~found.correct) < 24

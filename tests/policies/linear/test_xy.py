@@ -1,0 +1,213 @@
+"""XY-static, XY-adaptive and XY-oracle against the formulas of Soare, Lazaric and Munos (2014)."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from bestarm import Plan, Problem, Summary, bounds, environments, simulate, thresholds
+from bestarm.ahead import Ahead
+from bestarm.errors import InvalidInputError
+from bestarm.geometry import Array
+from bestarm.policies.linear.orders import GreedyOrder, points_of
+from bestarm.policies.linear.xy_adaptive import XYAdaptive
+from bestarm.policies.linear.xy_oracle import XYOracle
+from bestarm.policies.linear.xy_static import XYStatic
+from bestarm.simulation import Oracle
+
+RNG = np.random.default_rng(5)
+ARMS = RNG.normal(size=(6, 3))
+TARGETS = RNG.normal(size=(4, 3))
+# Arms in a plane of R⁴, with targets whose differences lie in it.
+FLAT = Problem(RNG.normal(size=(5, 2)) @ RNG.normal(size=(2, 4)), delta=0.05)
+CASES = {
+    "arms": Problem(ARMS, delta=0.05),
+    "transductive": Problem(ARMS, TARGETS, delta=0.05),
+    "two arms": Problem([[1, 0], [0.6, 0.8]], delta=0.05),
+    "plane": FLAT,
+}
+
+
+def differences(problem: Problem) -> Array:
+    first, second = np.triu_indices(problem.targets, 1)
+    return np.asarray(problem.target[first] - problem.target[second])
+
+
+def widths(source: Array, counts: NDArray[Any], contrasts: Array) -> Array:
+    """‖y‖² under the pseudo-inverse of Σ n x xᵀ."""
+    gram = np.linalg.pinv((source.T * counts) @ source, rcond=1e-9)
+    return np.asarray(np.einsum("ij,jk,ik->i", contrasts, gram, contrasts))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_each_pull_makes_the_widest_contrast_narrowest(name: str) -> None:
+    problem = CASES[name]
+    order = GreedyOrder(problem).first(60)
+    contrasts = differences(problem)
+    rank = len(points_of(problem).basis)
+    assert np.linalg.matrix_rank(problem.source[order[:rank]]) == rank
+    counts = np.bincount(order[:rank], minlength=problem.arms)
+    for arm in order[rank:60]:
+        after = [
+            widths(problem.source, counts + np.eye(problem.arms)[a], contrasts).max()
+            for a in range(problem.arms)
+        ]
+        assert after[arm] <= min(after) * (1 + 1e-6)
+        counts[arm] += 1
+
+
+def test_ties_do_not_stop_the_greedy_allocation() -> None:
+    """All contrasts of orthogonal arms are equally wide, and no pull makes all of them narrower."""
+    order = GreedyOrder(Problem(np.eye(4))).first(400)
+    assert np.bincount(order[:400]).tolist() == [100] * 4
+
+
+def test_a_long_order_is_the_same_however_it_is_asked_for() -> None:
+    problem = CASES["arms"]
+    step, long = GreedyOrder(problem), GreedyOrder(problem).first(20_000)
+    for pulls in (3, 5_000, 9_000, 20_000):
+        known = step.first(pulls)
+    assert np.array_equal(known[:20_000], long[:20_000])
+
+
+def tell(problem: Problem, plan: Plan, reward: float) -> Summary:
+    assert plan.counts is not None
+    return Summary.from_pulls([int(np.argmax(plan.counts))], [reward], size=problem.arms)
+
+
+@pytest.mark.parametrize("threshold", ["published", "small"])
+@pytest.mark.parametrize("name", CASES)
+def test_it_stops_at_the_first_pull_that_separates_the_leader(name: str, threshold: str) -> None:
+    problem, sigma = CASES[name], 0.1
+    policy = XYStatic(problem, sigma=sigma, threshold=threshold)  # type: ignore[arg-type]
+    theta = np.linalg.pinv(problem.target - problem.target.mean(axis=0)) @ np.arange(
+        problem.targets
+    )
+    rng, counts, sums = np.random.default_rng(1), np.zeros(problem.arms), np.zeros(problem.arms)
+    rank = np.linalg.matrix_rank(problem.source)
+    while (plan := policy.plan()) is not None:
+        assert plan.counts is not None
+        arm = int(np.argmax(plan.counts))
+        reward = float(problem.source[arm] @ theta + sigma * rng.normal())
+        counts[arm] += 1
+        sums[arm] += reward
+        policy.update(tell(problem, plan, reward))
+        n = counts.sum()
+        if n <= rank:
+            continue
+        root = np.sqrt(counts)
+        estimate = np.linalg.lstsq(problem.source * root[:, None], sums / np.maximum(root, 1))[0]
+        scores = problem.target @ estimate
+        best = int(np.argmax(scores))
+        others = np.delete(np.arange(problem.targets), best)
+        if threshold == "published":
+            inside = 8 * sigma**2 * math.log(6 * n**2 * problem.targets**2 / (math.pi**2 * 0.05))
+        else:
+            inside = 2 * sigma**2 * math.log(math.pi**2 * n**2 * len(others) / (6 * 0.05))
+        contrasts = problem.target[best] - problem.target[others]
+        radii = np.sqrt(inside * widths(problem.source, counts, contrasts))
+        assert policy.recommend().target == best
+        assert policy.recommend().final == bool((scores[best] - scores[others] >= radii).all())
+        assert n < 2000
+    assert policy.recommend().error_bound == 0.05
+
+
+def test_many_pulls_at_once_are_the_same_as_one_by_one() -> None:
+    problem = CASES["transductive"]
+    rng = np.random.default_rng(2)
+    table = np.ascontiguousarray(problem.source @ [[1.0], [0.2], [0.0]]).T.copy()
+    ahead = Ahead(table, np.zeros(4300, dtype=np.int64), rng.normal(size=4300))
+    quick, slow = XYStatic(problem, max_pulls=4200), XYStatic(problem, max_pulls=4200)
+    quick.follow(ahead)
+    for i in range(4200):
+        plan = slow.plan()
+        if plan is None:
+            break
+        assert plan.counts is not None
+        slow.update(tell(problem, plan, float(table[0] @ plan.counts + ahead.common[i])))
+    one, other = quick.recommend(), slow.recommend()
+    assert (one.target, one.reason, one.pulls) == (other.target, other.reason, other.pulls)
+    assert one.pulls > 4096  # beyond the first renewal
+    for kept, told in zip(quick._state, slow._state, strict=True):
+        assert np.array_equal(kept, told)
+
+
+def test_thresholds() -> None:
+    """8σ² log(6n²H²/(π²δ)) and 2σ² log(π²n²(H−1)/(6δ)) at H = 3, δ = 0.1, σ = 2, n = 10."""
+    factor, level = thresholds.xy_threshold(sigma=2.0, delta=0.1, targets=3, directions=9)
+    assert factor * (2 * math.log(10) + level) == pytest.approx(32 * math.log(5471.313), rel=1e-6)
+    factor, level = thresholds.xy_threshold(sigma=2.0, delta=0.1, targets=3, directions=None)
+    assert factor * (2 * math.log(10) + level) == pytest.approx(8 * math.log(3289.868), rel=1e-6)
+    at_phase = thresholds.xy_phase_threshold(sigma=2.0, delta=0.1, targets=3, phase=10)
+    assert at_phase == pytest.approx(8 * math.log(3289.868), rel=1e-6)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_phase_ends_with_the_first_pull_that_makes_contrasts_narrow(name: str) -> None:
+    problem = CASES[name]
+    policy, rank = XYAdaptive(problem, sigma=0.05), np.linalg.matrix_rank(problem.source)
+    level, theta = 0.1 / (rank * (rank + 1) + 1), np.linalg.pinv(problem.target)[:, 0]
+    rng = np.random.default_rng(3)
+    while (plan := policy.plan()) is not None:
+        assert plan.counts is not None
+        targets = problem.target[list(policy.recommend().active)]
+        contrasts = (targets[:, None] - targets).reshape(-1, targets.shape[1])
+        reached = widths(problem.source, plan.counts, contrasts).max() / plan.pulls
+        assert reached <= level * (1 + 1e-9)
+        if plan.pulls > rank:  # no pull less would do, whichever was last
+            before = [
+                widths(problem.source, plan.counts - row, contrasts).max() / (plan.pulls - 1)
+                for row in np.eye(problem.arms)[plan.counts > 1]
+            ]
+            assert max(before) > level
+        noise = 0.05 * np.sqrt(plan.counts) * rng.normal(size=problem.arms)
+        sums = np.asarray(plan.counts * (problem.source @ theta) + noise, dtype=float)
+        policy.update(Summary(plan.counts, sums, np.zeros(problem.arms)))
+        level = 0.1 * reached
+    assert policy.recommend().target == int(np.argmax(problem.target @ theta))
+    assert policy.recommend().final
+
+
+def test_a_cap_below_the_rank_is_kept() -> None:
+    policy = XYAdaptive(Problem(np.eye(4)), max_pulls=3)
+    plan = policy.plan()
+    assert plan is not None
+    assert plan.counts is not None
+    assert plan.pulls == 3
+    policy.update(Summary(plan.counts, np.zeros(4), np.zeros(4)))
+    assert policy.recommend().reason == "max_pulls"
+
+
+def test_the_oracle_pulls_the_optimal_design() -> None:
+    world = environments.soare(4, 0.3)
+    problem = world.problem(0.05)
+    policy = XYOracle(problem, theta=world.theta, max_pulls=3000, sigma=100.0)
+    table = np.zeros((1, 5))
+    policy.follow(Ahead(table, np.zeros(3000, dtype=np.int64), np.zeros(3000)))
+    best = bounds.complexity(problem, world.theta, "linear").weights
+    assert policy._counts / 3000 == pytest.approx(best, abs=2e-3)
+    with pytest.raises(InvalidInputError):
+        XYOracle(problem, theta=[1.0, 2.0])
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        XYStatic,
+        XYAdaptive,
+        Oracle(XYOracle, theta="theta"),
+        partial(XYStatic, threshold="small"),
+        partial(XYAdaptive, threshold="small"),
+    ],
+    ids=["static", "adaptive", "oracle", "static-small", "adaptive-small"],
+)
+def test_errors_stay_below_delta(method: object) -> None:
+    """At most δ = 0.1 wrong: 20 of 100 runs would be with probability below 0.2 %."""
+    results = simulate(method, environments.soare(3, 0.6), runs=100, seed=8, delta=0.1)  # type: ignore[arg-type]
+    assert (~results.correct).sum() < 20
+    assert results.final.all()
