@@ -39,6 +39,7 @@ from bestarm.simulation.results import wilson
 
 METHODS = ("g-bai", "p1-rage", "p1-peace", "od-linbai", "gse", "bayes-gap", "p1", "pss")
 LINEAR = ("g-bai", "p1-rage", "p1-peace", "od-linbai", "gse", "bayes-gap")
+ELIMINATING = ("g-bai", "od-linbai", "gse", "bayes-gap")
 MEANS = ("p1", "pss")
 
 
@@ -87,8 +88,8 @@ def cases() -> list[Case]:
     return [
         Case("Soare, d = 10, ω = 0.1 (P1-RAGE)", soare(10, 0.1), 3010, LINEAR),
         Case("malicious, d = 10 (P1-RAGE)", malicious(), 10_000, METHODS),
-        Case("sphere, K = 64, d = 10 (OD-LinBAI)", draws(tao(64, 10)), 500, LINEAR),
-        Case("fan, K = 24, d = 2 (OD-LinBAI)", draws(fan(24)), 1000, LINEAR),
+        Case("sphere, K = 64, d = 10 (OD-LinBAI)", draws(tao(64, 10)), 500, ELIMINATING),
+        Case("fan, K = 24, d = 2 (OD-LinBAI)", draws(fan(24)), 1000, ELIMINATING),
         Case(
             "d = K = 16, Δ = 0.3, σ² = 10 (GSE)",
             Semiparametric(unit, 0.3 * unit[-1], noise=math.sqrt(10.0)),

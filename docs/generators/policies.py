@@ -40,12 +40,23 @@ budget is spent. *Proven* holds under that model.
 | name | what it is | class | assumes | stops | proven | drift | targets | published |
 |---|---|---|---|---|---|---|---|---|
 {published}
+
+{classes}
+"""
+_CLASS = """```{{eval-rst}}
+.. autoclass:: {place}
+```
 """
 
 
 def policy_page() -> str:
-    """One row per policy of bestarm, as Markdown."""
-    return _PAGE.format(rows=_lines(HOUSE, _row), published=_lines(PUBLISHED, _published_row))
+    """One row per policy of bestarm, as Markdown; then the classes of the published methods."""
+    places = [each.place.replace(":", ".") for each in PUBLISHED]
+    return _PAGE.format(
+        rows=_lines(HOUSE, _row),
+        published=_lines(PUBLISHED, _published_row),
+        classes="\n".join(_CLASS.format(place=place) for place in dict.fromkeys(places)),
+    )
 
 
 def _lines(policies: Sequence[PolicyInfo], row: Callable[[PolicyInfo], str]) -> str:

@@ -262,14 +262,14 @@ INDUSTRY = (
         "epoch-stratified",
         "bestarm.policies.industry.epochs:EpochStratified",
         "tests differences within epochs of equal shares",
-        reference="Optimizely (2018)",
+        reference="Optimizely",
         transductive=False,
     ),
     _published(
         "period-thompson",
         "bestarm.policies.industry.thompson:PeriodThompson",
         "shares by the chance to be the best, with period weights",
-        reference="GrowthBook (2024)",
+        reference="GrowthBook",
         transductive=False,
     ),
 )

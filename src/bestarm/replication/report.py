@@ -19,6 +19,7 @@ from bestarm.replication.looks import style, write_figure
 from bestarm.replication.papers import PAPERS
 from bestarm.replication.pictures import Picture, pictures
 from bestarm.replication.runner import Replication
+from bestarm.replication.tables import RUNS
 from bestarm.replication.texts import (
     QUANTILES,
     TableText,
@@ -204,7 +205,7 @@ def page(
         seed=replication.seed,
         version=version("bestarm"),
         paper=replication.paper,
-        published_runs=max(table.published_runs for table in replication.tables),
+        published_runs=_published_runs(replication),
         few=replication.runs < _ENOUGH,
         summary=[
             (text.table, verdict_counts(cell for cell in cells if cell.table == text.table.key))
@@ -221,6 +222,18 @@ def page(
         ],
         command=_command(replication),
     )
+
+
+def _published_runs(replication: Replication) -> str:
+    """The number of runs behind the published figures, or from how many to how many."""
+    found = {
+        printed.runs
+        for table in replication.tables
+        for row in table.rows
+        if (printed := table.printed(row, table.rate)) is not None
+    }
+    least, most = min(found, default=RUNS), max(found, default=RUNS)
+    return str(least) if least == most else f"{least} to {most}"
 
 
 def _file(name: str) -> str:

@@ -91,7 +91,9 @@ def _cell_text(cell: Cell, printed_decimals: int) -> CellText:
     if cell.metric == "pulls":
         own, ends = printed_decimals, 0 if cell.value >= 100 else 1
     else:
-        own, ends, printed_decimals = 2 if cell.runs <= RUNS else 3, 3, 2
+        own, ends = 2 if cell.runs <= RUNS else 3, 3
+        published = RUNS if cell.printed is None else cell.printed.runs
+        printed_decimals = 2 if published <= RUNS else 4
     printed = cell.printed
     spread = None if printed is None else printed.spread
     low = max(cell.low, 0.0)

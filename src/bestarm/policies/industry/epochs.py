@@ -17,10 +17,12 @@ class EpochStratified(PeriodRule):
 
     This is how a testing platform keeps Simpson's paradox out when the shares of arms change.
 
-    From the public descriptions: an epoch is a time of constant shares; means are compared within
-    epochs, and the differences are averaged with the epochs' traffic as weights; the test is a
-    mixture sequential probability ratio test with estimated variances, so that one may look at any
-    time; an option that reached significance is taken out, and its traffic goes to the others.
+    From the openings of the public descriptions, which is all that could be read: an epoch is a
+    time of constant shares; the estimate is stratified, a difference of means per epoch; an option
+    that reached significance is taken out, and its traffic goes to the others.
+
+    Not checked: epochs weigh by their traffic, and the test is a mixture sequential
+    probability ratio test with estimated variances, so that one may look at any time.
 
     Chosen here: shares are equal among the options left; the first epoch has 100 pulls per arm, and
     the next ones a tenth of all pulls before, or 100 per arm; the test is one-sided, at the level
@@ -43,7 +45,7 @@ class EpochStratified(PeriodRule):
         >>> EpochStratified(Problem(np.eye(4))).plan().pulls
         400
 
-    Reference: Optimizely, "Stats Accelerator: Acceleration Under Time-Varying Signals" (2018) and
+    Reference: Optimizely, "Stats Accelerator: Acceleration Under Time-Varying Signals" and
     "Get to statistical significance faster with Stats Accelerator"; Johari, Pekelis and Walsh
     (2015) for the test.
     """

@@ -41,7 +41,7 @@ class PeriodThompson(PeriodRule):
         [0.25, 0.25, 0.25, 0.25]
 
     Reference: GrowthBook's documentation of bandits, and `gbstats/bayesian/bandits_previous.py` in
-    growthbook/growthbook, both as of 2024.
+    growthbook/growthbook.
     """
 
     def __init__(self, problem: Problem, *, seed: int = 0, max_pulls: int | None = None) -> None:
