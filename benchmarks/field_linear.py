@@ -8,8 +8,8 @@ T* log(1/(2.4δ)), which the expected pulls of no method with an error below δ 
 
 * Xu: Xu, Honda and Sugiyama (2018), Table 1: the pulls of one run, summed over arms.
 * Shang: runs stored in github.com/xuedong/BestArm.jl, misc/linear/xs_LinGapE_delta_0.01_N_100.h5:
-  100 runs. Their radius does not grow (the code of that day computes it
-  from the first six pulls); it is 3.97 where ours, `"experiments"`, is 3.78 after 150,000 pulls.
+  100 runs. Their radius does not grow (the code of that day computes it from the first six pulls);
+  it is 3.97 where ours, `"experiments"`, is 3.78 after 150,000 pulls.
 * Shang's figure: the box of linear/exp_sin_-1.pdf in github.com/xuedong/LinBAI.jl, which is vector
   graphics: 100 runs.
 * Jedra: the authors' code, github.com/jedray/LT-S, run as it is: 60 runs (d = 2) and 30

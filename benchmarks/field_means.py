@@ -143,18 +143,20 @@ def _slope(rounds: Array) -> Array:
     return np.asarray(rounds / 1000)
 
 
-def _print_drift(runs: int, executor: Executor | None) -> None:
+def _print_drift(only: str, runs: int, executor: Executor | None) -> None:
     """The same arms under levels that move; means that ignore it fail, and regret is shown."""
     methods: dict[str, Callable[..., Policy]] = {
         "epoch-stratified": EpochStratified,
         "period-thompson": PeriodThompson,
         "eb-tci": partial(EBTCI, max_pulls=10**6),
         "kl-lucb": partial(KLLUCB, max_pulls=10**6),
-        "anytime": AnytimeBAI,
+        "anytime": partial(AnytimeBAI, max_pulls=200_000),
     }
     print("| method | baseline | errors | pulls | regret of 20 runs |")
     print("|---|---|---:|---:|---:|")
     for kind, baseline in (("none", 0.0), ("wave", _wave), ("slope", _slope)):
+        if only not in kind:
+            continue
         world = Semiparametric(np.eye(4), [0.7, 0.8, 0.85, 1.0], baseline=baseline, name=kind)
         for name, method in methods.items():
             results = simulate(method, world, runs=runs, delta=DELTA, executor=executor)
@@ -230,7 +232,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=1000)
     parser.add_argument("--workers", type=int, default=1)
-    parser.add_argument("--only", default="", help="methods whose name contains this")
+    parser.add_argument(
+        "--only", default="", help="methods, or with --drift baselines, whose name contains this"
+    )
     parser.add_argument("--drift", action="store_true")
     parser.add_argument("--speed", action="store_true")
     chosen = parser.parse_args()
@@ -239,7 +243,7 @@ def main() -> None:
         return
     executor = ProcessPoolExecutor(chosen.workers) if chosen.workers > 1 else None
     if chosen.drift:
-        _print_drift(chosen.runs, executor)
+        _print_drift(chosen.only, chosen.runs, executor)
     else:
         _print_rows([row for row in _rows() if chosen.only in row.name], chosen.runs, executor)
 

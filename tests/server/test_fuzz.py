@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     url = f"sqlite:///{tmp_path_factory.mktemp('fuzz') / 'store.db'}"
     # Where nothing is allowed without a token, and no plan is simulated for long.
-    with in_thread(url, local=False, limits=replace(MANY, planning=2.0)) as running:
+    with in_thread(url, local=False, limits=replace(MANY, planning=0.5)) as running:
         with running.client() as client:
             client.post("/experiments", json={"name": "checkout", **ARMS})
             client.post("/experiments/checkout/ask", json={"count": 10})

@@ -16,6 +16,7 @@ from bestarm.policies.linear.kernels import (
     Model,
     Rule,
     State,
+    apart,
     dot,
     information,
     invert,
@@ -25,6 +26,7 @@ from bestarm.policies.linear.kernels import (
     times,
 )
 from bestarm.policies.linear.matrix_games import solve
+from bestarm.policies.stepwise import Indices
 
 # t·x(t), the sum of the steps so far; the inverse of its information; the pulls at which it was
 # last computed from the sum.
@@ -81,6 +83,26 @@ def _tied(state: State) -> bool:
 
 
 @compiled
+def _alternatives(
+    target: Array, state: State, inverse: Array, radius: float
+) -> tuple[Array, Indices, int]:
+    """f of every target, those within a radius of the least, and their number."""
+    means, leader, pulls = state[4], state[8][LEADER], state[8][PULLS]
+    values, least = np.zeros(len(means)), math.inf
+    for b in range(len(means)):
+        if b != leader:
+            lead = means[leader] - means[b]
+            values[b] = lead * lead / (2 * square(inverse, apart(target, leader, b)) * pulls)
+            least = min(least, values[b])
+    near, close = np.zeros(len(means), dtype=np.int64), 0
+    for b in range(len(means)):
+        if b != leader and values[b] < least + radius:
+            near[close] = b
+            close += 1
+    return values, near, close
+
+
+@compiled
 def _ascend(model: Model, state: State, course: Course) -> None:
     """Move towards the arms that help most against all alternatives within r of the closest.
 
@@ -92,21 +114,15 @@ def _ascend(model: Model, state: State, course: Course) -> None:
     means, leader, pulls = state[4], state[8][LEADER], state[8][PULLS]
     total, inverse, exact = course
     arms = len(total)
-    values, least = np.full(len(means), math.inf), math.inf
-    for b in range(len(means)):
-        if b != leader:
-            lead = means[leader] - means[b]
-            values[b] = lead * lead / (2 * square(inverse, target[leader] - target[b]) * pulls)
-            least = min(least, values[b])
-    near = np.flatnonzero(values < least + pulls**-0.9 / arms)
-    gradients = np.zeros((arms, len(near)))
-    for j in range(len(near)):
-        contrast = target[leader] - target[near[j]]
+    values, near, close = _alternatives(target, state, inverse, pulls**-0.9 / arms)
+    gradients = np.zeros((arms, close))
+    for j in range(close):
+        contrast = apart(target, leader, near[j])
         along = times(inverse, contrast)
         slope = (means[leader] - means[near[j]]) / square(inverse, contrast)
         for a in range(arms):
             gradients[a, j] = 0.5 * (dot(source, a, along) * slope) ** 2
-    if len(near) == 1:
+    if close == 1:
         best = 0
         for a in range(arms):
             if gradients[a, 0] > TIE * gradients[best, 0]:
@@ -118,7 +134,7 @@ def _ascend(model: Model, state: State, course: Course) -> None:
             for m in range(len(along)):
                 inverse[k, m] -= along[k] * along[m] / scale
         return
-    for j in range(len(near)):  # ⟨x, ∇f⟩ = f
+    for j in range(close):  # ⟨x, ∇f⟩ = f
         for a in range(arms):
             gradients[a, j] -= values[near[j]]
     step = solve(gradients)

@@ -112,7 +112,9 @@ def refresh(model: Model, state: State) -> None:
 def information(source: Array, weights: Array | Indices, ridge: float) -> Array:
     """ridge·I + Σ w x xᵀ."""
     rank = source.shape[1]
-    design = ridge * np.eye(rank)
+    design = np.zeros((rank, rank))
+    for k in range(rank):
+        design[k, k] = ridge
     for a in range(len(weights)):
         if weights[a] != 0:
             for k in range(rank):
@@ -160,6 +162,15 @@ def invert(matrix: Array, inverse: Array) -> float:
 
 
 @compiled
+def apart(rows: Array, first: int, second: int) -> Array:
+    """The difference of two rows."""
+    difference = np.zeros(rows.shape[1])
+    for k in range(rows.shape[1]):
+        difference[k] = rows[first, k] - rows[second, k]
+    return difference
+
+
+@compiled
 def times(matrix: Array, vector: Array) -> Array:
     """M v."""
     product = np.zeros(len(matrix))
@@ -191,7 +202,7 @@ def square(matrix: Array, vector: Array) -> float:
 def _lead(target: Array, inverse: Array, norms: Array, leader: int) -> None:
     """‖z_leader − z‖² under A⁻¹ for every target."""
     for b in range(len(norms)):
-        norms[b] = square(inverse, target[leader] - target[b])
+        norms[b] = square(inverse, apart(target, leader, b))
 
 
 @compiled
@@ -251,7 +262,12 @@ def threshold(model: Model, state: State, rule: Rule) -> float:
         for n in counts:
             grown += 4 * math.log(4 + math.log(n))
     else:
-        grown = factor(information(model[0], counts, 0.0) + prior) - factor(prior.copy())
+        joint, alone = information(model[0], counts, 0.0), np.zeros((rank, rank))
+        for k in range(rank):
+            for m in range(rank):
+                joint[k, m] += prior[k, m]
+                alone[k, m] = prior[k, m]
+        grown = factor(joint) - factor(alone)
     return multiple * (math.sqrt(level + grown / 2) + shift) ** 2
 
 
@@ -267,7 +283,7 @@ def doubtful(model: Model, state: State, prior: Array, bar: float) -> int:
     for b in range(len(means)):
         if b != leader:
             lead = means[leader] - means[b]
-            norm = norms[b] + square(prior, times(inverse, target[leader] - target[b]))
+            norm = norms[b] + square(prior, times(inverse, apart(target, leader, b)))
             if lead * lead <= least * norm:
                 worst, least = b, lead * lead / norm
     return worst

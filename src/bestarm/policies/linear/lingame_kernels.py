@@ -15,10 +15,12 @@ from bestarm.policies.linear.kernels import (
     Model,
     Rule,
     State,
+    apart,
     dot,
     information,
     invert,
     over,
+    square,
     take,
     times,
 )
@@ -54,7 +56,7 @@ def _play(model: Model, state: State, game: Game) -> int:
     losses, gaps, total, _ = game
     counts, leader = state[0], state[8][LEADER]
     weights = _act(losses[leader], gaps[leader])
-    gains = _respond(model, state, weights)
+    gains = _respond(model, state, weights, 0)
     for a in range(len(weights)):
         gains[a] = _optimistic(state, a, gains[a])
     gaps[leader] += _suffer(losses[leader], gaps[leader], weights, gains)
@@ -75,7 +77,7 @@ def _play_pairs(model: Model, state: State, game: Game) -> int:
     losses, gaps, total, counts = game
     arms, leader = len(state[0]), state[8][LEADER]
     weights = _act(losses[0], gaps[0])
-    values = _respond(model, state, weights[leader * arms : (leader + 1) * arms])
+    values = _respond(model, state, weights, leader * arms)
     gains = np.zeros(len(weights))
     for a in range(arms):
         apart = _optimistic(state, a, 0.0)
@@ -119,36 +121,33 @@ def _suffer(losses: Array, gap: float, weights: Array, gains: Array) -> float:
 
 
 @compiled
-def _respond(model: Model, state: State, weights: Array) -> Array:
-    """x·(θ̂ − λ) of every arm x, for the alternative λ that is closest under these weights.
+def _respond(model: Model, state: State, weights: Array, start: int) -> Array:
+    """x·(θ̂ − λ) of every arm x, for the alternative λ that is closest under weights from `start`.
 
     With V = Σ w x xᵀ and y = z_leader − z, the closest λ at which z is as good as the leader has
     θ̂ − λ = V⁻¹y (y·θ̂) / ‖y‖² and a distance of (y·θ̂)² / (2 ‖y‖²), both norms under V⁻¹.
     """
     source, target = model[:2]
     means, leader = state[4], state[8][LEADER]
-    size = max(weights.sum(), 1e-300)
-    even = information(source, weights / size + _FAINT / len(weights), 0.0)
-    inverse = np.zeros_like(even)
-    invert(even, inverse)
+    size, arms = 0.0, len(source)
+    for a in range(arms):
+        size += weights[start + a]
+    share = np.zeros(arms)
+    for a in range(arms):
+        share[a] = weights[start + a] / max(size, 1e-300) + _FAINT / arms
+    inverse = np.zeros((source.shape[1], source.shape[1]))
+    invert(information(source, share, 0.0), inverse)
     nearest, least, length = -1, math.inf, 1.0
     for b in range(len(means)):
         if b != leader:
-            norm = 0.0
-            for k in range(len(inverse)):
-                for m in range(len(inverse)):
-                    norm += (
-                        (target[leader, k] - target[b, k])
-                        * inverse[k, m]
-                        * (target[leader, m] - target[b, m])
-                    )
+            norm = square(inverse, apart(target, leader, b))
             lead = means[leader] - means[b]
             if lead * lead / norm < least:
                 nearest, least, length = b, lead * lead / norm, norm
-    along = times(inverse, target[leader] - target[nearest])
+    along = times(inverse, apart(target, leader, nearest))
     slope = (means[leader] - means[nearest]) / length
-    values = np.zeros(len(source))
-    for a in range(len(source)):
+    values = np.zeros(arms)
+    for a in range(arms):
         values[a] = slope * dot(source, a, along)
     return values
 

@@ -19,6 +19,7 @@ from bestarm.policies.linear.kernels import (
     Model,
     Rule,
     State,
+    apart,
     dot,
     over,
     take,
@@ -68,7 +69,7 @@ def _choose(model: Model, state: State) -> int:
             bound = means[b] - means[leader] + width * math.sqrt(norms[b])
             if bound > largest:
                 rival, largest = b, bound
-    along = times(inverse, target[leader] - target[rival])
+    along = times(inverse, apart(target, leader, rival))
     # ‖y‖² under (A + x xᵀ)⁻¹ is ‖y‖² under A⁻¹ less (x·A⁻¹y)² / (1 + ‖x‖² under A⁻¹).
     best, most = 0, 0.0
     for a in range(len(spreads)):

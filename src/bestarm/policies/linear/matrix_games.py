@@ -6,6 +6,7 @@ import numpy as np
 
 from bestarm.compiling import compiled
 from bestarm.geometry import Array
+from bestarm.policies.stepwise import Indices
 
 _ZERO = 1e-12  # relative to the largest entry
 _MOST = 10_000  # exchanges; the rule of Bland never cycles on paper
@@ -20,15 +21,18 @@ def solve(payoffs: Array) -> Array:
     prices of its rows are the row player's weights, divided by v. Rows enter by the rule of Bland.
     """
     rows, columns = payoffs.shape
-    low, size = payoffs.min(), payoffs.max() - payoffs.min()
-    if size <= 0:
-        return np.full(rows, 1 / rows)
+    low, high = payoffs.min(), payoffs.max()
     table = np.zeros((rows + 1, columns + 1))
-    table[:rows, :columns] = (payoffs - low) / size + 1
-    table[:rows, columns] = 1
-    table[rows, :columns] = -1
-    inside = np.arange(columns, columns + rows)  # what each row holds: columns first, then slacks
-    outside = np.arange(columns)
+    inside = np.zeros(rows, dtype=np.int64)  # what each row holds: columns first, then slacks
+    outside = np.zeros(columns, dtype=np.int64)
+    for j in range(columns):
+        table[rows, j] = -1
+        outside[j] = j
+        for i in range(rows):
+            table[i, j] = (payoffs[i, j] - low) / max(high - low, 1e-300) + 1
+    for i in range(rows):
+        table[i, columns] = 1
+        inside[i] = columns + i
     for _ in range(_MOST):
         enter = -1
         for j in range(columns):
@@ -36,23 +40,35 @@ def solve(payoffs: Array) -> Array:
                 enter = j
         if enter < 0:
             break
-        leave = -1
-        for i in range(rows):
-            if table[i, enter] > _ZERO:
-                if leave < 0:
-                    leave = i
-                    continue
-                here = table[i, columns] * table[leave, enter]
-                best = table[leave, columns] * table[i, enter]
-                if here < best or (here == best and inside[i] < inside[leave]):
-                    leave = i
+        leave = _leaving(table, inside, enter)
         _exchange(table, leave, enter)
         inside[leave], outside[enter] = outside[enter], inside[leave]
-    weights = np.zeros(rows)
+    weights, total = np.zeros(rows), 0.0
     for j in range(columns):
         if outside[j] >= columns:
             weights[outside[j] - columns] = max(table[rows, j], 0.0)
-    return np.asarray(weights / weights.sum())
+            total += weights[outside[j] - columns]
+    for i in range(rows):
+        weights[i] /= total
+    return weights
+
+
+@compiled
+def _leaving(table: Array, inside: Indices, enter: int) -> int:
+    """The row that limits the entering column first; of equals, the one that holds the first."""
+    rows, columns = table.shape[0] - 1, table.shape[1] - 1
+    leave = -1
+    for i in range(rows):
+        if table[i, enter] <= _ZERO:
+            continue
+        if leave < 0:
+            leave = i
+            continue
+        here = table[i, columns] * table[leave, enter]
+        best = table[leave, columns] * table[i, enter]
+        if here < best or (here == best and inside[i] < inside[leave]):
+            leave = i
+    return leave
 
 
 @compiled
