@@ -22,7 +22,7 @@ class LinearRule(PullByPull):
 
     It works in the span of the source: features that the source does not vary in do not matter.
     Without regularisation it never stops while one feature is, over the pulls, a combination of
-    others but for a part in a million: rounding would decide.
+    others but for a part in 100,000: rounding would decide.
 
     Args:
         problem: the problem; targets may be others than the source arms.

@@ -22,7 +22,7 @@ TIE = 1 + 1e-9  # what is larger by less counts as equal; the first of equals is
 _EVERY = (
     256  # pulls from one exact computation to the next; between them, errors of rounding add up
 )
-_LOST = 1e12  # of A_kk (A⁻¹)_kk: from here on A⁻¹ has less than three digits
+_LOST = 1e10  # of A_kk (A⁻¹)_kk: from here on A⁻¹ and θ̂ have less than about five digits
 
 LOG_DET, BAR = 0, 1  # places in the numbers of a state
 PULLS, LEADER, REFRESHED, OPENED, DOUBT = 0, 1, 2, 3, 4  # places in the counters of a state
@@ -80,8 +80,8 @@ def take(model: Model, state: State, arm: int, reward: float) -> int:
 def refresh(model: Model, state: State) -> None:
     """Compute A⁻¹, θ̂ and everything that follows from them from counts and sums.
 
-    log det A is −∞ where rounding has left nothing of A⁻¹: where one feature is, over the pulls, a
-    combination of others but for a part in a million.
+    log det A is −∞ where rounding has left too little of A⁻¹: where one feature is, over the pulls,
+    a combination of others but for a part in 100,000.
     """
     source, target, _, ridge, sigma = model
     counts, sums, inverse, theta, means, norms, spreads, numbers, counters = state
