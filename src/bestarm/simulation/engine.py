@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 GoOn = Callable[[int, int, Plan], bool]
 
-_PIECES = 128  # a simulation is cut into about this many pieces, whatever the executor
+_PIECES = 32  # a simulation is cut into about this many pieces: to send one takes 3 ms
 _LONGEST_PIECE = 32  # runs: progress shows, and an interruption loses little
 _BLOCK, _LONGEST_BLOCK = 2**10, 2**16  # rounds known ahead: few for short runs, then more
 _GRACE = 1.0  # seconds that running pieces have to return after an interruption
