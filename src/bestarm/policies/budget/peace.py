@@ -12,12 +12,11 @@ from bestarm.checks import choice, whole
 from bestarm.design.rounding import round_any
 from bestarm.design.widths import width_design
 from bestarm.estimation import ordinary
-from bestarm.geometry import Array, ranked
+from bestarm.geometry import Array
 from bestarm.policies.budget.designs import xy_design
-from bestarm.policies.policy import Traits
-from bestarm.policies.stepwise import Indices, StepwisePolicy
+from bestarm.policies.phased.shrinking import Shrinking
+from bestarm.policies.stepwise import Indices
 from bestarm.problem import Problem
-from bestarm.recommendation import Phase
 from bestarm.records import Plan, Summary
 
 _DUST = 1e-3  # times the mean weight: not worth a pull
@@ -31,7 +30,7 @@ class _Sized(NamedTuple):
     gap: float
 
 
-class PeaceBudget(StepwisePolicy):
+class PeaceBudget(Shrinking):
     """The targets that seem best, so many that their Gaussian width is halved, phase by phase.
 
     The number of phases is log₂ of the squared width of all targets under the design that makes it
@@ -80,11 +79,6 @@ class PeaceBudget(StepwisePolicy):
         phases = max(1, math.ceil(math.log2(max(size, 1.0)) - 1e-9))
         self._phases = min(phases, self._budget)
 
-    @property
-    def traits(self) -> Traits:
-        """It stops when its pulls are spent."""
-        return Traits(blind=True, budgeted=True)
-
     def _solve(self, active: Indices) -> _Sized:
         return _solve(self.problem, np.sort(active).tobytes(), self._criterion)
 
@@ -95,39 +89,21 @@ class PeaceBudget(StepwisePolicy):
         self._gap = design.gap
         return Plan.fixed(round_any(design.weights, pulls), phase=phase)
 
-    def _take(self, plan: Plan, summary: Summary) -> str | None:
-        """Rank the targets left, and keep so many that their size is halved."""
-        assert plan.counts is not None
+    def _scores(self, plan: Plan, summary: Summary) -> Array:  # noqa: ARG002
         options = self.problem.target[self._active]
-        scores = (options - options[0]) @ ordinary(self.problem, summary)
-        order = ranked(scores, size=summary.largest_mean)
-        size = self._solve(self._active).value
-        last = self._plans + 1 == self._phases
-        keep = len(order) if last else self._longest(self._active[order], size / 2)
-        dropped = np.zeros(len(order), dtype=bool)
-        dropped[order[keep:]] = True
-        self._leader = int(self._active[order[0]])
-        lead = scores[order[0]] - scores
-        weights = plan.counts / plan.pulls
-        weights.flags.writeable = False
-        self._trace.append(
-            Phase(
-                phase=plan.phase,
-                active=tuple(self._active.tolist()),
-                eliminated=tuple(self._active[dropped].tolist()),
-                leader=self._leader,
-                contrasts=tuple(lead.tolist()),
-                radii=(float(lead[dropped].min()) if dropped.any() else math.inf,) * len(lead),
-                delta=0.0,
-                pulls=plan.pulls,
-                weights=weights,
-                value=size,
-                gap=self._gap,
-                stability=None,
-            )
-        )
-        self._active = self._active[~dropped]
-        return "budget" if last or len(self._active) == 1 else None
+        return np.asarray((options - options[0]) @ ordinary(self.problem, summary))
+
+    def _value(self, plan: Plan) -> float:  # noqa: ARG002
+        return self._solve(self._active).value
+
+    def _kept(self, ranking: Indices) -> int:
+        """So many that their size is halved; all of them after the last phase."""
+        if self._plans + 1 == self._phases:
+            return len(ranking)
+        return self._longest(ranking, self._solve(self._active).value / 2)
+
+    def _over(self) -> bool:
+        return len(self._trace) == self._phases or len(self._active) == 1
 
     def _longest(self, ranking: Indices, most: float) -> int:
         """How many of a ranking are kept: the size grows with their number."""

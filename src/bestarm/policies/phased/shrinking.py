@@ -11,7 +11,7 @@ import numpy as np
 
 from bestarm.geometry import Array, ranked
 from bestarm.policies.policy import Traits
-from bestarm.policies.stepwise import StepwisePolicy
+from bestarm.policies.stepwise import Indices, StepwisePolicy
 from bestarm.recommendation import Phase
 from bestarm.records import Plan, Summary
 
@@ -20,8 +20,8 @@ class Shrinking(StepwisePolicy):
     """A policy whose plans are counted beforehand, each with the number of targets it keeps.
 
     Subclasses set `_keep`, make plans, estimate the active targets (`_scores`) and say how well a
-    plan compares them (`_value`). The answer is the best under the last estimate; it is never
-    final.
+    plan compares them (`_value`). Where the numbers depend on the estimates they have `_kept` and
+    `_over` instead of `_keep`. The answer is the best under the last estimate; it is never final.
     """
 
     _keep: Sequence[int]  # how many targets are left after each plan; more than there are keeps all
@@ -33,9 +33,9 @@ class Shrinking(StepwisePolicy):
 
     def _take(self, plan: Plan, summary: Summary) -> str | None:
         """Estimate, and keep the better part."""
-        keep = self._keep[self._plans]
         scores = self._scores(plan, summary)
         order = ranked(scores, size=summary.largest_mean)
+        keep = self._kept(self._active[order])
         dropped = np.zeros(len(scores), dtype=bool)
         dropped[order[keep:]] = True
         self._leader = int(self._active[order[0]])
@@ -58,7 +58,15 @@ class Shrinking(StepwisePolicy):
             )
         )
         self._active = self._active[~dropped]
-        return "budget" if len(self._trace) == len(self._keep) else None
+        return "budget" if self._over() else None
+
+    def _kept(self, ranking: Indices) -> int:  # noqa: ARG002 - subclasses use it
+        """How many of the active targets stay after the plan, given their ranking."""
+        return self._keep[self._plans]
+
+    def _over(self) -> bool:
+        """Whether the plan just taken was the last."""
+        return len(self._trace) == len(self._keep)
 
     @abstractmethod
     def _scores(self, plan: Plan, summary: Summary) -> Array:
