@@ -4,18 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from bestarm.policies.info import PolicyInfo
+from bestarm.policies.info import MODEL_WORDS, PolicyInfo
 from bestarm.policies.published import PUBLISHED
 from bestarm.policies.table import HOUSE
 
 __all__ = ["policy_page"]
-
-_MODELS = {
-    "drift": "any drift",
-    "linear": "linear, no drift",
-    "means": "fixed means",
-    "non-stationary": "moving means",
-}
 
 _PAGE = """# Policies by name
 
@@ -71,7 +64,7 @@ def _row(info: PolicyInfo) -> str:
 def _published_row(info: PolicyInfo) -> str:
     stops = "budget" if info.budgeted else "sure"
     traits = _marks(info.proven, not info.blind, info.transductive)
-    facts = f"{_MODELS[info.model]} | {stops} | {traits} | {info.reference}"
+    facts = f"{MODEL_WORDS[info.model]} | {stops} | {traits} | {info.reference}"
     return f"| `{info.name}` | {info.summary} | {_made(info)} | {facts} |"
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from bestarm.checks import finite, whole
 from bestarm.environments.baselines import Baseline, as_baseline
-from bestarm.environments.instances import small_gap
+from bestarm.environments.instances import turned_arms
 from bestarm.environments.semiparametric import Semiparametric
 from bestarm.geometry import Array
 
@@ -28,11 +29,9 @@ def soare(
 
     Reference: Soare, Lazaric and Munos (2014), where the angle is 0.01.
     """
-    arms = small_gap(dimension, angle, baseline=_NO_DRIFT).problem(0.1).source
-    theta = 2.0 * np.eye(dimension)[0]
     return Semiparametric(
-        arms,
-        theta,
+        turned_arms(dimension, angle),
+        2.0 * np.eye(dimension)[0],
         baseline=baseline,
         noise=noise,
         declared_baseline=declared_baseline,
@@ -72,8 +71,9 @@ def transductive(
 
 @dataclass(frozen=True)
 class DrawnArms:
-    """Arms drawn anew in every run; see `tao` and `many_arms`."""
+    """Arms drawn anew in every run; see `tao` and `many_arms`. `draw` gives them and θ."""
 
+    draw: Callable[[int, int, np.random.Generator], tuple[Array, Array]]
     arms: int
     dimension: int
     baseline: Baseline
@@ -83,8 +83,7 @@ class DrawnArms:
 
     def instance(self, rng: np.random.Generator) -> Semiparametric:
         """Draw the arms of one run."""
-        draw = _closest_pair if self.name == "tao" else _fan
-        arms, theta = draw(self.arms, self.dimension, rng)
+        arms, theta = self.draw(self.arms, self.dimension, rng)
         return Semiparametric(
             arms,
             theta,
@@ -110,6 +109,7 @@ def tao(
     Reference: Tao, Blanco and Zhou (2018).
     """
     return DrawnArms(
+        _closest_pair,
         whole(arms, "arms", least=2),
         whole(dimension, "dimension", least=2),
         as_baseline(baseline),
@@ -133,6 +133,7 @@ def many_arms(
     Reference: in the manner of Fiez, Jain, Jamieson and Ratliff (2019).
     """
     return DrawnArms(
+        _fan,
         whole(arms, "arms", least=3),
         2,
         as_baseline(baseline),

@@ -13,6 +13,7 @@ from bestarm.environments.baselines import Baseline, as_baseline, sinusoid
 from bestarm.environments.environment import World
 from bestarm.environments.semiparametric import Semiparametric
 from bestarm.errors import InvalidInputError
+from bestarm.geometry import Array
 
 _PAPER_BASELINE = sinusoid()
 _PAPER_SEED, _PAPER_RUNS = 1_792_033, 100  # run i of its uniform table drew from this seed plus i
@@ -32,18 +33,23 @@ def small_gap(
     Policies are told |ν_t| ≤ 1, as in the paper, although its ν_t = 1 + sin(2t) reaches 2. A round
     can pull up to `block` arms.
     """
-    size = whole(dimension, "dimension", least=2)
-    turned = np.zeros(size)
-    turned[:2] = math.cos(finite(angle, "angle")), math.sin(angle)
     return Semiparametric(
-        np.vstack([np.eye(size), turned]),
-        2.0 * np.eye(size)[0],
+        turned_arms(dimension, angle),
+        2.0 * np.eye(dimension)[0],
         baseline=baseline,
         noise=noise,
         declared_baseline=declared_baseline,
         block=block,
         name="small-gap",
     )
+
+
+def turned_arms(dimension: int, angle: float) -> Array:
+    """e₁, …, e_d and cos(angle) e₁ + sin(angle) e₂."""
+    size = whole(dimension, "dimension", least=2)
+    turned = np.zeros(size)
+    turned[:2] = math.cos(finite(angle, "angle")), math.sin(angle)
+    return np.vstack([np.eye(size), turned])
 
 
 @dataclass(frozen=True)

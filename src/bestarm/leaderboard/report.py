@@ -16,19 +16,13 @@ from bestarm.leaderboard.column import DRIFTS, INSTANCES
 from bestarm.leaderboard.contestant import Goal
 from bestarm.leaderboard.runner import Leaderboard
 from bestarm.leaderboard.standing import Standing, geometric_mean, relative_to_best
+from bestarm.policies.info import MODEL_WORDS
 
 PAGE = "leaderboard.html"
 _GOALS: tuple[tuple[Goal, str], ...] = (
     ("confidence", "Until the answer is sure"),
     ("budget", "With a fixed budget"),
 )
-_MODELS = {
-    "drift": "any drift",
-    "linear": "linear, no drift",
-    "means": "fixed means, no drift",
-    "non-stationary": "means that move",
-    None: "–",
-}
 _CELLS = (
     "method,goal,model,instance,drift,runs,pulls,half,cut,errors,low,high,breaks_delta,"
     "rank,rank_low,rank_high"
@@ -44,12 +38,14 @@ class CellText:
         rank: its rank with its ends; empty without one.
         errors: the error rate, where it is not the main figure and not zero.
         wrong: whether it is wrong more often than δ.
+        first: whether it has the first rank.
     """
 
     main: str
     rank: str
     errors: str
     wrong: bool
+    first: bool
 
 
 @dataclass(frozen=True)
@@ -145,9 +141,9 @@ def cell_text(it: Standing) -> CellText:
     low, high = it.error_interval
     rate = f"{100 * it.error_rate:.1f} % ({100 * low:.1f}–{100 * high:.1f})"
     if it.contestant.goal == "budget":
-        return CellText(rate, rank, "", it.breaks_delta)
+        return CellText(rate, rank, "", it.breaks_delta, it.rank == 1)
     pulls = f"{'≥ ' if it.cut else ''}{it.pulls:,.0f} ± {it.half:,.0f}"
-    return CellText(pulls, rank, rate if it.errors else "", it.breaks_delta)
+    return CellText(pulls, rank, rate if it.errors else "", it.breaks_delta, it.rank == 1)
 
 
 def lines_of(found: Sequence[Standing], instance: str, goal: Goal) -> list[Line]:
@@ -169,7 +165,7 @@ def lines_of(found: Sequence[Standing], instance: str, goal: Goal) -> list[Line]
     return [
         Line(
             name,
-            _MODELS[next(iter(cells.values())).contestant.model],
+            _assumes(next(iter(cells.values()))),
             tuple(cell_text(cells[drift]) if drift in cells else None for drift in drifts),
         )
         for name, cells in sorted(by_method.items(), key=lambda item: order(item[1]))
@@ -202,7 +198,7 @@ def summaries(found: Sequence[Standing], goal: Goal) -> list[Summary]:
         who = cells[0].contestant
         row = Summary(
             name,
-            _MODELS[who.model],
+            _assumes(cells[0]),
             who.reference,
             broken,
             len(cells),
@@ -211,6 +207,12 @@ def summaries(found: Sequence[Standing], goal: Goal) -> list[Summary]:
         )
         rows.append((broken / len(cells), math.inf if math.isnan(order) else order, row))
     return [row for _, _, row in sorted(rows, key=lambda item: item[:2])]
+
+
+def _assumes(it: Standing) -> str:
+    """What a method assumes of rewards; a dash for one's own."""
+    model = it.contestant.model
+    return "–" if model is None else MODEL_WORDS[model]
 
 
 def _mean_error(cells: Sequence[Standing]) -> float:

@@ -15,6 +15,12 @@ Options = Mapping[str, Any]
 
 # x·θ + ν_t + noise; x·θ + noise; a fixed mean per arm; means that move, compared by their average.
 Model = Literal["drift", "linear", "means", "non-stationary"]
+MODEL_WORDS: Mapping[Model, str] = {
+    "drift": "any drift",
+    "linear": "linear, no drift",
+    "means": "fixed means, no drift",
+    "non-stationary": "means that move",
+}
 
 
 @dataclass(frozen=True)
