@@ -120,7 +120,8 @@ def test_an_experiment_that_cannot_be_read_keeps_no_other_from_being_seen_to(
         with create(url, name, **options) as made:  # type: ignore[arg-type]
             made.ask(4)
     with closing(sqlite3.connect(tmp_path / "store.db")) as connection, connection:
-        change = "UPDATE bestarm_experiments SET document = 'x' WHERE name = 'broken'"
+        broken = "(SELECT id FROM bestarm_experiments WHERE name = 'broken')"
+        change = f"UPDATE bestarm_documents SET document = 'x' WHERE experiment = {broken}"
         assert connection.execute(change).rowcount == 1
     experiments = OpenExperiments(Store(url), limits=Limits())
     Upkeep(experiments).run_once()

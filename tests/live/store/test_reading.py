@@ -67,8 +67,9 @@ def test_pages_hold_all_there_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize(
     "damage",
     [
-        "UPDATE bestarm_experiments SET document = '{}'",
-        "UPDATE bestarm_experiments SET document = substr(document, 2)",
+        "UPDATE bestarm_documents SET document = '{}'",
+        "DELETE FROM bestarm_documents",
+        "UPDATE bestarm_documents SET document = substr(document, 2)",
         "UPDATE bestarm_experiments SET planned = 'no'",
         "UPDATE bestarm_summaries SET late = 'no'",
         "UPDATE bestarm_summaries SET summary = '{\"counts\": 3}'",

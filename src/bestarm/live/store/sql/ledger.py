@@ -23,7 +23,11 @@ from bestarm.live.values import Listed, Status
 _column = s.experiments.c
 _named = _column.name == bindparam("name")
 _NUMBER = select(_column.id).where(_named)
-_NAMED = select(_column.id, _column.document, _column.description).where(_named)
+_NAMED = (
+    select(_column.id, s.documents.c.document, _column.description)
+    .outerjoin_from(s.experiments, s.documents, s.documents.c.experiment == _column.id)
+    .where(_named)
+)
 _SOME = select(_column.name).order_by(_column.id.desc()).limit(10)
 _STATES = select(_column.name, _column.state).order_by(_column.id)
 _limit: BindParameter[int] = bindparam("limit")
@@ -76,14 +80,18 @@ class SqlLedger:
     ) -> SqlLedger:
         """Add a new experiment with its first event: see `Experiment.create`."""
         store.prepare()
-        row = {"name": name, "document": document, "description": description}
+        row = {"name": name, "description": description}
         every = row | {"created": head.last_time} | vars(head)
         try:
             with store.writing() as session:
                 session.add(s.experiments, {key: [value] for key, value in every.items()})
                 ((number,),) = session.fetch(_NUMBER, name=name)
-                added = {"experiment": number, **event_row(created)}
-                session.add(s.events, {key: [value] for key, value in added.items()})
+                of = {"experiment": number}
+                for table, rest in (
+                    (s.documents, {"document": document}),
+                    (s.events, event_row(created)),
+                ):
+                    session.add(table, {key: [value] for key, value in {**of, **rest}.items()})
         except KnownRowError:
             raise ExperimentExistsError(
                 f"There is an experiment {name!r} in {store.place} already.",
@@ -91,7 +99,7 @@ class SqlLedger:
                 value=name,
                 remedy="Open it, or choose another name.",
             ) from None
-        return cls(store, number, **row, generation=store.generation)
+        return cls(store, number, **row, document=document, generation=store.generation)
 
     @classmethod
     def open(cls, store: Store, name: str) -> SqlLedger:
