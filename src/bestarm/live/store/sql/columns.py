@@ -139,12 +139,11 @@ def _from_sqlite(connection: Connection, values: tuple[int, ...]) -> Iterator[Pa
         if error.sqlite_errorcode != sqlite3.SQLITE_ERROR:
             raise
         raise _unreadable("there is something other than a number") from error
-    for columns, count, text in zip(_COLUMNS.values(), found[::2], found[1::2], strict=True):
+    for columns, count, joined in zip(_COLUMNS.values(), found[::2], found[1::2], strict=True):
         kind = _packed(columns)
-        text = text or b""
-        if len(text) != count * kind.itemsize:
-            raise _unreadable("the rows cannot be joined")
-        packed = np.frombuffer(text, dtype=kind)
+        if len(joined or b"") != count * kind.itemsize:
+            raise _unreadable("the rows could not be joined")
+        packed = np.frombuffer(joined or b"", dtype=kind)
         part = {name: packed[name] for name in columns}
         if "forecast" in columns:
             part["forecast"] = np.where(packed[_MISSING], np.nan, part["forecast"])
