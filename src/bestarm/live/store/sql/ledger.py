@@ -105,12 +105,6 @@ class SqlLedger:
         return [_listed(*row) for row in found]
 
     @staticmethod
-    def states(store: Store) -> Sequence[tuple[str, str]]:
-        """The name and the state of every experiment, oldest first: quick, however many."""
-        (found,) = _read(store, select(_column.name, _column.state).order_by(_column.id))
-        return [(name, state) for name, state in found]
-
-    @staticmethod
     def search(store: Store, text: str, *, first: int, limit: int) -> tuple[Sequence[Listed], int]:
         """Up to `limit` experiments after the `first` ones, and the number of all of them.
 
@@ -118,11 +112,16 @@ class SqlLedger:
         experiments come first, and among them the newest.
         """
         place = case((_column.state == "running", 0), (_column.state == "paused", 1), else_=2)
-        words = func.lower(_column.name + "\n" + _column.description)
-        fits = words.contains(text.lower(), autoescape=True)
-        wanted = _LISTED.where(fits).order_by(place, _column.created.desc(), _column.id.desc())
-        count = select(func.count()).select_from(s.experiments).where(fits)
-        totals, found = _read(store, count, wanted.offset(first).limit(limit))
+        order = place, _column.created.desc(), _column.id.desc()
+        ids, count = select(_column.id), select(func.count()).select_from(s.experiments)
+        if text:
+            words = func.lower(_column.name + "\n" + _column.description)
+            fits = words.contains(text.lower(), autoescape=True)
+            ids, count = ids.where(fits), count.where(fits)
+        # Numbers first: sorting all columns of all experiments takes ten times as long.
+        ids = ids.order_by(*order).offset(first).limit(limit)
+        wanted = _LISTED.where(_column.id.in_(ids.subquery().select())).order_by(*order)
+        totals, found = _read(store, count, wanted)
         return [_listed(*row) for row in found], sum(total for (total,) in totals)
 
     @contextmanager
