@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, bindparam, text
+from sqlalchemy import select, text
 
 from bestarm.live.store.sql import schema as s
 from bestarm.live.store.sql.database import Store
+from bestarm.live.store.sql.sessions import Session
 
 _SHELF = 100  # experiments whose counters are added up together
 # Counters that only grow, and one of them whenever anything is recorded.
@@ -17,14 +18,18 @@ _OVER = "state IN ('stopped', 'finished')"
 _OVERDUE = (
     f"CASE WHEN lease IS NOT NULL AND oldest + lease <= :now AND NOT {_OVER} THEN 1 ELSE 0 END"
 )
-_TOTALS = text(
-    f"SELECT id / {_SHELF}, count(*), sum({_RECORDED}), sum({_OVERDUE}) FROM {s.experiments} "
-    f"GROUP BY id / {_SHELF}"
+_TOTALS = select(
+    text(
+        f"id / {_SHELF}, count(*), sum({_RECORDED}), sum({_OVERDUE}) FROM {s.experiments} "
+        f"GROUP BY id / {_SHELF}"
+    )
 )
-_EACH = text(
-    f"SELECT id, name, {_OVER}, {_OVERDUE}, {_RECORDED} FROM {s.experiments} "
-    f"WHERE id / {_SHELF} IN :shelves ORDER BY {_OVER}, id DESC"
-).bindparams(bindparam("shelves", expanding=True))
+_EACH = select(
+    text(
+        f"name, {_OVER}, {_OVERDUE}, {_RECORDED} FROM {s.experiments} "
+        "WHERE id >= :first AND id < :end ORDER BY id DESC"
+    )
+)
 
 
 class Change(NamedTuple):
@@ -42,7 +47,6 @@ class Change(NamedTuple):
 
 
 class _Known(NamedTuple):
-    name: str
     over: bool
     recorded: int
 
@@ -58,40 +62,38 @@ class Changes:
     def _forget(self) -> None:
         self._generation = self._store.generation
         self._totals: dict[int, Any] = {}
-        self._known: dict[int, _Known] = {}
+        self._shelves: dict[int, dict[str, _Known]] = {}
 
     @property
     def running(self) -> list[str]:
         """The experiments that were not over at the last call of `read`."""
-        return [each.name for each in self._known.values() if not each.over]
+        shelves = self._shelves.values()
+        return [name for shelf in shelves for name, known in shelf.items() if not known.over]
 
     def read(self, *, now: float) -> tuple[Sequence[Change], set[str]]:
         """Experiments that changed since the last call or are overdue, running ones first and the
         newest of these first; and the names of those that are gone."""
         if self._store.version() is None:
             return [], set()
-        with self._store.reading() as connection:
+        with self._store.reading() as session:
             if self._generation != self._store.generation:
                 self._forget()  # another file
-            return self._read(connection, now)
+            return self._read(session, now)
 
-    def _read(self, connection: Connection, now: float) -> tuple[Sequence[Change], set[str]]:
-        every = connection.execute(_TOTALS, {"now": now}).all()
+    def _read(self, session: Session, now: float) -> tuple[Sequence[Change], set[str]]:
+        every = session.fetch(_TOTALS, now=now)
         totals = {shelf: counts for shelf, *counts, _ in every}
-        wanted = {
-            shelf for shelf, *counts, late in every if late or counts != self._totals.get(shelf)
-        }
-        wanted |= self._totals.keys() - totals.keys()
+        late = {shelf for shelf, *_, overdue in every if overdue}
+        shelves = totals.keys() | self._totals.keys()
+        new = {each for each in shelves if totals.get(each) != self._totals.get(each)}
         self._totals = totals
-        if not wanted:
-            return [], set()
-        before = {n: each for n, each in self._known.items() if n // _SHELF in wanted}
-        after, changes = dict[int, _Known](), []
-        values = {"now": now, "shelves": list(wanted)}
-        for number, name, over, overdue, recorded in connection.execute(_EACH, values):
-            after[number] = _Known(name, bool(over), recorded)
-            if overdue or before.get(number) != after[number]:
-                changes.append(Change(name, bool(over), bool(overdue)))
-        gone = before.keys() - after.keys()
-        self._known = {n: each for n, each in self._known.items() if n not in gone} | after
-        return changes, {before[number].name for number in gone}
+        changes, gone = list[Change](), set[str]()
+        for shelf in sorted(late | new, reverse=True):
+            part = {"first": shelf * _SHELF, "end": (shelf + 1) * _SHELF}
+            before, self._shelves[shelf] = self._shelves.get(shelf, {}), dict[str, _Known]()
+            for name, over, overdue, recorded in session.fetch(_EACH, now=now, **part):
+                known = self._shelves[shelf][name] = _Known(bool(over), recorded)
+                if overdue or before.get(name) != known:
+                    changes.append(Change(name, bool(over), bool(overdue)))
+            gone |= before.keys() - self._shelves[shelf].keys()
+        return sorted(changes, key=lambda each: each.over), gone

@@ -10,15 +10,17 @@ from __future__ import annotations
 import sqlite3
 import struct
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import Connection
 
 from bestarm.live.store.contract import ROW, Ids, Rows
 from bestarm.live.store.damage import damaged
 from bestarm.live.store.sql import schema as s
+
+if TYPE_CHECKING:
+    from bestarm.live.store.sql.sessions import Session
 
 # What is read of each table; the names of ROW differ for two of the columns.
 _ASSIGNED = ("number", "round", "phase", "arm", "probability", "asked", "forecast")
@@ -76,22 +78,31 @@ _SQLITE = _statement(_sqlite(*each) for each in _COLUMNS.items())
 _POSTGRESQL = _statement(_postgresql(*each) for each in _COLUMNS.items())
 
 
+def add_functions(connection: sqlite3.Connection) -> None:
+    """Teach a connection to SQLite how to pack rows."""
+    for table, columns in _COLUMNS.items():
+        codes = "".join("q" if name in _WHOLE else "d" for name in columns)
+        codes += "?" * ("forecast" in columns)
+        # A function of C: no signal is answered in the midst of it.
+        connection.create_function(f"pack_{table}", len(codes), struct.Struct(f"<{codes}").pack)
+
+
 def read_rows(
-    connection: Connection, experiment: int, first: int, end: int, *, size: int
+    session: Session, experiment: int, first: int, end: int, *, size: int
 ) -> Iterator[Rows]:
     """The assignments of an experiment with ids from `first` up to `end`, as ROW, in order of id,
     `size` of them at a time or fewer."""
-    read = _from_sqlite if connection.dialect.name == "sqlite" else _from_postgresql
+    read = _from_sqlite if session.dialect == "sqlite" else _from_postgresql
     while first < end:
         until = min(first + size, end)
-        rows = _joined(*read(connection, (experiment, first, until) * len(_COLUMNS)))
+        rows = _joined(*read(session, (experiment, first, until) * len(_COLUMNS)))
         if len(rows):
             yield rows
         first = until
         if len(rows) < size and first < end:  # a damaged counter may say any number
-            mark = "?" if connection.dialect.name == "sqlite" else "%s"
-            there = connection.exec_driver_sql(_NEXT.format(mark), (experiment, first, end))
-            first = there.scalar_one() or end
+            mark = "?" if session.dialect == "sqlite" else "%s"
+            (there,) = session.fetch_one(_NEXT.format(mark), (experiment, first, end))
+            first = there or end
 
 
 def _joined(assigned: Part, told: Part, lost: Part) -> Rows:
@@ -123,18 +134,9 @@ def _find(numbers: Ids, ids: Ids) -> tuple[Any, Any]:
     return places[there], there
 
 
-def _from_sqlite(connection: Connection, values: tuple[int, ...]) -> Iterator[Part]:
-    raw: Any = connection.connection.dbapi_connection
-    if not connection.info.get("bestarm_pack"):
-        for table, columns in _COLUMNS.items():
-            codes = "".join("q" if name in _WHOLE else "d" for name in columns)
-            flag = "?" * ("forecast" in columns)
-            # A function of C: no signal is answered in the midst of it.
-            pack = struct.Struct(f"<{codes}{flag}").pack
-            raw.create_function(f"pack_{table}", len(codes + flag), pack)
-        connection.info["bestarm_pack"] = True
+def _from_sqlite(session: Session, values: tuple[int, ...]) -> Iterator[Part]:
     try:
-        found = raw.execute(_SQLITE, values).fetchone()
+        found = session.fetch_one(_SQLITE, values)
     except sqlite3.OperationalError as error:
         if error.sqlite_errorcode != sqlite3.SQLITE_ERROR:
             raise
@@ -150,8 +152,8 @@ def _from_sqlite(connection: Connection, values: tuple[int, ...]) -> Iterator[Pa
         yield _in_order(part)
 
 
-def _from_postgresql(connection: Connection, values: tuple[int, ...]) -> Iterator[Part]:
-    found = iter(connection.exec_driver_sql(_POSTGRESQL, values).one())
+def _from_postgresql(session: Session, values: tuple[int, ...]) -> Iterator[Part]:
+    found = iter(session.fetch_one(_POSTGRESQL, values))
     for columns in _COLUMNS.values():
         part = {}
         for name in columns:
