@@ -29,6 +29,8 @@ LAYOUTS = ("assignments", "mrt")
 STATES = ("outstanding", "told", "lost", "late")
 _LAST = 9e9  # seconds: dates after the year 2255, or as long before 1970, are not written
 
+_SAMPLE = 500  # cells by which we see whether a column repeats itself
+
 Columns = dict[str, NDArray[Any]]  # labels and states as numbers of those in `_texts`
 Progress = Callable[[int, int], object]
 
@@ -110,19 +112,38 @@ def _frame(books: Reading, problem: Problem, wanted: Callable[[Rows], Columns]) 
         import pandas as pd  # noqa: PLC0415
     except ImportError:
         raise MissingDependencyError.of("A table", "pandas", extra="live") from None
-    parts: dict[str, list[NDArray[Any]]] = {}
-    for rows in chain([np.empty(0, dtype=ROW)], books.rows(0, books.head.assigned)):
-        for name, column in wanted(rows).items():
-            parts.setdefault(name, []).append(np.ascontiguousarray(column))
+    columns = {name: _Growing(each.dtype) for name, each in wanted(np.empty(0, dtype=ROW)).items()}
+    for rows in books.rows(0, books.head.assigned):
+        for name, values in wanted(rows).items():
+            columns[name].add(values)
     texts, frame = _texts(problem), dict[str, Any]()
-    for name in list(parts):
-        column = np.concatenate(parts.pop(name))  # one after the other, for the memory's sake
+    for name in list(columns):
+        column = columns.pop(name).values()
         if name in texts:
             frame[name] = pd.Categorical.from_codes(column, pd.Index(list(texts[name])))
         else:
             times = column.dtype.kind == "M"
             frame[name] = pd.DatetimeIndex(column, tz="UTC") if times else column
     return pd.DataFrame(frame, copy=False)
+
+
+class _Growing:
+    """An array to which values are added in place, with little memory to spare."""
+
+    def __init__(self, kind: np.dtype[Any]) -> None:
+        self._array = np.empty(0, dtype=kind)
+        self._used = 0
+
+    def add(self, values: NDArray[Any]) -> None:
+        end = self._used + len(values)
+        if end > len(self._array):
+            self._array.resize(end + end // 8, refcheck=False)
+        self._array[self._used : end] = values
+        self._used = end
+
+    def values(self) -> NDArray[Any]:
+        self._array.resize(self._used, refcheck=False)
+        return self._array
 
 
 # --- files --------------------------------------------------------------------------------------
@@ -213,8 +234,9 @@ def _batch(columns: Columns, texts: dict[str, Sequence[str]]) -> Any:
         if name in texts:
             return arrow.DictionaryArray.from_arrays(column, arrow.array(texts[name]))
         kinds = {"M": arrow.timestamp("us", tz="UTC"), "O": arrow.string()}
-        kind = kinds.get(column.dtype.kind)
-        return arrow.array(np.ascontiguousarray(column), type=kind, from_pandas=True)
+        kind = column.dtype.kind
+        holes = np.isnan(column) if kind == "f" else None
+        return arrow.array(np.ascontiguousarray(column), type=kinds.get(kind), mask=holes)
 
     return arrow.record_batch({name: converted(name, each) for name, each in columns.items()})
 
@@ -243,29 +265,36 @@ def _lines(batch: Any) -> Any:
     """A batch in CSV: Arrow's own writer takes ten times as long."""
     from pyarrow import compute  # noqa: PLC0415
 
+    *first, last = batch.columns
     holes = {"null_handling": "replace", "null_replacement": ""}
-    lines = compute.binary_join_element_wise(*map(_cells, batch.columns), ",", **holes)
-    lines = compute.binary_join_element_wise(lines, "", "\n")
+    cells = (*map(_cells, first), _cells(last, end="\n").fill_null("\n"))
+    lines = compute.binary_join_element_wise(*cells, ",", **holes)
     _, ends, text = lines.buffers()
     return text[: int(np.frombuffer(ends, dtype=np.int32)[len(lines)])]
 
 
-def _cells(column: Any) -> Any:
-    """A column as it is written in CSV."""
-    from pyarrow import string, types  # noqa: PLC0415
+def _cells(column: Any, end: str = "") -> Any:
+    """A column as it is written in CSV, with `end` after each cell."""
+    from pyarrow import compute, string, types  # noqa: PLC0415
 
     kind = column.type
-    if types.is_floating(kind) or types.is_timestamp(kind):
-        coded = column.dictionary_encode()
-        if len(coded.dictionary) < len(column) // 2:  # many are the same
-            column, kind = coded, coded.type
+    if (types.is_floating(kind) or types.is_timestamp(kind)) and _repeats(column[:_SAMPLE]):
+        column = column.dictionary_encode()
+        kind = column.type
     if types.is_dictionary(kind):
-        return _cells(column.dictionary).take(column.indices)
+        return _cells(column.dictionary, end).take(column.indices)
     if types.is_timestamp(kind):
-        return _dates(column)
-    if types.is_boolean(kind):
-        column = column.cast("int8")
-    return _quoted(column) if types.is_string(kind) else column.cast(string())
+        cells = _dates(column)
+    elif types.is_string(kind):
+        cells = _quoted(column)
+    else:
+        cells = (column.cast("int8") if types.is_boolean(kind) else column).cast(string())
+    return compute.binary_join_element_wise(cells, "", end) if end else cells
+
+
+def _repeats(sample: Any) -> bool:
+    """Whether it is quicker to write each value once."""
+    return len(sample.unique()) < len(sample) // 2
 
 
 def _dates(times: Any) -> Any:
