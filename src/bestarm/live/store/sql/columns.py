@@ -1,8 +1,8 @@
 """Assignments with their outcomes and losses, read as arrays.
 
-A driver makes an object of every number and a tuple of every row, which takes longer than all that
-is done with them. So the database joins many rows into one value: in SQLite the packed rows of a
-table, on PostgreSQL an array per column.
+A driver makes a tuple of every row, and of these an array would have to be made: that takes longer
+than all that is done with it. In SQLite functions of ours put the values of each row into an array;
+PostgreSQL makes an array of each column and sends it.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import sqlite3
 import struct
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,151 +23,154 @@ from bestarm.live.store.sql import schema as s
 if TYPE_CHECKING:
     from bestarm.live.store.sql.sessions import Session
 
-# What is read of each table; the names of ROW differ for two of the columns.
-_ASSIGNED = ("number", "round", "phase", "arm", "probability", "asked", "forecast")
-_COLUMNS = {
-    str(s.assignments): _ASSIGNED,
-    str(s.outcomes): ("number", "reward", "told", "late"),
-    str(s.losses): ("number", "at"),
-}
-_WHOLE = {"number", "round", "phase", "arm", "late"}
-_MISSING = "no forecast"  # a flag: SQLite knows no NaN
-_HERE = "experiment = {0} AND number >= {0} AND number < {0}"
-_NEXT = f"SELECT min(number) FROM {s.assignments} WHERE {_HERE}"
-
-Part = dict[str, NDArray[Any]]  # the columns of a table by name
-
-
-def _packed(columns: Sequence[str]) -> np.dtype[Any]:
-    """A row as SQLite packs it."""
-    kinds = [(name, "<i8" if name in _WHOLE else "<f8") for name in columns]
-    return np.dtype(kinds + [(_MISSING, "?")] * ("forecast" in columns))
-
-
-def _sent(name: str) -> np.dtype[Any]:
-    """An element of an array as PostgreSQL sends it, after its length in bytes."""
-    return np.dtype([("size", ">i4"), ("value", ">i8" if name in _WHOLE else ">f8")])
-
-
-_ARRAY = 20  # bytes of an array before its elements
-
-
-def _sqlite(table: str, columns: Sequence[str]) -> str:
-    values = ", ".join(columns)
-    if "forecast" in columns:
-        values = values.replace("forecast", "coalesce(forecast, 0.0)") + ", forecast IS NULL"
-    # Joined as text, which leaves the bytes as they are, and a blob again.
-    joined = f"CAST(group_concat(pack_{table}({values}), '') AS BLOB)"
-    return f"(SELECT count(*), {joined} FROM {table} WHERE {_HERE.format('?')})"
-
-
-def _postgresql(table: str, columns: Sequence[str]) -> str:
-    values = ", ".join(
-        f"array_send(array_agg({value}))"
-        for name in columns
-        for cast in ("bigint" if name in _WHOLE else "double precision",)
-        for value in (f"coalesce({name}, 'NaN')" if name == "forecast" else f"{name}::{cast}",)
-    )
-    return f"(SELECT {values} FROM {table} WHERE {_HERE.format('%s')}) AS of_{table}"
-
-
-def _statement(parts: Iterator[str]) -> str:
-    return f"SELECT * FROM {', '.join(parts)}"
-
-
-_SQLITE = _statement(_sqlite(*each) for each in _COLUMNS.items())
-_POSTGRESQL = _statement(_postgresql(*each) for each in _COLUMNS.items())
-
-
-def add_functions(connection: sqlite3.Connection) -> None:
-    """Teach a connection to SQLite how to pack rows."""
-    for table, columns in _COLUMNS.items():
-        codes = "".join("q" if name in _WHOLE else "d" for name in columns)
-        codes += "?" * ("forecast" in columns)
-        # A function of C: no signal is answered in the midst of it.
-        connection.create_function(f"pack_{table}", len(codes), struct.Struct(f"<{codes}").pack)
-
 
 def read_rows(
     session: Session, experiment: int, first: int, end: int, *, size: int
 ) -> Iterator[Rows]:
     """The assignments of an experiment with ids from `first` up to `end`, as ROW, in order of id,
     `size` of them at a time or fewer."""
-    read = _from_sqlite if session.dialect == "sqlite" else _from_postgresql
     while first < end:
         until = min(first + size, end)
-        rows = _joined(*read(session, (experiment, first, until) * len(_COLUMNS)))
+        if session.slots is not None:
+            until = min(until, first + SLOTS)
+            rows = session.slots.read(experiment, first, until)
+        else:
+            rows = _from_postgresql(session, experiment, first, until)
         if len(rows):
             yield rows
-        first = until
-        if len(rows) < size and first < end:  # a damaged counter may say any number
+        missing, first = until - first - len(rows), until
+        if missing and first < end:  # a damaged counter may say any number
             mark = "?" if session.dialect == "sqlite" else "%s"
             (there,) = session.fetch_one(_NEXT.format(mark), (experiment, first, end))
-            first = there or end
+            first = end if there is None else there
 
 
-def _joined(assigned: Part, told: Part, lost: Part) -> Rows:
-    """Rows of assignments, with the outcomes and the losses that there are of them."""
+_NEXT = (
+    f"SELECT min(number) FROM {s.assignments} "
+    "WHERE experiment = {0} AND number >= {0} AND number < {0}"
+)
+
+
+def _unreadable(why: str) -> Exception:
+    return damaged(f"The record of assignments, outcomes or losses cannot be read ({why}).")
+
+
+# --- SQLite -------------------------------------------------------------------------------------
+
+SLOTS = 2**14  # assignments that are read at a time
+# As a number: anything might be true.
+_RAW = np.dtype([(name, "i1" if name == "late" else ROW[name]) for name in ROW.names or ()])
+_EMPTY = np.array([(-1, 0, 0, 0, *[np.nan] * 5, 0, np.nan)], dtype=_RAW)
+
+
+def _put(name: str, start: str, *columns: str) -> str:
+    """A call that puts columns into the slot of their row, from its column `start` on."""
+    place = f"(number - ?2) * {ROW.itemsize} + {(ROW.fields or {})[start][1]}"
+    return f"put_{name}({place}, {', '.join(columns)})"
+
+
+_ASSIGNED = ("number", "round", "phase", "arm", "probability", "asked")
+_HERE = "WHERE experiment = ?1 AND number >= ?2 AND number < ?3"
+_FILL = f"""
+SELECT (
+    SELECT count(CASE WHEN forecast IS NULL THEN {_put("assigned", "id", *_ASSIGNED)}
+        ELSE {_put("foreseen", "id", *_ASSIGNED, "forecast")} END)
+    FROM {s.assignments} {_HERE}
+), (
+    SELECT count({_put("told", "reward", "reward", "told", "late")}) FROM {s.outcomes} {_HERE}
+), (
+    SELECT count({_put("lost", "lost", "at")}) FROM {s.losses} {_HERE}
+)
+"""
+_CODES = {"assigned": "qqqqdd", "foreseen": "qqqqddd", "told": "ddb", "lost": "d"}
+
+
+class Slots:
+    """A place in memory per assignment, which functions of a connection to SQLite fill."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+        memory = bytearray(SLOTS * ROW.itemsize)
+        self._rows = np.frombuffer(memory, dtype=_RAW)
+        for name, codes in _CODES.items():
+            # All of it is in C: no signal is answered in the midst of it.
+            put = partial(struct.Struct(f"<{codes}").pack_into, memory)
+            connection.create_function(f"put_{name}", len(codes) + 1, put)
+
+    def read(self, experiment: int, first: int, until: int) -> Rows:
+        """The assignments with ids from `first` up to `until`, `SLOTS` of them at most."""
+        slots = self._rows[: until - first]
+        slots[:] = _EMPTY
+        try:
+            self._connection.execute(_FILL, (experiment, first, until)).fetchone()
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_ERROR:
+                raise
+            raise _unreadable("there is something other than a number") from error
+        found = slots[slots["id"] >= 0]
+        found["late"] = found["late"] != 0
+        return found.view(ROW)
+
+
+# --- PostgreSQL ---------------------------------------------------------------------------------
+
+# What is read of each table; the names of ROW differ for two of the columns.
+_COLUMNS = {
+    str(s.assignments): (*_ASSIGNED, "forecast"),
+    str(s.outcomes): ("number", "reward", "told", "late"),
+    str(s.losses): ("number", "at"),
+}
+_WHOLE = {"number", "round", "phase", "arm", "late"}
+_HEADER = 20  # bytes of an array before its elements
+
+
+def _arrays(table: str, columns: Sequence[str]) -> str:
+    values = ", ".join(
+        f"array_send(array_agg({value}))"
+        for name in columns
+        for cast in ("bigint" if name in _WHOLE else "double precision",)
+        for value in (f"coalesce({name}, 'NaN')" if name == "forecast" else f"{name}::{cast}",)
+    )
+    here = "experiment = %s AND number >= %s AND number < %s"
+    return f"(SELECT {values} FROM {table} WHERE {here}) AS of_{table}"
+
+
+_SEND = f"SELECT * FROM {', '.join(_arrays(*each) for each in _COLUMNS.items())}"
+_Part = dict[str, NDArray[Any]]  # the columns of a table by name
+
+
+def _from_postgresql(session: Session, experiment: int, first: int, until: int) -> Rows:
+    sent = iter(session.fetch_one(_SEND, (experiment, first, until) * len(_COLUMNS)))
+    assigned, told, lost = (
+        _in_order({name: _numbers(name, next(sent)) for name in columns})
+        for columns in _COLUMNS.values()
+    )
     ids = assigned["number"]
     rows = np.empty(len(ids), dtype=ROW)
-    rows["id"] = ids
+    rows["id"], rows["forecast"] = ids, assigned["forecast"]
     for name in _ASSIGNED[1:]:
         rows[name] = assigned[name]
     rows["reward"], rows["told"], rows["late"], rows["lost"] = np.nan, np.nan, False, np.nan
-    if len(told["number"]):
-        places, there = _find(told["number"], ids)
-        for name in ("reward", "told"):
-            rows[name][places] = told[name][there]
-        rows["late"][places] = told["late"][there] != 0
-    if len(lost["number"]):
-        places, there = _find(lost["number"], ids)
-        rows["lost"][places] = lost["at"][there]
+    places, there = _find(told["number"], ids)
+    rows["reward"][places], rows["told"][places] = told["reward"][there], told["told"][there]
+    rows["late"][places] = told["late"][there] != 0
+    places, there = _find(lost["number"], ids)
+    rows["lost"][places] = lost["at"][there]
     return rows
 
 
-def _find(numbers: Ids, ids: Ids) -> tuple[Any, Any]:
-    """Where numbers are among ids, both in order, and which of them are there."""
-    if len(numbers) == len(ids) and np.array_equal(numbers, ids):
-        return slice(None), slice(None)
-    places = np.searchsorted(ids, numbers)
-    there = places < len(ids)
-    there[there] = ids[places[there]] == numbers[there]
-    return places[there], there
+def _numbers(name: str, sent: bytes | None) -> NDArray[Any]:
+    """The elements of an array, each after its length in bytes."""
+    kind = "i8" if name in _WHOLE else "f8"
+    element = np.dtype([("size", ">i4"), ("value", f">{kind}")])
+    elements = np.frombuffer(sent or b"", dtype=element, offset=_HEADER if sent else 0)
+    if (elements["size"] != 8).any():
+        raise _unreadable("a number is missing")
+    return elements["value"].astype(kind)
 
 
-def _from_sqlite(session: Session, values: tuple[int, ...]) -> Iterator[Part]:
-    try:
-        found = session.fetch_one(_SQLITE, values)
-    except sqlite3.OperationalError as error:
-        if error.sqlite_errorcode != sqlite3.SQLITE_ERROR:
-            raise
-        raise _unreadable("there is something other than a number") from error
-    for columns, count, joined in zip(_COLUMNS.values(), found[::2], found[1::2], strict=True):
-        kind = _packed(columns)
-        if len(joined or b"") != count * kind.itemsize:
-            raise _unreadable("the rows could not be joined")
-        packed = np.frombuffer(joined or b"", dtype=kind)
-        part = {name: packed[name] for name in columns}
-        if "forecast" in columns:
-            part["forecast"] = np.where(packed[_MISSING], np.nan, part["forecast"])
-        yield _in_order(part)
-
-
-def _from_postgresql(session: Session, values: tuple[int, ...]) -> Iterator[Part]:
-    found = iter(session.fetch_one(_POSTGRESQL, values))
-    for columns in _COLUMNS.values():
-        part = {}
-        for name in columns:
-            text = next(found)
-            sent = np.frombuffer(text or b"", dtype=_sent(name), offset=_ARRAY if text else 0)
-            if (sent["size"] != 8).any():
-                raise _unreadable("a number is missing")
-            part[name] = sent["value"].astype(sent["value"].dtype.newbyteorder("="))
-        yield _in_order(part)
-
-
-def _in_order(part: Part) -> Part:
-    """The same rows in order of number: databases do not promise it."""
+def _in_order(part: _Part) -> _Part:
+    """The same rows in order of number, which the database does not promise."""
     numbers = part["number"]
     if (numbers[1:] > numbers[:-1]).all():
         return part
@@ -174,5 +178,9 @@ def _in_order(part: Part) -> Part:
     return {name: column[order] for name, column in part.items()}
 
 
-def _unreadable(why: str) -> Exception:
-    return damaged(f"The record of assignments, outcomes or losses cannot be read ({why}).")
+def _find(numbers: Ids, ids: Ids) -> tuple[Ids, NDArray[np.bool_]]:
+    """Where numbers are among ids, both in order, and which of them are there."""
+    places = np.searchsorted(ids, numbers)
+    there = places < len(ids)
+    there[there] = ids[places[there]] == numbers[there]
+    return places[there], there

@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import Delete, Insert, Select, Table, Update
 
 from bestarm.live.store.sql import statements as sql
-from bestarm.live.store.sql.columns import add_functions
+from bestarm.live.store.sql.columns import Slots
 from bestarm.live.store.sql.connections import patiently
 from bestarm.live.store.sql.schema import read_counters
 from bestarm.live.store.sql.sessions import Columns, KnownRowError, Row, Session, no_counters
@@ -31,7 +31,7 @@ class SqliteSession(Session):
         # SQLite tells whether another has written since.
         self._kept: tuple[int, int, dict[str, Any]] | None = None
         self._read: tuple[int, int] | None = None
-        add_functions(raw)
+        self.slots = Slots(raw)
 
     def begin(self, *, writing: bool, experiment: int | None = None) -> None:
         if writing:
