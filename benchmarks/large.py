@@ -5,10 +5,10 @@
 
 The experiment is asked and told in batches of 200,000, all of it as any other experiment. Then
 every operation runs in a process of its own, which reports seconds of processor and of wall time,
-and the most memory it ever had. "bare driver" fetches the same rows, joined, in pieces of 50,000, and makes
-nothing of them. `--beside` runs the package of another checkout on the same store, operation by
-operation in turn. The file is made in a temporary folder; `--folder` names another that has room
-(100 bytes per outcome, and as much again for the exports).
+and the most memory it ever had. "bare driver" fetches the same rows, joined, in pieces of 50,000,
+and makes nothing of them. `--beside` runs the package of another checkout on the same store,
+operation by operation in turn. The file is made in a temporary folder; `--folder` names another
+that has room (80 bytes per outcome, and 150 for the exports).
 
 `--stacks` writes where the time goes, as one file per operation with a line per stack and its
 seconds: the format that programs which draw flame graphs read.
