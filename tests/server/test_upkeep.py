@@ -130,8 +130,8 @@ def test_health_checks_take_a_small_share_of_the_time(
 ) -> None:
     """The clocks are ours: a visit takes as long as a burst may, and a round comes every second."""
     clock = {"time": 0.0, "work": 0.0}
-    monkeypatch.setattr(upkeep.time, "monotonic", lambda: clock["time"])
-    monkeypatch.setattr(upkeep.time, "thread_time", lambda: clock["work"])
+    monkeypatch.setattr(time, "monotonic", lambda: clock["time"])
+    monkeypatch.setattr(time, "thread_time", lambda: clock["work"])
     for number in range(3):
         create(sqlite_url, f"{number}").close()
     experiments = OpenExperiments(Store(sqlite_url), limits=Limits())

@@ -65,7 +65,8 @@ _EMPTY = np.array([(-1, 0, 0, 0, *[np.nan] * 5, 0, np.nan)], dtype=_RAW)
 
 def _put(name: str, start: str, *columns: str) -> str:
     """A call that puts columns into the slot of their row, from its column `start` on."""
-    place = f"(number - ?2) * {ROW.itemsize} + {(ROW.fields or {})[start][1]}"
+    assert ROW.fields is not None
+    place = f"(number - ?2) * {ROW.itemsize} + {ROW.fields[start][1]}"
     return f"put_{name}({place}, {', '.join(columns)})"
 
 
