@@ -114,7 +114,8 @@ class PostgresSession(Session):
 
     def fetch_one(self, text: str, values: Sequence[Any]) -> Row:
         self._send()
-        row = self._cursor.execute(text, values).fetchone()
+        # Bytes as they are, not as a text of twice the size.
+        row = self._cursor.execute(text, values, binary=True).fetchone()
         assert row is not None
         return row
 
