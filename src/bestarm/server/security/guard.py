@@ -213,19 +213,22 @@ def head_too_large() -> Refusal:
 
 
 def _check_head(scope: Scope, headers: dict[bytes, bytes]) -> None:
-    # h11 limits the size of a head only while it is incomplete, and goes by the chunks of a body
-    # that has a length as well: a proxy that goes by the length sees other requests than we do.
     first = (scope.get("raw_path", b""), scope["query_string"])
     if sum(len(name) + len(value) + 4 for name, value in (first, *scope["headers"])) > MOST_HEAD:
         raise head_too_large()
+    # A proxy that reads it in another way sees other requests than we do.
+    named = [name for name, _ in scope["headers"]]
+    if named.count(b"host") > 1 or (b"host" not in headers and scope["http_version"] == "1.1"):
+        raise _ambiguous("A request names one host.")
     if {b"content-length", b"transfer-encoding"} <= headers.keys():
-        raise Refusal(
-            400,
-            "bad_request",
-            "A request has a Content-Length or a Transfer-Encoding, not both.",
-            field="request",
-            headers={"Connection": "close"},
-        )
+        raise _ambiguous("A request has a Content-Length or a Transfer-Encoding, not both.")
+    if headers.get(b"transfer-encoding", b"chunked").lower() != b"chunked":
+        raise _ambiguous("The only Transfer-Encoding is chunked.")
+
+
+def _ambiguous(message: str) -> Refusal:
+    closing = {"Connection": "close"}
+    return Refusal(400, "bad_request", message, field="request", headers=closing)
 
 
 def _digest(headers: dict[bytes, bytes]) -> str:
