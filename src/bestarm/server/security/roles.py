@@ -11,6 +11,7 @@ from starlette.concurrency import run_in_threadpool
 
 from bestarm.live.store.sql import Store
 from bestarm.server.api.errors import Refusal
+from bestarm.server.gathering import Gathering
 from bestarm.server.security.guard import KNOWN
 from bestarm.server.security.tokens import Role, find_role, pass_holds, token_number
 
@@ -22,29 +23,53 @@ _bearer = HTTPBearer(auto_error=False, description="A token of `bestarm token cr
 _Credentials = Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
 
 
-def role_of(request: Request, credentials: HTTPAuthorizationCredentials | None) -> Role | None:
+class Callers:
+    """The roles of those who call, looked up together for those who call at the same time.
+
+    A token is looked up after every request that brings it: once revoked, it allows nothing.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._lookups: Gathering[str, Role | None] = Gathering(
+            lambda _, tokens: run_in_threadpool(self._find, tokens)
+        )
+
+    async def role_of(self, token: str) -> Role | None:
+        """What a token allows, or None if it is not one, or not one any more."""
+        return await self._lookups.add("", token)
+
+    def _find(self, tokens: list[str]) -> list[Role | None]:
+        found = {token: find_role(self._store, token) for token in set(tokens)}
+        return [found[token] for token in tokens]
+
+
+async def _role_of(
+    request: Request, credentials: HTTPAuthorizationCredentials | None
+) -> Role | None:
     """The role of the caller, or None.
 
     A token counts if it is sent as a header, which no other site can make a browser do. The cookie
     that the pages set allows viewing only. On a server that only this machine can reach, viewing
     needs no token, unless a proxy forwarded the request.
     """
-    store: Store = request.app.state.store
-    store.check_file()
+    state = request.app.state
     if credentials is not None:
         request.state.caller = token_number(credentials.credentials)
-        return find_role(store, credentials.credentials)
+        callers: Callers = state.callers
+        return await callers.role_of(credentials.credentials)
+    await run_in_threadpool(state.store.check_file)
     cookie = request.cookies.get(COOKIE)
-    if cookie is not None and pass_holds(store, cookie):
+    if cookie is not None and await run_in_threadpool(pass_holds, state.store, cookie):
         return Role.VIEW
-    alone = request.app.state.local and not any(name in request.headers for name in _FORWARDED)
+    alone = state.local and not any(name in request.headers for name in _FORWARDED)
     request.scope[ANONYMOUS] = alone
     return Role.VIEW if alone else None
 
 
 async def check_role(request: Request, role: Role) -> Role:
     """The role of the caller, which must be at least this one."""
-    found = await run_in_threadpool(role_of, request, await _bearer(request))
+    found = await _role_of(request, await _bearer(request))
     if found is None:
         raise Refusal(
             401,
