@@ -15,6 +15,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from bestarm.live.store.sql import Store
 from bestarm.server.api import plan, routes
 from bestarm.server.api.schemas import describe_fields
+from bestarm.server.api.short_way import ShortWay
 from bestarm.server.experiments import OpenExperiments
 from bestarm.server.pages.routes import add_pages
 from bestarm.server.security.guard import Guard
@@ -77,6 +78,7 @@ def create_app(
     for router in (routes.viewing, routes.telling, routes.managing, plan.router):
         app.include_router(router)
     add_pages(app)
+    app.add_middleware(ShortWay)
     app.add_middleware(_CompressedPages)
     app.add_middleware(Guard, limits=limits, local=local, hosts=hosts)
     return app

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import multiprocessing
+import re
 import signal
 import socket
 import sys
@@ -30,6 +31,7 @@ from bestarm.server.streams import STREAMS
 _STOPPING = 10  # seconds that requests are given to end once the server stops
 _IDLE = 65  # seconds: longer than clients and proxies keep a connection that they may use again
 _HANGING = 60  # seconds without an answer after which a worker process is replaced
+_METHOD = re.compile(rb"([!#-'*+.^-z|~0-9A-Z-]+) [!-~]+ HTTP/1\.[01]\r\n")
 _LINGER = 1.0  # seconds in which one who was refused can read why
 
 
@@ -139,6 +141,12 @@ class Protocol(HttpToolsProtocol):
     def send_400_response(self, msg: str) -> None:
         """Answer what is not valid HTTP."""
         cause = sys.exception()
+        method = _METHOD.match(self._received) if self._head == len(self._received) else None
+        if method and isinstance(cause, httptools.HttpParserInvalidMethodError):
+            # One that nobody knows is answered like one that is never allowed.
+            self.parser = httptools.HttpRequestParser(self)
+            super().data_received(b"TRACE" + self._received[method.end(1) :])
+            return
         if not isinstance(cause, httptools.HttpParserCallbackError):
             msg = f"{msg.removesuffix('.')}: {cause}."
         self._refuse(Refusal(400, "bad_request", msg, field="request"))
