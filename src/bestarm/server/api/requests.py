@@ -83,7 +83,7 @@ class _StrictRequest(Request):
 
 def read_json(body: bytes) -> Any:
     """A body as JSON that means one thing only; else raises ValueError or RecursionError."""
-    return json.loads(body, object_pairs_hook=_once, parse_constant=_no_number)
+    return _decoder.decode(body.decode(json.detect_encoding(body), "surrogatepass"))
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -98,3 +98,6 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _no_number(name: str) -> None:
     raise ValueError(f"{name} is not a number")
+
+
+_decoder = json.JSONDecoder(object_pairs_hook=_once, parse_constant=_no_number)

@@ -10,6 +10,8 @@ import math
 import re
 import time
 from collections import OrderedDict
+from functools import lru_cache
+from itertools import chain
 from urllib.parse import quote
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -57,6 +59,7 @@ class Guard:
         self._known: OrderedDict[str, None] = OrderedDict()
         self._any_host = not local and not hosts
         self._hosts = {"localhost", *(host.lower() for host in hosts)}
+        self._fits = lru_cache(100)(self._host_fits)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, or answer it here."""
@@ -64,15 +67,13 @@ class Guard:
             await self._app(scope, receive, send)
             return
         send = _watched(scope, send)
-        headers: dict[bytes, bytes] = {}
-        for name, value in scope["headers"]:
-            headers.setdefault(name, value)
+        headers = dict(reversed(scope["headers"]))  # the first of each name
+        token = _digest(headers)
         try:
-            self._check(scope, headers)
+            self._check(scope, headers, token)
         except Refusal as refusal:
             await refusal.response()(scope, receive, send)
             return
-        token = _digest(headers)
         answered = scope
         if scope["method"] == "HEAD":
             scope, send = {**scope, "method": "GET"}, _without_body(send)
@@ -90,9 +91,9 @@ class Guard:
             while len(self._known) > _MOST_KNOWN:
                 self._known.popitem(last=False)
 
-    def _check(self, scope: Scope, headers: dict[bytes, bytes]) -> None:
+    def _check(self, scope: Scope, headers: dict[bytes, bytes], token: str) -> None:
         _check_head(scope, headers)
-        if not self._host_fits(headers.get(b"host", b"").decode("latin-1")):
+        if not self._fits(headers.get(b"host", b"").decode("latin-1")):
             raise Refusal(
                 421,
                 "misdirected",
@@ -100,7 +101,7 @@ class Guard:
                 field="Host",
                 remedy="Name it with `bestarm serve --allow-host`.",
             )
-        wait = self._buckets.take(self._caller(scope, headers))
+        wait = self._buckets.take(self._caller(scope, token))
         if wait:
             raise Refusal(
                 429,
@@ -117,9 +118,8 @@ class Guard:
                 raise Refusal(403, "cross_site", message, field="Sec-Fetch-Site")
             self._check_body(scope["path"], headers)
 
-    def _caller(self, scope: Scope, headers: dict[bytes, bytes]) -> str:
+    def _caller(self, scope: Scope, token: str) -> str:
         # Only a token that was valid before names a caller: others could be invented without end.
-        token = _digest(headers)
         if token in self._known:
             self._known.move_to_end(token)
             return token
@@ -213,12 +213,13 @@ def head_too_large() -> Refusal:
 
 
 def _check_head(scope: Scope, headers: dict[bytes, bytes]) -> None:
-    first = (scope.get("raw_path", b""), scope["query_string"])
-    if sum(len(name) + len(value) + 4 for name, value in (first, *scope["headers"])) > MOST_HEAD:
+    sent = scope["headers"]
+    size = len(scope.get("raw_path", b"")) + len(scope["query_string"]) + 4 * len(sent) + 4
+    if size + sum(map(len, chain.from_iterable(sent))) > MOST_HEAD:
         raise head_too_large()
     # A proxy that reads it in another way sees other requests than we do.
-    named = [name for name, _ in scope["headers"]]
-    if named.count(b"host") > 1 or (b"host" not in headers and scope["http_version"] == "1.1"):
+    hosts = sum(name == b"host" for name, _ in sent)
+    if hosts > 1 or (not hosts and scope["http_version"] == "1.1"):
         raise _ambiguous("A request names one host.")
     if {b"content-length", b"transfer-encoding"} <= headers.keys():
         raise _ambiguous("A request has a Content-Length or a Transfer-Encoding, not both.")
@@ -256,7 +257,8 @@ def _watched(scope: Scope, send: Send) -> Send:
             scope[_ANSWERED] = True
             headers = message.setdefault("headers", [])
             named = {name.lower() for name, _ in headers}
-            message["headers"] = [*headers, *(each for each in _HEADERS if each[0] not in named)]
+            added = [each for each in _HEADERS if each[0] not in named]
+            message["headers"] = [*headers, *added]
             if _log.isEnabledFor(logging.INFO):
                 # Never the query, and the path as it was sent: it cannot break a line.
                 path = hide_tokens(quote(scope["path"]))

@@ -44,9 +44,7 @@ class Callers:
         return [found[token] for token in tokens]
 
 
-async def _role_of(
-    request: Request, credentials: HTTPAuthorizationCredentials | None
-) -> Role | None:
+async def _role_of(request: Request) -> Role | None:
     """The role of the caller, or None.
 
     A token counts if it is sent as a header, which no other site can make a browser do. The cookie
@@ -54,10 +52,11 @@ async def _role_of(
     needs no token, unless a proxy forwarded the request.
     """
     state = request.app.state
-    if credentials is not None:
-        request.state.caller = token_number(credentials.credentials)
+    scheme, _, token = request.headers.get("authorization", "").partition(" ")
+    if scheme.lower() == "bearer" and (token := token.strip()):
+        request.state.caller = token_number(token)
         callers: Callers = state.callers
-        return await callers.role_of(credentials.credentials)
+        return await callers.role_of(token)
     await run_in_threadpool(state.store.check_file)
     cookie = request.cookies.get(COOKIE)
     if cookie is not None and await run_in_threadpool(pass_holds, state.store, cookie):
@@ -69,7 +68,7 @@ async def _role_of(
 
 async def check_role(request: Request, role: Role) -> Role:
     """The role of the caller, which must be at least this one."""
-    found = await _role_of(request, await _bearer(request))
+    found = await _role_of(request)
     if found is None:
         raise Refusal(
             401,
