@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import reprlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -20,7 +20,7 @@ VERSION_TABLE = "bestarm_version"
 metadata = sa.MetaData()
 
 
-class _Checked(sa.TypeDecorator[Any]):
+class Checked(sa.TypeDecorator[Any]):
     """A column whose values are checked as they are read: SQLite takes a text for a number."""
 
     impl = sa.Text
@@ -34,9 +34,14 @@ class _Checked(sa.TypeDecorator[Any]):
 
     def result_processor(self, dialect: sa.Dialect, coltype: object) -> Callable[[Any], Any]:  # noqa: ARG002
         """Instead of SQLAlchemy's own, which takes any text for true."""
-        return self._checked
+        return self.check
 
-    def _checked(self, value: Any) -> Any:
+    def check(self, value: Any) -> Any:
+        """The value.
+
+        Raises:
+            DamagedStoreError: it is not of the column's kind.
+        """
         if self._flag and value in {0, 1}:
             return bool(value)
         if value is None or isinstance(value, self._kinds):
@@ -52,7 +57,7 @@ _COUNTERS: dict[str, Any] = {"bool": sa.Boolean(), "int": _WHOLE, "float": _REAL
 
 def _columns(table: str, **kinds: Any) -> list[sa.Column[Any]]:
     return [
-        sa.Column(name, _Checked(kind, f"{table}.{name}"), nullable=name in _OPTIONAL)
+        sa.Column(name, Checked(kind, f"{table}.{name}"), nullable=name in _OPTIONAL)
         for name, kind in kinds.items()
     ]
 
@@ -84,7 +89,7 @@ def _table(name: str, *, key: str = "number", rowid: bool = False, **kinds: Any)
     )
 
 
-COUNTERS = [field.name for field in dataclasses.fields(Head)]
+COUNTERS = tuple(field.name for field in dataclasses.fields(Head))
 
 experiments = sa.Table(
     "bestarm_experiments",
@@ -94,6 +99,28 @@ experiments = sa.Table(
     *_columns("experiments", created=_REAL, document=sa.Text(), description=sa.Text()),
     *_counters(),
 )
+_kinds = [experiments.c[name].type for name in COUNTERS]
+_checks = [kind.check for kind in _kinds if isinstance(kind, Checked)]
+_flags = [COUNTERS.index(name) for name, field in vars(Head()).items() if isinstance(field, bool)]
+_sound: set[tuple[type, ...]] = set()  # kinds of values that passed the checks
+
+
+def read_counters(row: Sequence[Any]) -> dict[str, Any]:
+    """The counters by name, each checked to be of its kind.
+
+    Raises:
+        DamagedStoreError: one is not.
+    """
+    values = list(row)
+    for place in _flags:
+        values[place] = _checks[place](values[place])
+    kinds = tuple(map(type, values))
+    if kinds not in _sound:
+        values = [check(value) for check, value in zip(_checks, values, strict=True)]
+        _sound.add(kinds)
+    return dict(zip(COUNTERS, values, strict=True))
+
+
 assignments = _table(
     "assignments",
     round=_WHOLE,
