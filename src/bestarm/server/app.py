@@ -20,7 +20,6 @@ from bestarm.server.experiments import OpenExperiments
 from bestarm.server.pages.routes import add_pages
 from bestarm.server.security.guard import Guard
 from bestarm.server.security.limits import Limits
-from bestarm.server.security.roles import Callers
 from bestarm.server.streams import STREAMS
 from bestarm.server.upkeep import Upkeep
 
@@ -82,7 +81,6 @@ def create_app(
     )
     app.state.store, app.state.local, app.state.limits = store, local, limits
     app.state.experiments = OpenExperiments(store, limits=limits)
-    app.state.callers = Callers(store)
     app.state.upkeep = Upkeep(app.state.experiments)
     app.state.planner = plan.Planner(limits.planning)
     for router in (routes.viewing, routes.telling, routes.managing, plan.router):

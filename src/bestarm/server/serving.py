@@ -12,7 +12,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from threading import Thread
-from typing import Any
+from typing import Any, cast
 
 import httptools
 import uvicorn
@@ -24,7 +24,7 @@ from bestarm.checks import whole
 from bestarm.errors import InvalidInputError
 from bestarm.server.api.errors import Refusal
 from bestarm.server.app import create_app
-from bestarm.server.security.guard import MOST_HEAD, head_too_large
+from bestarm.server.security.guard import MOST_HEAD, WHOLE, head_too_large
 from bestarm.server.security.limits import Limits
 from bestarm.server.streams import STREAMS
 
@@ -103,6 +103,7 @@ class Protocol(HttpToolsProtocol):
         """Await the next request."""
         super().on_message_complete()
         self._awaited, self._head = True, 0
+        cast("dict[str, Any]", self.scope)[WHOLE] = True
 
     def _should_upgrade(self) -> bool:
         return True  # by `handle_websocket_upgrade`

@@ -21,6 +21,8 @@ from bestarm.server.security.limits import Buckets, Limits
 from bestarm.server.security.tokens import hide_tokens
 
 KNOWN = "bestarm.known"  # in the scope of a request whose token is valid
+RECENT = "bestarm.recent"  # in the scope of a request whose token was valid before
+WHOLE = "bestarm.whole"  # in the scope of a request whose body is there already
 MOST_HEAD = 16_384  # bytes of a request's first line and headers together
 
 _PROTECTING = {
@@ -78,7 +80,7 @@ class Guard:
         if scope["method"] == "HEAD":
             scope, send = {**scope, "method": "GET"}, _without_body(send)
         try:
-            await self._app(scope, self._limited(receive), send)
+            await self._app(scope, self._limited(scope, receive), send)
         except Exception as error:
             _failures.error("Unforeseen error", exc_info=error)
             if answered.get(_ANSWERED):
@@ -122,6 +124,7 @@ class Guard:
         # Only a token that was valid before names a caller: others could be invented without end.
         if token in self._known:
             self._known.move_to_end(token)
+            scope[RECENT] = True
             return token
         client = scope.get("client")
         return client[0] if client else ""
@@ -162,7 +165,7 @@ class Guard:
             remedy="Send several requests.",
         )
 
-    def _limited(self, receive: Receive) -> Receive:
+    def _limited(self, scope: Scope, receive: Receive) -> Receive:
         """The receiver, with limits on size and time."""
         size, more = 0, True
         deadline: float | None = None
@@ -171,19 +174,22 @@ class Guard:
             nonlocal size, more, deadline
             if not more:
                 return await receive()
-            now = asyncio.get_running_loop().time()
-            deadline = deadline or now + self._limits.seconds
-            try:
-                async with asyncio.timeout(deadline - now):
-                    message = await receive()
-            except TimeoutError:
-                raise Refusal(
-                    408,
-                    "too_slow",
-                    "The body took too long to arrive.",
-                    field="body",
-                    headers={"Connection": "close"},
-                ) from None
+            if scope.get(WHOLE):
+                message = await receive()
+            else:
+                now = asyncio.get_running_loop().time()
+                deadline = deadline or now + self._limits.seconds
+                try:
+                    async with asyncio.timeout(deadline - now):
+                        message = await receive()
+                except TimeoutError:
+                    raise Refusal(
+                        408,
+                        "too_slow",
+                        "The body took too long to arrive.",
+                        field="body",
+                        headers={"Connection": "close"},
+                    ) from None
             size += len(message.get("body", b""))
             if size > self._limits.body:
                 raise self._too_large()
@@ -218,7 +224,7 @@ def _check_head(scope: Scope, headers: dict[bytes, bytes]) -> None:
     if size + sum(map(len, chain.from_iterable(sent))) > MOST_HEAD:
         raise head_too_large()
     # A proxy that reads it in another way sees other requests than we do.
-    hosts = sum(name == b"host" for name, _ in sent)
+    hosts = [name for name, _ in sent].count(b"host")
     if hosts > 1 or (not hosts and scope["http_version"] == "1.1"):
         raise _ambiguous("A request names one host.")
     if {b"content-length", b"transfer-encoding"} <= headers.keys():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -39,23 +40,37 @@ class Callers:
         """What a token allows, or None if it is not one, or not one any more."""
         return await self._lookups.add("", token)
 
+    def refusals(self, tokens: Iterable[str | None], role: Role) -> dict[str | None, Refusal]:
+        """The refusals of those tokens that do not allow what this role may do."""
+        refused: dict[str | None, Refusal] = {}
+        for token in {token for token in tokens if token is not None}:
+            try:
+                _check(find_role(self._store, token), role)
+            except Refusal as refusal:
+                refused[token] = refusal
+        return refused
+
     def _find(self, tokens: list[str]) -> list[Role | None]:
         found = {token: find_role(self._store, token) for token in set(tokens)}
         return [found[token] for token in tokens]
 
 
+def bearer_token(request: Request) -> str | None:
+    """The token that is sent as a header, which no other site can make a browser do."""
+    scheme, _, token = request.headers.get("authorization", "").partition(" ")
+    return token.strip() or None if scheme.lower() == "bearer" else None
+
+
 async def _role_of(request: Request) -> Role | None:
     """The role of the caller, or None.
 
-    A token counts if it is sent as a header, which no other site can make a browser do. The cookie
-    that the pages set allows viewing only. On a server that only this machine can reach, viewing
-    needs no token, unless a proxy forwarded the request.
+    The cookie that the pages set allows viewing only. On a server that only this machine can reach,
+    viewing needs no token, unless a proxy forwarded the request.
     """
-    state = request.app.state
-    scheme, _, token = request.headers.get("authorization", "").partition(" ")
-    if scheme.lower() == "bearer" and (token := token.strip()):
+    state, token = request.app.state, bearer_token(request)
+    if token is not None:
         request.state.caller = token_number(token)
-        callers: Callers = state.callers
+        callers: Callers = state.experiments.callers
         return await callers.role_of(token)
     await run_in_threadpool(state.store.check_file)
     cookie = request.cookies.get(COOKIE)
@@ -69,6 +84,12 @@ async def _role_of(request: Request) -> Role | None:
 async def check_role(request: Request, role: Role) -> Role:
     """The role of the caller, which must be at least this one."""
     found = await _role_of(request)
+    request.scope[KNOWN] = found is not None
+    return _check(found, role)
+
+
+def _check(found: Role | None, role: Role) -> Role:
+    """A role, which must be at least another."""
     if found is None:
         raise Refusal(
             401,
@@ -78,7 +99,6 @@ async def check_role(request: Request, role: Role) -> Role:
             remedy="Send it as `Authorization: Bearer …`; create one with `bestarm token create`.",
             headers={"WWW-Authenticate": "Bearer"},
         )
-    request.scope[KNOWN] = True
     if found < role:
         raise Refusal(
             403,
