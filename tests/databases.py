@@ -83,6 +83,7 @@ def watch_statements(before: Callable[[], object]) -> Callable[[], None]:
     for kind, name in (
         *((psycopg.Cursor, name) for name in ("execute", "executemany")),
         (psycopg.Connection, "commit"),
+        (PostgresSession, "_send"),
     ):
         patch.setattr(kind, name, _announced(getattr(kind, name), before))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections import deque
-from threading import BoundedSemaphore
+from queue import Empty, SimpleQueue
 from typing import Any
 
 from sqlalchemy import Engine
@@ -32,7 +32,9 @@ class SessionPool:
         self._engine, self._file = engine, file
         self._idle: deque[Session] = deque()
         self._used: set[Session] = set()
-        self._free = BoundedSemaphore(_MOST)
+        self._free: SimpleQueue[None] = SimpleQueue()  # as long as there are more to be taken
+        for _ in range(_MOST):
+            self._free.put(None)
         self._turn = Turn()
         weakref.finalize(self, _close_all, self._idle)  # of a store that nobody closed
 
@@ -42,8 +44,10 @@ class SessionPool:
         Raises:
             NoSessionError: others did not give theirs back in time.
         """
-        if not self._free.acquire(timeout=_PATIENCE):
-            raise NoSessionError
+        try:
+            self._free.get(timeout=_PATIENCE)
+        except Empty:
+            raise NoSessionError from None
         try:
             try:
                 session = self._idle.pop()
@@ -51,7 +55,7 @@ class SessionPool:
                 session = self._connect()
             self._used.add(session)
         except BaseException:
-            self._free.release()
+            self._free.put(None)
             raise
         return session
 
@@ -73,7 +77,7 @@ class SessionPool:
             self._idle.append(session)
         else:
             self._close(session)
-        self._free.release()
+        self._free.put(None)
 
     def close(self) -> None:
         """Close all sessions; those in use once they are given back."""

@@ -6,15 +6,17 @@ begins and reads the counters in one message, and what it writes last goes with 
 
 from __future__ import annotations
 
+import select
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 import psycopg
-from psycopg.pq import TransactionStatus
+from psycopg.pq import DiagnosticField, ExecStatus, TransactionStatus
+from psycopg.pq.abc import PGresult
 from sqlalchemy import Delete, Insert, Select, Table, Update
 
 from bestarm.live.store.sql import statements as sql
-from bestarm.live.store.sql.schema import read_counters
+from bestarm.live.store.sql.schema import parse_counters
 from bestarm.live.store.sql.sessions import Columns, KnownRowError, Row, Session, no_counters
 
 _FEW = 8  # rows that are added one by one, with the end of their transaction
@@ -41,31 +43,61 @@ class PostgresSession(Session):
         else:
             read = sql.LOCK_COUNTERS if writing else sql.READ_COUNTERS
             self._waiting.append(self._call(sql.numbered(read), [experiment]))
-            self._send()
-            self._cursor.nextset()
-            row = self._cursor.fetchone()
-            if row is None:
+            found = self._send()
+            if found is None or not found.ntuples:
                 raise no_counters()
-            *counters, self.time = row
-            self.counters = read_counters(counters)
+            *counters, now = (found.get_value(0, place) for place in range(found.nfields))
+            self.counters, self.time = parse_counters(counters), float(now or b"nan")
 
     def _call(self, statement: str, values: Iterable[Any]) -> str:
         """A statement with its values as a text, to be sent together with others."""
         name = self._prepared.get(statement)
         if name is None:
             name = f"bestarm_{len(self._prepared)}"
-            self._cursor.execute(f"PREPARE {name} AS {statement}")
-            self._prepared[statement] = name
+            self._prepare(name, statement)
         return f"EXECUTE {name} ({', '.join(map(_literal, values))})"
 
-    def _send(self, *more: str) -> None:
-        """Send the statements that wait; after an error none behind it is carried out."""
+    def _prepare(self, name: str, statement: str) -> None:
+        waiting, self._waiting = self._waiting, []
+        self._send(f"PREPARE {name} AS {statement}")
+        self._waiting = waiting
+        self._prepared[statement] = name
+
+    def _send(self, *more: str) -> PGresult | None:
+        """Send the statements that wait, and return the last result.
+
+        After an error none behind it is carried out. This takes a third of the time of psycopg's
+        cursors, which do more for a statement.
+        """
         message, self._waiting = "; ".join((*self._waiting, *more)), []
+        last: PGresult | None = None
         if message:
-            try:
-                self._cursor.execute(message)
-            except psycopg.errors.UniqueViolation as error:
-                raise KnownRowError(str(error.diag.table_name)) from error
+            connection = self.raw.pgconn
+            connection.send_query(message.encode())
+            while connection.flush():
+                self._wait(select.POLLIN | select.POLLOUT)
+                connection.consume_input()
+            while (found := self._receive()) is not None:
+                if found.status == ExecStatus.FATAL_ERROR:
+                    error = _error(found)
+                    while self._receive() is not None:
+                        pass
+                    raise error
+                last = found
+        return last
+
+    def _receive(self) -> PGresult | None:
+        connection = self.raw.pgconn
+        while connection.is_busy():
+            self._wait(select.POLLIN)
+            connection.consume_input()
+        found: PGresult | None = connection.get_result()
+        return found
+
+    def _wait(self, events: int) -> None:
+        poll = select.poll()
+        poll.register(self.raw.pgconn.socket, events)
+        poll.poll()
 
     def commit(self) -> None:
         self._send("COMMIT")
@@ -73,7 +105,7 @@ class PostgresSession(Session):
     def rollback(self) -> None:
         self._waiting = []
         if self.raw.pgconn.transaction_status != TransactionStatus.IDLE:
-            self._cursor.execute("ROLLBACK")
+            self._send("ROLLBACK")
 
     def fetch(self, statement: Select[Any], **values: Any) -> list[Row]:
         self._send()
@@ -124,3 +156,15 @@ class PostgresSession(Session):
 def _literal(value: object) -> str:
     """A value as SQL; the server reads it as the column's kind, numbers to the bit."""
     return "NULL" if value is None else "'" + str(value).replace("'", "''") + "'"
+
+
+def _error(result: PGresult) -> Exception:
+    """The error that a result stands for."""
+    state = (result.error_field(DiagnosticField.SQLSTATE) or b"").decode()
+    if state == psycopg.errors.UniqueViolation.sqlstate:
+        return KnownRowError((result.error_field(DiagnosticField.TABLE_NAME) or b"").decode())
+    said = (result.error_message or b"").decode("utf-8", "replace").strip()
+    try:
+        return psycopg.errors.lookup(state)(said)
+    except KeyError:
+        return psycopg.OperationalError(said)  # the connection is gone

@@ -64,10 +64,13 @@ def _columns(table: str, **kinds: Any) -> list[sa.Column[Any]]:
 
 def _counters() -> Iterator[sa.Column[Any]]:
     for field in dataclasses.fields(Head):
-        kind, _, optional = str(field.type).partition(" | ")
-        (column,) = _columns("experiments", **{field.name: _COUNTERS[kind]})
-        column.nullable = bool(optional)
+        (column,) = _columns("experiments", **{field.name: _COUNTERS[_kind(field)]})
+        column.nullable = "None" in str(field.type)
         yield column
+
+
+def _kind(field: dataclasses.Field[Any]) -> str:
+    return str(field.type).partition(" | ")[0]
 
 
 def _table(name: str, *, key: str = "number", rowid: bool = False, **kinds: Any) -> sa.Table:
@@ -119,6 +122,23 @@ def read_counters(row: Sequence[Any]) -> dict[str, Any]:
         values = [check(value) for check, value in zip(_checks, values, strict=True)]
         _sound.add(kinds)
     return dict(zip(COUNTERS, values, strict=True))
+
+
+_parsers: dict[str, Callable[[bytes], Any]] = {
+    "bool": lambda text: text == b"t",
+    "int": int,
+    "float": float,
+    "str": bytes.decode,
+}
+_parse = [_parsers[_kind(field)] for field in dataclasses.fields(Head)]
+
+
+def parse_counters(texts: Sequence[bytes | None]) -> dict[str, Any]:
+    """The counters by name, from the texts in which PostgreSQL sends them."""
+    return {
+        name: None if text is None else parse(text)
+        for name, parse, text in zip(COUNTERS, _parse, texts, strict=True)
+    }
 
 
 assignments = _table(
