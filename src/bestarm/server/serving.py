@@ -58,6 +58,35 @@ def _end_with(parent: multiprocessing.process.BaseProcess) -> None:
     signal.raise_signal(signal.SIGTERM)
 
 
+class _Joined:
+    """A transport that sends together what is written in one go: an answer's head and body."""
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport, self._loop = transport, loop
+        self._parts: list[bytes] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def write(self, data: bytes) -> None:
+        if not self._parts:
+            self._loop.call_soon(self._send)
+        self._parts.append(data)
+
+    def write_eof(self) -> None:
+        self._send()
+        self._transport.write_eof()
+
+    def close(self) -> None:
+        self._send()
+        self._transport.close()
+
+    def _send(self) -> None:
+        if self._parts and not self._transport.is_closing():
+            self._transport.write(b"".join(self._parts))
+        self._parts.clear()
+
+
 class Protocol(HttpToolsProtocol):
     """HTTP as uvicorn speaks it, with errors in our shape, limits on large and slow heads and on
     the number of connections, and streams that end when the server does."""
@@ -75,8 +104,8 @@ class Protocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Accept a connection, or refuse it."""
-        super().connection_made(transport)
-        # Head and body of an answer are two small writes: held back, the second takes 40 ms.
+        super().connection_made(cast("asyncio.Transport", _Joined(transport, self.loop)))
+        # Parts of a stream are small writes: held back, the second takes 40 ms.
         found = transport.get_extra_info("socket")
         found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if self._make_room():
