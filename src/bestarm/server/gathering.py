@@ -1,4 +1,8 @@
-"""Calls that are answered together: while some are being answered, the next ones gather."""
+"""Calls that are answered together: while some are being answered, the next ones gather.
+
+They do so until a turn of the event loop brings no more: a thread that answers would only keep the
+loop from reading those that are there already.
+"""
 
 from __future__ import annotations
 
@@ -40,6 +44,10 @@ class Gathering(Generic[Asked, Answer]):
     async def _answer_all(self, key: str) -> None:
         try:
             while group := self._waiting[key]:
+                known = 0
+                while known < len(group):  # until a turn of the loop brings no more
+                    known = len(group)
+                    await asyncio.sleep(0)
                 self._waiting[key] = []
                 answers: Sequence[Answer | Exception]
                 try:
