@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import uint64
+from numba import uint64 as _uint64
 
 from bestarm.compiling import compiled
 from bestarm.geometry import Array
@@ -20,6 +20,7 @@ _MOST_CUTS = 12
 _BOUNDARY = 0.95  # part of the way to the boundary that a step may go
 
 Parts = tuple[Any, ...]  # see `compiling`
+uint64: Any = _uint64
 
 
 @compiled
@@ -323,7 +324,7 @@ def largest(values: Array) -> float:
     found = values[0]
     for i in range(1, len(values)):
         found = max(found, values[i])
-    return found
+    return float(found)
 
 
 @compiled
@@ -386,3 +387,17 @@ def interior(
         primal, dual = moved, turned
         steps += 1
     return primal[:arms].copy(), dual[arms:].copy(), steps
+
+
+@compiled
+def certify(features: Array, contrasts: Array, q: Array, mu: Array) -> float:
+    """The relative gap that masses and multipliers prove; ∞ if M(q) is singular."""
+    regular, a, b = whiten(features, contrasts, q)
+    if not regular:
+        return np.inf
+    w, g = measure(a, b, len(q))
+    primal, dual = np.empty(len(q) + len(mu)), np.empty(len(q) + len(mu))
+    primal[: len(q)] = q
+    dual[len(q) :] = mu
+    _, ratio = _gap(w, g, primal, dual)
+    return ratio - 1

@@ -270,12 +270,14 @@ def carry_out(
         The numbers of pulls, rounds and plans, and whether the run ended by itself.
     """
     pulls, rounds, plans, block = 0, 0, 0, _BLOCK
-    follows = policy.traits.follows and observe is None
     ahead, skip = (getattr(stream, name, None) for name in ("ahead", "skip"))
-    while (plan := policy.plan()) is not None:
-        if go_on is not None and not go_on(pulls, plans, plan):
-            return pulls, rounds, plans, False
-        if follows and ahead and skip:
+    follows = policy.traits.follows and observe is None and ahead and skip
+    while not policy.stopped:
+        if go_on is not None:
+            plan = policy.plan()
+            if plan is not None and not go_on(pulls, plans, plan):
+                return pulls, rounds, plans, False
+        if ahead and skip and follows:
             known = ahead(block)
             block = min(2 * block, _LONGEST_BLOCK)
             followed, made = (0, 0) if known is None else policy.follow(known)
@@ -285,6 +287,9 @@ def carry_out(
                 rounds += followed
                 plans += made
                 continue
+        plan = policy.plan()
+        if plan is None:
+            break
         policy.update(stream.pull(plan))
         pulls += plan.pulls
         rounds += plan.rounds

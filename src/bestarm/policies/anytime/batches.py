@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from bestarm.geometry import Array
@@ -9,6 +10,9 @@ from bestarm.records import Summary
 
 if TYPE_CHECKING:
     from bestarm.policies.anytime.bets import Settled
+
+
+WINDOW = 32  # batches with outcomes outstanding, at the end of each of which the wealth is read
 
 
 class AnyBets(Protocol):
@@ -52,3 +56,15 @@ class AnyBatch(Protocol):
     def exposure(self) -> float:
         """By how much the log wealth of a stake λ = 1 falls if the margin falls by 1."""
         ...
+
+
+def folded(past: Sequence[AnyBatch]) -> int:
+    """How many of the first batches to count in every prefix that is looked at.
+
+    Those before the first with outcomes outstanding; but never more than the last few stay out, so
+    that one outcome that nobody ever tells holds nothing up.
+    """
+    done = max(len(past) - WINDOW, 0)
+    while done < len(past) and not past[done].pending:
+        done += 1
+    return done

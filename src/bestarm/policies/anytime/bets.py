@@ -18,16 +18,15 @@ before the draw: it is C, or the farthest fall that there was.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from bestarm.checks import positive
 from bestarm.geometry import Array
-from bestarm.policies.anytime.batches import AnyBatch
 from bestarm.records import Summary
 
 # Stakes in units of signal to noise, y·θ over the deviation of z. A contrast at 0.025 takes some
@@ -39,10 +38,8 @@ LOG_PRIOR: Array = np.log(_SHARES / _SHARES.sum()) - 1e-13  # they add up to 1 a
 
 _EXPECTED: Array = np.array([2**-0.5, 1.0, 2**0.5])  # stakes for an expected gap, relative to it
 
-WINDOW = 32  # batches with outcomes outstanding, at the end of each of which the wealth is read
-
 LARGEST = 0.9  # λC: the share of its wealth that a stake may lose in one pull
-_RARE = 2e-3  # over √pulls: Φ(−k), how often noise exceeds what C allows for (Lemma 3)
+RARE = 2e-3  # over √pulls: Φ(−k), how often noise exceeds what C allows for (Lemma 3)
 EPSILON = float(np.finfo(float).eps)
 STEPS = 16  # roundings of a total besides those of adding it up
 
@@ -123,7 +120,7 @@ class Scale:
         Args:
             pulls: pulls before the batch; with more of them, the charge must be smaller.
         """
-        rare = _RARE / math.sqrt(pulls + 1)
+        rare = RARE / math.sqrt(pulls + 1)
         if not self.noise:
             return 0.0, 0.0
         return -self.noise * float(ndtri(rare)), self.noise * math.sqrt(2 * math.pi) * rare
@@ -139,6 +136,7 @@ class Sampling:
         centered: their coordinates, less the mean under the policy.
         covariance: Σ_cov,p in these coordinates.
         readout: w(a) of a contrast y (a row) is y @ readout.
+        parts: all these, in this order.
 
     Args:
         coordinates: all source arms, in coordinates of their span.
@@ -148,23 +146,36 @@ class Sampling:
             is centered.
     """
 
+    probabilities: Array
+    arms: NDArray[np.int64]
+    weights: Array
+    centered: Array
+    covariance: Array
+    readout: Array
+    parts: tuple[Any, ...]
+
     def __init__(
         self, coordinates: Array, probabilities: Array, spread: Array, *, intercept: bool = True
     ) -> None:
-        self.probabilities = probabilities
-        self.arms = np.flatnonzero(probabilities)
-        self.weights = probabilities[self.arms]
-        coordinates = coordinates[self.arms]
-        self.centered = coordinates - self.weights @ coordinates if intercept else coordinates
-        self.covariance = self.centered.T @ (self.weights[:, None] * self.centered)
-        # Of all weights that read y off a pull, these have the least variance:
-        # with M = Σ p φφᵀ/s² on φ = (1, x), w(a) = φ_aᵀ M⁻¹ (0, y) / s_a²; without a baseline,
-        # φ = x.
-        precision = 1 / spread[self.arms]
-        mass = self.weights * precision
-        shifted = self.centered - mass @ self.centered / mass.sum() if intercept else coordinates
-        moment = shifted.T @ (mass[:, None] * shifted)
-        self.readout = np.linalg.solve(moment, (precision[:, None] * shifted).T)
+        from bestarm.policies.anytime.allocating import read_out  # noqa: PLC0415 - compiles
+
+        table = np.ascontiguousarray(coordinates)
+        *parts, regular = read_out(table, probabilities, spread, intercept)
+        if not regular:
+            raise np.linalg.LinAlgError
+        self._take(probabilities, *parts)
+
+    def _take(self, *parts: Any) -> None:
+        self.parts = parts
+        self.probabilities, self.arms, self.weights = parts[:3]
+        self.centered, self.covariance, self.readout = parts[3:6]
+
+    @classmethod
+    def of(cls, parts: tuple[Any, ...]) -> Sampling:
+        """From the first parts of a compiled run's stage."""
+        made = cls.__new__(cls)
+        made._take(*parts[:6])
+        return made
 
 
 class Prior(NamedTuple):
@@ -271,17 +282,15 @@ class Frame:
         grid: StakeGrid | None = None,
         leaders: tuple[int, int] = (0, 1),
     ) -> None:
+        from bestarm.policies.anytime.allocating import fix  # noqa: PLC0415 - compiles
+
         self.sampling, self.scale = sampling, scale
         self.grid = grid or StakeGrid.make()
         self.leaders = leaders
-        self.guess = guess[sampling.arms]
-        self.spread = sampling.weights * spread[sampling.arms]
-        expected = size * sampling.weights
-        farthest = np.minimum(2 * np.log1p(expected), expected) + 1
-        self.likely = np.sqrt(spread[sampling.arms] * farthest)
         reach, self.tail = scale.reach(pulls)
-        self.below = self.guess - (scale.low - reach)
-        self.above = (scale.high + reach) - self.guess
+        drawn, range_ = (sampling.arms, sampling.weights), (scale.low, scale.high, reach)
+        parts = fix(drawn, guess, spread, range_, size)
+        self.guess, self.spread, self.below, self.above, self.likely = parts
 
     @property
     def prior(self) -> Prior:
@@ -291,7 +300,9 @@ class Frame:
 
     def bets(self, contrasts: Array, *, margin: float = 0.0) -> Bets:
         """Bets that contrasts (rows, in coordinates) exceed −margin."""
-        return Bets(self, contrasts @ self.sampling.readout, margin)
+        from bestarm.policies.anytime.allocating import weigh  # noqa: PLC0415 - compiles
+
+        return Bets(self, weigh(contrasts, self.sampling.readout), margin)
 
 
 class Settled(NamedTuple):
@@ -380,15 +391,3 @@ class BatchOutcome:
     def exposure(self) -> float:
         """See `AnyBatch.exposure`: every pull has the margin once."""
         return self.pulls
-
-
-def folded(past: Sequence[AnyBatch]) -> int:
-    """How many of the first batches to count in every prefix that is looked at.
-
-    Those before the first with outcomes outstanding; but never more than the last few stay out, so
-    that one outcome that nobody ever tells holds nothing up.
-    """
-    done = max(len(past) - WINDOW, 0)
-    while done < len(past) and not past[done].pending:
-        done += 1
-    return done
