@@ -65,4 +65,5 @@ def interior_point(features: Array, contrasts: Array, start: Point, tol: float) 
     from bestarm.design.kernels import interior  # noqa: PLC0415 - compiles
 
     tables = np.ascontiguousarray(features), np.ascontiguousarray(contrasts)
-    return Point(*interior(*tables, (start.q, start.mu), tol))
+    q, mu, steps, _ = interior(*tables, (start.q, start.mu), tol)
+    return Point(q, mu, steps)

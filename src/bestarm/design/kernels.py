@@ -348,8 +348,8 @@ def _gap(w: Array, g: Array, primal: Array, dual: Array) -> tuple[float, float]:
 @compiled
 def interior(
     features: Array, contrasts: Array, start: Parts, tol: float
-) -> tuple[Array, Array, int]:
-    """See `interior.interior_point`: the masses, the multipliers and the steps taken.
+) -> tuple[Array, Array, int, float]:
+    """See `interior.interior_point`: masses, multipliers, the steps taken, the gap that is certain.
 
     `start` are masses and multipliers.
     """
@@ -357,9 +357,9 @@ def interior(
     arms, count = len(q), len(mu)
     regular, a, b = whiten(features, contrasts, q)
     if not regular:
-        return q, mu, 0
+        return q, mu, 0, np.inf
     primal, dual = _begin(a, b, q, mu)
-    steps = 0
+    steps, ratio = 0, np.inf
     while steps < MOST_STEPS:
         w, g = measure(a, b, arms)
         value, ratio = _gap(w, g, primal, dual)
@@ -384,20 +384,6 @@ def interior(
         regular, a, b = whiten(features, contrasts, moved[:arms])
         if not regular:
             break
-        primal, dual = moved, turned
+        primal, dual, ratio = moved, turned, np.inf
         steps += 1
-    return primal[:arms].copy(), dual[arms:].copy(), steps
-
-
-@compiled
-def certify(features: Array, contrasts: Array, q: Array, mu: Array) -> float:
-    """The relative gap that masses and multipliers prove; ∞ if M(q) is singular."""
-    regular, a, b = whiten(features, contrasts, q)
-    if not regular:
-        return np.inf
-    w, g = measure(a, b, len(q))
-    primal, dual = np.empty(len(q) + len(mu)), np.empty(len(q) + len(mu))
-    primal[: len(q)] = q
-    dual[len(q) :] = mu
-    _, ratio = _gap(w, g, primal, dual)
-    return ratio - 1
+    return primal[:arms].copy(), dual[arms:].copy(), steps, ratio - 1

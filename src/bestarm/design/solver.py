@@ -177,6 +177,9 @@ def _minimise(pool: Pool, contrasts: ContrastSet, tol: float) -> Design:
             keep = share > 1e-7 / len(share)
             work.codes, work.mu = work.codes[keep], work.mu[keep]
         new = found[~np.isin(found, work.codes)]
+        if not work.codes.size:  # a start that is as good as can be needs no step
+            work.codes, work.mu = new, np.ones(len(new))
+            continue
         work.codes = np.concatenate([work.codes, new])
         work.mu = np.concatenate([work.mu, np.zeros(len(new))])
         mu = work.mu + (0.02 * work.mu.mean() or 1.0)

@@ -14,9 +14,9 @@ from bestarm.design.pools import ALL
 from bestarm.design.solver import minimise
 from bestarm.errors import ProtocolError
 from bestarm.geometry import Array, lift
-from bestarm.policies.anytime.bets import Sampling
 from bestarm.policies.anytime.contests import OpenContrasts
 from bestarm.policies.anytime.guesses import Guesses
+from bestarm.policies.anytime.sampling import Sampling
 from bestarm.problem import Problem
 from bestarm.records import Plan
 
@@ -112,13 +112,9 @@ class Allocation:
             return last
         if last is not None and same:
             return Stage(last.sampling, key, guesses.pulls)
-        try:
-            sampling = Sampling(
-                self._coordinates, weights, guesses.spread, intercept=self._intercept
-            )
-            scales = np.linalg.eigvalsh(sampling.covariance)
-        except np.linalg.LinAlgError:
-            scales = np.zeros(1)
+        sampling = Sampling(self._coordinates, weights, guesses.spread, intercept=self._intercept)
+        arms = self._coordinates - (weights @ self._coordinates if self._intercept else 0.0)
+        scales = np.linalg.eigvalsh(arms.T @ (weights[:, None] * arms))
         if scales[0] <= _SINGULAR * scales[-1]:
             raise ProtocolError(
                 f"The arms that the plan of phase {plan.phase} draws do not inform about all "

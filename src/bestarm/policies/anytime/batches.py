@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from bestarm.geometry import Array
@@ -10,9 +9,6 @@ from bestarm.records import Summary
 
 if TYPE_CHECKING:
     from bestarm.policies.anytime.bets import Settled
-
-
-WINDOW = 32  # batches with outcomes outstanding, at the end of each of which the wealth is read
 
 
 class AnyBets(Protocol):
@@ -56,15 +52,3 @@ class AnyBatch(Protocol):
     def exposure(self) -> float:
         """By how much the log wealth of a stake λ = 1 falls if the margin falls by 1."""
         ...
-
-
-def folded(past: Sequence[AnyBatch]) -> int:
-    """How many of the first batches to count in every prefix that is looked at.
-
-    Those before the first with outcomes outstanding; but never more than the last few stay out, so
-    that one outcome that nobody ever tells holds nothing up.
-    """
-    done = max(len(past) - WINDOW, 0)
-    while done < len(past) and not past[done].pending:
-        done += 1
-    return done

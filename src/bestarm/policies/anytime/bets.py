@@ -18,15 +18,18 @@ before the draw: it is C, or the farthest fall that there was.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from bestarm.checks import positive
 from bestarm.geometry import Array
+from bestarm.policies.anytime.batches import AnyBatch
+from bestarm.policies.anytime.sampling import Sampling
 from bestarm.records import Summary
 
 # Stakes in units of signal to noise, y·θ over the deviation of z. A contrast at 0.025 takes some
@@ -37,6 +40,8 @@ _SHARES = 1 / (1 + np.abs(np.log10(STAKES / 0.025) / 0.6) ** 4)
 LOG_PRIOR: Array = np.log(_SHARES / _SHARES.sum()) - 1e-13  # they add up to 1 at most, rounded too
 
 _EXPECTED: Array = np.array([2**-0.5, 1.0, 2**0.5])  # stakes for an expected gap, relative to it
+
+WINDOW = 32  # batches with outcomes outstanding, at the end of each of which the wealth is read
 
 LARGEST = 0.9  # λC: the share of its wealth that a stake may lose in one pull
 RARE = 2e-3  # over √pulls: Φ(−k), how often noise exceeds what C allows for (Lemma 3)
@@ -126,58 +131,6 @@ class Scale:
         return -self.noise * float(ndtri(rare)), self.noise * math.sqrt(2 * math.pi) * rare
 
 
-class Sampling:
-    """How arms are drawn, and how contrasts are read off a pull; kept from batch to batch.
-
-    Attributes:
-        probabilities: the policy p over all source arms.
-        arms: the source arms that can be drawn.
-        weights: their probabilities.
-        centered: their coordinates, less the mean under the policy.
-        covariance: Σ_cov,p in these coordinates.
-        readout: w(a) of a contrast y (a row) is y @ readout.
-        parts: all these, in this order.
-
-    Args:
-        coordinates: all source arms, in coordinates of their span.
-        probabilities: p.
-        spread: the expected (r − c(a))² for all of them, up to a common factor.
-        intercept: whether there is a baseline. If not, weights need only Σ p w x = y, and nothing
-            is centered.
-    """
-
-    probabilities: Array
-    arms: NDArray[np.int64]
-    weights: Array
-    centered: Array
-    covariance: Array
-    readout: Array
-    parts: tuple[Any, ...]
-
-    def __init__(
-        self, coordinates: Array, probabilities: Array, spread: Array, *, intercept: bool = True
-    ) -> None:
-        from bestarm.policies.anytime.allocating import read_out  # noqa: PLC0415 - compiles
-
-        table = np.ascontiguousarray(coordinates)
-        *parts, regular = read_out(table, probabilities, spread, intercept)
-        if not regular:
-            raise np.linalg.LinAlgError
-        self._take(probabilities, *parts)
-
-    def _take(self, *parts: Any) -> None:
-        self.parts = parts
-        self.probabilities, self.arms, self.weights = parts[:3]
-        self.centered, self.covariance, self.readout = parts[3:6]
-
-    @classmethod
-    def of(cls, parts: tuple[Any, ...]) -> Sampling:
-        """From the first parts of a compiled run's stage."""
-        made = cls.__new__(cls)
-        made._take(*parts[:6])
-        return made
-
-
 class Prior(NamedTuple):
     """Quantities per arm that are fixed before a batch is drawn, for the kernel.
 
@@ -249,15 +202,10 @@ class Frame:
 
     Attributes:
         sampling: how arms are drawn.
-        guess: c(a) of each arm that can be drawn.
         scale: where rewards lie.
         grid: the stakes.
         leaders: the targets that look best and second best.
-        spread: p times the expected (r − c)² of each.
-        below: how far a reward of each may fall below its guess, short of what is charged for.
-        above: how far it may exceed it.
-        likely: how far from it one will lie in the batch, as foreseen.
-        tail: what is charged for noise beyond that, in units of Σ p|w|.
+        tail: what is charged for noise beyond what may be, in units of Σ p|w|.
 
     Args:
         sampling: how arms are drawn.
@@ -282,27 +230,29 @@ class Frame:
         grid: StakeGrid | None = None,
         leaders: tuple[int, int] = (0, 1),
     ) -> None:
-        from bestarm.policies.anytime.allocating import fix  # noqa: PLC0415 - compiles
-
         self.sampling, self.scale = sampling, scale
         self.grid = grid or StakeGrid.make()
         self.leaders = leaders
         reach, self.tail = scale.reach(pulls)
-        drawn, range_ = (sampling.arms, sampling.weights), (scale.low, scale.high, reach)
-        parts = fix(drawn, guess, spread, range_, size)
-        self.guess, self.spread, self.below, self.above, self.likely = parts
+        self._made_from = guess, spread.copy(), (scale.low, scale.high, reach), size
+
+    @cached_property
+    def prior(self) -> Prior:
+        """The quantities per arm; computed when the batch is in, as compiling takes long."""
+        from bestarm.policies.anytime.allocating import fix  # noqa: PLC0415 - compiles
+
+        sampling = self.sampling
+        drawn = sampling.arms, sampling.weights
+        return Prior(sampling.weights, *fix(drawn, *self._made_from))
 
     @property
-    def prior(self) -> Prior:
-        """The quantities per arm, for the kernel."""
-        weights = self.sampling.weights
-        return Prior(weights, self.guess, self.spread, self.below, self.above, self.likely)
+    def guess(self) -> Array:
+        """c(a) of each arm that can be drawn."""
+        return self.prior.guess
 
     def bets(self, contrasts: Array, *, margin: float = 0.0) -> Bets:
         """Bets that contrasts (rows, in coordinates) exceed −margin."""
-        from bestarm.policies.anytime.allocating import weigh  # noqa: PLC0415 - compiles
-
-        return Bets(self, weigh(contrasts, self.sampling.readout), margin)
+        return Bets(self, contrasts, margin)
 
 
 class Settled(NamedTuple):
@@ -323,13 +273,20 @@ class Bets:
 
     Attributes:
         frame: what they are made from.
-        w: w(a), one row per contrast, one column per arm of the frame.
+        contrasts: one per row.
         margin: what is added to each contrast.
     """
 
     frame: Frame
-    w: Array
+    contrasts: Array
     margin: float
+
+    @cached_property
+    def w(self) -> Array:
+        """w(a), one row per contrast, one column per arm of the frame."""
+        from bestarm.policies.anytime.allocating import weigh  # noqa: PLC0415 - compiles
+
+        return weigh(self.contrasts, self.frame.sampling.readout)
 
     def settle(self, batch: BatchOutcome) -> Settled:
         """Settle the bets on a batch drawn under the frame."""
@@ -391,3 +348,15 @@ class BatchOutcome:
     def exposure(self) -> float:
         """See `AnyBatch.exposure`: every pull has the margin once."""
         return self.pulls
+
+
+def folded(past: Sequence[AnyBatch]) -> int:
+    """How many of the first batches to count in every prefix that is looked at.
+
+    Those before the first with outcomes outstanding; but never more than the last few stay out, so
+    that one outcome that nobody ever tells holds nothing up.
+    """
+    done = max(len(past) - WINDOW, 0)
+    while done < len(past) and not past[done].pending:
+        done += 1
+    return done

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bestarm.geometry import TIE, Array, ranked
-from bestarm.policies.anytime.batches import AnyBatch, AnyBets, AnyFrame, folded
-from bestarm.policies.anytime.bets import StakeGrid
+from bestarm.policies.anytime.batches import AnyBatch, AnyBets, AnyFrame
+from bestarm.policies.anytime.bets import StakeGrid, folded
 
 Indices = NDArray[np.int64]
 Stakes = list[tuple[Indices, Any]]  # bets, and whose they are

@@ -12,9 +12,10 @@ from bestarm.ahead import Ahead
 from bestarm.design.pools import ALL
 from bestarm.geometry import Array
 from bestarm.policies.anytime.allocation import Stage
-from bestarm.policies.anytime.bets import RARE, Sampling
+from bestarm.policies.anytime.bets import RARE
 from bestarm.policies.anytime.contests import BestOf, Contest
 from bestarm.policies.anytime.drawing import Drawing, Setting, Singles
+from bestarm.policies.anytime.sampling import Sampling
 
 _LONGEST = 2**18  # pulls; beyond, plans are so long that it does not matter who carries them out
 _NO_CAP = 2**62

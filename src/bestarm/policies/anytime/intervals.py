@@ -10,8 +10,8 @@ import numpy as np
 
 from bestarm.bounds import pairs_delta
 from bestarm.geometry import Array
-from bestarm.policies.anytime.batches import AnyBatch, AnyFrame, folded
-from bestarm.policies.anytime.bets import StakeGrid
+from bestarm.policies.anytime.batches import AnyBatch, AnyFrame
+from bestarm.policies.anytime.bets import StakeGrid, folded
 
 _HALVINGS = 60
 
