@@ -142,7 +142,7 @@ class Policy(Protocol):
         return None
 
     @property
-    def stopped(self) -> bool:
+    def finished(self) -> bool:
         """Whether there is nothing more to plan."""
         return self.plan() is None
 

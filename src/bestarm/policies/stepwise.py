@@ -53,7 +53,7 @@ class StepwisePolicy(Policy):
         return Traits(version=self.version, blind=self._blind, max_pulls=self._max_pulls)
 
     @property
-    def stopped(self) -> bool:
+    def finished(self) -> bool:
         """Whether there is nothing more to plan."""
         return self._stopped is not None
 

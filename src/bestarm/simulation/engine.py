@@ -272,7 +272,7 @@ def carry_out(
     pulls, rounds, plans, block = 0, 0, 0, _BLOCK
     ahead, skip = (getattr(stream, name, None) for name in ("ahead", "skip"))
     follows = policy.traits.follows and observe is None and ahead and skip
-    while not policy.stopped:
+    while not policy.finished:
         if go_on is not None:
             plan = policy.plan()
             if plan is not None and not go_on(pulls, plans, plan):

@@ -179,7 +179,7 @@ class AnytimeBAI(Policy):
         )
 
     @property
-    def stopped(self) -> bool:
+    def finished(self) -> bool:
         """Whether it has its answer, or spent its pulls."""
         return self._stopped is not None
 
