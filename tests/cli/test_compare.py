@@ -305,7 +305,9 @@ def test_ctrl_c_prints_what_is_finished_and_says_that_it_is_partial(
 def test_ctrl_c_while_workers_start_leaves_no_traceback(folder: Path) -> None:
     """A worker that is still importing modules when it hears Ctrl-C would end with one."""
     options = ("--runs", "100000", "--workers", "2", "--json")
-    with start_command("compare", "--method", "uniform:budget=2000", *options) as running:
+    with start_command(
+        "compare", "--method", "uniform:budget=2000", *options, forked=False
+    ) as running:
         running.wait_for_children(3)  # two workers, and one process that multiprocessing needs
         code, out, shown = running.interrupt()
     assert "Traceback" not in shown
