@@ -21,7 +21,7 @@ from workers_started import PATIENCE, processes
 from bestarm.cli import main
 from bestarm.simulation import executors
 
-__all__ = ["ForkedCommand"]
+__all__ = ["ForkedCommand", "PassedFile"]
 
 
 class ForkedCommand:
@@ -44,7 +44,7 @@ class ForkedCommand:
         out, shown = os.pipe()
         said, complained = os.pipe()
         sinks = shown, complained if stderr is None else stderr
-        given = arguments, tuple(map(_Passed, sinks)), {**os.environ, **(env or {})}, first
+        given = arguments, tuple(map(PassedFile, sinks)), {**os.environ, **(env or {})}, first
         self._process = processes.Process(target=_run, args=given)
         self._process.start()
         os.close(shown)
@@ -93,7 +93,7 @@ class ForkedCommand:
         return written[self.stdout], written[self.stderr]
 
 
-class _Passed:
+class PassedFile:
     """A file descriptor that a process is given."""
 
     def __init__(self, number: int) -> None:
@@ -118,7 +118,7 @@ def _run(
     os.environ.clear()
     os.environ.update(env)
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    forkserver._forkserver.ensure_running = lambda: None  # the one that began this process
+    forkserver._forkserver.ensure_running = lambda: None  # the one that began this process  # type: ignore[method-assign]
     executors.__dict__["get_context"] = lambda _: processes
     uvicorn._subprocess.__dict__["spawn"] = processes
     for number, sink in zip((1, 2), sinks, strict=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import os
@@ -11,7 +12,6 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 import uvicorn
 from chromium import chromium
+from plan_processes import begin, settled, workers
 
 from bestarm import Problem
 from bestarm.live.store.sql import Store
@@ -56,6 +57,12 @@ print('{"progress": {"done": 0, "total": 1}}', flush=True)
 time.sleep(1000)
 """
 QUICK = """print('{"plan": {}}')"""
+
+
+@pytest.fixture
+def begun(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No new process, most of whose time goes into imports, simulates."""
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", begin)
 
 
 @pytest.fixture(scope="module")
@@ -97,29 +104,6 @@ def planned(client: httpx.Client, body: dict[str, Any]) -> list[tuple[str, Any]]
 def refused(client: httpx.Client, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
     response = client.post("/api/v1/plan", json=body)
     return response.status_code, response.json()["error"]
-
-
-def workers() -> set[str]:
-    """The processes that simulate plans now."""
-    found = set()
-    for place in Path("/proc").glob("[0-9]*"):
-        try:
-            command = (place / "cmdline").read_bytes()
-            parent = (place / "stat").read_text().rpartition(")")[2].split()[1]
-        except OSError:
-            continue
-        if b"bestarm.planning.worker" in command and parent == str(os.getpid()):
-            found.add(place.name)
-    return found
-
-
-def settled() -> bool:
-    latest = time.monotonic() + 60
-    while workers():
-        if time.monotonic() > latest:
-            return False
-        time.sleep(0.05)
-    return True
 
 
 def test_the_plan_is_the_library_s(client: httpx.Client) -> None:
@@ -164,6 +148,7 @@ def test_the_plan_is_the_library_s(client: httpx.Client) -> None:
     assert settled()
 
 
+@pytest.mark.usefixtures("begun")
 def test_scenarios_as_documents(client: httpx.Client) -> None:
     drift = {"kind": "switches", "size": 0.5, "period": 40}
     scenario = {"name": "jumps", "theta": [0.9, 0.1], "drift": drift}
@@ -173,6 +158,7 @@ def test_scenarios_as_documents(client: httpx.Client) -> None:
     assert assumed["gap"] == pytest.approx(0.8)
 
 
+@pytest.mark.usefixtures("begun")
 @pytest.mark.parametrize(
     ("change", "words"),
     [
@@ -213,6 +199,7 @@ def test_one_at_a_time(client: httpx.Client, monkeypatch: pytest.MonkeyPatch) ->
     assert settled()
 
 
+@pytest.mark.usefixtures("begun")
 def test_a_plan_whose_time_is_up_keeps_what_was_found(
     client: httpx.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -252,6 +239,7 @@ def test_the_alarm_interrupts() -> None:
         signal.signal(signal.SIGALRM, previous)
 
 
+@pytest.mark.usefixtures("begun")
 def test_what_is_out_of_reach_is_refused_before_it_is_simulated(
     client: httpx.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -265,6 +253,7 @@ def test_what_is_out_of_reach_is_refused_before_it_is_simulated(
     assert settled()
 
 
+@pytest.mark.usefixtures("begun")
 def test_a_reader_that_goes_away_ends_the_simulation(
     client: httpx.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -310,6 +299,7 @@ def test_the_page_has_the_form_and_no_script_of_its_own(client: httpx.Client) ->
     assert "script-src 'self'" in page.headers["content-security-policy"]
 
 
+@pytest.mark.usefixtures("begun")
 def test_a_browser_plans_and_stops_without_running_what_users_typed(client: httpx.Client) -> None:
     problems: list[str] = []
     with chromium() as browser:
