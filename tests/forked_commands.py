@@ -118,7 +118,8 @@ def _run(
     os.environ.clear()
     os.environ.update(env)
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    forkserver._forkserver.ensure_running = lambda: None  # the one that began this process  # type: ignore[method-assign]
+    # What it starts is begun by the server that began this process.
+    vars(forkserver._forkserver)["ensure_running"] = lambda: None
     executors.__dict__["get_context"] = lambda _: processes
     uvicorn._subprocess.__dict__["spawn"] = processes
     for number, sink in zip((1, 2), sinks, strict=True):

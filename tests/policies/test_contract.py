@@ -33,10 +33,10 @@ SHORT: dict[str, dict[str, Any]] = {
     "lucb": {"sigma": 0.2},
     "bernstein": {"bounds": (-3, 3)},
     "paired-tests": {"bounds": (-3, 3)},
-    **dict.fromkeys(("lingape", "lingame", "lingame-c"), {"sigma": 0.1, "norm": 0.5}),
+    **{name: {"sigma": 0.1, "norm": 0.5} for name in ("lingape", "lingame", "lingame-c")},
     "lil-ucb": {"sigma": 0.05},
-    **dict.fromkeys(("bayes-gap", "p1"), {"budget": 40}),
-    **dict.fromkeys(("action-centered", "bose", "kim-paik"), {"budget": 30}),
+    **{name: {"budget": 40} for name in ("bayes-gap", "p1")},
+    **{name: {"budget": 30} for name in ("action-centered", "bose", "kim-paik")},
 }
 METHODS: dict[str, Method] = {
     **{name: partial(info.method, **info.example) for name, info in policies().items()},
