@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import wraps
 from typing import Any
 
 import psycopg
+import pytest
 from sqlalchemy import Connection, Engine, event, make_url
 
-__all__ = ["name_of", "noted", "run_sql", "wait_until"]
+from bestarm.live.store.sql.postgresql import PostgresSession
+from bestarm.live.store.sql.sessions import Session
+from bestarm.live.store.sql.sqlite import SqliteSession
+
+__all__ = ["beginning", "name_of", "noted", "run_sql", "wait_until", "watch_statements"]
 
 _PATIENCE = 60  # seconds
 
@@ -31,18 +38,69 @@ def name_of(url: str) -> str:
 
 
 @contextmanager
+def beginning(do: Callable[[Any], object]) -> Iterator[None]:
+    """Do something at the beginning of every transaction of this process, on its connection."""
+
+    def in_session(kind: type[Session]) -> Callable[..., None]:
+        begin = kind.begin
+
+        def begun(self: Session, **settings: Any) -> None:
+            begin(self, **settings)
+            do(self.raw)
+
+        return begun
+
+    def begun(connection: Connection) -> None:
+        do(connection.connection.driver_connection)
+
+    event.listen(Engine, "begin", begun)
+    with pytest.MonkeyPatch.context() as patch:
+        for kind in (SqliteSession, PostgresSession):
+            patch.setattr(kind, "begin", in_session(kind))
+        yield
+    event.remove(Engine, "begin", begun)
+
+
+@contextmanager
 def noted(statement: str) -> Iterator[list[Any]]:
     """What a statement says at the beginning of every transaction of this process."""
     seen: list[Any] = []
-
-    def note(connection: Connection) -> None:
-        seen.append(connection.exec_driver_sql(statement).scalar_one())
-
-    event.listen(Engine, "begin", note)
-    try:
+    with beginning(lambda raw: seen.extend(raw.execute(statement).fetchone())):
         yield seen
-    finally:
-        event.remove(Engine, "begin", note)
+
+
+def watch_statements(before: Callable[[], object]) -> Callable[[], None]:
+    """Call something before every statement that this process has run from now on, and before the
+    commit of every transaction, on connections that are opened from now on; returns what ends it.
+    """
+
+    def connected(raw: Any, _: object) -> None:
+        if isinstance(raw, sqlite3.Connection):
+            raw.set_trace_callback(lambda _: before())
+
+    event.listen(Engine, "connect", connected)
+    patch = pytest.MonkeyPatch()
+    for kind, name in (
+        *((psycopg.Cursor, name) for name in ("execute", "executemany")),
+        (psycopg.Connection, "commit"),
+        (PostgresSession, "_send"),
+    ):
+        patch.setattr(kind, name, _announced(getattr(kind, name), before))
+
+    def end() -> None:
+        patch.undo()
+        event.remove(Engine, "connect", connected)
+
+    return end
+
+
+def _announced(method: Callable[..., Any], before: Callable[[], object]) -> Callable[..., Any]:
+    @wraps(method)
+    def announced(*arguments: Any, **settings: Any) -> Any:
+        before()
+        return method(*arguments, **settings)
+
+    return announced
 
 
 def wait_until(happened: Callable[[], bool]) -> None:

@@ -19,7 +19,7 @@ from bestarm.errors import InvalidInputError
 from bestarm.live import Check
 from bestarm.live.store import doctor
 from bestarm.live.store.doctor import diagnose
-from bestarm.live.store.sql import connections
+from bestarm.live.store.sql.sqlite import SqliteSession
 
 MOUNTS = """\
 /dev/sda1 / ext4 rw 0 0
@@ -119,7 +119,7 @@ def test_space(free: float, level: str) -> None:
 
 
 def test_a_disk_without_a_write_ahead_log(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections, "_take_turn", lambda connection: None)
+    monkeypatch.setattr(SqliteSession, "begin", lambda self, **_: self.raw.execute("BEGIN"))
     assert by_name(sqlite_url)["journal"].level == "alarm"
 
 

@@ -18,7 +18,7 @@ from random import Random
 from typing import Any
 
 import numpy as np
-from sqlalchemy import Engine, event
+from databases import watch_statements
 
 from bestarm import Problem
 from bestarm.errors import ExperimentExistsError, InvalidInputError, UnknownExperimentError
@@ -133,15 +133,14 @@ def work_until(url: str, folder: Path, worker: str, turn: int, instant: int) -> 
 
 
 def die_at(instant: int) -> None:
-    """Have this process killed before it runs its n-th statement, or a commit for one."""
+    """Have this process killed before it runs its n-th statement, or the end of a transaction."""
     seen = count(1)
 
-    def seldom(*_: object) -> None:
+    def seldom() -> None:
         if next(seen) == instant:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    for moment in ("before_cursor_execute", "commit"):
-        event.listen(Engine, moment, seldom)
+    watch_statements(seldom)
 
 
 def _begin(url: str, turn: int) -> Experiment:

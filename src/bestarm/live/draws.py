@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import secrets
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from bestarm.live.values import Batch
 from bestarm.problem import as_weights
 from bestarm.records import BlockPlan, Blocks, Plan, round_robin
 
+_AHEAD = 64  # arms drawn at a time: one costs nearly as much
 _BLOCK = 2**16  # counters drawn at a time: bounds the memory of a very large request
 
 
@@ -40,16 +42,21 @@ def uniforms(seed: int, *, start: int, count: int, word: int = 0) -> Array:
     Number i is a word of Philox-4×64 at counter i, keyed by a SHA-256 digest of the seed. The first
     word is for the arm or the block, the second for the order of the arms of a block.
     """
-    # Hashed under a name of its own: a simulation seeded with the same number must not share the
-    # stream, or its noise would be tied to the arms drawn.
-    digest = hashlib.sha256(f"bestarm.live.draw {seed}".encode()).digest()
-    key = int.from_bytes(digest[:16], "little")
+    key = _key(seed)
     result = np.empty(count)
     for begin in range(0, count, _BLOCK):
         part = result[begin : begin + _BLOCK]
         words = np.random.Philox(key=key, counter=start + begin).random_raw(4 * len(part))
         part[:] = (words[word::4] >> np.uint64(11)) * 2.0**-53
     return result
+
+
+@lru_cache
+def _key(seed: int) -> int:
+    # Hashed under a name of its own: a simulation seeded with the same number must not share the
+    # stream, or its noise would be tied to the arms drawn.
+    digest = hashlib.sha256(f"bestarm.live.draw {seed}".encode()).digest()
+    return int.from_bytes(digest[:16], "little")
 
 
 def choose(weights: Array, uniform: Array) -> Ids:
@@ -119,6 +126,7 @@ class PlanDraws:
         self.plan, self._first, self._seed = record.plan, record.first, seed
         self._chances = record.plan.probabilities
         self._round = record.round
+        self._ahead: tuple[int, Ids] = 0, np.empty(0, dtype=np.int64)
         self._order: Ids | None = None
         if (counts := record.plan.counts) is not None:
             self._order = round_robin(counts if most is None else np.minimum(counts, most))[:most]
@@ -136,7 +144,7 @@ class PlanDraws:
             arms = _block_arms(*drawn, self._seed, start - before, rounds)[before : before + size]
             return arms, self._chances[arms]
         if weights is not None:
-            arms = choose(weights, uniforms(self._seed, start=start, count=size))
+            arms = self._drawn(weights, start, size)
             return arms, weights[arms]
         assert self._order is not None
         place = start - self._first
@@ -146,6 +154,15 @@ class PlanDraws:
             lost = books.lost_arms(self.plan.phase, again, size - len(arms))
             arms = np.concatenate([arms, lost])
         return arms.copy(), np.ones(len(arms))
+
+    def _drawn(self, weights: Array, start: int, size: int) -> Ids:
+        """Arms by their weights; where few are wanted, some more are drawn for the next calls."""
+        first, arms = self._ahead
+        if not first <= start <= start + size <= first + len(arms):
+            count = max(size, _AHEAD)
+            first, arms = start, choose(weights, uniforms(self._seed, start=start, count=count))
+            self._ahead = first, arms
+        return arms[start - first : start - first + size].copy()
 
     def rounds(self, ids: Ids) -> Ids:
         """The rounds of assignments."""

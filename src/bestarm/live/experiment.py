@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING
 from bestarm.checks import whole
 from bestarm.errors import BestArmError, InvalidInputError
 from bestarm.forecasting import Forecaster
-from bestarm.geometry import Array
 from bestarm.live import inputs, rules
 from bestarm.live.draws import Assigner, read_seed
 from bestarm.live.events import sha256
 from bestarm.live.forecasts import Covariates, kind_of, make_forecasts, read_known
-from bestarm.live.outcomes import NotAllNewError, fail, record
+from bestarm.live.outcomes import Outcomes, fail, record
 from bestarm.live.record import Record
 from bestarm.live.spec import Spec, check_first, make_spec
-from bestarm.live.store.contract import Ids
+from bestarm.live.store.contract import NotAllNewError
 from bestarm.live.store.memory import MemoryLedger
 from bestarm.live.values import Assignment, Batch, Listed, Receipt
 from bestarm.policies.policy import Policy
@@ -272,7 +271,7 @@ class Experiment(Record):
             ConflictingOutcomeError: another reward was told for it before.
             InvalidInputError: the reward is not a finite number, or outside the policy's bounds.
         """
-        return self.tell_many([(id, reward)])
+        return self._tell_one(inputs.read_outcome(id, reward))
 
     def tell_many(self, outcomes: inputs.Outcomes | pd.DataFrame) -> Receipt:
         """Record outcomes: all of them or, on an error, none.
@@ -283,13 +282,16 @@ class Experiment(Record):
             outcomes: a mapping from id, or assignment, to reward; pairs of them; or a data frame
                 with the columns `id` and `reward`.
         """
-        [answer] = self._tell([inputs.read_outcomes(outcomes)])
+        return self._tell_one(inputs.read_outcomes(outcomes))
+
+    def _tell_one(self, outcomes: Outcomes) -> Receipt:
+        [answer] = self._tell([outcomes])
         if isinstance(answer, BestArmError):
             raise answer
         return answer
 
     def _tell(
-        self, batches: Sequence[tuple[Ids, Array]], *, assume_new: bool = True
+        self, batches: Sequence[Outcomes], *, assume_new: bool = True
     ) -> Sequence[Receipt | BestArmError]:
         bounds = self.traits.bounds
         try:

@@ -287,11 +287,11 @@ class Forecasts:
                 self._end = ids.stop
                 self._wait(zip(ids, arms.tolist(), strict=True))
 
-    def learn(self, ids: Ids, rewards: Array) -> None:
+    def learn(self, ids: Sequence[int], rewards: Sequence[float]) -> None:
         """Learn outcomes that were told in time, as far as they are of draws known here."""
         if self._forecaster is not None:
             with self._lock:
-                for number, reward in sorted(zip(ids.tolist(), rewards.tolist(), strict=True)):
+                for number, reward in sorted(zip(ids, rewards, strict=True)):
                     self._learn(number, reward)
 
     def _learn(self, number: int, reward: float) -> None:

@@ -19,7 +19,6 @@ from bestarm.errors import (
     InvalidInputError,
     MissingDependencyError,
 )
-from bestarm.geometry import Array
 from bestarm.live.store.contract import Ids
 from bestarm.live.values import Assignment
 
@@ -43,7 +42,12 @@ _UNITS = {"milliseconds": 1e3, "microseconds": 1e6, "nanoseconds": 1e9}
 _LARGEST_REWARD = 1e100
 
 
-def read_outcomes(outcomes: Any) -> tuple[Ids, Array]:
+def read_outcome(number: object, reward: object) -> tuple[list[int], list[float]]:
+    """One outcome, as `read_outcomes` returns it."""
+    return [_outcome_id(number)], [_reward(reward)]
+
+
+def read_outcomes(outcomes: Any) -> tuple[list[int], list[float]]:
     """Ids and rewards, each id once, from a mapping, from pairs or from a data frame."""
     if hasattr(outcomes, "columns"):
         if not {"id", "reward"} <= set(outcomes.columns):
@@ -57,17 +61,17 @@ def read_outcomes(outcomes: Any) -> tuple[Ids, Array]:
         numbers, values = list(outcomes.keys()), list(outcomes.values())
     else:
         numbers, values = _columns(outcomes)
-    if not _are_plain(numbers, values):
+    if _are_plain(numbers, values):
+        values = [value + 0.0 for value in values]  # −0.0 becomes 0.0, and True 1.0
+    else:
         numbers, values = list(map(_outcome_id, numbers)), list(map(_reward, values))
-    ids = np.array(numbers, dtype=np.int64)
-    rewards = np.array(values, dtype=float) + 0.0  # −0.0 becomes 0.0
-    unique, places = np.unique(ids, return_index=True)
-    if len(unique) == len(ids):
-        return ids, rewards
-    first = rewards[places][np.searchsorted(unique, ids)]
-    for wrong in np.flatnonzero(first != rewards):
-        raise conflict(int(ids[wrong]), float(first[wrong]), float(rewards[wrong]))
-    return unique, rewards[places]
+    if len(set(numbers)) < len(numbers):
+        first: dict[int, float] = {}
+        for number, value in zip(numbers, values, strict=True):
+            if first.setdefault(number, value) != value:
+                raise conflict(number, first[number], value)
+        return list(first), list(first.values())
+    return numbers, values
 
 
 def _columns(outcomes: Any) -> tuple[list[Any], list[Any]]:
@@ -93,6 +97,8 @@ def _are_plain(ids: list[Any], rewards: list[Any]) -> bool:
 
 
 def _outcome_id(number: object) -> int:
+    if type(number) is int and 0 <= number < 2**63:
+        return number
     if isinstance(number, Assignment):
         return number.id
     if isinstance(number, np.floating) and number.is_integer():
@@ -102,6 +108,8 @@ def _outcome_id(number: object) -> int:
 
 
 def _reward(value: object) -> float:
+    if type(value) is float and abs(value) <= _LARGEST_REWARD:
+        return value + 0.0  # −0.0 becomes 0.0
     try:
         number = float(value) if isinstance(value, (Real, np.bool_)) else math.nan
     except OverflowError:
@@ -114,7 +122,7 @@ def _reward(value: object) -> float:
             value=value,
             remedy="Tell nothing until the outcome is known.",
         )
-    return number
+    return number + 0.0
 
 
 def read_ids(ids: object) -> Ids:
@@ -148,11 +156,14 @@ def read_time(value: object, *, stored: bool) -> float:
     Raises:
         ClockError: this cannot be the time.
     """
+    earliest = EARLIEST if stored else -LATEST
+    if type(value) is float and earliest <= value < LATEST:
+        return value
     try:
         number = finite(value, "clock")
     except InvalidInputError:
         number = math.nan
-    if (EARLIEST if stored else -LATEST) <= number < LATEST:
+    if earliest <= number < LATEST:
         return number
     remedy = "Use `time.time`."
     if -LATEST < number < EARLIEST:

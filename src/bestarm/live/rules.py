@@ -106,9 +106,10 @@ def _oldest(tx: Writing) -> float:
 def lose(tx: Writing, ids: Ids, *, reason: str, at: float) -> None:
     """Give up the outcomes of outstanding assignments."""
     head = tx.head
-    tx.add_losses(ids.tolist(), reason=reason, at=at)
-    head.losses += len(ids)
-    head.phase_losses += head.settle(ids)
+    lost = ids.tolist()
+    tx.add_losses(lost, reason=reason, at=at)
+    head.losses += len(lost)
+    head.phase_losses += head.settle(lost)
     find_settled(tx)
 
 

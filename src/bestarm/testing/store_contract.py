@@ -194,9 +194,9 @@ def _one_outcome_told_by_two_is_one(case: Case) -> None:
     with ledger.writing() as tx:
         give_some(tx, [0, 1, 0, 1])
         told = [
-            (ids_of([0, 1]), np.array([1.0, 2.0])),
-            (ids_of([1, 2]), np.array([2.0, 3.0])),
-            (ids_of([3, 0]), np.array([4.0, 5.0])),  # contradicts the first, so 3 is not told
+            ([0, 1], [1.0, 2.0]),
+            ([1, 2], [2.0, 3.0]),
+            ([3, 0], [4.0, 5.0]),  # contradicts the first, so 3 is not told
         ]
         *answers, third = record(tx, told, now=2.0, bounds=None, assume_new=False)
         expect(tx.head.outcomes, 3, "three outcomes told by two are counted as")

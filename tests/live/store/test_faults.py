@@ -21,9 +21,9 @@ from typing import Any, TypeVar
 import psycopg
 import pytest
 import workers_faults
+from databases import beginning
 from kept import told
 from postgres import Server
-from sqlalchemy import Connection, Engine, event
 from workers_faults import begin
 from workers_started import PATIENCE, processes
 
@@ -66,16 +66,10 @@ def no_more_pages(experiment: Experiment, path: Path) -> Iterator[None]:
     """SQLite itself refuses to let the file grow."""
     most = 1  # which SQLite takes for what there is
 
-    def limit(connection: Connection) -> None:
-        connection.exec_driver_sql(f"PRAGMA max_page_count={most}")
-
-    event.listen(Engine, "begin", limit)
-    try:
+    with beginning(lambda raw: raw.execute(f"PRAGMA max_page_count={most}")):
         yield
         most = 10**9
         experiment.status()  # on the same connection
-    finally:
-        event.remove(Engine, "begin", limit)
 
 
 @contextmanager
@@ -298,7 +292,7 @@ def test_who_finds_the_file_locked_waits(tmp_path: Path) -> None:
 def test_who_has_waited_long_enough_says_so(
     store_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connections, "_PATIENCE", 0.1)
+    monkeypatch.setattr(connections, "PATIENCE", 0.1)
     with begin(store_url) as experiment:
         ids = experiment.ask(3).ids
         other: Any
@@ -318,12 +312,12 @@ def test_who_has_waited_long_enough_says_so(
 
 def test_a_server_waits_for_nobody_for_good(postgres_url: str) -> None:
     kept = database.Store(postgres_url)
-    with kept.reading() as connection:
+    with kept.reading() as session:
         for name, value in {
             "lock_timeout": "1min",
             "idle_in_transaction_session_timeout": "10min",
         }.items():
-            assert connection.exec_driver_sql(f"SHOW {name}").scalar_one() == value
+            assert session.raw.execute(f"SHOW {name}").fetchone() == (value,)
     kept.close()
 
 

@@ -8,6 +8,9 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
+import psycopg
+import pytest
+from databases import watch_statements
 from sqlalchemy import Engine, event
 
 from bestarm import Problem
@@ -29,26 +32,32 @@ class Work:
     def _step(self) -> None:
         self.steps += 1
 
-    def ran(self, connection: Any, cursor: Any, *_: object) -> None:
+    def running(self) -> None:
         self.statements += 1
-        if not isinstance(cursor, sqlite3.Cursor):
-            self.steps += max(0, cursor.rowcount)
+
+    def ran(self, cursor: psycopg.Cursor[Any]) -> None:
+        self.steps += max(0, cursor.rowcount)
 
 
 @contextmanager
 def counted() -> Iterator[Work]:
     work = Work()
-    listeners: dict[str, Callable[..., Any]] = {
-        "connect": work.connected,
-        "after_cursor_execute": work.ran,
-    }
-    for name, listener in listeners.items():
-        event.listen(Engine, name, listener)
-    try:
-        yield work
-    finally:
-        for name, listener in listeners.items():
-            event.remove(Engine, name, listener)
+    execute = psycopg.Cursor.execute
+
+    def executed(self: psycopg.Cursor[Any], *arguments: Any, **settings: Any) -> Any:
+        cursor = execute(self, *arguments, **settings)
+        work.ran(self)
+        return cursor
+
+    event.listen(Engine, "connect", work.connected)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(psycopg.Cursor, "execute", executed)
+        end = watch_statements(work.running)
+        try:
+            yield work
+        finally:
+            end()
+            event.remove(Engine, "connect", work.connected)
 
 
 CALLS: dict[str, Callable[[Experiment], object]] = {

@@ -12,11 +12,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from kept import told
-from sqlalchemy import Connection
 
 from bestarm import Experiment, Problem
 from bestarm.errors import StoreUnavailableError
 from bestarm.live.store.sql import Store
+from bestarm.live.store.sql.sqlite import SqliteSession
 
 PROBLEM = Problem(np.eye(3))
 OPTIONS = {"bounds": [0, 1]}
@@ -159,13 +159,13 @@ def test_a_file_that_goes_while_one_writes_is_noticed_before_one_is_told(
 ) -> None:
     with create(sqlite_url) as experiment:
         started(experiment)
-        commit = Connection._commit_impl
+        commit = SqliteSession.commit
 
-        def removed(self: Connection) -> None:
+        def removed(self: SqliteSession) -> None:
             (tmp_path / "store.db").unlink()
             commit(self)
 
-        monkeypatch.setattr(Connection, "_commit_impl", removed)
+        monkeypatch.setattr(SqliteSession, "commit", removed)
         with pytest.raises(StoreUnavailableError, match="is gone"):
             experiment.tell(1, 0.5)
 

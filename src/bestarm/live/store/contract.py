@@ -51,6 +51,7 @@ __all__ = [
     "Head",
     "Ids",
     "Ledger",
+    "NotAllNewError",
     "PlanRecord",
     "Reading",
     "Request",
@@ -87,6 +88,10 @@ Rows = NDArray[Any]
 Ids = NDArray[np.int64]
 
 _FAR = 1000  # ids farther apart than this are looked up apart
+
+
+class NotAllNewError(Exception):
+    """An outcome that was taken for new is on record."""
 
 
 def answers_of(rows: Rows) -> Rows:
@@ -340,6 +345,18 @@ class Writing(Reading):
     @abstractmethod
     def add_outcomes(self, ids: Ids, rewards: Array, *, at: float, late: NDArray[np.bool_]) -> int:
         """Add outcomes, except where there is one already; return the number added."""
+
+    def add_new_outcomes(
+        self, ids: Sequence[int], rewards: Sequence[float], *, at: float, late: Sequence[bool]
+    ) -> None:
+        """Add outcomes of assignments that have none.
+
+        Raises:
+            NotAllNewError: one has, now or when the transaction ends; nothing of it remains then.
+        """
+        flags = np.array(late, dtype=bool)
+        if self.add_outcomes(np.array(ids), np.array(rewards), at=at, late=flags) < len(ids):
+            raise NotAllNewError
 
     @abstractmethod
     def add_losses(self, ids: Sequence[int], *, reason: str, at: float) -> None:

@@ -12,8 +12,6 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from sqlalchemy import text
-
 from bestarm.errors import BestArmError, StoreUnavailableError
 from bestarm.live.store.sql import Store
 from bestarm.live.values import Check
@@ -158,8 +156,8 @@ def _probe(folder: Path) -> Iterator[Check]:
     with tempfile.TemporaryDirectory(prefix=".bestarm-", dir=folder) as place:
         store = Store(f"sqlite:///{place}/probe.db")
         try:
-            with store.writing() as connection:
-                mode = connection.execute(text("PRAGMA journal_mode")).scalar_one()
+            with store.writing() as session:
+                ((mode,),) = session.raw.execute("PRAGMA journal_mode")
                 tried = subprocess.run(
                     [sys.executable, "-I", "-S", "-c", _TRY_LOCK, f"{place}/probe.db"],
                     check=False,
@@ -190,11 +188,11 @@ def _tables(store: Store) -> Check:
 
 def _postgres(store: Store) -> Iterator[Check]:
     try:
-        with store.reading() as connection:
-            found = connection.execute(text("SELECT name, setting FROM pg_settings"))
+        with store.reading() as session:
+            found = session.raw.execute("SELECT name, setting FROM pg_settings")
             settings = {name: str(setting) for name, setting in found}
-            may_create = text("SELECT has_schema_privilege(current_schema(), 'CREATE')")
-            create = bool(connection.execute(may_create).scalar_one())
+            may_create = "SELECT has_schema_privilege(current_schema(), 'CREATE')"
+            ((create,),) = session.raw.execute(may_create)
     except StoreUnavailableError as error:
         yield Check("server", "alarm", error.message, "Check the address, the name and the server.")
         return

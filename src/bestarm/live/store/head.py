@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-
-import numpy as np
-from numpy.typing import NDArray
 
 _NEARLY_ALL = 16  # arrived outcomes for each that is outstanding
 
@@ -145,12 +143,17 @@ class Head:
         """The number of outstanding assignments of all plans that still matter."""
         return self.phase_assigned - self.phase_settled + self.outstanding_before
 
-    def settle(self, ids: NDArray[np.int64]) -> int:
+    def settle(self, ids: Sequence[int]) -> int:
         """Note that assignments are settled, and return how many of them are of the phase."""
-        before = int((ids < self.first).sum())
+        before = _count_below(ids, self.first)
         self.outstanding_before -= before
-        self.arrivals += int((ids < self.summary_end).sum())
+        self.arrivals += _count_below(ids, self.summary_end)
         return len(ids) - before
+
+    @property
+    def held_up(self) -> bool:
+        """Whether the phase has enough outcomes to close, unless one before them is outstanding."""
+        return self.waits and not self.outstanding_before and self.phase_settled >= self.pulls
 
     def available(self, count: int) -> int:
         """How many of `count` more assignments the open plan allows, in whole rounds."""
@@ -190,3 +193,7 @@ class Head:
         if self.open:
             return self.settled_end - self.first >= self.pulls
         return self.phase_outcomes >= self.pulls
+
+
+def _count_below(ids: Sequence[int], end: int) -> int:
+    return 0 if min(ids, default=end) >= end else sum(number < end for number in ids)

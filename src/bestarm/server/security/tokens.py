@@ -34,6 +34,15 @@ _tokens = sa.Table(  # made with the first token
 _FIND = sa.select(_tokens.c.role, _tokens.c.digest).where(
     _tokens.c.id == sa.bindparam("id"), _tokens.c.revoked.is_(None)
 )
+_NUMBER = sa.select(_tokens.c.id).where(_tokens.c.digest == sa.bindparam("digest"))
+_LIST = sa.select(
+    *(_tokens.c[name] for name in ("id", "name", "role", "created", "revoked"))
+).order_by(_tokens.c.id)
+_REVOKE = (
+    sa.update(_tokens)
+    .where(_tokens.c.id == sa.bindparam("number"), _tokens.c.revoked.is_(None))
+    .values(revoked=sa.bindparam("now"))
+)
 _TOKEN = re.compile(rf"{_PREFIX}-([0-9]{{1,9}})-([\w-]+)")
 _LIKE_A_TOKEN = re.compile(rf"({_PREFIX}-\d+-)[\w-]+")
 
@@ -84,9 +93,9 @@ def create_token(store: Store, name: str, role: Role) -> str:
     store.make_tables(_metadata)
     secret = secrets.token_urlsafe(32)
     row = {"name": name, "role": int(role), "digest": _digest(secret), "created": store.now()}
-    with store.writing() as connection:
-        added = connection.execute(sa.insert(_tokens).returning(_tokens.c.id), row)
-        number = added.scalar_one()
+    with store.writing() as session:
+        session.add(_tokens, {key: [value] for key, value in row.items()})
+        ((number,),) = session.fetch(_NUMBER, digest=row["digest"])
     return f"{_PREFIX}-{number}-{secret}"
 
 
@@ -100,9 +109,8 @@ def revoke_token(store: Store, number: int) -> Token:
             remedy="`bestarm token list` shows them.",
         )
     now = store.now()
-    with store.writing() as connection:
-        still = sa.update(_tokens).where(_tokens.c.id == number, _tokens.c.revoked.is_(None))
-        connection.execute(still.values(revoked=now))
+    with store.writing() as session:
+        session.change(_REVOKE, {"number": number, "now": now})
     return next(token for token in list_tokens(store) if token.id == number)
 
 
@@ -110,10 +118,8 @@ def list_tokens(store: Store) -> list[Token]:
     """All tokens ever made, oldest first."""
     if not store.has_table(_tokens):
         return []
-    table = _tokens.c
-    wanted = sa.select(table.id, table.name, table.role, table.created, table.revoked)
-    with store.reading() as connection:
-        rows = connection.execute(wanted.order_by(table.id)).all()
+    with store.reading() as session:
+        rows = session.fetch(_LIST)
     return [Token(number, name, _role(number, role), *times) for number, name, role, *times in rows]
 
 
@@ -166,13 +172,13 @@ def _known(store: Store, number: str) -> tuple[Role | None, str]:
     if not number.isascii() or not number.isdigit() or len(number) > 9:
         return nobody
     try:
-        with store.reading() as connection:
-            row = connection.execute(_FIND, {"id": int(number)}).one_or_none()
+        with store.reading() as session:
+            found = session.fetch(_FIND, id=int(number))
     except StoreError:
         if store.has_table(_tokens):
             raise
         return nobody  # there are no tokens yet
-    return nobody if row is None else (_role(int(number), row.role), row.digest)
+    return next(((_role(int(number), role), digest) for role, digest in found), nobody)
 
 
 def _for_looking(digest: str) -> str:

@@ -6,14 +6,17 @@ import re
 import sqlite3
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Engine, create_engine, event, exc
 from sqlalchemy.engine import URL, make_url
+from sqlalchemy.pool import NullPool
 
 from bestarm.errors import InvalidInputError, MissingDependencyError
 
-_PATIENCE = 60  # seconds to wait for other writers
+T = TypeVar("T")
+
+PATIENCE = 60  # seconds to wait for other writers
 _NAP = 5  # milliseconds that SQLite itself waits for them
 
 _POSTGRESQL = "postgresql+psycopg"
@@ -58,26 +61,19 @@ def check_url(url: object) -> URL:
 def connect(url: URL) -> Engine:
     """An engine whose connections wait for each other and for the disk.
 
-    With SQLite a connection that is to write has the execution option `bestarm_writing`.
+    It keeps none of them, and its own transactions are for writing.
     """
     if url.get_backend_name() == "sqlite":
-        arguments = {"timeout": _PATIENCE, "check_same_thread": False}
-        engine = create_engine(url, connect_args=arguments)
+        arguments = {"timeout": PATIENCE, "check_same_thread": False}
+        engine = create_engine(url, connect_args=arguments, poolclass=NullPool)
         event.listen(engine, "connect", _set_up_file)
-        event.listen(engine, "begin", _begin)
+        event.listen(engine, "begin", _take_turn)
     else:
         alive = {"keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3}
         arguments = {"connect_timeout": 10, **alive}
-        engine = create_engine(url, pool_pre_ping=True, connect_args=arguments)
+        engine = create_engine(url, connect_args=arguments, poolclass=NullPool)
         event.listen(engine, "connect", _set_up_session)
     return engine
-
-
-def _begin(connection: Connection) -> None:
-    if connection.get_execution_options().get("bestarm_writing"):
-        _take_turn(connection)
-    else:
-        connection.exec_driver_sql("BEGIN")
 
 
 def _take_turn(connection: Connection) -> None:
@@ -91,26 +87,24 @@ def _take_turn(connection: Connection) -> None:
     if not connection.info.get("bestarm_wal"):
         # Only now: reading a file must not change it. Of several processes that do this to a new
         # file at once, some are refused without a wait.
-        _patiently(lambda: raw.execute("PRAGMA journal_mode=WAL"))
+        patiently(lambda: raw.execute("PRAGMA journal_mode=WAL"))
         connection.info["bestarm_wal"] = True
     # IMMEDIATE waits for the write lock now: later in the transaction it could not wait.
-    _patiently(lambda: connection.exec_driver_sql("BEGIN IMMEDIATE"))
-    raw.execute(f"PRAGMA busy_timeout={1000 * _PATIENCE:.0f}")
+    patiently(lambda: connection.exec_driver_sql("BEGIN IMMEDIATE"))
+    raw.execute(f"PRAGMA busy_timeout={1000 * PATIENCE:.0f}")
 
 
-def _patiently(attempt: Callable[[], object]) -> None:
+def patiently(attempt: Callable[[], T]) -> T:
     """Try again while SQLite reports that it is busy."""
-    latest = time.monotonic() + _PATIENCE
+    latest = time.monotonic() + PATIENCE
     while True:
         try:
-            attempt()
+            return attempt()
         except (sqlite3.OperationalError, exc.OperationalError) as error:
             code = getattr(getattr(error, "orig", error), "sqlite_errorcode", 0)
             if code & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > latest:
                 raise
             time.sleep(_NAP / 5000)
-        else:
-            return
 
 
 # Set even where it is on: a session's own setting outlasts a change of the server's, the database's
@@ -128,8 +122,9 @@ SELECT set_config(
 def _set_up_session(connection: Any, _: object) -> None:
     # A process that hangs, or whose machine or network is gone, must not block all others.
     settings = {
-        "lock_timeout": f"{1000 * _PATIENCE:.0f}ms",
+        "lock_timeout": f"{1000 * PATIENCE:.0f}ms",
         "idle_in_transaction_session_timeout": "10min",  # a plan may take its time
+        "standard_conforming_strings": "on",
         "tcp_keepalives_idle": 30,
         "tcp_keepalives_interval": 10,
         "tcp_keepalives_count": 3,

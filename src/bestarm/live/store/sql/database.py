@@ -6,20 +6,21 @@ import os
 import sqlite3
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 from threading import Lock
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from sqlalchemy import Connection, Engine, MetaData, Table, event, exc, inspect, select, text
-from sqlalchemy.pool import Pool
+from sqlalchemy import Connection, Engine, MetaData, Table, event, exc, select, text
 
 from bestarm.errors import StoreError, StoreUnavailableError, StoreVersionError
 from bestarm.live.store.damage import damaged
 from bestarm.live.store.sql.connections import check_url, connect
 from bestarm.live.store.sql.files import Change, WatchedFile
+from bestarm.live.store.sql.pool import NoSessionError, SessionPool
 from bestarm.live.store.sql.schema import VERSION_TABLE
-from bestarm.live.store.sql.statements import SERVER_TIME
+from bestarm.live.store.sql.sessions import Session
+from bestarm.live.store.sql.statements import SERVER_TIME, VERSION_NUMBER
 
 E = TypeVar("E", bound=StoreError)
 
@@ -44,17 +45,23 @@ class Store:
     def __init__(self, url: str) -> None:
         self.url = check_url(url)
         self.sqlite = self.url.get_backend_name() == "sqlite"
-        self._engine = connect(self.url)
-        self._process = os.getpid()
-        self._abandoned: list[Pool] = []  # of a parent process: nothing must close its connections
         self.file = WatchedFile(self.url) if self.sqlite else None
+        self._driver: Any = self.url.get_dialect().import_dbapi()
+        self._failures = (self._driver.Error, exc.DBAPIError, NoSessionError, UnicodeDecodeError)
+        self._engine = self._connect()
+        self._abandoned: list[Any] = []  # of a parent process: nothing must close its connections
         self._reopening = Lock()
         self.generation = 0
         self._change: Change | None = None
-        if self.file is not None:
-            file = self.file
-            event.listen(self._engine, "connect", lambda *_: file.note_open())
-            event.listen(self._engine, "close", lambda closed, _: file.note_close(closed))
+
+    def _connect(self) -> Engine:
+        engine, file = connect(self.url), self.file
+        if file is not None:
+            event.listen(engine, "connect", lambda *_: file.note_open())
+            event.listen(engine, "close", lambda closed, _: file.note_close(closed))
+        self._process = os.getpid()
+        self._pool = SessionPool(engine, file)
+        return engine
 
     @property
     def place(self) -> str:
@@ -64,7 +71,8 @@ class Store:
 
     def close(self) -> None:
         """Release all connections."""
-        self._own().dispose()
+        self._own().close()
+        self._engine.dispose()
 
     def check_file(self) -> None:
         """Check that a SQLite file is still the one that was opened; if it was replaced, open the
@@ -80,7 +88,7 @@ class Store:
             with self._reopening:
                 if self.file.change() is change:  # no other thread has reopened it
                     self.generation, self._change = self.generation + 1, change
-                    self._own().dispose()
+                    self.close()
                     self.file.forget()
 
     def check_generation(self, generation: int) -> None:
@@ -93,47 +101,91 @@ class Store:
                 "Open the experiment again, and verify it.",
             )
 
-    @contextmanager
-    def reading(self) -> Iterator[Connection]:
-        """A transaction in which all that is read belongs to one state."""
-        self.check_file()
-        with self._translated(), self._own().connect() as connection:
-            options = {} if self.sqlite else {"isolation_level": "REPEATABLE READ"}
-            with connection.execution_options(**options).begin():
-                yield connection
+    def reading(
+        self, experiment: int | None = None, *, generation: int | None = None
+    ) -> AbstractContextManager[Session]:
+        """A transaction in which all that is read belongs to one state.
+
+        Args:
+            experiment: one whose counters are read as it begins.
+            generation: the one that the experiment was opened in.
+        """
+        return self._transaction(experiment, generation, writing=False)
+
+    def writing(
+        self, experiment: int | None = None, *, generation: int | None = None
+    ) -> AbstractContextManager[Session]:
+        """A transaction that is kept whole or not at all; SQLite has one at a time.
+
+        Args:
+            experiment: one whose counters are read, once nobody else writes to it.
+            generation: the one that the experiment was opened in.
+
+        Raises:
+            KnownRowError: see `Session.add`.
+        """
+        return self._transaction(experiment, generation, writing=True)
 
     @contextmanager
-    def writing(self) -> Iterator[Connection]:
-        """A transaction that is kept whole or not at all; SQLite has one at a time."""
+    def _transaction(
+        self, experiment: int | None, generation: int | None, *, writing: bool
+    ) -> Iterator[Session]:
         self.check_file()
-        generation = self.generation
-        with self._translated(), self._own().connect() as connection:
-            options = {"bestarm_writing": True} if self.sqlite else {}
-            with connection.execution_options(**options).begin() as transaction:
-                yield connection
-                transaction.commit()
-            if self.file is not None:
-                # Nothing is acknowledged that is only in a file without a name.
-                self.file.note_log(connection.connection.dbapi_connection)
-                self.check_file()
-                self.check_generation(generation)
+        if generation is None:
+            generation = self.generation
+        self.check_generation(generation)
+        try:
+            pool = self._own()
+            session = self._begin(pool, experiment, writing=writing)
+            sound = True
+            try:
+                yield session
+                session.commit()
+            except BaseException:
+                sound = self._rolled_back(session)
+                raise
+            finally:
+                if writing and sound and self.file is not None:
+                    self.file.note_log(session.raw)
+                pool.give(session, sound=sound)
+        except self._failures as error:
+            raise self._error(error) from error
+        if writing:
+            # Nothing is acknowledged that is only in a file without a name.
+            self.check_file()
+            self.check_generation(generation)
 
-    def _own(self) -> Engine:
+    def _begin(self, pool: SessionPool, experiment: int | None, *, writing: bool) -> Session:
+        while True:
+            session = pool.take()
+            try:
+                session.begin(writing=writing, experiment=experiment)
+            except BaseException:
+                sound = self._rolled_back(session)
+                pool.give(session, sound=sound)
+                if session.fresh or sound:
+                    raise
+                pool.close()  # the server has gone since, and with it all connections
+            else:
+                session.fresh = False
+                return session
+
+    def _rolled_back(self, session: Session) -> bool:
+        """Whether a connection is in order, after a transaction of which nothing is kept."""
+        try:
+            session.rollback()
+        except self._driver.Error:
+            return False
+        return not session.broken
+
+    def _own(self) -> SessionPool:
         if self._process != os.getpid():
             # A forked child must neither use its parent's connections nor close them.
-            self._abandoned.append(self._engine.pool)
-            self._engine.dispose(close=False)
-            self._process = os.getpid()
+            self._abandoned.append((self._engine, self._pool))
             if self.file is not None:
                 self.file.forget_connections()
-        return self._engine
-
-    @contextmanager
-    def _translated(self) -> Iterator[None]:
-        try:
-            yield
-        except (exc.DBAPIError, exc.TimeoutError, sqlite3.Error, UnicodeDecodeError) as error:
-            raise self._error(error) from error
+            self._engine = self._connect()
+        return self._pool
 
     def _error(self, error: Exception) -> StoreError:
         cause = error.orig if isinstance(error, exc.DBAPIError) else error
@@ -143,10 +195,10 @@ class Store:
             return damaged(f"The store {self.place} holds a text that is not in UTF-8.", self.place)
         state = getattr(cause, "sqlstate", None) if code is None else code & 0xFF
         said = " ".join(str(cause).split()).rstrip(".")
-        if isinstance(error, exc.TimeoutError):
-            said = "no connection became free"
         remedy = _REMEDIES.get(state, "")
-        if not isinstance(error, _UNAVAILABLE):
+        driver = self._driver
+        temporary = (driver.OperationalError, driver.InterfaceError, driver.InternalError)
+        if not isinstance(cause, (*temporary, NoSessionError)):
             what = f"The database refused ({said})"
             return self._failure(StoreError, what, remedy or "Nothing was changed.")
         again = "Nothing acknowledged is lost, and the same call can be made again."
@@ -160,8 +212,9 @@ class Store:
         """The time in seconds since 1970: by the server's clock; for a file, by this process's."""
         if self.sqlite:
             return time.time()
-        with self.reading() as connection:
-            return float(connection.execute(select(SERVER_TIME)).scalar_one())
+        with self.reading() as session:
+            ((now,),) = session.fetch(select(SERVER_TIME))
+        return float(now)
 
     def version(self) -> str | None:
         """The version of its tables, or None where there are none.
@@ -173,10 +226,10 @@ class Store:
         path = None if self.file is None else Path(self.file.path)
         if path is not None and (not path.exists() or _of_somebody_else(path)):
             return None  # reading must neither make nor change it
-        with self.reading() as connection:
-            if not inspect(connection).has_table(VERSION_TABLE):
+        with self.reading() as session:
+            if not session.has_table(VERSION_TABLE):
                 return None
-            found = connection.execute(text(f"SELECT version_num FROM {VERSION_TABLE}")).scalar()
+            found = next((version for (version,) in session.fetch(VERSION_NUMBER)), None)
         if found not in {None, VERSION}:
             raise self._failure(
                 StoreVersionError,
@@ -207,15 +260,21 @@ class Store:
         """Whether a table is there."""
         if self.version() is None:
             return False
-        with self.reading() as connection:
-            return bool(inspect(connection).has_table(table.name))
+        with self.reading() as session:
+            return session.has_table(table.name)
 
     @contextmanager
     def _making_tables(self) -> Iterator[Connection]:
-        with self.writing() as connection:
-            if not self.sqlite:
-                connection.execute(select(text(f"pg_advisory_xact_lock({_LOCK})")))
-            yield connection
+        self.check_file()
+        self._own()
+        try:
+            with self._engine.begin() as connection:
+                if not self.sqlite:
+                    connection.execute(select(text(f"pg_advisory_xact_lock({_LOCK})")))
+                yield connection
+        except self._failures as error:
+            raise self._error(error) from error
+        self.check_file()
 
 
 def _of_somebody_else(path: Path) -> bool:
@@ -239,10 +298,6 @@ _REFUSED = {
     Change.MIXED: "Stop every program that uses the file, remove what lies beside it and ends in "
     "-wal or -shm, and make the same call again.",
 }
-_UNAVAILABLE = (
-    *(exc.OperationalError, exc.InterfaceError, exc.InternalError),
-    *(exc.TimeoutError, sqlite3.OperationalError),  # the latter as rows are fetched
-)
 _REMEDIES: dict[object, str] = {  # by the code of SQLite, or the state of PostgreSQL
     sqlite3.SQLITE_FULL: "Free some space on its disk.",
     sqlite3.SQLITE_IOERR: "Check its disk.",

@@ -39,6 +39,7 @@ class WatchedFile:
         self._lock = Lock()
         self._opened: Identity | None = None
         self._held: dict[int, Logs] = {}
+        self._logs_held: set[Logs] = set()
 
     def note_open(self) -> None:
         """Note which file it is that connections have open, unless that is known."""
@@ -52,27 +53,28 @@ class WatchedFile:
         if id(connection) not in self._held:
             with self._lock:
                 self._held[id(connection)] = self._logs()
+                self._logs_held = set(self._held.values())
 
     def note_close(self, connection: object) -> None:
         """Note that a connection is closed."""
         with self._lock:
             self._held.pop(id(connection), None)
+            self._logs_held = set(self._held.values())
 
     def forget(self) -> None:
         """Note that no connection is in use any more: the next opens what is there then."""
         with self._lock:
             self._opened = None
-            self._held = {}
+            self._held, self._logs_held = {}, set()
 
     def forget_connections(self) -> None:
         """Note that this is a forked process, which has no connections yet."""
         self._lock = Lock()  # the parent may have held it
-        self._held = {}
+        self._held, self._logs_held = {}, set()
 
     def change(self) -> Change | None:
         """What happened to the file since it was opened, or None."""
-        with self._lock:
-            opened, held = self._opened, set(self._held.values())
+        opened, held = self._opened, self._logs_held
         if opened is None:
             return None
         found = _identity(self.path)

@@ -2,27 +2,48 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Select, case, exc, func, insert, select
+from sqlalchemy import BindParameter, Select, bindparam, case, func, select
 
 from bestarm.errors import ExperimentExistsError, UnknownExperimentError
-from bestarm.live.store.contract import Event, Head
+from bestarm.live.store.contract import Event, Head, NotAllNewError
+from bestarm.live.store.damage import damaged
 from bestarm.live.store.sql import schema as s
 from bestarm.live.store.sql.database import Store
-from bestarm.live.store.sql.transactions import SqlReading, SqlWriting
+from bestarm.live.store.sql.sessions import KnownRowError, Row
+from bestarm.live.store.sql.transactions import SqlReading, SqlWriting, event_row
 from bestarm.live.values import Listed, Status
 
 _column = s.experiments.c
+_named = _column.name == bindparam("name")
+_NUMBER = select(_column.id).where(_named)
+_NAMED = select(_column.id, _column.document, _column.description).where(_named)
+_SOME = select(_column.name).order_by(_column.id.desc()).limit(10)
+_STATES = select(_column.name, _column.state).order_by(_column.id)
+_limit: BindParameter[int] = bindparam("limit")
 _LISTED = select(
     _column.name,
     _column.description,
     _column.created,
     *(_column[name] for name in s.COUNTERS),
+).limit(_limit)
+_after = select(_column.id).where(_column.name == bindparam("after")).scalar_subquery()
+_FOLLOWING = _LISTED.where(_column.id > func.coalesce(_after, 0)).order_by(_column.id)
+_place = case((_column.state == "running", 0), (_column.state == "paused", 1), else_=2)
+_words = func.lower(_column.name + "\n" + _column.description)
+_fits = _words.like(bindparam("pattern"), escape="/")
+_COUNT = select(func.count()).select_from(s.experiments).where(_fits)
+_MATCHING = (
+    _LISTED.where(_fits)
+    .order_by(_place, _column.created.desc(), _column.id.desc())
+    .offset(bindparam("first"))
 )
+_ALL = 2**62
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,27 +76,26 @@ class SqlLedger:
         """Add a new experiment with its first event: see `Experiment.create`."""
         store.prepare()
         row = {"name": name, "document": document, "description": description}
-        added = insert(s.experiments).returning(_column.id)
-        with store.writing() as connection:
-            try:
-                every = row | {"created": head.last_time} | vars(head)
-                number = connection.execute(added, every).scalar_one()
-            except exc.IntegrityError:
-                raise ExperimentExistsError(
-                    f"There is an experiment {name!r} in {store.place} already.",
-                    field="name",
-                    value=name,
-                    remedy="Open it, or choose another name.",
-                ) from None
-            SqlWriting(connection, number).add_event(created)
+        every = row | {"created": head.last_time} | vars(head)
+        try:
+            with store.writing() as session:
+                session.add(s.experiments, {key: [value] for key, value in every.items()})
+                ((number,),) = session.fetch(_NUMBER, name=name)
+                added = {"experiment": number, **event_row(created)}
+                session.add(s.events, {key: [value] for key, value in added.items()})
+        except KnownRowError:
+            raise ExperimentExistsError(
+                f"There is an experiment {name!r} in {store.place} already.",
+                field="name",
+                value=name,
+                remedy="Open it, or choose another name.",
+            ) from None
         return cls(store, number, **row, generation=store.generation)
 
     @classmethod
     def open(cls, store: Store, name: str) -> SqlLedger:
         """The experiment of a name: see `Experiment.open`."""
-        wanted = select(_column.id, _column.document, _column.description)
-        some = select(_column.name).order_by(_column.id.desc()).limit(10)
-        found, others = _read(store, wanted.where(_column.name == name), some)
+        found, others = _read(store, (_NAMED, {"name": name}), (_SOME, {}))
         for number, document, description in found:
             return cls(store, number, name, document, description, store.generation)
         names = ", ".join(repr(other) for (other,) in others)
@@ -91,10 +111,8 @@ class SqlLedger:
         store: Store, *, limit: int | None = None, after: str | None = None
     ) -> Sequence[Listed]:
         """The experiments of a database, oldest first: see `Experiment.list`."""
-        number = select(_column.id).where(_column.name == after)
-        start = 0 if after is None else number.scalar_subquery()
-        wanted = _LISTED.where(_column.id > start).order_by(_column.id).limit(limit)
-        known, found = _read(store, number, wanted)
+        start = {"after": after, "limit": _ALL if limit is None else limit}
+        known, found = _read(store, (_NUMBER, {"name": after}), (_FOLLOWING, start))
         if after is not None and not known:
             raise UnknownExperimentError(
                 f"There is no experiment {after!r} to continue after.",
@@ -107,7 +125,7 @@ class SqlLedger:
     @staticmethod
     def states(store: Store) -> Sequence[tuple[str, str]]:
         """The name and the state of every experiment, oldest first: quick, however many."""
-        (found,) = _read(store, select(_column.name, _column.state).order_by(_column.id))
+        (found,) = _read(store, (_STATES, {}))
         return [(name, state) for name, state in found]
 
     @staticmethod
@@ -117,41 +135,42 @@ class SqlLedger:
         They have a text in their name or description, in letters of either case. Running
         experiments come first, and among them the newest.
         """
-        place = case((_column.state == "running", 0), (_column.state == "paused", 1), else_=2)
-        words = func.lower(_column.name + "\n" + _column.description)
-        fits = words.contains(text.lower(), autoescape=True)
-        wanted = _LISTED.where(fits).order_by(place, _column.created.desc(), _column.id.desc())
-        count = select(func.count()).select_from(s.experiments).where(fits)
-        totals, found = _read(store, count, wanted.offset(first).limit(limit))
+        pattern = "%" + re.sub(r"[%_/]", r"/\g<0>", text.lower()) + "%"
+        part = {"pattern": pattern, "first": first, "limit": limit}
+        totals, found = _read(store, (_COUNT, {"pattern": pattern}), (_MATCHING, part))
         return [_listed(*row) for row in found], sum(total for (total,) in totals)
 
     @contextmanager
     def reading(self) -> Iterator[SqlReading]:
         """A transaction that sees one state."""
-        with self.store.reading() as connection:
-            self.store.check_generation(self.generation)
-            yield SqlReading(connection, self.number)
+        with self.store.reading(self.number, generation=self.generation) as session:
+            yield SqlReading(session, self.number)
 
     @contextmanager
     def writing(self) -> Iterator[SqlWriting]:
         """A transaction that waits for its turn; after an exception nothing of it remains."""
-        with self.store.writing() as connection:
-            self.store.check_generation(self.generation)
-            tx = SqlWriting(connection, self.number, lock=True)
-            yield tx
-            tx.save()
+        try:
+            with self.store.writing(self.number, generation=self.generation) as session:
+                tx = SqlWriting(session, self.number)
+                yield tx
+                tx.save()
+        except KnownRowError as error:
+            if error.table == s.outcomes.name:
+                raise NotAllNewError from error
+            what = f"The table {error.table} holds rows that the counters do not know of."
+            raise damaged(what, error.table) from error
 
     def close(self) -> None:
         """Release connections."""
         self.store.close()
 
 
-def _read(store: Store, *statements: Select[Any]) -> list[Sequence[Any]]:
-    """The rows of each statement, all of one state; none where there are no tables."""
+def _read(store: Store, *wanted: tuple[Select[Any], dict[str, Any]]) -> list[list[Row]]:
+    """The rows of statements with their values, of one state; none where there are no tables."""
     if store.version() is None:
-        return [[] for _ in statements]
-    with store.reading() as connection:
-        return [connection.execute(each).all() for each in statements]
+        return [[] for _ in wanted]
+    with store.reading() as session:
+        return [session.select(statement, **values) for statement, values in wanted]
 
 
 def _listed(name: str, description: str, created: float, *counters: Any) -> Listed:

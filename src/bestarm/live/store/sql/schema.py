@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import reprlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -20,7 +20,7 @@ VERSION_TABLE = "bestarm_version"
 metadata = sa.MetaData()
 
 
-class _Checked(sa.TypeDecorator[Any]):
+class Checked(sa.TypeDecorator[Any]):
     """A column whose values are checked as they are read: SQLite takes a text for a number."""
 
     impl = sa.Text
@@ -34,9 +34,14 @@ class _Checked(sa.TypeDecorator[Any]):
 
     def result_processor(self, dialect: sa.Dialect, coltype: object) -> Callable[[Any], Any]:  # noqa: ARG002
         """Instead of SQLAlchemy's own, which takes any text for true."""
-        return self._checked
+        return self.check
 
-    def _checked(self, value: Any) -> Any:
+    def check(self, value: Any) -> Any:
+        """The value.
+
+        Raises:
+            DamagedStoreError: it is not of the column's kind.
+        """
         if self._flag and value in {0, 1}:
             return bool(value)
         if value is None or isinstance(value, self._kinds):
@@ -52,17 +57,20 @@ _COUNTERS: dict[str, Any] = {"bool": sa.Boolean(), "int": _WHOLE, "float": _REAL
 
 def _columns(table: str, **kinds: Any) -> list[sa.Column[Any]]:
     return [
-        sa.Column(name, _Checked(kind, f"{table}.{name}"), nullable=name in _OPTIONAL)
+        sa.Column(name, Checked(kind, f"{table}.{name}"), nullable=name in _OPTIONAL)
         for name, kind in kinds.items()
     ]
 
 
 def _counters() -> Iterator[sa.Column[Any]]:
     for field in dataclasses.fields(Head):
-        kind, _, optional = str(field.type).partition(" | ")
-        (column,) = _columns("experiments", **{field.name: _COUNTERS[kind]})
-        column.nullable = bool(optional)
+        (column,) = _columns("experiments", **{field.name: _COUNTERS[_kind(field)]})
+        column.nullable = "None" in str(field.type)
         yield column
+
+
+def _kind(field: dataclasses.Field[Any]) -> str:
+    return str(field.type).partition(" | ")[0]
 
 
 def _table(name: str, *, key: str = "number", rowid: bool = False, **kinds: Any) -> sa.Table:
@@ -84,7 +92,7 @@ def _table(name: str, *, key: str = "number", rowid: bool = False, **kinds: Any)
     )
 
 
-COUNTERS = [field.name for field in dataclasses.fields(Head)]
+COUNTERS = tuple(field.name for field in dataclasses.fields(Head))
 
 experiments = sa.Table(
     "bestarm_experiments",
@@ -94,6 +102,45 @@ experiments = sa.Table(
     *_columns("experiments", created=_REAL, document=sa.Text(), description=sa.Text()),
     *_counters(),
 )
+_kinds = [experiments.c[name].type for name in COUNTERS]
+_checks = [kind.check for kind in _kinds if isinstance(kind, Checked)]
+_flags = [COUNTERS.index(name) for name, field in vars(Head()).items() if isinstance(field, bool)]
+_sound: set[tuple[type, ...]] = set()  # kinds of values that passed the checks
+
+
+def read_counters(row: Sequence[Any]) -> dict[str, Any]:
+    """The counters by name, each checked to be of its kind.
+
+    Raises:
+        DamagedStoreError: one is not.
+    """
+    values = list(row)
+    for place in _flags:
+        values[place] = _checks[place](values[place])
+    kinds = tuple(map(type, values))
+    if kinds not in _sound:
+        values = [check(value) for check, value in zip(_checks, values, strict=True)]
+        _sound.add(kinds)
+    return dict(zip(COUNTERS, values, strict=True))
+
+
+_parsers: dict[str, Callable[[bytes], Any]] = {
+    "bool": lambda text: text == b"t",
+    "int": int,
+    "float": float,
+    "str": bytes.decode,
+}
+_parse = [_parsers[_kind(field)] for field in dataclasses.fields(Head)]
+
+
+def parse_counters(texts: Sequence[bytes | None]) -> dict[str, Any]:
+    """The counters by name, from the texts in which PostgreSQL sends them."""
+    return {
+        name: None if text is None else parse(text)
+        for name, parse, text in zip(COUNTERS, _parse, texts, strict=True)
+    }
+
+
 assignments = _table(
     "assignments",
     round=_WHOLE,

@@ -2,28 +2,92 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql
+from sqlalchemy.dialects import sqlite
+from sqlalchemy.dialects.postgresql import psycopg
 
 from bestarm.live.store.sql import schema as s
 
-_POSTGRESQL: sa.Dialect = postgresql.dialect()  # type: ignore[no-untyped-call]
+_DIALECTS: dict[str, sa.Dialect] = {
+    "sqlite": sqlite.dialect(paramstyle="named"),
+    "postgresql": psycopg.dialect(paramstyle="pyformat"),  # type: ignore[no-untyped-call]
+}
+_NUMBERED: sa.Dialect = psycopg.dialect(paramstyle="numeric_dollar")  # type: ignore[no-untyped-call]
+
+
+@dataclass(frozen=True)
+class Written:
+    """A statement in the words of a database, with its own values and checks of what it reads."""
+
+    text: str
+    constants: dict[str, Any]
+    checks: tuple[Callable[[Any], Any] | None, ...]
+
+    def checked(self, rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+        """Rows, each value checked."""
+        return [
+            tuple(
+                value if check is None else check(value)
+                for check, value in zip(self.checks, row, strict=True)
+            )
+            for row in rows
+        ]
 
 
 @cache
-def insert_new(table: sa.Table, names: tuple[str, ...], *, arrays: bool) -> str:
-    """A statement that adds rows, except those on record.
+def written(statement: Any, dialect: str) -> Written:
+    """A statement as text; its values are named."""
+    compiled = statement.compile(dialect=_DIALECTS[dialect])
+    constants = {name: value for name, value in compiled.params.items() if value is not None}
+    kinds = [column.type for column in statement.exported_columns]
+    checks = tuple(kind.check if isinstance(kind, s.Checked) else None for kind in kinds)
+    return Written(str(compiled), constants, checks)
 
-    It takes an array per column, for PostgreSQL, or else a row at a time, for SQLite.
-    """
-    values = f"VALUES ({', '.join('?' for _ in names)})"
-    if arrays:
-        kinds = (table.c[name].type.compile(_POSTGRESQL) for name in names)
-        values = f"SELECT * FROM unnest({', '.join(f'%s::{kind}[]' for kind in kinds)})"
-    return f"INSERT INTO {table} ({', '.join(names)}) {values} ON CONFLICT DO NOTHING"
+
+@cache
+def numbered(statement: sa.Select[Any]) -> str:
+    """A statement for PostgreSQL to prepare; its values are numbered."""
+    return str(statement.compile(dialect=_NUMBERED))
+
+
+def _marks(mark: str, count: int) -> list[str]:
+    """Places of values: `?`, or `$1`, `$2`, …"""
+    return [mark] * count if mark == "?" else [f"{mark}{n}" for n in range(1, count + 1)]
+
+
+@cache
+def insert_row(table: sa.Table, names: tuple[str, ...], mark: str) -> str:
+    """A statement that adds a row."""
+    values = ", ".join(_marks(mark, len(names)))
+    return f"INSERT INTO {table} ({_quoted(names)}) VALUES ({values})"
+
+
+@cache
+def insert_rows(table: sa.Table, names: tuple[str, ...]) -> str:
+    """A statement for PostgreSQL that adds rows, from an array per column."""
+    kinds = (table.c[name].type.compile(_NUMBERED) for name in names)
+    values = f"SELECT * FROM unnest({', '.join(f'%s::{kind}[]' for kind in kinds)})"
+    return f"INSERT INTO {table} ({_quoted(names)}) {values}"
+
+
+def _quoted(names: Iterable[str]) -> str:
+    return ", ".join(f'"{name}"' for name in names)
+
+
+UNLESS_KNOWN = " ON CONFLICT DO NOTHING"
+
+
+@cache
+def save_counters(names: tuple[str, ...], mark: str) -> str:
+    """A statement that writes some counters of an experiment."""
+    *marks, number = _marks(mark, len(names) + 1)
+    written = (f'"{name}" = {each}' for name, each in zip(names, marks, strict=True))
+    return f"UPDATE {s.experiments} SET {', '.join(written)} WHERE id = {number}"
 
 
 def _in_order(table: sa.Table, *columns: Any, key: str = "number") -> sa.Select[Any]:
@@ -50,14 +114,13 @@ SERVER_TIME: sa.ColumnElement[float] = sa.literal_column(
 )
 _mine = s.experiments.c.id == sa.bindparam("experiment")
 _head = sa.select(*(s.experiments.c[name] for name in s.COUNTERS)).where(_mine)
-READ_HEAD = {"sqlite": _head.add_columns(sa.null()), "postgresql": _head.add_columns(SERVER_TIME)}
-LOCK_HEAD = sa.select(*_head.with_for_update().subquery("head").columns, SERVER_TIME)
-# As text: SQLAlchemy would take as long to look at thirty values as SQLite takes to write them.
-_SAVE = f"UPDATE {s.experiments} SET {{}} WHERE id = {{}}"
-SAVE_HEAD = {
-    dialect: _SAVE.format(", ".join(f'"{name}" = {mark}' for name in s.COUNTERS), mark)
-    for dialect, mark in (("sqlite", "?"), ("postgresql", "%s"))
-}
+READ_COUNTERS = _head.add_columns(SERVER_TIME)
+LOCK_COUNTERS = sa.select(*_head.with_for_update().subquery("head").columns, SERVER_TIME)
+COUNTERS = f"SELECT {_quoted(s.COUNTERS)} FROM {s.experiments} WHERE id = ?"  # for SQLite
+
+VERSION_NUMBER: sa.Select[tuple[str]] = sa.select(sa.column("version_num")).select_from(
+    sa.table(s.VERSION_TABLE)
+)
 
 PLANS = _in_order(s.plans, key="phase")
 SUMMARIES = _in_order(s.summaries)
@@ -84,6 +147,9 @@ OUTSTANDING = _in_order(s.assignments, s.assignments.c.number).where(
     s.assignments.c.number < _end,
     s.assignments.c.asked <= sa.bindparam("asked_by"),
     *(~each for each in _endings(s.assignments)),
+)
+LOSS = sa.select(s.losses.c.number).where(
+    s.losses.c.experiment == sa.bindparam("experiment"), s.losses.c.number == sa.bindparam("loss")
 )
 LOST_ARMS = (
     sa.select(s.assignments.c.arm)

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import Connection, CursorResult, Executable, Select, Table, insert
+from sqlalchemy import Select, Table
 
 from bestarm.errors import BestArmError
 from bestarm.geometry import Array
@@ -30,42 +30,40 @@ from bestarm.live.store.contract import (
 from bestarm.live.store.damage import UNREADABLE, damaged
 from bestarm.live.store.sql import schema as s
 from bestarm.live.store.sql import statements as sql
+from bestarm.live.store.sql.sessions import Row, Session
 from bestarm.records import BlockPlan, Plan, Rounds, Summary, as_blocks
 
 T = TypeVar("T")
+Values = Sequence[Any] | NDArray[Any]
 
 _ALL = 2**62
 # As a number first: NumPy takes any text for true.
 _RAW = np.dtype([(name, int if name == "late" else ROW[name]) for name in ROW.names or ()])
 _PIECE = 50_000  # assignments read at a time
+_FEW = 4  # assignments looked up one by one
 _PAGE = 5_000  # plans, summaries, events, requests or deferrals read at a time
 
 
 class SqlReading(Reading):
-    """A transaction that reads; with `lock` other writers wait until it ends."""
+    """A transaction that reads; the session has begun it."""
 
-    def __init__(self, connection: Connection, number: int, *, lock: bool = False) -> None:
-        self._connection = connection
+    def __init__(self, session: Session, number: int) -> None:
+        self._session = session
         self._number = number
-        self._sqlite = connection.dialect.name == "sqlite"
-        locks = lock and not self._sqlite  # SQLite has one writer anyway
-        read = sql.LOCK_HEAD if locks else sql.READ_HEAD[connection.dialect.name]
-        row = self._run(read).one()
-        self.head, self._time = Head(*row[:-1]), row[-1]
+        self.head = Head.__new__(Head)
+        self.head.__dict__ = session.counters.copy()
 
     def now(self) -> float:
         """The time by the server's clock as the head was read; for a file, by this process's."""
-        return time.time() if self._time is None else float(self._time)
+        now = self._session.time
+        return time.time() if now is None else now
 
-    def _run(self, statement: Executable, **values: Any) -> CursorResult[Any]:
-        return self._connection.execute(statement, {"experiment": self._number, **values})
+    def _select(self, statement: Select[Any], **values: Any) -> list[Row]:
+        return self._session.select(statement, experiment=self._number, **values)
 
     def _array(self, kind: Any, statement: Select[Any], **values: Any) -> NDArray[Any]:
-        """Rows of numbers, read without SQLAlchemy's own rows, which take long to make."""
-        result = self._run(statement, **values)
-        assert result.cursor is not None
-        found = result.cursor.fetchall()
-        result.close()
+        """Rows of numbers."""
+        found = self._session.fetch(statement, experiment=self._number, **values)
         try:
             return np.array(found, dtype=kind)
         except (ValueError, TypeError, OverflowError) as error:
@@ -82,7 +80,7 @@ class SqlReading(Reading):
     ) -> Iterator[T]:
         """Records from a number on, which is in their column `key`, up to a limit."""
         left = _ALL if limit is None else limit
-        while left and (found := self._run(statement, start=start, size=min(left, _PAGE)).all()):
+        while left and (found := self._select(statement, start=start, size=min(left, _PAGE))):
             yield from (read(*row) for row in found)
             start, left = found[-1][key] + 1, left - len(found)
 
@@ -96,8 +94,8 @@ class SqlReading(Reading):
         return self._records(sql.EVENTS, _read_event, start, limit)
 
     def request(self, name: str) -> Request | None:
-        row = self._run(sql.REQUEST, name=name, start=0, size=1).one_or_none()
-        return None if row is None else Request(*tuple(row))
+        found = self._select(sql.REQUEST, name=name, start=0, size=1)
+        return next((Request(*row) for row in found), None)
 
     def requests(self) -> Iterator[Request]:
         return self._records(sql.REQUESTS, Request, 0, key=2)
@@ -110,8 +108,7 @@ class SqlReading(Reading):
             first = int(rows["id"][-1]) + 1 if len(rows) == _PIECE else end
 
     def covariates(self, first: int, end: int) -> dict[int, str]:
-        found = self._run(sql.COVARIATES, start=first, end=end, size=_ALL)
-        return {row.number: row.covariates for row in found}
+        return dict(self._select(sql.COVARIATES, start=first, end=end, size=_ALL))
 
     def lost_arms(self, phase: int, start: int, count: int) -> Ids:
         return self._array(np.int64, sql.LOST_ARMS, phase=phase, start=start, size=count).ravel()
@@ -133,6 +130,12 @@ class SqlReading(Reading):
         found = self._array(np.int64, read, start=first, end=end, size=_ALL).reshape(-1, 2)
         return found[:, 0], found[:, 1]
 
+    def lost(self, ids: Ids) -> set[int]:
+        if len(ids) > _FEW:
+            return super().lost(ids)
+        found = (self._array(np.int64, sql.LOSS, loss=int(number)) for number in ids)
+        return {int(each[0, 0]) for each in found if each.size}
+
     def arrivals(self) -> Ids:
         found = self._array(np.int64, sql.ARRIVALS, start=0, end=_ALL, size=_ALL)
         return found.reshape(-1, 2)[:, 0]
@@ -142,32 +145,23 @@ class SqlWriting(SqlReading, Writing):
     """A transaction that writes."""
 
     def save(self) -> None:
-        """Write the counters."""
-        text = sql.SAVE_HEAD[self._connection.dialect.name]
-        self._connection.exec_driver_sql(text, (*vars(self.head).values(), self._number))
+        """Write the counters that have changed."""
+        saved, now = self._session.counters, vars(self.head)
+        changed = {name: value for name, value in now.items() if value != saved[name]}
+        if changed:
+            self._session.save(self._number, changed)
 
-    def _add(self, table: Table, number: Ids, **values: Any) -> int:
-        """Add rows except those on record, and return the number added.
-
-        `values` has an array or a list, or one value for all rows, per column.
-        """
+    def _columns(self, number: Values, **values: Any) -> dict[str, Sequence[Any]]:
+        """A list per column; `values` has lists or arrays, or one value for all rows."""
         columns = {"experiment": self._number, "number": number, **values}
-        lists = [
-            each.tolist()
+        return {
+            name: each.tolist()
             if isinstance(each, np.ndarray)
             else each
             if isinstance(each, list)
             else [each] * len(number)
-            for each in columns.values()
-        ]
-        text = sql.insert_new(table, tuple(columns), arrays=not self._sqlite)
-        rows = list(zip(*lists, strict=True)) if self._sqlite else tuple(lists)
-        return int(self._connection.exec_driver_sql(text, rows).rowcount)
-
-    def _add_all(self, table: Table, number: Ids, **values: Any) -> None:
-        if self._add(table, number, **values) != len(number):
-            what = f"The table {table} holds rows that the experiment's counters do not know of."
-            raise damaged(what, str(table))
+            for name, each in columns.items()
+        }
 
     def add_assignments(
         self,
@@ -187,12 +181,20 @@ class SqlWriting(SqlReading, Writing):
             drawn["forecast"] = forecasts
         if covariates is not None:
             drawn["covariates"] = list(covariates)
-        self._add_all(s.assignments, ids, **drawn)
+        self._session.add(s.assignments, self._columns(ids, **drawn))
         if request is not None:
-            self._run(insert(s.requests), **vars(request))
+            self._insert(s.requests, **vars(request))
 
     def add_outcomes(self, ids: Ids, rewards: Array, *, at: float, late: NDArray[np.bool_]) -> int:
-        return self._add(s.outcomes, ids, reward=rewards, told=at, late=late.astype(np.int64))
+        return self._session.add_unknown(s.outcomes, self._outcomes(ids, rewards, at, late))
+
+    def add_new_outcomes(self, ids: Values, rewards: Values, *, at: float, late: Values) -> None:
+        self._session.add(s.outcomes, self._outcomes(ids, rewards, at, late))
+
+    def _outcomes(
+        self, ids: Values, rewards: Values, at: float, late: Values
+    ) -> dict[str, Sequence[Any]]:
+        return self._columns(ids, reward=rewards, told=at, late=list(map(int, late)))
 
     def add_losses(self, ids: Sequence[int], *, reason: str, at: float) -> None:
         every = np.asarray(ids, dtype=np.int64)
@@ -201,33 +203,43 @@ class SqlWriting(SqlReading, Writing):
             raise damaged("Some of the assignments that are lost are missing.")
         phases = rows["phase"][np.searchsorted(rows["id"], every)]
         places = self.head.losses + np.arange(len(every))
-        self._add_all(s.losses, every, phase=phases, place=places, reason=reason, at=at)
+        columns = self._columns(every, phase=phases, place=places, reason=reason, at=at)
+        self._session.add(s.losses, columns)
 
     def add_refusals(self, ids: Ids, rewards: Array, *, at: float) -> int:
-        return self._add(s.refusals, ids, reward=rewards, at=at)
+        return self._session.add_unknown(s.refusals, self._columns(ids, reward=rewards, at=at))
 
     def add_deferrals(self, ids: Ids) -> None:
-        self._add_all(s.deferrals, ids, summary=-1)
+        self._session.add(s.deferrals, self._columns(ids, summary=-1))
 
     def settle_deferrals(self, ids: Ids, *, summary: int) -> None:
         same = {"of": self._number, "covered_by": summary}
         every = [{**same, "id": number} for number in ids.tolist()]
-        self._connection.execute(sql.SETTLE_DEFERRAL, every)
+        self._session.change(sql.SETTLE_DEFERRAL, *every)
 
     def add_summary(self, record: SummaryRecord) -> None:
         texts = {
             name: None if part is None else canonical(as_data(part))
             for name, part in (("summary", record.summary), ("plain", record.plain))
         }
-        self._run(insert(s.summaries), **{**vars(record), **texts})
+        self._insert(s.summaries, **{**vars(record), **texts})
 
     def add_plan(self, record: PlanRecord) -> None:
         text = canonical(as_data(record.plan))
         place = {"first": record.first, "round": record.round}
-        self._run(insert(s.plans), phase=record.plan.phase, plan=text, **place)
+        self._insert(s.plans, phase=record.plan.phase, plan=text, **place)
 
     def add_event(self, event: Event) -> None:
-        self._run(insert(s.events), **{**vars(event), "data": canonical(event.data)})
+        self._insert(s.events, **event_row(event))
+
+    def _insert(self, table: Table, **values: Any) -> None:
+        row = {"experiment": self._number, **values}
+        self._session.add(table, {name: [value] for name, value in row.items()})
+
+
+def event_row(event: Event) -> dict[str, Any]:
+    """An event as a row of its table."""
+    return {**vars(event), "data": canonical(event.data)}
 
 
 def _read_plan(phase: int, text: str, first: int, number: int) -> PlanRecord:
