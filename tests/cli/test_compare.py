@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 from own_policies import POLICY, refused, run, write_module
 from terminal import start_command
+from workers_started import PATIENCE, processes
 
 from bestarm.environments import small_gap
 from bestarm.policies import SPBAI
@@ -323,7 +324,10 @@ def test_nothing_of_a_cluster_is_loaded_unless_asked_for() -> None:
         "assert 'bestarm.simulation.executors' in sys.modules\n"
         "assert not {'distributed', 'dask', 'tornado'} & set(sys.modules)"
     )
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=120, capture_output=True)
+    process = processes.Process(target=exec, args=(code,))
+    process.start()
+    process.join(PATIENCE)
+    assert process.exitcode == 0
 
 
 def test_the_documented_example_takes_part_by_the_documented_command(
