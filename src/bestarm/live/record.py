@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from threading import RLock
 from typing import TYPE_CHECKING, TypeVar
@@ -19,7 +19,7 @@ from bestarm.live.forecasts import Forecasts
 from bestarm.live.inputs import read_time
 from bestarm.live.replay import Player, Replayed, recommend, replay
 from bestarm.live.spec import Spec
-from bestarm.live.store.contract import Event, Head, Ledger, Reading, Writing
+from bestarm.live.store.contract import Event, Head, Ledger, Reading
 from bestarm.live.values import Check, Status
 from bestarm.policies.policy import Policy
 from bestarm.recommendation import Recommendation
@@ -230,38 +230,3 @@ class Record:
     def _now(self, books: Reading) -> float:
         now = books.now() if self._clock is None else self._clock()
         return read_time(now, stored=self.spec is not None)
-
-    def _stamp(self, tx: Writing, *, leaps: bool = False) -> float:
-        """The time of a transaction, noted in it.
-
-        Years may have passed since the last (`leaps`) only where somebody decides whether the
-        experiment continues.
-        """
-        return rules.stamp(tx.head, self._now(tx), leaps=leaps or self.spec is None)
-
-    @contextmanager
-    def _advancing(self, *, leaps: bool = False) -> Iterator[tuple[Writing, float]]:
-        """A transaction and its time; afterwards the experiment advances if something is due."""
-        with self._ledger.writing() as tx:
-            yield tx, self._stamp(tx, leaps=leaps)
-            due = tx.head.due
-        self._advance(due)
-
-    def _advance(self, due: bool = True) -> None:
-        """Do all that is due, one short transaction after the other."""
-        while due:
-            with self._lock:
-                try:
-                    # Replay and planning come first: others do not wait for them.
-                    with self.read() as books:
-                        self._player.policy(books)
-                        head = books.head
-                    if not head.planned and not head.over:
-                        self._player.plan()
-                    with self._ledger.writing() as tx:
-                        if tx.head.due:
-                            rules.step(tx, self._player, self._stamp(tx))
-                        due = tx.head.due
-                except BaseException:
-                    self._player.forget()
-                    raise

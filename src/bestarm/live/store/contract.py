@@ -413,5 +413,12 @@ class Ledger(Protocol):
                 replaced, or other writers did not finish in time.
         """
 
+    def advancing(self) -> AbstractContextManager[bool]:
+        """Whether no other process is at work on what is due; until the block ends, none begins.
+
+        It saves work, and nothing rests on it: everybody may be told True. The claim of a process
+        that dies ends with it.
+        """
+
     def close(self) -> None:
         """Release connections and files."""

@@ -6,7 +6,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from pathlib import Path
 from threading import Lock
 from typing import Any, TypeVar
@@ -154,6 +154,28 @@ class Store:
             # Nothing is acknowledged that is only in a file without a name.
             self.check_file()
             self.check_generation(generation)
+
+    @contextmanager
+    def claiming(self, number: int) -> Iterator[bool]:
+        """Whether no other connection to the server has claimed a number; if so, it is claimed
+        until the block ends. Where that cannot be found out, everybody may.
+        """
+        try:
+            pool = self._own()
+            session = pool.take()
+        except self._failures:
+            yield True
+            return
+        claimed = None
+        try:
+            with suppress(self._driver.Error):
+                ((claimed,),) = session.raw.execute("SELECT pg_try_advisory_lock(%s)", [number])
+            yield claimed is not False
+        finally:
+            with suppress(self._driver.Error):
+                if claimed:
+                    session.raw.execute("SELECT pg_advisory_unlock(%s)", [number])
+            pool.give(session, sound=not session.broken)
 
     def _begin(self, pool: SessionPool, experiment: int | None, *, writing: bool) -> Session:
         while True:

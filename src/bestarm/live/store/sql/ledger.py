@@ -15,6 +15,7 @@ from bestarm.live.store.contract import Event, Head, NotAllNewError
 from bestarm.live.store.damage import damaged
 from bestarm.live.store.sql import schema as s
 from bestarm.live.store.sql.database import Store
+from bestarm.live.store.sql.locks import claim
 from bestarm.live.store.sql.sessions import KnownRowError, Row
 from bestarm.live.store.sql.transactions import SqlReading, SqlWriting, event_row
 from bestarm.live.values import Listed, Status
@@ -159,6 +160,12 @@ class SqlLedger:
                 raise NotAllNewError from error
             what = f"The table {error.table} holds rows that the counters do not know of."
             raise damaged(what, error.table) from error
+
+    @contextmanager
+    def advancing(self) -> Iterator[bool]:
+        """Whether no other process is at work on what is due."""
+        with claim(self.store, f"experiment {self.number}") as alone:
+            yield alone
 
     def close(self) -> None:
         """Release connections."""
