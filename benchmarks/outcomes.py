@@ -11,8 +11,8 @@ another version of bestarm, measured by this file in turn with this one, in proc
 
 `--folder` is where SQLite keeps its file. A folder in memory (/dev/shm) shows what the processor
 does; one on a disk what the disk does as well. Medians of five rounds, in turn. The policy is
-SP-BAI, in one phase of thousands of pulls; "closing" is the anytime rule, which closes a phase every few dozen
-outcomes. Processes have closed a phase of another experiment before.
+SP-BAI, in one phase of thousands of pulls; "closing" is the anytime rule, which closes a phase
+every few dozen outcomes. Processes have closed a phase of another experiment before.
 """
 
 from __future__ import annotations
