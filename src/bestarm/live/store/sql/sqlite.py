@@ -123,7 +123,10 @@ class SqliteSession(Session):
         return bool(tables.fetchall())
 
     def close(self) -> None:
-        self.raw.close()
+        try:
+            self.raw.close()
+        finally:
+            self._give_turn()
 
 
 _KNOWN = {sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY, sqlite3.SQLITE_CONSTRAINT_UNIQUE}
