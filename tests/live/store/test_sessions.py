@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 from contextlib import ExitStack, closing
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -16,7 +19,9 @@ from kept import told
 from workers_faults import begin
 from workers_started import PATIENCE, processes
 
-from bestarm.live import Experiment
+from bestarm import Problem
+from bestarm.errors import DamagedStoreError
+from bestarm.live import Experiment, writer
 from bestarm.live.store.sql import connections, database, pool
 from bestarm.live.store.sql.postgresql import PostgresSession
 from bestarm.live.store.sql.sqlite import SqliteSession
@@ -139,3 +144,65 @@ def test_writers_take_turns_whatever_the_server_says(postgres_url: str) -> None:
 
 
 _WAITING = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+
+
+def test_what_is_left_to_a_process_that_hangs_is_done_in_the_end(
+    store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Under an open plan as well, where nobody has to wait for it."""
+    monkeypatch.setattr(writer, "_PATIENCE", 0.05)
+    problem = Problem([[1, 0], [0, 1]])
+    with (
+        Experiment.create(store_url, "offer", problem, seed=1) as experiment,
+        Experiment.open(store_url, "offer") as hanging,
+        hanging._ledger.advancing() as alone,
+    ):
+        assert alone
+        experiment.tell_many(dict.fromkeys(experiment.ask(1000).ids, 0.5))
+        wait_until(lambda: bool(experiment.ask(1)) and experiment.phase > 1)
+        assert experiment.verify().sound
+
+
+def test_an_outcome_without_its_assignment_is_found(store_url: str) -> None:
+    with begin(store_url) as experiment:
+        experiment.tell(experiment.ask(2).ids[0], 1.0)
+        ledger: Any = experiment._ledger
+        with ledger.store.writing() as session:
+            session.raw.execute("DELETE FROM bestarm_assignments WHERE number = 0")
+        with pytest.raises(DamagedStoreError, match="without their assignments"):
+            experiment.tell(0, 1.0)
+
+
+_LOCKS = 120  # where they are in the index of SQLite's log, eight of them
+
+
+def test_who_reads_waits_while_another_mends_the_log(tmp_path: Path) -> None:
+    """As after a program that was killed while it wrote."""
+    with begin(f"sqlite:///{tmp_path / 'store.db'}") as experiment:
+        experiment.tell(experiment.ask(2).ids[0], 1.0)
+        other = subprocess.Popen(
+            [sys.executable, "-c", _MEND, str(tmp_path / "store.db-shm")],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+        with other:
+            assert other.stdin is not None
+            assert other.stdout is not None
+            assert other.stdout.readline() == b"begun\n"
+            later = threading.Timer(0.2, other.stdin.close)
+            later.start()
+            assert told(experiment) == {0: 1.0}
+
+
+_MEND = f"""
+import fcntl, sys
+with open(sys.argv[1], "r+b", buffering=0) as file:
+    before = file.read(96)
+    fcntl.lockf(file, fcntl.LOCK_EX, 8, {_LOCKS})
+    file.seek(0)
+    file.write(bytes(96))
+    print("begun", flush=True)
+    sys.stdin.read()
+    file.seek(0)
+    file.write(before)
+"""

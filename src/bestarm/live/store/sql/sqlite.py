@@ -42,12 +42,13 @@ class SqliteSession(Session):
             patiently(lambda: self.raw.execute("BEGIN IMMEDIATE"))
         else:
             self.raw.execute("BEGIN")
+        # A transaction that reads begins with this, and waits for who mends the log or its index.
+        ((version,),) = patiently(lambda: self.raw.execute("PRAGMA data_version").fetchall())
         self._read = None
         if experiment is not None:
-            self._read_counters(experiment)
+            self._read_counters(experiment, version)
 
-    def _read_counters(self, experiment: int) -> None:
-        ((version,),) = self.raw.execute("PRAGMA data_version")
+    def _read_counters(self, experiment: int, version: int) -> None:
         self._read = experiment, version
         if self._kept is not None and self._kept[:2] == self._read:
             self.counters = self._kept[2]
