@@ -39,12 +39,15 @@ class SqliteSession(Session):
             self._holds_turn = True
             if self._waits_itself:
                 self._stop_waiting()
-            patiently(lambda: self.raw.execute("BEGIN IMMEDIATE"))
+            patiently(self._begin_immediate)
         else:
             self.raw.execute("BEGIN")
         self._read = None
         if experiment is not None:
             self._read_counters(experiment)
+
+    def _begin_immediate(self) -> None:
+        self.raw.execute("BEGIN IMMEDIATE")
 
     def _read_counters(self, experiment: int) -> None:
         ((version,),) = self.raw.execute("PRAGMA data_version")
