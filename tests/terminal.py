@@ -14,6 +14,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Condition, Thread
 
+from forked_commands import ForkedCommand
+
 __all__ = ["Command", "start_command"]
 
 _START = "from bestarm.cli import main\nif __name__ == '__main__': main()"
@@ -28,7 +30,7 @@ class Command:
         screen: where what it writes to the terminal can be read.
     """
 
-    def __init__(self, process: subprocess.Popen[str], screen: int) -> None:
+    def __init__(self, process: subprocess.Popen[str] | ForkedCommand, screen: int) -> None:
         self.process = process
         self._screen = screen
         self._written = b""
@@ -90,18 +92,27 @@ class Command:
 
 
 @contextmanager
-def start_command(*arguments: str) -> Iterator[Command]:
-    """`bestarm` with these arguments, ended when the test is over."""
+def start_command(*arguments: str, forked: bool = True) -> Iterator[Command]:
+    """`bestarm` with these arguments, ended when the test is over.
+
+    Args:
+        forked: whether it begins where all is imported already, and not in a new process.
+    """
     screen, terminal = pty.openpty()
-    process = subprocess.Popen(
-        [sys.executable, "-c", _START, *arguments],
-        stdout=subprocess.PIPE,
-        stderr=terminal,
-        text=True,
-        encoding="utf-8",
-        env=os.environ | {"PYTHONIOENCODING": "utf-8", "TERM": "xterm", "COLUMNS": "160"},
-        start_new_session=True,
-    )
+    env = {"PYTHONIOENCODING": "utf-8", "TERM": "xterm", "COLUMNS": "160"}
+    process: subprocess.Popen[str] | ForkedCommand
+    if forked:
+        process = ForkedCommand(*arguments, stderr=terminal, env=env, first=os.setsid)
+    else:
+        process = subprocess.Popen(
+            [sys.executable, "-c", _START, *arguments],
+            stdout=subprocess.PIPE,
+            stderr=terminal,
+            text=True,
+            encoding="utf-8",
+            env=os.environ | env,
+            start_new_session=True,
+        )
     os.close(terminal)
     running = Command(process, screen)
     try:

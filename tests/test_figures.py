@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
+from workers_started import PATIENCE, processes
 
 from bestarm import RAGE, SPBAI, AnytimeBAI, Problem, Recommendation, environments, figures
 from bestarm.errors import InvalidInputError
@@ -125,7 +124,10 @@ def test_drawing_leaves_pyplot_alone() -> None:
         "figures.phases(run_once(RAGE, world), world.problem(0.1))\n"
         "assert 'matplotlib.pyplot' not in sys.modules"
     )
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=120, capture_output=True)
+    process = processes.Process(target=exec, args=(code,))
+    process.start()
+    process.join(PATIENCE)
+    assert process.exitcode == 0
 
 
 def watched() -> tuple[list[int], list[np.ndarray], Problem]:

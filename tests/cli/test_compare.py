@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 from own_policies import POLICY, refused, run, write_module
 from terminal import start_command
+from workers_started import PATIENCE, processes
 
 from bestarm.environments import small_gap
 from bestarm.policies import SPBAI
@@ -305,7 +306,9 @@ def test_ctrl_c_prints_what_is_finished_and_says_that_it_is_partial(
 def test_ctrl_c_while_workers_start_leaves_no_traceback(folder: Path) -> None:
     """A worker that is still importing modules when it hears Ctrl-C would end with one."""
     options = ("--runs", "100000", "--workers", "2", "--json")
-    with start_command("compare", "--method", "uniform:budget=2000", *options) as running:
+    with start_command(
+        "compare", "--method", "uniform:budget=2000", *options, forked=False
+    ) as running:
         running.wait_for_children(3)  # two workers, and one process that multiprocessing needs
         code, out, shown = running.interrupt()
     assert "Traceback" not in shown
@@ -321,7 +324,10 @@ def test_nothing_of_a_cluster_is_loaded_unless_asked_for() -> None:
         "assert 'bestarm.simulation.executors' in sys.modules\n"
         "assert not {'distributed', 'dask', 'tornado'} & set(sys.modules)"
     )
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=120, capture_output=True)
+    process = processes.Process(target=exec, args=(code,))
+    process.start()
+    process.join(PATIENCE)
+    assert process.exitcode == 0
 
 
 def test_the_documented_example_takes_part_by_the_documented_command(

@@ -6,6 +6,7 @@ import logging
 import subprocess
 import sys
 from collections.abc import Iterator
+from multiprocessing import forkserver
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,8 +22,11 @@ def cluster() -> Iterator[LocalCluster]:
     import dask  # noqa: PLC0415
     from distributed import LocalCluster  # noqa: PLC0415
 
+    forkserver.ensure_running()
     with (
-        # A worker that dies is not given the same work three times over.
+        # Workers begin where all is imported already.
+        dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"}),
+        # One that dies is not given the same work three times over.
         dask.config.set({"distributed.scheduler.allowed-failures": 0}),
         LocalCluster(
             n_workers=1, processes=True, threads_per_worker=2, dashboard_address=":0"

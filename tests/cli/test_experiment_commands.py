@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from forked_commands import ForkedCommand
 from typer.testing import CliRunner
 
 from bestarm import Experiment, Problem
 from bestarm.cli.app import app
+from bestarm.cli.experiment import records
 
 ARMS = "name,f1,f2\ntea,1,0\ncoffee,0,1\nwater,0.6,0.8\n"
 TOML = """
@@ -306,13 +306,17 @@ def test_exporting(drinks: str, folder: Path, layout: str) -> None:
     }
 
 
-def test_verifying_and_replaying(drinks: str) -> None:
+def test_verifying_and_replaying(drinks: str, monkeypatch: pytest.MonkeyPatch) -> None:
     finish(drinks)
     report = data("verify", drinks)
     assert report["sound"] is True
     assert report["findings"] == []
     assert report["assignments"] == report["outcomes"] > 0
     assert run("verify", drinks)[0].startswith("drinks: sound: ")
+    assert run("verify", drinks)[1] == ""
+    monkeypatch.setattr(records, "_MANY", 1)
+    for command in (["verify", drinks], ["export", drinks, "out.csv"]):
+        assert "assignments after" in run(*command)[1]
     report = data("replay", drinks)
     assert report.pop("agrees") is True
     assert report.pop("remarks") == []
@@ -374,33 +378,13 @@ def test_postgresql(postgres_url: str, drinks: str) -> None:
     run("export", drinks, "out.csv", *store)
 
 
-Script = Callable[..., subprocess.CompletedProcess[str]]
-
-
-@pytest.fixture
-def script(folder: Path) -> Script:
-    def started(*arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-c", "from bestarm.cli import main; main()", *arguments],
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-            encoding="utf-8",
-            cwd=folder,
-            env=os.environ | {"PYTHONIOENCODING": "utf-8"},
-        )
-
-    return started
-
-
-def test_processes_share_an_experiment(script: Script, drinks: str) -> None:
-    first = json.loads(script("experiment", "ask", drinks, "4", "--json").stdout)
+def test_processes_share_an_experiment(drinks: str) -> None:
+    first = json.loads(ForkedCommand("experiment", "ask", drinks, "4", "--json").communicate()[0])
     second = data("ask", drinks, "4")
     assert [each["id"] for each in first["assignments"]] == [0, 1, 2, 3]
     assert [each["id"] for each in second["assignments"]] == [4, 5, 6, 7]
-    result = script("experiment", "tell", drinks, "5", "-0.5")
-    assert (result.returncode, result.stdout, result.stderr) == (0, "1 outcome recorded.\n", "")
+    other = ForkedCommand("experiment", "tell", drinks, "5", "-0.5")
+    assert (*other.communicate(), other.returncode) == ("1 outcome recorded.\n", "", 0)
     assert run("tell", drinks, "5", "0.5", code=2)[0] == ""
 
 

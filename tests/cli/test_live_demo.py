@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import re
 import signal
 import socket
-import subprocess
-import sys
 import tempfile
 import time
 from contextlib import closing
@@ -16,6 +13,7 @@ from pathlib import Path
 import httpx
 import numpy as np
 import pytest
+from forked_commands import ForkedCommand
 from typer.testing import CliRunner
 
 from bestarm.cli.app import app
@@ -72,15 +70,8 @@ def test_the_command_says_where_to_look_and_cleans_up(monkeypatch: pytest.Monkey
 def test_it_stops_in_order(number: signal.Signals, tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'kept.db'}"
     command = ["demo", "--live", "--port", "0", "--speed", "5", "--store", url]
-    process = subprocess.Popen(
-        [sys.executable, "-c", "from bestarm.cli import main; main()", *command],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=os.environ | {"PYTHONUNBUFFERED": "1"},
-    )
+    process = ForkedCommand(*command)
     try:
-        assert process.stdout is not None
         assert "Watch it at" in process.stdout.readline()
         with closing(Store(url)) as store:
             latest = time.monotonic() + 120

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import resource
 import signal
 import socket
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
+from forked_commands import ForkedCommand
 from typer.testing import CliRunner, Result
 
 from bestarm.cli.app import app
@@ -55,9 +58,8 @@ def test_an_interruption_says_how_to_go_on_and_going_on_ends_in_the_same_bytes(
     tmp_path: Path,
 ) -> None:
     out = tmp_path / "cut"
-    command = [sys.executable, "-c", "from bestarm.cli import main; main()", "reproduce"]
-    command += ["jester-ranking", "--runs", "60", "--workers", "1", "--out", str(out)]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    options = ("--runs", "60", "--workers", "1", "--out", str(out))
+    process = ForkedCommand("reproduce", "jester-ranking", *options)
     journal = out / "journal" / "jester-ranking.uniform-3000.csv"
     deadline = time.monotonic() + 120
     while not (journal.exists() and journal.read_bytes().count(b"\n") > 20):
@@ -110,12 +112,13 @@ def test_killing_the_command_ends_its_workers(tmp_path: Path) -> None:
 
 def test_a_full_disk_is_a_sentence_and_what_fitted_is_kept(tmp_path: Path) -> None:
     out = tmp_path / "out"
-    command = f"ulimit -f 1; exec {sys.executable} -c 'from bestarm.cli import main; main()' "
-    command += f"reproduce jester-ranking --runs 100 --workers 1 --out {out}"
-    full = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
-    assert full.returncode == 2, full.stderr
-    assert "Traceback" not in full.stderr
-    assert "jester-ranking.deo-3000.csv" in full.stderr.splitlines()[-1]
+    options = ("--runs", "100", "--workers", "1", "--out", str(out))
+    small = partial(resource.setrlimit, resource.RLIMIT_FSIZE, (1024, 1024))
+    full = ForkedCommand("reproduce", "jester-ranking", *options, first=small)
+    _, said = full.communicate()
+    assert full.returncode == 2, said
+    assert "Traceback" not in said
+    assert "jester-ranking.deo-3000.csv" in said.splitlines()[-1]
     again = reproduce("jester-ranking", "--runs", 100, "--workers", 1, "--out", out, "--resume")
     assert again.exit_code == 0, again.output
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from datetime import UTC, datetime
 from typing import Any
 
@@ -14,6 +12,7 @@ import numpy as np
 import psycopg
 import pytest
 from databases import run_sql, wait_until
+from workers_started import PATIENCE, processes
 
 from bestarm import Experiment, Problem
 from bestarm.errors import ClockError
@@ -180,27 +179,20 @@ def test_where_nothing_can_be_given_up_years_may_pass(store_url: str) -> None:
 
 # Whose clock
 
-_TELL = """
-import sys, time
-real = time.time
-time.time = lambda: real() + float(sys.argv[2])
-from bestarm import Experiment
-with Experiment.open(sys.argv[1], "offer") as offer:
-    print(offer.tell(int(sys.argv[3]), 0.5).late)
-    offer.ask(1)
-"""
-
 
 def on_host(url: str, ahead: float, number: int) -> int:
     """Tell an outcome from a machine whose clock is so many seconds ahead: 1 if it was late."""
-    done = subprocess.run(
-        [sys.executable, "-c", _TELL, url, str(ahead), str(number)],
-        check=True,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    return int(done.stdout)
+    with ProcessPoolExecutor(1, mp_context=processes) as host:
+        return host.submit(_tell, url, ahead, number).result(PATIENCE)
+
+
+def _tell(url: str, ahead: float, number: int) -> int:
+    real = time.time
+    time.__dict__["time"] = lambda: real() + ahead
+    with Experiment.open(url, "offer") as offer:
+        late = offer.tell(number, 0.5).late
+        offer.ask(1)
+    return late
 
 
 def test_on_postgresql_hosts_whose_clocks_differ_lose_nothing(postgres_url: str) -> None:

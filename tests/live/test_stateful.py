@@ -82,6 +82,9 @@ class Crashing:
             if self._at == 0:
                 raise CrashError
 
+    def advancing(self) -> Any:
+        return self._ledger.advancing()
+
     def close(self) -> None:
         self._ledger.close()
 

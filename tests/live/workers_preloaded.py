@@ -23,6 +23,7 @@ for name in (
     "bestarm.live.audit.chain",
     "bestarm.live.spec",
     "bestarm.live.store.sql",
+    "bestarm.planning.worker",
     "bestarm.server.serving",
     "pandas",
     "psycopg",

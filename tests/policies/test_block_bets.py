@@ -235,7 +235,7 @@ def test_a_bet_is_fair_or_worse_while_its_hypothesis_is_true(
 ) -> None:
     frame = some_frame(name, size)
     for y in CONTRASTS[name]:
-        for seed in range(3):
+        for seed in range(2):
             means = at_the_border(name, y, seed)
             for law in (coins(means), together(means)):
                 factor = expected_factor(frame, y, law, kept=kept)
@@ -313,7 +313,7 @@ def test_unbounded_noise_is_charged_for_however_it_is_correlated(alike: float, r
         grid=WIDE,
     )
     y, means = np.array([1.0, -1.0, 0.0, 0.0]), np.array([0.3, 0.3, -0.3, 0.0])
-    nodes, weights = hermegauss(31)
+    nodes, weights = hermegauss(21)
     weights = weights / weights.sum()
     bets, total = frame.bets(y[None]), np.zeros(len(WIDE))
     pairs = [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
@@ -25,12 +26,21 @@ from bestarm.policies import Method
 from bestarm.policies.registry import policies
 from bestarm.testing import check_policy
 
+# Fewer plans than their examples make, each of which is checked in the same way.
+SHORT: dict[str, dict[str, Any]] = {
+    "sequential-halving": {"budget": 5000, "batches": 4},
+    "ae": {"sigma": 0.2},
+    "lucb": {"sigma": 0.2},
+    "bernstein": {"bounds": (-3, 3)},
+    "paired-tests": {"bounds": (-3, 3)},
+    **{name: {"sigma": 0.1, "norm": 0.5} for name in ("lingape", "lingame", "lingame-c")},
+    "lil-ucb": {"sigma": 0.05},
+    **{name: {"budget": 40} for name in ("bayes-gap", "p1")},
+    **{name: {"budget": 30} for name in ("action-centered", "bose", "kim-paik")},
+}
 METHODS: dict[str, Method] = {
     **{name: partial(info.method, **info.example) for name, info in policies().items()},
-    # Fewer plans than their examples make, each of which is checked in the same way.
-    "sequential-halving": partial(SequentialHalving, budget=5000, batches=4),
-    "ae": partial(ActionElimination, sigma=0.2),
-    "lucb": partial(LUCB, sigma=0.2),
+    **{name: partial(policies()[name].method, **options) for name, options in SHORT.items()},
     "xor, actual": partial(SPBAI, stability="actual"),
     "centered, paper": partial(SPBAI, design="centered"),
     "centered, actual": partial(SPBAI, design="centered", stability="actual"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import re
 import socket
@@ -10,20 +9,17 @@ import ssl
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from multiprocessing.connection import Connection
 from select import select
 from threading import Thread
 from typing import Any
 
 import httpx
 import uvicorn
-import uvicorn._subprocess
-from workers_started import processes
+from forked_commands import ForkedCommand
 
-from bestarm.cli import main
 from bestarm.live.store.sql import Store
 from bestarm.server.security.limits import Limits
 from bestarm.server.security.tokens import Role, create_token
@@ -57,8 +53,7 @@ class Served:
     url: str
     port: int
     tokens: dict[Role, str] = field(default_factory=dict)
-    process: subprocess.Popen[str] | None = None
-    kill: Callable[[], None] | None = None
+    process: subprocess.Popen[str] | ForkedCommand | None = None
 
     @property
     def base(self) -> str:
@@ -162,37 +157,21 @@ def in_process(url: str, *options: str, port: int = 0, **settings: Any) -> Itera
 
 
 @contextmanager
-def forked(url: str, *options: str) -> Iterator[Served]:
+def forked(url: str, *options: str, port: int = 0, stderr: Any = None) -> Iterator[Served]:
     """`bestarm serve` where all is imported already, which takes a new process two seconds.
 
-    It ends when the test is over, or is killed. Its workers, if there are any, are forked too.
+    It ends when the test is over, or is killed.
     """
-    reader, writer = multiprocessing.Pipe(duplex=False)
-    arguments = ["serve", "--store", url, "--port", "0", *options]
-    process = processes.Process(target=_run_command, args=(arguments, writer))
-    process.start()
-    writer.close()
+    arguments = ("serve", "--store", url, "--port", str(port), *options)
+    with open(os.devnull, "w", encoding="utf-8") as nowhere:
+        process = ForkedCommand(*arguments, stderr=(stderr or nowhere).fileno())
     try:
-        with reader, open(reader.fileno(), closefd=False, encoding="utf-8") as output:
-            served = _announced(url, output.readline())
-            served.kill = process.kill
-            yield served
+        served = _announced(url, process.stdout.readline())
+        served.process = process
+        yield served
     finally:
         process.kill()
-        process.join(PATIENCE)
-        process.close()
-
-
-def _run_command(arguments: list[str], output: Connection) -> None:
-    """Run `bestarm` in this process, which was forked for it."""
-    sys.argv = ["bestarm", *arguments]
-    uvicorn._subprocess.__dict__["spawn"] = multiprocessing.get_context("fork")
-    with (
-        open(output.fileno(), "w", closefd=False, encoding="utf-8") as shown,
-        open(os.devnull, "w", encoding="utf-8") as logged,
-    ):
-        sys.stdout, sys.stderr = shown, logged
-        main()
+        process.communicate()
 
 
 def _announced(url: str, line: str) -> Served:

@@ -2,29 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
-from functools import cache
+from dataclasses import replace
 from typing import Literal
 from urllib.parse import quote
 
+import numpy as np
 import pytest
+from browsing import PATIENCE, tab
 from chromium import chromium
-from playwright.sync_api import (
-    Browser,
-    ConsoleMessage,
-    Dialog,
-    Page,
-    expect,
-)
-from served import Served, forked, in_thread
+from plan_processes import begin, settled
+from playwright.sync_api import Browser, Page, expect
+from served import MANY, Served, forked, in_thread
 
+from bestarm import Problem
 from bestarm.live import Experiment
 from bestarm.live.watch.overview import overview
 from bestarm.live.watch.views import Overview
+from bestarm.planning import PlanRequest, plan_experiment
 from bestarm.server.pages.charts import charts, number
 from bestarm.server.pages.snippets import snippets
 from bestarm.server.security.tokens import Role
@@ -32,7 +31,6 @@ from bestarm.server.security.tokens import Role
 NASTY = "<script>alert(1)</script>"
 NAME = "tea & ‘cake’ 1"
 LABELS = ["green tea", NASTY, '<b>black</b> "tea" %{y}', "it's coffee"]
-PATIENCE = 120_000  # milliseconds
 # Asks and tells over HTTP until there is a winner: the third of four, while all of them drift.
 WORKER = """
 import math, random, sys, time
@@ -85,45 +83,6 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> str:
 def served(url: str) -> Iterator[Served]:
     with forked(url, "--quiet") as running:
         yield running
-
-
-@cache
-def window(browser: Browser, scripts: bool) -> tuple[Page, list[str]]:
-    """A page, and what went wrong in it."""
-    context = browser.new_context(java_script_enabled=scripts)
-    context.set_default_timeout(PATIENCE)
-    page = context.new_page()
-    wrong: list[str] = []
-
-    def dialog(opened: Dialog) -> None:
-        wrong.append(f"a dialog said {opened.message}")
-        opened.dismiss()
-
-    def console(said: ConsoleMessage) -> None:
-        if said.type == "error" and "status of 4" not in said.text:  # refusals are part of it
-            wrong.append(said.text)
-
-    page.on("dialog", dialog)
-    page.on("console", console)
-    page.on("pageerror", lambda error: wrong.append(str(error)))
-    return page, wrong
-
-
-@contextmanager
-def tab(browser: Browser, *, scripts: bool = True) -> Iterator[Page]:
-    """A page; any dialog, any script that fails and any breach of policy is an error.
-
-    It is the same page for all, which remembers nothing: to draw the charts in a new one takes
-    Chromium four times as long.
-    """
-    page, wrong = window(browser, scripts)
-    page.set_viewport_size({"width": 1280, "height": 720})
-    page.emulate_media(color_scheme="light")
-    yield page
-    if scripts:
-        page.evaluate("sessionStorage.clear(); localStorage.clear()")
-    page.context.clear_cookies()
-    assert not wrong
 
 
 def place(served: Served) -> str:
@@ -491,3 +450,59 @@ def test_the_keyboard_stays_where_it_was_when_the_buttons_change(
         page.goto(f"{served.base}/experiments/keys")
         for dead in ("#theme", "#manage-show", ".copy >> nth=0"):
             expect(page.locator(dead)).to_be_hidden()
+
+
+def test_a_browser_plans_and_stops_without_running_what_users_typed(
+    browser: Browser, sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", begin)
+    limits = replace(MANY, planning=PATIENCE)
+    with in_thread(sqlite_url, limits=limits) as planner, tab(browser) as page:
+        page.goto(f"{planner.base}/plan")
+        page.fill("#source", "<script>alert(1)</script>\nnew")
+        page.fill("#gap", "0.4")
+        page.fill("#per-day", "100")
+        page.fill("#token", "bestarm-1-wrong")
+        page.click("#plan-go")
+        page.wait_for_selector("#plan-error:has-text('valid access token')")
+        page.fill("#token", planner.token(Role.TELL))
+        page.click("summary")
+        page.fill("#runs", "10")
+        page.click("#plan-go")
+        page.wait_for_selector("#plan-result table")
+        words = page.inner_text("#plan-words")
+        page.fill("#block", "2")
+        assert page.is_disabled("[value=sp-bai-sharp]")
+        assert page.is_checked("[value=people]")
+        assert page.is_visible("text=Rounds per day")
+        page.uncheck("[value=sine]")
+        page.click("#plan-go")
+        page.wait_for_selector("#plan-result th:has-text('anytime ×2')")
+        in_blocks = page.inner_text("#plan-words")
+        page.fill("#block", "1")
+        page.fill("#gap", "0.01")
+        page.fill("#runs", "2000")
+        page.click("#plan-go")
+        page.wait_for_selector("#plan-status:has-text(' of ')")
+        page.wait_for_selector("#plan-estimate:has-text('; 4,000 runs of about ')")
+        page.click("#plan-stop")
+        page.wait_for_selector("#plan-status:has-text('Stopped.')")
+    problem = Problem(np.eye(2), delta=0.05, noise=0.5)
+    policies = ["anytime", "sp-bai-sharp"]
+    plan = plan_experiment(
+        PlanRequest(problem, gap=0.4, bounds=(0, 1), policies=policies, per_day=100, runs=10)
+    )
+    for each in plan.forecasts:
+        taken = each.pulls
+        row = f"{each.policy}\t{taken.median:,.0f}\t{taken.low:,.0f} – {taken.high:,.0f}\t"
+        assert row in words
+    assert "“<script>alert(1)</script>” leads" in words
+    plan = plan_experiment(
+        PlanRequest(problem, gap=0.4, bounds=(0, 1), block=2, per_day=100, runs=10)
+    )
+    for each in plan.forecasts:
+        rounds, median = each.rounds, f"{each.rounds.median:,.0f}"
+        row = f"{each.name}\t{median}\t{rounds.low:,.0f} – {rounds.high:,.0f}\t"
+        assert f"{row}{each.pulls.median:,.0f}\t" in in_blocks
+    assert f"takes {plan.savings[0].rounds:.2f} (" in in_blocks
+    assert settled()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import count
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis.errors import Unsatisfiable
+from plan_processes import begin
 from served import ARMS, MANY, PATIENCE, Served, in_thread
 
 from bestarm.server import create_app
@@ -23,7 +25,11 @@ if TYPE_CHECKING:
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     url = f"sqlite:///{tmp_path_factory.mktemp('fuzz') / 'store.db'}"
     # Where nothing is allowed without a token, and no plan is simulated for long.
-    with in_thread(url, local=False, limits=replace(MANY, planning=0.5)) as running:
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        in_thread(url, local=False, limits=replace(MANY, planning=0.5)) as running,
+    ):
+        patch.setattr(asyncio, "create_subprocess_exec", begin)
         with running.client() as client:
             client.post("/experiments", json={"name": "checkout", **ARMS})
             client.post("/experiments/checkout/ask", json={"count": 10})

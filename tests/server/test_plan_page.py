@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import os
@@ -11,14 +12,13 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import httpx
 import numpy as np
 import pytest
 import uvicorn
-from chromium import chromium
+from plan_processes import begin, settled, workers
 
 from bestarm import Problem
 from bestarm.live.store.sql import Store
@@ -56,6 +56,12 @@ print('{"progress": {"done": 0, "total": 1}}', flush=True)
 time.sleep(1000)
 """
 QUICK = """print('{"plan": {}}')"""
+
+
+@pytest.fixture
+def begun(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No new process, most of whose time goes into imports, simulates."""
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", begin)
 
 
 @pytest.fixture(scope="module")
@@ -97,29 +103,6 @@ def planned(client: httpx.Client, body: dict[str, Any]) -> list[tuple[str, Any]]
 def refused(client: httpx.Client, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
     response = client.post("/api/v1/plan", json=body)
     return response.status_code, response.json()["error"]
-
-
-def workers() -> set[str]:
-    """The processes that simulate plans now."""
-    found = set()
-    for place in Path("/proc").glob("[0-9]*"):
-        try:
-            command = (place / "cmdline").read_bytes()
-            parent = (place / "stat").read_text().rpartition(")")[2].split()[1]
-        except OSError:
-            continue
-        if b"bestarm.planning.worker" in command and parent == str(os.getpid()):
-            found.add(place.name)
-    return found
-
-
-def settled() -> bool:
-    latest = time.monotonic() + 60
-    while workers():
-        if time.monotonic() > latest:
-            return False
-        time.sleep(0.05)
-    return True
 
 
 def test_the_plan_is_the_library_s(client: httpx.Client) -> None:
@@ -164,6 +147,7 @@ def test_the_plan_is_the_library_s(client: httpx.Client) -> None:
     assert settled()
 
 
+@pytest.mark.usefixtures("begun")
 def test_scenarios_as_documents(client: httpx.Client) -> None:
     drift = {"kind": "switches", "size": 0.5, "period": 40}
     scenario = {"name": "jumps", "theta": [0.9, 0.1], "drift": drift}
@@ -173,6 +157,7 @@ def test_scenarios_as_documents(client: httpx.Client) -> None:
     assert assumed["gap"] == pytest.approx(0.8)
 
 
+@pytest.mark.usefixtures("begun")
 @pytest.mark.parametrize(
     ("change", "words"),
     [
@@ -213,6 +198,7 @@ def test_one_at_a_time(client: httpx.Client, monkeypatch: pytest.MonkeyPatch) ->
     assert settled()
 
 
+@pytest.mark.usefixtures("begun")
 def test_a_plan_whose_time_is_up_keeps_what_was_found(
     client: httpx.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -252,6 +238,7 @@ def test_the_alarm_interrupts() -> None:
         signal.signal(signal.SIGALRM, previous)
 
 
+@pytest.mark.usefixtures("begun")
 def test_what_is_out_of_reach_is_refused_before_it_is_simulated(
     client: httpx.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -265,6 +252,7 @@ def test_what_is_out_of_reach_is_refused_before_it_is_simulated(
     assert settled()
 
 
+@pytest.mark.usefixtures("begun")
 def test_a_reader_that_goes_away_ends_the_simulation(
     client: httpx.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -308,61 +296,3 @@ def test_the_page_has_the_form_and_no_script_of_its_own(client: httpx.Client) ->
     assert "<script>" not in page.text
     assert "onclick" not in page.text
     assert "script-src 'self'" in page.headers["content-security-policy"]
-
-
-def test_a_browser_plans_and_stops_without_running_what_users_typed(client: httpx.Client) -> None:
-    problems: list[str] = []
-    with chromium() as browser:
-        page = browser.new_page()
-        page.set_default_timeout(300_000)
-        page.on("pageerror", lambda error: problems.append(str(error)))
-        page.on("dialog", lambda dialog: problems.append(dialog.message))
-        page.goto(f"{client.base_url}/plan")
-        page.fill("#source", "<script>alert(1)</script>\nnew")
-        page.fill("#gap", "0.4")
-        page.fill("#per-day", "100")
-        page.fill("#token", "bestarm-1-wrong")
-        page.click("#plan-go")
-        page.wait_for_selector("#plan-error:has-text('valid access token')")
-        page.fill("#token", client.headers["Authorization"].removeprefix("Bearer "))
-        page.click("summary")
-        page.fill("#runs", "10")
-        page.click("#plan-go")
-        page.wait_for_selector("#plan-result table")
-        words = page.inner_text("#plan-words")
-        page.fill("#block", "2")
-        assert page.is_disabled("[value=sp-bai-sharp]")
-        assert page.is_checked("[value=people]")
-        assert page.is_visible("text=Rounds per day")
-        page.uncheck("[value=sine]")
-        page.click("#plan-go")
-        page.wait_for_selector("#plan-result th:has-text('anytime ×2')")
-        in_blocks = page.inner_text("#plan-words")
-        page.fill("#block", "1")
-        page.fill("#gap", "0.01")
-        page.fill("#runs", "2000")
-        page.click("#plan-go")
-        page.wait_for_selector("#plan-status:has-text(' of ')")
-        page.wait_for_selector("#plan-estimate:has-text('; 4,000 runs of about ')")
-        page.click("#plan-stop")
-        page.wait_for_selector("#plan-status:has-text('Stopped.')")
-    problem = Problem(np.eye(2), delta=0.05, noise=0.5)
-    policies = ["anytime", "sp-bai-sharp"]
-    plan = plan_experiment(
-        PlanRequest(problem, gap=0.4, bounds=(0, 1), policies=policies, per_day=100, runs=10)
-    )
-    for each in plan.forecasts:
-        taken = each.pulls
-        row = f"{each.policy}\t{taken.median:,.0f}\t{taken.low:,.0f} – {taken.high:,.0f}\t"
-        assert row in words
-    assert "“<script>alert(1)</script>” leads" in words
-    plan = plan_experiment(
-        PlanRequest(problem, gap=0.4, bounds=(0, 1), block=2, per_day=100, runs=10)
-    )
-    for each in plan.forecasts:
-        rounds, median = each.rounds, f"{each.rounds.median:,.0f}"
-        row = f"{each.name}\t{median}\t{rounds.low:,.0f} – {rounds.high:,.0f}\t"
-        assert f"{row}{each.pulls.median:,.0f}\t" in in_blocks
-    assert f"takes {plan.savings[0].rounds:.2f} (" in in_blocks
-    assert problems == []
-    assert settled()

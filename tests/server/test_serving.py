@@ -97,7 +97,8 @@ def test_it_says_where_it_is_and_stops_in_order_with_streams_open(
 ) -> None:
     port = free_port()
     with (tmp_path / "log").open("w+") as log, ExitStack() as stack:
-        served = stack.enter_context(in_process(sqlite_url, *options, port=port, stderr=log))
+        serve = in_process if sent == signal.SIGINT else forked  # once as a user starts it
+        served = stack.enter_context(serve(sqlite_url, *options, port=port, stderr=log))
         assert served.port == port
         process = served.process
         assert process is not None
@@ -164,8 +165,8 @@ def test_what_was_acknowledged_is_there_once_after_a_kill(
                 for worker in range(6)
             ]
             wait_until(partial(_are_told, acknowledged, before + 40))
-            assert served.kill is not None
-            served.kill()
+            assert served.process is not None
+            served.process.kill()
             down.set()
             for each in working:
                 each.result()
@@ -185,7 +186,7 @@ def test_several_processes_on_one_database_never_give_an_assignment_twice(
     given: Counter[int] = Counter()
     with ExitStack() as stack:
         one = stack.enter_context(forked(postgres_url, "--rate", "100000"))
-        two = stack.enter_context(in_process(postgres_url, "--rate", "100000", "--workers", "2"))
+        two = stack.enter_context(forked(postgres_url, "--rate", "100000", "--workers", "2"))
         with one.client() as client:
             client.post("/experiments", json={"name": "offer", **ARMS})
         two.tokens[Role.TELL] = one.token(Role.TELL)
@@ -218,8 +219,8 @@ def test_several_processes_on_one_database_never_give_an_assignment_twice(
 
 def test_the_processes_of_a_server_end_with_it(postgres_url: str) -> None:
     with forked(postgres_url, "--workers", "2") as served:
-        assert served.kill is not None
-        served.kill()
+        assert served.process is not None
+        served.process.kill()
         wait_until(partial(refuses, served))
 
 

@@ -6,6 +6,7 @@ import os
 import signal
 from collections.abc import Iterator
 from functools import partial
+from multiprocessing import forkserver
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,9 +25,13 @@ RUNS = 400
 
 @pytest.fixture
 def client() -> Iterator[Client]:
+    import dask  # noqa: PLC0415
     from distributed import Client, LocalCluster  # noqa: PLC0415
 
+    forkserver.ensure_running()
     with (
+        # Workers begin where all is imported already.
+        dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"}),
         LocalCluster(
             n_workers=2, processes=True, threads_per_worker=1, dashboard_address=":0"
         ) as cluster,

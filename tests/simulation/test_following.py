@@ -20,7 +20,7 @@ from bestarm.records import Plan, Summary
 from bestarm.simulation import Results, engine, run_once, simulate
 
 RULES: list[type[LUCB | ActionElimination]] = [LUCB, ActionElimination]
-SIGMA = {LUCB: 0.35, ActionElimination: 0.15}  # too small for noise of 1: runs are short, and err
+SIGMA = {LUCB: 0.35, ActionElimination: 0.11}  # too small for noise of 1: runs are short, and err
 MEANS = np.array([1.0, 0.6, 0.0])
 ALARM = 1e-3  # the probability that one of the tests of a law fails where nothing is wrong
 

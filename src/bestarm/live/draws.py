@@ -24,6 +24,9 @@ from bestarm.live.values import Batch
 from bestarm.problem import as_weights
 from bestarm.records import BlockPlan, Blocks, Plan, round_robin
 
+Foresee = Callable[[Reading, Plan, int, float], dict[str, Any]]  # what is known before the draw
+
+MOST = 10_000_000  # assignments at a time: more would keep others waiting for minutes
 _AHEAD = 64  # arms drawn at a time: one costs nearly as much
 _BLOCK = 2**16  # counters drawn at a time: bounds the memory of a very large request
 
@@ -183,7 +186,7 @@ class Assigner:
         count: int,
         name: str | None,
         now: float,
-        foresee: Callable[[Reading, Plan, int, float], dict[str, Any]] | None = None,
+        foresee: Foresee | None = None,
     ) -> Batch:
         """Make up to `count` rounds of the open phase, for a named request if there is one.
 

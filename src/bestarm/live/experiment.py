@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 from bestarm.checks import whole
 from bestarm.errors import BestArmError, InvalidInputError
 from bestarm.forecasting import Forecaster
 from bestarm.live import inputs, rules
-from bestarm.live.draws import Assigner, read_seed
+from bestarm.live.draws import MOST, read_seed
 from bestarm.live.events import sha256
 from bestarm.live.forecasts import Covariates, kind_of, make_forecasts, read_known
-from bestarm.live.outcomes import Outcomes, fail, record
-from bestarm.live.record import Record
+from bestarm.live.outcomes import fail
 from bestarm.live.spec import Spec, check_first, make_spec
-from bestarm.live.store.contract import NotAllNewError
 from bestarm.live.store.memory import MemoryLedger
 from bestarm.live.values import Assignment, Batch, Listed, Receipt
+from bestarm.live.writer import Writer
 from bestarm.policies.policy import Policy
 from bestarm.problem import Problem
 
@@ -27,10 +25,8 @@ if TYPE_CHECKING:
 
     from bestarm.live.store.sql import SqlLedger, Store
 
-_MOST = 10_000_000  # assignments at a time: more would keep others waiting for minutes
 
-
-class Experiment(Record):
+class Experiment(Writer):
     """Ask for assignments, carry them out, tell their outcomes: in any order, any number at a time.
 
     The arm of an assignment is drawn when it is asked for, after the plan is fixed, and is never
@@ -115,7 +111,7 @@ class Experiment(Record):
     ) -> Experiment:
         made, source = cls.__new__(cls), spec.problem.source
         forecasts = make_forecasts(spec.forecaster, forecaster, source, spec.interval)
-        Record.__init__(made, ledger, spec, seed=spec.seed, clock=clock, forecasts=forecasts)
+        Writer.__init__(made, ledger, spec, seed=spec.seed, clock=clock, forecasts=forecasts)
         made.place, made.name, made.description = ledger.place, ledger.name, ledger.description
         return made
 
@@ -240,24 +236,11 @@ class Experiment(Record):
                 Where fewer are assigned, the first rows are used.
             forecasts: your own forecast of each outcome, where the experiment takes them.
         """
-        count = whole(count, "count", least=1, below=_MOST + 1)
+        count = whole(count, "count", least=1, below=MOST + 1)
         known = read_known(self._forecasts, covariates, forecasts, count)
         foresee = None if self._forecasts is None else self._forecasts.maker(known, self.read)
         name = None if request_id is None else inputs.read_label(request_id, "request_id")
-        while True:
-            with self._ledger.writing() as tx:
-                now = self._stamp(tx)
-                before = None if name is None else tx.request(name)
-                if before is not None:
-                    return self._assigner.repeat(tx, before, count)
-                rules.expire(tx, now)
-                if not tx.head.due:
-                    whole(count, "count", least=1, below=_MOST // tx.head.size + 1)
-                    batch = self._assigner.assign(tx, count, name, now, foresee)
-                    if self._forecasts is not None:
-                        self._forecasts.drawn(batch.ids, batch.arms)
-                    return batch
-            self._advance()
+        return self._ask_one((count, name), foresee)
 
     def tell(self, id: int | Assignment, reward: float) -> Receipt:  # noqa: A002  (the field's name)
         """Record the outcome of one assignment. Telling the same outcome again is harmless.
@@ -283,27 +266,6 @@ class Experiment(Record):
                 with the columns `id` and `reward`.
         """
         return self._tell_one(inputs.read_outcomes(outcomes))
-
-    def _tell_one(self, outcomes: Outcomes) -> Receipt:
-        [answer] = self._tell([outcomes])
-        if isinstance(answer, BestArmError):
-            raise answer
-        return answer
-
-    def _tell(
-        self, batches: Sequence[Outcomes], *, assume_new: bool = True
-    ) -> Sequence[Receipt | BestArmError]:
-        bounds = self.traits.bounds
-        try:
-            with self._advancing() as (tx, now):
-                answers = record(tx, batches, now=now, bounds=bounds, assume_new=assume_new)
-        except NotAllNewError:
-            return self._tell(batches, assume_new=False)
-        if self._forecasts is not None:
-            for batch, answer in zip(batches, answers, strict=True):
-                if isinstance(answer, Receipt) and not answer.late:
-                    self._forecasts.learn(*batch)
-        return answers
 
     def tell_each(self, several: Sequence[inputs.Outcomes]) -> tuple[Receipt | BestArmError, ...]:
         """Record several batches of outcomes at once: each of them whole or, on an error, not.
@@ -381,10 +343,6 @@ class Experiment(Record):
         seconds = inputs.read_lease(lease)
         with self._advancing(leaps=True) as (tx, now):
             rules.change_lease(tx, seconds, now)
-
-    @cached_property
-    def _assigner(self) -> Assigner:
-        return Assigner(self.problem.source_labels, self.seed)
 
     def close(self) -> None:
         """Release the database, if there is one."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from threading import RLock
 from typing import TYPE_CHECKING, TypeVar
@@ -14,12 +14,12 @@ from bestarm.live import rules
 from bestarm.live.audit.chain import audit
 from bestarm.live.audit.findings import Audit
 from bestarm.live.events import sha256
-from bestarm.live.export import export, table
+from bestarm.live.export import Progress, assignments_frame, export, outcomes_frame
 from bestarm.live.forecasts import Forecasts
 from bestarm.live.inputs import read_time
 from bestarm.live.replay import Player, Replayed, recommend, replay
 from bestarm.live.spec import Spec
-from bestarm.live.store.contract import Event, Head, Ledger, Reading, Writing
+from bestarm.live.store.contract import Event, Head, Ledger, Reading
 from bestarm.live.values import Check, Status
 from bestarm.policies.policy import Policy
 from bestarm.recommendation import Recommendation
@@ -125,21 +125,24 @@ class Record:
     def assignments(self) -> pd.DataFrame:
         """Every assignment by id, with its state."""
         with self.read() as books:
-            columns = ["id", "round", "arm", "label", "probability", "phase", "asked", "state"]
-            known = ["forecast", "covariates"] if self._forecasts is not None else []
-            return table(books, self.problem, forecasts=bool(known))[columns + known]
+            return assignments_frame(books, self.problem, forecasts=self._forecasts is not None)
 
     def outcomes(self) -> pd.DataFrame:
         """Every outcome told, by id; `tell_many` takes it as it is."""
         with self.read() as books:
-            frame = table(books, self.problem).rename(columns={"outcome": "reward"})
-            told = frame.loc[frame["reward"].notna(), ["id", "reward", "told", "late"]]
-            return told.reset_index(drop=True)
+            return outcomes_frame(books, self.problem)
 
     def export(
-        self, path: str | Path, *, layout: str = "assignments", probabilities: bool = False
+        self,
+        path: str | Path,
+        *,
+        layout: str = "assignments",
+        probabilities: bool = False,
+        progress: Progress | None = None,
     ) -> int:
         """Write all assignments and their outcomes to a file, and return their number.
+
+        It reads one state, in pieces: the memory needed does not grow with the experiment.
 
         Args:
             path: the file, `.csv` or `.parquet`; it is there whole or not at all. Where there is a
@@ -148,6 +151,7 @@ class Record:
                 decision point as analysts of micro-randomised trials have it, without unused
                 outcomes.
             probabilities: add the probability of every arm, not only of the one that was drawn.
+            progress: called with (assignments written, in total) after every piece.
         """
         with self.read() as books:
             return export(
@@ -157,6 +161,7 @@ class Record:
                 layout=layout,
                 probabilities=probabilities,
                 forecasts=self._forecasts is not None,
+                progress=progress,
             )
 
     def events(self, start: int = 0, *, limit: int | None = None) -> Sequence[Event]:
@@ -172,17 +177,21 @@ class Record:
         with self.read() as books:
             return list(books.events(start, limit=limit))
 
-    def verify(self) -> Audit:
+    def verify(self, *, progress: Progress | None = None) -> Audit:
         """Audit the record: check the log, draw every arm again, and add up every summary again.
 
         It reads one state, in pieces: the memory needed does not grow with the experiment.
+
+        Args:
+            progress: called with (assignments checked, in total) after every piece.
         """
         created: dict[str, object] = {"seed": self.seed}
         if self.spec is not None:
             created |= {"name": self.name, "document": sha256(self.spec.to_json())}
             created["description"] = sha256(self.description)
         with self.read() as books:
-            return audit(books, arms=self.problem.arms, seed=self.seed, created=created)
+            arms = self.problem.arms
+            return audit(books, arms=arms, seed=self.seed, created=created, progress=progress)
 
     def replay(self) -> Replayed:
         """Make the policy again, tell it all it was told, and compare what it does with the log.
@@ -230,38 +239,3 @@ class Record:
     def _now(self, books: Reading) -> float:
         now = books.now() if self._clock is None else self._clock()
         return read_time(now, stored=self.spec is not None)
-
-    def _stamp(self, tx: Writing, *, leaps: bool = False) -> float:
-        """The time of a transaction, noted in it.
-
-        Years may have passed since the last (`leaps`) only where somebody decides whether the
-        experiment continues.
-        """
-        return rules.stamp(tx.head, self._now(tx), leaps=leaps or self.spec is None)
-
-    @contextmanager
-    def _advancing(self, *, leaps: bool = False) -> Iterator[tuple[Writing, float]]:
-        """A transaction and its time; afterwards the experiment advances if something is due."""
-        with self._ledger.writing() as tx:
-            yield tx, self._stamp(tx, leaps=leaps)
-            due = tx.head.due
-        self._advance(due)
-
-    def _advance(self, due: bool = True) -> None:
-        """Do all that is due, one short transaction after the other."""
-        while due:
-            with self._lock:
-                try:
-                    # Replay and planning come first: others do not wait for them.
-                    with self.read() as books:
-                        self._player.policy(books)
-                        head = books.head
-                    if not head.planned and not head.over:
-                        self._player.plan()
-                    with self._ledger.writing() as tx:
-                        if tx.head.due:
-                            rules.step(tx, self._player, self._stamp(tx))
-                        due = tx.head.due
-                except BaseException:
-                    self._player.forget()
-                    raise

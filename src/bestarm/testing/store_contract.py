@@ -22,6 +22,7 @@ from bestarm.errors import ConflictingOutcomeError
 from bestarm.live.events import log
 from bestarm.live.inputs import EARLIEST, LATEST
 from bestarm.live.outcomes import record
+from bestarm.live.store.contract import NotAllNewError
 from bestarm.live.values import Receipt
 from bestarm.records import Plan
 from bestarm.testing.store_samples import (
@@ -242,6 +243,41 @@ def _rows_are_only_added(case: Case) -> None:
     expect(rows, wanted, "outcomes that were told twice read")
 
 
+def _what_is_taken_for_new_is_new(case: Case) -> None:
+    """Otherwise nothing of the transaction remains, and its author hears of it."""
+    ledger = case.books()
+    with ledger.writing() as tx:
+        give_some(tx, [0, 1] * 10)
+        tx.add_new_outcomes([3, 1], [1.0, 2.0], at=2.0, late=[False, True])
+    for several in ([1], [0, 1], list(range(20))):
+        error: Exception | None = None
+        try:
+            with ledger.writing() as tx:
+                tx.head.refusals = 7
+                some = [0.5] * len(several)
+                tx.add_new_outcomes(several, some, at=3.0, late=[False] * len(several))
+        except NotAllNewError as caught:
+            error = caught
+        require(error is not None, "an outcome on record is taken for new")
+        for how, books in case.readings(ledger):
+            expect(books.rewards(np.arange(20)), {1: 2.0, 3: 1.0}, f"rewards{how} are then")
+            expect(books.head.refusals, 0, f"counters of a transaction that failed{how} read")
+    with ledger.writing() as tx:
+        tx.add_new_outcomes([0, 2], [3.0, 4.0], at=4.0, late=[False, False])
+    with ledger.reading() as books:
+        late = read_rows(books, 0, 4)["late"]
+        expect(late, [False, True, False, False], "outcomes that came late are")
+        expect(books.rewards(np.arange(4)), {0: 3.0, 1: 2.0, 2: 4.0, 3: 1.0}, "rewards are")
+
+
+def _whoever_advances_ends(case: Case) -> None:
+    """One may advance, and then another: nobody waits for who is done."""
+    ledger = case.books()
+    for _, view in case.views(ledger):
+        with view.advancing() as alone:
+            require(alone, "nobody is at work, but somebody is told so")
+
+
 def _refusals_count_once(case: Case) -> None:
     ledger = case.books()
     with ledger.writing() as tx:
@@ -332,6 +368,8 @@ _LAWS = (
     _ranges_end_where_they_should,
     _an_exception_leaves_nothing,
     _rows_are_only_added,
+    _what_is_taken_for_new_is_new,
+    _whoever_advances_ends,
     _refusals_count_once,
     _losses_keep_their_order,
     _long_ranges_count_each_row_once,

@@ -103,12 +103,12 @@ POLICIES: dict[str, tuple[Callable[[], Policy], Reward]] = {
 def test_experiments_in_order_are_left_alone(kind: str) -> None:
     """Losses, delays that depend on the arm, changing weights: none of it is a sickness.
 
-    A warning has probability 1e-3 per experiment and test at most; two in 12 experiments with three
+    A warning has probability 1e-3 per experiment and test at most; two in 8 experiments with three
     such tests have probability below 1e-3.
     """
     make, reward = POLICIES[kind]
     found: Counter[str] = Counter()
-    for seed in range(12):
+    for seed in range(8):
         clock = Clock()
         experiment = Experiment(make(), seed=seed, clock=clock)
         go(experiment, clock, seed=seed, reward=reward, delay=(1.0, 5.0, 40.0), rounds=25)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 from threading import RLock
@@ -66,6 +66,9 @@ class MemoryLedger(Writing):
                     take_back()
                 self.head = head
                 raise
+
+    def advancing(self) -> AbstractContextManager[bool]:
+        return nullcontext(True)
 
     def close(self) -> None:
         """Release nothing."""

@@ -1,0 +1,198 @@
+"""The transactions in which an experiment is asked, told and advances."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+
+from bestarm.checks import whole
+from bestarm.errors import BestArmError, ConflictingRequestError, InvalidInputError
+from bestarm.live import rules
+from bestarm.live.draws import MOST, Assigner, Foresee
+from bestarm.live.forecasts import Forecasts
+from bestarm.live.gathering import Gathering
+from bestarm.live.outcomes import Outcomes, record
+from bestarm.live.record import Record
+from bestarm.live.spec import Spec
+from bestarm.live.store.contract import Ledger, NotAllNewError, Writing
+from bestarm.live.values import Batch, Receipt
+from bestarm.policies.policy import Policy
+
+_FEW = 100  # outcomes that are told together with those of other threads
+_PATIENCE = 60.0  # seconds until another process that is at work is thought to hang
+_NAP, _LONGEST_NAP = 0.001, 0.008  # seconds between looks whether it is done
+_HEAD_START = 0.003  # seconds
+
+_Request = tuple[int, str | None]  # how many assignments, and the name of the request
+
+
+class Writer(Record):
+    """An experiment to be read and written to; arguments as for `Record`.
+
+    What several threads ask or tell at once goes into one transaction of a stored experiment.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        made_of: Spec | Policy,
+        *,
+        seed: int,
+        clock: Callable[[], float] | None,
+        forecasts: Forecasts | None = None,
+    ) -> None:
+        super().__init__(ledger, made_of, seed=seed, clock=clock, forecasts=forecasts)
+        self._asks: Gathering[_Request, Batch | Exception] = Gathering(self._ask)
+        self._tells: Gathering[Outcomes, Receipt | BestArmError] = Gathering(self._tell)
+
+    @cached_property
+    def _assigner(self) -> Assigner:
+        return Assigner(self.problem.source_labels, self.seed)
+
+    def _ask_one(self, request: _Request, foresee: Foresee | None) -> Batch:
+        if foresee is None and self.spec is not None:
+            answer = self._asks(request)
+        else:
+            [answer] = self._ask([request], foresee)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def _ask(
+        self, requests: Sequence[_Request], foresee: Foresee | None = None
+    ) -> Sequence[Batch | Exception]:
+        """Make the assignments of several requests, all in one transaction if nothing is due."""
+        answers: list[Batch | Exception] = []
+        left_to_others = False
+        try:
+            while True:
+                with self._ledger.writing() as tx:
+                    rest = requests[len(answers) :]
+                    made = self._assign(tx, rest, foresee, while_due=left_to_others)
+                answers += made
+                if len(answers) == len(requests):
+                    return answers
+                # Under an open plan nobody waits for another process that closes the phase.
+                left_to_others = not self._advance(wait=left_to_others)
+        except Exception as error:
+            if not answers:
+                raise
+            return answers + [error] * (len(requests) - len(answers))  # the first have theirs
+
+    def _assign(
+        self,
+        tx: Writing,
+        requests: Sequence[_Request],
+        foresee: Foresee | None,
+        *,
+        while_due: bool,
+    ) -> list[Batch | Exception]:
+        """Make assignments; of fewer requests where something is due first."""
+        now, answers = self._stamp(tx), list[Batch | Exception]()
+        for count, name in requests:
+            before = None if name is None else tx.request(name)
+            try:
+                if before is not None:
+                    answers.append(self._assigner.repeat(tx, before, count))
+                    continue
+                rules.expire(tx, now)
+                if tx.head.due and not (while_due and tx.head.available(tx.head.size)):
+                    break
+                whole(count, "count", least=1, below=MOST // tx.head.size + 1)
+                batch = self._assigner.assign(tx, count, name, now, foresee)
+            except (ConflictingRequestError, InvalidInputError) as error:
+                answers.append(error)
+                continue
+            if self._forecasts is not None:
+                self._forecasts.drawn(batch.ids, batch.arms)
+            answers.append(batch)
+        return answers
+
+    def _tell_one(self, outcomes: Outcomes) -> Receipt:
+        if self.spec is not None and len(outcomes[0]) <= _FEW:
+            answer = self._tells(outcomes)
+        else:
+            [answer] = self._tell([outcomes])
+        if isinstance(answer, BestArmError):
+            raise answer
+        return answer
+
+    def _tell(
+        self, batches: Sequence[Outcomes], *, assume_new: bool = True
+    ) -> Sequence[Receipt | BestArmError]:
+        bounds = self.traits.bounds
+        try:
+            with self._ledger.writing() as tx:
+                now = self._stamp(tx)
+                answers = record(tx, batches, now=now, bounds=bounds, assume_new=assume_new)
+                due = tx.head.due
+        except NotAllNewError:
+            return self._tell(batches, assume_new=False)
+        self._advance(due, wait=False)
+        if self._forecasts is not None:
+            for batch, answer in zip(batches, answers, strict=True):
+                if isinstance(answer, Receipt) and not answer.late:
+                    self._forecasts.learn(*batch)
+        return answers
+
+    def _stamp(self, tx: Writing, *, leaps: bool = False) -> float:
+        """The time of a transaction, noted in it.
+
+        Years may have passed since the last (`leaps`) only where somebody decides whether the
+        experiment continues.
+        """
+        return rules.stamp(tx.head, self._now(tx), leaps=leaps or self.spec is None)
+
+    @contextmanager
+    def _advancing(self, *, leaps: bool = False) -> Iterator[tuple[Writing, float]]:
+        """A transaction and its time; afterwards the experiment advances if something is due."""
+        with self._ledger.writing() as tx:
+            yield tx, self._stamp(tx, leaps=leaps)
+            due = tx.head.due
+        self._advance(due, wait=False)
+
+    def _advance(self, due: bool = True, *, wait: bool = True) -> bool:
+        """Do all that is due, one short transaction after the other.
+
+        Where another process is at it this one does not do the same beside it: it waits for that
+        one, or returns False at once.
+        """
+        if not due:
+            return True
+        until, nap = time.monotonic() + _PATIENCE, _NAP
+        if self._player.behind(self._head()):
+            # A process that knows the latest phases has less to do, and comes by if it is there.
+            time.sleep(_HEAD_START)
+            due = self._head().due
+        while due:
+            with self._lock, self._ledger.advancing() as alone:
+                if alone or time.monotonic() > until:
+                    while due:
+                        due = self._step()
+            if not alone and due:
+                if not wait:
+                    return False
+                time.sleep(nap)
+                nap = min(2 * nap, _LONGEST_NAP)
+            # Once more: whoever found this process at work has left the rest to it.
+            due = self._head().due
+        return True
+
+    def _step(self) -> bool:
+        """Do the next thing that is due, and return whether there is more."""
+        try:
+            # Replay and planning come first: others do not wait for them.
+            with self.read() as books:
+                self._player.policy(books)
+                head = books.head
+            if not head.planned and not head.over:
+                self._player.plan()
+            with self._ledger.writing() as tx:
+                if tx.head.due:
+                    rules.step(tx, self._player, self._stamp(tx))
+                return tx.head.due
+        except BaseException:
+            self._player.forget()
+            raise

@@ -1,0 +1,119 @@
+"""Calls of several threads that are carried out together."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from databases import wait_until
+from kept import told
+
+from bestarm import Experiment, Problem
+from bestarm.errors import ConflictingOutcomeError, ConflictingRequestError
+from bestarm.live.gathering import Gathering
+
+PATIENCE = 60.0  # seconds
+
+
+class Work:
+    """Doubles numbers, once it is let; notes which came together."""
+
+    def __init__(self) -> None:
+        self.groups: list[list[int]] = []
+        self.let = threading.Semaphore(0)
+        self.wrong: BaseException | None = None
+
+    def __call__(self, calls: Sequence[int]) -> list[int]:
+        self.groups.append(sorted(calls))
+        assert self.let.acquire(timeout=PATIENCE)
+        if self.wrong is not None:
+            wrong, self.wrong = self.wrong, None
+            raise wrong
+        return [2 * call for call in calls]
+
+
+def begin(work: Work, pool: ThreadPoolExecutor) -> tuple[Gathering[int, int], list[Future[int]]]:
+    """One call is being carried out, and five wait."""
+    gathered = Gathering(work)
+    answers = [pool.submit(gathered, 0)]
+    wait_until(lambda: len(work.groups) == 1)
+    answers += [pool.submit(gathered, call) for call in range(1, 6)]
+    wait_until(lambda: len(gathered._waiting) == 5)
+    return gathered, answers
+
+
+def test_calls_that_come_in_meanwhile_are_carried_out_together() -> None:
+    work = Work()
+    with ThreadPoolExecutor(6) as pool:
+        _, answers = begin(work, pool)
+        work.let.release(2)
+        assert [each.result(PATIENCE) for each in answers] == [0, 2, 4, 6, 8, 10]
+    assert work.groups == [[0], [1, 2, 3, 4, 5]]
+
+
+def test_an_error_is_everybodys_in_its_group_and_no_one_elses() -> None:
+    work = Work()
+    with ThreadPoolExecutor(6) as pool:
+        gathered, answers = begin(work, pool)
+        work.let.release()
+        assert answers[0].result(PATIENCE) == 0
+        work.wrong = ValueError("no")
+        work.let.release()
+        for each in answers[1:]:
+            with pytest.raises(ValueError, match="no"):
+                each.result(PATIENCE)
+        work.let.release()
+        assert gathered(7) == 14  # it goes on
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_who_is_interrupted_leaves_the_rest_to_another(first: bool) -> None:
+    """Be it the one that found nobody at work, or one that works for a group."""
+    work = Work()
+    with ThreadPoolExecutor(6) as pool:
+        gathered, answers = begin(work, pool)
+        if not first:
+            work.let.release()
+            assert answers[0].result(PATIENCE) == 0
+            wait_until(lambda: len(work.groups) == 2)
+        work.wrong = KeyboardInterrupt()
+        work.let.release(3)
+        interrupted = [each for each in answers if each.exception(PATIENCE) is not None]
+        assert len(interrupted) == 1
+        assert isinstance(interrupted[0].exception(), KeyboardInterrupt)
+        rest = [2 * call for call, each in enumerate(answers) if each not in interrupted]
+        assert [each.result() for each in answers if each not in interrupted] == rest
+        work.let.release()
+        assert gathered(7) == 14
+
+
+def test_threads_ask_and_tell_one_experiment(store_url: str) -> None:
+    """Each is answered for itself, and nothing is given out or counted twice."""
+    threads, turns = 8, 12
+    options: dict[str, Any] = {"policy": "anytime", "options": {"bounds": [0, 1]}, "seed": 3}
+    problem = Problem([[1, 0], [0, 1]])
+    with Experiment.create(store_url, "offer", problem, **options) as experiment:
+
+        def work(thread: int) -> list[int]:
+            mine = []
+            for turn in range(turns):
+                name = f"{thread} {turn}"
+                (number,) = experiment.ask(1, request_id=name).ids
+                assert experiment.ask(1, request_id=name).ids == range(number, number + 1)
+                with pytest.raises(ConflictingRequestError):
+                    experiment.ask(2, request_id=name)
+                assert experiment.tell(number, 0.5).recorded == 1
+                assert experiment.tell(number, 0.5).repeated == 1
+                with pytest.raises(ConflictingOutcomeError):
+                    experiment.tell(number, 0.75)
+                mine.append(number)
+            return mine
+
+        with ThreadPoolExecutor(threads) as pool:
+            ids = [number for mine in pool.map(work, range(threads)) for number in mine]
+        assert sorted(ids) == list(range(threads * turns))
+        assert told(experiment) == dict.fromkeys(range(threads * turns), 0.5)
+        assert experiment.verify().sound
