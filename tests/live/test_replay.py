@@ -41,7 +41,7 @@ def begin(url: str, policy: str = "anytime", phases: int = 4) -> None:
 
 def plan_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if designs, shares and lengths came out otherwise here than where it was begun."""
-    monkeypatch.setattr(allocation, "_SHARE", 0.7)
+    monkeypatch.setattr(allocation, "SHARE", 0.7)
     monkeypatch.setattr(drawing, "LEAST", 11)
     monkeypatch.setattr(spbai, "_LEAST_MIXTURE", 0.5)
     allocation.spread_out.cache_clear()
