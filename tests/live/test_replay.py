@@ -85,7 +85,12 @@ def test_opening_and_following_solve_no_design(
     def refuse(*_: object) -> None:
         raise AssertionError("a design was solved")
 
-    monkeypatch.setattr(solver, "_minimise", refuse)
+    for home, step in (
+        (solver, "_minimise"),
+        (solver, "_even"),
+        (allocation.Allocation, "_design"),
+    ):
+        monkeypatch.setattr(home, step, refuse)
     for module in (allocation.spread_out, spbai._g_weights, spbai._design_phase):
         module.cache_clear()
     with Experiment.open(sqlite_url, "offer") as experiment:
