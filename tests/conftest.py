@@ -34,9 +34,16 @@ if "TMPDIR" not in os.environ and _MEMORY.is_dir() and shutil.disk_usage(_MEMORY
 
 alembic.command.__dict__["upgrade"] = shortcuts.upgrade_by_heart
 
+_LONGEST = ("test_docs.py", "test_browser.py")
+
 # What is imported and collected stays to the end. Looking through all of it for garbage, again and
 # again, takes a twentieth of the time of the tests.
 gc.disable()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the longest, so that nobody waits for one of them at the end."""
+    items.sort(key=lambda item: item.path.name not in _LONGEST)
 
 
 def pytest_collection_finish() -> None:
