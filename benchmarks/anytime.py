@@ -122,7 +122,7 @@ def compare_ingredients(runs: int) -> None:
     one = np.where(np.abs(bets.STAKES / 0.0163 - 1) < 0.3, 0.0, -np.inf)
 
     def unforeseen(self: guesses.Guesses, size: int) -> Array:  # noqa: ARG001
-        return np.asarray(self._arms @ self.slope)
+        return np.asarray(self.coordinates @ self.slope)
 
     patches = {
         "as it is": (drawing, "GROWTH", 0.02),

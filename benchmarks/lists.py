@@ -5,21 +5,27 @@
 The experiments are copies of one, in a SQLite file. Every figure is the best of five, from one
 process that serves and one that asks, over loopback, without compression. The whole is what a
 server without parts sends: all experiments in one answer; all cards of the page, with the
-verdicts of 100.
+verdicts of 100. The library's list of 50 stands beside the bare driver, which fetches the same 50
+rows on a connection that is open.
+
+Upkeep is measured by its processor time: one round with nothing new, and twelve rounds, five
+seconds apart, while ten experiments change before each of them. The first round, in which all is
+new, uses up what upkeep may take at once.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import sqlite3
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import httpx
 import numpy as np
-from sqlalchemy import insert, select
 
 from benchmarks.server import serving
 from bestarm import Problem
@@ -29,35 +35,32 @@ from bestarm.server.api import schemas as io
 from bestarm.server.experiments import OpenExperiments
 from bestarm.server.pages import listing, routes
 from bestarm.server.security.limits import Limits
+from bestarm.server.upkeep import _EVERY, Upkeep
 
 _TIMES = 5
+_ROUNDS = 12
 
 
-def fill(url: str, count: int) -> None:
+def fill(path: Path, count: int) -> None:
     """A store of so many experiments."""
-    store = Store(url)
     with Experiment.create(
-        store, "experiment 0", Problem(np.eye(3)), options={"bounds": [0, 1]}, description="A copy."
+        f"sqlite:///{path}",
+        "experiment 0",
+        Problem(np.eye(3)),
+        options={"bounds": [0, 1]},
+        description="A copy.",
     ) as first:
         first.tell_many([(each.id, float(each.id % 2)) for each in first.ask(40)])
-    with store.writing() as connection:
-        row = connection.execute(select(schema.experiments)).one()._asdict()
-        copies = [
-            row
-            | {"id": number + 1, "name": f"experiment {number}", "created": row["created"] + number}
-            for number in range(1, count)
-        ]
-        connection.execute(insert(schema.experiments), copies)
+    numbers = f"WITH RECURSIVE n(k) AS (SELECT 1 UNION ALL SELECT k + 1 FROM n LIMIT {count - 1})"
+    own = {"id": "k + 1", "name": "'experiment ' || k", "created": "created + k"}
+    with closing(sqlite3.connect(path)) as connection, connection:
         for table in schema.metadata.sorted_tables:
-            if "experiment" not in table.c:
-                continue
-            rows = [each._asdict() for each in connection.execute(select(table))]
-            if rows:
-                for number in range(1, count):
-                    connection.execute(
-                        insert(table), [each | {"experiment": number + 1} for each in rows]
-                    )
-    store.close()
+            changed = own if table is schema.experiments else {"experiment": "k + 1"}
+            key = "id" if table is schema.experiments else "experiment"
+            values = ", ".join(changed.get(each.name, f'"{each.name}"') for each in table.c)
+            connection.execute(
+                f"{numbers} INSERT INTO {table} SELECT {values} FROM {table}, n WHERE {key} = 1"
+            )
 
 
 def best(do: Callable[[], bytes]) -> tuple[float, int]:
@@ -92,14 +95,58 @@ def show(what: str, part: tuple[float, int], whole: tuple[float, int]) -> None:
     )
 
 
+def library(path: Path) -> None:
+    """The first page by the library, beside the driver."""
+    url, connection = f"sqlite:///{path}", sqlite3.connect(path)
+    store = Store(url)
+
+    def fetch() -> bytes:
+        text = "SELECT * FROM bestarm_experiments ORDER BY id LIMIT 50"
+        return str(len(connection.execute(text).fetchall())).encode()
+
+    driver, _ = best(fetch)
+    for what, where in (("a store", store), ("a URL", url)):
+        took, _ = best(lambda where=where: str(Experiment.list(where, limit=50)).encode())  # type: ignore[misc]
+        print(
+            f"Experiment.list(limit=50), {what}: {took:.1f} ms, {took / driver:.1f} × the driver's"
+        )
+    store.close()
+    connection.close()
+
+
+def upkeep(opened: OpenExperiments) -> None:
+    """The share of a core that upkeep takes."""
+    keeper = Upkeep(opened)
+
+    def used() -> float:
+        start = time.process_time()
+        keeper.run_once()
+        return time.process_time() - start
+
+    first, rounds = used(), list[float]()
+    for _ in range(_ROUNDS):
+        for number in range(10):
+            opened.open(f"experiment {number}").ask(1)
+        time.sleep(_EVERY)
+        rounds.append(used())
+    keeper._news, keeper._others, keeper._allowed = {}, {}, 0.0
+    idle = min(used() for _ in range(_TIMES))
+    share = sum(rounds) / (_ROUNDS * _EVERY)
+    print(
+        f"Upkeep: {1000 * first:.0f} ms for the first round, {1000 * idle:.1f} ms where nothing is "
+        f"new, {share:.2%} of a core while ten of the experiments change"
+    )
+
+
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--count", type=int, default=10_000)
     count = parser.parse_args().count
     with tempfile.TemporaryDirectory() as folder:
-        url = f"sqlite:///{Path(folder) / 'many.db'}"
-        fill(url, count)
+        path = Path(folder) / "many.db"
+        url = f"sqlite:///{path}"
+        fill(path, count)
         opened = OpenExperiments(Store(url), limits=Limits())
         everything, cards = best(lambda: whole_api(opened)), best(lambda: whole_page(opened))
         print(f"{count} experiments".ljust(28), "  part ms       KB   whole ms         KB", end="")
@@ -122,6 +169,8 @@ def main() -> None:
 
             show("GET /list (nothing is new)", best(again), cards)
             show("GET /?search=", best(lambda: client.get("/?search=experiment 77").content), cards)
+        library(path)
+        upkeep(opened)
         opened.store.close()
 
 

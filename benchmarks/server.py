@@ -1,23 +1,25 @@
 """How many outcomes a server takes a second over HTTP, and how long each request takes.
 
     python -m benchmarks.server [--seconds 10] [--only sqlite postgres workers start]
-        [--postgres postgresql://user@host/name]
+        [--folder FOLDER] [--postgres postgresql://user@host/name]
 
 Needs wrk (on Debian: apt-get install wrk), which calls the server over loopback on connections that
-stay open, while a page of the experiment is open that follows it. Tells are of assignments given
-out before, and every request is answered after its outcomes are on disk. The experiment's policy is
-the anytime rule, whose phases close as outcomes come in. The last column compares single tells with
-a plain loop that puts one row after another into the same kind of database, each on disk before the
-next, measured in the same run. PostgreSQL is the one that tests run, with PYTHONPATH=tests, or the
-database named.
+stay open, while a page of the experiment is open that follows it. Assignments are asked for in lots
+as tells use them up, and every request is answered after its outcomes are on disk, which is that of
+the folder: one in memory shows what computing costs. The experiment's policy is the anytime rule,
+whose phases close as outcomes come in. Each figure stands beside two others of the same run: those
+of the smallest application that there is, an empty route of Starlette on the same server, on the
+same connections, and those of a plain loop that puts one row after another into the same kind of
+database, each on disk before the next. PostgreSQL is the one that tests run, with PYTHONPATH=tests,
+or the database named.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import re
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -36,7 +38,8 @@ from bestarm.server.security.tokens import Role, create_token
 
 SERVE = [sys.executable, "-c", "from bestarm.cli import main; main()", "serve", "--quiet"]
 EXPERIMENT = {"source": [[1, 0, 0], [0, 1, 0], [0, 0, 1]], "options": {"bounds": [0, 1]}}
-CASES = (  # what is sent, how many in each request, over how many connections
+Case = tuple[str, int, int]
+CASES: tuple[Case, ...] = (  # what is sent, how many in each request, over how many connections
     ("tell", 1, 1),
     ("tell", 1, 16),
     ("tell", 1, 64),
@@ -46,35 +49,61 @@ CASES = (  # what is sent, how many in each request, over how many connections
     ("ask", 100, 4),
 )
 PAUSE = 1.0  # seconds that a page leaves between two looks
-PER_SECOND = {1: 4000, 100: 60_000, 1000: 120_000}  # more outcomes than can be told
+LOT = (200, 5000)  # assignments asked for at a time, at least and at most
+WARMING = 3  # seconds in which a new server loads what it needs
 
-# Each thread of wrk tells its own part of the assignments, none twice.
+EMPTY = """
+import sys, uvicorn
+from starlette.applications import Starlette
+from starlette.responses import Response
+from starlette.routing import Route
+
+async def answer(request):
+    return Response()
+
+app = Starlette(routes=[Route("/{path:path}", answer, methods=["GET", "POST"])])
+config = uvicorn.Config(app, port=int(sys.argv[1]), log_level="error", access_log=False)
+uvicorn.Server(config).run()
+"""
+
+# Each thread of wrk tells outcomes of assignments that it asked for itself, none twice.
 SCRIPT = """
-local threads, made = {}, 0
-function setup(thread)
-  thread:set("first", made * %(part)d)
-  made = made + 1
-  table.insert(threads, thread)
-end
+local threads = {}
+function setup(thread) table.insert(threads, thread) end
 wrk.method = "POST"
 wrk.headers["Content-Type"] = "application/json"
 wrk.headers["Authorization"] = "Bearer %(token)s"
-wrong = 0
+wrong, answered, known, first, last, asking = 0, 0, {}, 1, 0, false
 function request()
-  if "%(what)s" == "ask" then return wrk.format(nil, nil, nil, '{"count": %(size)d}') end
+  if "%(what)s" == "ask" then return wrk.format(nil, "%(path)s/ask", nil, '{"count": %(size)d}') end
+  local left = last - first + 1
+  if left < %(size)d or (left < %(lot)d / 2 and not asking) then
+    asking = true
+    return wrk.format(nil, "%(path)s/ask", nil, '{"count": %(lot)d}')
+  end
   local parts = {}
   for i = 0, %(size)d - 1 do
-    parts[i + 1] = string.format('{"id": %%d, "reward": %%.3f}', first + i, math.random())
+    parts[i + 1] = string.format('{"id": %%s, "reward": %%.3f}', known[first], math.random())
+    known[first], first = nil, first + 1
   end
-  first = first + %(size)d
-  return wrk.format(nil, nil, nil, '{"outcomes": [' .. table.concat(parts, ",") .. ']}')
+  return wrk.format(nil, "%(path)s/tell", nil, '{"outcomes": [' .. table.concat(parts, ",") .. ']}')
 end
-function response(status) if status ~= 200 then wrong = wrong + 1 end end
+function response(status, headers, body)
+  if status ~= 200 then wrong = wrong + 1 end
+  if "%(what)s" == "tell" and string.sub(body, 1, 14) == '{"assignments"' then
+    asking = false
+    for id in string.gmatch(body, '"id":(%%d+)') do last, known[last + 1] = last + 1, id end
+  else
+    answered = answered + 1
+  end
+end
 function done(summary, latency)
-  local failed = 0
-  for _, thread in ipairs(threads) do failed = failed + thread:get("wrong") end
+  local failed, answered = 0, 0
+  for _, thread in ipairs(threads) do
+    failed, answered = failed + thread:get("wrong"), answered + thread:get("answered")
+  end
   io.write(string.format('{"requests": %%d, "seconds": %%f, "p50": %%f, "p99": %%f, "max": %%f, ' ..
-    '"failed": %%d, "errors": %%d}\\n', summary.requests, summary.duration / 1e6,
+    '"failed": %%d, "errors": %%d}\\n', answered, summary.duration / 1e6,
     latency:percentile(50) / 1000, latency:percentile(99) / 1000, latency.max / 1000, failed,
     summary.errors.connect + summary.errors.read + summary.errors.write + summary.errors.timeout))
 end
@@ -84,20 +113,27 @@ end
 @contextmanager
 def serving(url: str, *options: str) -> Iterator[tuple[str, float]]:
     """A server's address, and the seconds from its start to its first answer."""
+    command = [*SERVE, "--store", url, "--rate", "1000000", *options]
+    with running(lambda port: [*command, "--port", port], "/api/v1/experiments") as found:
+        yield found
+
+
+@contextmanager
+def running(command: Callable[[str], list[str]], path: str) -> Iterator[tuple[str, float]]:
+    """A program that answers over HTTP: its address, and the seconds to its first answer."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = str(free.getsockname()[1])
     began = time.perf_counter()
-    command = [*SERVE, "--store", url, "--port", "0", "--rate", "1000000", *options]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(command(port), stdout=subprocess.DEVNULL)
+    base = f"http://127.0.0.1:{port}"
     try:
-        assert process.stdout is not None
-        found = re.search(r"http://[\d.]+:\d+", process.stdout.readline())
-        assert found is not None
         while True:
             try:
-                httpx.get(f"{found[0]}/api/v1/experiments")
+                httpx.get(f"{base}{path}")
                 break
             except httpx.TransportError:
                 time.sleep(0.01)
-        yield found[0], time.perf_counter() - began
+        yield base, time.perf_counter() - began
     finally:
         process.terminate()
         process.wait(30)
@@ -139,53 +175,59 @@ def plain(url: str) -> float:
     return number / 3
 
 
-def load(
-    base: str, token: str, what: str, size: int, connections: int, seconds: int, loop: float
-) -> None:
-    """Send one kind of request for a while to an experiment of its own; print how that went."""
-    name = f"{what}-{size}-{connections}-{time.time_ns()}"
-    threads = min(connections, 2)
+def call(base: str, token: str, path: str, case: Case, seconds: int) -> dict[str, float]:
+    """What wrk finds when it sends one kind of request for a while."""
+    what, size, connections = case
+    values = {"what": what, "size": size, "token": token, "path": path}
+    with tempfile.NamedTemporaryFile("w", suffix=".lua") as script:
+        script.write(SCRIPT % {**values, "lot": min(max(10 * size, LOT[0]), LOT[1])})
+        script.flush()
+        threads = str(min(connections, 2))
+        command = ["wrk", "-t", threads, "-c", str(connections), "-d", f"{seconds}s"]
+        ran = subprocess.run(
+            [*command, "-s", script.name, base], capture_output=True, text=True, check=True
+        )
+    found: dict[str, float] = json.loads(ran.stdout.splitlines()[-1])
+    return found | {"rate": found["requests"] / found["seconds"]}
+
+
+def load(base: str, token: str, case: Case, seconds: int) -> dict[str, float]:
+    """What wrk finds on an experiment of its own, which a page follows."""
+    name = f"{time.time_ns()}"
     headers = {"Authorization": f"Bearer {token}"}
     with httpx.Client(base_url=f"{base}/api/v1", headers=headers, timeout=120) as client:
         client.post("/experiments", json={"name": name, **EXPERIMENT}).raise_for_status()
-        part = PER_SECOND[size] * seconds // threads
-        for _ in range(part * threads // 50_000 + 1 if what == "tell" else 0):
-            client.post(f"/experiments/{name}/ask", json={"count": 50_000}).raise_for_status()
     Thread(target=follow, args=(base, name), daemon=True).start()
-    with tempfile.NamedTemporaryFile("w", suffix=".lua") as script:
-        script.write(SCRIPT % {"what": what, "size": size, "token": token, "part": part})
-        script.flush()
-        ran = subprocess.run(
-            [
-                *("wrk", "-t", str(threads), "-c", str(connections), "-d", f"{seconds}s"),
-                *("-s", script.name, f"{base}/api/v1/experiments/{name}/{what}"),
-            ],
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-    found = json.loads(ran.stdout.splitlines()[-1])
-    rate = found["requests"] / found["seconds"]
-    print(
-        f"{what:5} {size:5} {connections:12} {rate:11.0f} {rate * size:10.0f} {found['p50']:8.1f} "
-        f"{found['p99']:8.1f} {found['max']:8.1f} {found['failed'] + found['errors']:7}"
-        + (f" {rate / loop:8.2f}" if (what, size) == ("tell", 1) else ""),
-        flush=True,
-    )
+    return call(base, token, f"/api/v1/experiments/{name}", case, seconds)
 
 
 def measure(title: str, url: str, seconds: int, *options: str) -> None:
     """All kinds of requests to one server."""
     loop = plain(url)
-    print(f"\n{title}; a plain loop has {loop:.0f} rows/s")
+    empty: dict[int, float] = {}
+    with running(lambda port: [sys.executable, "-c", EMPTY, port], "/") as (base, _):
+        for connections in sorted({each for _, _, each in CASES}):
+            found = call(base, "", "", ("ask", 1, connections), min(seconds, WARMING))
+            empty[connections] = found["rate"]
+    print(f"\n{title}; a plain loop has {loop:.0f} rows/s, an empty route", end=" ")
+    print(", ".join(f"{rate:.0f} requests/s on {each}" for each, rate in empty.items()))
     print("what   size  connections  requests/s  a second ", end="")
-    print("  p50 ms   p99 ms   max ms  failed    ÷ loop")
+    print("  p50 ms   p99 ms   max ms  failed    ÷ loop   ÷ empty")
     with serving(url, *options) as (base, _):
         store = Store(url)
         token = create_token(store, "benchmark", Role.MANAGE)
         store.close()
-        for what, size, connections in CASES:
-            load(base, token, what, size, connections, seconds, loop)
+        load(base, token, CASES[0], WARMING)
+        for case in CASES:
+            what, size, connections = case
+            found = load(base, token, case, seconds)
+            rate, failed = found["rate"], found["failed"] + found["errors"]
+            print(
+                f"{what:5} {size:5} {connections:12} {rate:11.0f} {rate * size:10.0f} "
+                f"{found['p50']:8.1f} {found['p99']:8.1f} {found['max']:8.1f} {failed:7.0f} "
+                f"{rate / loop:9.2f} {rate / empty[connections]:9.2f}",
+                flush=True,
+            )
 
 
 def main() -> None:
@@ -193,12 +235,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=int, default=10)
     parser.add_argument("--postgres", metavar="URL")
+    parser.add_argument("--folder", help="for SQLite's files; that of temporary files if left out")
     kinds = ("start", "sqlite", "postgres", "workers")
     parser.add_argument("--only", nargs="+", choices=kinds, default=kinds)
     given = parser.parse_args()
     if shutil.which("wrk") is None:
         parser.error("wrk is not installed; on Debian: apt-get install wrk")
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(dir=given.folder) as folder:
         if "start" in given.only:
             url = f"sqlite:///{Path(folder) / 'start.db'}"
             times = []

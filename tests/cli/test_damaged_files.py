@@ -68,33 +68,33 @@ def run_all(path: Path, *only: str) -> dict[str, str]:
 
 BROKEN_TEXT = "CAST(x'fffe41' AS TEXT)"
 DAMAGE = {
-    "a document that is not in UTF-8": ("experiments", f"document = {BROKEN_TEXT}", "status"),
+    "a document that is not in UTF-8": ("documents", f"document = {BROKEN_TEXT}", "status"),
     "a description that is not in UTF-8": ("experiments", f"description = {BROKEN_TEXT}", "list"),
     "a name that is not in UTF-8": ("experiments", f"name = {BROKEN_TEXT}", "list"),
     "an event that is not in UTF-8": ("events", f"data = {BROKEN_TEXT}", "log"),
     "a plan that is not in UTF-8": ("plans", f"plan = {BROKEN_TEXT}", "ask"),
     "a token that is not in UTF-8": ("tokens", f"name = {BROKEN_TEXT}", "tokens"),
-    "bytes for a document": ("experiments", "document = x'00ff'", "status"),
-    "a list for a document": ("experiments", "document = '[]'", "status"),
-    "a document without an end": ("experiments", f"document = '{NESTED}'", "status"),
+    "bytes for a document": ("documents", "document = x'00ff'", "status"),
+    "a list for a document": ("documents", "document = '[]'", "status"),
+    "a document without an end": ("documents", f"document = '{NESTED}'", "status"),
     "a word for options": (
-        "experiments",
+        "documents",
         "document = json_set(document, '$.options', 'x')",
         "status",
     ),
-    "a word for the seed": ("experiments", "document = json_set(document, '$.seed', 'x')", "ask"),
+    "a word for the seed": ("documents", "document = json_set(document, '$.seed', 'x')", "ask"),
     "a number for the policy": (
-        "experiments",
+        "documents",
         "document = json_set(document, '$.policy', 7)",
         "status",
     ),
     "a number for the labels": (
-        "experiments",
+        "documents",
         "document = json_set(document, '$.source_labels', 7)",
         "status",
     ),
     "one bound": (
-        "experiments",
+        "documents",
         "document = json_set(document, '$.traits.bounds', json('[1]'))",
         "status",
     ),

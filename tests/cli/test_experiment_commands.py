@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 from bestarm import Experiment, Problem
 from bestarm.cli.app import app
+from bestarm.cli.experiment import records
 
 ARMS = "name,f1,f2\ntea,1,0\ncoffee,0,1\nwater,0.6,0.8\n"
 TOML = """
@@ -305,13 +306,17 @@ def test_exporting(drinks: str, folder: Path, layout: str) -> None:
     }
 
 
-def test_verifying_and_replaying(drinks: str) -> None:
+def test_verifying_and_replaying(drinks: str, monkeypatch: pytest.MonkeyPatch) -> None:
     finish(drinks)
     report = data("verify", drinks)
     assert report["sound"] is True
     assert report["findings"] == []
     assert report["assignments"] == report["outcomes"] > 0
     assert run("verify", drinks)[0].startswith("drinks: sound: ")
+    assert run("verify", drinks)[1] == ""
+    monkeypatch.setattr(records, "_MANY", 1)
+    for command in (["verify", drinks], ["export", drinks, "out.csv"]):
+        assert "assignments after" in run(*command)[1]
     report = data("replay", drinks)
     assert report.pop("agrees") is True
     assert report.pop("remarks") == []

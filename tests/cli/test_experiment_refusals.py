@@ -342,7 +342,7 @@ def test_a_plan_that_was_changed_is_held_against_the_log(drinks: str) -> None:
 
 
 def test_a_damaged_record(drinks: str) -> None:
-    change("UPDATE bestarm_experiments SET document = '{'")
+    change("UPDATE bestarm_documents SET document = '{'")
     for verb in ("status", "verify", "ask"):
         assert "cannot be read" in refused(verb, drinks)
 

@@ -10,7 +10,6 @@ import numpy as np
 from bestarm import Experiment, Problem
 from bestarm.forecasting import Forecaster
 from bestarm.geometry import Array
-from bestarm.live.export import table
 from bestarm.policies import AnytimeBAI
 
 __all__ = ["OPTIONS", "PROBLEM", "Create", "Echo", "answer", "in_memory", "reopen", "rows_of"]
@@ -61,8 +60,8 @@ def answer(experiment: Experiment, count: int, *, seed: int = 0, covariates: boo
 
 
 def rows_of(experiment: Experiment) -> Any:
-    with experiment.read() as books:
-        return table(books, PROBLEM, forecasts=True)
+    told = experiment.outcomes().rename(columns={"reward": "outcome"})
+    return experiment.assignments().merge(told, on="id", how="left")
 
 
 class Create:

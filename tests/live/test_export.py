@@ -171,7 +171,7 @@ def test_a_failure_leaves_the_old_file_and_no_other(
     monkeypatch.setattr(exporting, "_mrt", broken)
     with pytest.raises(RuntimeError):
         experiment.export(path, layout="mrt")
-    monkeypatch.setattr(pd.DataFrame, "to_csv", broken)
+    monkeypatch.setattr(exporting, "_lines", broken)
     with pytest.raises(RuntimeError):
         experiment.export(path)
     assert path.read_text() == "old"
@@ -205,7 +205,7 @@ def test_without_pyarrow_a_sentence_says_what_to_do(
     experiment: Experiment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(MissingDependencyError, match="bestarm\\[parquet\\]"):
-        experiment.export(tmp_path / "out.parquet")
-    assert not list(tmp_path.glob("*.parquet"))
-    experiment.export(tmp_path / "out.csv")
+    for suffix in ("csv", "parquet"):
+        with pytest.raises(MissingDependencyError, match="bestarm\\[live\\]"):
+            experiment.export(tmp_path / f"out.{suffix}")
+        assert not list(tmp_path.glob("out.*"))

@@ -36,7 +36,7 @@ def begin(path: Path, policy: str = "anytime") -> str:
 
 def noted(path: Path) -> dict[str, Any]:
     with sqlite3.connect(path) as connection:
-        ((text,),) = connection.execute("SELECT document FROM bestarm_experiments").fetchall()
+        ((text,),) = connection.execute("SELECT document FROM bestarm_documents").fetchall()
     found: dict[str, Any] = json.loads(text)
     return found
 

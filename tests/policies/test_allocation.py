@@ -37,5 +37,5 @@ def test_guesses_lie_where_rewards_can() -> None:
     """What lies outside is never paid: the guess would only lengthen the falls to allow for."""
     guesses = Guesses(np.array([[-1.0], [0.1], [1.0]]), Scale(-2.0, 3.0))
     guesses.slope[:] = 100.0
-    guesses._memory.numbers[AT.pulls] = 1
+    guesses.memory.numbers[AT.pulls] = 1
     assert guesses.rewards(50).tolist() == [-2.0, 3.0, 3.0]

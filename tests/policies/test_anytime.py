@@ -258,7 +258,7 @@ def test_pulls_beyond_the_plan_count_whenever_they_come() -> None:
 
 
 def test_late_pulls_must_be_of_the_plan_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(allocation_module, "_LEAST_WEIGHT", 0.05)  # none is left for the middle arm
+    monkeypatch.setattr(allocation_module, "LEAST_WEIGHT", 0.05)  # none is left for the middle arm
     policy = AnytimeBAI(Problem([[0.0], [0.1], [1.0]], [[0.0], [1.0]]), mean_bound=1)
     for _ in range(2):
         plan = policy.plan()

@@ -14,10 +14,10 @@ from bestarm.policies.anytime.bets import (
     BatchOutcome,
     Bets,
     Frame,
-    Sampling,
     Scale,
     StakeGrid,
 )
+from bestarm.policies.anytime.sampling import Sampling
 from bestarm.records import Counts, Summary
 
 

@@ -83,7 +83,7 @@ def test_a_small_change_of_arithmetic_shows(
     [
         ("anytime", drawing, "GROWTH", 0.06),
         ("anytime", drawing, "LEAST", 9),
-        ("anytime", allocation, "_SHARE", 0.9),
+        ("anytime", allocation, "SHARE", 0.9),
         ("halving", halving, "_PILOT", 18),
     ],
 )
@@ -140,4 +140,4 @@ def test_rounding_has_no_say_in_how_the_anytime_rule_foresees() -> None:
         sums = counts * rng.normal(size=6)
         policy.update(Summary(counts, sums, sums**2 + counts))
         guesses = policy._guesses
-        assert len(set(learning.levels(tuple(guesses._memory), guesses._known, 50.0))) == 1
+        assert len(set(learning.levels(tuple(guesses.memory), guesses.known, 50.0))) == 1

@@ -9,9 +9,10 @@ import pytest
 
 from bestarm import AnytimeBAI, Problem, Summary
 from bestarm.geometry import Array
-from bestarm.policies.anytime.bets import BatchOutcome, Frame, Sampling, Scale, StakeGrid
+from bestarm.policies.anytime.bets import BatchOutcome, Frame, Scale, StakeGrid
 from bestarm.policies.anytime.contests import TopOf
 from bestarm.policies.anytime.intervals import lower_ends
+from bestarm.policies.anytime.sampling import Sampling
 
 TARGETS = np.array([[-0.5], [0.5]])
 EVEN, SPREAD = np.full(2, 0.5), np.full(2, 1e-3)

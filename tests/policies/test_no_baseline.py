@@ -11,7 +11,7 @@ import pytest
 from bestarm import AnytimeBAI, Problem, Summary, simulate
 from bestarm.environments import Semiparametric, baselines
 from bestarm.environments.baselines import Baseline
-from bestarm.policies.anytime.bets import Sampling
+from bestarm.policies.anytime.sampling import Sampling
 
 RULE = partial(AnytimeBAI, mean_bound=2.0)
 

@@ -94,20 +94,72 @@ def test_an_error_of_somebody_elses_policy_stops_nothing(
 def test_every_experiment_has_its_turn_and_those_that_run_come_first(
     sqlite_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(upkeep, "_MOST", 3)
     for number in range(7):
         with create(sqlite_url, f"over {number}") as made:
             made.stop()
     for number in range(5):
         create(sqlite_url, f"running {number}").close()
     experiments = OpenExperiments(Store(sqlite_url), limits=Limits())
-    keeper, seen = Upkeep(experiments), []
-    monkeypatch.setattr(keeper, "_visit", lambda name, over: seen.append(name))
+    keeper, seen = Upkeep(experiments), list[str]()
+
+    def visit(name: str, over: bool) -> None:
+        assert over == name.startswith("over")
+        seen.append(name)
+        if len(seen) % 3 == 0:
+            keeper._allowed = -1e-9  # there is time for three per round
+
+    monkeypatch.setattr(keeper, "_visit", visit)
     keeper.run_once()
-    assert [name.split()[0] for name in seen] == ["running"] * 3 + ["over"] * 3
-    for _ in range(4):
+    assert seen == ["running 4", "running 3", "running 2"]
+    for _ in range(3):
+        keeper._allowed = 1.0
         keeper.run_once()
-    assert len(set(seen)) == 12
+    assert len(seen) == len(set(seen)) == 12
+    seen.clear()
+    with Experiment.open(sqlite_url, "running 2") as changed:
+        changed.ask(1)
+    keeper._allowed = 1.0
+    keeper.run_once()
+    assert seen[0] == "running 2"  # what has changed; then the others that run, once more
+    assert set(seen) <= {f"running {number}" for number in range(5)}
+    experiments.store.close()
+
+
+def test_health_checks_take_a_small_share_of_the_time(
+    sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The clocks are ours: a visit takes as long as a burst may, and a round comes every second."""
+    clock = {"time": 0.0, "work": 0.0}
+    monkeypatch.setattr(time, "monotonic", lambda: clock["time"])
+    monkeypatch.setattr(time, "thread_time", lambda: clock["work"])
+    for number in range(3):
+        create(sqlite_url, f"{number}").close()
+    experiments = OpenExperiments(Store(sqlite_url), limits=Limits())
+    keeper = Upkeep(experiments)
+
+    def visit(name: str, over: bool) -> None:
+        clock["work"] += upkeep._BURST
+
+    monkeypatch.setattr(keeper, "_visit", visit)
+    for second in range(1000):
+        clock["time"] = float(second)
+        keeper.run_once()
+    assert clock["work"] == pytest.approx(1000 * upkeep._SHARE + upkeep._BURST, abs=upkeep._BURST)
+    experiments.store.close()
+
+
+def test_what_is_gone_is_forgotten(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'store.db'}"
+    for name in ("a", "b"):
+        create(url, name).close()
+    experiments = OpenExperiments(Store(url), limits=Limits())
+    keeper = Upkeep(experiments)
+    keeper.run_once()
+    assert set(keeper.worst) == {"a", "b"}
+    with closing(sqlite3.connect(tmp_path / "store.db")) as connection, connection:
+        connection.execute("DELETE FROM bestarm_experiments WHERE name = 'a'")
+    keeper.run_once()
+    assert set(keeper.worst) == {"b"}
     experiments.store.close()
 
 
@@ -120,7 +172,8 @@ def test_an_experiment_that_cannot_be_read_keeps_no_other_from_being_seen_to(
         with create(url, name, **options) as made:  # type: ignore[arg-type]
             made.ask(4)
     with closing(sqlite3.connect(tmp_path / "store.db")) as connection, connection:
-        change = "UPDATE bestarm_experiments SET document = 'x' WHERE name = 'broken'"
+        broken = "(SELECT id FROM bestarm_experiments WHERE name = 'broken')"
+        change = f"UPDATE bestarm_documents SET document = 'x' WHERE experiment = {broken}"
         assert connection.execute(change).rowcount == 1
     experiments = OpenExperiments(Store(url), limits=Limits())
     Upkeep(experiments).run_once()

@@ -23,7 +23,7 @@ from threadpoolctl import ThreadpoolController
 from bestarm.checks import finite
 from bestarm.design.contrasts import Codes, ContrastSet
 from bestarm.design.interior import Point, interior_point, second_moment
-from bestarm.design.pools import Arms, Pool
+from bestarm.design.pools import ALL, Arms, Pool
 from bestarm.errors import DesignError, InvalidInputError
 from bestarm.geometry import Array, ranked
 
@@ -116,9 +116,27 @@ def minimise(features: Array, contrasts: ContrastSet, tol: float) -> Design:
         contrasts: the set Y.
         tol: the relative gap to certify.
     """
-    found = minimise_over(Arms(features), contrasts, tol)
+    check_tolerance(tol)
+    with one_thread():
+        found = _even(Arms(features), contrasts, tol)
+    if found is None:
+        found = minimise_over(Arms(features), contrasts, tol)
     check_gap(found.gap, tol)
     return found
+
+
+def _even(pool: Arms, contrasts: ContrastSet, tol: float) -> Design | None:
+    """The same mass on every arm, if that is certified: of symmetric problems nothing is solved."""
+    if pool.count > ALL:
+        return None
+    weights, factor = Working.of(pool).weights(pool)
+    value, worst = contrasts.violators(factor, 0.0, max(2 * len(factor), 16))
+    rows = contrasts.rows(worst) @ factor
+    share = np.full(len(rows), 1 / len(rows))
+    square = float(share @ np.einsum("ij,ij->i", rows, rows)) ** 2
+    bound = square / pool.scores(factor, rows, share, np.inf).bound
+    gap = max(value / bound - 1, 0.0)
+    return Design(weights, value, bound, gap, 0) if gap <= tol else None
 
 
 def minimise_over(pool: Pool, contrasts: ContrastSet, tol: float) -> Design:

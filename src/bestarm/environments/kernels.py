@@ -13,6 +13,7 @@ from numba import uint64
 from numpy.typing import NDArray
 
 from bestarm.ahead.paying import respond
+from bestarm.ahead.words import next_word
 from bestarm.compiling import compiled
 from bestarm.geometry import Array
 from bestarm.records import Summary
@@ -20,7 +21,6 @@ from bestarm.records import Summary
 Arms = NDArray[np.uint32]  # unsigned: no test for negative indices in the inner loops
 Guide = NDArray[np.int32]
 Integers = NDArray[np.int64]
-Word = np.uint64
 Words = NDArray[np.uint64]
 
 BANKS = 4  # accumulators per arm: consecutive pulls of one arm do not wait for each other's store
@@ -79,14 +79,6 @@ class Totals(NamedTuple):
 
 
 @compiled
-def _next(a: Word, b: Word, c: Word, w: Word) -> tuple[Word, Word, Word, Word, Word]:
-    """One step of SFC64: the word, then the new state."""
-    word = a + b + w
-    rotated = (c << uint64(24)) | (c >> uint64(40))
-    return word, b ^ (b >> uint64(11)), c + (c << uint64(3)), rotated + word, w + uint64(1)
-
-
-@compiled
 def fill_guide(bounds: Words, bits: int, guide: Guide) -> None:
     """Index a cumulative distribution: entry j is for uniforms whose first `bits` bits are j.
 
@@ -116,12 +108,12 @@ def draw(state: Words, bounds: Words, guide: Guide, bits: int, support: Arms, ar
     word = uint64(0)
     for i in range(len(arms)):
         if i % BANKS == 0:
-            word, a, b, c, w = _next(a, b, c, w)
+            word, a, b, c, w = next_word(a, b, c, w)
         cell = (word & mask) >> unused
         word >>= uint64(LANE)
         k = guide[cell]
         if k < 0:
-            more, a, b, c, w = _next(a, b, c, w)
+            more, a, b, c, w = next_word(a, b, c, w)
             uniform = (cell << below) | (more >> uint64(bits))
             k = -1 - k
             while k < last and bounds[k] <= uniform:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
+from functools import cached_property
 from typing import Self
 
 import numpy as np
@@ -33,13 +34,19 @@ class BaseStream(ABC):
         self._means, self._noise = means, noise
         # 128 bits of the generator passed in: the kernels continue the state of an SFC64.
         seeds = np.random.SeedSequence(rng.integers(0, 2**32, size=4).tolist()).spawn(4)
-        self._arms_rng, self._noise_rng, self._baseline_rng = (
-            np.random.Generator(np.random.SFC64(seed)) for seed in seeds[:3]
-        )
-        self._kinds_seed = seeds[3]
+        self._arms_seed, noise_seed, self._baseline_seed, self._kinds_seed = seeds
+        self._noise_rng = _generator(noise_seed)
         self._rounds, self._block = 0, 1
         # Of the last plan that was drawn: many have the same weights.
         self._last_support: tuple[Array, NDArray[np.uint32], Array] | None = None
+
+    @cached_property
+    def _arms_rng(self) -> np.random.Generator:
+        return _generator(self._arms_seed)  # a run that is followed needs none
+
+    @cached_property
+    def _baseline_rng(self) -> np.random.Generator:
+        return _generator(self._baseline_seed)
 
     def pull(self, plan: Plan) -> Summary:
         """Carry out a plan and return its totals."""
@@ -231,10 +238,13 @@ class DealtStream(BaseStream):
 
     def __init__(self, means: Array, *, noise: float, rng: np.random.Generator) -> None:
         super().__init__(means, noise=noise, rng=rng)
-        generator = self._arms_rng.bit_generator
-        self._words = np.array(generator.state["state"]["state"], dtype=np.uint64)
         self._arms = np.empty(BLOCK, dtype=np.uint32)
         self._guide: tuple[Array, int, Deal] | None = None  # of the last probabilities
+
+    @cached_property
+    def _words(self) -> NDArray[np.uint64]:
+        generator = self._arms_rng.bit_generator
+        return np.array(generator.state["state"]["state"], dtype=np.uint64)
 
     def _deal(self, plan: Plan) -> Deal:
         """A function that fills an array with the plan's next arms."""
@@ -376,6 +386,10 @@ class ReactingStream(DealtStream):
             rewards = self._noisy(np.zeros(len(arms)))
             kernels.react(arms, self._means, self._bound, tuple(self._past), rewards)
             yield Pulls(arms, rewards)
+
+
+def _generator(seed: np.random.SeedSequence) -> np.random.Generator:
+    return np.random.Generator(np.random.SFC64(seed))
 
 
 def guided(weights: Array, cells: int) -> tuple[NDArray[np.uint64], NDArray[np.int32], int]:

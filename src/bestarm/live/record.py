@@ -14,7 +14,7 @@ from bestarm.live import rules
 from bestarm.live.audit.chain import audit
 from bestarm.live.audit.findings import Audit
 from bestarm.live.events import sha256
-from bestarm.live.export import export, table
+from bestarm.live.export import Progress, assignments_frame, export, outcomes_frame
 from bestarm.live.forecasts import Forecasts
 from bestarm.live.inputs import read_time
 from bestarm.live.replay import Player, Replayed, recommend, replay
@@ -125,21 +125,24 @@ class Record:
     def assignments(self) -> pd.DataFrame:
         """Every assignment by id, with its state."""
         with self.read() as books:
-            columns = ["id", "round", "arm", "label", "probability", "phase", "asked", "state"]
-            known = ["forecast", "covariates"] if self._forecasts is not None else []
-            return table(books, self.problem, forecasts=bool(known))[columns + known]
+            return assignments_frame(books, self.problem, forecasts=self._forecasts is not None)
 
     def outcomes(self) -> pd.DataFrame:
         """Every outcome told, by id; `tell_many` takes it as it is."""
         with self.read() as books:
-            frame = table(books, self.problem).rename(columns={"outcome": "reward"})
-            told = frame.loc[frame["reward"].notna(), ["id", "reward", "told", "late"]]
-            return told.reset_index(drop=True)
+            return outcomes_frame(books, self.problem)
 
     def export(
-        self, path: str | Path, *, layout: str = "assignments", probabilities: bool = False
+        self,
+        path: str | Path,
+        *,
+        layout: str = "assignments",
+        probabilities: bool = False,
+        progress: Progress | None = None,
     ) -> int:
         """Write all assignments and their outcomes to a file, and return their number.
+
+        It reads one state, in pieces: the memory needed does not grow with the experiment.
 
         Args:
             path: the file, `.csv` or `.parquet`; it is there whole or not at all. Where there is a
@@ -148,6 +151,7 @@ class Record:
                 decision point as analysts of micro-randomised trials have it, without unused
                 outcomes.
             probabilities: add the probability of every arm, not only of the one that was drawn.
+            progress: called with (assignments written, in total) after every piece.
         """
         with self.read() as books:
             return export(
@@ -157,6 +161,7 @@ class Record:
                 layout=layout,
                 probabilities=probabilities,
                 forecasts=self._forecasts is not None,
+                progress=progress,
             )
 
     def events(self, start: int = 0, *, limit: int | None = None) -> Sequence[Event]:
@@ -172,17 +177,21 @@ class Record:
         with self.read() as books:
             return list(books.events(start, limit=limit))
 
-    def verify(self) -> Audit:
+    def verify(self, *, progress: Progress | None = None) -> Audit:
         """Audit the record: check the log, draw every arm again, and add up every summary again.
 
         It reads one state, in pieces: the memory needed does not grow with the experiment.
+
+        Args:
+            progress: called with (assignments checked, in total) after every piece.
         """
         created: dict[str, object] = {"seed": self.seed}
         if self.spec is not None:
             created |= {"name": self.name, "document": sha256(self.spec.to_json())}
             created["description"] = sha256(self.description)
         with self.read() as books:
-            return audit(books, arms=self.problem.arms, seed=self.seed, created=created)
+            arms = self.problem.arms
+            return audit(books, arms=arms, seed=self.seed, created=created, progress=progress)
 
     def replay(self) -> Replayed:
         """Make the policy again, tell it all it was told, and compare what it does with the log.

@@ -141,6 +141,11 @@ class Policy(Protocol):
         """What the policy knows about every target now; None if it says so per phase only."""
         return None
 
+    @property
+    def finished(self) -> bool:
+        """Whether there is nothing more to plan."""
+        return self.plan() is None
+
     def follow(self, ahead: Ahead) -> tuple[int, int]:  # noqa: ARG002
         """Make whole plans at once, on rewards that were drawn before the arms are chosen.
 

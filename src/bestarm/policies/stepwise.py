@@ -52,6 +52,11 @@ class StepwisePolicy(Policy):
         """What the policy declares about itself."""
         return Traits(version=self.version, blind=self._blind, max_pulls=self._max_pulls)
 
+    @property
+    def finished(self) -> bool:
+        """Whether there is nothing more to plan."""
+        return self._stopped is not None
+
     def plan(self) -> Plan | None:
         """The next plan, or None once the policy has stopped."""
         if self._stopped is None and self._open is None:

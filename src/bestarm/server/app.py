@@ -8,13 +8,14 @@ from contextlib import asynccontextmanager, suppress
 from importlib.metadata import version
 from typing import Any
 
-from fastapi import FastAPI
+from fastapi import FastAPI, Request, Response
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from bestarm.live.store.sql import Store
 from bestarm.server.api import plan, routes
 from bestarm.server.api.schemas import describe_fields
+from bestarm.server.api.short_way import ShortWay
 from bestarm.server.experiments import OpenExperiments
 from bestarm.server.pages.routes import add_pages
 from bestarm.server.security.guard import Guard
@@ -31,6 +32,16 @@ Ask for assignments, carry them out, tell their outcomes. Send an access token a
 
 
 class _Application(FastAPI):
+    def protect(self, limits: Limits, *, local: bool, hosts: tuple[str, ...]) -> None:
+        """Have every request checked; what is plain goes no further than it must."""
+        way = _CompressedPages(ShortWay(super().__call__))
+        self._way = Guard(way, limits=limits, local=local, hosts=hosts)
+        self.add_exception_handler(Exception, _pass_on)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        scope["app"] = self
+        await self._way(scope, receive, send)
+
     def openapi(self) -> dict[str, Any]:
         """The API's description."""
         if self.openapi_schema is None:
@@ -75,9 +86,12 @@ def create_app(
     for router in (routes.viewing, routes.telling, routes.managing, plan.router):
         app.include_router(router)
     add_pages(app)
-    app.add_middleware(_CompressedPages)
-    app.add_middleware(Guard, limits=limits, local=local, hosts=hosts)
+    app.protect(limits, local=local, hosts=hosts)
     return app
+
+
+async def _pass_on(_: Request, error: Exception) -> Response:
+    raise error  # the guard answers it
 
 
 class _CompressedPages:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from itertools import repeat
 from threading import Lock
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
@@ -13,11 +14,14 @@ import anyio.to_thread
 from anyio import CapacityLimiter
 
 from bestarm.errors import BestArmError, ExperimentExistsError, UnknownExperimentError
-from bestarm.live import Experiment, Receipt, Status
+from bestarm.live import Batch, Experiment, Receipt, Status
 from bestarm.live.store.sql import Store
 from bestarm.live.watch.overview import Watch
 from bestarm.problem import Problem
+from bestarm.server.gathering import Answer, Asked, Gathering
 from bestarm.server.security.limits import Limits
+from bestarm.server.security.roles import Callers
+from bestarm.server.security.tokens import Role
 from bestarm.server.streams import StatusStreams
 
 _MOST_OPEN = 200
@@ -30,12 +34,10 @@ _WRITERS_OF_ONE = 3
 _COMPUTING = 4
 _COMPUTING_OF_ONE = 2
 _BROWSING = 2
-_FEW = 100  # outcomes
+FEW = 100  # outcomes
 
 T = TypeVar("T")
 Outcomes = Sequence[tuple[int, float]]
-_Waiting = tuple[Outcomes, "asyncio.Future[Receipt]"]
-Write = Callable[[str, list[Outcomes]], Awaitable[Sequence[Receipt | BestArmError]]]
 
 
 class OpenExperiments:
@@ -53,8 +55,12 @@ class OpenExperiments:
         # A limit is kept as long as somebody uses it or waits for it.
         self._writers: WeakValueDictionary[str, CapacityLimiter] = WeakValueDictionary()
         self._computing: WeakValueDictionary[str, CapacityLimiter] = WeakValueDictionary()
-        self._tells = TellQueue(
-            lambda name, several: self.write(name, lambda each: each.tell_each(several))
+        self.callers = Callers(store)
+        self._tells: TellQueue[tuple[Outcomes, str | None]] = TellQueue(
+            lambda name, told: self._write_together(name, told, Experiment.tell_each)
+        )
+        self._asks: Gathering[tuple[None, str | None], Batch] = Gathering(
+            lambda name, asked: self._write_together(name, asked, _ask_each)
         )
 
     def open(self, name: str) -> Experiment:
@@ -112,6 +118,28 @@ class OpenExperiments:
         async with self._writers.setdefault(name, CapacityLimiter(_WRITERS_OF_ONE)):
             return await self.write_store(lambda: do(self.open(name)))
 
+    async def _write_together(
+        self,
+        name: str,
+        asked: Sequence[tuple[Asked, str | None]],
+        do: Callable[[Experiment, list[Asked]], Sequence[Answer | Exception]],
+    ) -> Sequence[Answer | Exception]:
+        """Do something that writes to an experiment, for all whose token allows it."""
+
+        def allowed() -> list[Answer | Exception]:
+            refused = self.callers.refusals((token for _, token in asked), Role.TELL)
+            passed = [each for each, token in asked if token not in refused]
+            answers: Iterator[Answer | Exception] = iter(())
+            if passed:
+                try:
+                    answers = iter(do(self.open(name), passed))
+                except BestArmError as error:
+                    answers = repeat(error)
+            return [refused.get(token) or next(answers) for _, token in asked]
+
+        async with self._writers.setdefault(name, CapacityLimiter(_WRITERS_OF_ONE)):
+            return await self.write_store(allowed)
+
     async def change(self, name: str, do: Callable[[Experiment], object]) -> Status:
         """Do something that writes to an experiment; its status then."""
 
@@ -121,11 +149,18 @@ class OpenExperiments:
 
         return await self.write(name, changed)
 
-    async def tell(self, name: str, outcomes: Outcomes) -> Receipt:
-        """Record outcomes; a few together with those that others tell at the same time."""
-        if len(outcomes) > _FEW:
+    async def tell(self, name: str, outcomes: Outcomes, token: str | None = None) -> Receipt:
+        """Record outcomes; a few together with those that others tell at the same time.
+
+        A token that is given, with a few, is checked just before they are written.
+        """
+        if token is None and len(outcomes) > FEW:
             return await self.write(name, lambda each: each.tell_many(outcomes))
-        return await self._tells.tell(name, outcomes)
+        return await self._tells.tell(name, (outcomes, token))
+
+    async def ask_one(self, name: str, token: str | None = None) -> Batch:
+        """Ask for one assignment, or one round, together with others; the token as for `tell`."""
+        return await self._asks.add(name, (None, token))
 
     async def write_store(self, do: Callable[[], T]) -> T:
         """Do something that writes to the store."""
@@ -142,51 +177,34 @@ class OpenExperiments:
             return kept
 
 
-class TellQueue:
+def _ask_each(experiment: Experiment, asked: Sequence[None]) -> list[Batch]:
+    """A batch for each who asks for one: one batch, dealt out."""
+    batch = experiment.ask(len(asked))
+    if len(asked) == 1:
+        return [batch]
+    rounds = len({*batch.rounds.tolist()})
+    size = len(batch) // rounds if rounds else 0
+    return [_part(batch, slice(i * size, (i + 1) * size)) for i in range(len(asked))]
+
+
+def _part(batch: Batch, part: slice) -> Batch:
+    ids = batch.ids[part]
+    return replace(
+        batch,
+        ids=ids,
+        arms=batch.arms[part],
+        probabilities=batch.probabilities[part],
+        rounds=batch.rounds[part],
+        waiting=0 if ids else batch.waiting,
+    )
+
+
+class TellQueue(Gathering[Asked, Receipt]):
     """Outcomes that wait to be written, by experiment: together they wait for the disk once.
 
-    While one group is being written the next one gathers. Each caller is answered once its own
-    outcomes are on disk, and is told of its own mistake alone.
+    Each caller is answered once its own outcomes are on disk, and is told of its own mistake alone.
     """
 
-    def __init__(self, write: Write) -> None:
-        self._write = write
-        self._waiting: dict[str, list[_Waiting]] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
-
-    async def tell(self, name: str, outcomes: Outcomes) -> Receipt:
+    async def tell(self, name: str, told: Asked) -> Receipt:
         """Have outcomes of an experiment written."""
-        answer: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
-        if name in self._waiting:
-            self._waiting[name].append((outcomes, answer))
-        else:
-            self._waiting[name] = [(outcomes, answer)]
-            # A task of its own: the first caller may go away before the others are answered.
-            task = asyncio.create_task(self._write_all(name))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
-        return await answer
-
-    async def _write_all(self, name: str) -> None:
-        try:
-            while group := self._waiting[name]:
-                self._waiting[name] = []
-                answers: Sequence[Receipt | Exception]
-                try:
-                    answers = await self._write(name, [outcomes for outcomes, _ in group])
-                except Exception as error:
-                    answers = [error] * len(group)  # the callers raise it
-                _answer(group, answers)
-        finally:
-            left = self._waiting.pop(name)
-            _answer(left, [RuntimeError("The server stops.")] * len(left))
-
-
-def _answer(group: Sequence[_Waiting], answers: Sequence[Receipt | Exception]) -> None:
-    for (_, answer), each in zip(group, answers, strict=True):
-        if answer.done():
-            continue  # the caller has gone
-        if isinstance(each, Receipt):
-            answer.set_result(each)
-        else:
-            answer.set_exception(each)
+        return await self.add(name, told)

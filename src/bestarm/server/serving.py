@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import multiprocessing
+import re
 import signal
 import socket
 import sys
@@ -11,25 +12,26 @@ from collections import Counter
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from threading import Thread
-from typing import Any
+from typing import Any, cast
 
-import h11
+import httptools
 import uvicorn
 from fastapi import FastAPI
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.supervisors import Multiprocess
 
 from bestarm.checks import whole
 from bestarm.errors import InvalidInputError
 from bestarm.server.api.errors import Refusal
 from bestarm.server.app import create_app
-from bestarm.server.security.guard import MOST_HEAD, head_too_large
+from bestarm.server.security.guard import MOST_HEAD, WHOLE, head_too_large
 from bestarm.server.security.limits import Limits
 from bestarm.server.streams import STREAMS
 
 _STOPPING = 10  # seconds that requests are given to end once the server stops
 _IDLE = 65  # seconds: longer than clients and proxies keep a connection that they may use again
 _HANGING = 60  # seconds without an answer after which a worker process is replaced
+_METHOD = re.compile(rb"([!#-'*+.^-z|~0-9A-Z-]+) [!-~]+ HTTP/1\.[01]\r\n")
 _LINGER = 1.0  # seconds in which one who was refused can read why
 
 
@@ -56,9 +58,38 @@ def _end_with(parent: multiprocessing.process.BaseProcess) -> None:
     signal.raise_signal(signal.SIGTERM)
 
 
-class Protocol(H11Protocol):
-    """HTTP as uvicorn speaks it, with errors in our shape, limits on slow heads and on the number
-    of connections, and streams that end when the server does."""
+class _Joined:
+    """A transport that sends together what is written in one go: an answer's head and body."""
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport, self._loop = transport, loop
+        self._parts: list[bytes] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def write(self, data: bytes) -> None:
+        if not self._parts:
+            self._loop.call_soon(self._send)
+        self._parts.append(data)
+
+    def write_eof(self) -> None:
+        self._send()
+        self._transport.write_eof()
+
+    def close(self) -> None:
+        self._send()
+        self._transport.close()
+
+    def _send(self) -> None:
+        if self._parts and not self._transport.is_closing():
+            self._transport.write(b"".join(self._parts))
+        self._parts.clear()
+
+
+class Protocol(HttpToolsProtocol):
+    """HTTP as uvicorn speaks it, with errors in our shape, limits on large and slow heads and on
+    the number of connections, and streams that end when the server does."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -67,11 +98,14 @@ class Protocol(H11Protocol):
         self._late: asyncio.TimerHandle | None = None
         self._idle_since = self.loop.time()
         self._refused = False
+        self._received = b""
+        self._awaited = True  # a head is, or the rest of one
+        self._head = 0  # bytes of it
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Accept a connection, or refuse it."""
-        super().connection_made(transport)
-        # Head and body of an answer are two small writes: held back, the second takes 40 ms.
+        super().connection_made(cast("asyncio.Transport", _Joined(transport, self.loop)))
+        # Parts of a stream are small writes: held back, the second takes 40 ms.
         found = transport.get_extra_info("socket")
         found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if self._make_room():
@@ -80,9 +114,42 @@ class Protocol(H11Protocol):
     def data_received(self, data: bytes) -> None:
         """Read a part of a request."""
         if self._held:  # else whatever comes is not read
+            self._head += len(data)
+            self._received = data
             super().data_received(data)
         if self._held:
-            self._watch()
+            if self._awaited and self._head > MOST_HEAD:
+                self._refuse(head_too_large())
+            else:
+                self._watch()
+
+    def on_headers_complete(self) -> None:
+        """Begin to answer a request."""
+        super().on_headers_complete()
+        self._awaited = False
+
+    def on_message_complete(self) -> None:
+        """Await the next request."""
+        super().on_message_complete()
+        self._awaited, self._head = True, 0
+        cast("dict[str, Any]", self.scope)[WHOLE] = True
+
+    def _should_upgrade(self) -> bool:
+        return True  # by `handle_websocket_upgrade`
+
+    def handle_websocket_upgrade(self) -> None:
+        """Answer a request that proposes another protocol as if it did not.
+
+        The parser ends at such a head, and would take the body for another request.
+        """
+        upgrade = sys.exception()
+        method = self.scope["method"].encode()
+        if method == b"CONNECT" or not isinstance(upgrade, httptools.HttpParserUpgrade):
+            self._refuse(Refusal(400, "bad_request", "This is no proxy.", field="request"))
+            return
+        kept = [(name, value) for name, value in self.headers if name != b"upgrade"]
+        head = [b"%s %s HTTP/1.1" % (method, self.url), *(b"%s: %s" % each for each in kept)]
+        super().data_received(b"\r\n".join([*head, b"", self._received[upgrade.args[0] :]]))
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the connection."""
@@ -103,10 +170,16 @@ class Protocol(H11Protocol):
 
     def send_400_response(self, msg: str) -> None:
         """Answer what is not valid HTTP."""
-        if getattr(sys.exception(), "error_status_hint", 400) == 431:
-            self._refuse(head_too_large())
-        else:
-            self._refuse(Refusal(400, "bad_request", msg, field="request"))
+        cause = sys.exception()
+        method = _METHOD.match(self._received) if self._head == len(self._received) else None
+        if method and isinstance(cause, httptools.HttpParserInvalidMethodError):
+            # One that nobody knows is answered like one that is never allowed.
+            self.parser = httptools.HttpRequestParser(self)
+            super().data_received(b"TRACE" + self._received[method.end(1) :])
+            return
+        if not isinstance(cause, httptools.HttpParserCallbackError):
+            msg = f"{msg.removesuffix('.')}: {cause}."
+        self._refuse(Refusal(400, "bad_request", msg, field="request"))
 
     @property
     def idle(self) -> bool:
@@ -147,10 +220,7 @@ class Protocol(H11Protocol):
 
     def _watch(self) -> None:
         """Limit the time while a head is awaited, or a body that nobody reads."""
-        awaiting = self.conn.their_state is h11.IDLE or (
-            self.idle and self.conn.their_state is h11.SEND_BODY
-        )
-        if not awaiting:
+        if not self.idle:
             self._forget()
         elif self._late is None:
             self._late = self.loop.call_later(self._limits.seconds, self._too_slow)
@@ -164,26 +234,30 @@ class Protocol(H11Protocol):
         self._late = None
         if not self._held:
             return
-        if self.conn.our_state is h11.IDLE:
+        if self._awaited:
             message = "The request took too long to arrive."
             self._refuse(Refusal(408, "too_slow", message, field="request"))
         else:
             self.transport.close()
 
     def _refuse(self, refusal: Refusal) -> None:
-        refusal.headers = {"Connection": "close"}
-        response, status = refusal.response(), refusal.status_code
-        head = h11.Response(
-            status_code=status,
-            headers=response.raw_headers,
-            reason=HTTPStatus(status).phrase.encode(),
-        )
         self._refused = True
-        if self.conn.our_state not in {h11.IDLE, h11.SEND_RESPONSE}:
+        cycle = self.cycle
+        if not self.idle and self._awaited:
+            cycle.keep_alive = False  # it ends with the answers to what came before
+            return
+        if not self.idle and (self.pipeline or cycle.response_started):
             self.transport.close()  # an answer has begun: too late for another
             return
-        for event in (head, h11.Data(data=bytes(response.body)), h11.EndOfMessage()):
-            self.transport.write(self.conn.send(event) or b"")
+        if cycle is not None:
+            cycle.disconnected = True  # nothing else answers it
+            cycle.message_event.set()
+        refusal.headers = {"Connection": "close"}
+        response = refusal.response()
+        status = HTTPStatus(refusal.status_code)
+        head = [b"HTTP/1.1 %d %s" % (status, status.phrase.encode())]
+        head += [b"%s: %s" % header for header in response.raw_headers]
+        self.transport.write(b"\r\n".join([*head, b"", bytes(response.body)]))
         if len(self.connections) < 2 * self._limits.connections:
             # Closed with something unread, it would be reset, and the answer lost with it.
             self.transport.write_eof()
@@ -222,7 +296,6 @@ def uvicorn_config(
         timeout_graceful_shutdown=_STOPPING,
         timeout_keep_alive=_IDLE,
         timeout_worker_healthcheck=_HANGING,
-        h11_max_incomplete_event_size=MOST_HEAD,
         workers=workers,
     )
 

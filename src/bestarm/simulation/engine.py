@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bestarm.checks import probability, whole
 from bestarm.defaults import DELTA
@@ -27,7 +28,7 @@ from bestarm.records import Plan
 from bestarm.simulation.forecasts import ForecastStream
 from bestarm.simulation.oracle import Oracle
 from bestarm.simulation.progress import Progress, reporting
-from bestarm.simulation.results import Outcome, Results, RunJournal
+from bestarm.simulation.results import FinishedRuns, Outcome, Results, RunJournal
 from bestarm.simulation.threads import one_thread
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ GoOn = Callable[[int, int, Plan], bool]
 
 _PIECES = 32  # a simulation is cut into about this many pieces: to send one takes 3 ms
 _LONGEST_PIECE = 32  # runs: progress shows, and an interruption loses little
+_MOST_PIECES = 4096  # of hundreds of thousands of runs pieces are longer
 _BLOCK, _LONGEST_BLOCK = 2**10, 2**16  # rounds known ahead: few for short runs, then more
 _GRACE = 1.0  # seconds that running pieces have to return after an interruption
 
@@ -86,8 +88,9 @@ def simulate(
             remedy="Try concurrent.futures.ProcessPoolExecutor(), or leave it out.",
         )
     journal = journal or RunJournal()
-    finished = _known_outcomes(journal.known, total)
-    missing = [run for run in range(total) if run not in finished]
+    finished = FinishedRuns(total)
+    finished.add(_known_outcomes(journal.known, total))
+    missing = finished.missing()
     interrupted = False
     with one_thread, reporting(progress, total) as report:
 
@@ -95,12 +98,12 @@ def simulate(
             fresh = [outcome for outcome in outcomes if outcome.run not in finished]
             if fresh and journal.record is not None:
                 journal.record(fresh)
-            finished.update((outcome.run, outcome) for outcome in fresh)
-            report(len(finished))
+            finished.add(fresh)
+            report(finished.count)
 
         try:
-            if finished:
-                report(len(finished))
+            if finished.count:
+                report(finished.count)
             if executor is None:
                 for run in missing:
                     collect([work.outcome(run)])
@@ -108,10 +111,10 @@ def simulate(
                 _spread(work, missing, executor, collect)
         except KeyboardInterrupt:
             interrupted = True
-    return _results(work, total, interrupted, [finished[run] for run in sorted(finished)])
+    return _results(work, total, interrupted, finished.table())
 
 
-def _known_outcomes(known: Iterable[Outcome], total: int) -> dict[int, Outcome]:
+def _known_outcomes(known: Iterable[Outcome], total: int) -> list[Outcome]:
     finished: dict[int, Outcome] = {}
     for entry in known:
         try:
@@ -124,7 +127,7 @@ def _known_outcomes(known: Iterable[Outcome], total: int) -> dict[int, Outcome]:
                 value=entry,
                 remedy="Pass the outcomes that `record` was called with, or `Results.outcomes()`.",
             ) from None
-    return finished
+    return list(finished.values())
 
 
 def run_once(
@@ -270,12 +273,14 @@ def carry_out(
         The numbers of pulls, rounds and plans, and whether the run ended by itself.
     """
     pulls, rounds, plans, block = 0, 0, 0, _BLOCK
-    follows = policy.traits.follows and observe is None
     ahead, skip = (getattr(stream, name, None) for name in ("ahead", "skip"))
-    while (plan := policy.plan()) is not None:
-        if go_on is not None and not go_on(pulls, plans, plan):
-            return pulls, rounds, plans, False
-        if follows and ahead and skip:
+    follows = policy.traits.follows and observe is None and ahead and skip
+    while not policy.finished:
+        if go_on is not None:
+            plan = policy.plan()
+            if plan is not None and not go_on(pulls, plans, plan):
+                return pulls, rounds, plans, False
+        if ahead and skip and follows:
             known = ahead(block)
             block = min(2 * block, _LONGEST_BLOCK)
             followed, made = (0, 0) if known is None else policy.follow(known)
@@ -285,6 +290,9 @@ def carry_out(
                 rounds += followed
                 plans += made
                 continue
+        plan = policy.plan()
+        if plan is None:
+            break
         policy.update(stream.pull(plan))
         pulls += plan.pulls
         rounds += plan.rounds
@@ -326,7 +334,7 @@ def _spread(
     collect: Callable[[Sequence[Outcome]], None],
 ) -> None:
     """Make the runs on an executor; if interrupted, collect the finished runs, then raise."""
-    size = min(max(len(runs) // _PIECES, 1), _LONGEST_PIECE)
+    size = max(min(max(len(runs) // _PIECES, 1), _LONGEST_PIECE), len(runs) // _MOST_PIECES)
     simulation = uuid4().hex
     futures: set[Future[tuple[list[Outcome], bool]]] = set()
     try:
@@ -352,9 +360,8 @@ def _spread(
 
 
 def _results(
-    work: Simulation, requested: int, interrupted: bool, outcomes: Sequence[Outcome]
+    work: Simulation, requested: int, interrupted: bool, table: NDArray[np.int64]
 ) -> Results:
-    table = np.array(outcomes, dtype=np.int64).reshape(-1, len(Outcome._fields))
     table.flags.writeable = False
     run, pulls, correct, final, target, plans, rounds = table.T
     return Results(

@@ -189,12 +189,12 @@ TAMPERED = [
     ("UPDATE bestarm_experiments SET assigned = assigned - 1", "the counter says", EVERY),
     ("UPDATE bestarm_experiments SET name = 'drinks' || ' 2'", "its name differs", EVERY),
     (
-        "UPDATE bestarm_experiments SET document = replace(document, '0.1', '0.2')",
+        "UPDATE bestarm_documents SET document = replace(document, '0.1', '0.2')",
         "the problem, the policy",
         EVERY,
     ),
     (
-        "UPDATE bestarm_experiments SET document = replace(document, '\"seed\":5', '\"seed\":6')",
+        "UPDATE bestarm_documents SET document = replace(document, '\"seed\":5', '\"seed\":6')",
         "its seed differs",
         EVERY,
     ),

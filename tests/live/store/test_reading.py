@@ -67,8 +67,9 @@ def test_pages_hold_all_there_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize(
     "damage",
     [
-        "UPDATE bestarm_experiments SET document = '{}'",
-        "UPDATE bestarm_experiments SET document = substr(document, 2)",
+        "UPDATE bestarm_documents SET document = '{}'",
+        "DELETE FROM bestarm_documents",
+        "UPDATE bestarm_documents SET document = substr(document, 2)",
         "UPDATE bestarm_experiments SET planned = 'no'",
         "UPDATE bestarm_summaries SET late = 'no'",
         "UPDATE bestarm_summaries SET summary = '{\"counts\": 3}'",
@@ -84,6 +85,71 @@ def test_damage_is_one_sentence(tmp_path: Path, damage: str) -> None:
     connection.close()
     with pytest.raises(DamagedStoreError, match="cannot be read"):
         Experiment.open(url, "drinks").recommendation()
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "UPDATE bestarm_assignments SET arm = 'tea' WHERE number = 7",
+        "UPDATE bestarm_assignments SET round = 1.5 WHERE number = 7",
+        "UPDATE bestarm_assignments SET forecast = x'00' WHERE number = 7",
+        "UPDATE bestarm_outcomes SET reward = CAST(x'ff' AS TEXT) WHERE number = 7",
+        "INSERT INTO bestarm_losses VALUES (1, 7, 1, 0, 'gone', 'yesterday')",
+    ],
+)
+def test_what_is_not_a_number_is_one_sentence(tmp_path: Path, damage: str) -> None:
+    url = make(tmp_path)
+    with sqlite3.connect(tmp_path / "store.db") as connection:
+        connection.execute(damage)
+    connection.close()
+    with Experiment.open(url, "drinks") as experiment:
+        with pytest.raises(DamagedStoreError, match="cannot be read"):
+            experiment.outcomes()
+        assert any("cannot be read" in each for each in experiment.verify().findings)
+
+
+@pytest.mark.filterwarnings("ignore:overflow")
+@pytest.mark.parametrize("column", ["assignments SET forecast", "outcomes SET reward"])
+def test_what_is_infinite_is_found(tmp_path: Path, column: str) -> None:
+    url = make(tmp_path)
+    with sqlite3.connect(tmp_path / "store.db") as connection:
+        connection.execute(f"UPDATE bestarm_{column} = 9e999 WHERE number = 7")
+    connection.close()
+    with Experiment.open(url, "drinks") as experiment:
+        found = experiment.verify().findings
+    assert any("a forecast" in each for each in found)
+    assert any("add up to" in each for each in found)
+
+
+def test_rows_come_with_their_own_outcomes(store_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In whatever pieces, where outcomes and losses are of some assignments alone."""
+    with Experiment.create(store_url, "t", PROBLEM, options={"bounds": [0, 100]}) as experiment:
+        experiment.ask(30)
+        experiment.tell_many({number: float(number) for number in range(0, 30, 3)})
+        experiment.fail_many([29, 1, 3 + 4])
+        for size in (1, 4, 30, 1000):
+            monkeypatch.setattr(transactions, "_PIECE", size)
+            with experiment.read() as books:
+                rows = np.concatenate(list(books.rows(0, 30)))
+            assert rows["id"].tolist() == list(range(30))
+            told = ~np.isnan(rows["reward"])
+            assert rows["reward"][told].tolist() == rows["id"][told].tolist() == [*range(0, 30, 3)]
+            assert rows["id"][~np.isnan(rows["lost"])].tolist() == [1, 7, 29]
+            assert np.isnan(rows["forecast"]).all()
+            assert (np.isnan(rows["told"]) == ~told).all()
+
+
+def test_who_waits_is_told_how_much_is_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transactions, "_PIECE", 40)
+    with Experiment.open(make(tmp_path), "drinks") as experiment:
+        seen: list[tuple[int, int]] = []
+        experiment.verify(progress=lambda *count: seen.append(count))
+        assert seen == [(40, 90), (80, 90), (90, 90)]
+        seen.clear()
+        experiment.export(tmp_path / "out.csv", progress=lambda *count: seen.append(count))
+        assert seen == [(0, 90), (40, 90), (80, 90), (90, 90)]
 
 
 def test_a_phase_is_not_closed_over_a_missing_assignment(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -12,9 +14,11 @@ from bestarm.cli.reporting import need_server, remark
 from bestarm.errors import ReplayError
 
 if TYPE_CHECKING:
+    from bestarm.cli.progress import Count
     from bestarm.live import Experiment, Remark
 
 _LONGEST = 300  # characters of a value
+_MANY = 500_000  # assignments that take a second or two to read
 
 
 @on_experiment
@@ -62,9 +66,25 @@ def export(
         layout: All that is on record, or as micro-randomised trials are analysed.
         probabilities: Add the probability of every option.
     """
-    rows = experiment.export(path, layout=layout, probabilities=probabilities)
+    with _progress(experiment, "writing") as progress:
+        rows = experiment.export(
+            path, layout=layout, probabilities=probabilities, progress=progress
+        )
     data = {"path": str(path), "layout": layout, "rows": rows}
     return Result(data, [f"{rows} assignments written to {path}."])
+
+
+@contextmanager
+def _progress(experiment: Experiment, verb: str) -> Iterator[Count | None]:
+    """A function that shows progress where there is enough to read that somebody waits for it."""
+    from bestarm.cli.progress import counted
+
+    pulls = experiment.status().pulls
+    if pulls < _MANY:
+        yield None
+        return
+    with counted(verb, pulls, what="assignments") as count:
+        yield count
 
 
 @on_experiment
@@ -84,7 +104,8 @@ def report(experiment: Experiment, *, out: Path = Path("report.html")) -> Result
 @on_experiment
 def verify(experiment: Experiment) -> Result:
     """Redo every draw and check the whole record: exit code 1 if it is not sound."""
-    found = experiment.verify()
+    with _progress(experiment, "verifying") as progress:
+        found = experiment.verify(progress=progress)
     lines = f"{experiment.name}: {found}".split("\n")
     return Result({"sound": found.sound, **asdict(found)}, lines, code=int(not found.sound))
 

@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from bestarm.live.audit.findings import Audit, Findings
-from bestarm.live.audit.redraw import Redraw
+from bestarm.live.audit.redraw import Progress, Redraw
 from bestarm.live.events import chained, plan_data, summary_data
 from bestarm.live.store.contract import Event, Ids, PlanRecord, Reading, SummaryRecord
 from bestarm.live.summaries import chain_covariates, chain_request, ids_in, late_data
@@ -21,12 +21,19 @@ _Known = tuple[str, dict[str, Any]]  # a record's name, and what its event says 
 _STATES = {"paused": "paused", "resumed": "running", "stopped": "stopped", "finished": "finished"}
 
 
-def audit(books: Reading, *, arms: int, seed: int, created: dict[str, Any]) -> Audit:
+def audit(
+    books: Reading,
+    *,
+    arms: int,
+    seed: int,
+    created: dict[str, Any],
+    progress: Progress | None = None,
+) -> Audit:
     """Audit an experiment, reading each table once; `created` is what the first event must say."""
     findings = Findings()
     log = _Log(books, findings, created)
     log.read()
-    redraw = Redraw(books, findings, arms, seed, log.end, log.failed)
+    redraw = Redraw(books, findings, arms, seed, log.end, log.failed, progress)
     redraw.read()
     findings.add_unless(
         log.broken or log.late == redraw.late,

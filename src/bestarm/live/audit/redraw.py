@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from bestarm.errors import DamagedStoreError
+from bestarm.errors import DamagedStoreError, InvalidInputError
 from bestarm.live.audit.findings import SHOWN, Findings
 from bestarm.live.draws import PlanDraws
 from bestarm.live.events import as_data
@@ -16,6 +16,8 @@ from bestarm.live.store.contract import ROW, Ids, Reading, Rows, SummaryRecord, 
 from bestarm.live.summaries import RunningTotals, answers_at_end, digest_of
 from bestarm.live.values import plural
 from bestarm.records import Summary
+
+Progress = Callable[[int, int], object]
 
 
 @dataclass(eq=False)
@@ -25,6 +27,7 @@ class Redraw:
     Attributes:
         end: what the last event of an ended experiment says, or None.
         failed: the assignments given up after the end.
+        progress: called with (assignments checked, in total) after every piece.
     """
 
     books: Reading
@@ -33,6 +36,7 @@ class Redraw:
     seed: int
     end: dict[str, Any] | None
     failed: Ids
+    progress: Progress | None = None
     assigned: int = 0
     rounds: int = 0
     outcomes: int = 0
@@ -84,6 +88,8 @@ class Redraw:
             if not self.books.head.over:
                 self._check_in_time(rows)
             self._check_draws(rows)
+            if self.progress is not None:
+                self.progress(self.assigned, self.books.head.assigned)
             yield rows
 
     def _between(self, first: int, end: int) -> Iterator[Rows]:
@@ -171,8 +177,12 @@ class Redraw:
             f"Of {covered}, not all are as summary {number} has them: an arm, an outcome, a "
             "forecast, a loss or a time was changed since.",
         )
+        try:
+            same = _data(totals.summary(), totals.plain()) == _data(record.summary, record.plain)
+        except InvalidInputError:  # totals that are not finite
+            same = False
         findings.add_unless(
-            _data(totals.summary(), totals.plain()) == _data(record.summary, record.plain),
+            same,
             "totals",
             f"Summary {number} is not what {covered} add up to.",
         )

@@ -10,22 +10,26 @@ import numpy as np
 
 from bestarm.design import centered_g, linear_g
 from bestarm.design.contrasts import ListedContrasts
+from bestarm.design.pools import ALL
 from bestarm.design.solver import minimise
 from bestarm.errors import ProtocolError
 from bestarm.geometry import Array, lift
-from bestarm.policies.anytime.bets import Sampling
 from bestarm.policies.anytime.contests import OpenContrasts
 from bestarm.policies.anytime.guesses import Guesses
+from bestarm.policies.anytime.sampling import Sampling
 from bestarm.problem import Problem
 from bestarm.records import Plan
 
-_SHARE = 0.02  # of the G-design: it keeps every contrast, and the bound C, within reach
+SHARE = 0.02  # of the G-design: it keeps every contrast, and the bound C, within reach
 SURE = 2.0  # standard errors: gaps are not believed to be smaller than this
 AGAIN = 2.0  # pulls or rounds, relative to those at the last design, after which to design anew, …
 SOON = 1.2  # … and if other contrasts are open than then
-_TOL = 0.05  # how far from its optimum a design may be: estimates are farther from the truth
-_LEAST_WEIGHT = 1e-6
+TOL = 0.05  # how far from its optimum a design may be: estimates are farther from the truth
+LEAST_WEIGHT = 1e-6
 _SINGULAR = 1e-13  # a scale of Σ_cov,p, relative to the largest, that is zero but for rounding
+
+
+Key = tuple[tuple[int, ...], int]
 
 
 class Stage(NamedTuple):
@@ -33,12 +37,13 @@ class Stage(NamedTuple):
 
     Attributes:
         sampling: how they are drawn.
-        key: which contrasts were open when it was designed.
+        key: which contrasts were open when it was designed: the targets chosen, and how many were
+            left.
         pulls: how many pulls there were then.
     """
 
     sampling: Sampling
-    key: object
+    key: Key
     pulls: int
 
 
@@ -49,6 +54,10 @@ class Allocation:
     this is the design under which the last of them has what it needs soonest. Arms whose rewards
     vary more count for less: their features are divided by their deviation.
 
+    Attributes:
+        features: φ of every source arm.
+        stage_in_force: how the last batch was drawn; None before the first.
+
     Args:
         problem: the problem.
         coordinates: its source arms, in coordinates of their span.
@@ -58,11 +67,12 @@ class Allocation:
         self._problem = problem
         self._intercept = problem.drifts
         self._coordinates = coordinates
-        self._features = lift(coordinates) if self._intercept else coordinates
-        self._stage: Stage | None = None
+        features = lift(coordinates) if self._intercept else coordinates
+        self.features = np.ascontiguousarray(features)
+        self.stage_in_force: Stage | None = None
 
     def weights(
-        self, guesses: Guesses, *, wanted: Callable[[], OpenContrasts], margin: float, key: object
+        self, guesses: Guesses, *, wanted: Callable[[], OpenContrasts], margin: float, key: Key
     ) -> Array:
         """The probabilities to draw the next batch with: the last design's, or a new one's.
 
@@ -72,27 +82,27 @@ class Allocation:
             margin: what is added to each one's estimate.
             key: it changes when other contrasts are open.
         """
-        if self._stage is not None and not self._due(guesses, key):
-            return self._stage.sampling.probabilities
+        if self.stage_in_force is not None and not self._due(guesses, key):
+            return self.stage_in_force.sampling.probabilities
         if not guesses.pulls:
             return spread_out(self._problem)
         return self._design(guesses, wanted(), margin)
 
-    def _due(self, guesses: Guesses, key: object) -> bool:
+    def _due(self, guesses: Guesses, key: Key) -> bool:
         """Whether it is time to design anew."""
-        if self._stage is None:
+        if self.stage_in_force is None:
             return True
-        ratio = AGAIN if self._stage.key == key else SOON
-        return guesses.pulls >= ratio * self._stage.pulls
+        ratio = AGAIN if self.stage_in_force.key == key else SOON
+        return guesses.pulls >= ratio * self.stage_in_force.pulls
 
-    def stage(self, plan: Plan, guesses: Guesses, key: object) -> Stage:
+    def stage(self, plan: Plan, guesses: Guesses, key: Key) -> Stage:
         """How the batch of a plan is drawn, wherever its probabilities were computed.
 
         Contrasts are read off a batch as they were off the last one if it has the same
         probabilities, and by the spread known now if it does not: so this follows from the plans
         and summaries on record. Nothing is changed before `keep`.
         """
-        last, weights = self._stage, plan.weights
+        last, weights = self.stage_in_force, plan.weights
         assert weights is not None
         same = last is not None and (
             weights is last.sampling.probabilities
@@ -102,13 +112,9 @@ class Allocation:
             return last
         if last is not None and same:
             return Stage(last.sampling, key, guesses.pulls)
-        try:
-            sampling = Sampling(
-                self._coordinates, weights, guesses.spread, intercept=self._intercept
-            )
-            scales = np.linalg.eigvalsh(sampling.covariance)
-        except np.linalg.LinAlgError:
-            scales = np.zeros(1)
+        sampling = Sampling(self._coordinates, weights, guesses.spread, intercept=self._intercept)
+        arms = self._coordinates - (weights @ self._coordinates if self._intercept else 0.0)
+        scales = np.linalg.eigvalsh(arms.T @ (weights[:, None] * arms))
         if scales[0] <= _SINGULAR * scales[-1]:
             raise ProtocolError(
                 f"The arms that the plan of phase {plan.phase} draws do not inform about all "
@@ -121,31 +127,27 @@ class Allocation:
 
     def keep(self, stage: Stage) -> None:
         """Note how the batch was drawn that was just told."""
-        self._stage = stage
+        self.stage_in_force = stage
 
     def _design(self, guesses: Guesses, wanted: OpenContrasts, margin: float) -> Array:
-        spread = guesses.spread
-        typical = float(spread.mean())
-        lower = np.linalg.cholesky(guesses.information)
-        whitened = np.linalg.solve(lower, wanted.rows.T)
-        errors = np.sqrt(typical * np.einsum("ij,ij->j", whitened, whitened))
-        gaps = np.maximum(wanted.rows @ guesses.slope + margin, SURE * errors)
-        rows = wanted.rows * (np.sqrt(wanted.needs) / gaps)[:, None]
-        features = self._features * np.sqrt(typical / spread)[:, None]
-        rows = rows / np.abs(rows).max()
-        listed = ListedContrasts(lift(rows, 0.0) if self._intercept else rows)
-        found = minimise(features, listed, _TOL)
-        weights = (1 - _SHARE) * found.weights + _SHARE * spread_out(self._problem)
-        weights = np.where(weights < _LEAST_WEIGHT, 0.0, weights)
-        return np.asarray(weights / weights.sum())
+        from bestarm.policies.anytime import allocating  # noqa: PLC0415 - compiles
+
+        known = guesses.information, guesses.slope, margin
+        posed = allocating.pose(self.features, guesses.spread, *wanted, known)
+        few = max(map(len, posed)) <= ALL
+        certified, weights = allocating.minimised(*posed) if few else (False, np.empty(0))
+        if not certified:
+            features, rows = posed
+            weights = minimise(features, ListedContrasts(rows), TOL).weights
+        return allocating.mixed(weights, spread_out(self._problem), SHARE, LEAST_WEIGHT)
 
 
 @lru_cache(maxsize=128)
 def spread_out(problem: Problem) -> Array:
     """The G-design of a problem: centered, unless there is no baseline."""
     design = centered_g if problem.drifts else linear_g
-    weights = design(problem.source, tol=_TOL).weights
-    weights = np.where(weights < _LEAST_WEIGHT, 0.0, weights)
+    weights = design(problem.source, tol=TOL).weights
+    weights = np.where(weights < LEAST_WEIGHT, 0.0, weights)
     weights = weights / weights.sum()
     weights.flags.writeable = False
     return np.asarray(weights)

@@ -145,11 +145,22 @@ class Assumptions:
         """
         from bestarm.policies.anytime import kernels  # noqa: PLC0415 - compiles
 
-        bounded = self.bounds is not None
+        arm = kernels.contradiction(*summary.totals, self.limits(scale, summary.center))
+        return self.judge(arm, labels)
+
+    def limits(self, scale: Scale, center: float) -> tuple[float, float, float, bool]:
+        """The limits of `kernels.contradiction` for totals about this center."""
         half = (scale.high - scale.low) / 2
-        shift = summary.center - scale.center - scale.middle
+        shift = center - scale.center - scale.middle
         likely = scale.noise * math.sqrt(2 * UNLIKELY)
-        arm = kernels.contradiction(*summary.totals, (half, shift, likely, bounded))
+        return half, shift, likely, self.bounds is not None
+
+    def judge(self, arm: int, labels: tuple[str, ...]) -> bool:
+        """Whether totals contradict the assumptions, by what `kernels.contradiction` said of them.
+
+        Raises:
+            InvalidInputError: see `contradicted_by`.
+        """
         if arm < -1:
             label = labels[-2 - arm]
             raise InvalidInputError(

@@ -20,6 +20,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -28,6 +29,7 @@ from scipy.special import ndtri
 from bestarm.checks import positive
 from bestarm.geometry import Array
 from bestarm.policies.anytime.batches import AnyBatch
+from bestarm.policies.anytime.sampling import Sampling
 from bestarm.records import Summary
 
 # Stakes in units of signal to noise, y·θ over the deviation of z. A contrast at 0.025 takes some
@@ -42,7 +44,7 @@ _EXPECTED: Array = np.array([2**-0.5, 1.0, 2**0.5])  # stakes for an expected ga
 WINDOW = 32  # batches with outcomes outstanding, at the end of each of which the wealth is read
 
 LARGEST = 0.9  # λC: the share of its wealth that a stake may lose in one pull
-_RARE = 2e-3  # over √pulls: Φ(−k), how often noise exceeds what C allows for (Lemma 3)
+RARE = 2e-3  # over √pulls: Φ(−k), how often noise exceeds what C allows for (Lemma 3)
 EPSILON = float(np.finfo(float).eps)
 STEPS = 16  # roundings of a total besides those of adding it up
 
@@ -123,48 +125,10 @@ class Scale:
         Args:
             pulls: pulls before the batch; with more of them, the charge must be smaller.
         """
-        rare = _RARE / math.sqrt(pulls + 1)
+        rare = RARE / math.sqrt(pulls + 1)
         if not self.noise:
             return 0.0, 0.0
         return -self.noise * float(ndtri(rare)), self.noise * math.sqrt(2 * math.pi) * rare
-
-
-class Sampling:
-    """How arms are drawn, and how contrasts are read off a pull; kept from batch to batch.
-
-    Attributes:
-        probabilities: the policy p over all source arms.
-        arms: the source arms that can be drawn.
-        weights: their probabilities.
-        centered: their coordinates, less the mean under the policy.
-        covariance: Σ_cov,p in these coordinates.
-        readout: w(a) of a contrast y (a row) is y @ readout.
-
-    Args:
-        coordinates: all source arms, in coordinates of their span.
-        probabilities: p.
-        spread: the expected (r − c(a))² for all of them, up to a common factor.
-        intercept: whether there is a baseline. If not, weights need only Σ p w x = y, and nothing
-            is centered.
-    """
-
-    def __init__(
-        self, coordinates: Array, probabilities: Array, spread: Array, *, intercept: bool = True
-    ) -> None:
-        self.probabilities = probabilities
-        self.arms = np.flatnonzero(probabilities)
-        self.weights = probabilities[self.arms]
-        coordinates = coordinates[self.arms]
-        self.centered = coordinates - self.weights @ coordinates if intercept else coordinates
-        self.covariance = self.centered.T @ (self.weights[:, None] * self.centered)
-        # Of all weights that read y off a pull, these have the least variance:
-        # with M = Σ p φφᵀ/s² on φ = (1, x), w(a) = φ_aᵀ M⁻¹ (0, y) / s_a²; without a baseline,
-        # φ = x.
-        precision = 1 / spread[self.arms]
-        mass = self.weights * precision
-        shifted = self.centered - mass @ self.centered / mass.sum() if intercept else coordinates
-        moment = shifted.T @ (mass[:, None] * shifted)
-        self.readout = np.linalg.solve(moment, (precision[:, None] * shifted).T)
 
 
 class Prior(NamedTuple):
@@ -238,15 +202,10 @@ class Frame:
 
     Attributes:
         sampling: how arms are drawn.
-        guess: c(a) of each arm that can be drawn.
         scale: where rewards lie.
         grid: the stakes.
         leaders: the targets that look best and second best.
-        spread: p times the expected (r − c)² of each.
-        below: how far a reward of each may fall below its guess, short of what is charged for.
-        above: how far it may exceed it.
-        likely: how far from it one will lie in the batch, as foreseen.
-        tail: what is charged for noise beyond that, in units of Σ p|w|.
+        tail: what is charged for noise beyond what may be, in units of Σ p|w|.
 
     Args:
         sampling: how arms are drawn.
@@ -274,24 +233,26 @@ class Frame:
         self.sampling, self.scale = sampling, scale
         self.grid = grid or StakeGrid.make()
         self.leaders = leaders
-        self.guess = guess[sampling.arms]
-        self.spread = sampling.weights * spread[sampling.arms]
-        expected = size * sampling.weights
-        farthest = np.minimum(2 * np.log1p(expected), expected) + 1
-        self.likely = np.sqrt(spread[sampling.arms] * farthest)
         reach, self.tail = scale.reach(pulls)
-        self.below = self.guess - (scale.low - reach)
-        self.above = (scale.high + reach) - self.guess
+        self._made_from = guess, spread.copy(), (scale.low, scale.high, reach), size
+
+    @cached_property
+    def prior(self) -> Prior:
+        """The quantities per arm; computed when the batch is in, as compiling takes long."""
+        from bestarm.policies.anytime.allocating import fix  # noqa: PLC0415 - compiles
+
+        sampling = self.sampling
+        drawn = sampling.arms, sampling.weights
+        return Prior(sampling.weights, *fix(drawn, *self._made_from))
 
     @property
-    def prior(self) -> Prior:
-        """The quantities per arm, for the kernel."""
-        weights = self.sampling.weights
-        return Prior(weights, self.guess, self.spread, self.below, self.above, self.likely)
+    def guess(self) -> Array:
+        """c(a) of each arm that can be drawn."""
+        return self.prior.guess
 
     def bets(self, contrasts: Array, *, margin: float = 0.0) -> Bets:
         """Bets that contrasts (rows, in coordinates) exceed −margin."""
-        return Bets(self, contrasts @ self.sampling.readout, margin)
+        return Bets(self, contrasts, margin)
 
 
 class Settled(NamedTuple):
@@ -312,13 +273,20 @@ class Bets:
 
     Attributes:
         frame: what they are made from.
-        w: w(a), one row per contrast, one column per arm of the frame.
+        contrasts: one per row.
         margin: what is added to each contrast.
     """
 
     frame: Frame
-    w: Array
+    contrasts: Array
     margin: float
+
+    @cached_property
+    def w(self) -> Array:
+        """w(a), one row per contrast, one column per arm of the frame."""
+        from bestarm.policies.anytime.allocating import weigh  # noqa: PLC0415 - compiles
+
+        return weigh(self.contrasts, self.frame.sampling.readout)
 
     def settle(self, batch: BatchOutcome) -> Settled:
         """Settle the bets on a batch drawn under the frame."""

@@ -18,7 +18,7 @@ Stakes = list[tuple[Indices, Any]]  # bets, and whose they are
 _ALL_PAIRS = 4096  # up to this many contrasts between chosen and others a design sees all of them
 _REPLAYED = 50_000  # contrasts of past batches to take in at once, beyond two batches a target
 _KEPT = 32  # targets chosen before, besides four times those chosen: they may come back
-_LEAST_NEED = 0.5  # nats: a contrast that lacks little may still lack it for a while
+LEAST_NEED = 0.5  # nats: a contrast that lacks little may still lack it for a while
 
 
 class OpenContrasts(NamedTuple):
@@ -117,6 +117,15 @@ class BestOf:
         self._order: Indices = self.active
 
     @property
+    def arrays(self) -> tuple[Array, Array, float]:
+        """For compiled runs: the log wealth, the log e-values and the level."""
+        return self._wealth, self._value, self._level
+
+    def continue_with(self, active: Indices, order: Indices) -> None:
+        """Take the targets that a compiled run left, and their order."""
+        self.active, self._order = active, order
+
+    @property
     def chosen(self) -> Indices:
         """The leader."""
         return self._order[:1]
@@ -138,7 +147,7 @@ class BestOf:
     def wanted(self) -> OpenContrasts:
         """The leader's contrasts to all others that are left."""
         leader, others = self._order[0], self._order[1:]
-        needs = np.maximum(self._level - self._value[others], _LEAST_NEED)
+        needs = np.maximum(self._level - self._value[others], LEAST_NEED)
         return OpenContrasts(self._targets[leader] - self._targets[others], needs)
 
     def stake(self, frame: AnyFrame) -> Stakes:
@@ -301,7 +310,7 @@ class TopOf:
             undecided = border & undecided if (border & undecided).any() else undecided
         inside, outside = np.nonzero(undecided)
         rows = self._targets[self._order[inside]] - self._targets[self._order[self._top + outside]]
-        return OpenContrasts(rows, np.maximum(lacking[inside, outside], _LEAST_NEED))
+        return OpenContrasts(rows, np.maximum(lacking[inside, outside], LEAST_NEED))
 
     def _wanted_of_control(self) -> OpenContrasts:
         """The undecided pairs of the control, where all others are decided."""
@@ -310,7 +319,7 @@ class TopOf:
         needs[control] = 0.0
         rivals = np.flatnonzero(needs > 0)
         return OpenContrasts(
-            self._targets[control] - self._targets[rivals], np.maximum(needs[rivals], _LEAST_NEED)
+            self._targets[control] - self._targets[rivals], np.maximum(needs[rivals], LEAST_NEED)
         )
 
     def stake(self, frame: AnyFrame) -> Stakes:  # noqa: ARG002 - they follow from the frame

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from bestarm.geometry import Array
-from bestarm.policies.anytime.allocation import Allocation
+from bestarm.policies.anytime.allocation import Allocation, Key, Stage, spread_out
 from bestarm.policies.anytime.assumptions import Assumptions, check_options_of
 from bestarm.policies.anytime.batches import AnyBatch, AnyFrame
 from bestarm.policies.anytime.bets import BatchOutcome, Frame, StakeGrid
@@ -121,7 +121,7 @@ class Drawing(Protocol):
         ...
 
 
-def key_of(contest: Contest) -> object:
+def key_of(contest: Contest) -> Key:
     """A key that changes when other contrasts are open."""
     return tuple(contest.chosen.tolist()), len(contest.active)
 
@@ -144,6 +144,19 @@ class Singles:
         self.guesses = Guesses(setting.arms, scale, intercept=problem.drifts)
         self._allocation = Allocation(problem, setting.arms)
         self.keep = self._allocation.keep
+
+    @property
+    def stage(self) -> Stage | None:
+        """How the last batch was drawn; None before the first."""
+        return self._allocation.stage_in_force
+
+    @property
+    def fixed(self) -> tuple[Any, ...]:
+        """For compiled runs: arms, their features, targets, the G-design, where rewards lie."""
+        guesses, setting = self.guesses, self._setting
+        spread = np.array(spread_out(setting.problem))  # it cannot be changed, arrays here can
+        features = self._allocation.features
+        return guesses.coordinates, features, setting.targets, spread, guesses.known
 
     def smallest(self, contest: Contest) -> int:  # noqa: ARG002 - it is always the same
         """One pull."""

@@ -13,7 +13,7 @@ import numpy as np
 from bestarm.geometry import Array
 from bestarm.policies.anytime.bets import BatchOutcome, Scale
 
-_DRIFT = 0.7  # noise deviations that the level may move within a batch: 4 % of the variance
+DRIFT = 0.7  # noise deviations that the level may move within a batch: 4 % of the variance
 
 
 class Numbers(NamedTuple):
@@ -76,6 +76,11 @@ class Memory(NamedTuple):
 class Guesses:
     """Estimates from the batches so far.
 
+    Attributes:
+        coordinates: the source arms, in coordinates of their span.
+        known: where rewards lie, for kernels: see `learning.learn`.
+        memory: what is kept of the batches.
+
     Args:
         coordinates: the source arms, in coordinates of their span.
         scale: where rewards lie.
@@ -84,11 +89,11 @@ class Guesses:
 
     def __init__(self, coordinates: Array, scale: Scale, *, intercept: bool = True) -> None:
         arms, rank = coordinates.shape
-        self._arms, self._intercept = np.ascontiguousarray(coordinates), intercept
+        self.coordinates = np.ascontiguousarray(coordinates)
         half = (scale.high - scale.low) / 2
         least = scale.noise**2 or half**2
-        self._known = scale.low, scale.high, scale.center, least, intercept
-        self._memory = Memory(
+        self.known = scale.low, scale.high, scale.center, least, intercept
+        self.memory = Memory(
             np.zeros(13),
             *(np.zeros(rank), np.zeros((rank, rank)), np.zeros((rank, rank)), np.zeros(rank)),
             *(np.zeros(rank), np.zeros((2, rank))),
@@ -98,42 +103,42 @@ class Guesses:
     @property
     def pulls(self) -> int:
         """The number of pulls learned from."""
-        return int(self._memory.numbers[AT.pulls])
+        return int(self.memory.numbers[AT.pulls])
 
     @property
     def slope(self) -> Array:
         """θ̂ in coordinates of the span."""
-        return self._memory.slope
+        return self.memory.slope
 
     @property
     def information(self) -> Array:
         """Σ n Σ_cov over the batches."""
-        return self._memory.information
+        return self.memory.information
 
     @property
     def spread(self) -> Array:
         """The expected (r − c(a))² of every source arm, shrunk towards that of all together."""
-        return self._memory.spread
+        return self.memory.spread
 
     def rewards(self, size: int) -> Array:
         """c(a): what every source arm may be expected to pay in the next batch of `size` pulls."""
         if not self.pulls:  # nothing is known, and nothing need be compiled yet
-            low, high, center, _, intercept = self._known
+            low, high, center, _, intercept = self.known
             level = low / 2 + high / 2 if intercept else min(max(-center, low), high)
-            return np.full(len(self._arms), level)
+            return np.full(len(self.coordinates), level)
         from bestarm.policies.anytime.learning import expect  # noqa: PLC0415 - compiles
 
-        expected = np.empty(len(self._arms))
-        expect(tuple(self._memory), self._arms, self._known, self.pulls + size / 2, expected)
+        expected = np.empty(len(self.coordinates))
+        expect(tuple(self.memory), self.coordinates, self.known, self.pulls + size / 2, expected)
         return expected
 
     def longest(self) -> float:
         """The longest batch within which the level should stay put, if it moves as it did."""
-        moved = float(self._memory.numbers[AT.moved])
+        moved = float(self.memory.numbers[AT.moved])
         if not moved:
             return math.inf
-        weighed = float(self._memory.numbers[AT.weighed])
-        return _DRIFT * math.sqrt(float(self._memory.numbers[AT.spread]) * weighed / moved)
+        weighed = float(self.memory.numbers[AT.weighed])
+        return DRIFT * math.sqrt(float(self.memory.numbers[AT.spread]) * weighed / moved)
 
     def learn(self, batch: BatchOutcome, *, late: bool = False) -> None:
         """Take in a batch's outcome.
@@ -148,4 +153,4 @@ class Guesses:
         drawn = sampling.arms, sampling.centered, sampling.covariance, batch.frame.guess
         totals = batch.totals
         outcome = totals.counts, totals.first, totals.second
-        learn(tuple(self._memory), self._arms, self._known, drawn, outcome, late)
+        learn(tuple(self.memory), self.coordinates, self.known, drawn, outcome, late)

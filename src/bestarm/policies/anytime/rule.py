@@ -4,38 +4,28 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from bestarm import bounds as thresholds
+from bestarm.ahead import Ahead
 from bestarm.checks import interval, not_negative, whole
 from bestarm.errors import ProtocolError
-from bestarm.geometry import Array, linear_span
+from bestarm.geometry import Array
 from bestarm.policies.anytime.assumptions import Assumptions, check_options
 from bestarm.policies.anytime.bets import StakeGrid
 from bestarm.policies.anytime.block_drawing import InBlocks
 from bestarm.policies.anytime.block_options import check_blocks
-from bestarm.policies.anytime.contests import BestOf, Contest, Stakes, TopOf
-from bestarm.policies.anytime.drawing import Course, Drawing, Setting, Singles
+from bestarm.policies.anytime.drawing import Course, Setting
 from bestarm.policies.anytime.effects import ControlEffect, find_control
+from bestarm.policies.anytime.following import Follower
 from bestarm.policies.anytime.intervals import Intervals, leads
+from bestarm.policies.anytime.parts import SLACK, OpenPlan, coordinates, drop_level, make_parts
 from bestarm.policies.anytime.statements import statement
 from bestarm.policies.policy import Look, Policy, Traits, check_adoptable, has_stopped, same_plan
 from bestarm.problem import Problem, as_problem
 from bestarm.recommendation import FINAL, Effect, Recommendation
 from bestarm.records import Plan, Summary
-
-_SLACK = 1e-9  # nats: what adding up the logs of many batches may round
-
-
-class _Open(NamedTuple):
-    """A plan given out, with what was fixed before it was drawn."""
-
-    plan: Plan
-    frame: Any  # it and the stage are of the way of drawing
-    stakes: Stakes
-    stage: Any
 
 
 class AnytimeBAI(Policy):
@@ -61,7 +51,7 @@ class AnytimeBAI(Policy):
         mean_bound: without `bounds`: a bound on |x_a·θ|; the problem's scale by default.
         top: how many targets to name: the set of the m best.
         tolerance: how much worse than the m-th best a named target may be, in reward units.
-        seed: accepted like every policy's; nothing is drawn.
+        seed: simulations that follow a run draw its arms from it; nothing else is drawn.
         max_pulls: stop at this many pulls; such a stop is final only if all was shown by then. A
             live experiment that keeps many out may exceed it, by less than the last plan asks for.
         missing: what an outcome that never comes means: `"ignorable"` if losing it depends neither
@@ -109,7 +99,7 @@ class AnytimeBAI(Policy):
         items: int | None = None,
     ) -> None:
         self.problem = as_problem(problem)
-        whole(seed, "seed", least=0)
+        self._seed = whole(seed, "seed", least=0)
         self._top = whole(top, "top", least=1, below=problem.targets)
         self._tolerance = not_negative(tolerance, "tolerance")
         self._max_pulls = None if max_pulls is None else whole(max_pulls, "max_pulls", least=1)
@@ -131,72 +121,47 @@ class AnytimeBAI(Policy):
         # Of a finite population, no item may be left out.
         self._worst_case = missing == "worst-case" or self._items is not None
         self._missing = 0
-        span = problem.span if problem.drifts else linear_span(problem.source)
-        self._arms = span.coordinates(problem.source)
-        self._targets = span.contrast_coordinates(problem.target - problem.target[0])
+        self._arms, self._targets = coordinates(problem)
         self._grid = StakeGrid.make(expected_gap)
         self._effects = None
         if control is not None:
             index = find_control(problem, control, names=self._top)
             self._effects = ControlEffect(problem, index, self._arms, self._targets, self._grid)
-        self._contest = self._make_contest()
-        self._way = self._make_way(forecasts)
-        self._guesses: Any = self._way.guesses
-        self._past: list[Any] = []  # batches, as the way of drawing makes them
-        self._plans = 0
-        self._pulls = self._rounds = 0  # drawn
-        self._outcomes = self._pending = 0
-        self._open: _Open | None = None
-        self._before: _Open | None = None  # the plan before: pulls under it may still come in
-        self._outstanding: dict[int, _Open] = {}  # plans with pulls that are pending
-        self._contradicted = False
-        self._stopped: str | None = None
-        self._exact: tuple[int, ...] | None = None  # the best of all items
-
-    def _make_contest(self) -> Contest:
-        if self.traits.names_the_best:
-            return BestOf(self._targets, level=self._level + _SLACK, grid=self._grid)
-        return TopOf(
-            self._targets,
-            level=self._level + _SLACK,
-            top=self._top,
-            tolerance=self._tolerance,
-            grid=self._grid,
-            control=None if self._effects is None else self._effects.control,
-        )
-
-    def _make_way(self, forecasts: bool) -> Drawing:
+        spent = problem.delta if self._effects is None else self._effects.shares.decision
+        self._level = drop_level(problem, spent, top=self._top, tolerance=self._tolerance)
         setting = Setting(
             self.problem,
             self._assumptions,
             *(self._arms, self._targets, self._grid, self._tolerance, self._worst_case),
         )
-        if self._block == 1:
-            return Singles(setting, forecasts=forecasts)
-        control = None if self._effects is None else self._effects.control
-        return InBlocks(
+        self._contest, self._way = make_parts(
             setting,
+            top=self._top,
+            level=self._level + SLACK,
+            control=None if self._effects is None else self._effects.control,
             block=self._block,
-            control=control,
-            drops=self.traits.names_the_best,
             items=self._items,
+            forecasts=forecasts,
         )
+        plain = self._effects is None and not forecasts
+        self._follower = Follower.of(setting, self._contest, self._way) if plain else None
+        self._guesses: Any = self._way.guesses
+        self._past: list[Any] = []  # batches, as the way of drawing makes them
+        self._plans = 0
+        self._pulls = self._rounds = 0  # drawn
+        self._outcomes = self._pending = 0
+        self._open: OpenPlan | None = None
+        self._before: OpenPlan | None = None  # the plan before: pulls under it may still come in
+        self._outstanding: dict[int, OpenPlan] = {}  # plans with pulls that are pending
+        self._contradicted = self._followed = False
+        self._stopped: str | None = None
+        self._exact: tuple[int, ...] | None = None  # the best of all items
 
     @property
     def _course(self) -> Course:
         most = None if self._max_pulls is None else self._max_pulls - self._pulls
         before = None if self._before is None else self._before.plan
         return Course(self._plans + 1, self._pulls, self._rounds, most, before)
-
-    @property
-    def _level(self) -> float:
-        """The log of the e-value that drops a target."""
-        delta, targets = self.problem.delta, self.problem.targets
-        if self._effects is not None:
-            delta = self._effects.shares.decision
-        if self._top == 1 and not self._tolerance:
-            return -math.log(delta)
-        return -math.log(thresholds.set_delta(delta, targets=targets, top=self._top))
 
     @property
     def traits(self) -> Traits:
@@ -210,7 +175,13 @@ class AnytimeBAI(Policy):
             margin=self._tolerance,
             evidence_needed=self._level,
             max_pulls=self._max_pulls,
+            follows=self._follower is not None,
         )
+
+    @property
+    def finished(self) -> bool:
+        """Whether it has its answer, or spent its pulls."""
+        return self._stopped is not None
 
     def plan(self) -> Plan | None:
         """The next batch, or None once the policy has stopped."""
@@ -228,10 +199,10 @@ class AnytimeBAI(Policy):
         if self._open is None or not same_plan(self._open.plan, plan):
             self._open = self._prepare(plan)
 
-    def _prepare(self, plan: Plan) -> _Open:
+    def _prepare(self, plan: Plan) -> OpenPlan:
         """Fix all that bets on a plan rest on, from the past and the plan alone."""
         frame, stage = self._way.prepare(plan, self._contest, self._course)
-        return _Open(plan, frame, self._contest.stake(frame), stage)
+        return OpenPlan(plan, frame, self._contest.stake(frame), stage)
 
     def update(self, summary: Summary) -> None:
         """Take the outcome of the current plan: bet, drop, decide whether to continue.
@@ -289,12 +260,31 @@ class AnytimeBAI(Policy):
             self._count(before.summary, -1)
         self._decide()
 
+    def follow(self, ahead: Ahead) -> tuple[int, int]:
+        """Carry out plans on rewards known ahead, for simulations; arms are drawn from the seed.
+
+        The batches are not kept, so that there are no `intervals` afterwards.
+        """
+        if self._stopped is not None or self._follower is None:
+            return 0, 0
+        done = self._follower.follow(ahead, self._pulls, most=self._max_pulls, seed=self._seed)
+        self._contradicted |= self._assumptions.judge(done.odd, self.problem.source_labels)
+        if done.plans:
+            self._plans += done.plans
+            self._pulls += done.pulls
+            self._rounds += done.pulls
+            self._outcomes += done.pulls
+            self._open = self._before = None
+            self._followed = True
+            self._decide()
+        return done.pulls, done.plans
+
     def _count(self, summary: Summary, sign: int) -> None:
         self._outcomes += sign * summary.pulls
         self._missing += sign * summary.lost_pulls
         self._pending += sign * summary.awaited_pulls
 
-    def _enter(self, drawn: _Open, summary: Summary) -> None:
+    def _enter(self, drawn: OpenPlan, summary: Summary) -> None:
         """Take in a summary; raise, or withdraw the claim, if it contradicts itself or A3."""
         self._contradicted |= self._way.contradicted_by(drawn.frame, summary)
         batch = self._way.outcome(drawn.frame, summary)
@@ -346,7 +336,16 @@ class AnytimeBAI(Policy):
 
         The probability that any contrast, of any two targets, ever lies outside the interval given
         for it is at most δ, at whatever moments they are read.
+
+        Raises:
+            ProtocolError: batches were carried out by `follow`.
         """
+        if self._followed:
+            raise ProtocolError(
+                "The batches of a run that was followed are not kept.",
+                field="follow",
+                remedy="Carry out its plans one by one, as `run_once` does for an observer.",
+            )
         return leads(
             self._targets,
             self._named[0],

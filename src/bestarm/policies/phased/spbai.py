@@ -32,6 +32,7 @@ from bestarm.records import Plan, Summary
 
 _REPLICATED = {"design": "xor", "stability": "paper", "anchor": "best"}
 _FINE = 2.0**20  # parts of a pull in which mixtures are compared: whole pulls would tie by rounding
+_FEW = 256  # up to this many targets all pairs are formed
 _LEAST_MIXTURE = 1e-4  # below this share of the G-design, M would depend on rounding
 
 
@@ -248,23 +249,33 @@ def _design_phase(
     anchor: int | None,
 ) -> tuple[Array, float]:
     """Weights and certified gap; a pure function of these, so runs of a simulation share them."""
+    contrasting, gap = _contrast_weights(problem, reading, active, anchor)
+    spread = _g_weights(problem, reading)
+    share = 0.5
+    if reading.sharp:
+        targets = problem.target[np.frombuffer(active, dtype=np.int64)]
+        length = _Length(problem, reading, phase, len(targets))
+        share = _shortest_mixture(problem, targets, contrasting, spread, length)
+    weights = (1 - share) * contrasting + share * spread
+    weights.flags.writeable = False
+    return weights, gap
+
+
+@lru_cache(maxsize=1024)
+def _contrast_weights(
+    problem: Problem, reading: _Reading, active: bytes, anchor: int | None
+) -> tuple[Array, float]:
+    """The XY-design and its gap: one for all phases with the same targets."""
     indices = np.frombuffer(active, dtype=np.int64)
     targets = problem.target[indices]
-    spread = _g_weights(problem, reading)
     pullable = indices if reading.replication else np.arange(problem.arms)
     if anchor is None:
         contrast = centered_xy(problem.source, targets, tol=reading.tol)
     else:
         place = int(np.searchsorted(pullable, anchor))
         contrast = xor(problem.source[pullable], targets, anchor=place, tol=reading.tol)
-    contrasting = np.zeros(problem.arms)
-    contrasting[pullable] = contrast.weights
-    share = 0.5
-    if reading.sharp:
-        length = _Length(problem, reading, phase, len(targets))
-        share = _shortest_mixture(problem, targets, contrasting, spread, length)
-    weights = (1 - share) * contrasting + share * spread
-    weights.flags.writeable = False
+    weights = np.zeros(problem.arms)
+    weights[pullable] = contrast.weights
     return weights, contrast.gap
 
 
@@ -319,20 +330,29 @@ def _shortest_mixture(
     lower = cholesky(arms.T @ (spread[:, None] * arms), lower=True)
     inner = solve_triangular(lower, (arms * np.sqrt(contrast)[:, None]).T, lower=True)
     eigenvalues, basis = eigh(inner @ inner.T)
-    arms = solve_triangular(lower, arms.T, lower=True).T @ basis
+    arms = np.square(solve_triangular(lower, arms.T, lower=True).T @ basis)
     options = solve_triangular(lower, options.T, lower=True).T @ basis
+    pairs = _squared_differences(options) if len(options) <= _FEW else None
 
     def pulls(exponent: float) -> float:
         share = math.exp(exponent)
         inverse = 1 / ((1 - share) * np.maximum(eigenvalues, 0.0) + share)
-        m = float(np.max(np.square(arms) @ inverse)) - 1
-        return float(length(diameter(options * np.sqrt(inverse)), m, fine=_FINE))
+        m = float(np.max(arms @ inverse)) - 1
+        if pairs is None:
+            return float(length(diameter(options * np.sqrt(inverse)), m, fine=_FINE))
+        return float(length(float(np.max(pairs @ inverse)), m, fine=_FINE))
 
     grid = np.linspace(math.log(_LEAST_MIXTURE), 0.0, 13)
     best = first_largest(-np.array([pulls(point) for point in grid]))
     around = (grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)])
     refined = minimize_scalar(pulls, bounds=around, method="bounded", options={"xatol": 0.02})
     return math.exp(refined.x if refined.fun <= pulls(grid[best]) else grid[best])
+
+
+def _squared_differences(points: Array) -> Array:
+    """(u − v)², coordinate by coordinate, of all pairs of points (rows)."""
+    first, second = np.triu_indices(len(points), 1)
+    return np.square(points[first] - points[second])
 
 
 def _check_replication(problem: Problem, **options: object) -> None:

@@ -145,6 +145,10 @@ class TellBody(
 
     outcomes: Annotated[list[OutcomeIn], Field(fail_fast=True)]
 
+    def pairs(self) -> list[tuple[int, float]]:
+        """Ids with rewards."""
+        return [(each.id, float(each.reward)) for each in self.outcomes]
+
 
 class FailBody(Body, json_schema_extra=example(ids=[1], reason="left the page")):
     """Assignments whose outcome will never come."""

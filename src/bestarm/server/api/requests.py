@@ -75,14 +75,15 @@ class _StrictRequest(Request):
         body = await self.body()
         try:
             if len(body) > _LARGE:
-                return await run_in_threadpool(_read, body)
-            return _read(body)
+                return await run_in_threadpool(read_json, body)
+            return read_json(body)
         except (ValueError, RecursionError) as error:
             raise unreadable_body(str(error)) from None
 
 
-def _read(body: bytes) -> Any:
-    return json.loads(body, object_pairs_hook=_once, parse_constant=_no_number)
+def read_json(body: bytes) -> Any:
+    """A body as JSON that means one thing only; else raises ValueError or RecursionError."""
+    return _decoder.decode(body.decode(json.detect_encoding(body), "surrogatepass"))
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -97,3 +98,6 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _no_number(name: str) -> None:
     raise ValueError(f"{name} is not a number")
+
+
+_decoder = json.JSONDecoder(object_pairs_hook=_once, parse_constant=_no_number)

@@ -165,8 +165,7 @@ async def tell(
 ) -> io.ReceiptOut:
     """Record outcomes: all or none. Repeating it is harmless."""
     _check_size("outcomes", len(body.outcomes), request.app.state.limits.batch)
-    pairs = [(each.id, float(each.reward)) for each in body.outcomes]
-    return await experiments.tell(name, pairs)
+    return await experiments.tell(name, body.pairs())
 
 
 @telling.post("/experiments/{name}/fail", summary="Give up outcomes")

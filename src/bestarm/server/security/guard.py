@@ -10,6 +10,8 @@ import math
 import re
 import time
 from collections import OrderedDict
+from functools import lru_cache
+from itertools import chain
 from urllib.parse import quote
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -19,6 +21,8 @@ from bestarm.server.security.limits import Buckets, Limits
 from bestarm.server.security.tokens import hide_tokens
 
 KNOWN = "bestarm.known"  # in the scope of a request whose token is valid
+RECENT = "bestarm.recent"  # in the scope of a request whose token was valid before
+WHOLE = "bestarm.whole"  # in the scope of a request whose body is there already
 MOST_HEAD = 16_384  # bytes of a request's first line and headers together
 
 _PROTECTING = {
@@ -57,6 +61,7 @@ class Guard:
         self._known: OrderedDict[str, None] = OrderedDict()
         self._any_host = not local and not hosts
         self._hosts = {"localhost", *(host.lower() for host in hosts)}
+        self._fits = lru_cache(100)(self._host_fits)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, or answer it here."""
@@ -64,20 +69,18 @@ class Guard:
             await self._app(scope, receive, send)
             return
         send = _watched(scope, send)
-        headers: dict[bytes, bytes] = {}
-        for name, value in scope["headers"]:
-            headers.setdefault(name, value)
+        headers = dict(reversed(scope["headers"]))  # the first of each name
+        token = _digest(headers)
         try:
-            self._check(scope, headers)
+            self._check(scope, headers, token)
         except Refusal as refusal:
             await refusal.response()(scope, receive, send)
             return
-        token = _digest(headers)
         answered = scope
         if scope["method"] == "HEAD":
             scope, send = {**scope, "method": "GET"}, _without_body(send)
         try:
-            await self._app(scope, self._limited(receive), send)
+            await self._app(scope, self._limited(scope, receive), send)
         except Exception as error:
             _failures.error("Unforeseen error", exc_info=error)
             if answered.get(_ANSWERED):
@@ -90,9 +93,9 @@ class Guard:
             while len(self._known) > _MOST_KNOWN:
                 self._known.popitem(last=False)
 
-    def _check(self, scope: Scope, headers: dict[bytes, bytes]) -> None:
+    def _check(self, scope: Scope, headers: dict[bytes, bytes], token: str) -> None:
         _check_head(scope, headers)
-        if not self._host_fits(headers.get(b"host", b"").decode("latin-1")):
+        if not self._fits(headers.get(b"host", b"").decode("latin-1")):
             raise Refusal(
                 421,
                 "misdirected",
@@ -100,7 +103,7 @@ class Guard:
                 field="Host",
                 remedy="Name it with `bestarm serve --allow-host`.",
             )
-        wait = self._buckets.take(self._caller(scope, headers))
+        wait = self._buckets.take(self._caller(scope, token))
         if wait:
             raise Refusal(
                 429,
@@ -117,11 +120,11 @@ class Guard:
                 raise Refusal(403, "cross_site", message, field="Sec-Fetch-Site")
             self._check_body(scope["path"], headers)
 
-    def _caller(self, scope: Scope, headers: dict[bytes, bytes]) -> str:
+    def _caller(self, scope: Scope, token: str) -> str:
         # Only a token that was valid before names a caller: others could be invented without end.
-        token = _digest(headers)
         if token in self._known:
             self._known.move_to_end(token)
+            scope[RECENT] = True
             return token
         client = scope.get("client")
         return client[0] if client else ""
@@ -162,7 +165,7 @@ class Guard:
             remedy="Send several requests.",
         )
 
-    def _limited(self, receive: Receive) -> Receive:
+    def _limited(self, scope: Scope, receive: Receive) -> Receive:
         """The receiver, with limits on size and time."""
         size, more = 0, True
         deadline: float | None = None
@@ -171,19 +174,22 @@ class Guard:
             nonlocal size, more, deadline
             if not more:
                 return await receive()
-            now = asyncio.get_running_loop().time()
-            deadline = deadline or now + self._limits.seconds
-            try:
-                async with asyncio.timeout(deadline - now):
-                    message = await receive()
-            except TimeoutError:
-                raise Refusal(
-                    408,
-                    "too_slow",
-                    "The body took too long to arrive.",
-                    field="body",
-                    headers={"Connection": "close"},
-                ) from None
+            if scope.get(WHOLE):
+                message = await receive()
+            else:
+                now = asyncio.get_running_loop().time()
+                deadline = deadline or now + self._limits.seconds
+                try:
+                    async with asyncio.timeout(deadline - now):
+                        message = await receive()
+                except TimeoutError:
+                    raise Refusal(
+                        408,
+                        "too_slow",
+                        "The body took too long to arrive.",
+                        field="body",
+                        headers={"Connection": "close"},
+                    ) from None
             size += len(message.get("body", b""))
             if size > self._limits.body:
                 raise self._too_large()
@@ -213,19 +219,23 @@ def head_too_large() -> Refusal:
 
 
 def _check_head(scope: Scope, headers: dict[bytes, bytes]) -> None:
-    # h11 limits the size of a head only while it is incomplete, and goes by the chunks of a body
-    # that has a length as well: a proxy that goes by the length sees other requests than we do.
-    first = (scope.get("raw_path", b""), scope["query_string"])
-    if sum(len(name) + len(value) + 4 for name, value in (first, *scope["headers"])) > MOST_HEAD:
+    sent = scope["headers"]
+    size = len(scope.get("raw_path", b"")) + len(scope["query_string"]) + 4 * len(sent) + 4
+    if size + sum(map(len, chain.from_iterable(sent))) > MOST_HEAD:
         raise head_too_large()
+    # A proxy that reads it in another way sees other requests than we do.
+    hosts = [name for name, _ in sent].count(b"host")
+    if hosts > 1 or (not hosts and scope["http_version"] == "1.1"):
+        raise _ambiguous("A request names one host.")
     if {b"content-length", b"transfer-encoding"} <= headers.keys():
-        raise Refusal(
-            400,
-            "bad_request",
-            "A request has a Content-Length or a Transfer-Encoding, not both.",
-            field="request",
-            headers={"Connection": "close"},
-        )
+        raise _ambiguous("A request has a Content-Length or a Transfer-Encoding, not both.")
+    if headers.get(b"transfer-encoding", b"chunked").lower() != b"chunked":
+        raise _ambiguous("The only Transfer-Encoding is chunked.")
+
+
+def _ambiguous(message: str) -> Refusal:
+    closing = {"Connection": "close"}
+    return Refusal(400, "bad_request", message, field="request", headers=closing)
 
 
 def _digest(headers: dict[bytes, bytes]) -> str:
@@ -253,7 +263,8 @@ def _watched(scope: Scope, send: Send) -> Send:
             scope[_ANSWERED] = True
             headers = message.setdefault("headers", [])
             named = {name.lower() for name, _ in headers}
-            message["headers"] = [*headers, *(each for each in _HEADERS if each[0] not in named)]
+            added = [each for each in _HEADERS if each[0] not in named]
+            message["headers"] = [*headers, *added]
             if _log.isEnabledFor(logging.INFO):
                 # Never the query, and the path as it was sent: it cannot break a line.
                 path = hide_tokens(quote(scope["path"]))

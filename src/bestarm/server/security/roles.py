@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -11,6 +12,7 @@ from starlette.concurrency import run_in_threadpool
 
 from bestarm.live.store.sql import Store
 from bestarm.server.api.errors import Refusal
+from bestarm.server.gathering import Gathering
 from bestarm.server.security.guard import KNOWN
 from bestarm.server.security.tokens import Role, find_role, pass_holds, token_number
 
@@ -22,29 +24,72 @@ _bearer = HTTPBearer(auto_error=False, description="A token of `bestarm token cr
 _Credentials = Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
 
 
-def role_of(request: Request, credentials: HTTPAuthorizationCredentials | None) -> Role | None:
+class Callers:
+    """The roles of those who call, looked up together for those who call at the same time.
+
+    A token is looked up after every request that brings it: once revoked, it allows nothing.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._lookups: Gathering[str, Role | None] = Gathering(
+            lambda _, tokens: run_in_threadpool(self._find, tokens)
+        )
+
+    async def role_of(self, token: str) -> Role | None:
+        """What a token allows, or None if it is not one, or not one any more."""
+        return await self._lookups.add("", token)
+
+    def refusals(self, tokens: Iterable[str | None], role: Role) -> dict[str | None, Refusal]:
+        """The refusals of those tokens that do not allow what this role may do."""
+        refused: dict[str | None, Refusal] = {}
+        for token in {token for token in tokens if token is not None}:
+            try:
+                _check(find_role(self._store, token), role)
+            except Refusal as refusal:
+                refused[token] = refusal
+        return refused
+
+    def _find(self, tokens: list[str]) -> list[Role | None]:
+        found = {token: find_role(self._store, token) for token in set(tokens)}
+        return [found[token] for token in tokens]
+
+
+def bearer_token(request: Request) -> str | None:
+    """The token that is sent as a header, which no other site can make a browser do."""
+    scheme, _, token = request.headers.get("authorization", "").partition(" ")
+    return token.strip() or None if scheme.lower() == "bearer" else None
+
+
+async def _role_of(request: Request) -> Role | None:
     """The role of the caller, or None.
 
-    A token counts if it is sent as a header, which no other site can make a browser do. The cookie
-    that the pages set allows viewing only. On a server that only this machine can reach, viewing
-    needs no token, unless a proxy forwarded the request.
+    The cookie that the pages set allows viewing only. On a server that only this machine can reach,
+    viewing needs no token, unless a proxy forwarded the request.
     """
-    store: Store = request.app.state.store
-    store.check_file()
-    if credentials is not None:
-        request.state.caller = token_number(credentials.credentials)
-        return find_role(store, credentials.credentials)
+    state, token = request.app.state, bearer_token(request)
+    if token is not None:
+        request.state.caller = token_number(token)
+        callers: Callers = state.experiments.callers
+        return await callers.role_of(token)
+    await run_in_threadpool(state.store.check_file)
     cookie = request.cookies.get(COOKIE)
-    if cookie is not None and pass_holds(store, cookie):
+    if cookie is not None and await run_in_threadpool(pass_holds, state.store, cookie):
         return Role.VIEW
-    alone = request.app.state.local and not any(name in request.headers for name in _FORWARDED)
+    alone = state.local and not any(name in request.headers for name in _FORWARDED)
     request.scope[ANONYMOUS] = alone
     return Role.VIEW if alone else None
 
 
 async def check_role(request: Request, role: Role) -> Role:
     """The role of the caller, which must be at least this one."""
-    found = await run_in_threadpool(role_of, request, await _bearer(request))
+    found = await _role_of(request)
+    request.scope[KNOWN] = found is not None
+    return _check(found, role)
+
+
+def _check(found: Role | None, role: Role) -> Role:
+    """A role, which must be at least another."""
     if found is None:
         raise Refusal(
             401,
@@ -54,7 +99,6 @@ async def check_role(request: Request, role: Role) -> Role:
             remedy="Send it as `Authorization: Bearer …`; create one with `bestarm token create`.",
             headers={"WWW-Authenticate": "Bearer"},
         )
-    request.scope[KNOWN] = True
     if found < role:
         raise Refusal(
             403,

@@ -24,7 +24,7 @@ from bestarm.live.store.sql.statements import SERVER_TIME, VERSION_NUMBER
 
 E = TypeVar("E", bound=StoreError)
 
-VERSION = "1"  # of the tables
+VERSION = "2"  # of the tables
 
 _LOCK = 0x62657374  # what PostgreSQL's processes lock while the tables are made
 
@@ -53,6 +53,7 @@ class Store:
         self._reopening = Lock()
         self.generation = 0
         self._change: Change | None = None
+        self._known: int | None = None  # the generation in which the tables were found
 
     def _connect(self) -> Engine:
         engine, file = connect(self.url), self.file
@@ -245,6 +246,8 @@ class Store:
             StoreVersionError: they are of another version than this one.
         """
         self.check_file()
+        if self._known == self.generation:
+            return VERSION
         path = None if self.file is None else Path(self.file.path)
         if path is not None and (not path.exists() or _of_somebody_else(path)):
             return None  # reading must neither make nor change it
@@ -258,6 +261,7 @@ class Store:
                 f"The tables are of version {found}; this bestarm uses version {VERSION}",
                 "Use the bestarm that made them, or another database. Nothing was changed.",
             )
+        self._known = self.generation if found else None
         return found
 
     def prepare(self) -> None:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import BindParameter, Select, bindparam, case, func, select
+from sqlalchemy import BindParameter, ColumnElement, Select, bindparam, case, func, select
 
 from bestarm.errors import ExperimentExistsError, UnknownExperimentError
 from bestarm.live.store.contract import Event, Head, NotAllNewError
@@ -23,9 +23,12 @@ from bestarm.live.values import Listed, Status
 _column = s.experiments.c
 _named = _column.name == bindparam("name")
 _NUMBER = select(_column.id).where(_named)
-_NAMED = select(_column.id, _column.document, _column.description).where(_named)
+_NAMED = (
+    select(_column.id, s.documents.c.document, _column.description)
+    .outerjoin_from(s.experiments, s.documents, s.documents.c.experiment == _column.id)
+    .where(_named)
+)
 _SOME = select(_column.name).order_by(_column.id.desc()).limit(10)
-_STATES = select(_column.name, _column.state).order_by(_column.id)
 _limit: BindParameter[int] = bindparam("limit")
 _LISTED = select(
     _column.name,
@@ -36,14 +39,23 @@ _LISTED = select(
 _after = select(_column.id).where(_column.name == bindparam("after")).scalar_subquery()
 _FOLLOWING = _LISTED.where(_column.id > func.coalesce(_after, 0)).order_by(_column.id)
 _place = case((_column.state == "running", 0), (_column.state == "paused", 1), else_=2)
+_order = (_place, _column.created.desc(), _column.id.desc())
+
+
+def _page(*conditions: ColumnElement[bool]) -> tuple[Select[Any], Select[Any]]:
+    """The number of experiments under conditions, and a page of them.
+
+    Their ids are sorted first: to sort all columns of all of them would take four times as long.
+    """
+    ids = select(_column.id).where(*conditions).order_by(*_order).limit(_limit)
+    some = ids.offset(bindparam("first")).subquery().select()
+    count = select(func.count()).select_from(s.experiments).where(*conditions)
+    return count, _LISTED.where(_column.id.in_(some)).order_by(*_order)
+
+
 _words = func.lower(_column.name + "\n" + _column.description)
-_fits = _words.like(bindparam("pattern"), escape="/")
-_COUNT = select(func.count()).select_from(s.experiments).where(_fits)
-_MATCHING = (
-    _LISTED.where(_fits)
-    .order_by(_place, _column.created.desc(), _column.id.desc())
-    .offset(bindparam("first"))
-)
+_EVERY = _page()
+_FITTING = _page(_words.like(bindparam("pattern"), escape="/"))
 _ALL = 2**62
 
 
@@ -76,14 +88,18 @@ class SqlLedger:
     ) -> SqlLedger:
         """Add a new experiment with its first event: see `Experiment.create`."""
         store.prepare()
-        row = {"name": name, "document": document, "description": description}
+        row = {"name": name, "description": description}
         every = row | {"created": head.last_time} | vars(head)
         try:
             with store.writing() as session:
                 session.add(s.experiments, {key: [value] for key, value in every.items()})
                 ((number,),) = session.fetch(_NUMBER, name=name)
-                added = {"experiment": number, **event_row(created)}
-                session.add(s.events, {key: [value] for key, value in added.items()})
+                of = {"experiment": number}
+                for table, rest in (
+                    (s.documents, {"document": document}),
+                    (s.events, event_row(created)),
+                ):
+                    session.add(table, {key: [value] for key, value in {**of, **rest}.items()})
         except KnownRowError:
             raise ExperimentExistsError(
                 f"There is an experiment {name!r} in {store.place} already.",
@@ -91,7 +107,7 @@ class SqlLedger:
                 value=name,
                 remedy="Open it, or choose another name.",
             ) from None
-        return cls(store, number, **row, generation=store.generation)
+        return cls(store, number, **row, document=document, generation=store.generation)
 
     @classmethod
     def open(cls, store: Store, name: str) -> SqlLedger:
@@ -124,21 +140,16 @@ class SqlLedger:
         return [_listed(*row) for row in found]
 
     @staticmethod
-    def states(store: Store) -> Sequence[tuple[str, str]]:
-        """The name and the state of every experiment, oldest first: quick, however many."""
-        (found,) = _read(store, (_STATES, {}))
-        return [(name, state) for name, state in found]
-
-    @staticmethod
     def search(store: Store, text: str, *, first: int, limit: int) -> tuple[Sequence[Listed], int]:
         """Up to `limit` experiments after the `first` ones, and the number of all of them.
 
         They have a text in their name or description, in letters of either case. Running
         experiments come first, and among them the newest.
         """
-        pattern = "%" + re.sub(r"[%_/]", r"/\g<0>", text.lower()) + "%"
-        part = {"pattern": pattern, "first": first, "limit": limit}
-        totals, found = _read(store, (_COUNT, {"pattern": pattern}), (_MATCHING, part))
+        fits = {"pattern": "%" + re.sub(r"[%_/]", r"/\g<0>", text.lower()) + "%"} if text else {}
+        count, some = _FITTING if text else _EVERY
+        part = fits | {"first": first, "limit": limit}
+        totals, found = _read(store, (count, fits), (some, part))
         return [_listed(*row) for row in found], sum(total for (total,) in totals)
 
     @contextmanager

@@ -7,7 +7,7 @@ begins and reads the counters in one message, and what it writes last goes with 
 from __future__ import annotations
 
 import select
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import psycopg
@@ -111,6 +111,13 @@ class PostgresSession(Session):
         self._send()
         known = sql.written(statement, "postgresql")
         return self._cursor.execute(known.text, known.constants | values).fetchall()
+
+    def fetch_one(self, text: str, values: Sequence[Any]) -> Row:
+        self._send()
+        # Bytes as they are, not as a text of twice the size.
+        row = self._cursor.execute(text, values, binary=True).fetchone()
+        assert row is not None
+        return row
 
     def change(self, statement: Insert | Update | Delete, *rows: Mapping[str, Any]) -> int:
         self._send()

@@ -99,8 +99,16 @@ experiments = sa.Table(
     metadata,
     sa.Column("id", sa.Integer, primary_key=True),
     sa.Column("name", sa.String(200), nullable=False, unique=True),
-    *_columns("experiments", created=_REAL, document=sa.Text(), description=sa.Text()),
+    *_columns("experiments", created=_REAL, description=sa.Text()),
     *_counters(),
+)
+# What experiments are made of, apart from their counters: a row is written whole, however little of
+# it changes.
+documents = sa.Table(
+    "bestarm_documents",
+    metadata,
+    sa.Column("experiment", sa.Integer, sa.ForeignKey("bestarm_experiments.id"), primary_key=True),
+    *_columns("documents", document=sa.Text()),
 )
 _kinds = [experiments.c[name].type for name in COUNTERS]
 _checks = [kind.check for kind in _kinds if isinstance(kind, Checked)]

@@ -14,6 +14,7 @@ from sqlalchemy import Delete, Insert, Select, Table, Update
 
 from bestarm.live.store.damage import damaged
 from bestarm.live.store.sql import statements as sql
+from bestarm.live.store.sql.columns import Slots
 
 Row = tuple[Any, ...]
 Columns = Mapping[str, Sequence[Any]]  # values by column, one per row
@@ -41,6 +42,7 @@ class Session(ABC):
             where the transaction is not of one experiment.
         time: by the server's clock, as the counters were read; None where there is no server.
         fresh: whether it has not begun a transaction yet.
+        slots: what rows are read into, with SQLite.
     """
 
     dialect: str
@@ -48,6 +50,7 @@ class Session(ABC):
     counters: dict[str, Any]
     time: float | None = None
     fresh: bool = True
+    slots: Slots | None = None
 
     @abstractmethod
     def begin(self, *, writing: bool, experiment: int | None = None) -> None:
@@ -68,6 +71,10 @@ class Session(ABC):
     @abstractmethod
     def fetch(self, statement: Select[Any], **values: Any) -> list[Row]:
         """Rows as the driver returns them."""
+
+    @abstractmethod
+    def fetch_one(self, text: str, values: Sequence[Any]) -> Row:
+        """The one row of a statement in the words of the database."""
 
     @abstractmethod
     def change(self, statement: Insert | Update | Delete, *rows: Mapping[str, Any]) -> int:

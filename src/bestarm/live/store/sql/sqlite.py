@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import Delete, Insert, Select, Table, Update
 
 from bestarm.live.store.sql import statements as sql
+from bestarm.live.store.sql.columns import Slots
 from bestarm.live.store.sql.connections import patiently
 from bestarm.live.store.sql.schema import read_counters
 from bestarm.live.store.sql.sessions import Columns, KnownRowError, Row, Session, no_counters
@@ -30,6 +31,7 @@ class SqliteSession(Session):
         # SQLite tells whether another has written since.
         self._kept: tuple[int, int, dict[str, Any]] | None = None
         self._read: tuple[int, int] | None = None
+        self.slots = Slots(raw)
 
     def begin(self, *, writing: bool, experiment: int | None = None) -> None:
         if writing:
@@ -37,12 +39,15 @@ class SqliteSession(Session):
             self._holds_turn = True
             if self._waits_itself:
                 self._stop_waiting()
-            patiently(lambda: self.raw.execute("BEGIN IMMEDIATE"))
+            patiently(self._begin_immediate)
         else:
             self.raw.execute("BEGIN")
         self._read = None
         if experiment is not None:
             self._read_counters(experiment)
+
+    def _begin_immediate(self) -> None:
+        self.raw.execute("BEGIN IMMEDIATE")
 
     def _read_counters(self, experiment: int) -> None:
         ((version,),) = self.raw.execute("PRAGMA data_version")
@@ -89,6 +94,10 @@ class SqliteSession(Session):
         known = sql.written(statement, "sqlite")
         found: list[Row] = self.raw.execute(known.text, known.constants | values).fetchall()
         return found
+
+    def fetch_one(self, text: str, values: Sequence[Any]) -> Row:
+        row: Row = self.raw.execute(text, values).fetchone()
+        return row
 
     def change(self, statement: Insert | Update | Delete, *rows: Mapping[str, Any]) -> int:
         known = sql.written(statement, "sqlite")

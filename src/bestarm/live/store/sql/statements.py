@@ -129,17 +129,6 @@ REQUESTS = _in_order(s.requests, key="first")
 REQUEST = REQUESTS.where(s.requests.c.name == sa.bindparam("name"))
 
 _end: sa.BindParameter[int] = sa.bindparam("end")
-ROWS = (
-    _in_order(
-        s.assignments,
-        *list(s.assignments.c)[1:-1],
-        *(s.outcomes.c.reward, s.outcomes.c.told, sa.func.coalesce(s.outcomes.c.late, 0)),
-        s.losses.c.at,
-    )
-    .where(s.assignments.c.number < _end)
-    .outerjoin_from(s.assignments, s.outcomes, _same(s.outcomes, s.assignments))
-    .outerjoin(s.losses, _same(s.losses, s.assignments))
-)
 COVARIATES = _in_order(s.assignments, s.assignments.c.number, s.assignments.c.covariates).where(
     s.assignments.c.number < _end, s.assignments.c.covariates.is_not(None)
 )

@@ -16,7 +16,6 @@ from bestarm.errors import BestArmError
 from bestarm.geometry import Array
 from bestarm.live.events import as_data, canonical
 from bestarm.live.store.contract import (
-    ROW,
     Event,
     Head,
     Ids,
@@ -30,6 +29,7 @@ from bestarm.live.store.contract import (
 from bestarm.live.store.damage import UNREADABLE, damaged
 from bestarm.live.store.sql import schema as s
 from bestarm.live.store.sql import statements as sql
+from bestarm.live.store.sql.columns import read_rows
 from bestarm.live.store.sql.sessions import Row, Session
 from bestarm.records import BlockPlan, Plan, Rounds, Summary, as_blocks
 
@@ -37,8 +37,6 @@ T = TypeVar("T")
 Values = Sequence[Any] | NDArray[Any]
 
 _ALL = 2**62
-# As a number first: NumPy takes any text for true.
-_RAW = np.dtype([(name, int if name == "late" else ROW[name]) for name in ROW.names or ()])
 _PIECE = 50_000  # assignments read at a time
 _FEW = 4  # assignments looked up one by one
 _PAGE = 5_000  # plans, summaries, events, requests or deferrals read at a time
@@ -101,11 +99,7 @@ class SqlReading(Reading):
         return self._records(sql.REQUESTS, Request, 0, key=2)
 
     def rows(self, first: int, end: int) -> Iterator[Rows]:
-        while first < end:
-            rows = self._array(_RAW, sql.ROWS, start=first, end=end, size=_PIECE).astype(ROW)
-            if len(rows):
-                yield rows
-            first = int(rows["id"][-1]) + 1 if len(rows) == _PIECE else end
+        return read_rows(self._session, self._number, first, end, size=_PIECE)
 
     def covariates(self, first: int, end: int) -> dict[int, str]:
         return dict(self._select(sql.COVARIATES, start=first, end=end, size=_ALL))
