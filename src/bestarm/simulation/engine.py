@@ -278,7 +278,7 @@ def carry_out(
     skips = follows and go_on is None  # plans are made only where the policy does not follow
     while True:
         plan = None if skips else policy.plan()
-        if policy.finished if skips else plan is None:
+        if policy.has_stopped() if skips else plan is None:
             break
         if plan is not None and go_on is not None and not go_on(pulls, plans, plan):
             return pulls, rounds, plans, False
