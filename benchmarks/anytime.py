@@ -43,7 +43,7 @@ from bestarm.environments import (
 from bestarm.figures import ink, save
 from bestarm.geometry import Array
 from bestarm.policies import BernsteinElimination
-from bestarm.policies.anytime import allocation, bets, contests, drawing, guesses
+from bestarm.policies.anytime import allocation, bets, contests, drawing, following, guesses
 from bestarm.policies.policy import Method
 from bestarm.simulation import Results, run_once
 from bestarm.simulation.results import wilson
@@ -131,17 +131,18 @@ def compare_ingredients(runs: int) -> None:
         "batches: 1 % of the pulls before": (drawing, "GROWTH", 0.01),
         "batches: 5 %": (drawing, "GROWTH", 0.05),
         "totals without extremes and cubes": (records.Summary, "totals", property(_blunt)),
-        "mixing: 1 % of the G-design": (allocation, "_SHARE", 0.01),
-        "mixing: 30 %": (allocation, "_SHARE", 0.3),
+        "mixing: 1 % of the G-design": (allocation, "SHARE", 0.01),
+        "mixing: 30 %": (allocation, "SHARE", 0.3),
         "gaps: believed down to half an error": (allocation, "SURE", 0.5),
-        "needs: the same for all contrasts": (contests, "_LEAST_NEED", 1e6),
+        "needs: the same for all contrasts": (contests, "LEAST_NEED", 1e6),
         "no guess of the baseline": (guesses.Guesses, "rewards", unforeseen),
     }
     print("\nIngredients, small gap with the paper's baseline (ratio to the rule as it is)")
     world = _instance(baselines.sinusoid(), 2.0)
     reference: float | None = None
     for name, (home, attribute, value) in patches.items():
-        with mock.patch.object(home, attribute, value):
+        planned = mock.patch.object(following.Follower, "of", return_value=None)  # compiled: fixed
+        with planned, mock.patch.object(home, attribute, value):
             mean = print_row(name, simulate(RULE, world, runs=runs, delta=0.1), reference)
         reference = reference or mean
 

@@ -36,7 +36,9 @@ from bestarm.geometry import Array, centered_diameter, farthest
 TOL = 1e-3
 ONE_HOT = (500, 1000, 2000)
 CONIC = (30, 30, 5)
-LARGE = ((100, 100, 10), (1000, 1000, 20), (10_000, 1000, 50), (1000, 10_000, 20))
+LARGE = (
+    (100, 100, 10), (1000, 1000, 20), (10_000, 1000, 50), (1000, 10_000, 20), (100_000, 1000, 20)
+)  # fmt: skip
 BLOCKS = ((100, 10, 2), (100, 10, 4), (100, 20, 4), (1000, 10, 2), (1000, 20, 2), (1000, 30, 2))
 CONIC_BLOCKS = (10, 3, 3)
 # One size grows at a time; the others stay as in the middle.
@@ -72,7 +74,7 @@ def _tables(*, quick: bool) -> None:
     _problem_table(ONE_HOT[:1] if quick else ONE_HOT)
 
 
-def _points(arms: int, targets: int, dimension: int, seed: int = 0) -> tuple[Array, Array]:
+def points(arms: int, targets: int, dimension: int, seed: int = 0) -> tuple[Array, Array]:
     """Source and targets, uniformly on the sphere."""
     rng = np.random.default_rng([arms, targets, dimension, seed])
     tables = [rng.normal(size=(count, dimension)) for count in (arms, targets)]
@@ -80,17 +82,17 @@ def _points(arms: int, targets: int, dimension: int, seed: int = 0) -> tuple[Arr
     return source, target
 
 
-def _row(*cells: object) -> None:
+def row(*cells: object) -> None:
     print("| " + " | ".join(str(cell) for cell in cells) + " |", flush=True)
 
 
-def _header(title: str, *cells: str) -> None:
+def header(title: str, *cells: str) -> None:
     print(f"\n### {title}\n")
-    _row(*cells)
-    _row(*["---"] * len(cells))
+    row(*cells)
+    row(*["---"] * len(cells))
 
 
-def _seconds(value: float) -> str:
+def seconds(value: float) -> str:
     return f"{1e3 * value:,.1f} ms" if value < 1 else f"{value:,.1f} s"
 
 
@@ -108,21 +110,21 @@ def _best_of(repeats: int, call: Callable[[], object]) -> float:
 
 def _conic_table(size: tuple[int, int, int], repeats: int) -> None:
     arms, _, dimension = size
-    source, target = _points(*size)
+    source, target = points(*size)
     design = centered_xy(source, target, tol=TOL)  # warm
     ours = _best_of(repeats, lambda: centered_xy(source, target, tol=TOL))
-    _header(
+    header(
         f"K = H = {arms}, d = {dimension}, gap {TOL:g}: beside cvxpy + Clarabel",
         "", "value", "gap", "total", "of which solver", "ratio, total", "ratio, solver only",
     )  # fmt: skip
-    _row("bestarm", f"{design.value:.4f}", f"{design.gap:.1e}", _seconds(ours), _seconds(ours),
+    row("bestarm", f"{design.value:.4f}", f"{design.gap:.1e}", seconds(ours), seconds(ours),
          "1", "1")  # fmt: skip
     for name, build in (("cvxpy, cones", _cones), ("cvxpy, matrix_frac", _matrix_frac)):
         runs = [_conic(build, source, target) for _ in range(repeats)]
         value, total, solver = min(runs, key=lambda run: run[1])
-        _row(
-            name, f"{value:.4f}", f"{max(value / design.lower_bound - 1, 0):.1e}", _seconds(total),
-            _seconds(solver), f"{total / ours:,.0f}×", f"{solver / ours:,.0f}×",
+        row(
+            name, f"{value:.4f}", f"{max(value / design.lower_bound - 1, 0):.1e}", seconds(total),
+            seconds(solver), f"{total / ours:,.0f}×", f"{solver / ours:,.0f}×",
         )  # fmt: skip
 
 
@@ -170,7 +172,7 @@ def _matrix_frac(cp: Any, features: Array, contrasts: Array) -> Any:
 
 
 def _large_table(sizes: tuple[tuple[int, int, int], ...]) -> None:
-    _header(
+    header(
         "Larger sizes: beside a plain multiplicative loop given the same time",
         "K", "H", "d", "time", "gap", "peak memory", "under 2 GiB", "loop's steps", "loop's gap",
         "gap ratio",
@@ -178,8 +180,8 @@ def _large_table(sizes: tuple[tuple[int, int, int], ...]) -> None:
     for size in sizes:
         found = _in_subprocess("--size", size)
         gap, loop_gap = found["gap"], found["loop_gap"]
-        _row(
-            *(f"{n:,}" for n in size), _seconds(found["seconds"]), f"{gap:.1e}",
+        row(
+            *(f"{n:,}" for n in size), seconds(found["seconds"]), f"{gap:.1e}",
             f"{found['memory'] / 2**20:,.0f} MiB", "yes" if found["memory"] < 2**31 else "NO",
             f"{found['loop_steps']:,.0f}", f"{loop_gap:.1e}", f"{loop_gap / gap:,.0f}×",
         )  # fmt: skip
@@ -194,8 +196,8 @@ def _in_subprocess(option: str, size: tuple[int, int, int]) -> dict[str, float]:
 
 def _measure(arms: int, targets: int, dimension: int) -> dict[str, float]:
     """Time, gap and peak memory of one design, then the plain loop for the same time."""
-    centered_xy(*_points(10, 10, 3))  # what loads on the first call
-    source, target = _points(arms, targets, dimension)
+    centered_xy(*points(10, 10, 3))  # what loads on the first call
+    source, target = points(arms, targets, dimension)
     start = time.perf_counter()
     design = centered_xy(source, target, tol=TOL)
     seconds = time.perf_counter() - start
@@ -259,25 +261,25 @@ def _plain_gaps(source: Array, target: Array) -> Iterator[float]:
 
 
 def _blocks_table(sizes: tuple[tuple[int, int, int], ...]) -> None:
-    _header(
+    header(
         "Designs over blocks of k arms, certified over all blocks",
         "K", "d", "k", "blocks", "xy: time", "gap", "blocks listed", "g: time", "gap",
         "peak memory",
     )  # fmt: skip
     for size in sizes:
         found = _in_subprocess("--blocks", size)
-        _row(
-            *(f"{n:,}" for n in size), f"{comb(size[0], size[2]):,}", _seconds(found["seconds"]),
-            f"{found['gap']:.1e}", f"{found['listed']:.0f}", _seconds(found["g_seconds"]),
+        row(
+            *(f"{n:,}" for n in size), f"{comb(size[0], size[2]):,}", seconds(found["seconds"]),
+            f"{found['gap']:.1e}", f"{found['listed']:.0f}", seconds(found["g_seconds"]),
             f"{found['g_gap']:.1e}", f"{found['memory'] / 2**20:,.0f} MiB",
         )  # fmt: skip
 
 
 def _measure_blocks(arms: int, dimension: int, size: int) -> dict[str, float]:
     """Time, gap and peak memory of both designs over blocks."""
-    small, _ = _points(40, 2, 3)
+    small, _ = points(40, 2, 3)
     blocked_xy(small, small, size=size)  # what loads on the first call
-    source, _ = _points(arms, 2, dimension)
+    source, _ = points(arms, 2, dimension)
     start = time.perf_counter()
     design = blocked_xy(source, source, size=size, tol=TOL)
     middle = time.perf_counter()
@@ -292,7 +294,7 @@ def _measure_blocks(arms: int, dimension: int, size: int) -> dict[str, float]:
 def _conic_blocks_table(arms: int, dimension: int, size: int) -> None:
     import cvxpy  # noqa: PLC0415  seconds to load, and wanted by few parts
 
-    source, _ = _points(arms, 2, dimension)
+    source, _ = points(arms, 2, dimension)
     design = blocked_xy(source, source, size=size, tol=TOL)
     ours = _best_of(3, lambda: blocked_xy(source, source, size=size, tol=TOL))
     members = source[list(combinations(range(arms), size))]
@@ -302,19 +304,19 @@ def _conic_blocks_table(arms: int, dimension: int, size: int) -> None:
     problem = _cones(cvxpy, rows, source[first] - source[second], size)
     problem.solve(solver="CLARABEL", tol_gap_rel=TOL, tol_gap_abs=1e-12, tol_feas=1e-6)
     total = time.perf_counter() - start
-    _header(
+    header(
         f"K = {arms}, d = {dimension}, k = {size}: beside cvxpy + Clarabel with all blocks",
         "", "value", "lower bound", "total", "ratio",
     )  # fmt: skip
-    _row("bestarm", f"{design.value:.4f}", f"{design.lower_bound:.4f}", _seconds(ours), "1")
-    _row("cvxpy, cones", f"{problem.value:.4f}", "", _seconds(total), f"{total / ours:,.0f}×")
+    row("bestarm", f"{design.value:.4f}", f"{design.lower_bound:.4f}", seconds(ours), "1")
+    row("cvxpy, cones", f"{problem.value:.4f}", "", seconds(total), f"{total / ours:,.0f}×")
 
 
 # --- growth --------------------------------------------------------------------------------------
 
 
 def _growth_table(growth: dict[str, list[tuple[int, int, int]]]) -> None:
-    _header(
+    header(
         "Growth: one size at a time, time ∝ size^slope (least squares on logarithms)",
         "growing", "sizes", "held", "times", "slope",
     )  # fmt: skip
@@ -325,25 +327,25 @@ def _growth_table(growth: dict[str, list[tuple[int, int, int]]]) -> None:
         ]
         held = ", ".join(f"{n} = {sizes[0][i]:,}" for i, n in enumerate("KHd") if i != place)
         slope = np.polyfit(np.log([size[place] for size in sizes]), np.log(times), 1)[0]
-        _row(
+        row(
             name, ", ".join(f"{size[place]:,}" for size in sizes), held,
-            ", ".join(_seconds(float(t)) for t in times), f"{slope:.2f}",
+            ", ".join(seconds(float(t)) for t in times), f"{slope:.2f}",
         )  # fmt: skip
 
 
 def _problem_table(sizes: tuple[int, ...]) -> None:
     """Checking a problem with a feature an arm, beside the same by singular values."""
-    _header("Problem(np.eye(K)): beside singular values", "K", "time", "singular values", "ratio")
+    header("Problem(np.eye(K)): beside singular values", "K", "time", "singular values", "ratio")
     for size in sizes:
         features = np.eye(size)
         ours = _best_of(1, lambda: Problem(features))  # noqa: B023 - called at once
         with mock.patch.object(geometry, "_MANY", 10**9):
             theirs = _best_of(1, lambda: Problem(features))  # noqa: B023
-        _row(f"{size:,}", _seconds(ours), _seconds(theirs), f"{theirs / ours:.1f}×")
+        row(f"{size:,}", seconds(ours), seconds(theirs), f"{theirs / ours:.1f}×")
 
 
 def _solve(size: tuple[int, int, int], seed: int) -> Callable[[], object]:
-    source, target = _points(*size, seed=seed)
+    source, target = points(*size, seed=seed)
     return lambda: centered_xy(source, target, tol=TOL)
 
 

@@ -41,7 +41,7 @@ def begin(url: str, policy: str = "anytime", phases: int = 4) -> None:
 
 def plan_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if designs, shares and lengths came out otherwise here than where it was begun."""
-    monkeypatch.setattr(allocation, "_SHARE", 0.7)
+    monkeypatch.setattr(allocation, "SHARE", 0.7)
     monkeypatch.setattr(drawing, "LEAST", 11)
     monkeypatch.setattr(spbai, "_LEAST_MIXTURE", 0.5)
     allocation.spread_out.cache_clear()
@@ -85,7 +85,12 @@ def test_opening_and_following_solve_no_design(
     def refuse(*_: object) -> None:
         raise AssertionError("a design was solved")
 
-    monkeypatch.setattr(solver, "_minimise", refuse)
+    for home, step in (
+        (solver, "_minimise"),
+        (solver, "_even"),
+        (allocation.Allocation, "_design"),
+    ):
+        monkeypatch.setattr(home, step, refuse)
     for module in (allocation.spread_out, spbai._g_weights, spbai._design_phase):
         module.cache_clear()
     with Experiment.open(sqlite_url, "offer") as experiment:

@@ -108,6 +108,18 @@ def test_a_mean_beyond_the_bounds_is_refused_and_not_cut_off() -> None:
     stream = world(Recorded(np.array([4.0, 5.9]))).begin(np.random.default_rng(0))
     with pytest.raises(InvalidInputError, match="leaves the bounds"):
         stream.pull(Plan.fixed([0, 0, 2], phase=1))
+    with pytest.raises(InvalidInputError, match="leaves the bounds"):
+        world(Recorded(np.array([4.0, 5.9]))).begin(np.random.default_rng(0)).ahead(2)
+
+
+def test_a_level_may_be_beyond_the_bounds_where_no_mean_is() -> None:
+    """Options whose features all lower the mean: only means are chances."""
+    low = TwoPoint(-np.eye(2), [0.5, 0.7], baseline=Recorded(np.full(500, 1.2)), bounds=(0.0, 1.0))
+    known = low.begin(np.random.default_rng(0)).ahead(500)
+    assert known is not None
+    share = np.mean(known.table[known.rows] + known.common[:, None], axis=0)
+    chance = np.array([0.7, 0.5])
+    assert np.abs((share - chance) / np.sqrt(chance * (1 - chance) / 500)).max() < 4
 
 
 def test_a_walk_stays_about_its_level() -> None:

@@ -15,6 +15,7 @@ from bestarm.design import solver
 from bestarm.errors import ProtocolError
 from bestarm.geometry import Array
 from bestarm.policies import SequentialHalving
+from bestarm.policies.anytime import allocation
 from bestarm.policies.policy import Policy, same_plan
 from bestarm.testing import LinearRewards
 
@@ -38,7 +39,12 @@ def test_no_design_is_solved_for_plans_on_record(
     def refuse(*_: object) -> None:
         raise AssertionError("a design was solved")
 
-    monkeypatch.setattr(solver, "_minimise", refuse)
+    for home, step in (
+        (solver, "_minimise"),
+        (solver, "_even"),
+        (allocation.Allocation, "_design"),
+    ):
+        monkeypatch.setattr(home, step, refuse)
     # The same problem once more: what an earlier test solved for it is not remembered.
     problem = Problem(
         (old := CASES[name].make().problem).source,

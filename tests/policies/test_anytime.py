@@ -25,8 +25,8 @@ TRANSDUCTIVE = Problem([[0.0], [1.0], [2.0]], [[0.5], [3.0]])
 VARIANTS: dict[str, tuple[Method, Problem]] = {
     "capped": (partial(AnytimeBAI, max_pulls=200), TRANSDUCTIVE),
     "tolerance": (partial(AnytimeBAI, tolerance=0.1), PLAIN),
-    "wide": (partial(AnytimeBAI, mean_bound=100.0), PLAIN),
-    "bounded": (partial(AnytimeBAI, bounds=(-50, 50), missing="worst-case"), TRANSDUCTIVE),
+    "wide": (partial(AnytimeBAI, mean_bound=20.0), PLAIN),
+    "bounded": (partial(AnytimeBAI, bounds=(-20, 20), missing="worst-case"), TRANSDUCTIVE),
     "bounded, tolerance": (
         partial(AnytimeBAI, bounds=(-50, 50), tolerance=0.05, max_pulls=500),
         TRANSDUCTIVE,

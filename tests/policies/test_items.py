@@ -187,5 +187,5 @@ def test_items_need_options_that_are_arms_of_their_own() -> None:
 
 
 def test_the_contract_is_kept() -> None:
-    method = partial(AnytimeBAI, bounds=(-50, 50), block=4, items=10_000, missing="worst-case")
+    method = partial(AnytimeBAI, bounds=(-10, 10), block=4, items=2000, missing="worst-case")
     check_policy(method, Problem(np.eye(4)))

@@ -41,6 +41,8 @@ _UNITS = {"milliseconds": 1e3, "microseconds": 1e6, "nanoseconds": 1e9}
 # totals are not finite could never close.
 _LARGEST_REWARD = 1e100
 
+_FEW = 10  # outcomes that are read one by one: arrays would take longer
+
 
 def read_outcome(number: object, reward: object) -> tuple[list[int], list[float]]:
     """One outcome, as `read_outcomes` returns it."""
@@ -61,7 +63,7 @@ def read_outcomes(outcomes: Any) -> tuple[list[int], list[float]]:
         numbers, values = list(outcomes.keys()), list(outcomes.values())
     else:
         numbers, values = _columns(outcomes)
-    if _are_plain(numbers, values):
+    if len(numbers) > _FEW and _are_plain(numbers, values):
         values = [value + 0.0 for value in values]  # −0.0 becomes 0.0, and True 1.0
     else:
         numbers, values = list(map(_outcome_id, numbers)), list(map(_reward, values))

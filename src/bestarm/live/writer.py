@@ -142,12 +142,15 @@ class Writer(Record):
     ) -> Sequence[Receipt | BestArmError]:
         bounds = self.traits.bounds
         try:
-            with self._advancing() as (tx, now):
+            with self._ledger.writing() as tx:
+                now = self._stamp(tx)
                 answers = record(tx, batches, now=now, bounds=bounds, assume_new=assume_new)
+                due = tx.head.due
         except NotAllNewError as error:
             if not assume_new:
                 raise damaged("There are outcomes on record without their assignments.") from error
             return self._tell(batches, assume_new=False)
+        self._advance(due, wait=False)
         if self._forecasts is not None:
             for batch, answer in zip(batches, answers, strict=True):
                 if isinstance(answer, Receipt) and not answer.late:
@@ -176,8 +179,10 @@ class Writer(Record):
         Where another process is at it this one does not do the same beside it: it waits for that
         one, or returns False at once.
         """
+        if not due:
+            return True
         nap = _NAP
-        if due and self._player.behind(self._head()):
+        if self._player.behind(self._head()):
             # A process that knows the latest phases has less to do, and comes by if it is there.
             time.sleep(_HEAD_START)
             due = self._head().due

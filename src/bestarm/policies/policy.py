@@ -141,8 +141,7 @@ class Policy(Protocol):
         """What the policy knows about every target now; None if it says so per phase only."""
         return None
 
-    @property
-    def finished(self) -> bool:
+    def has_stopped(self) -> bool:
         """Whether there is nothing more to plan."""
         return self.plan() is None
 

@@ -52,8 +52,7 @@ class StepwisePolicy(Policy):
         """What the policy declares about itself."""
         return Traits(version=self.version, blind=self._blind, max_pulls=self._max_pulls)
 
-    @property
-    def finished(self) -> bool:
+    def has_stopped(self) -> bool:
         """Whether there is nothing more to plan."""
         return self._stopped is not None
 

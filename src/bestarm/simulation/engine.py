@@ -275,11 +275,13 @@ def carry_out(
     pulls, rounds, plans, block = 0, 0, 0, _BLOCK
     ahead, skip = (getattr(stream, name, None) for name in ("ahead", "skip"))
     follows = policy.traits.follows and observe is None and ahead and skip
-    while not policy.finished:
-        if go_on is not None:
-            plan = policy.plan()
-            if plan is not None and not go_on(pulls, plans, plan):
-                return pulls, rounds, plans, False
+    skips = follows and go_on is None  # plans are made only where the policy does not follow
+    while True:
+        plan = None if skips else policy.plan()
+        if policy.has_stopped() if skips else plan is None:
+            break
+        if plan is not None and go_on is not None and not go_on(pulls, plans, plan):
+            return pulls, rounds, plans, False
         if ahead and skip and follows:
             known = ahead(block)
             block = min(2 * block, _LONGEST_BLOCK)
@@ -290,9 +292,8 @@ def carry_out(
                 rounds += followed
                 plans += made
                 continue
-        plan = policy.plan()
-        if plan is None:
-            break
+        plan = plan or policy.plan()
+        assert plan is not None  # it is not finished
         policy.update(stream.pull(plan))
         pulls += plan.pulls
         rounds += plan.rounds

@@ -20,7 +20,7 @@ from bestarm.design.kernels import (
     solve,
 )
 from bestarm.geometry import Array
-from bestarm.policies.anytime.allocation import SURE, TOL
+from bestarm.policies.anytime.allocation import TOL
 from bestarm.policies.anytime.kernels import total
 
 Indices = NDArray[np.int64]
@@ -38,9 +38,10 @@ def pose(
         spread: the expected (r − c(a))² of each.
         rows: the open contrasts in coordinates.
         needs: how much evidence each wants.
-        known: Σ n Σ_cov over the batches, θ̂, and what is added to each contrast's estimate.
+        known: Σ n Σ_cov over the batches, θ̂, what is added to each contrast's estimate, and below
+            how many standard errors it is not believed.
     """
-    information, slope, margin = known
+    information, slope, margin, sure = known
     (count, rank), lifted = rows.shape, features.shape[1] - rows.shape[1]
     typical = total(spread) / len(spread)
     upper = information.copy()
@@ -53,7 +54,7 @@ def pose(
         for j in range(rank):
             error += whitened[j, y] * whitened[j, y]
             gap += rows[y, j] * slope[j]
-        gap = max(gap + margin, SURE * math.sqrt(typical * error))
+        gap = max(gap + margin, sure * math.sqrt(typical * error))
         for j in range(rank):
             posed[y, lifted + j] = rows[y, j] * (math.sqrt(needs[y]) / gap)
             size = max(size, abs(posed[y, lifted + j]))

@@ -132,7 +132,7 @@ class Allocation:
     def _design(self, guesses: Guesses, wanted: OpenContrasts, margin: float) -> Array:
         from bestarm.policies.anytime import allocating  # noqa: PLC0415 - compiles
 
-        known = guesses.information, guesses.slope, margin
+        known = guesses.information, guesses.slope, margin, SURE
         posed = allocating.pose(self.features, guesses.spread, *wanted, known)
         few = max(map(len, posed)) <= ALL
         certified, weights = allocating.minimised(*posed) if few else (False, np.empty(0))

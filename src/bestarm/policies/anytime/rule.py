@@ -178,8 +178,7 @@ class AnytimeBAI(Policy):
             follows=self._follower is not None,
         )
 
-    @property
-    def finished(self) -> bool:
+    def has_stopped(self) -> bool:
         """Whether it has its answer, or spent its pulls."""
         return self._stopped is not None
 

@@ -19,7 +19,7 @@ from bestarm.ahead.words import next_word
 from bestarm.compiling import compiled
 from bestarm.geometry import TIE, Array
 from bestarm.policies.anytime.allocating import fix, minimised, mixed, pose, read_out, weigh
-from bestarm.policies.anytime.allocation import AGAIN, LEAST_WEIGHT, SHARE, SOON
+from bestarm.policies.anytime.allocation import AGAIN, LEAST_WEIGHT, SHARE, SOON, SURE
 from bestarm.policies.anytime.bets import EPSILON, LARGEST, RARE, STEPS
 from bestarm.policies.anytime.contests import LEAST_NEED
 from bestarm.policies.anytime.drawing import GROWTH, LEAST
@@ -147,7 +147,7 @@ def _renew(
             needs[i] = max(level - value[order[i + 1]], LEAST_NEED)
             for j in range(rows.shape[1]):
                 rows[i, j] = targets[leader, j] - targets[order[i + 1], j]
-        state = memory[2], memory[1], 0.0
+        state = memory[2], memory[1], 0.0, SURE
         certified, weights = minimised(*pose(features, memory[9], rows, needs, state))
         if not certified:
             return False, stage

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import sqlite3
 import time
@@ -96,13 +97,15 @@ def _take_turn(connection: Connection) -> None:
 
 def patiently(attempt: Callable[[], T]) -> T:
     """Try again while SQLite reports that it is busy."""
-    latest = time.monotonic() + PATIENCE
+    latest = math.inf
     while True:
         try:
             return attempt()
         except (sqlite3.OperationalError, exc.OperationalError) as error:
             code = getattr(getattr(error, "orig", error), "sqlite_errorcode", 0)
-            if code & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > latest:
+            now = time.monotonic()
+            latest = min(latest, now + PATIENCE)
+            if code & 0xFF != sqlite3.SQLITE_BUSY or now >= latest:
                 raise
             time.sleep(_NAP / 5000)
 

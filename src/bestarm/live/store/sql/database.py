@@ -24,7 +24,7 @@ from bestarm.live.store.sql.statements import SERVER_TIME, VERSION_NUMBER
 
 E = TypeVar("E", bound=StoreError)
 
-VERSION = "1"  # of the tables
+VERSION = "2"  # of the tables
 
 _LOCK = 0x62657374  # what PostgreSQL's processes lock while the tables are made
 

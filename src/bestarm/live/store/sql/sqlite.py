@@ -39,16 +39,23 @@ class SqliteSession(Session):
             self._holds_turn = True
             if self._waits_itself:
                 self._stop_waiting()
-            patiently(lambda: self.raw.execute("BEGIN IMMEDIATE"))
+            patiently(self._begin_immediate)
         else:
             self.raw.execute("BEGIN")
-        # A transaction that reads begins with this, and waits for who mends the log or its index.
-        ((version,),) = patiently(lambda: self.raw.execute("PRAGMA data_version").fetchall())
+            patiently(self._version)  # it begins with this, unless somebody mends the log
         self._read = None
         if experiment is not None:
-            self._read_counters(experiment, version)
+            self._read_counters(experiment)
 
-    def _read_counters(self, experiment: int, version: int) -> None:
+    def _begin_immediate(self) -> None:
+        self.raw.execute("BEGIN IMMEDIATE")
+
+    def _version(self) -> int:
+        ((version,),) = self.raw.execute("PRAGMA data_version")
+        return int(version)
+
+    def _read_counters(self, experiment: int) -> None:
+        version = self._version()
         self._read = experiment, version
         if self._kept is not None and self._kept[:2] == self._read:
             self.counters = self._kept[2]

@@ -1,0 +1,75 @@
+"""A design after one target is dropped: from the start that all designs have, and from the last.
+
+    python -m benchmarks.renewals
+
+The library starts cold: what it returns must not depend on what was solved before. This is what
+that costs. Times are of the processor, on one thread.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+from unittest import mock
+
+import numpy as np
+
+from benchmarks.designs import TOL, header, points, row, seconds
+from bestarm.design import solver
+from bestarm.design.contrasts import PairwiseContrasts
+from bestarm.design.solver import minimise
+from bestarm.geometry import Array, farthest, lift
+
+SIZES = ((30, 30, 5), (100, 100, 10), (1000, 1000, 20))
+
+
+def main() -> None:
+    header(
+        "Renewing a design after the target that matters most is dropped (processor time)",
+        "K", "H", "d", "first", "cold", "steps", "warm", "steps", "cold ÷ warm",
+    )  # fmt: skip
+    for size in SIZES:
+        source, target = points(*size)
+        features = lift(source)
+        cold = Renewal(features, target)
+        dropped = np.delete(target, cold.worst(), axis=0)
+        renewed = Renewal(features, dropped)
+        warm = Renewal(features, dropped, weights=cold.weights)
+        row(
+            *(f"{n:,}" for n in size), seconds(cold.seconds), seconds(renewed.seconds),
+            renewed.steps, seconds(warm.seconds), warm.steps,
+            f"{renewed.seconds / warm.seconds:.1f}×",
+        )  # fmt: skip
+
+
+class Renewal:
+    """One design, its steps and seconds; `weights` are masses to begin with."""
+
+    def __init__(self, features: Array, target: Array, weights: Array | None = None) -> None:
+        self._points = lift(target - target[0], 0.0)
+        contrasts = PairwiseContrasts(self._points)
+        minimise(features, contrasts, TOL)  # what loads on the first call
+        began: Any = solver.Working.of
+
+        def start(pool: Any) -> Any:
+            work = began(pool)
+            if weights is not None:
+                used = np.union1d(work.base, np.flatnonzero(weights > 1e-4 * weights.max()))
+                work.arms, work.q = used, np.maximum(weights[used], 1e-6)
+            return work
+
+        with mock.patch.object(solver.Working, "of", start):
+            begun = time.process_time()
+            found = minimise(features, contrasts, TOL)
+            self.seconds = time.process_time() - begun
+        self.weights, self.steps = found.weights, found.iterations
+        moment = features.T @ (self.weights[:, None] * features)
+        self._root = np.linalg.cholesky(np.linalg.inv(moment))
+
+    def worst(self) -> int:
+        """The target with the farthest other one."""
+        return int(np.argmax(farthest(self._points @ self._root)[1]))
+
+
+if __name__ == "__main__":
+    main()
