@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from workers_faults import begin
 from workers_started import PATIENCE, processes
 
 from bestarm import Problem
-from bestarm.errors import DamagedStoreError
+from bestarm.errors import DamagedStoreError, StoreUnavailableError
 from bestarm.live import Experiment, writer
 from bestarm.live.store.sql import connections, database, pool
 from bestarm.live.store.sql.postgresql import PostgresSession
@@ -206,3 +206,17 @@ with open(sys.argv[1], "r+b", buffering=0) as file:
     file.seek(0)
     file.write(before)
 """
+
+
+def test_what_the_server_does_not_keep_is_not_acknowledged(postgres_url: str) -> None:
+    """Even if somebody passes over the error of a statement."""
+    with begin(postgres_url) as experiment:
+        (number,) = experiment.ask(1).ids
+        with (
+            pytest.raises(StoreUnavailableError, match="rolled back"),
+            experiment._ledger.writing() as tx,
+        ):
+            session = tx._session  # type: ignore[attr-defined]
+            with suppress(psycopg.Error):
+                session.raw.execute("SELECT 1 / 0")
+        assert experiment.tell(number, 1.0).recorded

@@ -100,7 +100,10 @@ class PostgresSession(Session):
         poll.poll()
 
     def commit(self) -> None:
-        self._send("COMMIT")
+        ended = self._send("COMMIT")
+        if ended is not None and ended.command_status != b"COMMIT":
+            # So the server answers where a statement before had failed.
+            raise psycopg.OperationalError("the transaction was rolled back")
 
     def rollback(self) -> None:
         self._waiting = []
