@@ -140,6 +140,17 @@ def test_who_is_interrupted_before_it_waits_is_left_out(time: int) -> None:
         assert pool.submit(gathered, 4).result(PATIENCE) == 8
 
 
+def test_who_calls_from_within_its_work_does_not_wait_for_itself() -> None:
+    """As a signal handler may."""
+
+    def work(calls: Sequence[int]) -> list[int]:
+        return [call if call < 2 else gathered(call - 1) + gathered(call - 2) for call in calls]
+
+    gathered: Gathering[int, int] = Gathering(work)
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(gathered, 10).result(PATIENCE) == 55
+
+
 def test_a_forked_process_waits_for_no_thread_of_its_parent(sqlite_url: str) -> None:
     problem = Problem([[1, 0], [0, 1]])
     options: dict[str, Any] = {"policy": "anytime", "options": {"bounds": [0, 1]}, "seed": 3}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from threading import Lock
+from threading import Lock, get_ident
 from typing import Generic, TypeVar
 
 Call = TypeVar("Call")
@@ -37,12 +37,15 @@ class Gathering(Generic[Call, Answer]):
 
     def __init__(self, carry_out: Callable[[Sequence[Call]], Sequence[Answer]]) -> None:
         self._carry_out = carry_out
+        self._worker = 0  # the thread that is at work
         self._lock = Lock()
         self._busy = False
         self._waiting: list[_Waiting[Call, Answer]] = []
 
     def __call__(self, call: Call) -> Answer:
         """Have a call carried out, and return its answer."""
+        if self._worker == get_ident():  # as in a signal handler: nobody else would carry it out
+            return self._carry_out([call])[0]
         mine: _Waiting[Call, Answer] | None = None
         at_work = False
         try:
@@ -53,7 +56,7 @@ class Gathering(Generic[Call, Answer]):
                 else:
                     at_work = self._busy = True
             if mine is None:
-                return self._carry_out([call])[0]
+                return self._work([call])[0]
             mine.woken.acquire()
         except BaseException:
             if mine is not None:
@@ -77,11 +80,18 @@ class Gathering(Generic[Call, Answer]):
         if mine.group is not None:
             self._carry_out_group(mine.group)
 
+    def _work(self, calls: Sequence[Call]) -> Sequence[Answer]:
+        self._worker = get_ident()
+        try:
+            return self._carry_out(calls)
+        finally:
+            self._worker = 0
+
     def _carry_out_group(self, group: list[_Waiting[Call, Answer]]) -> None:
         """Carry out the calls of a group, whose first is of this thread, and wake the others."""
         done = group
         try:
-            answers = self._carry_out([each.call for each in group])
+            answers = self._work([each.call for each in group])
             for each, answer in zip(group, answers, strict=True):
                 each.answer = answer
         except Exception as error:
