@@ -18,7 +18,7 @@ from bestarm.errors import InvalidInputError, MissingDependencyError
 T = TypeVar("T")
 
 PATIENCE = 60  # seconds to wait for other writers
-_NAP = 5  # milliseconds that SQLite itself waits for them
+_NAPS = 0.003, 0.006  # seconds between attempts to write, at first and at most
 
 _POSTGRESQL = "postgresql+psycopg"
 _SQLITE = "sqlite"
@@ -84,7 +84,7 @@ def _take_turn(connection: Connection) -> None:
     likeliest to be next, and one of eight may wait for seconds. Short waits are fair.
     """
     raw: Any = connection.connection.dbapi_connection
-    raw.execute(f"PRAGMA busy_timeout={_NAP}")
+    raw.execute("PRAGMA busy_timeout=0")
     if not connection.info.get("bestarm_wal"):
         # Only now: reading a file must not change it. Of several processes that do this to a new
         # file at once, some are refused without a wait.
@@ -97,17 +97,23 @@ def _take_turn(connection: Connection) -> None:
 
 def patiently(attempt: Callable[[], T]) -> T:
     """Try again while SQLite reports that it is busy."""
-    latest = math.inf
+    latest, nap = math.inf, _NAPS[0]
     while True:
         try:
             return attempt()
         except (sqlite3.OperationalError, exc.OperationalError) as error:
-            code = getattr(getattr(error, "orig", error), "sqlite_errorcode", 0)
             now = time.monotonic()
             latest = min(latest, now + PATIENCE)
-            if code & 0xFF != sqlite3.SQLITE_BUSY or now >= latest:
+            if not is_busy(error) or now >= latest:
                 raise
-            time.sleep(_NAP / 5000)
+            time.sleep(nap)
+            nap = min(1.2 * nap, _NAPS[1])
+
+
+def is_busy(error: Exception) -> bool:
+    """Whether SQLite reports that another connection writes."""
+    code = getattr(getattr(error, "orig", error), "sqlite_errorcode", 0)
+    return bool(code & 0xFF == sqlite3.SQLITE_BUSY)
 
 
 # Set even where it is on: a session's own setting outlasts a change of the server's, the database's

@@ -41,6 +41,12 @@ class WatchedFile:
         self._held: dict[int, Logs] = {}
         self._logs_held: set[Logs] = set()
 
+    @property
+    def line(self) -> str:
+        """The path of a hidden file beside it, by which writers stand in line."""
+        folder, name = os.path.split(os.path.realpath(self.path))
+        return os.path.join(folder, f".{name}.line")
+
     def note_open(self) -> None:
         """Note which file it is that connections have open, unless that is known."""
         with self._lock:

@@ -37,7 +37,7 @@ class SessionPool:
         self._free: SimpleQueue[None] = SimpleQueue()  # as long as there are more to be taken
         for _ in range(_MOST):
             self._free.put(None)
-        self._turn = Turn()
+        self._turn = Turn("" if file is None else file.line)
         self._lock = Lock()  # held while sessions become used, idle or closed
         # Those of a store that nobody closed; but never those of a parent process.
         weakref.finalize(self, _close_all, self._idle, os.getpid())
