@@ -141,9 +141,11 @@ def read_out(coordinates: Array, probabilities: Array, spread: Array, intercept:
     regular = cholesky(upper)
     column = np.empty(rank)
     for i in range(count):
-        column[:] = readout[:, i]
+        for j in range(rank):  # assigning whole columns takes seconds to compile
+            column[j] = readout[j, i]
         solve(upper, column)
-        readout[:, i] = column
+        for j in range(rank):
+            readout[j, i] = column[j]
     return arms, weights, centered, covariance, readout, regular
 
 
