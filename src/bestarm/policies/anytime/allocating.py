@@ -139,12 +139,10 @@ def read_out(coordinates: Array, probabilities: Array, spread: Array, intercept:
         for j in range(i):
             covariance[i, j] = covariance[j, i]
     regular = cholesky(upper)
-    column = np.empty(rank)
     for i in range(count):
-        for j in range(rank):  # assigning whole columns takes seconds to compile
-            column[j] = readout[j, i]
+        column = readout[:, i].copy()
         solve(upper, column)
-        for j in range(rank):
+        for j in range(rank):  # assigning the whole column takes seconds to compile
             readout[j, i] = column[j]
     return arms, weights, centered, covariance, readout, regular
 

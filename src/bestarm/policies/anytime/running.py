@@ -258,7 +258,7 @@ def run(
     """
     targets, known, grid, noise, reaches, limits = fixed[2], fixed[4], *fixed[5:]
     rounds = len(ahead[1])
-    at = np.int64(0)  # as 0, a constant, `draw` would be compiled once more
+    at = int(np.int64(0))  # as 0, a constant, `draw` would be compiled once more
     order = active.copy()
     lead(targets, memory[1], TIE, order)
     while len(active) > 1 and course[_PULLS] < course[_MOST]:
