@@ -36,3 +36,18 @@ def test_a_file_that_its_holder_removes_meanwhile_is_not_the_one_to_lock(
     monkeypatch.setattr(fcntl, "flock", remove_then_lock)
     with locked(path) as first, locked(path) as second:
         assert (first, second) == (True, False)
+
+
+def test_a_lock_whose_file_must_not_be_removed_ends_as_well(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError
+
+    path = tmp_path / "lock"
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "unlink", refuse)
+        with locked(path) as alone:
+            assert alone
+    with locked(path) as again:
+        assert again

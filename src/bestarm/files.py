@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 __all__ = ["locked", "replacing"]
@@ -57,7 +57,8 @@ def locked(path: Path) -> Iterator[bool]:
             try:
                 yield True
             finally:
-                path.unlink(missing_ok=True)
+                with suppress(OSError):  # of another user, in a folder of everybody
+                    path.unlink()
             return
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -88,6 +90,98 @@ def test_who_is_interrupted_leaves_the_rest_to_another(first: bool) -> None:
         assert [each.result() for each in answers if each not in interrupted] == rest
         work.let.release()
         assert gathered(7) == 14
+
+
+class Interrupted:
+    """A lock whose holder is interrupted at some of the times that it is taken."""
+
+    def __init__(self, *times: int) -> None:
+        self.lock, self.taken, self.times = threading.Lock(), 0, times
+
+    def __enter__(self) -> None:
+        self.taken += 1
+        if self.taken in self.times:
+            raise KeyboardInterrupt
+        self.lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self.lock.release()
+        if -self.taken in self.times:
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("time", [1, -1, 2, -2])
+def test_who_is_interrupted_beside_its_work_holds_nobody_up(time: int) -> None:
+    work = Work()
+    gathered = Gathering(work)
+    gathered._lock = Interrupted(time)  # type: ignore[assignment]
+    work.let.release(2)
+    with pytest.raises(KeyboardInterrupt):
+        gathered(1)
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(gathered, 2).result(PATIENCE) == 4
+
+
+@pytest.mark.parametrize("time", [3, -3])
+def test_who_is_interrupted_before_it_waits_is_left_out(time: int) -> None:
+    work = Work()
+    gathered = Gathering(work)
+    gathered._lock = Interrupted(time)  # type: ignore[assignment]
+    work.let.release()
+    assert gathered(1) == 2
+    with ThreadPoolExecutor(2) as pool:
+        gathered._lock.taken = 1  # type: ignore[attr-defined]
+        first = pool.submit(gathered, 2)
+        wait_until(lambda: len(work.groups) == 2)
+        with pytest.raises(KeyboardInterrupt):
+            gathered(3)
+        work.let.release(2)
+        assert first.result(PATIENCE) == 4
+        assert pool.submit(gathered, 4).result(PATIENCE) == 8
+
+
+def test_who_calls_from_within_its_work_does_not_wait_for_itself() -> None:
+    """As a signal handler may."""
+
+    def work(calls: Sequence[int]) -> list[int]:
+        return [call if call < 2 else gathered(call - 1) + gathered(call - 2) for call in calls]
+
+    gathered: Gathering[int, int] = Gathering(work)
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(gathered, 10).result(PATIENCE) == 55
+
+
+def test_a_forked_process_waits_for_no_thread_of_its_parent(sqlite_url: str) -> None:
+    problem = Problem([[1, 0], [0, 1]])
+    options: dict[str, Any] = {"policy": "anytime", "options": {"bounds": [0, 1]}, "seed": 3}
+    with Experiment.create(sqlite_url, "offer", problem, **options) as experiment:
+        ids = experiment.ask(2).ids
+        work = Work()
+        experiment._tells._carry_out = work  # type: ignore[assignment]
+        with ThreadPoolExecutor(2) as pool:
+            pool.submit(experiment._tells, ([0], [0.5]))
+            wait_until(lambda: len(work.groups) == 1)
+            held, let = threading.Event(), threading.Event()
+            pool.submit(hold, experiment._lock, held, let)
+            assert held.wait(PATIENCE)
+            child = os.fork()
+            if not child:
+                signal.signal(signal.SIGALRM, signal.SIG_DFL)
+                signal.alarm(30)
+                experiment.tell(ids[0], 0.5)
+                experiment.recommendation()
+                os._exit(0)
+            let.set()
+            work.wrong = ValueError()
+            work.let.release()
+        assert os.waitpid(child, 0)[1] == 0
+        assert told(experiment) == {0: 0.5}
+
+
+def hold(lock: Any, held: threading.Event, let: threading.Event) -> None:
+    with lock:
+        held.set()
+        assert let.wait(PATIENCE)
 
 
 def test_threads_ask_and_tell_one_experiment(store_url: str) -> None:

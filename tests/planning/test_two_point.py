@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from bestarm.ahead import Ahead
 from bestarm.environments.baselines import Constant, Moving, Recorded
+from bestarm.environments.streams import BaseStream
 from bestarm.errors import InvalidInputError
 from bestarm.geometry import Array
 from bestarm.planning.assumptions import Drift
@@ -104,10 +106,29 @@ def test_people_have_levels_of_their_own() -> None:
     assert abs(np.mean(apart[1:] * apart[:-1])) < 4 / 3 / np.sqrt(len(apart))
 
 
+def ahead_of(instance: TwoPoint, rounds: int) -> Ahead:
+    stream = instance.begin(np.random.default_rng(0))
+    assert isinstance(stream, BaseStream)
+    known = stream.ahead(rounds)
+    assert known is not None
+    return known
+
+
 def test_a_mean_beyond_the_bounds_is_refused_and_not_cut_off() -> None:
     stream = world(Recorded(np.array([4.0, 5.9]))).begin(np.random.default_rng(0))
     with pytest.raises(InvalidInputError, match="leaves the bounds"):
         stream.pull(Plan.fixed([0, 0, 2], phase=1))
+    with pytest.raises(InvalidInputError, match="leaves the bounds"):
+        ahead_of(world(Recorded(np.array([4.0, 5.9]))), 2)
+
+
+def test_a_level_may_be_beyond_the_bounds_where_no_mean_is() -> None:
+    """Options whose features all lower the mean: only means are chances."""
+    low = TwoPoint(-np.eye(2), [0.5, 0.7], baseline=Recorded(np.full(500, 1.2)), bounds=(0.0, 1.0))
+    known = ahead_of(low, 500)
+    share = np.mean(known.table[known.rows] + known.common[:, None], axis=0)
+    chance = np.array([0.7, 0.5])
+    assert np.abs((share - chance) / np.sqrt(chance * (1 - chance) / 500)).max() < 4
 
 
 def test_a_walk_stays_about_its_level() -> None:

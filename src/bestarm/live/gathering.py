@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from threading import Lock
+from threading import Lock, get_ident
 from typing import Generic, TypeVar
 
 Call = TypeVar("Call")
@@ -18,6 +18,7 @@ class _Waiting(Generic[Call, Answer]):
         self.group: list[_Waiting[Call, Answer]] | None = None  # those it is to carry out
         self.answer: Answer | None = None
         self.error: BaseException | None = None
+        self.gone = False  # whether nobody waits for it any more
         self.woken = Lock()
         self.woken.acquire()
 
@@ -36,46 +37,61 @@ class Gathering(Generic[Call, Answer]):
 
     def __init__(self, carry_out: Callable[[Sequence[Call]], Sequence[Answer]]) -> None:
         self._carry_out = carry_out
+        self._worker = 0  # the thread that is at work
         self._lock = Lock()
         self._busy = False
         self._waiting: list[_Waiting[Call, Answer]] = []
 
     def __call__(self, call: Call) -> Answer:
         """Have a call carried out, and return its answer."""
-        with self._lock:
-            mine = _Waiting[Call, Answer](call) if self._busy else None
+        if self._worker == get_ident():  # as in a signal handler: nobody else would carry it out
+            return self._carry_out([call])[0]
+        mine: _Waiting[Call, Answer] | None = None
+        at_work = False
+        try:
+            with self._lock:
+                if self._busy:
+                    mine = _Waiting(call)
+                    self._waiting.append(mine)
+                else:
+                    at_work = self._busy = True
+            if mine is None:
+                return self._work([call])[0]
+            mine.woken.acquire()
+        except BaseException:
             if mine is not None:
-                self._waiting.append(mine)
-            self._busy = True
-        if mine is None:
-            try:
-                return self._carry_out([call])[0]
-            finally:
+                self._leave(mine)
+            raise
+        finally:
+            if at_work:
                 self._hand_over()
-        self._wait(mine)
+        if mine.group is not None:
+            self._carry_out_group(mine.group)
         if mine.error is not None:
             raise mine.error
         return mine.answer  # type: ignore[return-value]
 
-    def _wait(self, mine: _Waiting[Call, Answer]) -> None:
-        """Wait until a call is carried out, or carry it out with others."""
-        try:
-            mine.woken.acquire()
-        except BaseException:  # the user has interrupted it
-            with self._lock:
-                if mine in self._waiting:
-                    self._waiting.remove(mine)
-            if mine.group is not None:
-                self._carry_out_group(mine.group)
-            raise
+    def _leave(self, mine: _Waiting[Call, Answer]) -> None:
+        """Wait no longer, as the user has interrupted it; what others wait for is carried out."""
+        with self._lock:
+            mine.gone = True
+            if mine in self._waiting:
+                self._waiting.remove(mine)
         if mine.group is not None:
             self._carry_out_group(mine.group)
+
+    def _work(self, calls: Sequence[Call]) -> Sequence[Answer]:
+        self._worker = get_ident()
+        try:
+            return self._carry_out(calls)
+        finally:
+            self._worker = 0
 
     def _carry_out_group(self, group: list[_Waiting[Call, Answer]]) -> None:
         """Carry out the calls of a group, whose first is of this thread, and wake the others."""
         done = group
         try:
-            answers = self._carry_out([each.call for each in group])
+            answers = self._work([each.call for each in group])
             for each, answer in zip(group, answers, strict=True):
                 each.answer = answer
         except Exception as error:
@@ -84,7 +100,7 @@ class Gathering(Generic[Call, Answer]):
         except BaseException:  # this thread has to end: another carries out what is left
             done = group[:1]
             with self._lock:
-                self._waiting = group[1:] + self._waiting
+                self._waiting[:0] = [each for each in group[1:] if not each.gone]
             raise
         finally:
             for each in done[1:]:
@@ -93,9 +109,17 @@ class Gathering(Generic[Call, Answer]):
 
     def _hand_over(self) -> None:
         """Let the first of those that wait carry out all their calls."""
+        try:
+            self._wake_first()
+        except BaseException:  # the user has interrupted it, and nobody else would do it
+            self._wake_first()
+            raise
+
+    def _wake_first(self) -> None:
         with self._lock:
             group, self._waiting = self._waiting, []
-            self._busy = bool(group)
             if group:
                 group[0].group = group
                 group[0].woken.release()
+            else:
+                self._busy = False

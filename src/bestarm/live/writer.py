@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
+from threading import RLock
+from weakref import WeakSet
 
 from bestarm.checks import whole
 from bestarm.errors import BestArmError, ConflictingRequestError, InvalidInputError
@@ -17,6 +20,7 @@ from bestarm.live.outcomes import Outcomes, record
 from bestarm.live.record import Record
 from bestarm.live.spec import Spec
 from bestarm.live.store.contract import Ledger, NotAllNewError, Writing
+from bestarm.live.store.damage import damaged
 from bestarm.live.values import Batch, Receipt
 from bestarm.policies.policy import Policy
 
@@ -44,8 +48,22 @@ class Writer(Record):
         forecasts: Forecasts | None = None,
     ) -> None:
         super().__init__(ledger, made_of, seed=seed, clock=clock, forecasts=forecasts)
+        self._left: tuple[tuple[int, int], float] | None = None  # what was left to others, and when
+        self._gather()
+        _writers.add(self)
+
+    def _gather(self) -> None:
         self._asks: Gathering[_Request, Batch | Exception] = Gathering(self._ask)
         self._tells: Gathering[Outcomes, Receipt | BestArmError] = Gathering(self._tell)
+
+    def begin_in_fork(self) -> None:
+        """Wait for no other thread in a forked process: there they are not."""
+        self._gather()
+        if self._lock.acquire(blocking=False):
+            self._lock.release()
+        else:
+            self._lock = RLock()
+            self._player.forget()  # another thread was at work on the policy
 
     @cached_property
     def _assigner(self) -> Assigner:
@@ -128,7 +146,9 @@ class Writer(Record):
                 now = self._stamp(tx)
                 answers = record(tx, batches, now=now, bounds=bounds, assume_new=assume_new)
                 due = tx.head.due
-        except NotAllNewError:
+        except NotAllNewError as error:
+            if not assume_new:
+                raise damaged("There are outcomes on record without their assignments.") from error
             return self._tell(batches, assume_new=False)
         self._advance(due, wait=False)
         if self._forecasts is not None:
@@ -161,14 +181,14 @@ class Writer(Record):
         """
         if not due:
             return True
-        until, nap = time.monotonic() + _PATIENCE, _NAP
+        nap = _NAP
         if self._player.behind(self._head()):
             # A process that knows the latest phases has less to do, and comes by if it is there.
             time.sleep(_HEAD_START)
             due = self._head().due
         while due:
             with self._lock, self._ledger.advancing() as alone:
-                if alone or time.monotonic() > until:
+                if alone or self._left_for_long():
                     while due:
                         due = self._step()
             if not alone and due:
@@ -179,6 +199,13 @@ class Writer(Record):
             # Once more: whoever found this process at work has left the rest to it.
             due = self._head().due
         return True
+
+    def _left_for_long(self) -> bool:
+        """Whether other processes, to whom it was left, have long done nothing of what is due."""
+        head, now = self._head(), time.monotonic()
+        if self._left is None or self._left[0] != (head.phase, head.summaries):
+            self._left = (head.phase, head.summaries), now
+        return now > self._left[1] + _PATIENCE
 
     def _step(self) -> bool:
         """Do the next thing that is due, and return whether there is more."""
@@ -196,3 +223,15 @@ class Writer(Record):
         except BaseException:
             self._player.forget()
             raise
+
+
+_writers: WeakSet[Writer] = WeakSet()
+
+
+def _begin_in_fork() -> None:
+    for writer in _writers:
+        writer.begin_in_fork()
+
+
+if hasattr(os, "register_at_fork"):  # not everywhere
+    os.register_at_fork(after_in_child=_begin_in_fork)

@@ -79,12 +79,8 @@ class _MovingChances(_Chances, MovingStream):
         super().__init__(*run, noise=0.0, **options)
         self._bounds = bounds
 
-    def ahead(self, rounds: int) -> Ahead | None:
-        """Rewards of the next rounds, as far as the path goes."""
-        known = super().ahead(rounds)
-        if known is None:
-            return None
-        return _outcomes(self._means, known.common, self._bounds, self._noise_rng)
+    def _shared(self, common: Array) -> Ahead:
+        return _outcomes(self._means, common, self._bounds, self._noise_rng)
 
     def _carry_out(self, plan: Plan) -> Summary:
         deal = self._deal(plan)
@@ -120,6 +116,8 @@ def _outcomes(
     distribution of each arm matters.
     """
     low, high = bounds
+    extremes = [means.min() + common.min(), means.max() + common.max()]
+    _chances(np.array(extremes), bounds)  # raises where a mean leaves the bounds
     order = np.argsort(means, kind="stable")
     rank = np.empty_like(order)
     rank[order] = np.arange(len(means))

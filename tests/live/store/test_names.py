@@ -6,6 +6,7 @@ import unicodedata
 
 import numpy as np
 import pytest
+from databases import run_sql
 from typer.testing import CliRunner
 
 from bestarm import Experiment, Problem
@@ -35,6 +36,20 @@ def test_two_spellings_of_a_name_are_one_experiment(store_url: str, name: str) -
             assert opened.status().pulls == 3
             assert opened.verify().sound
     assert [each.name for each in Experiment.list(store_url)] == [COMPOSED]
+
+
+def test_names_and_texts_are_kept_whatever_the_encoding(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PGCLIENTENCODING", "LATIN1")
+    with create(postgres_url, "Größe") as experiment:
+        ids = experiment.ask(1, request_id="été").ids
+        assert experiment.ask(1, request_id="été").ids == ids
+        experiment.fail(ids[0], "müde")
+    monkeypatch.delenv("PGCLIENTENCODING")
+    assert [each.name for each in Experiment.list(postgres_url)] == ["Größe"]
+    kept = run_sql(postgres_url, "SELECT name, reason FROM bestarm_requests, bestarm_losses")
+    assert kept == [("été", "müde")]
 
 
 def test_the_command_line_takes_either(sqlite_url: str) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -12,7 +14,7 @@ from bestarm import Problem
 from bestarm.errors import ExperimentExistsError
 from bestarm.live import Experiment
 
-__all__ = ["begin", "forks", "together"]
+__all__ = ["begin", "forks", "forks_one_that_ends", "together"]
 
 
 def begin(url: str, name: str = "offer") -> Experiment:
@@ -59,3 +61,17 @@ def forks(url: str, folder: Path) -> None:
         raise
     if not child:
         os._exit(0)
+
+
+def forks_one_that_ends(url: str) -> None:
+    """Use an experiment, fork a process that ends as programs do, and look at the connections."""
+    experiment = begin(url)
+    experiment.tell(experiment.ask(3).ids[0], 1.0)
+    ledger: Any = experiment._ledger
+    child = os.fork()
+    if not child:
+        atexit._run_exitfuncs()
+        os._exit(0)
+    os.waitpid(child, 0)
+    for session in ledger.store._pool._idle:
+        session.raw.execute("SELECT 1")

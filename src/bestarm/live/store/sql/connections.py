@@ -128,6 +128,10 @@ def _set_up_session(connection: Any, _: object) -> None:
         "lock_timeout": f"{1000 * PATIENCE:.0f}ms",
         "idle_in_transaction_session_timeout": "10min",  # a plan may take its time
         "standard_conforming_strings": "on",
+        "client_encoding": "UTF8",  # whatever the database or the environment says
+        "extra_float_digits": 3,  # numbers are sent to the bit
+        # Whoever has waited for a turn sees what was written meanwhile.
+        "default_transaction_isolation": "read committed",
         "tcp_keepalives_idle": 30,
         "tcp_keepalives_interval": 10,
         "tcp_keepalives_count": 3,

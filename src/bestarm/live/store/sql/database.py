@@ -138,10 +138,11 @@ class Store:
         try:
             pool = self._own()
             session = self._begin(pool, experiment, writing=writing)
-            sound = True
+            sound = False
             try:
                 yield session
                 session.commit()
+                sound = True
             except BaseException:
                 sound = self._rolled_back(session)
                 raise
@@ -163,30 +164,37 @@ class Store:
         """
         try:
             pool = self._own()
-            session = pool.take()
+            session = pool.take_spare()
         except self._failures:
+            session = None
+        if session is None:
             yield True
             return
-        claimed = None
+        claimed, sound = None, False
         try:
             with suppress(self._driver.Error):
                 ((claimed,),) = session.raw.execute("SELECT pg_try_advisory_lock(%s)", [number])
             yield claimed is not False
         finally:
-            with suppress(self._driver.Error):
-                if claimed:
-                    session.raw.execute("SELECT pg_advisory_unlock(%s)", [number])
-            pool.give(session, sound=not session.broken)
+            try:
+                with suppress(self._driver.Error):
+                    if claimed:
+                        session.raw.execute("SELECT pg_advisory_unlock(%s)", [number])
+                    sound = claimed is not None
+            finally:
+                pool.give(session, sound=sound)  # the claim ends with its connection
 
     def _begin(self, pool: SessionPool, experiment: int | None, *, writing: bool) -> Session:
         while True:
-            session = pool.take()
+            session, sound = pool.take(), False
             try:
                 session.begin(writing=writing, experiment=experiment)
-            except BaseException:
-                sound = self._rolled_back(session)
-                pool.give(session, sound=sound)
-                if session.fresh or sound:
+            except BaseException as error:
+                try:
+                    sound = self._rolled_back(session)
+                finally:
+                    pool.give(session, sound=sound)
+                if session.fresh or sound or not isinstance(error, self._driver.Error):
                     raise
                 pool.close()  # the server has gone since, and with it all connections
             else:

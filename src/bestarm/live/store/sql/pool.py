@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import weakref
 from collections import deque
 from queue import Empty, SimpleQueue
+from threading import Lock
 from typing import Any
 
 from sqlalchemy import Engine
@@ -36,7 +38,9 @@ class SessionPool:
         for _ in range(_MOST):
             self._free.put(None)
         self._turn = Turn()
-        weakref.finalize(self, _close_all, self._idle)  # of a store that nobody closed
+        self._lock = Lock()  # held while sessions become used, idle or closed
+        # Those of a store that nobody closed; but never those of a parent process.
+        weakref.finalize(self, _close_all, self._idle, os.getpid())
 
     def take(self) -> Session:
         """A session that nobody else uses, until it is given back.
@@ -48,12 +52,29 @@ class SessionPool:
             self._free.get(timeout=_PATIENCE)
         except Empty:
             raise NoSessionError from None
-        try:
+        return self._take()
+
+    def take_spare(self) -> Session | None:
+        """The same, unless few are left: who holds one and waits for another needs those."""
+        with self._lock:
+            if self._free.qsize() <= _MOST // 2:
+                return None
             try:
-                session = self._idle.pop()
-            except IndexError:
+                self._free.get(block=False)
+            except Empty:
+                return None
+        return self._take()
+
+    def _take(self) -> Session:
+        try:
+            with self._lock:
+                used = self._used  # those that `close` knows of
+                session = self._idle.pop() if self._idle else None
+                if session is not None:
+                    used.add(session)
+            if session is None:
                 session = self._connect()
-            self._used.add(session)
+                used.add(session)
         except BaseException:
             self._free.put(None)
             raise
@@ -71,19 +92,23 @@ class SessionPool:
 
     def give(self, session: Session, *, sound: bool) -> None:
         """Give a session back; unless it is sound, it is closed."""
-        kept = sound and session in self._used
-        self._used.discard(session)
-        if kept:
-            self._idle.append(session)
-        else:
+        with self._lock:
+            kept = sound and session in self._used
+            self._used.discard(session)
+            if kept:
+                self._idle.append(session)
+        if not kept:
             self._close(session)
         self._free.put(None)
 
     def close(self) -> None:
         """Close all sessions; those in use once they are given back."""
-        self._used = set()
-        while self._idle:
-            self._close(self._idle.pop())
+        with self._lock:
+            idle = list(self._idle)
+            self._idle.clear()
+            self._used = set()
+        for session in idle:
+            self._close(session)
 
     def _close(self, session: Session) -> None:
         if self._file is not None:
@@ -91,6 +116,6 @@ class SessionPool:
         session.close()
 
 
-def _close_all(idle: deque[Session]) -> None:
-    while idle:
+def _close_all(idle: deque[Session], process: int) -> None:
+    while idle and process == os.getpid():
         idle.pop().close()

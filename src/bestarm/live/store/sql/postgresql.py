@@ -75,7 +75,7 @@ class PostgresSession(Session):
             connection = self.raw.pgconn
             connection.send_query(message.encode())
             while connection.flush():
-                self._wait(select.POLLIN | select.POLLOUT)
+                self._wait(writable=True)
                 connection.consume_input()
             while (found := self._receive()) is not None:
                 if found.status == ExecStatus.FATAL_ERROR:
@@ -89,18 +89,26 @@ class PostgresSession(Session):
     def _receive(self) -> PGresult | None:
         connection = self.raw.pgconn
         while connection.is_busy():
-            self._wait(select.POLLIN)
+            self._wait()
             connection.consume_input()
         found: PGresult | None = connection.get_result()
         return found
 
-    def _wait(self, events: int) -> None:
+    def _wait(self, *, writable: bool = False) -> None:
+        """Wait until the server has sent something, or can be sent more; Ctrl-C ends it."""
+        socket = self.raw.pgconn.socket
+        if not hasattr(select, "poll"):  # as on Windows, where `select` takes any socket
+            select.select([socket], [socket] if writable else [], [])
+            return
         poll = select.poll()
-        poll.register(self.raw.pgconn.socket, events)
+        poll.register(socket, select.POLLIN | select.POLLOUT if writable else select.POLLIN)
         poll.poll()
 
     def commit(self) -> None:
-        self._send("COMMIT")
+        ended = self._send("COMMIT")
+        if ended is not None and ended.command_status != b"COMMIT":
+            # So the server answers where a statement before had failed.
+            raise psycopg.OperationalError("the transaction was rolled back")
 
     def rollback(self) -> None:
         self._waiting = []

@@ -42,6 +42,7 @@ class SqliteSession(Session):
             patiently(self._begin_immediate)
         else:
             self.raw.execute("BEGIN")
+            patiently(self._version)  # it begins with this, unless somebody mends the log
         self._read = None
         if experiment is not None:
             self._read_counters(experiment)
@@ -49,8 +50,12 @@ class SqliteSession(Session):
     def _begin_immediate(self) -> None:
         self.raw.execute("BEGIN IMMEDIATE")
 
-    def _read_counters(self, experiment: int) -> None:
+    def _version(self) -> int:
         ((version,),) = self.raw.execute("PRAGMA data_version")
+        return int(version)
+
+    def _read_counters(self, experiment: int) -> None:
+        version = self._version()
         self._read = experiment, version
         if self._kept is not None and self._kept[:2] == self._read:
             self.counters = self._kept[2]
@@ -126,7 +131,10 @@ class SqliteSession(Session):
         return bool(tables.fetchall())
 
     def close(self) -> None:
-        self.raw.close()
+        try:
+            self.raw.close()
+        finally:
+            self._give_turn()
 
 
 _KNOWN = {sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY, sqlite3.SQLITE_CONSTRAINT_UNIQUE}
