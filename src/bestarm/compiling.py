@@ -8,7 +8,7 @@ from typing import ParamSpec, TypeVar, cast
 
 import numba
 
-__all__ = ["compiled"]
+__all__ = ["compiled", "inlined"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -21,9 +21,20 @@ def compiled(function: Callable[P, T]) -> Callable[P, T]:
     plain tuples, never named ones: the cache stores the class of each argument by name, and cannot
     be read once a class was renamed or moved, for example by an upgrade.
     """
-    make = partial(numba.njit, nogil=True, error_model="numpy")
+    # Without the wrapper for callbacks from C, which nobody calls: it takes long to make.
+    make = partial(numba.njit, nogil=True, error_model="numpy", no_cfunc_wrapper=True)
     try:
         made = make(cache=True)(function)
     except RuntimeError:  # the cache directory is not writable: compile in every process
         made = make()(function)
+    return cast(Callable[P, T], made)
+
+
+def inlined(function: Callable[P, T]) -> Callable[P, T]:
+    """Compile a function as a part of the one that calls it.
+
+    For a part with one caller, called with positional arguments: compiled by itself as well, it
+    would take twice as long. Many or long ones take longer so than by themselves.
+    """
+    made = numba.njit(nogil=True, error_model="numpy", inline="always")(function)
     return cast(Callable[P, T], made)

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.linalg.lapack import dtrtrs
 from threadpoolctl import ThreadpoolController
 
@@ -194,7 +195,7 @@ def _minimise(pool: Pool, contrasts: ContrastSet, tol: float) -> Design:
             trade_arms(work, scores.each, most, tol)
             keep = share > 1e-7 / len(share)
             work.codes, work.mu = work.codes[keep], work.mu[keep]
-        new = found[~np.isin(found, work.codes)]
+        new = found[~among(found, work.codes)]
         work.codes = np.concatenate([work.codes, new])
         work.mu = np.concatenate([work.mu, np.zeros(len(new))])
         mu = work.mu + (0.02 * work.mu.mean() or 1.0)
@@ -216,11 +217,16 @@ def inverse_factor(features: Array, weights: Array) -> Array:
     return np.asarray(inverse.T)
 
 
+def among(some: Codes, codes: Codes) -> NDArray[np.bool_]:
+    """Which of some codes are among few others; NumPy's takes ten times as long."""
+    return np.asarray((some[:, None] == codes).any(axis=1))
+
+
 def trade_arms(work: Working, scores: Array, most: int, tol: float) -> None:
     """Drop arms with neither mass nor a high score; add arms that score above all in the set."""
     inside = scores[work.arms]
     best = float(inside.max())
-    keep = (work.q > 1e-6 * work.q.max()) | (inside > 0.7 * best) | np.isin(work.arms, work.base)
+    keep = (work.q > 1e-6 * work.q.max()) | (inside > 0.7 * best) | among(work.arms, work.base)
     outside = scores.copy()
     outside[work.arms] = 0.0
     order = ranked(outside)[: max(most, 32)]

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 from bestarm.checks import whole
@@ -61,6 +62,10 @@ class Replication:
 
     def cells(self) -> list[Cell]:
         """Every cell with its verdict, in the order of the tables."""
+        return list(self._cells)
+
+    @cached_property
+    def _cells(self) -> list[Cell]:
         return judged(
             [
                 cell

@@ -139,11 +139,11 @@ def read_out(coordinates: Array, probabilities: Array, spread: Array, intercept:
         for j in range(i):
             covariance[i, j] = covariance[j, i]
     regular = cholesky(upper)
-    column = np.empty(rank)
     for i in range(count):
-        column[:] = readout[:, i]
+        column = readout[:, i].copy()
         solve(upper, column)
-        readout[:, i] = column
+        for j in range(rank):  # assigning the whole column takes seconds to compile
+            readout[j, i] = column[j]
     return arms, weights, centered, covariance, readout, regular
 
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from bestarm.ahead.paying import pay
 from bestarm.ahead.words import next_word
-from bestarm.compiling import compiled
+from bestarm.compiling import compiled, inlined
 from bestarm.geometry import TIE, Array
 from bestarm.policies.anytime.allocating import fix, minimised, mixed, pose, read_out, weigh
 from bestarm.policies.anytime.allocation import AGAIN, LEAST_WEIGHT, SHARE, SOON, SURE
@@ -115,7 +115,7 @@ def draw(ahead: Parts, start: int, size: int, stage: Parts, words: Words, center
     return (counts, sums, squares), (least, largest, cubes)
 
 
-@compiled
+@inlined
 def _next_size(fixed: Parts, memory: Parts, course: Indices) -> int:
     """See `drawing.Singles`."""
     numbers, known = memory[0], fixed[4]
@@ -127,7 +127,7 @@ def _next_size(fixed: Parts, memory: Parts, course: Indices) -> int:
     return int(min(max(int(size), least), course[_MOST] - course[_PULLS]))
 
 
-@compiled
+@inlined
 def _renew(
     fixed: Parts, memory: Parts, contest: Parts, order: Indices, stage: Parts, course: Indices
 ) -> tuple[bool, Parts]:
@@ -148,7 +148,8 @@ def _renew(
             for j in range(rows.shape[1]):
                 rows[i, j] = targets[leader, j] - targets[order[i + 1], j]
         state = memory[2], memory[1], 0.0, SURE
-        certified, weights = minimised(*pose(features, memory[9], rows, needs, state))
+        scaled, posed = pose(features, memory[9], rows, needs, state)
+        certified, weights = minimised(scaled, posed)
         if not certified:
             return False, stage
         weights = mixed(weights, plain, SHARE, LEAST_WEIGHT)
@@ -166,7 +167,7 @@ def _renew(
     return True, (weights, arms, shares, centered, covariance, readout, bounds, guide)
 
 
-@compiled
+@inlined
 def _guess(fixed: Parts, memory: Parts, size: int) -> Array:
     """c(a) of every arm in the next batch: see `guesses.Guesses.rewards`."""
     low, high, center, _, intercept = fixed[4]
@@ -180,7 +181,7 @@ def _guess(fixed: Parts, memory: Parts, size: int) -> Array:
     return guesses
 
 
-@compiled
+@inlined
 def _bet(
     fixed: Parts, stage: Parts, order: Indices, frame: Parts, totals: Parts, wealth: Array
 ) -> None:
@@ -203,7 +204,7 @@ def _bet(
             wealth[order[i], s] += growth[i, s]
 
 
-@compiled
+@inlined
 def _left(contest: Parts, log_shares: Array, active: Indices) -> Indices:
     """The targets that are left: see `contests.BestOf`."""
     wealth, value, level = contest
@@ -256,7 +257,8 @@ def run(
         The targets left, the same in order, and the stage.
     """
     targets, known, grid, noise, reaches, limits = fixed[2], fixed[4], *fixed[5:]
-    rounds, at = len(ahead[1]), 0
+    rounds = len(ahead[1])
+    at = int(np.int64(0))  # as 0, a constant, `draw` would be compiled once more
     order = active.copy()
     lead(targets, memory[1], TIE, order)
     while len(active) > 1 and course[_PULLS] < course[_MOST]:
