@@ -40,7 +40,7 @@ from sqlalchemy import make_url
 from bestarm import AnytimeBAI, Experiment, Problem
 
 ROUNDS = 5
-PROBLEM = Problem(np.eye(5), delta=0.05)
+PROBLEM = Problem(np.eye(5), delta=0.05, noise=10.0)  # so that a phase of SP-BAI is long
 POLICIES: dict[str, dict[str, Any]] = {
     "": {"policy": "sp-bai"},
     ", closing": {"policy": "anytime", "options": {"bounds": [0, 1]}},

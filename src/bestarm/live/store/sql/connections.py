@@ -18,7 +18,7 @@ from bestarm.errors import InvalidInputError, MissingDependencyError
 T = TypeVar("T")
 
 PATIENCE = 60  # seconds to wait for other writers
-_NAPS = 0.003, 0.006  # seconds between attempts to write, at first and at most
+_NAPS = 0.0002, 0.002  # seconds between attempts to write, at first and at most
 
 _POSTGRESQL = "postgresql+psycopg"
 _SQLITE = "sqlite"
