@@ -35,18 +35,19 @@ class BaseStream(ABC):
         # 128 bits of the generator passed in: the kernels continue the state of an SFC64.
         seeds = np.random.SeedSequence(rng.integers(0, 2**32, size=4).tolist()).spawn(4)
         self._arms_seed, noise_seed, self._baseline_seed, self._kinds_seed = seeds
-        self._noise_rng = _generator(noise_seed)
+        self._noise_rng = np.random.Generator(np.random.SFC64(noise_seed))
         self._rounds, self._block = 0, 1
         # Of the last plan that was drawn: many have the same weights.
         self._last_support: tuple[Array, NDArray[np.uint32], Array] | None = None
 
     @cached_property
     def _arms_rng(self) -> np.random.Generator:
-        return _generator(self._arms_seed)  # a run that is followed needs none
+        # A run that is followed needs none.
+        return np.random.Generator(np.random.SFC64(self._arms_seed))
 
     @cached_property
     def _baseline_rng(self) -> np.random.Generator:
-        return _generator(self._baseline_seed)
+        return np.random.Generator(np.random.SFC64(self._baseline_seed))
 
     def pull(self, plan: Plan) -> Summary:
         """Carry out a plan and return its totals."""
@@ -386,10 +387,6 @@ class ReactingStream(DealtStream):
             rewards = self._noisy(np.zeros(len(arms)))
             kernels.react(arms, self._means, self._bound, tuple(self._past), rewards)
             yield Pulls(arms, rewards)
-
-
-def _generator(seed: np.random.SeedSequence) -> np.random.Generator:
-    return np.random.Generator(np.random.SFC64(seed))
 
 
 def guided(weights: Array, cells: int) -> tuple[NDArray[np.uint64], NDArray[np.int32], int]:
