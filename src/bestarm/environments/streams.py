@@ -41,8 +41,7 @@ class BaseStream(ABC):
         self._last_support: tuple[Array, NDArray[np.uint32], Array] | None = None
 
     @cached_property
-    def _arms_rng(self) -> np.random.Generator:
-        # A run that is followed needs none.
+    def _arms_rng(self) -> np.random.Generator:  # a run that is followed needs none
         return np.random.Generator(np.random.SFC64(self._arms_seed))
 
     @cached_property

@@ -18,7 +18,7 @@ from bestarm.live import Batch, Experiment, Receipt, Status
 from bestarm.live.store.sql import Store
 from bestarm.live.watch.overview import Watch
 from bestarm.problem import Problem
-from bestarm.server.gathering import Answer, Asked, Gathering
+from bestarm.server.gathering import Answer, Asked, TaskGathering
 from bestarm.server.security.limits import Limits
 from bestarm.server.security.roles import Callers
 from bestarm.server.security.tokens import Role
@@ -59,7 +59,7 @@ class OpenExperiments:
         self._tells: TellQueue[tuple[Outcomes, str | None]] = TellQueue(
             lambda name, told: self._write_together(name, told, Experiment.tell_each)
         )
-        self._asks: Gathering[tuple[None, str | None], Batch] = Gathering(
+        self._asks: TaskGathering[tuple[None, str | None], Batch] = TaskGathering(
             lambda name, asked: self._write_together(name, asked, _ask_each)
         )
 
@@ -199,7 +199,7 @@ def _part(batch: Batch, part: slice) -> Batch:
     )
 
 
-class TellQueue(Gathering[Asked, Receipt]):
+class TellQueue(TaskGathering[Asked, Receipt]):
     """Outcomes that wait to be written, by experiment: together they wait for the disk once.
 
     Each caller is answered once its own outcomes are on disk, and is told of its own mistake alone.

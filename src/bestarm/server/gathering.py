@@ -15,7 +15,7 @@ Answer = TypeVar("Answer")
 Together = Callable[[str, list[Asked]], Awaitable[Sequence[Answer | Exception]]]
 
 
-class Gathering(Generic[Asked, Answer]):
+class TaskGathering(Generic[Asked, Answer]):
     """Has calls answered together, by key: they wait for a thread or for the disk once.
 
     `together` gives an answer for each call of a key, in their order: an exception is raised to

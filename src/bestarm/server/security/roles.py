@@ -12,7 +12,7 @@ from starlette.concurrency import run_in_threadpool
 
 from bestarm.live.store.sql import Store
 from bestarm.server.api.errors import Refusal
-from bestarm.server.gathering import Gathering
+from bestarm.server.gathering import TaskGathering
 from bestarm.server.security.guard import KNOWN
 from bestarm.server.security.tokens import Role, find_role, pass_holds, token_number
 
@@ -32,7 +32,7 @@ class Callers:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._lookups: Gathering[str, Role | None] = Gathering(
+        self._lookups: TaskGathering[str, Role | None] = TaskGathering(
             lambda _, tokens: run_in_threadpool(self._find, tokens)
         )
 

@@ -32,7 +32,7 @@ _EACH = select(
 )
 
 
-class Change(NamedTuple):
+class ChangedExperiment(NamedTuple):
     """An experiment that has changed, or has a lease that may have run out.
 
     Attributes:
@@ -70,7 +70,7 @@ class Changes:
         shelves = self._shelves.values()
         return [name for shelf in shelves for name, known in shelf.items() if not known.over]
 
-    def read(self, *, now: float) -> tuple[Sequence[Change], set[str]]:
+    def read(self, *, now: float) -> tuple[Sequence[ChangedExperiment], set[str]]:
         """Experiments that changed since the last call or are overdue, running ones first and the
         newest of these first; and the names of those that are gone."""
         if self._store.version() is None:
@@ -80,20 +80,20 @@ class Changes:
                 self._forget()  # another file
             return self._read(session, now)
 
-    def _read(self, session: Session, now: float) -> tuple[Sequence[Change], set[str]]:
+    def _read(self, session: Session, now: float) -> tuple[Sequence[ChangedExperiment], set[str]]:
         every = session.fetch(_TOTALS, now=now)
         totals = {shelf: counts for shelf, *counts, _ in every}
         late = {shelf for shelf, *_, overdue in every if overdue}
         shelves = totals.keys() | self._totals.keys()
         new = {each for each in shelves if totals.get(each) != self._totals.get(each)}
         self._totals = totals
-        changes, gone = list[Change](), set[str]()
+        changes, gone = list[ChangedExperiment](), set[str]()
         for shelf in sorted(late | new, reverse=True):
             part = {"first": shelf * _SHELF, "end": (shelf + 1) * _SHELF}
             before, self._shelves[shelf] = self._shelves.get(shelf, {}), dict[str, _Known]()
             for name, over, overdue, recorded in session.fetch(_EACH, now=now, **part):
                 known = self._shelves[shelf][name] = _Known(bool(over), recorded)
                 if overdue or before.get(name) != known:
-                    changes.append(Change(name, bool(over), bool(overdue)))
+                    changes.append(ChangedExperiment(name, bool(over), bool(overdue)))
             gone |= before.keys() - self._shelves[shelf].keys()
         return sorted(changes, key=lambda each: each.over), gone
