@@ -14,6 +14,7 @@ from bestarm.problem import Problem
 
 _STEPS = 1000  # moves of weight, at most
 _SLACK = 0.01  # relative: how far an arm may be beyond what the method asks for
+_TIE = 1e-9  # relative: squared distances closer than this are equal, on every processor
 
 
 class BOSE(CenteredBandit):
@@ -82,16 +83,17 @@ def _enclose(points: Array) -> Array:
 
     They maximise the variance Σ p ‖x − x̄‖², whose derivatives are the ‖x − x̄‖²: weight moves from
     the nearest point that has some to the farthest, by the best amount, until no point is farther
-    than they are on average.
+    than they are on average. Of points equally far, or equally near, the first is taken.
     """
     weights = np.full(len(points), 1 / len(points))
     for _ in range(_STEPS):
         away = points - weights @ points
         squares = (away**2).sum(axis=1)
-        farthest = int(np.argmax(squares))
+        farthest = int(np.argmax(squares >= (1 - _TIE) * squares.max()))
         if squares[farthest] <= (1 + _SLACK) * (weights @ squares):
             break
-        nearest = int(np.argmin(np.where(weights > 0, squares, np.inf)))
+        least = squares[weights > 0].min() + _TIE * squares.max()
+        nearest = int(np.argmax((weights > 0) & (squares <= least)))
         gain = squares[farthest] - squares[nearest]
         step = gain / (2 * ((points[farthest] - points[nearest]) ** 2).sum())
         step = min(step, float(weights[nearest]))
