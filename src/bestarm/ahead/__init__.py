@@ -76,4 +76,9 @@ class Ahead(NamedTuple):
 
         Without an adversary, they are only what `pay` needs then.
         """
-        return (*self[:4], tuple(self.past)) if self.bound > 0 else tuple(self[:3])
+        return self.all_parts if self.bound > 0 else tuple(self[:3])
+
+    @property
+    def all_parts(self) -> tuple[Any, ...]:
+        """The same, with an adversary or without one: for loops that take long to compile."""
+        return *self[:4], tuple(self.past)

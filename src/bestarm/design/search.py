@@ -63,7 +63,8 @@ def search(
             if total + high[1, 0] > enough:
                 if filled == room:
                     return np.inf, filled
-                found[filled, :-1] = chosen[:-1]
+                for k in range(size - 1):  # as a slice, it takes seconds longer to compile
+                    found[filled, k] = chosen[k]
                 found[filled, -1] = last
                 filled += 1
             continue

@@ -121,7 +121,8 @@ def _outcomes(
     order = np.argsort(means, kind="stable")
     rank = np.empty_like(order)
     rank[order] = np.arange(len(means))
-    table = np.where(rank >= np.arange(len(means) + 1)[:, None], high, low)
+    # Floats, whatever the bounds are given as: kernels are compiled once.
+    table = np.where(rank >= np.arange(len(means) + 1)[:, None], float(high), float(low))
     table.flags.writeable = False
     passed = low + (high - low) * rng.random(len(common)) - common
     rows = np.searchsorted(means[order], passed, side="right")

@@ -93,6 +93,7 @@ def test_bayes_gap_pulls_what_the_paper_would() -> None:
 def test_many_pulls_at_once_are_the_same_pulls(method: type[P1] | type[BayesGap]) -> None:
     rng = np.random.default_rng(0)
     table, common = rng.normal(size=(1, 4)), rng.normal(size=100)
+    table.flags.writeable = False
     ahead = Ahead(table, np.zeros(100, dtype=np.int64), common)
     problem = Problem(np.eye(4))
     one, many = method(problem, budget=100, seed=5), method(problem, budget=100, seed=5)

@@ -124,6 +124,7 @@ def test_many_pulls_at_once_are_the_same_as_one_by_one() -> None:
     problem = CASES["transductive"]
     rng = np.random.default_rng(2)
     table = np.ascontiguousarray(problem.source @ [[1.0], [0.2], [0.0]]).T.copy()
+    table.flags.writeable = False
     ahead = Ahead(table, np.zeros(4300, dtype=np.int64), rng.normal(size=4300))
     quick, slow = XYStatic(problem, max_pulls=4200), XYStatic(problem, max_pulls=4200)
     quick.follow(ahead)
@@ -191,6 +192,7 @@ def test_the_oracle_pulls_the_optimal_design() -> None:
     problem = world.problem(0.05)
     policy = XYOracle(problem, theta=world.theta, max_pulls=3000, sigma=100.0)
     table = np.zeros((1, 5))
+    table.flags.writeable = False
     policy.follow(Ahead(table, np.zeros(3000, dtype=np.int64), np.zeros(3000)))
     best = bounds.complexity(problem, world.theta, "linear").weights
     assert policy._counts / 3000 == pytest.approx(best, abs=2e-3)

@@ -138,8 +138,10 @@ class Allocation:
         certified, weights = allocating.minimised(*posed) if few else (False, np.empty(0))
         if not certified:
             features, rows = posed
-            weights = minimise(features, ListedContrasts(rows), TOL).weights
-        return allocating.mixed(weights, spread_out(self._problem), SHARE, LEAST_WEIGHT)
+            weights = minimise(features, ListedContrasts(rows), TOL).weights.copy()
+        # Copies: for arrays that cannot be changed it would be compiled once more.
+        plain = spread_out(self._problem).copy()
+        return allocating.mixed(weights, plain, SHARE, LEAST_WEIGHT)
 
 
 @lru_cache(maxsize=128)

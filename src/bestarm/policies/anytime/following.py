@@ -79,7 +79,7 @@ class Follower:
         course = np.array([pulls, 0, _NO_CAP if most is None else most, *stage_numbers, -1])
         memory, arrays = tuple(self._way.guesses.memory), contest.arrays
         active, order, stage = run(
-            ahead.parts, self._fixed, memory, arrays, contest.active, stage, course, self._words
+            ahead.all_parts, self._fixed, memory, arrays, contest.active, stage, course, self._words
         )
         done = course.tolist()
         if done[at.plans]:

@@ -241,7 +241,7 @@ def run(
     """Carry out plans until the rule stops or the rounds known ahead do not suffice for the next.
 
     Args:
-        ahead: the parts of an `Ahead`.
+        ahead: all parts of an `Ahead`.
         fixed: what does not change: the source arms in coordinates and as features of designs, the
             targets, the G-design, the `_known` of `Guesses`, the stakes for signals and for gaps
             with the logs of their shares, the noise, and how far from its mean, in deviations, it
@@ -258,7 +258,7 @@ def run(
     """
     targets, known, grid, noise, reaches, limits = fixed[2], fixed[4], *fixed[5:]
     rounds = len(ahead[1])
-    at = int(np.int64(0))  # as 0, a constant, `draw` would be compiled once more
+    at = 0
     order = active.copy()
     lead(targets, memory[1], TIE, order)
     while len(active) > 1 and course[_PULLS] < course[_MOST]:
@@ -277,7 +277,12 @@ def run(
         guess, varied, below, above, likely = fix(
             (stage[1], stage[2]), guesses, memory[9], range_, size
         )
-        sums, extremes = draw(ahead, at, size, stage, words, known[2])
+        # Both are compiled, and nothing else twice: with the adversary in it, a loop without one is
+        # slower by a factor of four.
+        if ahead[3] > 0:
+            sums, extremes = draw(ahead, at, size, stage, words, known[2])
+        else:
+            sums, extremes = draw(ahead[:3], at, size, stage, words, known[2])
         odd = contradiction(sums, extremes, True, limits)
         if odd != -1:
             course[_ODD] = odd

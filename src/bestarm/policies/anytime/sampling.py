@@ -43,7 +43,9 @@ class Sampling:
         """All attributes in order; computed when the first batch is in, as compiling takes long."""
         from bestarm.policies.anytime.allocating import read_out  # noqa: PLC0415 - compiles
 
-        *parts, regular = read_out(*self._made_from)
+        coordinates, probabilities, spread, intercept = self._made_from
+        # A copy: for arrays that cannot be changed it would be compiled once more.
+        *parts, regular = read_out(coordinates, probabilities.copy(), spread, intercept)
         if not regular:
             raise np.linalg.LinAlgError
         return self.probabilities, *parts

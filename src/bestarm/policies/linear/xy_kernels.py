@@ -134,8 +134,10 @@ def allocate(
         order[made] = arm
         counts[arm] += 1
         share = 1 / (1 + own[arm])
-        row[:] = within[arm]
-        column[:] = across[:, arm]
+        for a in range(arms):  # as slices, these take seconds longer to compile
+            row[a] = within[arm, a]
+        for z in range(len(across)):
+            column[z] = across[z, arm]
         for y in range(len(pairs)):
             taken = column[pairs[y, 0]] - column[pairs[y, 1]]
             widths[y] -= taken * taken * share
