@@ -65,7 +65,7 @@ both_ways = pytest.mark.parametrize("many", [geometry._MANY, 1])
 @given(instance=instances())
 def test_the_rank_of_a_span_is_the_exact_one(instance: Instance, many: int) -> None:
     source = instance.source
-    with patch.object(geometry, "_MANY", many):
+    with patch.object(geometry, "_MANY", many), patch.object(geometry, "_SMALL", 0):
         rank = affine_span(source).rank
     assert rank == exact_rank(source[1:] - source[0]) == instance.rank
 
@@ -74,7 +74,7 @@ def test_the_rank_of_a_span_is_the_exact_one(instance: Instance, many: int) -> N
 @often
 @given(instance=instances(offsets=False))
 def test_the_rank_of_a_linear_span_is_the_exact_one(instance: Instance, many: int) -> None:
-    with patch.object(geometry, "_MANY", many):
+    with patch.object(geometry, "_MANY", many), patch.object(geometry, "_SMALL", 0):
         rank = linear_span(instance.source).rank
     assert rank == exact_rank(instance.source)
 
@@ -83,7 +83,7 @@ def test_the_rank_of_a_linear_span_is_the_exact_one(instance: Instance, many: in
 @often
 @given(instance=instances())
 def test_span_coordinates_are_whitened_and_lose_nothing(instance: Instance, many: int) -> None:
-    with patch.object(geometry, "_MANY", many):
+    with patch.object(geometry, "_MANY", many), patch.object(geometry, "_SMALL", 0):
         span = affine_span(instance.source)
     coordinates = span.coordinates(instance.source)
     moment = coordinates.T @ coordinates / len(coordinates)
@@ -97,7 +97,7 @@ def test_span_coordinates_are_whitened_and_lose_nothing(instance: Instance, many
 @often
 @given(instance=instances())
 def test_a_span_contains_its_contrasts_and_nothing_else(instance: Instance, many: int) -> None:
-    with patch.object(geometry, "_MANY", many):
+    with patch.object(geometry, "_MANY", many), patch.object(geometry, "_SMALL", 0):
         span = affine_span(instance.source)
     contrasts = contrasts_of(instance.target)
     assert span.contains(contrasts).all()

@@ -12,6 +12,7 @@ so that every question about the centered covariance is an ordinary linear one o
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,6 +46,7 @@ _NOISE = 1e-12  # relative to the numbers that keys were computed from: less is 
 _RANK_SAFETY = 16.0  # multiples of the rounding level below which a singular value counts as zero
 _SMALLEST = 1e-200  # the unit of a feature that is zero throughout
 _OFF_SPAN = 1e-9  # relative residual above which a vector counts as outside the span
+_SMALL = 4096  # numbers in a table up to which its span is remembered
 _MANY = 256  # features from which on singular values are costly
 _WELL = 1e6  # ‖R‖ ‖R⁻¹‖ up to which squaring the features loses nothing that matters
 _NEGLIGIBLE = 1e-9  # a pivot, relative to the largest: more than squaring can have left of a zero
@@ -168,12 +170,28 @@ def _pivoted_axes(table: Array, relative: float, absolute: float) -> tuple[Array
 
 def affine_span(points: Array) -> Span:
     """The affine span of points (rows): it contains the differences of the points."""
-    return _span(points, points.mean(axis=0))
+    return _span_of(points, affine=True)
 
 
 def linear_span(points: Array) -> Span:
     """The linear span of points (rows)."""
-    return _span(points, np.zeros(points.shape[1]))
+    return _span_of(points, affine=False)
+
+
+def _span_of(points: Array, *, affine: bool) -> Span:
+    if points.size > _SMALL:
+        return _span(points, points.mean(axis=0) if affine else np.zeros(points.shape[1]))
+    return _small_span(points.tobytes(), points.shape, affine)
+
+
+@lru_cache(maxsize=256)
+def _small_span(content: bytes, shape: tuple[int, ...], affine: bool) -> Span:
+    """The span of a small table: every phase of a run, and every run, asks for the same ones."""
+    points = np.frombuffer(content).reshape(shape)
+    found = _span(points, points.mean(axis=0) if affine else np.zeros(shape[1]))
+    for part in (found.origin, found.basis, found.dual, found.scale, found.constant):
+        part.flags.writeable = False  # they are shared
+    return found
 
 
 def lift(coordinates: Array, constant: float = 1.0) -> Array:

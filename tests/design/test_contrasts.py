@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from itertools import pairwise
+from unittest.mock import patch
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bestarm.design import contrasts
 from bestarm.design.contrasts import ListedContrasts, PairwiseContrasts
 from bestarm.geometry import Array
 
@@ -41,16 +43,18 @@ def clouds(draw: st.DrawFn) -> tuple[Array, Array]:
     return points + draw(st.sampled_from([0.0, 1e3])), factor
 
 
+@pytest.mark.parametrize("few", [contrasts._FEW, 0], ids=["compiled", "by products"])
 @often
 @given(clouds(), st.sampled_from([0.0, 0.3, 0.9, 0.999, 1.001, 2.0]), st.integers(1, 40))
 def test_pairwise_finds_the_worst_and_only_what_exceeds_the_level(
-    cloud: tuple[Array, Array], fraction: float, most: int
+    few: int, cloud: tuple[Array, Array], fraction: float, most: int
 ) -> None:
     points, factor = cloud
     values = pair_values(points, factor)
     worst = max(values.values())
     level = fraction * worst
-    value, codes = PairwiseContrasts(points).violators(factor, level, most)
+    with patch.object(contrasts, "_FEW", few):
+        value, codes = PairwiseContrasts(points).violators(factor, level, most)
     assert len(codes) <= most
     assert len(set(codes.tolist())) == len(codes)
     if fraction > 1:
@@ -97,3 +101,17 @@ def test_every_point_names_its_farthest_pair() -> None:
     value, codes = PairwiseContrasts(polygon).violators(np.eye(2), 3.9, 10)
     assert value == pytest.approx(4)
     assert sorted(codes.tolist()) == [0 * 6 + 3, 1 * 6 + 4, 2 * 6 + 5]
+
+
+@often
+@given(st.integers(0, 2**32 - 1), st.integers(2, 40), st.integers(1, 60))
+def test_compiled_pairs_are_those_of_products(seed: int, count: int, most: int) -> None:
+    """On a grid, where distances are exact, many tie, and ties are broken by index both ways."""
+    points = np.random.default_rng(seed).integers(-2, 3, size=(count, 2)).astype(float)
+    found = []
+    for few in (contrasts._FEW, 0):
+        with patch.object(contrasts, "_FEW", few):
+            pairs = PairwiseContrasts(points - points.mean(axis=0))
+            found.append(pairs.violators(np.eye(2), 1.5, most))
+    assert found[0][0] == pytest.approx(found[1][0], rel=1e-12)
+    assert found[0][1].tolist() == found[1][1].tolist()

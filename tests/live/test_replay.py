@@ -15,6 +15,7 @@ from bestarm.cli.app import app
 from bestarm.design import solver
 from bestarm.live import Experiment
 from bestarm.live.watch.follower import Follower
+from bestarm.policies import designs
 from bestarm.policies.anytime import allocation, drawing
 from bestarm.policies.phased import spbai
 
@@ -91,7 +92,8 @@ def test_opening_and_following_solve_no_design(
         (allocation.Allocation, "_design"),
     ):
         monkeypatch.setattr(home, step, refuse)
-    for module in (allocation.spread_out, spbai._g_weights, spbai._design_phase):
+    remembered = (allocation.spread_out, spbai._g_weights, spbai._design_phase, designs.solved)
+    for module in remembered:
         module.cache_clear()
     with Experiment.open(sqlite_url, "offer") as experiment:
         assert str(experiment.recommendation()) == str(said)

@@ -91,6 +91,34 @@ def test_the_compiled_rounds_are_the_planned_rounds(
     assert planned.error_bound == compiled.error_bound
 
 
+@pytest.mark.parametrize("radius", ["lil", "certified"])
+def test_compiled_eliminations_are_those_of_widths_computed_in_every_round(
+    radius: Literal["lil", "certified"],
+) -> None:
+    """Over rounds so many that most of them are made without a width."""
+    sigma = {"lil": 0.08, "certified": 0.3}[radius]
+    late = 0
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        table = np.array([[0.15, 0.0, 0.05]])
+        table.flags.writeable = False
+        ahead = table, np.zeros(1500, dtype=np.int64), 0.3 * rng.normal(size=1500)
+        make = partial(ActionElimination, Problem(np.eye(3)), radius=radius, sigma=sigma)
+        planned, compiled = _by_plans(make(), ahead), _compiled(make(), ahead, 1500)
+        assert (planned.pulls, planned.active) == (compiled.pulls, compiled.active)
+        late += planned.final and planned.pulls > 200
+    assert late
+
+
+@given(st.floats(1e-100, 0.5), st.integers(1, 10**6), st.booleans())
+@settings(max_examples=300, deadline=None, derandomize=True)
+def test_radii_fall_with_the_pulls(delta: float, pulls: int, lil: bool) -> None:
+    from bestarm.policies.index.kernels import _radius  # noqa: PLC0415 - compiles
+
+    constants = (1.0, delta if lil else bounds.mixture_level(delta), 0.0 if lil else 300.0)
+    assert _radius(pulls + 1, constants) <= _radius(pulls, constants)
+
+
 def test_lucb_by_hand() -> None:
     """Three rounds against the rule written out."""
     problem = Problem(np.eye(3), delta=0.2)

@@ -15,6 +15,8 @@ from bestarm.geometry import TIE, Array, farthest, ranked
 
 Codes = NDArray[np.int64]
 
+_FEW = 256  # points up to which all distances are computed one by one
+
 
 class ContrastSet(Protocol):
     """A finite set of vectors y, each with a whole number as its code."""
@@ -60,6 +62,10 @@ class PairwiseContrasts:
     def violators(self, factor: Array, level: float, most: int) -> tuple[float, Codes]:
         """See `ContrastSet.violators`."""
         whitened = self._points @ factor
+        if len(whitened) <= _FEW:
+            from bestarm.design.pairs import worst_pairs  # noqa: PLC0415 - compiles
+
+            return worst_pairs(whitened, level, most)
         norms = np.sqrt(np.einsum("ij,ij->i", whitened, whitened))
         # ‖u − v‖ ≤ ‖u‖ + ‖v‖: a point this short cannot be an end of a pair above the level.
         near = np.flatnonzero(norms + norms.max() >= np.sqrt(level) * (1 - 1e-12))

@@ -192,7 +192,8 @@ def _minimise(pool: Pool, contrasts: ContrastSet, tol: float) -> Design:
         if gap <= tol or (work.codes.size and scores.cut_short(enough)):
             break
         if work.codes.size:
-            trade_arms(work, scores.each, most, tol)
+            if len(work.base) < pool.count:  # otherwise all arms are in, and stay
+                trade_arms(work, scores.each, most, tol)
             keep = share > 1e-7 / len(share)
             work.codes, work.mu = work.codes[keep], work.mu[keep]
         new = found[~among(found, work.codes)]

@@ -16,6 +16,9 @@ from bestarm.compiling import compiled
 from bestarm.geometry import Array
 from bestarm.policies.stepwise import Indices
 
+_AHEAD = 32  # a width is used until an arm has 1/32 more pulls, …
+_SAFE = 1 - 1e-9  # … and then reduced by what rounding can do
+
 Parts = tuple[Any, ...]  # of an `Ahead`, as `radius` is of a `Radius`: plain, see `compiling`
 
 
@@ -91,20 +94,28 @@ def eliminate(
     Returns the pulls used, the number of whole rounds made, and the number of arms left, which are
     at the front of `active`.
     """
-    rows = ahead[1]
+    end = min(len(ahead[1]), most)
     left, used, rounds = len(active), 0, 0
-    while left > 1 and used + left <= min(len(rows), most):
-        best = active[0]
+    until, close = 0, 0.0
+    while left > 1 and used + left <= end:
+        best, high, low = active[0], -np.inf, np.inf
         for j in range(left):
             arm = active[j]
             sums[arm] += pay(ahead, used, arm)
             counts[arm] += 1
             used += 1
-            if sums[arm] / counts[arm] > sums[best] / counts[best]:
-                best = arm
+            mean = sums[arm] / counts[arm]
+            low = min(low, mean)
+            if mean > high:
+                best, high = arm, mean
         rounds += 1
+        if counts[best] <= until and high - low < close:
+            continue  # nobody is so far behind: the width need not be known
         width = caution * _radius(counts[best], radius)
-        bar = sums[best] / counts[best] - width
+        if counts[best] > until:  # radii fall from each number of pulls to the next, for δ ≤ ½
+            until = counts[best] + counts[best] // _AHEAD
+            close = _SAFE * 2 * caution * _radius(until, radius)
+        bar = high - width
         kept = 0
         for j in range(left):
             arm = active[j]

@@ -12,6 +12,7 @@ from bestarm.checks import choice, whole
 from bestarm.design import centered_xy, check_tolerance, deo
 from bestarm.estimation import orthogonalized
 from bestarm.geometry import Array
+from bestarm.policies.designs import shared
 from bestarm.policies.oneshot.base import OneShot
 from bestarm.problem import Problem
 from bestarm.records import Plan, Summary
@@ -76,12 +77,12 @@ class DEO(OneShot):
 @lru_cache(maxsize=128)
 def anchored_weights(problem: Problem, anchor: int, tol: float) -> Array:
     """DEO's design, computed once for the runs of a simulation; read-only."""
-    return _kept(deo(problem.source, anchor=anchor, tol=tol).weights)
+    return _kept(shared(deo, problem.source, anchor=anchor, tol=tol).weights)
 
 
 @lru_cache(maxsize=128)
 def _centered_weights(problem: Problem, tol: float) -> Array:
-    return _kept(centered_xy(problem.source, problem.target, tol=tol).weights)
+    return _kept(shared(centered_xy, problem.source, problem.target, tol=tol).weights)
 
 
 def _kept(weights: Array) -> Array:

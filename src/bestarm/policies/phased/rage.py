@@ -15,6 +15,7 @@ from bestarm.design import check_tolerance, linear_xy
 from bestarm.design.rounding import round_any
 from bestarm.estimation import ordinary
 from bestarm.geometry import Array, linear_diameter
+from bestarm.policies.designs import shared
 from bestarm.policies.phased.elimination import Elimination, PhaseDesign, Wanted
 from bestarm.policies.stepwise import Indices
 from bestarm.problem import Problem
@@ -96,7 +97,7 @@ class RAGE(Elimination):
 def _design_phase(problem: Problem, sigma: float, tol: float, phase: int, active: bytes) -> Wanted:
     """A pure function of these, so runs of one simulation share the work."""
     targets = problem.target[np.frombuffer(active, dtype=np.int64)]
-    design = linear_xy(problem.source, targets, tol=tol)
+    design = shared(linear_xy, problem.source, targets, tol=tol)
     delta = bounds.rage_delta(problem.delta, targets=problem.targets, phase=phase)
     dimension = problem.dimension
     pulls = bounds.rage_phase_length(

@@ -18,14 +18,14 @@ from bestarm.estimation import orthogonalized
 from bestarm.geometry import (
     Array,
     centered_diameter,
-    covariance,
     diameter,
     first_largest,
     lift,
     stability,
 )
+from bestarm.policies.designs import shared
 from bestarm.policies.phased.elimination import Elimination, PhaseDesign, Wanted
-from bestarm.policies.phased.totals import PooledTotals, worth
+from bestarm.policies.phased.totals import PooledTotals
 from bestarm.policies.stepwise import Indices, require_pullable_targets
 from bestarm.problem import Problem
 from bestarm.records import Plan, Summary
@@ -152,6 +152,7 @@ class SPBAI(Elimination):
         )
         self._anchor = anchor
         self._pooled = PooledTotals(problem)
+        self._spared: tuple[int, PhaseDesign, int] | None = None  # by the phases so far
         rng = np.random.default_rng(whole(seed, "seed", least=0))
         self._first_anchor = int(rng.integers(problem.arms))
 
@@ -170,9 +171,10 @@ class SPBAI(Elimination):
         )
         if not self._reading.sharp or not self._trace:
             return described
-        coordinates = self.problem.span.coordinates(self.problem.source)
-        spared = worth(self._pooled.information, covariance(coordinates, weights))
-        return replace(described, pulls=max(1, described.pulls - spared))
+        if self._spared is None or self._spared[:2] != (len(self._trace), described):
+            spared = self._pooled.worth(described.weights)
+            self._spared = len(self._trace), described, spared
+        return replace(described, pulls=max(1, described.pulls - self._spared[2]))
 
     def _current_anchor(self) -> int:
         if self._anchor != "best":
@@ -270,10 +272,11 @@ def _contrast_weights(
     targets = problem.target[indices]
     pullable = indices if reading.replication else np.arange(problem.arms)
     if anchor is None:
-        contrast = centered_xy(problem.source, targets, tol=reading.tol)
+        contrast = shared(centered_xy, problem.source, targets, tol=reading.tol)
     else:
         place = int(np.searchsorted(pullable, anchor))
-        contrast = xor(problem.source[pullable], targets, anchor=place, tol=reading.tol)
+        arms = problem.source[pullable]
+        contrast = shared(xor, arms, targets, anchor=place, tol=reading.tol)
     weights = np.zeros(problem.arms)
     weights[pullable] = contrast.weights
     return weights, contrast.gap
@@ -306,8 +309,8 @@ def _describe_phase(
 @lru_cache(maxsize=128)
 def _g_weights(problem: Problem, reading: _Reading) -> Array:
     if reading.design == "xor":
-        return deo(problem.source, tol=reading.tol).weights
-    return centered_g(problem.source, tol=reading.tol).weights
+        return shared(deo, problem.source, anchor=0, tol=reading.tol).weights
+    return shared(centered_g, problem.source, tol=reading.tol).weights
 
 
 def _shortest_mixture(
@@ -333,20 +336,30 @@ def _shortest_mixture(
     arms = np.square(solve_triangular(lower, arms.T, lower=True).T @ basis)
     options = solve_triangular(lower, options.T, lower=True).T @ basis
     pairs = _squared_differences(options) if len(options) <= _FEW else None
+    eigenvalues = np.maximum(eigenvalues, 0.0)
 
-    def pulls(exponent: float) -> float:
-        share = math.exp(exponent)
-        inverse = 1 / ((1 - share) * np.maximum(eigenvalues, 0.0) + share)
-        m = float(np.max(arms @ inverse)) - 1
+    def pulls(exponents: Array) -> Array:
+        shares = np.exp(exponents)
+        inverses = 1 / (np.outer(eigenvalues, 1 - shares) + shares)  # one column per share
+        stabilities = (arms @ inverses).max(axis=0) - 1
         if pairs is None:
-            return float(length(diameter(options * np.sqrt(inverse)), m, fine=_FINE))
-        return float(length(float(np.max(pairs @ inverse)), m, fine=_FINE))
+            values = np.array([diameter(options * np.sqrt(column)) for column in inverses.T])
+        else:
+            values = (pairs @ inverses).max(axis=0)
+        found = zip(values.tolist(), stabilities.tolist(), strict=True)
+        return np.array([float(length(value, m, fine=_FINE)) for value, m in found])
 
     grid = np.linspace(math.log(_LEAST_MIXTURE), 0.0, 13)
-    best = first_largest(-np.array([pulls(point) for point in grid]))
+    lengths = pulls(grid)
+    best = first_largest(-lengths)
     around = (grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)])
-    refined = minimize_scalar(pulls, bounds=around, method="bounded", options={"xatol": 0.02})
-    return math.exp(refined.x if refined.fun <= pulls(grid[best]) else grid[best])
+    refined = minimize_scalar(
+        lambda exponent: float(pulls(np.array([exponent]))[0]),
+        bounds=around,
+        method="bounded",
+        options={"xatol": 0.02},
+    )
+    return math.exp(refined.x if refined.fun <= lengths[best] else grid[best])
 
 
 def _squared_differences(points: Array) -> Array:

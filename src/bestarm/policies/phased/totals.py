@@ -18,6 +18,8 @@ from bestarm.records import Summary
 _TIGHTEST = 1 / 40  # the boundary is tightest at this part of the variance after the pilot
 _EPSILON = float(np.finfo(float).eps)
 
+Totals = tuple[Array, Array, Array]
+
 
 def worth(information: Array, per_pull: Array) -> int:
     """How many pulls of a plan the past replaces: the largest c with information ⪰ c · per_pull.
@@ -53,14 +55,13 @@ class PooledTotals:
         self._errors = np.zeros((problem.rank, problem.rank))
 
     @property
-    def information(self) -> Array:
-        """Σ_k n_k Σ_cov,k over the phases that count, in coordinates of the span."""
-        return self._information
-
-    @property
     def theta(self) -> Array:
         """θ̂ in feature units; only its products with differences of arms mean anything."""
         return np.asarray(self._problem.span.dual @ self._slope)
+
+    def worth(self, weights: Array) -> int:
+        """How many pulls from this distribution the phases that count replace."""
+        return worth(self._information, covariance(self._arms, weights))
 
     def add(self, summary: Summary, weights: Array, *, ridge: float) -> None:
         """Enter a phase, and estimate afresh.
@@ -87,7 +88,7 @@ class PooledTotals:
         self._phases, self._means = [summary], (weights @ self._arms)[None]
         self._levels = np.array([summary.sums.sum() / summary.pulls])
         self._slope, _ = self._solve(ridge)
-        exact, least = self._residuals(self._slope)
+        exact, least = self._residuals(self._totals(), self._slope)
         # Rewards that did not vary at all tell nothing of their scale; then the declared one must.
         varied = exact.sum() > least.sum()
         noise = float(exact.sum()) / summary.pulls if varied else self._problem.scale**2
@@ -102,7 +103,7 @@ class PooledTotals:
         moved = mean - last.counts @ self._arms / last.pulls
         return float(last.sums.sum() / last.pulls + moved @ self._slope)
 
-    def _totals(self) -> tuple[Array, Array, Array]:
+    def _totals(self) -> Totals:
         """Counts, sums and sums of squares: phases × arms."""
         counts, sums, squares = (
             np.array([getattr(phase, name) for phase in self._phases], dtype=float)
@@ -112,7 +113,7 @@ class PooledTotals:
 
     def _solve(self, ridge: float) -> tuple[Array, Array]:
         """The slope, and the covariance of its error."""
-        counts, sums, _ = self._totals()
+        counts, sums, _ = totals = self._totals()
         rest = sums - self._levels[:, None] * counts
         moment = rest.sum(axis=0) @ self._arms - rest.sum(axis=1) @ self._means
         pulls = float(counts.sum())
@@ -121,16 +122,16 @@ class PooledTotals:
         slope = inverse @ moment
         # The error's covariance is B⁻¹ (Σ u² x̃x̃ᵀ) B⁻¹, with the quadratic variation itself inside:
         # no arm's variance need be known or equal another's.
-        variation = self._scatter(np.maximum(*self._residuals(slope)))
+        variation = self._scatter(np.maximum(*self._residuals(totals, slope)))
         degrees = pulls / max(pulls - len(gram), 1.0)
         return slope, degrees * (inverse @ variation @ inverse)
 
-    def _residuals(self, slope: Array) -> tuple[Array, Array]:
+    def _residuals(self, totals: Totals, slope: Array) -> tuple[Array, Array]:
         """Σ u² over the pulls of each arm in each phase, u = r − level − x̃·slope, and its rounding.
 
         A variance that cancels to less than the rounding of its parts is set to that rounding.
         """
-        counts, sums, squares = self._totals()
+        counts, sums, squares = totals
         fit = (self._levels - self._means @ slope)[:, None] + self._arms @ slope
         exact = squares - 2 * fit * sums + fit * fit * counts
         return exact, (counts + 64) * _EPSILON * (squares + fit * fit * counts)
