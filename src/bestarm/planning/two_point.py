@@ -83,15 +83,16 @@ class _MovingChances(_Chances, MovingStream):
         return _outcomes(self._means, common, self._bounds, self._noise_rng)
 
     def _carry_out(self, plan: Plan) -> Summary:
+        from bestarm.planning.kernels import win  # noqa: PLC0415 - compiles
+
         deal = self._deal(plan)
         counts, hits = (np.zeros(plan.arms, dtype=np.int64) for _ in range(2))
         for values in self._blocks(plan.pulls):
             arms = self._arms[: len(values)]
             deal(arms)
-            chances = _chances(self._means[arms] + values, self._bounds)
-            won = self._noise_rng.random(len(values)) < chances
-            counts += np.bincount(arms, minlength=plan.arms)
-            hits += np.bincount(arms[won], minlength=plan.arms)
+            draws = self._noise_rng.random(len(values))
+            ends = win((arms, values, draws), self._means, self._bounds, counts, hits)
+            _chances(np.array(ends), self._bounds)  # raises where a mean leaves the bounds
         return _totals(counts, hits, self._bounds, plan.center)
 
 

@@ -8,15 +8,15 @@ Estimates may therefore use all pulls so far, and their error is known from the 
 from __future__ import annotations
 
 import numpy as np
-from scipy.linalg import eigh
 
 from bestarm import bounds
-from bestarm.geometry import Array, covariance
+from bestarm.geometry import TIE, Array, covariance
 from bestarm.problem import Problem
 from bestarm.records import Summary
 
 _TIGHTEST = 1 / 40  # the boundary is tightest at this part of the variance after the pilot
 _EPSILON = float(np.finfo(float).eps)
+_SINGULAR = 1e-15  # an eigenvalue, relative to the largest, that counts as zero
 
 Totals = tuple[Array, Array, Array]
 
@@ -28,7 +28,20 @@ def worth(information: Array, per_pull: Array) -> int:
         information: Σ_k n_k Σ_cov,k over past phases, in coordinates of the span.
         per_pull: Σ_cov,p of the plan, in the same coordinates.
     """
-    return max(0, int(eigh(information, per_pull, eigvals_only=True, subset_by_index=[0, 0])[0]))
+    # The least eigenvalue of L⁻¹ information L⁻ᵀ with LLᵀ = per_pull.
+    lower = np.linalg.cholesky(per_pull)
+    half = np.linalg.solve(lower, information)
+    whitened = np.linalg.solve(lower, half.T)
+    found = float(np.linalg.eigvalsh((whitened + whitened.T) / 2)[0])
+    # Where the past has the same distribution it is a whole number, but for rounding.
+    return max(0, int(found * (1 + TIE)))
+
+
+def _inverse(matrix: Array) -> Array:
+    """The pseudo-inverse of a symmetric matrix; NumPy's takes three times as long."""
+    values, vectors = np.linalg.eigh(matrix)
+    kept = np.abs(values) > _SINGULAR * float(np.abs(values).max(initial=0.0))
+    return np.asarray((vectors[:, kept] / values[kept]) @ vectors[:, kept].T)
 
 
 class PooledTotals:
@@ -93,7 +106,7 @@ class PooledTotals:
         varied = exact.sum() > least.sum()
         noise = float(exact.sum()) / summary.pulls if varied else self._problem.scale**2
         per_pull = covariance(self._arms, weights)
-        self._pilot = np.asarray(noise / summary.pulls * np.linalg.pinv(per_pull, hermitian=True))
+        self._pilot = noise / summary.pulls * _inverse(per_pull)
         self._phases, self._means, self._levels = [], self._means[:0], self._levels[:0]
 
     def _foresee(self, mean: Array) -> float:
@@ -118,7 +131,7 @@ class PooledTotals:
         moment = rest.sum(axis=0) @ self._arms - rest.sum(axis=1) @ self._means
         pulls = float(counts.sum())
         gram = (1 + ridge / pulls) * self._scatter(counts)
-        inverse = np.linalg.pinv(gram, hermitian=True)
+        inverse = _inverse(gram)
         slope = inverse @ moment
         # The error's covariance is B⁻¹ (Σ u² x̃x̃ᵀ) B⁻¹, with the quadratic variation itself inside:
         # no arm's variance need be known or equal another's.
