@@ -89,7 +89,7 @@ class Experiment(Writer):
                 self._now(tx), lease=inputs.read_lease(lease), seed=self.seed
             )
             tx.add_event(created)
-        self._advance()
+        self._advance(self._head())
         with self.read() as books:
             plan = next(books.plans(), None)
         check_first(None if plan is None else plan.plan, forecasts is not None, by_plan=True)
@@ -167,7 +167,7 @@ class Experiment(Writer):
             head, created = rules.begin(now, lease=seconds, seed=spec.seed, name=title, **hashes)
             ledger = ledgers.create(store, title, head=head, created=created, **texts)
             experiment = cls._stored(ledger, spec, clock, forecaster)
-            experiment._advance()
+            experiment._advance(experiment._head())
         return experiment
 
     @classmethod

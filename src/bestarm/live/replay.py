@@ -15,7 +15,7 @@ import numpy as np
 
 from bestarm.errors import DesignError, ProtocolError, ReplayError
 from bestarm.live.events import as_data, digest, recommendation_data
-from bestarm.live.store.contract import Head, PlanRecord, Reading, SummaryRecord
+from bestarm.live.store.contract import PlanRecord, Reading, SummaryRecord
 from bestarm.policies.policy import Policy
 from bestarm.recommendation import Recommendation
 from bestarm.records import Plan
@@ -44,10 +44,6 @@ class Player:
             pass
         assert self._policy is not None
         return self._policy
-
-    def behind(self, head: Head) -> bool:
-        """Whether the policy does not know several of the recorded summaries."""
-        return self._make is not None and head.summaries > self._told + 1
 
     def follow(self, books: Reading) -> Iterator[tuple[Policy, Plan | SummaryRecord]]:
         """Bring the policy forward: it adopts each recorded plan and is told its summary.

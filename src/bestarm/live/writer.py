@@ -19,7 +19,7 @@ from bestarm.live.gathering import Gathering
 from bestarm.live.outcomes import Outcomes, record
 from bestarm.live.record import Record
 from bestarm.live.spec import Spec
-from bestarm.live.store.contract import Ledger, NotAllNewError, Writing
+from bestarm.live.store.contract import Head, Ledger, NotAllNewError, Writing
 from bestarm.live.store.damage import damaged
 from bestarm.live.values import Batch, Receipt
 from bestarm.policies.policy import Policy
@@ -27,7 +27,7 @@ from bestarm.policies.policy import Policy
 _FEW = 100  # outcomes that are told together with those of other threads
 _PATIENCE = 60.0  # seconds until another process that is at work is thought to hang
 _NAP, _LONGEST_NAP = 0.001, 0.008  # seconds between looks whether it is done
-_HEAD_START = 0.003  # seconds
+_MOMENT = 0.02  # seconds for which it is believed to be at work still
 
 _Request = tuple[int, str | None]  # how many assignments, and the name of the request
 
@@ -48,7 +48,8 @@ class Writer(Record):
         forecasts: Forecasts | None = None,
     ) -> None:
         super().__init__(ledger, made_of, seed=seed, clock=clock, forecasts=forecasts)
-        self._left: tuple[tuple[int, int], float] | None = None  # what was left to others, and when
+        # What was left to others, since when, and when last.
+        self._left: tuple[tuple[int, int], float, float] | None = None
         self._gather()
         _writers.add(self)
 
@@ -89,11 +90,14 @@ class Writer(Record):
                 with self._ledger.writing() as tx:
                     rest = requests[len(answers) :]
                     made = self._assign(tx, rest, foresee, while_due=left_to_others)
+                    head = tx.head
                 answers += made
                 if len(answers) == len(requests):
+                    if head.due and not left_to_others and self._left_lately(head):
+                        self._advance(head, wait=False)  # unless the other is still at it
                     return answers
                 # Under an open plan nobody waits for another process that closes the phase.
-                left_to_others = not self._advance(wait=left_to_others)
+                left_to_others = not self._advance(head, wait=left_to_others)
         except Exception as error:
             if not answers:
                 raise
@@ -116,7 +120,9 @@ class Writer(Record):
                     answers.append(self._assigner.repeat(tx, before, count))
                     continue
                 rules.expire(tx, now)
-                if tx.head.due and not (while_due and tx.head.available(tx.head.size)):
+                if tx.head.due and not (
+                    (while_due or self._left_lately(tx.head)) and tx.head.available(tx.head.size)
+                ):
                     break
                 whole(count, "count", least=1, below=MOST // tx.head.size + 1)
                 batch = self._assigner.assign(tx, count, name, now, foresee)
@@ -145,12 +151,12 @@ class Writer(Record):
             with self._ledger.writing() as tx:
                 now = self._stamp(tx)
                 answers = record(tx, batches, now=now, bounds=bounds, assume_new=assume_new)
-                due = tx.head.due
+                head = tx.head
         except NotAllNewError as error:
             if not assume_new:
                 raise damaged("There are outcomes on record without their assignments.") from error
             return self._tell(batches, assume_new=False)
-        self._advance(due, wait=False)
+        self._advance(head, wait=False)
         if self._forecasts is not None:
             for batch, answer in zip(batches, answers, strict=True):
                 if isinstance(answer, Receipt) and not answer.late:
@@ -170,42 +176,42 @@ class Writer(Record):
         """A transaction and its time; afterwards the experiment advances if something is due."""
         with self._ledger.writing() as tx:
             yield tx, self._stamp(tx, leaps=leaps)
-            due = tx.head.due
-        self._advance(due, wait=False)
+            head = tx.head
+        self._advance(head, wait=False)
 
-    def _advance(self, due: bool = True, *, wait: bool = True) -> bool:
-        """Do all that is due, one short transaction after the other.
+    def _advance(self, head: Head, *, wait: bool = True) -> bool:
+        """Do all that is due by the latest counters, one short transaction after the other.
 
         Where another process is at it this one does not do the same beside it: it waits for that
         one, or returns False at once.
         """
-        if not due:
-            return True
         nap = _NAP
-        if self._player.behind(self._head()):
-            # A process that knows the latest phases has less to do, and comes by if it is there.
-            time.sleep(_HEAD_START)
-            due = self._head().due
-        while due:
+        while head.due:
             with self._lock, self._ledger.advancing() as alone:
-                if alone or self._left_for_long():
-                    while due:
-                        due = self._step()
-            if not alone and due:
+                mine = alone or self._left_for_long(head)
+                while mine and self._step():
+                    pass
+            if not mine:
                 if not wait:
                     return False
                 time.sleep(nap)
                 nap = min(2 * nap, _LONGEST_NAP)
             # Once more: whoever found this process at work has left the rest to it.
-            due = self._head().due
+            head = self._head()
         return True
 
-    def _left_for_long(self) -> bool:
+    def _left_for_long(self, head: Head) -> bool:
         """Whether other processes, to whom it was left, have long done nothing of what is due."""
-        head, now = self._head(), time.monotonic()
+        now, what = time.monotonic(), (head.phase, head.summaries)
+        since = self._left[1] if self._left is not None and self._left[0] == what else now
+        self._left = what, since, now
+        return now > since + _PATIENCE
+
+    def _left_lately(self, head: Head) -> bool:
+        """Whether another process was at work a moment ago on what is due."""
         if self._left is None or self._left[0] != (head.phase, head.summaries):
-            self._left = (head.phase, head.summaries), now
-        return now > self._left[1] + _PATIENCE
+            return False
+        return time.monotonic() < self._left[2] + _MOMENT
 
     def _step(self) -> bool:
         """Do the next thing that is due, and return whether there is more."""

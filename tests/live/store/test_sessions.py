@@ -163,6 +163,21 @@ def test_what_is_left_to_a_process_that_hangs_is_done_in_the_end(
         assert experiment.verify().sound
 
 
+def test_the_next_ask_does_what_was_left_to_a_process_that_is_gone(store_url: str) -> None:
+    problem = Problem([[1, 0], [0, 1]])
+    with (
+        Experiment.create(store_url, "offer", problem, seed=1) as experiment,
+        Experiment.open(store_url, "offer") as gone,
+    ):
+        with gone._ledger.advancing() as alone:
+            assert alone
+            experiment.tell_many(dict.fromkeys(experiment.ask(1000).ids, 0.5))
+            assert experiment.ask(1)
+            assert experiment.phase == 1
+        assert experiment.ask(1)
+        assert experiment.phase > 1
+
+
 def test_an_outcome_without_its_assignment_is_found(store_url: str) -> None:
     with begin(store_url) as experiment:
         experiment.tell(experiment.ask(2).ids[0], 1.0)

@@ -184,6 +184,10 @@ class Store:
             finally:
                 pool.give(session, sound=sound)  # the claim ends with its connection
 
+    def hurrying(self) -> AbstractContextManager[None]:
+        """Until the block ends, transactions of this process wait for nobody who is only next."""
+        return self._own().turn.hurry()
+
     def _begin(self, pool: SessionPool, experiment: int | None, *, writing: bool) -> Session:
         while True:
             session, sound = pool.take(), False

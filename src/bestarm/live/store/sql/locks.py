@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from functools import lru_cache
 from pathlib import Path
 
 from sqlalchemy import text
@@ -48,11 +49,18 @@ def claim(store: Store, name: str) -> Iterator[bool]:
         else:
             with suppress(OSError):
                 alone = stack.enter_context(locked(_lock_file(store.file, name)))
+            if alone:
+                stack.enter_context(store.hurrying())
         yield alone
 
 
 def _lock_file(file: WatchedFile, name: str) -> Path:
-    path = Path(file.path).resolve()
+    return _path_of_lock(file.path, name)
+
+
+@lru_cache
+def _path_of_lock(database: str, name: str) -> Path:
+    path = Path(database).resolve()
     return path.with_name(f".{path.name}.{_digest(name)[:6].hex()}.lock")
 
 

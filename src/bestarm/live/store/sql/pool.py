@@ -28,7 +28,11 @@ class NoSessionError(Exception):
 
 
 class SessionPool:
-    """Sessions on connections that an engine makes, to a SQLite file if there is one."""
+    """Sessions on connections that an engine makes, to a SQLite file if there is one.
+
+    Attributes:
+        turn: the turns in which the file is written.
+    """
 
     def __init__(self, engine: Engine, file: WatchedFile | None) -> None:
         self._engine, self._file = engine, file
@@ -37,7 +41,7 @@ class SessionPool:
         self._free: SimpleQueue[None] = SimpleQueue()  # as long as there are more to be taken
         for _ in range(_MOST):
             self._free.put(None)
-        self._turn = Turn("" if file is None else file.line)
+        self.turn = Turn("" if file is None else file.line)
         self._lock = Lock()  # held while sessions become used, idle or closed
         # Those of a store that nobody closed; but never those of a parent process.
         weakref.finalize(self, _close_all, self._idle, os.getpid())
@@ -85,7 +89,7 @@ class SessionPool:
         raw: Any = made.driver_connection
         made.detach()
         if self._engine.dialect.name == "sqlite":
-            return SqliteSession(raw, turn=self._turn)
+            return SqliteSession(raw, turn=self.turn)
         from bestarm.live.store.sql.postgresql import PostgresSession  # noqa: PLC0415
 
         return PostgresSession(raw)

@@ -10,7 +10,7 @@ from sqlalchemy import Delete, Insert, Select, Table, Update
 
 from bestarm.live.store.sql import statements as sql
 from bestarm.live.store.sql.columns import Slots
-from bestarm.live.store.sql.connections import is_busy, patiently
+from bestarm.live.store.sql.connections import patiently
 from bestarm.live.store.sql.schema import read_counters
 from bestarm.live.store.sql.sessions import Columns, KnownRowError, Row, Session, no_counters
 from bestarm.live.store.sql.turns import Turn
@@ -39,7 +39,7 @@ class SqliteSession(Session):
             self._holds_turn = True
             if self._waits_itself:
                 self._stop_waiting()
-            self._begin_immediate()
+            self._turn.begin(self._begin_immediate)
         else:
             self.raw.execute("BEGIN")
             patiently(self._version)  # it begins with this, unless somebody mends the log
@@ -48,13 +48,7 @@ class SqliteSession(Session):
             self._read_counters(experiment)
 
     def _begin_immediate(self) -> None:
-        try:
-            self.raw.execute("BEGIN IMMEDIATE")
-        except sqlite3.OperationalError as error:
-            if not is_busy(error):
-                raise
-            with self._turn.first_in_line():
-                patiently(lambda: self.raw.execute("BEGIN IMMEDIATE"))
+        self.raw.execute("BEGIN IMMEDIATE")
 
     def _version(self) -> int:
         ((version,),) = self.raw.execute("PRAGMA data_version")
