@@ -64,3 +64,25 @@ def test_outcomes_that_differ_in_the_last_place_contradict_each_other(
     assert first == Receipt(1, 0, 0)
     assert isinstance(second, ConflictingOutcomeError)
     assert told(experiment) == {0: reward, 2: reward}
+
+
+def test_a_phase_that_is_left_open_closes_with_the_next_call(experiment: Experiment) -> None:
+    """As after a process that died between the two: nothing is lost, and nothing is done twice."""
+    due: list[bool] = []
+    several = [{number: 0.5} for number in range(6)]
+    answers = experiment.tell_each(several[:5], when_due=lambda: due.append(True))
+    assert not due
+    answers += experiment.tell_each(several[5:], when_due=lambda: due.append(True))
+    assert answers == (Receipt(1, 0, 0),) * 6
+    assert due == [True]
+    assert (experiment.phase, experiment.status().answered) == (1, 6)
+    assert len(told(experiment)) == 6
+    if experiment.place is None:
+        experiment.advance()
+    else:
+        with Experiment.open(experiment.place, "offer") as another:  # as by another process
+            assert len(another.ask(4)) == 4
+    assert experiment.phase == 2
+    experiment.advance()  # nothing is due any more
+    assert experiment.phase == 2
+    assert experiment.verify().findings == ()

@@ -267,12 +267,22 @@ class Experiment(Writer):
         """
         return self._tell_one(inputs.read_outcomes(outcomes))
 
-    def tell_each(self, several: Sequence[inputs.Outcomes]) -> tuple[Receipt | BestArmError, ...]:
+    def tell_each(
+        self,
+        several: Sequence[inputs.Outcomes],
+        *,
+        when_due: Callable[[], object] | None = None,
+    ) -> tuple[Receipt | BestArmError, ...]:
         """Record several batches of outcomes at once: each of them whole or, on an error, not.
 
         Where many programs tell a few outcomes each, this is much faster than one after the other,
         as one write brings all of them to disk. Returns a receipt for each batch, or the error that
         `tell_many` would have raised.
+
+        Args:
+            several: the batches, each as for `tell_many`.
+            when_due: called in place of `advance` if something is due, so that it can be done after
+                those who told are answered.
         """
         batches, answers = {}, dict[int, Receipt | BestArmError]()
         for place, outcomes in enumerate(several):
@@ -281,8 +291,13 @@ class Experiment(Writer):
             except BestArmError as error:
                 answers[place] = error
         if batches:
-            answers |= dict(zip(batches, self._tell(list(batches.values())), strict=True))
+            told = self._tell(list(batches.values()), when_due=when_due)
+            answers |= dict(zip(batches, told, strict=True))
         return tuple(answers[place] for place in range(len(several)))
+
+    def advance(self) -> None:
+        """Close phases that are due. Every call that writes does so, unless told otherwise."""
+        self._advance(self._head(), wait=False)
 
     def fail(self, id: int | Assignment, reason: str = "failed") -> None:  # noqa: A002
         """Record that the outcome of an assignment will never come. Repeating it is harmless.

@@ -144,7 +144,11 @@ class Writer(Record):
         return answer
 
     def _tell(
-        self, batches: Sequence[Outcomes], *, assume_new: bool = True
+        self,
+        batches: Sequence[Outcomes],
+        *,
+        assume_new: bool = True,
+        when_due: Callable[[], object] | None = None,
     ) -> Sequence[Receipt | BestArmError]:
         bounds = self.traits.bounds
         try:
@@ -155,8 +159,11 @@ class Writer(Record):
         except NotAllNewError as error:
             if not assume_new:
                 raise damaged("There are outcomes on record without their assignments.") from error
-            return self._tell(batches, assume_new=False)
-        self._advance(head, wait=False)
+            return self._tell(batches, assume_new=False, when_due=when_due)
+        if head.due and when_due is not None:
+            when_due()
+        else:
+            self._advance(head, wait=False)
         if self._forecasts is not None:
             for batch, answer in zip(batches, answers, strict=True):
                 if isinstance(answer, Receipt) and not answer.late:

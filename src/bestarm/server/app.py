@@ -113,4 +113,5 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[dict[str, Any]]:
     app.state.experiments.streams.stop()
     with suppress(asyncio.CancelledError):
         await upkeep
+    await app.state.experiments.closings.finish()
     app.state.store.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -18,6 +19,7 @@ from bestarm.live import Batch, Experiment, Receipt, Status
 from bestarm.live.store.sql import Store
 from bestarm.live.watch.overview import Watch
 from bestarm.problem import Problem
+from bestarm.server.closing import Closings
 from bestarm.server.gathering import Answer, Asked, TaskGathering
 from bestarm.server.security.limits import Limits
 from bestarm.server.security.roles import Callers
@@ -33,6 +35,8 @@ _WRITERS = 8
 _WRITERS_OF_ONE = 3
 _COMPUTING = 4
 _COMPUTING_OF_ONE = 2
+_CLOSING = 3
+_PATIENCE = 1.0  # seconds that a phase may take to close for who only reads to wait for it
 _BROWSING = 2
 FEW = 100  # outcomes
 
@@ -51,17 +55,19 @@ class OpenExperiments:
         self._generation = store.generation
         self._writing_threads = CapacityLimiter(_WRITERS)
         self._computing_threads = CapacityLimiter(_COMPUTING)
+        self._closing_threads = CapacityLimiter(_CLOSING)
         self._browsing_threads = CapacityLimiter(_BROWSING)
         # A limit is kept as long as somebody uses it or waits for it.
         self._writers: WeakValueDictionary[str, CapacityLimiter] = WeakValueDictionary()
         self._computing: WeakValueDictionary[str, CapacityLimiter] = WeakValueDictionary()
         self.callers = Callers(store)
         self._tells: TellQueue[tuple[Outcomes, str | None]] = TellQueue(
-            lambda name, told: self._write_together(name, told, Experiment.tell_each)
+            lambda name, told: self._write_together(name, told, self._tell_each(name))
         )
         self._asks: TaskGathering[tuple[None, str | None], Batch] = TaskGathering(
-            lambda name, asked: self._write_together(name, asked, _ask_each)
+            self._ask_together
         )
+        self.closings = Closings(self._close_phases)
 
     def open(self, name: str) -> Experiment:
         """An experiment of the store."""
@@ -104,10 +110,12 @@ class OpenExperiments:
 
     async def read(self, name: str, do: Callable[[Experiment], T]) -> T:
         """Do something quick with an experiment, in a thread: read its counters or its log."""
+        await self.closings.done(name, patience=_PATIENCE)
         return await anyio.to_thread.run_sync(lambda: do(self.open(name)))
 
     async def compute(self, name: str, do: Callable[[Watch], T]) -> T:
         """Do something that needs the policy or reads a lot."""
+        await self.closings.done(name)
         async with self._computing.setdefault(name, CapacityLimiter(_COMPUTING_OF_ONE)):
             return await anyio.to_thread.run_sync(
                 lambda: do(self.watch(name)), limiter=self._computing_threads
@@ -115,6 +123,7 @@ class OpenExperiments:
 
     async def write(self, name: str, do: Callable[[Experiment], T]) -> T:
         """Do something that writes to an experiment."""
+        await self.closings.done(name)
         async with self._writers.setdefault(name, CapacityLimiter(_WRITERS_OF_ONE)):
             return await self.write_store(lambda: do(self.open(name)))
 
@@ -156,11 +165,55 @@ class OpenExperiments:
         """
         if token is None and len(outcomes) > FEW:
             return await self.write(name, lambda each: each.tell_many(outcomes))
-        return await self._tells.tell(name, (outcomes, token))
+        return await self.begin_tell(name, outcomes, token)
+
+    def begin_tell(
+        self, name: str, outcomes: Outcomes, token: str | None
+    ) -> asyncio.Future[Receipt]:
+        """Have a few outcomes recorded, together with others: see `tell`."""
+        return self._tells.begin(name, (outcomes, token))
 
     async def ask_one(self, name: str, token: str | None = None) -> Batch:
         """Ask for one assignment, or one round, together with others; the token as for `tell`."""
-        return await self._asks.add(name, (None, token))
+        return await self.begin_ask(name, token)
+
+    def begin_ask(self, name: str, token: str | None) -> asyncio.Future[Batch]:
+        """Ask for one assignment, or one round: see `ask_one`."""
+        return self._asks.begin(name, (None, token))
+
+    async def _ask_together(
+        self, name: str, asked: Sequence[tuple[None, str | None]]
+    ) -> Sequence[Batch | Exception]:
+        await self.closings.done(name)
+        return await self._write_together(name, asked, _ask_each)
+
+    def _tell_each(
+        self, name: str
+    ) -> Callable[[Experiment, list[Outcomes]], Sequence[Receipt | BestArmError]]:
+        """What records outcomes; phases close after those who told them are answered.
+
+        Where that failed the last time, they close before: whoever tells is told why it fails.
+        """
+        if name in self.closings.failed:
+            return self._tell_and_close
+        loop = asyncio.get_running_loop()
+
+        def close_later() -> None:
+            loop.call_soon_threadsafe(self.closings.add, name)
+
+        return lambda experiment, told: experiment.tell_each(told, when_due=close_later)
+
+    def _tell_and_close(
+        self, experiment: Experiment, told: list[Outcomes]
+    ) -> Sequence[Receipt | BestArmError]:
+        answers = experiment.tell_each(told)
+        self.closings.failed.discard(experiment.name)
+        return answers
+
+    async def _close_phases(self, name: str) -> None:
+        await anyio.to_thread.run_sync(
+            lambda: self.open(name).advance(), limiter=self._closing_threads
+        )
 
     async def write_store(self, do: Callable[[], T]) -> T:
         """Do something that writes to the store."""

@@ -30,6 +30,10 @@ class TaskGathering(Generic[Asked, Answer]):
 
     async def add(self, key: str, asked: Asked) -> Answer:
         """The answer to a call."""
+        return await self.begin(key, asked)
+
+    def begin(self, key: str, asked: Asked) -> asyncio.Future[Answer]:
+        """The answer to a call, once there is one."""
         answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         if key in self._waiting:
             self._waiting[key].append((asked, answer))
@@ -39,7 +43,7 @@ class TaskGathering(Generic[Asked, Answer]):
             task = asyncio.create_task(self._answer_all(key))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
-        return await answer
+        return answer
 
     async def _answer_all(self, key: str) -> None:
         try:
