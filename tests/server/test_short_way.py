@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx
 import pytest
+from databases import wait_until
+from sent_by_hand import HEAD, request
 from served import ARMS, Served, in_thread, wrong
+from starlette.types import Scope
 
 from bestarm.errors import UnknownExperimentError
 from bestarm.live import Batch, Experiment, Receipt
 from bestarm.live.store.sql import Store
 from bestarm.problem import Problem
+from bestarm.server.api.short_way import ShortWay
 from bestarm.server.experiments import OpenExperiments
 from bestarm.server.security.limits import Limits
-from bestarm.server.security.tokens import Role, create_token
+from bestarm.server.security.tokens import Role, create_token, revoke_token, token_number
 
 
 @pytest.fixture
@@ -102,4 +107,120 @@ def test_each_is_refused_for_itself(store_url: str) -> None:
     assert isinstance(first, UnknownExperimentError)
     assert isinstance(third, UnknownExperimentError)
     assert [getattr(each, "status_code", None) for each in (second, fourth)] == [403, 401]
+    store.close()
+
+
+TELL = b'{"outcomes": [{"id": %d, "reward": 1}]}'
+
+
+def telling(served: Served, number: int, *lines: str) -> bytes:
+    body = TELL % number
+    length = f"Content-Length: {len(body)}"
+    return request(served, "Content-Type: application/json", length, *lines) + body
+
+
+def exchange(served: Served, *parts: bytes) -> bytes:
+    """What is answered to parts that are sent one after the other, each read before the next."""
+    with served.connect() as connection:
+        for part in parts:
+            connection.sendall(part)
+            if part is not parts[-1]:
+                ended = served.raw(HEAD + b"Connection: close\r\n\r\n")
+                assert ended.startswith(b"HTTP/1.1 200 ")  # it has read the part
+        raw = b""
+        while piece := connection.recv(65536):
+            raw += piece
+    return raw
+
+
+@pytest.fixture
+def known(served: Served) -> Served:
+    """A server that knows the token, and has given out assignments."""
+    with served.client(Role.TELL) as client:
+        client.post("/experiments/offer/ask", json={"count": 100}).raise_for_status()
+    return served
+
+
+def heads(raw: bytes) -> list[tuple[bytes, set[bytes]]]:
+    """Status lines, and headers without those that differ from one answer to the next."""
+    found = []
+    for answer in raw.split(b"HTTP/1.1 ")[1:]:
+        status, *lines = answer.partition(b"\r\n\r\n")[0].split(b"\r\n")
+        kept = {line for line in lines if not line.startswith((b"date:", b"content-length:"))}
+        found.append((status, kept))
+    return found
+
+
+def test_the_short_way_answers_like_the_long_one(
+    known: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    last, taken, begin = "Connection: close", list[bool](), ShortWay.begin
+
+    def note(way: ShortWay, scope: Scope, body: bytearray) -> tuple[Any, Any] | None:
+        taken.append((found := begin(way, scope, body)) is not None)
+        return found
+
+    monkeypatch.setattr(ShortWay, "begin", note)
+    short = exchange(known, telling(known, 0, last))
+    long = exchange(known, telling(known, 1, last, "X-Forwarded-For: 10.0.0.1"))
+    assert taken == [True, False]
+    assert heads(short) == heads(long)
+    assert short.endswith(b'\r\n\r\n{"recorded":1,"repeated":0,"late":0}')
+    assert [raw.count(b"content-length: 36\r\n") for raw in (short, long)] == [1, 1]
+
+
+def test_requests_that_come_before_their_turn_are_answered_in_order(known: Served) -> None:
+    """Plain ones and others, all in one piece: the long way takes longer."""
+    wrong_one = telling(known, 4000)
+    other = telling(known, 1, "Idempotency-Key: a")
+    sent = [telling(known, 0), wrong_one, other, telling(known, 0), telling(known, 2)]
+    raw = exchange(known, b"".join([*sent, telling(known, 3, "Connection: close")]))
+    assert [status for status, _ in heads(raw)] == [
+        b"200 OK",
+        b"404 Not Found",
+        *[b"200 OK"] * 4,
+    ]
+    bodies = [part.partition(b"HTTP/1.1")[0] for part in raw.split(b"\r\n\r\n")[1:]]
+    assert [b'"repeated":1' in body for body in bodies] == [False, False, False, True, False, False]
+
+
+@pytest.mark.parametrize("split", [30, -len(TELL % 0), -3])
+def test_a_request_in_two_parts_is_answered_once(known: Served, split: int) -> None:
+    sent = telling(known, 0, "Connection: close")
+    raw = exchange(known, sent[:split], sent[split:])
+    assert raw.count(b"HTTP/1.1 ") == raw.count(b"HTTP/1.1 200 OK") == 1
+    assert raw.endswith(b'{"recorded":1,"repeated":0,"late":0}')
+
+
+def test_what_one_tells_who_goes_away_is_recorded(known: Served) -> None:
+    for number in range(20):
+        with known.connect() as connection:
+            connection.sendall(telling(known, number))
+    with known.client(Role.TELL) as client:
+
+        def recorded() -> bool:
+            return bool(client.get("/experiments/offer").json()["outstanding"] == 80)
+
+        wait_until(recorded)
+
+
+def test_the_short_way_is_in_the_log(known: Served, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, "bestarm.access"):
+        exchange(known, telling(known, 0, "Connection: close"))
+        forwarded = "X-Forwarded-For: 10.0.0.1"  # which the long way understands
+        exchange(known, telling(known, 1, "Connection: close", forwarded))
+    lines = [record.getMessage().rsplit(" ", 2)[0] for record in caplog.records]
+    logged = "POST /api/v1/experiments/offer/tell 200"
+    assert lines == [f"127.0.0.1 {logged}", f"10.0.0.1 {logged}"]
+
+
+def test_a_token_that_is_revoked_holds_no_longer_on_the_short_way(known: Served) -> None:
+    token = known.token(Role.TELL)
+    store = Store(known.url)
+    with known.client(Role.TELL) as client:
+        path, body = "/experiments/offer/tell", {"outcomes": [{"id": 0, "reward": 1}]}
+        assert client.post(path, json=body).is_success
+        revoke_token(store, token_number(token) or 0)
+        wrong(client.post(path, json=body), 401, "unauthorized")
+        wrong(client.post("/experiments/offer/ask", json={"count": 1}), 401, "unauthorized")
     store.close()

@@ -15,7 +15,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from bestarm.live.store.sql import Store
 from bestarm.server.api import plan, routes
 from bestarm.server.api.schemas import describe_fields
-from bestarm.server.api.short_way import ShortWay
+from bestarm.server.api.short_way import SHORT_WAY, ShortWay
 from bestarm.server.experiments import OpenExperiments
 from bestarm.server.pages.routes import add_pages
 from bestarm.server.security.guard import Guard
@@ -33,9 +33,10 @@ Ask for assignments, carry them out, tell their outcomes. Send an access token a
 
 class _Application(FastAPI):
     def protect(self, limits: Limits, *, local: bool, hosts: tuple[str, ...]) -> None:
-        """Have every request checked; what is plain goes no further than it must."""
-        way = _CompressedPages(ShortWay(super().__call__))
+        """Have every request checked."""
+        way = _CompressedPages(super().__call__)
         self._way = Guard(way, limits=limits, local=local, hosts=hosts)
+        self.state.short_way = ShortWay(self._way, self.state.experiments, limits)
         self.add_exception_handler(Exception, _pass_on)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -108,7 +109,7 @@ class _CompressedPages:
 @asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[dict[str, Any]]:
     upkeep = asyncio.create_task(app.state.upkeep.run())
-    yield {STREAMS: app.state.experiments.streams}
+    yield {STREAMS: app.state.experiments.streams, SHORT_WAY: app.state.short_way}
     upkeep.cancel()
     app.state.experiments.streams.stop()
     with suppress(asyncio.CancelledError):

@@ -8,8 +8,10 @@ import re
 import signal
 import socket
 import sys
+import time
 from collections import Counter
 from dataclasses import dataclass, field
+from functools import partial
 from http import HTTPStatus
 from threading import Thread
 from typing import Any, cast
@@ -17,21 +19,32 @@ from typing import Any, cast
 import httptools
 import uvicorn
 from fastapi import FastAPI
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.supervisors import Multiprocess
 
 from bestarm.checks import whole
 from bestarm.errors import InvalidInputError
 from bestarm.server.api.errors import Refusal
+from bestarm.server.api.short_way import SHORT_WAY, Encode, ShortWay
 from bestarm.server.app import create_app
-from bestarm.server.security.guard import MOST_HEAD, WHOLE, head_too_large
+from bestarm.server.security.guard import (
+    MOST_HEAD,
+    PROTECTING,
+    WHOLE,
+    head_too_large,
+    log_answer,
+)
 from bestarm.server.security.limits import Limits
 from bestarm.server.streams import STREAMS
+from bestarm.server.transport import JoinedTransport
 
 _STOPPING = 10  # seconds that requests are given to end once the server stops
 _IDLE = 65  # seconds: longer than clients and proxies keep a connection that they may use again
 _HANGING = 60  # seconds without an answer after which a worker process is replaced
 _METHOD = re.compile(rb"([!#-'*+.^-z|~0-9A-Z-]+) [!-~]+ HTTP/1\.[01]\r\n")
+_PLAIN = [(b"content-type", b"application/json"), *PROTECTING]  # headers of a plain answer
+_HEAD = b"HTTP/1.1 200 OK\r\n" + b"".join(b"%s: %s\r\n" % each for each in _PLAIN)
+_TURN = 0.001  # seconds that one thread computes while others wait
 _LINGER = 1.0  # seconds in which one who was refused can read why
 
 
@@ -46,6 +59,8 @@ class Serving:
 
     def __call__(self) -> FastAPI:
         """The application, in this process."""
+        # Whoever computes leaves the processor to the loop sooner: it takes turns for every event.
+        sys.setswitchinterval(_TURN)
         parent = multiprocessing.parent_process()
         if parent is not None:
             # A supervisor that is killed cannot stop its workers.
@@ -56,35 +71,6 @@ class Serving:
 def _end_with(parent: multiprocessing.process.BaseProcess) -> None:
     parent.join()
     signal.raise_signal(signal.SIGTERM)
-
-
-class _Joined:
-    """A transport that sends together what is written in one go: an answer's head and body."""
-
-    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
-        self._transport, self._loop = transport, loop
-        self._parts: list[bytes] = []
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._transport, name)
-
-    def write(self, data: bytes) -> None:
-        if not self._parts:
-            self._loop.call_soon(self._send)
-        self._parts.append(data)
-
-    def write_eof(self) -> None:
-        self._send()
-        self._transport.write_eof()
-
-    def close(self) -> None:
-        self._send()
-        self._transport.close()
-
-    def _send(self) -> None:
-        if self._parts and not self._transport.is_closing():
-            self._transport.write(b"".join(self._parts))
-        self._parts.clear()
 
 
 class Protocol(HttpToolsProtocol):
@@ -101,10 +87,12 @@ class Protocol(HttpToolsProtocol):
         self._received = b""
         self._awaited = True  # a head is, or the rest of one
         self._head = 0  # bytes of it
+        self._reading = False  # whether what was received is being read
+        self._first: RequestResponseCycle | None = None  # to be answered first, of what was read
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Accept a connection, or refuse it."""
-        super().connection_made(cast("asyncio.Transport", _Joined(transport, self.loop)))
+        super().connection_made(cast("asyncio.Transport", JoinedTransport(transport, self.loop)))
         # Parts of a stream are small writes: held back, the second takes 40 ms.
         found = transport.get_extra_info("socket")
         found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -116,7 +104,14 @@ class Protocol(HttpToolsProtocol):
         if self._held:  # else whatever comes is not read
             self._head += len(data)
             self._received = data
-            super().data_received(data)
+            self._reading = True
+            try:
+                super().data_received(data)
+            finally:
+                self._reading = False
+            if self._first is not None:
+                first, self._first = self._first, None
+                self._start_asgi_task(first, self.app)
         if self._held:
             if self._awaited and self._head > MOST_HEAD:
                 self._refuse(head_too_large())
@@ -150,6 +145,53 @@ class Protocol(HttpToolsProtocol):
         kept = [(name, value) for name, value in self.headers if name != b"upgrade"]
         head = [b"%s %s HTTP/1.1" % (method, self.url), *(b"%s: %s" % each for each in kept)]
         super().data_received(b"\r\n".join([*head, b"", self._received[upgrade.args[0] :]]))
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        """Begin to answer a request, once all that was received of it is read."""
+        if self._reading:
+            self._first = cycle
+        elif not self._take_short_way(cycle):
+            super()._start_asgi_task(cycle, app)
+
+    def _take_short_way(self, cycle: RequestResponseCycle) -> bool:
+        """Have a request answered without a task, if it is there whole and plain."""
+        way: ShortWay | None = self.app_state.get(SHORT_WAY)
+        if way is None or cycle.more_body or cycle.disconnected:
+            return False
+        began = time.perf_counter()
+        found = way.begin(cast("dict[str, Any]", cycle.scope), cycle.body)
+        if found is None:
+            return False
+        found[0].add_done_callback(partial(self._answer, cycle, way, found[1], began))
+        return True
+
+    def _answer(
+        self,
+        cycle: RequestResponseCycle,
+        way: ShortWay,
+        encode: Encode,
+        began: float,
+        done: asyncio.Future[Any],
+    ) -> None:
+        """Answer a request that took the short way."""
+        error = done.exception()
+        if cycle.disconnected or self.transport.is_closing():
+            return
+        answer = encode(done.result()) if error is None else error
+        if not isinstance(answer, bytes) or self.flow.write_paused:
+            super()._start_asgi_task(cycle, cast("Any", way.answering(cast("Any", answer))))
+            return
+        head = [b"%s: %s\r\n" % each for each in self.server_state.default_headers]
+        if not cycle.keep_alive:
+            head.append(b"connection: close\r\n")
+        head.append(b"content-length: %d\r\n\r\n" % len(answer))
+        cycle.response_started = cycle.response_complete = True
+        log_answer(cast("dict[str, Any]", cycle.scope), 200, began)
+        cast("JoinedTransport", self.transport).write_whole(b"".join((_HEAD, *head, answer)))
+        cycle.message_event.set()
+        if not cycle.keep_alive:
+            self.transport.close()
+        cycle.on_response()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the connection."""

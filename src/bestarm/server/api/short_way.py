@@ -1,115 +1,123 @@
 """The short way of the requests that come most often: outcomes told, one assignment asked for.
 
-It does what the routes do, without what it takes to find one and its arguments, and checks tokens
-where it writes. Whatever is not plain goes the long way, which knows what to say of it.
+It does what the routes do, without what it takes to find one and its arguments, and without a task:
+the connection itself begins a request here once all of it has come, and answers it when it is
+done. Whatever is not plain goes the long way, which knows what to say of it.
 """
 
 from __future__ import annotations
 
+import asyncio
 import re
-from collections.abc import Awaitable
+from collections.abc import Callable
+from functools import lru_cache, partial
 from typing import Any
 
-from fastapi import Request, Response
-from fastapi.responses import JSONResponse
+from fastapi.responses import JSONResponse, Response
 from pydantic import TypeAdapter
 from starlette.exceptions import HTTPException
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from bestarm.errors import BestArmError
+from bestarm.live import Batch, Receipt
 from bestarm.server.api.bodies import AskBody, TellBody
 from bestarm.server.api.errors import refusal_of
 from bestarm.server.api.requests import Name, read_json
 from bestarm.server.api.schemas import AssignmentsOut, ReceiptOut
 from bestarm.server.experiments import FEW, OpenExperiments
-from bestarm.server.security.guard import RECENT
-from bestarm.server.security.roles import bearer_token, check_role
-from bestarm.server.security.tokens import Role
+from bestarm.server.security.guard import Guard
+from bestarm.server.security.limits import Limits
+from bestarm.server.security.roles import read_bearer
+
+SHORT_WAY = "bestarm.short_way"  # where a running application keeps it, for connections
 
 _PATH = re.compile(r"/api/v1/experiments/([^/]+)/(ask|tell)")
 _SHORT = 10_000  # bytes of a body
 _ONE = AskBody()
+# Headers that only the long way understands.
+_SPECIAL = frozenset(
+    {b"idempotency-key", b"transfer-encoding", b"expect", b"x-forwarded-for", b"x-forwarded-proto"}
+)
 _name: TypeAdapter[str] = TypeAdapter(Name)
-_receipt: TypeAdapter[Any] = TypeAdapter(ReceiptOut)
+_receipt: TypeAdapter[Receipt] = TypeAdapter(ReceiptOut)
+
+Encode = Callable[[Any], bytes]
 
 
 class ShortWay:
-    """Passes everything on but plain requests to ask and to tell."""
+    """Begins plain requests to ask and to tell, of callers whose token was valid before.
 
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
+    The token is looked up again just before anything is written.
+    """
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request, or pass it on."""
-        post = scope["type"] == "http" and scope["method"] == "POST"
-        found = _PATH.fullmatch(scope["path"]) if post else None
+    def __init__(self, guard: Guard, experiments: OpenExperiments, limits: Limits) -> None:
+        self._guard = guard
+        self._experiments = experiments
+        self._most = min(FEW, limits.batch)
+
+    def begin(self, scope: Scope, body: bytearray) -> tuple[asyncio.Future[Any], Encode] | None:
+        """What will be answered, and what makes JSON of it; nothing where it takes the long way."""
+        found = _read_path(scope["path"]) if scope["method"] == "POST" else None
         if found is None:
-            await self._app(scope, receive, send)
-            return
-        request = Request(scope, receive)
-        messages: list[Message] = []
+            return None
+        headers = dict(reversed(scope["headers"]))  # the first of each name
+        bearer = read_bearer(headers.get(b"authorization", b"").decode("latin-1"))
+        digest = self._guard.find_recent(headers) if _SPECIAL.isdisjoint(headers) else ""
+        sent = self._read(found[1], body) if bearer and digest else None
+        if sent is None:
+            return None
         try:
-            token = bearer_token(request) if scope.get(RECENT) else None
-            if token is None:  # a stranger's body is not read
-                await check_role(request, Role.TELL)
-            body = await _read(receive, messages)
-            answer = _find(request, found[1], found[2], body, token)
-            response = None if answer is None else await answer
-        except (BestArmError, HTTPException) as error:
-            response = refusal_of(error).response()
-        if response is None:
-            await self._app(scope, _again(messages, receive), send)
-        else:
+            self._guard.check(scope, headers, digest)
+        except HTTPException as error:
+            refused = asyncio.get_running_loop().create_future()
+            refused.set_exception(error)
+            return refused, _encode_receipt
+        if isinstance(sent, AskBody):
+            return self._experiments.begin_ask(found[0], bearer), _encode_batch
+        return self._experiments.begin_tell(found[0], sent.pairs(), bearer), _encode_receipt
+
+    def _read(self, what: str, body: bytearray) -> AskBody | TellBody | None:
+        """A body, if it is plain."""
+        if not 0 < len(body) <= _SHORT:
+            return None
+        try:
+            data = read_json(bytes(body))
+            if what == "ask":
+                return _ONE if AskBody.model_validate(data) == _ONE else None
+            told = TellBody.model_validate(data)
+        except (ValueError, RecursionError):
+            return None
+        return told if len(told.outcomes) <= self._most else None
+
+    def answering(self, answer: bytes | Exception) -> ASGIApp:
+        """An application that answers with JSON, or with what an error says."""
+
+        async def respond(scope: Scope, receive: Receive, send: Send) -> None:
+            if isinstance(answer, bytes):
+                response = Response(answer, media_type="application/json")
+            elif isinstance(answer, (BestArmError, HTTPException)):
+                response = refusal_of(answer).response()
+            else:
+                raise answer
             await response(scope, receive, send)
 
+        return partial(self._guard.answer, respond)
 
-def _find(
-    request: Request, name: str, what: str, body: bytes, token: str | None
-) -> Awaitable[Response] | None:
-    """What answers a request; nothing where it takes the long way."""
-    if not 0 < len(body) <= _SHORT or "idempotency-key" in request.headers:
-        return None
-    state = request.app.state
+
+@lru_cache(1000)
+def _read_path(path: str) -> tuple[str, str] | None:
+    """The name of an experiment, and what is wanted of it."""
+    found = _PATH.fullmatch(path)
     try:
-        name, data = _name.validate_python(name), read_json(body)
-        if what == "ask":
-            plain = AskBody.model_validate(data) == _ONE
-            return _ask(state.experiments, name, token) if plain else None
-        told = TellBody.model_validate(data)
-    except (ValueError, RecursionError):
+        return None if found is None else (_name.validate_python(found[1]), found[2])
+    except ValueError:
         return None
-    if len(told.outcomes) > min(FEW, state.limits.batch):
-        return None
-    return _tell(state.experiments, name, told, token)
 
 
-async def _ask(experiments: OpenExperiments, name: str, token: str | None) -> Response:
-    return JSONResponse(AssignmentsOut.plain(await experiments.ask_one(name, token)))
+@lru_cache(1000)
+def _encode_receipt(receipt: Receipt) -> bytes:
+    return _receipt.dump_json(receipt)
 
 
-async def _tell(
-    experiments: OpenExperiments, name: str, told: TellBody, token: str | None
-) -> Response:
-    receipt = await experiments.tell(name, told.pairs(), token)
-    return Response(_receipt.dump_json(receipt), media_type="application/json")
-
-
-async def _read(receive: Receive, messages: list[Message]) -> bytes:
-    """A short body, or a part of a longer one; the messages that it came in are kept."""
-    size, more = 0, True
-    while more and size <= _SHORT:
-        messages.append(await receive())
-        size += len(messages[-1].get("body", b""))
-        more = messages[-1].get("more_body", False)
-    return b"".join(message.get("body", b"") for message in messages)
-
-
-def _again(messages: list[Message], receive: Receive) -> Receive:
-    """Messages that were received before, and then those that follow."""
-    kept = iter(messages)
-
-    async def again() -> Message:
-        message = next(kept, None)
-        return await receive() if message is None else message
-
-    return again
+def _encode_batch(batch: Batch) -> bytes:
+    return bytes(JSONResponse(AssignmentsOut.plain(batch)).body)

@@ -21,7 +21,6 @@ from bestarm.server.security.limits import Buckets, Limits
 from bestarm.server.security.tokens import hide_tokens
 
 KNOWN = "bestarm.known"  # in the scope of a request whose token is valid
-RECENT = "bestarm.recent"  # in the scope of a request whose token was valid before
 WHOLE = "bestarm.whole"  # in the scope of a request whose body is there already
 MOST_HEAD = 16_384  # bytes of a request's first line and headers together
 
@@ -36,7 +35,7 @@ _PROTECTING = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "private, no-cache",
 }
-_HEADERS = [(name.lower().encode(), value.encode()) for name, value in _PROTECTING.items()]
+PROTECTING = [(name.lower().encode(), value.encode()) for name, value in _PROTECTING.items()]
 _FORMS = {"/login"}  # the paths that take a form; all others take JSON
 _CHANGING = {"POST", "PUT", "PATCH", "DELETE"}
 _MOST_KNOWN = 10_000
@@ -68,32 +67,41 @@ class Guard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        send = _watched(scope, send)
         headers = dict(reversed(scope["headers"]))  # the first of each name
         token = _digest(headers)
         try:
-            self._check(scope, headers, token)
+            self.check(scope, headers, token)
         except Refusal as refusal:
-            await refusal.response()(scope, receive, send)
+            await refusal.response()(scope, receive, _watched(scope, send))
             return
-        answered = scope
+        await self.answer(self._app, scope, self._limited(scope, receive), send)
+        if token and scope.get(KNOWN):
+            self._known[token] = None
+            while len(self._known) > _MOST_KNOWN:
+                self._known.popitem(last=False)
+
+    async def answer(self, app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
+        """Have an application answer a request that was checked."""
+        send, answered, called = _watched(scope, send), scope, scope
         if scope["method"] == "HEAD":
-            scope, send = {**scope, "method": "GET"}, _without_body(send)
+            called, send = {**scope, "method": "GET"}, _without_body(send)
         try:
-            await self._app(scope, self._limited(scope, receive), send)
+            await app(called, receive, send)
         except Exception as error:
             _failures.error("Unforeseen error", exc_info=error)
             if answered.get(_ANSWERED):
                 raise  # too late for another answer
             message = "The server failed unexpectedly; its log says more."
             answer = Refusal(500, "unforeseen", message, field="request").response()
-            await answer(scope, receive, send)
-        if token and scope.get(KNOWN):
-            self._known[token] = None
-            while len(self._known) > _MOST_KNOWN:
-                self._known.popitem(last=False)
+            await answer(called, receive, send)
 
-    def _check(self, scope: Scope, headers: dict[bytes, bytes], token: str) -> None:
+    def find_recent(self, headers: dict[bytes, bytes]) -> str:
+        """The digest of a token that was valid before; empty if it was not."""
+        token = _digest(headers)
+        return token if token in self._known else ""
+
+    def check(self, scope: Scope, headers: dict[bytes, bytes], token: str) -> None:
+        """Refuse a request that must not pass; `token` is the digest of the one that it brings."""
         _check_head(scope, headers)
         if not self._fits(headers.get(b"host", b"").decode("latin-1")):
             raise Refusal(
@@ -124,7 +132,6 @@ class Guard:
         # Only a token that was valid before names a caller: others could be invented without end.
         if token in self._known:
             self._known.move_to_end(token)
-            scope[RECENT] = True
             return token
         client = scope.get("client")
         return client[0] if client else ""
@@ -263,15 +270,20 @@ def _watched(scope: Scope, send: Send) -> Send:
             scope[_ANSWERED] = True
             headers = message.setdefault("headers", [])
             named = {name.lower() for name, _ in headers}
-            added = [each for each in _HEADERS if each[0] not in named]
+            added = [each for each in PROTECTING if each[0] not in named]
             message["headers"] = [*headers, *added]
-            if _log.isEnabledFor(logging.INFO):
-                # Never the query, and the path as it was sent: it cannot break a line.
-                path = hide_tokens(quote(scope["path"]))
-                took = 1000 * (time.perf_counter() - began)
-                caller = (scope.get("client") or ("-",))[0]
-                facts = (caller, scope["method"], path, message["status"], took)
-                _log.info("%s %s %s %d %.1f ms", *facts)
+            log_answer(scope, message["status"], began)
         await send(message)
 
     return watched
+
+
+def log_answer(scope: Scope, status: int, began: float) -> None:
+    """Log a request that began at a time of `time.perf_counter`."""
+    if _log.isEnabledFor(logging.INFO):
+        # Never the query, and the path as it was sent: it cannot break a line.
+        path = hide_tokens(quote(scope["path"]))
+        took = 1000 * (time.perf_counter() - began)
+        caller = (scope.get("client") or ("-",))[0]
+        facts = (caller, scope["method"], path, status, took)
+        _log.info("%s %s %s %d %.1f ms", *facts)

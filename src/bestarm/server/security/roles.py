@@ -55,9 +55,9 @@ class Callers:
         return [found[token] for token in tokens]
 
 
-def bearer_token(request: Request) -> str | None:
+def read_bearer(authorization: str) -> str | None:
     """The token that is sent as a header, which no other site can make a browser do."""
-    scheme, _, token = request.headers.get("authorization", "").partition(" ")
+    scheme, _, token = authorization.partition(" ")
     return token.strip() or None if scheme.lower() == "bearer" else None
 
 
@@ -67,7 +67,8 @@ async def _role_of(request: Request) -> Role | None:
     The cookie that the pages set allows viewing only. On a server that only this machine can reach,
     viewing needs no token, unless a proxy forwarded the request.
     """
-    state, token = request.app.state, bearer_token(request)
+    state = request.app.state
+    token = read_bearer(request.headers.get("authorization", ""))
     if token is not None:
         request.state.caller = token_number(token)
         callers: Callers = state.experiments.callers
