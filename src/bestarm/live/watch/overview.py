@@ -20,7 +20,7 @@ from bestarm.live.watch.views import Allocated, Happening, Overview
 from bestarm.policies.policy import Traits
 
 _DECLARED = {"range", "scale", "model", "level"}  # checks of what was declared of rewards
-_HEALTH_COST_RATIO = 10  # rerun health checks at most every 10 × their own duration
+_HEALTH_COST_RATIO = 50  # rerun health checks at most every 50 × their own duration
 
 
 class Watch:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Mapping
 from dataclasses import asdict
+from functools import partial
 from typing import Annotated
 from urllib.parse import parse_qs, quote
 
@@ -29,6 +31,7 @@ from bestarm.server.experiments import OpenExperiments
 from bestarm.server.pages.assets import Assets
 from bestarm.server.pages.charts import charts
 from bestarm.server.pages.listing import Listing, listing
+from bestarm.server.pages.pace import Pace
 from bestarm.server.pages.panels import panels, render, report
 from bestarm.server.pages.snippets import snippets
 from bestarm.server.security.roles import COOKIE, check_role
@@ -64,6 +67,7 @@ _parts = APIRouter(include_in_schema=False)
 
 def add_pages(app: FastAPI) -> None:
     """Add the pages to an application."""
+    app.state.pace = Pace()
     app.include_router(_pages)
     app.include_router(_parts)
     app.mount("/static", Assets())
@@ -150,16 +154,23 @@ async def show_panels(
 ) -> Response:
     """What is new of an experiment: panels as HTML, charts as numbers."""
 
-    def make(watch: Watch) -> tuple[str, Overview | None]:
-        tag = f'W/"{watch.experiment.revision}"'
-        return tag, None if tag == if_none_match else watch.overview()
+    pasted = partial(_snippets, request)
 
-    tag, shown = await experiments.compute(name, make)
-    if shown is None:
+    def make(watch: Watch) -> tuple[str, str | None, float]:
+        began, tag = time.thread_time(), f'W/"{watch.experiment.revision}"'
+        if tag == if_none_match:
+            return tag, None, 0.0
+        shown = watch.overview()
+        text = _update(shown, pasted(shown))
+        return f'W/"{shown.head.revision}"', text, time.thread_time() - began
+
+    pace: Pace = request.app.state.pace
+    await pace.wait(name)
+    tag, text, took = await experiments.compute(name, make)
+    if text is None:
         return Response(status_code=304, headers={"ETag": tag})
-    text = await run_in_threadpool(_update, shown, _snippets(request, shown))
-    headers = {"ETag": f'W/"{shown.head.revision}"'}
-    return Response(text, media_type="application/json", headers=headers)
+    pace.note(name, took)
+    return Response(text, media_type="application/json", headers={"ETag": tag})
 
 
 def _update(shown: Overview, pasted: Mapping[str, str]) -> str:
