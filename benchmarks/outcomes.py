@@ -12,7 +12,8 @@ another version of bestarm, measured by this file in turn with this one, in proc
 `--folder` is where SQLite keeps its file. A folder in memory (/dev/shm) shows what the processor
 does; one on a disk what the disk does as well. Medians of five rounds, in turn. The policy is
 SP-BAI, in one phase of thousands of pulls; "closing" is the anytime rule, which closes a phase
-every few dozen outcomes. Processes have closed a phase of another experiment before.
+every few dozen outcomes. Processes have closed a phase of another experiment before; "÷ one" is the
+median of the ratios to the round of one process just before.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ from sqlalchemy import make_url
 from bestarm import AnytimeBAI, Experiment, Problem
 
 ROUNDS = 5
+NUMBERS = (1, 2, 4, 8)  # of processes
 PROBLEM = Problem(np.eye(5), delta=0.05, noise=10.0)  # so that a phase of SP-BAI is long
 POLICIES: dict[str, dict[str, Any]] = {
     "": {"policy": "sp-bai"},
@@ -194,47 +196,66 @@ def threads(stores: Callable[[], str], count: int) -> None:
 
 
 def processes(stores: Callable[[], str], seconds: float) -> None:
-    """Asked and told one at a time, by processes at once."""
+    """Asked and told one at a time, by processes at once; numbers of processes in turn."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["bestarm.live.store.sql", "bestarm.policies.anytime.rule"])
+    pipes = [context.Pipe() for _ in range(max(NUMBERS))]
+    for _, theirs in pipes:
+        context.Process(target=_turns, args=(theirs,), daemon=True).start()
+    ready = [mine for mine, _ in pipes]
+    for each in ready:
+        each.recv()
     for ending, settings in POLICIES.items():
-        print(f"\n{'processes' + ending:<20} {'asked and told/s':>17} {'÷ one':>6} {'longest':>9}")
-        alone = 0.0
-        for number in (1, 2, 4, 8):
-            url = stores()
-            Experiment.create(url, "many", PROBLEM, seed=0, **settings).close()
-            start, results = context.Barrier(number), context.SimpleQueue()
-            arguments = (url, seconds, start, results)
-            running = [context.Process(target=_turns, args=arguments) for _ in range(number)]
-            for process in running:
-                process.start()
-            shares = [results.get() for _ in running]
-            for process in running:
-                process.join()
-            rate = sum(turns for turns, _ in shares) / seconds
-            alone = alone or rate
-            longest = max(longest for _, longest in shares) * 1000
+        found: dict[int, list[tuple[float, float, float]]] = {number: [] for number in NUMBERS}
+        for _ in range(ROUNDS):
+            for number in NUMBERS:
+                url = stores()
+                Experiment.create(url, "many", PROBLEM, seed=0, **settings).close()
+                found[number].append(_at_once(ready[:number], url, seconds / ROUNDS))
+        head = f"{'asked and told/s':>17} {'÷ one':>6} {'core ms each':>13} {'longest':>9}"
+        print(f"\n{'processes' + ending:<20} {head}")
+        for number, rounds in found.items():
+            beside = zip(rounds, found[1], strict=True)
+            ratio = statistics.median(some[0] / one[0] for some, one in beside)
+            rate, core, longest = map(statistics.median, zip(*rounds, strict=True))
             print(
-                f"{number:<20} {rate:>17,.0f} {rate / alone:>5.2f}× {longest:>6,.0f} ms", flush=True
+                f"{number:<20} {rate:>17,.0f} {ratio:>5.2f}× {core * 1000:>13.3f} "
+                f"{longest * 1000:>6,.0f} ms",
+                flush=True,
             )
+    for each in ready:
+        each.send(None)
 
 
-def _turns(url: str, seconds: float, start: Any, results: Any) -> None:
+def _at_once(some: list[Any], url: str, seconds: float) -> tuple[float, float, float]:
+    """Outcomes per second, seconds of a core for each, and the longest that one took."""
+    for message in (url, seconds):
+        for each in some:
+            each.send(message)
+        shares = [each.recv() for each in some]
+    turns, longest, core = zip(*shares, strict=True)
+    return sum(turns) / seconds, sum(core) / sum(turns), max(longest)
+
+
+def _turns(orders: Any) -> None:
     warm = Experiment(AnytimeBAI(PROBLEM, bounds=(0, 1)), seed=0)
     for _ in range(100):
         warm.tell(warm.ask(1).ids[0], 0.5)
-    with Experiment.open(url, "many") as experiment:
-        experiment.status()
-        start.wait()
-        turns, longest, now = 0, 0.0, time.perf_counter()
-        until = now + seconds
-        while now < until:
-            for number in experiment.ask(1).ids:  # none where a closed plan waits for others
-                experiment.tell(number, 0.5)
-                turns += 1
-            before, now = now, time.perf_counter()
-            longest = max(longest, now - before)
-    results.put((turns, longest))
+    orders.send("ready")
+    while (url := orders.recv()) is not None:
+        with Experiment.open(url, "many") as experiment:
+            experiment.status()
+            orders.send("open")
+            seconds = orders.recv()
+            turns, longest, core, now = 0, 0.0, time.process_time(), time.perf_counter()
+            until = now + seconds
+            while now < until:
+                for number in experiment.ask(1).ids:  # none where a closed plan waits for others
+                    experiment.tell(number, 0.5)
+                    turns += 1
+                before, now = now, time.perf_counter()
+                longest = max(longest, now - before)
+            orders.send((turns, longest, time.process_time() - core))
 
 
 # --- databases ----------------------------------------------------------------------------------

@@ -36,7 +36,8 @@ def record(
     if not assume_new:
         every = {number for ids, _ in several for number in ids if 0 <= number < tx.head.assigned}
         known = tx.rewards(np.array(sorted(every), dtype=np.int64))
-    new_ids, new_rewards = list[int](), list[float]()
+    new_ids: list[int] = []
+    new_rewards: list[float] = []
     answers: list[tuple[Sequence[int], int] | BestArmError] = []
     for ids, rewards in several:
         try:

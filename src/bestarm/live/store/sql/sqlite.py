@@ -111,8 +111,12 @@ class SqliteSession(Session):
 
     def add(self, table: Table, columns: Columns) -> None:
         text = sql.insert_row(table, tuple(columns), mark="?")
+        rows = list(zip(*columns.values(), strict=True))
         try:
-            self.raw.executemany(text, zip(*columns.values(), strict=True))
+            if len(rows) == 1:
+                self.raw.execute(text, rows[0])
+            else:
+                self.raw.executemany(text, rows)
         except sqlite3.IntegrityError as error:
             if error.sqlite_errorcode in _KNOWN:
                 raise KnownRowError(table.name) from error

@@ -141,7 +141,11 @@ class SqlWriting(SqlReading, Writing):
     def save(self) -> None:
         """Write the counters that have changed."""
         saved, now = self._session.counters, vars(self.head)
-        changed = {name: value for name, value in now.items() if value != saved[name]}
+        changed = {
+            name: value
+            for name, value in now.items()
+            if value is not (before := saved[name]) and value != before
+        }
         if changed:
             self._session.save(self._number, changed)
 
@@ -188,7 +192,16 @@ class SqlWriting(SqlReading, Writing):
     def _outcomes(
         self, ids: Values, rewards: Values, at: float, late: Values
     ) -> dict[str, Sequence[Any]]:
-        return self._columns(ids, reward=rewards, told=at, late=list(map(int, late)))
+        if not (isinstance(ids, list) and isinstance(rewards, list)):
+            return self._columns(ids, reward=rewards, told=at, late=list(map(int, late)))
+        count = len(ids)
+        return {
+            "experiment": [self._number] * count,
+            "number": ids,
+            "reward": rewards,
+            "told": [at] * count,
+            "late": list(map(int, late)),
+        }
 
     def add_losses(self, ids: Sequence[int], *, reason: str, at: float) -> None:
         every = np.asarray(ids, dtype=np.int64)

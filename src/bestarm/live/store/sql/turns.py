@@ -52,7 +52,7 @@ class Turn:
         Raises:
             sqlite3.OperationalError: they did not finish in time.
         """
-        if not self._lock.acquire(timeout=connections.PATIENCE):
+        if not (self._lock.acquire(False) or self._lock.acquire(timeout=connections.PATIENCE)):
             error = sqlite3.OperationalError("database is locked")
             error.sqlite_errorcode = sqlite3.SQLITE_BUSY
             raise error
