@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 
 from bestarm import LUCB, AnytimeBAI, simulate
 from bestarm.environments import Environment, Semiparametric
+from bestarm.environments.two_point import TwoPoint
 from bestarm.geometry import Array
-from bestarm.planning.two_point import TwoPoint
 from bestarm.policies import Policy
 from bestarm.policies.centered.action_centered import ActionCentered
 from bestarm.policies.centered.bose import BOSE

@@ -140,7 +140,7 @@ class ScenarioWorld:
         options["block"] = self.request.block
         if bounds is None:
             return Semiparametric.for_problem(problem, theta, **options)
-        from bestarm.planning.two_point import TwoPoint  # noqa: PLC0415 - compiles kernels
+        from bestarm.environments.two_point import TwoPoint  # noqa: PLC0415 - compiles kernels
 
         return TwoPoint.for_problem(problem, theta, bounds=bounds, **options)
 

@@ -14,9 +14,9 @@ from scipy.special import rel_entr
 
 from bestarm import Problem, simulate
 from bestarm.ahead import Ahead
+from bestarm.environments.two_point import TwoPoint
 from bestarm.errors import InvalidInputError
 from bestarm.geometry import Array
-from bestarm.planning.two_point import TwoPoint
 from bestarm.policies.index.eb_tci import EBTCI
 from bestarm.policies.index.kl_lucb import KLLUCB
 from bestarm.policies.index.lil_ucb import LilUCB

@@ -6,8 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from bestarm.environments import Ahead, Semiparametric, Stream
+from bestarm.ahead import Ahead
 from bestarm.environments.baselines import Constant, Moving
+from bestarm.environments.environment import Stream
+from bestarm.environments.semiparametric import Semiparametric
 from bestarm.environments.streams import BaseStream, ConstantStream, MovingStream
 from bestarm.errors import InvalidInputError
 from bestarm.geometry import Array
