@@ -103,7 +103,7 @@ def lil_ucb(delta: float, *, epsilon: float) -> float:
 def lil_ucb_tuned(delta: float) -> float:
     """δ/5: the δ′ of the paper's heuristic; nothing is proven with it.
 
-    Reference: Jamieson, Malloy, Nowak and Bubeck (2014), section 4.
+    Reference: Jamieson, Malloy, Nowak and Bubeck (2014), section 5.
     """
     return delta / 5
 

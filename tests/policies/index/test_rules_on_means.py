@@ -40,18 +40,18 @@ def gaussian(p: float, q: float) -> float:
 
 
 def lil_ucb(counts: Array, sums: Array, *, heuristic: bool) -> Iterator[int]:
-    """Jamieson et al. (2014), Algorithm 1, from `log(log(·)/δ′)` with the published constants."""
+    """Jamieson et al. (2014), Figure 1, with the constants of section 5; footnote 2 has the + 2."""
     arms = len(counts)
     if heuristic:
-        epsilon, beta, share, level = 0.0, 0.5, 1 + 10 / arms, DELTA / 5
+        epsilon, beta, shift, share, level = 0.0, 0.5, 2, 1 + 10 / arms, DELTA / 5
     else:
-        epsilon, beta, share = 0.01, 1.0, 9.0
+        epsilon, beta, shift, share = 0.01, 1.0, 0, 9.0
         c = (2 + epsilon) / epsilon * (1 / math.log(1 + epsilon)) ** (1 + epsilon)
         level = brentq(lambda x: 4 * math.sqrt(c * x) + 4 * c * x - DELTA, 0, 1 / c)
     yield from range(arms)
     while not (counts >= 1 + share * (counts.sum() - counts)).any():
         with np.errstate(divide="ignore", invalid="ignore"):
-            inner = np.log((1 + epsilon) * counts) / level
+            inner = np.log((1 + epsilon) * counts + shift) / level
             radius = np.sqrt(2 * SIGMA**2 * (1 + epsilon) * np.log(inner) / counts)
         radius[inner <= 1] = np.inf
         yield int(np.argmax(sums / counts + (1 + beta) * (1 + math.sqrt(epsilon)) * radius))
@@ -254,10 +254,9 @@ def test_a_claim_is_made_where_there_is_a_proof(
 
 
 @pytest.mark.parametrize(("method", "published"), [(TrackAndStop, 1406), (KLLUCB, 2716)])
-def test_the_quoted_pulls_are_met(method: Callable[..., MeansRule], published: int) -> None:
-    # Garivier and Kaufmann (2016), Table 1, δ = 0.1, quoted from memory and not checked against the
-    # paper. A mean of 200 runs is farther off than four standard errors with probability 10⁻⁴; more
-    # than 40 of 200 runs are wrong with 10⁻⁵.
+def test_the_published_pulls_are_met(method: Callable[..., MeansRule], published: int) -> None:
+    # Garivier and Kaufmann (2016), Table 1, δ = 0.1. A mean of 200 runs is farther off than four
+    # standard errors with probability 10⁻⁴; more than 40 of 200 runs are wrong with 10⁻⁵.
     means = np.array([0.18, 0.19, 0.2, 0.21, 0.3])
     world = TwoPoint(np.eye(5), means, bounds=(0, 1), noise=0.5)
     rule = partial(method, threshold="experiments", bounds=(0, 1))
@@ -269,12 +268,12 @@ def test_the_quoted_pulls_are_met(method: Callable[..., MeansRule], published: i
 
 @pytest.mark.parametrize(
     ("means", "published"),
-    [
+    [  # the legend of Table 1 in Garivier and Kaufmann (2016)
         ((0.5, 0.45, 0.43, 0.4), (0.417, 0.390, 0.136, 0.057)),
         ((0.3, 0.21, 0.2, 0.19, 0.18), (0.336, 0.251, 0.177, 0.132, 0.104)),
     ],
 )
-def test_the_best_proportions_are_those_quoted_of_the_paper(
+def test_the_best_proportions_are_those_of_the_paper(
     means: tuple[float, ...], published: tuple[float, ...]
 ) -> None:
     weights = np.zeros(len(means))

@@ -19,12 +19,13 @@ class LilUCB(MeansRule):
 
     The bound of an arm with mean m after n pulls is
 
-        m + (1 + β)(1 + √ε) √( 2σ²(1 + ε) log( log((1 + ε) n)/δ′ ) / n ).
+        m + (1 + β)(1 + √ε) √( 2σ²(1 + ε) log( log((1 + ε) n + c)/δ′ ) / n ).
 
-    Published (`"published"`) are ε = 0.01, β = 1, λ = ((2 + β)/β)² = 9, and the δ′ for which the
-    theorem gives δ. The theorem, for σ-sub-Gaussian rewards around fixed means, needs a λ somewhat
-    larger than that, so nothing is proven at these values. The paper's figures also show a
-    heuristic (`"experiments"`), ε = 0, β = 1/2, λ = 1 + 10/K and δ′ = δ/5, without a proof.
+    Published (`"published"`) are ε = 0.01, β = 1, c = 0, λ = ((2 + β)/β)² = 9, and the δ′ for which
+    the theorem gives δ. The theorem, for σ-sub-Gaussian rewards around fixed means, needs a λ
+    somewhat larger than that, so nothing is proven at these values. The paper's figures also show
+    a heuristic (`"experiments"`), ε = 0, β = 1/2, c = 2 (its footnote 2), λ = 1 + 10/K and
+    δ′ = δ/5, without a proof.
 
     Args:
         problem: the problem; its targets must be its source arms, and its features are not used.
@@ -40,7 +41,7 @@ class LilUCB(MeansRule):
         >>> LilUCB(Problem(np.eye(3)), sigma=0.5).plan().counts.tolist()
         [1, 0, 0]
 
-    Reference: Jamieson, Malloy, Nowak and Bubeck (2014), Algorithm 1, Theorem 2 and section 4.
+    Reference: Jamieson, Malloy, Nowak and Bubeck (2014), Figure 1, Theorem 2 and sections 3 and 5.
     """
 
     def __init__(
@@ -55,13 +56,13 @@ class LilUCB(MeansRule):
         super().__init__(problem, sigma=sigma, max_pulls=max_pulls)
         choice(threshold, ("published", "experiments"), "threshold")
         if threshold == "published":
-            epsilon, beta, share = 0.01, 1.0, 9.0
+            epsilon, beta, shift, share = 0.01, 1.0, 0.0, 9.0
             level = thresholds.lil_ucb(problem.delta, epsilon=epsilon)
         else:
-            epsilon, beta, share = 0.0, 0.5, 1 + 10 / problem.arms
+            epsilon, beta, shift, share = 0.0, 0.5, 2.0, 1 + 10 / problem.arms
             level = thresholds.lil_ucb_tuned(problem.delta)
         factor = (1 + beta) * (1 + math.sqrt(epsilon)) * math.sqrt(2 * (1 + epsilon))
-        self._constants = factor * self._sigma, 1 + epsilon, level, share
+        self._constants = factor * self._sigma, 1 + epsilon, shift, level, share
 
     def _advance(self, ahead: Ahead, most: int) -> tuple[int, bool]:
         from bestarm.policies.index.lil_ucb_kernels import advance  # noqa: PLC0415 - compiles

@@ -16,9 +16,9 @@ from bestarm.policies.stepwise import Indices
 
 @compiled
 def _bonus(n: int, constants: tuple[float, ...]) -> float:
-    """(1 + β)(1 + √ε) √(2σ²(1 + ε) log(log((1 + ε)n)/δ) / n); infinite where the log is not > 0."""
-    factor, stretch, level, _ = constants
-    inner = math.log(stretch * n) / level
+    """(1 + β)(1 + √ε) √(2σ²(1 + ε) log(log((1 + ε)n + c)/δ) / n); infinite if log ≤ 0."""
+    factor, stretch, shift, level, _ = constants
+    inner = math.log(stretch * n + shift) / level
     return factor * math.sqrt(math.log(inner) / n) if inner > 1 else math.inf
 
 
@@ -31,11 +31,11 @@ def advance(
     constants: tuple[float, ...],
     most: int,
 ) -> tuple[int, int, bool]:
-    """Pull until `most` pulls are made or one arm has enough of them (Algorithm 1).
+    """Pull until `most` pulls are made or one arm has enough of them (Figure 1).
 
     Returns the pulls made, the arm due next, and whether it stopped; changes `counts` and `sums`.
     """
-    arms, share = len(counts), constants[3]
+    arms, share = len(counts), constants[4]
     upper = np.full(arms, math.inf)
     for a in range(arms):
         if counts[a]:
