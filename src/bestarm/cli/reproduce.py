@@ -39,8 +39,9 @@ def reproduce(
     Args:
         tables ([TABLE]...): Of sp-bai: small-gap, uniform, uniform-fresh, jester-ranking, jester.
             Of p1-rage: soare, malicious, multivariate, magnitudes, periods, multivariate-scales,
-            multivariate-periods. All when left out.
-        paper (NAME): sp-bai, the seed paper, or p1-rage.
+            multivariate-periods. Of track-and-stop: bernoulli. Of lingame: pulls. All when left
+            out.
+        paper (NAME): sp-bai, the seed paper, p1-rage, track-and-stop or lingame.
         runs: Runs of each row; the seed paper made 100.
         workers: Processes that share the runs; one per core if left out.
         out: The folder for the report and every run.

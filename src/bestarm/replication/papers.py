@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from bestarm.checks import choice
 from bestarm.datasets import RatingsData
+from bestarm.replication.field import LINGAME_TABLES, TRACK_AND_STOP_TABLES
 from bestarm.replication.p1_rage import P1_RAGE_TABLES
 from bestarm.replication.tables import TABLES, Table
 
@@ -58,6 +59,19 @@ PAPERS = {
             "Xiong, Camilleri, Fazel, Jain and Jamieson (2024); the results stored in their "
             "repository FFTypeZero/bobw_linear",
             P1_RAGE_TABLES,
+        ),
+        Paper(
+            "track-and-stop",
+            "Optimal Best Arm Identification with Fixed Confidence",
+            "Garivier and Kaufmann (2016); Table 1",
+            TRACK_AND_STOP_TABLES,
+        ),
+        Paper(
+            "lingame",
+            "Gamification of Pure Exploration for Linear Bandits",
+            "Degenne, Ménard, Shang and Valko (2020); the table of pulls in the sources of Shang's "
+            "thesis, xuedong/phd-thesis",
+            LINGAME_TABLES,
         ),
     )
 }

@@ -1,0 +1,51 @@
+"""The field's papers that print mean numbers of pulls, and the rows that run them again."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from bestarm import simulate
+from bestarm.datasets import jester
+from bestarm.environments.two_point import TwoPoint
+from bestarm.replication.papers import PAPERS
+
+
+@pytest.mark.parametrize("paper", ["track-and-stop", "lingame"])
+def test_every_row_has_the_published_pulls(paper: str) -> None:
+    for table in PAPERS[paper].tables((), jester()):
+        assert table.rows
+        for row in table.rows:
+            printed = table.printed(row, "pulls")
+            assert printed is not None
+            assert printed.runs == (3000 if paper == "track-and-stop" else 100)
+            assert table.printed(row, "error") is None
+
+
+def test_the_scenarios_of_table_1_are_those_of_the_paper() -> None:
+    """The legend of Garivier and Kaufmann's table, best arm first."""
+    (table,) = PAPERS["track-and-stop"].tables((), jester())
+    means = {}
+    for row in table.rows:
+        world = row.environment.instance(np.random.default_rng(0))
+        assert isinstance(world, TwoPoint)
+        means[world.name] = sorted(world.theta.tolist(), reverse=True)
+    assert means == {
+        "scenario 1": [0.5, 0.45, 0.43, 0.4],
+        "scenario 2": [0.3, 0.21, 0.2, 0.19, 0.18],
+    }
+    assert table.delta == 0.1
+
+
+def test_lingame_needs_the_published_pulls() -> None:
+    """Both means of runs have an error; four of them are exceeded with probability 6e-5."""
+    (table,) = PAPERS["lingame"].tables((), jester())
+    for row in table.rows:
+        results = simulate(row.method, row.environment, runs=60, seed=3, delta=table.delta)
+        printed = table.printed(row, "pulls")
+        assert printed is not None
+        error = results.pulls.std() * math.sqrt(1 / 60 + 1 / printed.runs)
+        assert abs(results.pulls.mean() - printed.value) < 4 * error
+        assert results.correct.sum() >= 55  # 1 % may err: 6 of 60 with probability 3e-5
