@@ -68,13 +68,45 @@ def test_what_becomes_due_meanwhile_is_left_to_one_more_call() -> None:
     asyncio.run(run())
 
 
+def test_between_two_calls_there_is_a_rest_unless_somebody_waits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("bestarm.server.closing._REST", 1e9)
+    monkeypatch.setattr("bestarm.server.closing._LONGEST", PATIENCE)
+
+    async def run() -> None:
+        phases = Phases()
+        closings = Closings(phases.close)
+        closings.add("a")
+        await settled()
+        closings.add("a")
+        phases.let.release()
+        await settled()
+        closings.add("a")  # two that are due while it rests are one
+        await settled()
+        assert phases.closed == ["a"]
+        reading = asyncio.create_task(closings.done("a", patience=PATIENCE))
+        await settled()
+        assert phases.closed == ["a", "a"]
+        assert not reading.done()
+        phases.let.release()
+        await reading
+        await closings.done("a")  # nothing is due, though it rests
+        closings.add("a")
+        phases.let.release()
+        await closings.finish()
+        assert phases.closed == ["a", "a", "a"]
+
+    asyncio.run(run())
+
+
 def test_who_only_reads_does_not_wait_for_long() -> None:
     async def run() -> None:
         phases = Phases()
         closings = Closings(phases.close)
         closings.add("a")
-        closings.add("a")
         await settled()
+        closings.add("a")
         await closings.done("a", patience=0.0)
         assert phases.closed == ["a"]  # it is still at work
         patient = asyncio.create_task(closings.done("a", patience=1e6))
