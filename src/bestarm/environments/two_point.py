@@ -85,7 +85,7 @@ class _MovingChances(_Chances, MovingStream):
         return _outcomes(self._means, common, self._bounds, self._noise_rng)
 
     def _carry_out(self, plan: Plan) -> Summary:
-        from bestarm.planning.kernels import win  # noqa: PLC0415 - compiles
+        from bestarm.environments.two_point_kernels import win  # noqa: PLC0415 - compiles
 
         deal = self._deal(plan)
         counts, hits = (np.zeros(plan.arms, dtype=np.int64) for _ in range(2))
