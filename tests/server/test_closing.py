@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from threading import Event
 from typing import Any
 
 import pytest
+from sent_by_hand import request
 from served import ARMS, PATIENCE, in_thread
 
 from bestarm.errors import StoreUnavailableError
@@ -16,6 +18,8 @@ from bestarm.problem import Problem
 from bestarm.server.closing import Closings
 from bestarm.server.experiments import OpenExperiments
 from bestarm.server.security.limits import Limits
+from bestarm.server.security.tokens import Role
+from bestarm.server.streams import StatusStreams
 
 UNIFORM: dict[str, Any] = {"policy": "uniform", "options": {"budget": 4}}
 
@@ -202,5 +206,37 @@ def test_a_server_that_stops_closes_first_what_is_due(
         told = client.post("/experiments/offer/tell", json={"outcomes": outcomes})
         assert told.json()["recorded"] == 4
         assert begun.wait(PATIENCE)
+    with Experiment.open(sqlite_url, "offer") as experiment:
+        assert experiment.state == "finished"
+
+
+def test_a_server_that_stops_finishes_what_one_told_who_went_away(
+    sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    let, begun, tell_each = Event(), Event(), Experiment.tell_each
+
+    def tell_later(experiment: Experiment, *told: Any, **options: Any) -> Any:
+        begun.set()
+        assert let.wait(PATIENCE)
+        return tell_each(experiment, *told, **options)
+
+    monkeypatch.setattr(Experiment, "tell_each", tell_later)
+    stop = StatusStreams.stop
+
+    def let_and_stop(streams: StatusStreams) -> None:
+        let.set()  # only now that the server stops
+        stop(streams)
+
+    monkeypatch.setattr(StatusStreams, "stop", let_and_stop)
+    body = json.dumps({"outcomes": [{"id": number, "reward": 1} for number in range(4)]}).encode()
+    with in_thread(sqlite_url) as served, served.client() as client:
+        client.post("/experiments", json={"name": "offer", **ARMS, **UNIFORM}).raise_for_status()
+        with served.client(Role.TELL) as teller:
+            teller.post("/experiments/offer/ask", json={"count": 4}).raise_for_status()
+        lines = ("Content-Type: application/json", f"Content-Length: {len(body)}")
+        with served.connect() as connection:
+            connection.sendall(request(served, *lines) + body)
+            assert begun.wait(PATIENCE)
+        client.get("/experiments").raise_for_status()  # it has seen that the other is gone
     with Experiment.open(sqlite_url, "offer") as experiment:
         assert experiment.state == "finished"

@@ -114,5 +114,5 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[dict[str, Any]]:
     app.state.experiments.streams.stop()
     with suppress(asyncio.CancelledError):
         await upkeep
-    await app.state.experiments.closings.finish()
+    await app.state.experiments.finish()
     app.state.store.close()

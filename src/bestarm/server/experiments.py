@@ -215,6 +215,12 @@ class OpenExperiments:
             lambda: self.open(name).advance(), limiter=self._closing_threads
         )
 
+    async def finish(self) -> None:
+        """Wait until nothing is at work, even for callers who have gone."""
+        await self._tells.finish()
+        await self._asks.finish()
+        await self.closings.finish()
+
     async def write_store(self, do: Callable[[], T]) -> T:
         """Do something that writes to the store."""
         return await anyio.to_thread.run_sync(do, limiter=self._writing_threads)

@@ -45,6 +45,11 @@ class TaskGathering(Generic[Asked, Answer]):
             task.add_done_callback(self._tasks.discard)
         return answer
 
+    async def finish(self) -> None:
+        """Wait until every call is answered."""
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+
     async def _answer_all(self, key: str) -> None:
         try:
             while group := self._waiting[key]:
