@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from threading import Event
 from typing import Any
 
 import httpx
 import pytest
 from databases import wait_until
 from sent_by_hand import HEAD, request
-from served import ARMS, Served, in_thread, wrong
+from served import ARMS, PATIENCE, Served, in_thread, wrong
 from starlette.types import Scope
 
-from bestarm.errors import UnknownExperimentError
+from bestarm.errors import InvalidInputError, UnknownExperimentError
 from bestarm.live import Batch, Experiment, Receipt
 from bestarm.live.store.sql import Store
 from bestarm.problem import Problem
@@ -212,6 +214,49 @@ def test_the_short_way_is_in_the_log(known: Served, caplog: pytest.LogCaptureFix
     lines = [record.getMessage().rsplit(" ", 2)[0] for record in caplog.records]
     logged = "POST /api/v1/experiments/offer/tell 200"
     assert lines == [f"127.0.0.1 {logged}", f"10.0.0.1 {logged}"]
+
+
+@pytest.mark.parametrize("error", [None, ValueError("odd")])
+def test_what_is_done_for_one_who_went_away_is_in_the_log(
+    known: Served,
+    error: Exception | None,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    begun, let, tell_each = Event(), Event(), Experiment.tell_each
+
+    def tell_later(experiment: Experiment, *told: Any, **options: Any) -> Any:
+        begun.set()
+        assert let.wait(PATIENCE)
+        if error is not None:
+            raise error
+        return tell_each(experiment, *told, **options)
+
+    monkeypatch.setattr(Experiment, "tell_each", tell_later)
+    with caplog.at_level(logging.INFO, "bestarm"):
+        with known.connect() as connection:
+            connection.sendall(telling(known, 0))
+            assert begun.wait(PATIENCE)
+        exchange(known, HEAD + b"Connection: close\r\n\r\n")  # it has seen that the other is gone
+        let.set()
+        status = 200 if error is None else 500
+        wait_until(lambda: f"POST /api/v1/experiments/offer/tell {status}" in caplog.text)
+    assert ("Unforeseen error" in caplog.text) == (error is not None)
+
+
+def test_the_log_says_how_long_an_error_took(
+    known: Served, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse_later(*_: Any, **__: Any) -> Any:
+        time.sleep(0.5)
+        raise InvalidInputError("odd", field="id")
+
+    monkeypatch.setattr(Experiment, "tell_each", refuse_later)
+    with caplog.at_level(logging.INFO, "bestarm.access"):
+        exchange(known, telling(known, 0, "Connection: close"))
+    (line,) = (record.getMessage() for record in caplog.records)
+    assert line.startswith("127.0.0.1 POST /api/v1/experiments/offer/tell 422 ")
+    assert float(line.split()[-2]) >= 500
 
 
 def test_a_token_that_is_revoked_holds_no_longer_on_the_short_way(known: Served) -> None:

@@ -174,12 +174,14 @@ class Protocol(HttpToolsProtocol):
         done: asyncio.Future[Any],
     ) -> None:
         """Answer a request that took the short way."""
-        error = done.exception()
-        if cycle.disconnected or self.transport.is_closing():
-            return
-        answer = encode(done.result()) if error is None else error
-        if not isinstance(answer, bytes) or self.flow.write_paused:
-            super()._start_asgi_task(cycle, cast("Any", way.answering(cast("Any", answer))))
+        answer: bytes | Exception
+        try:
+            answer = encode(done.result())
+        except Exception as error:
+            answer = error
+        gone = cycle.disconnected or self.transport.is_closing()  # but it was done: it is logged
+        if gone or self.flow.write_paused or not isinstance(answer, bytes):
+            super()._start_asgi_task(cycle, cast("Any", way.answering(answer, began)))
             return
         head = [b"%s: %s\r\n" % each for each in self.server_state.default_headers]
         if not cycle.keep_alive:

@@ -89,8 +89,11 @@ class ShortWay:
             return None
         return told if len(told.outcomes) <= self._most else None
 
-    def answering(self, answer: bytes | Exception) -> ASGIApp:
-        """An application that answers with JSON, or with what an error says."""
+    def answering(self, answer: bytes | Exception, began: float) -> ASGIApp:
+        """An application that answers with JSON, or with what an error says.
+
+        The log has the time from when the request began, by `time.perf_counter`.
+        """
 
         async def respond(scope: Scope, receive: Receive, send: Send) -> None:
             if isinstance(answer, bytes):
@@ -101,7 +104,7 @@ class ShortWay:
                 raise answer
             await response(scope, receive, send)
 
-        return partial(self._guard.answer, respond)
+        return partial(self._guard.answer, respond, began=began)
 
 
 @lru_cache(1000)

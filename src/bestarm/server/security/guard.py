@@ -80,9 +80,17 @@ class Guard:
             while len(self._known) > _MOST_KNOWN:
                 self._known.popitem(last=False)
 
-    async def answer(self, app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
-        """Have an application answer a request that was checked."""
-        send, answered, called = _watched(scope, send), scope, scope
+    async def answer(
+        self,
+        app: ASGIApp,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+        *,
+        began: float | None = None,
+    ) -> None:
+        """Have an application answer a request that was checked; it began then, or begins now."""
+        send, answered, called = _watched(scope, send, began), scope, scope
         if scope["method"] == "HEAD":
             called, send = {**scope, "method": "GET"}, _without_body(send)
         try:
@@ -261,9 +269,9 @@ def _without_body(send: Send) -> Send:
     return head
 
 
-def _watched(scope: Scope, send: Send) -> Send:
+def _watched(scope: Scope, send: Send, began: float | None = None) -> Send:
     """A sender that logs the request when its answer starts, and adds protecting headers."""
-    began = time.perf_counter()
+    since = time.perf_counter() if began is None else began
 
     async def watched(message: Message) -> None:
         if message["type"] == "http.response.start":
@@ -272,7 +280,7 @@ def _watched(scope: Scope, send: Send) -> Send:
             named = {name.lower() for name, _ in headers}
             added = [each for each in PROTECTING if each[0] not in named]
             message["headers"] = [*headers, *added]
-            log_answer(scope, message["status"], began)
+            log_answer(scope, message["status"], since)
         await send(message)
 
     return watched
