@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import threading
@@ -112,6 +113,17 @@ def test_a_line_that_cannot_be_made_is_done_without(sqlite_url: str, path: str) 
                 later.start()
             later.join(PATIENCE)
             assert told(experiment) == {0: 1.0}
+
+
+def test_a_line_in_which_nothing_can_be_locked_is_done_without(
+    sqlite_url: str, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    with begin(sqlite_url) as experiment:
+        monkeypatch.setattr("bestarm.live.store.sql.turns.fcntl.lockf", refuse)
+        assert_tells(experiment)
 
 
 def test_a_forked_process_holds_no_place_of_its_parent(sqlite_url: str, path: str) -> None:

@@ -233,7 +233,8 @@ class _Line:
 
     def _unlock(self, place: int, count: int = 1) -> None:
         assert self._file is not None
-        fcntl.lockf(self._file, fcntl.LOCK_UN, count, _SAID.size + place)
+        with suppress(OSError):  # where nothing can be locked
+            fcntl.lockf(self._file, fcntl.LOCK_UN, count, _SAID.size + place)
 
     def _leave(self) -> None:
         self._unlock(0, _PLACES + 1)
