@@ -39,6 +39,19 @@ def test_another_protocol_is_not_taken_up(served: Served, split: int) -> None:
     assert b'{"recorded":0,"repeated":0,"late":0}' in raw
 
 
+@pytest.mark.parametrize("protocol", ["h2c", "websocket"])
+def test_another_protocol_is_not_taken_up_by_one_who_closes(served: Served, protocol: str) -> None:
+    proposal = ["Connection: Upgrade, close", f"Upgrade: {protocol}"]
+    sent = request(served, JSON, *proposal, f"Content-Length: {len(BODY)}") + BODY
+    with served.connect() as connection:
+        connection.sendall(sent)
+        raw = b""
+        while piece := connection.recv(65536):
+            raw += piece
+    assert raw.count(b"HTTP/1.1 ") == raw.count(b"HTTP/1.1 200 ") == 1
+    assert raw.endswith(b'{"recorded":0,"repeated":0,"late":0}')
+
+
 @pytest.mark.parametrize(
     "sent",
     [

@@ -142,6 +142,7 @@ class Protocol(HttpToolsProtocol):
         if method == b"CONNECT" or not isinstance(upgrade, httptools.HttpParserUpgrade):
             self._refuse(Refusal(400, "bad_request", "This is no proxy.", field="request"))
             return
+        self.parser = httptools.HttpRequestParser(self)  # one that was to close reads no more
         kept = [(name, value) for name, value in self.headers if name != b"upgrade"]
         head = [b"%s %s HTTP/1.1" % (method, self.url), *(b"%s: %s" % each for each in kept)]
         super().data_received(b"\r\n".join([*head, b"", self._received[upgrade.args[0] :]]))
