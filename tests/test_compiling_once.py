@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import sys
 from collections.abc import Iterator
@@ -125,6 +126,18 @@ def test_where_nothing_can_be_locked_it_is_compiled_all_the_same(
 
     monkeypatch.setattr(compiling, "_open", refuse)
     assert load().third(6.0) == 2.0
+
+
+@pytest.mark.usefixtures("folder")
+def test_on_a_full_disk_it_is_compiled_all_the_same() -> None:
+    kernel = load().third
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    kernel._cache.save_overload = refuse
+    assert kernel(6.0) == 2.0
+    assert kernel(9.0) == 3.0
 
 
 @pytest.mark.usefixtures("folder")

@@ -61,7 +61,10 @@ def _once(made: Any) -> Callable[[Any], Any]:
     def compile_once(signature: Any) -> Any:
         # Numba's own lock first: a thread that waits for it must not hold up other processes.
         with global_compiler_lock, _alone(folder, place):
-            return usual(signature)
+            try:
+                return usual(signature)
+            except OSError:  # the disk is full: it is compiled by now, but not in the cache
+                return usual(signature)
 
     return compile_once
 

@@ -9,7 +9,6 @@ import socket
 import subprocess
 import sys
 import time
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -110,11 +109,16 @@ def test_killing_the_command_ends_its_workers(tmp_path: Path) -> None:
         time.sleep(0.05)
 
 
+def fill_disk() -> None:
+    """Let no file be longer than a kilobyte; and leave no module behind that was cut there."""
+    sys.dont_write_bytecode = True
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1024, 1024))
+
+
 def test_a_full_disk_is_a_sentence_and_what_fitted_is_kept(tmp_path: Path) -> None:
     out = tmp_path / "out"
     options = ("--runs", "100", "--workers", "1", "--out", str(out))
-    small = partial(resource.setrlimit, resource.RLIMIT_FSIZE, (1024, 1024))
-    full = ForkedCommand("reproduce", "jester-ranking", *options, first=small)
+    full = ForkedCommand("reproduce", "jester-ranking", *options, first=fill_disk)
     _, said = full.communicate()
     assert full.returncode == 2, said
     assert "Traceback" not in said
