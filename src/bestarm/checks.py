@@ -121,7 +121,9 @@ def whole_numbers(values: object) -> NDArray[np.int64] | None:
     array = np.asarray(values)
     if not array.size:
         array = array.astype(np.int64)
-    if array.ndim != 1 or array.dtype.kind not in "iu" or (array > 2**53).any():
+    if array.ndim != 1 or array.dtype.kind not in "iu":
+        return None
+    if array.size and np.maximum.reduce(array) > 2**53:
         return None
     return array.astype(np.int64)
 
