@@ -192,7 +192,7 @@ class Plan:
             )
 
 
-def _counted(part: object, shape: tuple[int, ...]) -> Counts | None:
+def _counted(part: Counts, shape: tuple[int, ...]) -> Counts | None:
     """Counts of a summary; zeros where there are none."""
     return whole_numbers(part) if np.size(part) else np.zeros(shape, dtype=np.int64)
 
@@ -253,7 +253,9 @@ class Summary:
         floats = np.array(totals)
         # Reduced by the functions themselves: methods of arrays cost three times as much, and a
         # simulation makes a summary per phase.
-        fewest = np.minimum.reduce(wholes, axis=None, initial=0)
+        fewest = np.minimum.reduce(
+            [part for part in wholes if part is not None], axis=None, initial=0
+        )
         finite = np.logical_and.reduce(np.isfinite(floats), axis=None)
         if fewest < 0 or not (finite and math.isfinite(self.center + self.foreseen)):
             raise InvalidInputError(
