@@ -29,14 +29,12 @@ from bestarm.testing import check_policy
 # Fewer plans than their examples make, each of which is checked in the same way.
 SHORT: dict[str, dict[str, Any]] = {
     "sequential-halving": {"budget": 5000, "batches": 4},
-    "ae": {"sigma": 0.2},
+    **{name: {"sigma": 0.1} for name in ("ae", "alba", "fws", "lazy-tas")},
     "lucb": {"sigma": 0.2},
-    "bernstein": {"bounds": (-3, 3)},
-    "paired-tests": {"bounds": (-3, 3)},
+    **{name: {"bounds": (-1.5, 1.5)} for name in ("bernstein", "paired-tests")},
     **{name: {"sigma": 0.1, "norm": 0.5} for name in ("lingape", "lingame", "lingame-c")},
-    "lil-ucb": {"sigma": 0.05},
-    **{name: {"budget": 40} for name in ("bayes-gap", "p1")},
-    **{name: {"budget": 30} for name in ("action-centered", "bose", "kim-paik")},
+    "lil-ucb": {"sigma": 0.02},
+    **{name: {"budget": 20} for name in ("bayes-gap", "p1", "action-centered", "bose", "kim-paik")},
 }
 METHODS: dict[str, Method] = {
     **{name: partial(info.method, **info.example) for name, info in policies().items()},
