@@ -49,13 +49,16 @@ POPULATIONS: dict[str, list[tuple[float, ...]]] = {
 
 
 def worth_of(name: str, lengths: tuple[int, ...]) -> Array:
-    """The mean wealth against the first arm over all 120 orders, per look and stake."""
-    table = np.array(POPULATIONS[name])
+    """The mean wealth against the first arm over all 120 orders, per look and stake.
+
+    Items that are judged alike can change places: each order that differs stands for as many.
+    """
     worth = []
-    for order in permutations(range(5)):
+    for order in sorted(set(permutations(POPULATIONS[name]))):
+        table = np.array(order)
         policy, first, path = rule(table.shape[1], 5), 0, []
         for length in lengths:
-            tell(policy, table[list(order[first : first + length])])
+            tell(policy, table[first : first + length])
             first += length
             assert isinstance(policy._contest, BestOf)
             path.append(np.exp(policy._contest._wealth[0]))
