@@ -208,8 +208,8 @@ def test_the_shares_are_a_distribution_and_reach_every_scale() -> None:
 
 # --- many batches, and broken copies ---------------------------------------------------------
 
-RUNS, BATCHES, SIZE, DELTA = 1000, 25, 40, 0.1
-FEW = 250  # runs: a broken copy shows in far fewer
+RUNS, BATCHES, SIZE, DELTA = 400, 25, 40, 0.1
+FEW = 120  # runs: a broken copy shows in far fewer
 STAKE = 2  # 0.075: what counts within a thousand pulls
 EACH_OTHER = np.array([[1.0], [-1.0]])  # of two arms, each bets that the other is better
 Growth = Callable[[Bets, Summary], Array]

@@ -113,12 +113,12 @@ def test_what_cannot_be_is_refused(options: dict[str, int], field: str) -> None:
 
 
 def test_an_adversary_ruins_means_at_the_same_budget_and_not_halving() -> None:
-    """Six unrelated arms, 2500 pulls. Intervals at 99 % over 200 runs: above ½, below 0.15."""
+    """Six unrelated arms, 2500 pulls. Intervals at 99 % over 100 runs: above ½, below 0.15."""
     world = Semiparametric(
         np.eye(6), [0.3, 0, 0, 0, 0, 0], baseline=baselines.adversary(1.0), declared_baseline=1.0
     )
-    means = simulate(partial(Uniform, budget=2500), world, runs=200)
-    halving = simulate(partial(SequentialHalving, budget=2500, batches=4), world, runs=200)
+    means = simulate(partial(Uniform, budget=2500), world, runs=100)
+    halving = simulate(partial(SequentialHalving, budget=2500, batches=4), world, runs=100)
     assert means.error_interval(0.99)[0] > 0.5
     assert halving.error_interval(0.99)[1] < 0.15
 
@@ -128,7 +128,7 @@ EIGHT_BATCHES = partial(SequentialHalving, budget=1000, batches=8)
 
 @pytest.fixture(scope="module")
 def without_a_baseline() -> Results:
-    return simulate(EIGHT_BATCHES, _unequal(8), runs=100)
+    return simulate(EIGHT_BATCHES, _unequal(8), runs=50)
 
 
 @pytest.mark.parametrize(
@@ -141,20 +141,20 @@ def test_a_level_that_can_be_foreseen_is_not_paid_for(
 ) -> None:
     """Some 5 % of runs err without a baseline; a level of 30 that is not foreseen makes it most.
 
-    100 runs each: the difference of two such rates has a standard error of 3 %.
+    50 runs each: the difference of two such rates has a standard error of 4 %.
     """
-    with_it = simulate(EIGHT_BATCHES, _unequal(8, baseline=baseline), runs=100)
+    with_it = simulate(EIGHT_BATCHES, _unequal(8, baseline=baseline), runs=50)
     assert with_it.error_rate < without_a_baseline.error_rate + 0.08 < 0.2
 
 
 def test_a_baseline_that_leans_on_the_past_biases_nothing() -> None:
     """ν_t is the sign of arm 1's excess so far: it biases a level taken from the plan itself.
 
-    Two arms alike, 1000 runs: the mean estimate is within 3 standard errors of 0. With the plan's
-    own mean reward in place of the level foreseen it is off by more than 10.
+    Two arms alike, 300 runs: the mean estimate is within 3 standard errors of 0. With the plan's
+    own mean reward in place of the level foreseen it is off by more than 5.
     """
     estimates = []
-    for seed in range(1000):
+    for seed in range(300):
         rng = np.random.default_rng(seed)
         policy = SequentialHalving(Problem([[0.0], [1.0]]), budget=200, batches=1)
         while (plan := policy.plan()) is not None:
@@ -212,10 +212,10 @@ def test_even_blocks_are_near_the_optimum_for_other_numbers(arms: int, size: int
 
 
 def test_a_huge_baseline_costs_nothing_within_blocks() -> None:
-    """Some 6 % of 200 runs err with single pulls under a small wave; below 12 % here."""
+    """Some 6 % of 100 runs err with single pulls under a small wave; below 12 % here."""
     wave = baselines.custom(lambda t: 1e6 * np.cos(t), bound=1e6)
     world = _unequal(16, baseline=wave, block=4)
-    results = simulate(partial(SequentialHalving, budget=2000, block=4), world, runs=200)
+    results = simulate(partial(SequentialHalving, budget=2000, block=4), world, runs=100)
     assert results.error_interval(0.99)[1] < 0.12
 
 
@@ -278,7 +278,7 @@ def test_blocks_of_related_arms_come_from_the_design() -> None:
         target=rng.dirichlet(np.full(5, 3.0), size=12),
         block=3,
     )
-    results = simulate(partial(SequentialHalving, budget=3000, block=3), world, runs=40)
+    results = simulate(partial(SequentialHalving, budget=3000, block=3), world, runs=20)
     assert (results.error_rate < 0.2, results.mean_pulls) == (True, 3000)
 
 
@@ -296,14 +296,14 @@ def test_a_plan_with_other_rounds_is_not_adopted() -> None:
 
 
 def test_halving_errs_less_than_one_shot_where_targets_differ_in_merit() -> None:
-    """Sixteen arms, 2000 pulls: 2–3 % against about 17 %, 120 runs each; 3 standard errors."""
-    halving = simulate(partial(SequentialHalving, budget=2000, batches=4), _unequal(), runs=120)
+    """Sixteen arms, 2000 pulls: 2–3 % against about 17 %, 60 runs each; 2 standard errors."""
+    halving = simulate(partial(SequentialHalving, budget=2000, batches=4), _unequal(), runs=60)
     for other in (
         partial(SequentialHalving, budget=2000, stages=1, batches=4),
         partial(Uniform, budget=2000),
         partial(DEO, budget=2000, design="centered"),
     ):
-        assert simulate(other, _unequal(), runs=120).error_rate > 0.09 > 2 * halving.error_rate
+        assert simulate(other, _unequal(), runs=60).error_rate > 0.09 > 2 * halving.error_rate
 
 
 def test_targets_that_cannot_be_pulled() -> None:
@@ -314,7 +314,7 @@ def test_targets_that_cannot_be_pulled() -> None:
         target=rng.dirichlet(np.full(5, 3.0), size=12),
         baseline=baselines.sinusoid(),
     )
-    results = simulate(partial(SequentialHalving, budget=4000, batches=4), world, runs=60)
+    results = simulate(partial(SequentialHalving, budget=4000, batches=4), world, runs=30)
     assert results.error_rate < 0.2
     assert not results.final.any()
 
@@ -326,16 +326,16 @@ def test_the_estimate_is_the_error_in_that_world() -> None:
     world = _unequal(8, baseline=baselines.sinusoid(), declared_baseline=1.0)
     method = partial(SequentialHalving, budget=700, batches=2)
     estimate = estimate_error(
-        method, world.problem(0.1), world.theta, runs=100, baseline=baselines.sinusoid()
+        method, world.problem(0.1), world.theta, runs=50, baseline=baselines.sinusoid()
     )
     found = estimate.results
-    assert found.error_rate == simulate(method, world, runs=100).error_rate
+    assert found.error_rate == simulate(method, world, runs=50).error_rate
     assert found.mean_pulls == 700
     more = estimate_error(
         partial(SequentialHalving, budget=7000, batches=2),
         world.problem(0.1),
         world.theta,
-        runs=100,
+        runs=50,
     )
     assert more.results.error_interval()[1] < found.error_interval()[0]
 
@@ -361,5 +361,5 @@ def test_an_estimated_parameter_can_be_put_in() -> None:
     means = np.array([0.5, 0.2, 0.1, 0.0])
     _play(policy, means)
     assert policy.theta - policy.theta[3] == pytest.approx(means, abs=0.02)
-    estimate = estimate_error(method, policy.problem, policy.theta, runs=60)
+    estimate = estimate_error(method, policy.problem, policy.theta, runs=30)
     assert estimate.results.error_rate < 0.05
