@@ -104,10 +104,10 @@ def test_the_baseline_to_come_is_foreseen(baseline: Callable[[Array], Array], er
 
 
 def test_intervals_hold_the_truth_and_narrow() -> None:
-    """All contrasts at three moments in 40 runs: beyond 4 % would be far outside δ = 0.1."""
+    """All contrasts at three moments in 20 runs: beyond 4 % would be far outside δ = 0.1."""
     rates = np.array([0.6, 0.5, 0.3])
     widths, missed = [], 0
-    for seed in range(40):
+    for seed in range(20):
         policy = AnytimeBAI(Problem(np.eye(3)), bounds=(0, 1))
         assert np.isinf(policy.intervals().low[1:]).all()
         pull = clicks(rates, np.random.default_rng(seed))
@@ -140,7 +140,7 @@ def test_a_tolerance_settles_near_ties_and_excludes_the_rest() -> None:
     """Two arms 0.01 apart, one far behind: either of the two will do, and soon."""
     rates = (0.6, 0.59, 0.2)
     chosen = []
-    for seed in range(20):
+    for seed in range(8):
         policy = AnytimeBAI(Problem(np.eye(3)), bounds=(0, 1), tolerance=0.1)
         answer = play(policy, clicks(rates, np.random.default_rng(seed))).recommend()
         assert answer.final
@@ -164,7 +164,7 @@ def test_sets_that_are_tied_are_seldom_named(monkeypatch: pytest.MonkeyPatch) ->
     """Four equal arms: a pair must be wrong for a set of two to be named; that has δ in all."""
     made_for_short_runs(monkeypatch)
     named = 0
-    for seed in range(60):
+    for seed in range(30):
         policy = AnytimeBAI(Problem(np.eye(4)), bounds=(0, 1), top=2, max_pulls=500)
         pull = clicks((0.5, 0.5, 0.5, 0.5), np.random.default_rng(seed))
         named += play(policy, pull).recommend().final

@@ -77,10 +77,10 @@ def test_no_number_of_pulls_breaks_the_evidence() -> None:
 def test_the_evidence_rarely_reaches_one_over_delta_at_any_look(chance: float) -> None:
     """The difference of two coins alike, looked at after each of 3000 pulls: at most δ = 0.1.
 
-    With skewed coins too. 1000 walks: an exact 10 % would fail once in a hundred times.
+    With skewed coins too. 400 walks: an exact 10 % would fail once in a hundred times.
     """
     rng = np.random.default_rng(1)
-    runs, pulls = 1000, 3000
+    runs, pulls = 400, 3000
     lead, variation = np.zeros(runs), np.zeros(runs)
     heads = np.zeros((2, runs))
     crossed = np.zeros(runs, dtype=bool)
@@ -92,7 +92,7 @@ def test_the_evidence_rarely_reaches_one_over_delta_at_any_look(chance: float) -
         heads += toss
         evidence = bounds.bernstein_evidence(lead, variation, reach=1.0, reference=5.0)
         crossed |= evidence >= math.log(10)
-    assert 0 < crossed.sum() <= 122  # of 1000: 0.1 plus 2.4 standard errors
+    assert 0 < crossed.sum() <= 54  # of 400: 0.1 plus 2.4 standard errors
 
 
 # --- the policy ------------------------------------------------------------------------------
@@ -121,11 +121,12 @@ def test_delta_is_kept_without_a_drift(world: Ratings) -> None:
 def test_an_exact_tie_is_rarely_broken() -> None:
     """Two coins alike, 20 000 pulls: a winner is named in at most 2δ of runs (either may be).
 
-    A rule that named one twice as often would get through with probability 2e-4.
+    A rule that named one twice as often would get through with probability 2e-4. Where none is
+    named in the first 30, they decide: for that rule, this has probability 2e-7.
     """
     rng = np.random.default_rng(2)
     named = 0
-    for _ in range(80):
+    for run in range(80):
         policy = BernsteinElimination(
             Problem(np.eye(2)), bounds=(0, 1), growth=0.2, max_pulls=20_000
         )
@@ -134,6 +135,8 @@ def test_an_exact_tie_is_rarely_broken() -> None:
             heads = rng.binomial(plan.counts, 0.5).astype(float)
             policy.update(Summary(plan.counts, heads, heads))
         named += policy.recommend().final
+        if run + 1 == 30 and not named:
+            break
     assert named <= 16
 
 
@@ -153,8 +156,8 @@ def test_a_drift_that_keeps_time_with_the_rounds_decides_the_outcome() -> None:
 def test_bounds_far_wider_than_the_spread_cost_little() -> None:
     """Rare clicks: the variance is 0.02, not the 0.25 that Hoeffding must reckon with."""
     world = _coins(0.03, 0.01)
-    narrow = simulate(partial(BernsteinElimination, bounds=(0, 1)), world, runs=15)
-    wide = simulate(partial(BernsteinElimination, bounds=(0, 3)), world, runs=15)
+    narrow = simulate(partial(BernsteinElimination, bounds=(0, 1)), world, runs=6)
+    wide = simulate(partial(BernsteinElimination, bounds=(0, 3)), world, runs=6)
     assert wide.mean_pulls < 2.5 * narrow.mean_pulls
     assert narrow.mean_pulls < 8000
 

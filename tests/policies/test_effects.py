@@ -84,8 +84,8 @@ def test_an_effect_is_shown_to_be_positive_once_its_share_of_delta_is_reached() 
 
 
 def test_a_control_that_is_the_best_is_not_shown_to_be_behind() -> None:
-    """Each of 60 times with probability at least 1 − 0.05 δ; all of them with 1 − 0.3 δ > 0.97."""
-    for run in range(60):
+    """Each of 20 times with probability at least 1 − 0.05 δ; all of them with 1 − δ = 0.9."""
+    for run in range(20):
         answer = run_once(partial(RULE, control="new"), WORLD, run=run, delta=0.1)
         assert answer.target == 0
         assert answer.effect is not None
@@ -103,7 +103,7 @@ def test_opponents_chosen_after_the_batch_would_be_wrong() -> None:
     world = Semiparametric(np.eye(6), [1e-9, 0, 0, 0, 0, 0], declared_baseline=0.5)
     rule = partial(AnytimeBAI, mean_bound=0.5, max_pulls=6000, control="0")
     honest = twin = 0
-    for run in range(12):
+    for run in range(6):
         policies: list[AnytimeBAI] = []
         run_once(rule, world, run=run, delta=0.1, observe=policies.append)  # type: ignore[arg-type]
         policy = policies[-1]
@@ -111,7 +111,7 @@ def test_opponents_chosen_after_the_batch_would_be_wrong() -> None:
         honest += policy._effects.behind(policy._past) > 0
         twin += peeking(policy._effects, policy._past) > 0
     assert honest == 0
-    assert twin >= 9
+    assert twin >= 5
 
 
 def test_equivalent_is_a_verdict_of_its_own() -> None:

@@ -150,7 +150,7 @@ def test_a_pilot_of_nothing_but_zeros_does_not_stop_the_experiment() -> None:
 def test_digits_lost_to_a_huge_level_are_not_certainty(level: float, decides: bool) -> None:
     """A gap of 0.02 under a level whose square swallows the noise: undecided, never wrong."""
     world = Semiparametric(np.eye(2), [0.02, 0.0], baseline=level, declared_baseline=1.0)
-    results = simulate(partial(SHARP, max_pulls=200_000), world, runs=20, delta=0.1)
+    results = simulate(partial(SHARP, max_pulls=200_000), world, runs=8, delta=0.1)
     assert not (results.final & ~results.correct).any()
     assert results.final.any() == decides
 

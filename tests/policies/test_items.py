@@ -90,11 +90,11 @@ NASTY = {
 def test_over_random_orders_it_errs_less_often_than_delta(name: str) -> None:
     table, rng = NASTY[name], np.random.default_rng(2)
     wrong = 0
-    for _ in range(40):
+    for _ in range(20):
         said = judged(table, rng.permutation(len(table)), delta=0.4).recommend()
         assert said.final
         wrong += table[:, said.target].mean() < table.mean(axis=0).max() - 1e-9
-    assert wrong <= 24  # more has a probability of 0.4 % at an error rate of δ, and it is below δ
+    assert wrong <= 14  # more has a probability of 0.2 % at an error rate of δ, and it is below δ
 
 
 def test_knowing_that_items_run_out_saves_some() -> None:
@@ -102,7 +102,7 @@ def test_knowing_that_items_run_out_saves_some() -> None:
     world = Ratings(better(rng.random((300, 3)), 0.04), block=3, replacement=False)
     unaware = partial(AnytimeBAI, bounds=(0, 1), block=3, max_pulls=900)
     pulls = [
-        simulate(method, world, runs=8).mean_pulls
+        simulate(method, world, runs=4).mean_pulls
         for method in (partial(unaware, items=300), unaware)
     ]
     assert pulls[0] < 0.9 * pulls[1]
@@ -187,5 +187,5 @@ def test_items_need_options_that_are_arms_of_their_own() -> None:
 
 
 def test_the_contract_is_kept() -> None:
-    method = partial(AnytimeBAI, bounds=(-10, 10), block=4, items=2000, missing="worst-case")
+    method = partial(AnytimeBAI, bounds=(-3, 3), block=4, items=2000, missing="worst-case")
     check_policy(method, Problem(np.eye(4)))

@@ -65,16 +65,16 @@ def test_p1_peace_halves_the_difficulty() -> None:
 
 
 def test_it_errs_no_more_often_than_the_authors_runs() -> None:
-    """Their errors at 3010 pulls: 25 and 103 of 10,000. More than 3 and 6 of 80: below 1e-4."""
+    """Their errors at 3010 pulls: 25 and 103 of 10,000. More than 2 and 4 of 40: below 2e-4."""
     world = small_gap(10, 0.1, baseline=0.0)
-    for method, most in ((P1RAGE, 3), (P1Peace, 6)):
-        results = simulate(partial(method, budget=3010), world, runs=80)
+    for method, most in ((P1RAGE, 2), (P1Peace, 4)):
+        results = simulate(partial(method, budget=3010), world, runs=40)
         assert (~results.correct).sum() <= most
 
 
 def test_a_first_third_that_lies_does_not_decide() -> None:
     """Where every elimination fails, as in all of the authors' runs; theirs erred in 0.4."""
     world = malicious()
-    robust = simulate(partial(P1RAGE, budget=10_000), world, runs=60)
-    assert robust.error_rate < 0.7  # almost 5 standard errors above
-    assert simulate(partial(ODLinBAI, budget=10_000), world, runs=20).error_rate == 1.0
+    robust = simulate(partial(P1RAGE, budget=10_000), world, runs=30)
+    assert robust.error_rate < 0.7  # more than 3 standard errors above
+    assert simulate(partial(ODLinBAI, budget=10_000), world, runs=10).error_rate == 1.0

@@ -91,17 +91,21 @@ def best_weights(means: Array, d: Callable[[float, float], float]) -> Array:
 
     others = [a for a in range(len(means)) if a != leader]
     unit = min(cost(np.full(len(means), 1 / len(means)), a) for a in others)
-    constraints: Any = [{"type": "eq", "fun": lambda v: v[:-1].sum() - 1}]
-    constraints += [
-        {"type": "ineq", "fun": lambda v, a=a: cost(v[:-1], a) / unit - v[-1]} for a in others
+    last = np.eye(len(means) + 1)[-1]
+
+    def above(v: Array) -> Array:
+        return np.array([cost(v[:-1], a) / unit - v[-1] for a in others])
+
+    constraints: Any = [
+        {"type": "eq", "fun": lambda v: v[:-1].sum() - 1, "jac": lambda _: 1 - last},
+        {"type": "ineq", "fun": above},
     ]
     start = np.append(np.full(len(means), 1 / len(means)), 1.0)
     limits: Any = [(1e-6, 1.0)] * len(means) + [(0.0, None)]
-
-    def less(v: Array) -> float:
-        return -float(v[-1])
-
-    found = minimize(less, start, bounds=limits, constraints=constraints, tol=1e-13)
+    found = minimize(
+        lambda v: -v[-1], start, jac=lambda _: -last, bounds=limits, constraints=constraints,
+        tol=1e-13,
+    )  # fmt: skip
     return np.asarray(found.x[:-1])
 
 

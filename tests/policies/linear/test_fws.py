@@ -77,9 +77,9 @@ def _by_hand(problem: Problem, ahead: Ahead, sigma: float) -> tuple[list[int], b
 
 @pytest.mark.parametrize("name", ["soare", "flat", "transductive"])
 def test_every_pull_is_the_one_that_the_paper_prescribes(name: str) -> None:
-    """For 150 pulls, or to the end. (Two arms that are the targets are tied all the time.)"""
+    """For 80 pulls, or to the end. (Two arms that are the targets are tied all the time.)"""
     problem, sigma = PROBLEMS[name], 0.5
-    ahead = rewards_of(problem, 150)
+    ahead = rewards_of(problem, 80)
     policy = FrankWolfeSampling(problem, sigma=sigma)
     expected, stopped, several = _by_hand(problem, ahead, sigma)
     assert drive(policy, ahead) == expected
@@ -110,7 +110,7 @@ def test_matrix_games_have_the_value_that_a_linear_programme_finds() -> None:
 def test_one_pull_at_a_time_is_the_same_as_many(threshold: Any) -> None:
     """To the last bit, over exact computations and between them."""
     make = partial(FrankWolfeSampling, threshold=threshold)
-    assert all(same_either_way(make, problem, 700) for problem in PROBLEMS.values())
+    assert all(same_either_way(make, problem, 400) for problem in PROBLEMS.values())
 
 
 def test_errors_are_rarer_than_delta() -> None:
