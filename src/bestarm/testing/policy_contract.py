@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import lru_cache, partial
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -114,10 +114,10 @@ def _step(plan: Plan | None, recommendation: Recommendation, summary: Summary | 
     return _Step(plan, recommendation, summary, _fingerprint(plan), _fingerprint(recommendation))
 
 
-def _the_plan_fits_the_problem(case: _Case, plan: Plan, number: int) -> None:
+def _the_plan_fits_the_problem(case: _Case, plan: object, number: int) -> None:
     arms = case.problem.arms
-    if not isinstance(plan, Plan):  # asked first: to write out a plan's arrays takes long
-        _require(False, f"plan {number} is {plan!r}, which is not a Plan")
+    if not isinstance(plan, Plan):  # only then: writing out the arrays of a plan takes long
+        _break(f"plan {number} is {plan!r}, which is not a Plan")
     _require(plan.arms == arms, f"plan {number} is over {plan.arms} arms, not {arms}")
     _require(plan.phase == number, f"plan {number} has the phase number {plan.phase}")
     _require(plan.pulls >= 1, f"plan {number} asks for {plan.pulls} pulls")
@@ -319,7 +319,11 @@ _RULES = (
 def _require(condition: bool, otherwise: str) -> None:
     # Not a bare assert: the contract must hold under `python -O` too.
     if not condition:
-        raise AssertionError(f"The policy breaks its contract: {otherwise}.")
+        _break(otherwise)
+
+
+def _break(how: str) -> NoReturn:
+    raise AssertionError(f"The policy breaks its contract: {how}.")
 
 
 def _require_unchanged(policy: Policy, step: _Step, occasion: str) -> None:

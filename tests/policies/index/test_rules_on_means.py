@@ -102,10 +102,11 @@ def best_weights(means: Array, d: Callable[[float, float], float]) -> Array:
     ]
     start = np.append(np.full(len(means), 1 / len(means)), 1.0)
     limits: Any = [(1e-6, 1.0)] * len(means) + [(0.0, None)]
-    found = minimize(
-        lambda v: -v[-1], start, jac=lambda _: -last, bounds=limits, constraints=constraints,
-        tol=1e-13,
-    )  # fmt: skip
+
+    def less(v: Array) -> tuple[float, Array]:
+        return -float(v[-1]), -last
+
+    found = minimize(less, start, jac=True, bounds=limits, constraints=constraints, tol=1e-13)
     return np.asarray(found.x[:-1])
 
 
