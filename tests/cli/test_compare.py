@@ -5,16 +5,15 @@ from __future__ import annotations
 import csv
 import json
 import math
-import os
 import re
 import shlex
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from forked_commands import ForkedCommand
 from own_policies import POLICY, refused, run, write_module
 from terminal import start_command
 from workers_started import PATIENCE, processes
@@ -25,7 +24,6 @@ from bestarm.simulation import Results, simulate
 from bestarm.simulation.compare import error_against_delta
 
 ROOT = Path(__file__).parent.parent.parent
-START = "from bestarm.cli import main\nif __name__ == '__main__': main()"
 
 
 @pytest.fixture(autouse=True)
@@ -54,19 +52,11 @@ def test_workers_change_no_byte_of_what_a_method_of_one_s_own_comes_to(folder: P
     )
     here = run(*arguments, "--workers", "1", "--out", "runs-1.csv")
     # As a command is run: sys.path does not have the current folder by itself.
-    there = subprocess.run(
-        [
-            *(sys.executable, "-c", START, "compare", *arguments),
-            *("--workers", "2", "--out", "runs-2.csv"),
-        ],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-        env=os.environ | {"PYTHONSAFEPATH": "1"},
-    )
-    assert here == (0, there.stdout, "")
-    assert (there.returncode, there.stderr) == (0, "")
+    assert not {"", str(folder)} & set(sys.path)
+    command = ForkedCommand("compare", *arguments, "--workers", "2", "--out", "runs-2.csv")
+    out, err = command.communicate()
+    assert (command.returncode, err) == (0, "")
+    assert here == (0, out, "")
     assert (folder / "runs-1.csv").read_bytes() == (folder / "runs-2.csv").read_bytes()
     assert len(rows(folder / "runs-1.csv")) == 60
     assert not [file for file in folder.iterdir() if file.name.startswith(".")]

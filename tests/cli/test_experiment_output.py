@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from forked_commands import PassedFile
 from typer.testing import CliRunner
 from workers_started import PATIENCE, processes
 
@@ -31,9 +30,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-COMMAND = [sys.executable, "-c", "from bestarm.cli import main; main()"]
-
-
 def make(label: str = "tea", **given: Any) -> None:
     problem = Problem([[1, 0], [0, 1]], source_labels=[label, "δ-coffee"])
     options = {"bounds": [0, 1], "max_pulls": 40}
@@ -48,41 +44,40 @@ def run(*arguments: str, code: int = 0) -> tuple[str, str]:
     return result.stdout, result.stderr
 
 
-def started(*arguments: str, stdout: Any = subprocess.PIPE, **env: str) -> tuple[int, bytes, str]:
-    done = subprocess.run(
-        [*COMMAND, *arguments],
-        stdout=stdout,
-        stderr=subprocess.PIPE,
-        timeout=120,
-        check=False,
-        env=os.environ | env,
-    )
-    return done.returncode, done.stdout or b"", done.stderr.decode("utf-8", "replace")
-
-
-def print_into_nowhere(arguments: tuple[str, ...]) -> None:
+def print_to(out: int | None, encoding: str, arguments: tuple[str, ...]) -> None:
     """`bestarm` in a process of its own, where all is imported already."""
-    for number, path in ((1, "/dev/full"), (2, "said.txt")):
-        os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT), number)
-    sys.stdout, sys.stderr = (
-        open(number, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
-        for number in (1, 2)
-    )
+    os.dup2(os.open("said.txt", os.O_WRONLY | os.O_CREAT), 2)
+    sys.stderr = open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
+    if out is None:
+        os.close(1)
+        sys.stdout = None  # type: ignore[assignment] # as Python starts where output is closed
+    else:
+        os.dup2(out, 1)
+        sys.stdout = open(1, "w", encoding=encoding, closefd=False)  # noqa: SIM115
     sys.argv = ["bestarm", *arguments]
     try:
         main()
     finally:
-        sys.stdout.flush()  # as Python does at exit
+        if sys.stdout is not None:
+            sys.stdout.flush()  # as Python does at exit
 
 
-def into_nowhere(*arguments: str) -> str:
-    """What is said of a command whose output is a disk that is full."""
-    process = processes.Process(target=print_into_nowhere, args=(arguments,))
+def started(*arguments: str, out: int | None, encoding: str = "utf-8") -> tuple[int | None, str]:
+    """How a command ends that prints into this descriptor, and what it says beside."""
+    passed = None if out is None else PassedFile(out)
+    process = processes.Process(target=print_to, args=(passed, encoding, arguments))
     process.start()
     process.join(PATIENCE)
     said = Path("said.txt").read_text(encoding="utf-8")
     Path("said.txt").unlink()
-    assert process.exitcode == 2
+    return process.exitcode, said
+
+
+def into_nowhere(*arguments: str) -> str:
+    """What is said of a command whose output is a disk that is full."""
+    with Path("/dev/full").open("wb") as full:
+        code, said = started(*arguments, out=full.fileno())
+    assert code == 2
     assert said.startswith("bestarm: ")
     assert said.count("\n") == 1, said
     assert "no space left" in said.lower()
@@ -111,10 +106,9 @@ def test_what_was_given_out_and_could_not_be_printed_can_be_found(json_too: list
 
 def test_nothing_is_given_out_where_output_is_closed() -> None:
     make()
-    line = f"exec {shlex.join(COMMAND)} experiment ask drinks 3 >&-"
-    ran = subprocess.run(["sh", "-c", line], stderr=subprocess.PIPE, text=True, check=False)
-    assert (ran.returncode, ran.stderr.count("\n")) == (2, 1), ran.stderr
-    assert ran.stderr.startswith("bestarm: Nothing was assigned")
+    code, said = started("experiment", "ask", "drinks", "3", out=None)
+    assert (code, said.count("\n")) == (2, 1), said
+    assert said.startswith("bestarm: Nothing was assigned")
     with Experiment.open(URL, "drinks") as experiment:
         assert experiment.status().pulls == 0
 
@@ -144,7 +138,7 @@ def test_whoever_reads_no_further_is_told_what_was_given_out() -> None:
     reading, writing = os.pipe()
     os.close(reading)
     try:
-        code, _, said = started("experiment", "ask", "drinks", stdout=writing)
+        code, said = started("experiment", "ask", "drinks", out=writing)
     finally:
         os.close(writing)
     assert code == 2
@@ -195,8 +189,9 @@ def test_a_console_without_japanese() -> None:
         ("experiment", "ask", "drinks", "9"),
         ("experiment", "status", "drinks", "--json"),
     ):
-        status, out, said = started(*command, PYTHONIOENCODING="cp1252", PYTHONUTF8="0")
-        assert (status, said) == (0, ""), command
+        with Path("printed.txt").open("wb") as file:
+            assert started(*command, out=file.fileno(), encoding="cp1252") == (0, ""), command
+        out = Path("printed.txt").read_bytes()
         assert out.decode("cp1252")
         assert b"\\u65e5" in out, out
 

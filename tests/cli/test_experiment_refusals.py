@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import sqlite3
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from forked_commands import ForkedCommand
 from typer.testing import CliRunner
 
 from bestarm import Experiment
@@ -394,23 +393,15 @@ def test_a_store_or_a_policy_that_is_not_there_is_refused() -> None:
         (("verify", "drinks"), 1),
     ],
 )
-def test_real_processes_end_without_a_traceback(
-    drinks: str, folder: Path, arguments: tuple[str, ...], code: int
+def test_processes_end_without_a_traceback(
+    drinks: str, arguments: tuple[str, ...], code: int
 ) -> None:
     if code == 1:
         change("UPDATE bestarm_experiments SET last_hash = ''")
-    result = subprocess.run(
-        [sys.executable, "-c", "from bestarm.cli import main; main()", "experiment", *arguments],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-        cwd=folder,
-        env=os.environ | {"PYTHONIOENCODING": "utf-8"},
-        encoding="utf-8",
-    )
-    assert result.returncode == code
-    assert "Traceback" not in result.stderr
+    command = ForkedCommand("experiment", *arguments)
+    _, said = command.communicate()
+    assert command.returncode == code
+    assert "Traceback" not in said
     if code == 2 and arguments != ("--nothing",):
-        assert result.stderr.startswith("bestarm: ")
-        assert result.stderr.count("\n") == 1
+        assert said.startswith("bestarm: ")
+        assert said.count("\n") == 1

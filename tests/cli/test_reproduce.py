@@ -33,6 +33,12 @@ def files(folder: Path) -> dict[str, bytes]:
     }
 
 
+@pytest.fixture
+def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reports without pictures, which take longer than all the runs."""
+    monkeypatch.setattr("bestarm.replication.report.pictures", lambda *_: ())
+
+
 @pytest.mark.usefixtures("quick_workers")
 def test_the_folder_is_the_same_to_the_byte_with_one_and_two_workers(tmp_path: Path) -> None:
     parts = ("jester-ranking", "--runs", 4, "--seed", 5)
@@ -53,6 +59,7 @@ def test_the_folder_is_the_same_to_the_byte_with_one_and_two_workers(tmp_path: P
     assert len(runs) == 1 + 6 * 4
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_an_interruption_says_how_to_go_on_and_going_on_ends_in_the_same_bytes(
     tmp_path: Path,
 ) -> None:
@@ -115,6 +122,7 @@ def fill_disk() -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (1024, 1024))
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_a_full_disk_is_a_sentence_and_what_fitted_is_kept(tmp_path: Path) -> None:
     out = tmp_path / "out"
     options = ("--runs", "100", "--workers", "1", "--out", str(out))

@@ -11,6 +11,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from matplotlib.figure import Figure
 from reported import RUNS, replicated, replication
 from tiny_tables import data
 
@@ -155,13 +156,22 @@ def test_an_unfinished_replication_is_not_reported(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_one_run_can_be_reported(tmp_path: Path) -> None:
+def test_one_run_can_be_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No spread, no interval: dashes, and no difference is judged."""
+    drawn: list[str] = []
+
+    def draw(figure: Figure, stem: Path) -> str:
+        figure.draw_without_rendering()
+        drawn.append(stem.name)
+        return ""
+
+    monkeypatch.setattr("bestarm.replication.report.write_figure", draw)
     made = replicated(runs=1)
     page = write_report(replace(made, tables=made.tables[:1]), tmp_path).read_text(encoding="utf-8")
     found = outline(page)
     assert "nan" not in found.text.lower().split()
     assert "A single run has no spread" in found.text
+    assert drawn == ["small-gap-tradeoff", "small-gap-stopping"]
 
 
 def test_the_page_needs_nothing_else(text: str) -> None:

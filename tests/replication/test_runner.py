@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
 import time
 from collections.abc import Sequence
 from concurrent.futures import Executor
@@ -14,6 +10,7 @@ from typing import Any
 
 import pytest
 import tiny_tables
+from workers_started import processes
 
 from bestarm.datasets import jester
 from bestarm.errors import InvalidInputError
@@ -84,24 +81,16 @@ def test_an_interrupted_replication_goes_on_where_it_was(alone: Path, tmp_path: 
 
 def test_a_killed_replication_loses_no_finished_run(alone: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    script = (
-        "import sys, time, tiny_tables\nfrom pathlib import Path\n"
-        "from bestarm.replication import RowObserver, reproduce\n"
-        "slow = lambda *_: time.sleep(0.01)\n"
-        f"reproduce(tiny_tables.tables(), data=tiny_tables.data(), runs={RUNS}, seed=3,\n"
-        "          out=Path(sys.argv[1]), resume=True, observer=RowObserver(slow))\n"
-    )
-    places = [str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]
-    here = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, places))}
-    process = subprocess.Popen([sys.executable, "-c", script, str(out)], env=here)
+    process = processes.Process(target=tiny_tables.reproduce_slowly, args=(out, RUNS))
+    process.start()
     journal = out / "journal" / "small-gap.rage-1.csv"
     deadline = time.monotonic() + 120
     while not (journal.exists() and len(journal.read_text().splitlines()) > 3):
-        assert process.poll() is None, "it finished before it could be killed"
+        assert process.is_alive(), "it finished before it could be killed"
         assert time.monotonic() < deadline
         time.sleep(0.005)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
+    process.kill()
+    process.join()
     made = len(journal.read_text().splitlines()) - 1
     assert made < RUNS
     counts: list[int] = []

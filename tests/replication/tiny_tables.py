@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from functools import partial
+from pathlib import Path
 
 from bestarm.datasets import RatingsData, jester
 from bestarm.environments import InTurn, small_gap
 from bestarm.policies import RAGE, SBE, SPBAI, GOpt
-from bestarm.replication import Row, Table
+from bestarm.replication import Row, RowObserver, Table, reproduce
 from bestarm.simulation import Oracle
 
 WORLD = small_gap(3, 0.7, noise=2.0)
@@ -35,3 +37,9 @@ def tables() -> tuple[Table, ...]:
 
 def data() -> RatingsData:
     return jester()
+
+
+def reproduce_slowly(out: Path, runs: int) -> None:
+    """Leave time to be killed between two runs."""
+    slowly = RowObserver(lambda *_: time.sleep(0.01))
+    reproduce(tables(), data=data(), runs=runs, seed=3, out=out, resume=True, observer=slowly)

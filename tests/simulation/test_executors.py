@@ -6,6 +6,7 @@ import platform
 import socket
 import sys
 from collections.abc import Iterator
+from multiprocessing import forkserver
 from typing import TYPE_CHECKING
 
 import pytest
@@ -23,7 +24,10 @@ def cluster() -> Iterator[LocalCluster]:
     import dask  # noqa: PLC0415
     from distributed import LocalCluster  # noqa: PLC0415
 
+    forkserver.ensure_running()
     with (
+        # Workers begin where all is imported already.
+        dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"}),
         # A worker that dies is not given the same work three times over.
         dask.config.set({"distributed.scheduler.allowed-failures": 0}),
         LocalCluster(
@@ -112,6 +116,7 @@ def test_a_scheduler_without_workers_is_refused() -> None:
             pass
 
 
+@pytest.mark.usefixtures("quick_workers")
 def test_errors_of_a_run_pass_as_they_are() -> None:
     with pytest.raises(BestArmError, match="mine"), executors.open_executor(2):
         raise BestArmError("mine", field="x")
