@@ -122,8 +122,10 @@ def write_figure(figure: Figure, stem: Path) -> str:
 
     The page's is an SVG element in the page's colours, whose ids begin with the name of the files.
     """
-    figure.draw_without_rendering()
-    figure.set_layout_engine("none")  # laid out once, the same for all formats
+    engine = figure.get_layout_engine()
+    assert engine is not None
+    engine.execute(figure)
+    figure.set_layout_engine(None)  # laid out once, the same for all formats; drawn once for each
     figure.savefig(stem.with_suffix(".png"), metadata={"Software": None})
     nothing = dict.fromkeys(("Creator", "Producer", "CreationDate"))
     figure.savefig(stem.with_suffix(".pdf"), metadata=nothing)
