@@ -155,7 +155,8 @@ def second_moment(rows: Sequence[Row], weights: Row) -> list[Row]:
 def solve(matrix: Sequence[Row], right: Sequence[Row]) -> tuple[list[Row | None], int]:
     """For each b in `right` some x with matrix·x = b, or None where there is none; and the rank."""
     size = len(matrix[0])
-    rows = [list(row) + [b[i] for b in right] for i, row in enumerate(matrix)]
+    # A row stands for all its multiples, so whole numbers will do, and are far quicker.
+    rows = [_whole([*row, *(b[i] for b in right)]) for i, row in enumerate(matrix)]
     pivots: list[int] = []
     for column in range(size):
         top = len(pivots)
@@ -164,11 +165,11 @@ def solve(matrix: Sequence[Row], right: Sequence[Row]) -> tuple[list[Row | None]
             continue
         rows[top], rows[pivot] = rows[pivot], rows[top]
         lead = rows[top][column]
-        rows[top] = [value / lead for value in rows[top]]
         for i, row in enumerate(rows):
-            if i != top and row[column]:
-                factor = row[column]
-                rows[i] = [a - factor * b for a, b in zip(row, rows[top], strict=True)]
+            if i != top and (factor := row[column]):
+                left = [lead * a - factor * b for a, b in zip(row, rows[top], strict=True)]
+                common = math.gcd(*left) or 1
+                rows[i] = [value // common for value in left]
         pivots.append(column)
     answers: list[Row | None] = []
     for k in range(size, size + len(right)):
@@ -177,9 +178,15 @@ def solve(matrix: Sequence[Row], right: Sequence[Row]) -> tuple[list[Row | None]
             continue
         x = [Fraction(0)] * size
         for i, column in enumerate(pivots):
-            x[column] = rows[i][k]
+            x[column] = Fraction(rows[i][k], rows[i][column])
         answers.append(x)
     return answers, len(pivots)
+
+
+def _whole(row: Row) -> list[int]:
+    """A multiple of a row."""
+    scale = math.lcm(*(value.denominator for value in row))
+    return [value.numerator * (scale // value.denominator) for value in row]
 
 
 def exact_rank(table: Array) -> int:

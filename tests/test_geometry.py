@@ -38,7 +38,7 @@ from bestarm.geometry import (
     stability,
 )
 
-often = settings(max_examples=80, deadline=None, derandomize=True)
+often = settings(max_examples=50, deadline=None, derandomize=True)
 
 
 def brute_distances(points: Array) -> Array:

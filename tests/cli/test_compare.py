@@ -333,11 +333,11 @@ def test_the_documented_example_takes_part_by_the_documented_command(
     assert len(source[1].splitlines()) <= 70
     Path("mymodule.py").write_text(source[1], encoding="utf-8")
     monkeypatch.delitem(sys.modules, "mymodule", raising=False)
-    arguments = shlex.split(command[1].replace("--runs 1000", "--runs 40"))[2:]
+    arguments = shlex.split(command[1].replace("--runs 1000", "--runs 20"))[2:]
     found = report(*arguments)
     own, paper, sharp, rage = found["methods"]
     assert own["name"] == "mymodule:MyPolicy"
-    assert (own["runs"], own["not_final"]) == (40, 0)
+    assert (own["runs"], own["not_final"]) == (20, 0)
     assert own["error_against_delta"] in ("below", "compatible")
     assert rage["error_rate"] == 1
     # As the page says: between the paper's reading and the sharp one.

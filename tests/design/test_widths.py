@@ -18,7 +18,7 @@ ARMS, TARGETS = RNG.normal(size=(8, 3)), RNG.normal(size=(5, 3))
 def objective(source: Array, target: Array, weights: Array, penalty: float) -> float:
     """g² + penalty·ρ from independent draws."""
     root = np.linalg.cholesky(np.linalg.inv((source.T * weights) @ source))
-    errors = np.random.default_rng(99).normal(size=(200_000, source.shape[1])) @ root.T @ target.T
+    errors = np.random.default_rng(99).normal(size=(50_000, source.shape[1])) @ root.T @ target.T
     width = float(np.mean(errors.max(axis=1) - errors.min(axis=1)))
     return width**2 + penalty * linear_diameter(source, weights, target)
 

@@ -53,11 +53,11 @@ def test_baselines_lie_within_what_is_declared() -> None:
 
 
 def test_a_forecaster_that_is_told_saves_pulls() -> None:
-    """Noise 1 of a variance of 2.5: what is foreseen is most of the rest. 15 runs each."""
+    """Noise 1 of a variance of 2.5: what is foreseen is most of the rest. 6 runs each."""
     world = MicroRandomised(EFFECTS, level=1.5, measurement=0.3, rhythm=1.0)
     rule = partial(AnytimeBAI, mean_bound=0.5)
     plain, foreseen = (
-        simulate(rule, world, runs=15, delta=0.1, forecaster=f) for f in (None, "default")
+        simulate(rule, world, runs=6, delta=0.1, forecaster=f) for f in (None, "default")
     )
     assert foreseen.correct.all()
     assert foreseen.mean_pulls < 0.75 * plain.mean_pulls

@@ -22,8 +22,8 @@ from bestarm.errors import InvalidInputError
 from bestarm.records import Plan, Summary, round_robin
 
 FALSE_ALARM = 1e-3 / 2000  # for one of fewer than 2000 comparisons
-RUNS = 800
-SINGLY = 5600  # simulated pull by pull: with 800 as powerful as 1400 against 1400
+RUNS = 400
+SINGLY = 2800  # simulated pull by pull: with 400 as powerful as 700 against 700
 PULLS = 60  # more than any plan below needs
 Path = Callable[[np.random.Generator], Floats]
 SINE = 1 + np.sin(2 * np.arange(1, PULLS + 1))
@@ -131,7 +131,7 @@ def test_adversary_totals_have_the_law_of_single_pulls() -> None:
     plan = RANDOMISED[-1]
     assert plan.weights is not None
     fast, slow = [], []
-    for _ in range(1400):
+    for _ in range(700):
         fast.append(baseline.begin(MEANS, noise=NOISE, rng=rng).pull(plan))
         arms: list[int] = []
         rewards: list[float] = []
@@ -215,7 +215,7 @@ def test_totals_have_the_means_and_covariances_of_the_closed_form() -> None:
     n, var, total, square = 5, NOISE**2, mu.sum(), (mu**2).sum()
     rng = np.random.default_rng(8)
     draws = []
-    for _ in range(5_000):
+    for _ in range(2_000):
         stream = baselines.sinusoid().begin(np.array([2.0, 0.0]), noise=NOISE, rng=rng)
         summary = stream.pull(plan)
         draws.append((summary.sums[0], summary.squares[0], summary.sums[1]))
