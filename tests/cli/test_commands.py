@@ -184,6 +184,7 @@ def test_bad_demos_are_refused(tmp_path: Path) -> None:
     assert "delta" in refused("demo", "--delta", "5", "--out", out)
     assert "seed" in refused("demo", "--seed=-1", "--out", out)
     assert "workers" in refused("demo", "--workers", "0", "--out", out)
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_design_needs_labels_that_differ(write: Write) -> None:
