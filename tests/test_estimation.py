@@ -26,7 +26,7 @@ from bestarm.geometry import Array
 from bestarm.problem import Problem
 from bestarm.records import Summary
 
-often = settings(max_examples=80, deadline=None, derandomize=True)
+often = settings(max_examples=50, deadline=None, derandomize=True)
 ridges = st.sampled_from([0.5, 1.0, 7.0, 1000.0])
 
 

@@ -50,7 +50,7 @@ def print_to(out: int | None, encoding: str, arguments: tuple[str, ...]) -> None
     sys.stderr = open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
     if out is None:
         os.close(1)
-        sys.stdout = None  # type: ignore[assignment] # as Python starts where output is closed
+        sys.stdout = None  # as Python starts where output is closed
     else:
         os.dup2(out, 1)
         sys.stdout = open(1, "w", encoding=encoding, closefd=False)  # noqa: SIM115

@@ -15,7 +15,7 @@ from bestarm.design import contrasts
 from bestarm.design.contrasts import ListedContrasts, PairwiseContrasts
 from bestarm.geometry import Array
 
-often = settings(max_examples=150, deadline=None, derandomize=True)
+often = settings(max_examples=80, deadline=None, derandomize=True)
 
 
 def pair_values(points: Array, factor: Array) -> dict[int, float]:

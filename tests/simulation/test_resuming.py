@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from simulation_policies import ArmMeans
 
 from bestarm.defaults import DELTA
-from bestarm.environments import InTurn, Semiparametric, published_spheres, small_gap
+from bestarm.environments import InTurn, Semiparametric, small_gap
 from bestarm.errors import BestArmError, InvalidInputError
 from bestarm.policies import GOpt
 from bestarm.simulation import Oracle, Outcome, Results, RunJournal, run_once, simulate
@@ -107,17 +107,6 @@ def test_an_oracle_is_told_the_truth_of_each_world() -> None:
         simulate(Oracle(GOpt, gap="secret"), worlds, runs=1)
     with pytest.raises(InvalidInputError, match="`method` must make a policy"):
         simulate(Oracle(3, gap="gap"), worlds, runs=1)  # type: ignore[arg-type]
-
-
-def test_the_published_instances_are_those_of_the_paper() -> None:
-    results = simulate(
-        Oracle(partial(GOpt, max_pulls=5_000_000), gap="gap"),
-        published_spheres(),
-        runs=100,
-        delta=0.1,
-    )
-    assert results.mean_pulls == pytest.approx(323_509.88, abs=1e-9)
-    assert results.std_pulls == pytest.approx(904_131.81, abs=0.01)
 
 
 def test_worlds_in_turn_serve_whoever_does_not_number_runs() -> None:
