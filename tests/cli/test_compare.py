@@ -285,7 +285,7 @@ def test_ctrl_c_prints_what_is_finished_and_says_that_it_is_partial(
     assert code == 130
     assert "Traceback" not in shown
     assert "partial" in out
-    finished = re.search(rf"{name}:Once \[([\d,]+) runs\]", out)
+    finished = re.search(rf"{name}:Once \[([\d,]+) runs?\]", out)
     assert finished is not None
     runs = int(finished[1].replace(",", ""))
     assert 0 < runs < 100_000
