@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import replace
 from threading import RLock
 from typing import TYPE_CHECKING, TypeVar
 
@@ -234,7 +233,7 @@ class Record:
 
     def _head(self) -> Head:
         with self.read() as books:
-            return replace(books.head)
+            return books.head.copy()
 
     def _now(self, books: Reading) -> float:
         now = books.now() if self._clock is None else self._clock()

@@ -6,7 +6,6 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import replace
 from functools import partial
 from threading import RLock
 from typing import Any
@@ -58,7 +57,7 @@ class MemoryLedger(Writing):
     def writing(self) -> Iterator[MemoryLedger]:
         """A transaction; after an exception everything is as it was before."""
         with self._lock:
-            head, self._undo = replace(self.head), []
+            head, self._undo = self.head.copy(), []
             try:
                 yield self
             except BaseException:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -154,7 +154,7 @@ class Log:
         del self.routine[:-_KEPT_ROUTINE], self.closings[:-_KEPT_ROUTINE]
         if len(self.notable) > _KEPT_NOTABLE:
             del self.notable[1 : -_KEPT_NOTABLE + 1]  # the first says how it began
-        self.head = replace(books.head)
+        self.head = books.head.copy()
 
     @property
     def events(self) -> list[Event]:
