@@ -34,18 +34,22 @@ for kind in (PGDialect_psycopg, SQLiteDialect_pysqlite):
     kind.__eq__ = lambda self, other: type(self) is type(other)  # type: ignore[method-assign]
     kind.__hash__ = lambda self: hash(type(self))  # type: ignore[method-assign]
 
-_made: list[tuple[str, Any]] = []
+_made: dict[str, list[tuple[str, Any]]] = {}  # by the kind of database
+_THINGS = {
+    "sqlite": "SELECT count(*) FROM sqlite_master",
+    "postgresql": "SELECT count(*) FROM pg_class WHERE relnamespace = 'public'::regnamespace",
+}
 upgrade = command.upgrade
 
 
 def upgrade_by_heart(config: Config, revision: str) -> None:
-    """Make the tables of an empty file by the statements that made those of the first."""
+    """Make the tables of an empty database by the statements that made those of the first."""
     connection: Connection = config.attributes["connection"]
-    things = "SELECT count(*) FROM sqlite_master"
-    if connection.dialect.name != "sqlite" or connection.exec_driver_sql(things).scalar_one():
+    kind = connection.dialect.name
+    if connection.exec_driver_sql(_THINGS[kind]).scalar_one():
         upgrade(config, revision)
-    elif _made:
-        for statement, parameters in _made:
+    elif kind in _made:
+        for statement, parameters in _made[kind]:
             connection.exec_driver_sql(statement, parameters)
     else:
         made: list[tuple[str, Any]] = []
@@ -56,4 +60,11 @@ def upgrade_by_heart(config: Config, revision: str) -> None:
         event.listen(connection, "before_cursor_execute", note)
         upgrade(config, revision)
         event.remove(connection, "before_cursor_execute", note)
-        _made.extend(made)
+        _made[kind] = _joined(made) if kind == "postgresql" else made
+
+
+def _joined(made: list[tuple[str, Any]]) -> list[tuple[str, Any]]:
+    """The statements that change something, none of which has parameters, in one go."""
+    changes = [each for each in made if not each[0].startswith("SELECT")]
+    assert not any(parameters for _, parameters in changes)
+    return [(";".join(statement for statement, _ in changes), ())]
