@@ -35,6 +35,8 @@ from bestarm.geometry import Array
 __all__ = [
     "FEATURES",
     "POLICIES",
+    "Family",
+    "ThisProcess",
     "Worker",
     "different",
     "factorial",
@@ -142,8 +144,25 @@ class Worker:
                 pipe.close()
 
 
+class ThisProcess:
+    """This process, which computes as the family of this machine, as one that works."""
+
+    family = "this process"
+
+    def arithmetic(self) -> str:
+        """A digest of what it computes."""
+        return str(self.do("greet")[1])
+
+    def do(self, job: str, **arguments: Any) -> Any:
+        """What comes of a job."""
+        return json.loads(json.dumps(_JOBS[job](**arguments)))
+
+
+Family = Worker | ThisProcess
+
+
 @contextmanager
-def workers(most: int | None = None) -> Iterator[list[Worker]]:
+def workers(most: int | None = None, *, unlike: str | None = None) -> Iterator[list[Worker]]:
     """One process for each kernel family that this machine can run, of those that differ.
 
     Of families that round alike the first is kept. Kept are those that report their family and
@@ -151,23 +170,28 @@ def workers(most: int | None = None) -> Iterator[list[Worker]]:
 
     Args:
         most: how many to keep at most.
+        unlike: a digest; a family that computes it is kept only if there is no other.
     """
     machine = platform.machine()
     candidates = _CANDIDATES.get(_ALIASES.get(machine, machine), [])
     with ExitStack() as stack:
         errors = stack.enter_context(tempfile.TemporaryFile("w+"))
         kept: dict[str, Worker] = {}
+        alike: list[Worker] = []
         for name in candidates:
             worker = Worker(name, errors)
             stack.callback(worker.close)
-            if (digest := worker.arithmetic()) is not None:
+            digest = worker.arithmetic()
+            if digest == unlike and digest is not None:
+                alike.append(worker)
+            elif digest is not None:
                 kept.setdefault(digest, worker)
             if len(kept) == most:
                 break
-        yield list(kept.values())
+        yield list(kept.values()) or alike[:1]
 
 
-def goes_on(policy: str, kind: str, path: Path, those: Sequence[Worker], *, large: bool) -> str:
+def goes_on(policy: str, kind: str, path: Path, those: Sequence[Family], *, large: bool) -> str:
     """Whether an experiment that the first begins goes on under the others; else what was said.
 
     Every other one opens it, goes on for a phase or two and leaves it to the next; at the end each
@@ -328,7 +352,7 @@ def _work() -> None:
 # --- the table -----------------------------------------------------------------------------------
 
 
-def different(folder: Path, those: Sequence[Worker], *, large: bool) -> dict[str, float]:
+def different(folder: Path, those: Sequence[Family], *, large: bool) -> dict[str, float]:
     """The designs whose weights differ by more than a millionth between families, and by how much.
 
     Raises:
