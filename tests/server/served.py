@@ -9,7 +9,7 @@ import ssl
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from select import select
@@ -157,14 +157,20 @@ def in_process(url: str, *options: str, port: int = 0, **settings: Any) -> Itera
 
 
 @contextmanager
-def forked(url: str, *options: str, port: int = 0, stderr: Any = None) -> Iterator[Served]:
+def forked(
+    url: str,
+    *options: str,
+    port: int = 0,
+    stderr: Any = None,
+    first: Callable[[], object] = os.getpid,
+) -> Iterator[Served]:
     """`bestarm serve` where all is imported already, which takes a new process two seconds.
 
-    It ends when the test is over, or is killed.
+    It ends when the test is over, or is killed. What is `first` is called in it before it begins.
     """
     arguments = ("serve", "--store", url, "--port", str(port), *options)
     with open(os.devnull, "w", encoding="utf-8") as nowhere:
-        process = ForkedCommand(*arguments, stderr=(stderr or nowhere).fileno())
+        process = ForkedCommand(*arguments, stderr=(stderr or nowhere).fileno(), first=first)
     try:
         served = _announced(url, process.stdout.readline())
         served.process = process

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from browsing import PATIENCE, tab
 from chromium import chromium
-from plan_processes import begin, settled
+from plan_processes import begin, begin_always, settled
 from playwright.sync_api import Browser, Page, expect
 from served import MANY, Served, forked, in_thread
 
@@ -81,7 +81,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(scope="module")
 def served(url: str) -> Iterator[Served]:
-    with forked(url, "--quiet") as running:
+    with forked(url, "--quiet", first=begin_always) as running:
         yield running
 
 
