@@ -49,14 +49,17 @@ class Chained(Policy):
         self.summaries: list[Summary] = []
         self._late: set[int] = set()  # which of them were
         self._planned: dict[int, Plan] = {}
+        self._digest = hashlib.sha256()  # of the summaries
+        self._digested = 0  # how many of them
 
     @property
     def phase(self) -> int:
         return 1 + len(self.summaries) - len(self._late)
 
     def _rng(self) -> np.random.Generator:
-        digest = hashlib.sha256()
-        for number, summary in enumerate(self.summaries):
+        digest = self._digest
+        for number in range(self._digested, len(self.summaries)):
+            summary = self.summaries[number]
             for part in (summary.counts, summary.sums, summary.squares, summary.missing):
                 digest.update(part.tobytes())
             digest.update(summary.pending.tobytes())
@@ -66,6 +69,7 @@ class Chained(Policy):
             digest.update(bytes([number in self._late]))
             if isinstance(summary, Rounds):
                 digest.update(repr(summary.data).encode())
+        self._digested = len(self.summaries)
         return np.random.default_rng(int.from_bytes(digest.digest()[:8], "little"))
 
     def _stopped(self) -> bool:

@@ -159,13 +159,13 @@ def test_sets_are_judged_by_one_wealth_a_pair_however_late_answers_come() -> Non
             chosen = contest.chosen.tolist()
             changes += bool(before) and set(before) != set(chosen)
             before = chosen
-            for target in chosen:
+            for target in chosen if step % 3 == 0 else ():
                 looks += 1
                 wealth = np.zeros((len(contest._open[target]), len(STAKES)))
                 for batch in policy._past[: contest._folded]:
                     wealth += contest._bets(batch.frame, target).log_growth(batch)
                 np.testing.assert_allclose(contest._wealth[target], wealth, atol=1e-9)
-    assert looks > 500
+    assert looks > 200
     assert changes > 5
 
 

@@ -526,12 +526,12 @@ def run(machine: Callable[[], Machine], *, examples: int, steps: int) -> None:
 
 
 def test_an_experiment_in_memory_is_the_model() -> None:
-    run(lambda: Machine(None), examples=60, steps=40)
+    run(lambda: Machine(None), examples=30, steps=40)
 
 
 def test_an_experiment_in_a_file_is_the_model(sqlite_url: str) -> None:
-    run(lambda: Machine(sqlite_url), examples=12, steps=30)
+    run(lambda: Machine(sqlite_url), examples=8, steps=30)
 
 
 def test_an_experiment_on_a_server_is_the_model(postgres_url: str) -> None:
-    run(lambda: Machine(postgres_url), examples=6, steps=30)
+    run(lambda: Machine(postgres_url), examples=4, steps=30)

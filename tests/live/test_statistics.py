@@ -21,9 +21,11 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from benchmarks import operations as op
 
 RUNS = 29  # the fewest of which none wrong is enough
-DECIDING = 5  # of which at most one may end undecided
-NEAR_TIE_PULLS = 200  # enough for a biased rule to err every time
-FILE_PULLS = 250
+DECIDING = 5  # runs that show that a rule errs, or decides
+FOUND = 3  # runs that show that a wide lead is found
+# Enough for a biased rule to err nearly every time: where the bad news are lost, or only late.
+NEAR_TIE_PULLS, LATE_PULLS = 200, 100
+FILE_PULLS = 100
 
 
 def shorten(scenario: op.Scenario) -> op.Scenario:
@@ -32,7 +34,7 @@ def shorten(scenario: op.Scenario) -> op.Scenario:
         return scenario
     selective = scenario.missing == "worst-case" or (scenario.lease and not scenario.sound)
     delays = op.bad_news_lost(0.9) if selective else scenario.delays
-    return replace(scenario, most=NEAR_TIE_PULLS, delays=delays)
+    return replace(scenario, most=NEAR_TIE_PULLS if selective else LATE_PULLS, delays=delays)
 
 
 SCENARIOS = {name: shorten(each) for name, each in op.SCENARIOS.items()}
@@ -68,9 +70,8 @@ def test_errors_stay_below_delta(name: str) -> None:
 
 @pytest.mark.parametrize("name", [name for name in QUICK if decides(name)])
 def test_a_wide_lead_is_found(name: str) -> None:
-    ended = experiments(name, DECIDING)
-    assert not any(each.wrong for each in ended)
-    assert sum(each.named is not None for each in ended) >= DECIDING - 1
+    ended = experiments(name, FOUND)
+    assert [each.named for each in ended] == [op.BEST] * FOUND
 
 
 @pytest.mark.parametrize("name", UNSOUND)
