@@ -5,7 +5,6 @@ from __future__ import annotations
 import tempfile
 from concurrent.futures import Executor
 from functools import cache, partial
-from importlib import import_module
 from pathlib import Path
 
 from tiny_tables import SHARP, WORLD, data
@@ -13,9 +12,6 @@ from tiny_tables import SHARP, WORLD, data
 from bestarm.policies import DEO, LUCB, SBE, GOpt, Uniform
 from bestarm.replication import Replication, Row, Table, reproduce
 from bestarm.simulation import Oracle
-
-# Rules for scripts that no picture here has take most of the time of cutting a font for a PDF.
-import_module("fontTools.subset").Options._drop_tables_default += ["GSUB", "GPOS", "GDEF"]
 
 RUNS = 6
 CAPPED = partial(LUCB, sigma=4.0, max_pulls=3000)
