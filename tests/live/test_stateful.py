@@ -526,7 +526,7 @@ def run(machine: Callable[[], Machine], *, examples: int, steps: int) -> None:
 
 
 def test_an_experiment_in_memory_is_the_model() -> None:
-    run(lambda: Machine(None), examples=30, steps=40)
+    run(lambda: Machine(None), examples=60, steps=40)
 
 
 def test_an_experiment_in_a_file_is_the_model(sqlite_url: str) -> None:
