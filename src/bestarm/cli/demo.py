@@ -63,6 +63,7 @@ def demo(
 
     check_workers(workers, None)
     whole(runs, "runs", least=1)
+    whole(seed, "seed", least=0)
     contestants = _contestants()
     pictures = _draw(contestants, seed=seed, delta=delta, out=out)
     comparison = run_comparison(
@@ -97,12 +98,10 @@ def _draw(
     contestants: Mapping[str, Contestant], *, seed: int, delta: float, out: Path
 ) -> list[Path]:
     from bestarm import figures
-    from bestarm.checks import whole
     from bestarm.environments import small_gap
     from bestarm.simulation import run_once
 
     problem = small_gap().problem(delta)
-    whole(seed, "seed", least=0)
     out.mkdir(parents=True, exist_ok=True)  # a folder that cannot be made is refused at once
     run = run_once(*contestants["sp-bai-sharp"], seed=seed, delta=delta)
     title = f"SP-BAI, sharp reading: target {run.label} identified after {run.pulls:,} pulls"

@@ -251,8 +251,7 @@ class Summary:
                 value=[np.shape(part) for part in (self.counts, *totals)],
             )
         floats = np.array(totals)
-        # Reduced by the functions themselves: methods of arrays cost three times as much, and a
-        # simulation makes a summary per phase.
+        # One look at all counts and one at all totals: a simulation makes a summary per phase.
         fewest = np.minimum.reduce(
             [part for part in wholes if part is not None], axis=None, initial=0
         )
