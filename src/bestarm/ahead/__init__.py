@@ -76,9 +76,11 @@ class Ahead(NamedTuple):
 
         Without an adversary, they are only what `pay` needs then.
         """
-        return self.all_parts if self.bound > 0 else tuple(self[:3])
+        return self.all_parts if self.bound > 0 else self.all_parts[:3]
 
     @property
     def all_parts(self) -> tuple[Any, ...]:
         """The same, with an adversary or without one: for loops that take long to compile."""
-        return *self[:4], tuple(self.past)
+        table = self.table.view()
+        table.flags.writeable = False  # always: loops are compiled again for one that is not
+        return table, *self[1:4], tuple(self.past)

@@ -48,11 +48,11 @@ def search(
             depth -= 1
             continue
         total = within[depth] + reach[depth, new]
-        reach[depth + 1] = reach[depth] + distances[new]
         high[:, :left] = -1.0
         last = -1
-        for j in range(new + 1, count):
-            here = reach[depth + 1, j]
+        for j in range(new + 1, count):  # only these are read: the points to come
+            here = reach[depth, j] + distances[new, j]
+            reach[depth + 1, j] = here
             if here + left * norms[j] > high[0, left - 1]:
                 _insert(high[0], left, here + left * norms[j])
             if here + tops[left - 1, j] / 2 > high[1, left - 1]:
@@ -63,12 +63,16 @@ def search(
             if total + high[1, 0] > enough:
                 if filled == room:
                     return np.inf, filled
-                for k in range(size - 1):  # as a slice, it takes seconds longer to compile
+                for k in range(size - 1):
                     found[filled, k] = chosen[k]
                 found[filled, -1] = last
                 filled += 1
             continue
-        limit = total + min(high[0, :left].sum(), high[1, :left].sum())
+        by_norms, by_distances = 0.0, 0.0
+        for k in range(left):
+            by_norms += high[0, k]
+            by_distances += high[1, k]
+        limit = total + min(by_norms, by_distances)
         if limit <= enough or branches >= most:
             bound = max(bound, limit)
             continue

@@ -232,8 +232,8 @@ def react(arms: Arms, means: Array, bound: float, past: Parts, rewards: Array) -
 
     `past` are the parts of its `Past`; `rewards` holds the noise, and then the rewards.
     """
-    for i in range(len(arms)):
-        rewards[i] = respond(past, bound, arms[i], rewards[i] + means[arms[i]])
+    for i, arm in enumerate(arms.astype(np.int64)):
+        rewards[i] = respond(past, bound, arm, rewards[i] + means[arm])
 
 
 @compiled

@@ -118,7 +118,7 @@ class DrawnUsers(BlockStream):
     def _carry_out(self, plan: Plan) -> Summary:
         columns = self._tables.columns
         counts = self._counts(plan)
-        totals = kernels.Totals.empty(plan.arms)._replace(counts=counts)
+        totals = kernels.Totals.empty(plan.arms)._replace(counts=counts.copy())
         many = counts > self._many
         single = np.where(many, 0, counts)
         kernels.rate(self._words, single, tuple(columns), self._drawn, plan.center, tuple(totals))

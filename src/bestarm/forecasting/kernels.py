@@ -349,7 +349,9 @@ def _regress_effects(series: Array, effects: Array, target: float) -> None:
     if series[_SIZE] == 0.0:
         series[_SIZE] = _dot(x, x) / max(1, len(x))
         if series[_SIZE] > 0.0:
-            effects[_SPREAD:] /= series[_SIZE]
+            for j in range(_SPREAD, len(effects)):  # a slice would take seconds to compile
+                for k in range(effects.shape[1]):
+                    effects[j, k] /= series[_SIZE]
     if series[_SIZE] > 0.0:
         variance = series[_VARIANCE]
         most = _SURPRISE * math.sqrt(variance) if variance > 0.0 else np.inf

@@ -153,7 +153,7 @@ class Rounds(Summary):
         center: float,
     ) -> Rounds:
         """The rounds of a plan with these blocks of so many arms: see `of`, and `Rounds.data`."""
-        drawn, rewards = whole_numbers(kinds), np.array(table, dtype=float)
+        drawn, rewards = whole_numbers(kinds), np.array(table, dtype=float, order="C")
         if drawn is None or ((drawn < 0) | (drawn >= len(blocks))).any():
             raise InvalidInputError(
                 f"`kinds` must hold numbers of blocks, from 0 to {len(blocks) - 1}.",

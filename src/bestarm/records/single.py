@@ -321,12 +321,13 @@ class Summary:
     def totals(self) -> tuple[tuple[Counts, Array, Array], tuple[Array, ...], bool]:
         """For kernels: (counts, Σx, Σx²), (least, largest, Σx³), and whether the latter are known.
 
-        Where they are not, sums stand in their place.
+        Where they are not, sums stand in their place. All are copies: a kernel would be compiled
+        again for arrays that cannot be written.
         """
-        first = self.counts, self.sums, self.squares
+        first = self.counts.copy(), self.sums.copy(), self.squares.copy()
         if self.least is None or self.largest is None or self.cubes is None:
-            return first, (self.sums,) * 3, False
-        return first, (self.least, self.largest, self.cubes), True
+            return first, (first[1],) * 3, False
+        return first, (self.least.copy(), self.largest.copy(), self.cubes.copy()), True
 
     @property
     def rounds(self) -> int:

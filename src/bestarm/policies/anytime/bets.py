@@ -332,7 +332,7 @@ class BatchOutcome:
         from bestarm.policies.anytime.kernels import add_up  # noqa: PLC0415 - compiles
 
         self.frame, self.summary = frame, summary
-        lost = summary.pending + summary.missing if worst_case else summary.pending
+        lost = summary.pending + (summary.missing if worst_case else 0)
         self.totals = KernelTotals(*np.empty((9, len(frame.guess))))
         shift = summary.center - frame.scale.center
         arms, totals = frame.sampling.arms, tuple(self.totals)

@@ -22,7 +22,7 @@ from bestarm.policies.stepwise import (
 from bestarm.problem import Problem
 from bestarm.records import Plan, Summary
 
-_TURN = 300  # pulls; the certified radius is tightest at about ten times as many
+_TURN = 300.0  # pulls; the certified radius is tightest at about ten times as many
 
 
 class Radius(NamedTuple):
