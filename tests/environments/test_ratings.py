@@ -20,6 +20,7 @@ from scipy import stats
 from single_pulls import Floats, add_up, assert_same_law, draw_arms, totals
 
 from bestarm.environments import Environment, Ratings, rating_streams
+from bestarm.environments.streams import BaseStream
 from bestarm.errors import InvalidInputError
 from bestarm.policies import Policy
 from bestarm.problem import Problem
@@ -123,6 +124,19 @@ def test_users_are_drawn_with_their_probabilities(weighted: bool) -> None:
     # Two arms of one plan ask two users, drawn independently.
     table = np.bincount(drawn[:, 0] // 20 * 3 + drawn[:, 1] // 20, minlength=9).reshape(3, 3)
     assert stats.chi2_contingency(table).pvalue > FALSE_ALARM
+
+
+@pytest.mark.parametrize("weights", [None, WEIGHTS], ids=["uniform", "weighted"])
+def test_users_known_ahead_are_drawn_with_their_probabilities(weights: Floats | None) -> None:
+    stream = Ratings(MATRIX, weights).begin(np.random.default_rng(5))
+    assert isinstance(stream, BaseStream)
+    ahead = stream.ahead(4_000)
+    assert ahead is not None
+    chances = np.full(6, 1 / 6) if weights is None else weights
+    seen = np.bincount(ahead.rows, minlength=6)
+    assert not seen[chances == 0].any()
+    expected = 4_000 * chances[chances > 0]
+    assert stats.chisquare(seen[chances > 0], expected).pvalue > FALSE_ALARM
 
 
 @pytest.mark.parametrize("distinct", [7, 30_000])
