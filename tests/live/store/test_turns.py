@@ -128,8 +128,12 @@ def test_a_line_in_which_nothing_can_be_locked_is_done_without(
 
 def test_a_forked_process_holds_no_place_of_its_parent(sqlite_url: str, path: str) -> None:
     with begin(sqlite_url) as experiment, other(_forks_in_line, path) as process:
-        os.kill(process, signal.SIGKILL)
-        assert_tells(experiment)
+        forked = int(Path(f"{path}-forked").read_text())
+        try:
+            os.kill(process, signal.SIGKILL)
+            assert_tells(experiment)
+        finally:
+            os.kill(forked, signal.SIGKILL)
 
 
 def _forks_in_line(path: str, ready: Any) -> None:
@@ -137,8 +141,8 @@ def _forks_in_line(path: str, ready: Any) -> None:
     with line.first():
         if not os.fork():
             assert line._file is None
-            signal.pause()
-        ready.set()
+            Path(f"{path}-forked").write_text(str(os.getpid()))
+            ready.set()
         signal.pause()
 
 
