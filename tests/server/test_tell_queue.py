@@ -65,6 +65,43 @@ def test_while_one_lot_is_written_the_next_gathers() -> None:
     asyncio.run(run())
 
 
+async def tell_again_and_again(tellers: TellQueue[Outcomes], number: int, times: int) -> None:
+    for _ in range(times):
+        assert await tellers.tell("t", [(number, 1.0)]) == Receipt(1, 0, 0)
+
+
+def test_those_who_were_answered_together_are_waited_for() -> None:
+    """Until all are there, so that the moment does not pass: it is an hour here."""
+
+    async def run() -> None:
+        books = Books()
+        tellers = TellQueue(books.write, moment=3600)
+        first = asyncio.create_task(tell_again_and_again(tellers, 0, 3))
+        await settled()
+        others = [asyncio.create_task(tell_again_and_again(tellers, n, 2)) for n in (1, 2)]
+        await settled()
+        books.let.set()
+        await asyncio.wait_for(asyncio.gather(first, *others), 60)
+        assert [len(lot) for lot in books.lots] == [1, 3, 3]
+        await asyncio.wait_for(tellers.finish(), 60)  # it waits for nobody
+
+    asyncio.run(run())
+
+
+def test_who_does_not_come_again_is_waited_for_no_longer_than_a_moment() -> None:
+    async def run() -> None:
+        books = Books()
+        books.let.set()
+        tellers = TellQueue(books.write, moment=0.001)
+        calls = [tell_again_and_again(tellers, n, 1 + n) for n in range(3)]
+        await asyncio.wait_for(asyncio.gather(*calls), 60)
+        assert [len(lot) for lot in books.lots] == [3, 2, 1]
+        await asyncio.wait_for(tellers.finish(), 60)
+        assert await tellers.tell("t", [(9, 1.0)]) == Receipt(1, 0, 0)
+
+    asyncio.run(run())
+
+
 def test_who_goes_away_takes_nobody_along() -> None:
     async def run() -> None:
         books = Books()

@@ -39,6 +39,7 @@ _CLOSING = 3
 _PATIENCE = 1.0  # seconds that a phase may take to close for who only reads to wait for it
 _BROWSING = 2
 FEW = 100  # outcomes
+_MOMENT = 0.001  # seconds in which those who were answered together mostly call again
 
 T = TypeVar("T")
 Outcomes = Sequence[tuple[int, float]]
@@ -62,10 +63,11 @@ class OpenExperiments:
         self._computing: WeakValueDictionary[str, CapacityLimiter] = WeakValueDictionary()
         self.callers = Callers(store)
         self._tells: TellQueue[tuple[Outcomes, str | None]] = TellQueue(
-            lambda name, told: self._write_together(name, told, self._tell_each(name))
+            lambda name, told: self._write_together(name, told, self._tell_each(name)),
+            moment=_MOMENT,
         )
         self._asks: TaskGathering[tuple[None, str | None], Batch] = TaskGathering(
-            self._ask_together
+            self._ask_together, moment=_MOMENT
         )
         self.closings = Closings(self._close_phases)
 
