@@ -69,6 +69,9 @@ class BayesGap(PullByPull):
         kappa = float(np.sum(1.0 / squares[squares > 0]))  # an arm at 0 pays 0: nothing to learn
         self._precision = ((budget - problem.arms) / self._noise + kappa / prior**2) / 4  # β² H
         self._covariance = prior**2 * np.eye(problem.dimension)
+        if problem.arms <= 2 * problem.dimension:  # a pull then costs less by XΣXᵀ than by Σ
+            self._covariance = prior**2 * np.einsum("ij,ik->jk", self._features, self._features)
+            self._features = np.empty((0, 0))
         self._means = np.zeros(problem.arms)
         self._variances = prior**2 * squares
         self._least = np.array([np.inf])  # the smallest B_J so far

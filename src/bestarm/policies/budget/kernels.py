@@ -14,6 +14,10 @@ from bestarm.geometry import Array
 Parts = tuple[Any, ...]  # of an `Ahead`, or of what a rule keeps
 
 _WIDE = 3.0  # standard deviations of the bounds on gaps
+_TIED = 1 - 1e-9  # deviations that are equal on paper differ by rounding: J is pulled then
+# Rows of `work`, one column per arm: μ, s, μ + 3 s, what the pulled arm shares with each, 4/gap².
+# They are rows of one array because Numba counts references to every array at every call.
+_MEAN, _DEVIATION, _UPPER, _LEAN, _PART = range(5)
 
 
 @compiled
@@ -67,14 +71,16 @@ def narrow_gap(
 ) -> tuple[int, int]:
     """BayesGap for `most` pulls; everything is updated in place.
 
-    Returns the arm of the next pull, and the arm that it would name.
+    `posterior` has Σ, or without features the covariance of the arms' means, XΣXᵀ. Returns the arm
+    of the next pull, and the arm that it would name.
     """
     due, leader = names
     counts, sums = totals
     covariance, means, variances, least = posterior
     noise, precision = scales
-    dimension, arms = features.shape  # one column per arm: the inner loops run along rows
-    gain, lean, deviations = np.empty(dimension), np.empty(arms), np.empty(arms)
+    arms = len(means)
+    work = np.empty((5, arms))
+    work[_MEAN] = means
     left = 0  # arms without a pull
     for a in range(arms):
         left += counts[a] == 0
@@ -85,64 +91,81 @@ def narrow_gap(
         sums[due] += reward
         # Of θ ~ N(θ̂, Σ) given r = x·θ + noise: θ̂ += Σx (r − x·θ̂)/v, Σ −= Σx xᵀΣ/v, v = σ² + xᵀΣx.
         scale = 1.0 / (noise + variances[due])
-        gain[:] = 0.0
-        for j in range(dimension):
-            for k in range(dimension):
-                gain[k] += covariance[j, k] * features[j, due]
-        lean[:] = 0.0
-        for j in range(dimension):
+        if len(features):
+            _reduce(covariance, features, due, scale, work)
+        else:
             for a in range(arms):
-                lean[a] += features[j, a] * gain[j]
-            step = gain[j] * scale
-            for k in range(dimension):
-                covariance[j, k] -= step * gain[k]
-        step = (reward - means[due]) * scale
+                work[_LEAN, a] = covariance[due, a]
+            for a in range(arms):
+                step = work[_LEAN, a] * scale
+                for b in range(arms):
+                    covariance[a, b] -= step * work[_LEAN, b]
+        step = (reward - work[_MEAN, due]) * scale
         for a in range(arms):
-            means[a] += lean[a] * step
-            variances[a] = max(variances[a] - lean[a] * lean[a] * scale, 0.0)
-            deviations[a] = math.sqrt(variances[a])
+            lean = work[_LEAN, a]
+            work[_MEAN, a] += lean * step
+            variances[a] = max(variances[a] - lean * lean * scale, 0.0)
+            work[_DEVIATION, a] = math.sqrt(variances[a])
         if left:
             due = 0
             while counts[due]:
                 due += 1
             continue
-        due, best, bound = _rivals(means, deviations, precision)
+        due, best, bound = _rivals(work, precision)
         if bound < least[0]:
             least[0], leader = bound, best
+    means[:] = work[_MEAN]
     return due, leader
 
 
 @compiled
-def _rivals(means: Array, deviations: Array, precision: float) -> tuple[int, int, float]:
-    """The arm to pull, J and B_J of a posterior; `precision` is β²H."""
-    first, second = _two_largest(means, deviations, _WIDE)
-    difficulty = 0.0
-    for a in range(len(means)):
-        rival = second if a == first else first
-        upper = means[rival] + _WIDE * deviations[rival]
-        gap = upper - (means[a] - _WIDE * deviations[a])  # at least Δ_a, but for three deviations
-        difficulty += 4.0 / max(gap * gap, 1e-300)
-    beta = math.sqrt(precision / difficulty)
-    first, second = _two_largest(means, deviations, beta)
-    best, bound = -1, np.inf
-    for a in range(len(means)):
-        rival = second if a == first else first
-        shortfall = means[rival] + beta * deviations[rival] - (means[a] - beta * deviations[a])
-        if shortfall < bound:
-            best, bound = a, shortfall  # J(t) and B_J(t)
-    rival = second if best == first else first  # j(t)
-    return best if deviations[best] >= deviations[rival] else rival, best, bound
+def _reduce(covariance: Array, features: Array, due: int, scale: float, work: Array) -> None:
+    """Σ after a pull, and before it the covariances of the arm with all arms."""
+    dimension, arms = features.shape  # one column per arm: the inner loops run along rows
+    gain = np.zeros(dimension)
+    for j in range(dimension):
+        for k in range(dimension):
+            gain[k] += covariance[j, k] * features[j, due]
+    work[_LEAN] = 0.0
+    for j in range(dimension):
+        for a in range(arms):
+            work[_LEAN, a] += features[j, a] * gain[j]
+        step = gain[j] * scale
+        for k in range(dimension):
+            covariance[j, k] -= step * gain[k]
 
 
 @compiled
-def _two_largest(means: Array, deviations: Array, width: float) -> tuple[int, int]:
-    """The arms with the two largest means plus so many deviations."""
-    first, second = 0, -1
-    for a in range(1, len(means)):
-        if means[a] + width * deviations[a] > means[first] + width * deviations[first]:
-            first, second = a, first
-        elif second < 0 or (
-            means[a] + width * deviations[a] > means[second] + width * deviations[second]
-        ):
-            second = a
-    return first, second
+def _rivals(work: Array, precision: float) -> tuple[int, int, float]:
+    """The arm to pull, J and B_J of a posterior; `precision` is β²H."""
+    arms = work.shape[1]
+    high = second = -math.inf  # the two largest upper bounds
+    for a in range(arms):
+        work[_UPPER, a] = work[_MEAN, a] + _WIDE * work[_DEVIATION, a]
+        second = max(second, min(work[_UPPER, a], high))
+        high = max(work[_UPPER, a], high)
+    for a in range(arms):
+        rival = second if work[_UPPER, a] == high else high
+        # At least Δ_a, but for three deviations.
+        gap = rival - (work[_MEAN, a] - _WIDE * work[_DEVIATION, a])
+        work[_PART, a] = 4.0 / max(gap * gap, 1e-300)
+    difficulty = 0.0
+    for a in range(arms):
+        difficulty += work[_PART, a]
+    beta = math.sqrt(precision / difficulty)
+    top, next_arm, high, second = 0, -1, -math.inf, -math.inf
+    for a in range(arms):
+        upper = work[_MEAN, a] + beta * work[_DEVIATION, a]
+        next_arm = top if upper > high else (a if upper > second else next_arm)
+        top = a if upper > high else top
+        second = max(second, min(upper, high))
+        high = max(upper, high)
+    best, bound = -1, math.inf
+    for a in range(arms):
+        rival = second if a == top else high
+        shortfall = rival - (work[_MEAN, a] - beta * work[_DEVIATION, a])
+        best = a if shortfall < bound else best
+        bound = min(shortfall, bound)  # J(t) and B_J(t)
+    rival_arm = next_arm if best == top else top  # j(t)
+    surer = work[_DEVIATION, best] < _TIED * work[_DEVIATION, rival_arm]
+    return rival_arm if surer else best, best, bound
