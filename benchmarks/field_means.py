@@ -21,10 +21,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bestarm import LUCB, AnytimeBAI, simulate
-from bestarm.environments import Environment, Semiparametric
+from bestarm.environments import Environment, Semiparametric, soare
 from bestarm.environments.two_point import TwoPoint
 from bestarm.geometry import Array
 from bestarm.policies import Policy
+from bestarm.policies.budget.bayes_gap import BayesGap
+from bestarm.policies.budget.p1 import P1
 from bestarm.policies.centered.action_centered import ActionCentered
 from bestarm.policies.centered.bose import BOSE
 from bestarm.policies.centered.kim_paik import KimPaik
@@ -190,6 +192,9 @@ def _print_speed() -> None:
         "eb-tci": (EBTCI, world),
         "track-and-stop": (TrackAndStop, world),
         "track-and-stop, Bernoulli": (partial(TrackAndStop, **ZERO_ONE), yes),
+        "p1": (P1, world),
+        "bayes-gap": (BayesGap, world),
+        "bayes-gap, Soare": (BayesGap, soare(9, 0.3)),
         "epoch-stratified": (EpochStratified, world),
         "period-thompson": (PeriodThompson, world),
     }
@@ -197,7 +202,7 @@ def _print_speed() -> None:
     print("|---|---:|---:|---:|---:|")
     first: tuple[float, float] | None = None
     for name, (method, place) in methods.items():
-        simulate(partial(method, max_pulls=2000), place, runs=1)  # compiles
+        simulate(_capped(method, 2000), place, runs=1)  # compiles
         speeds = _alone(method, place), _simulated(method, place)
         first = first or speeds
         cells = [
@@ -207,9 +212,14 @@ def _print_speed() -> None:
         print(f"| {name} | {' | '.join(cells)} |", flush=True)
 
 
+def _capped(method: Any, pulls: int) -> Any:
+    """The method with at most so many pulls."""
+    return partial(method, **{"budget" if method in {P1, BayesGap} else "max_pulls": pulls})
+
+
 def _simulated(method: Any, world: Environment) -> float:
     begin = time.process_time()
-    pulls = simulate(partial(method, max_pulls=2_000_000), world, runs=2, seed=1).pulls.sum()
+    pulls = simulate(_capped(method, 2_000_000), world, runs=2, seed=1).pulls.sum()
     return float(pulls / (time.process_time() - begin) / 1e6)
 
 
@@ -217,7 +227,7 @@ def _alone(method: Any, world: Environment) -> float:
     """0 for a policy that does not follow."""
     place = world.instance(np.random.default_rng(0))
     stream: Any = place.begin(np.random.default_rng(1))
-    policy = method(place.problem(DELTA), seed=0, max_pulls=2_000_000)
+    policy = _capped(method, 2_000_000)(place.problem(DELTA), seed=0)
     if not policy.traits.follows:
         return 0.0
     policy.update(stream.pull(policy.plan()))

@@ -10,7 +10,8 @@ import numpy as np
 from bestarm.ahead.paying import pay
 from bestarm.compiling import compiled
 from bestarm.geometry import Array
-from bestarm.policies.index.divergences import entropy, upper_bound
+from bestarm.policies.index.divergences import bernoulli, upper_bound
+from bestarm.policies.index.kl_bounds import HEIGHT, SLOPE, draw, forget, lowest, solve_highest
 from bestarm.policies.index.rates import best_mean, first_without_pulls, rate
 from bestarm.policies.stepwise import Indices
 
@@ -74,17 +75,17 @@ def advance_bernoulli(
 ) -> tuple[int, bool]:
     """The same with bounds u: N d(mean, u) = β(t), for rewards between two bounds.
 
-    The leader's lower bound is above q if and only if its mean is and N d(mean, q) > β(t). Returns
-    −1 − i pulls if the reward of pull i is outside the bounds; nothing else is valid then.
+    Of several arms with the highest bound, the challenger is the first. Which one it is, lines
+    mostly tell (`kl_bounds`). Returns −1 − i pulls if the reward of pull i is outside the bounds;
+    nothing else is valid then.
     """
     arms = len(counts)
-    low, width = bounds[0], bounds[1] - bounds[0]
-    means, own = np.zeros(arms), np.zeros(arms)
+    means, upper, lines = np.zeros(arms), np.zeros(arms), np.zeros((5, arms))
     for a in range(arms):
-        if counts[a]:
-            means[a] = min(max((sums[a] / counts[a] - low) / width, 0.0), 1.0)
-            own[a] = entropy(means[a])
-    total, missing, candidate = counts.sum(), first_without_pulls(counts), 0
+        forget(lines, a)
+        means[a] = _mean(sums[a], counts[a], bounds)
+    total, missing, level = counts.sum(), first_without_pulls(counts), 0.0
+    leader, rival = 0, math.inf  # no mean but the leader's is above `rival`
     for i in range(most):
         arm = due[0]
         reward = pay(ahead, i, arm)
@@ -93,47 +94,70 @@ def advance_bernoulli(
         sums[arm] += reward
         counts[arm] += 1
         total += 1
-        means[arm] = min(max((sums[arm] / counts[arm] - low) / width, 0.0), 1.0)
-        own[arm] = entropy(means[arm])
+        wide = lines[HEIGHT, arm] + lines[SLOPE, arm] * level - means[arm]
+        means[arm] = _mean(sums[arm], counts[arm], bounds)
         if missing >= 0:
             missing = first_without_pulls(counts)
         if missing >= 0:
             due[0], due[1], due[2] = missing, -1, best_mean(means, counts)
             continue
         if due[1] >= 0:
+            forget(lines, arm)  # that of the leader is not needed
             due[0], due[1] = due[1], -1
             continue
-        level, leader = rate(total, constants), best_mean(means, counts)
-        candidate = candidate if candidate != leader else (leader + 1) % arms
-        candidate, q = _highest(means, own, counts, level, leader, candidate)
-        due[0], due[1], due[2] = leader, candidate, leader
-        if means[leader] > q and counts[leader] * _distance(means, own, leader, q) > level:
+        # The tangent near where the new bound is: w is about proportional to N^−½.
+        draw(lines, arm, means[arm], counts[arm], means[arm] + wide * (1 - 0.5 / counts[arm]))
+        level, rival = rate(total, constants), max(rival, means[arm])
+        if not means[leader] > rival:
+            leader, rival = _best_two(means)
+        for a in range(arms):
+            upper[a] = lines[HEIGHT, a] + lines[SLOPE, a] * level
+        upper[leader] = -math.inf
+        # These loops are not functions: Numba would count references to arrays in every round.
+        top, q, second = 0, upper[0], -math.inf
+        for a in range(1, arms):
+            second = max(second, min(upper[a], q))
+            top = a if upper[a] > q else top
+            q = max(upper[a], q)
+        q = lowest(lines, top, level)
+        if not q > second:
+            top, q = solve_highest(lines, upper, means, counts, level)
+        due[0], due[1], due[2] = leader, top, leader
+        best = means[leader]
+        gap, spread = best - q, min(q * (1 - q), best * (1 - best))
+        if (  # d ≤ gap²/(2 spread), and q may be slightly too low: mostly this is enough to know
+            gap > 0
+            and counts[leader] * gap * gap > 2 * level * spread
+            and _separated(best, counts[leader], means[top], counts[top], level)
+        ):
             return i + 1, True
     return most, False
 
 
 @compiled
-def _distance(means: Array, own: Array, arm: int, q: float) -> float:
-    """d(mean of the arm, q), with 0 < q < 1, or with q ≤ 1 for a mean of 1."""
-    mean = float(means[arm])
-    part = float(own[arm]) - mean * math.log(q)
-    return part - (1 - mean) * math.log1p(-q) if mean < 1 else part
+def _mean(total: float, n: int, bounds: tuple[float, float]) -> float:
+    """The mean of n rewards on the scale from 0 to 1; 0 if there is none."""
+    low, high = bounds
+    return min(max((total / n - low) / (high - low), 0.0), 1.0) if n else 0.0
 
 
 @compiled
-def _highest(
-    means: Array, own: Array, counts: Indices, level: float, leader: int, candidate: int
-) -> tuple[int, float]:
-    """The arm with the highest upper bound, other than the leader, and that bound.
+def _best_two(means: Array) -> tuple[int, float]:
+    """The first arm with the best mean, and the best mean of the others."""
+    leader, rival = 0, -math.inf
+    for a in range(1, len(means)):
+        if means[a] > means[leader]:
+            leader, rival = a, means[leader]
+        else:
+            rival = max(rival, means[a])
+    return leader, rival
 
-    The bound q of the candidate is solved for; that of another arm is higher if and only if its
-    mean is above q or N d(mean, q) < β(t).
+
+@compiled
+def _separated(mean: float, n: int, other: float, m: int, level: float) -> bool:
+    """Whether the lower bound of one arm exceeds the upper bound q of another.
+
+    It does if and only if the mean is above q and N d(mean, q) > β(t).
     """
-    q = upper_bound(means[candidate], level / counts[candidate])
-    for a in range(len(means)):
-        if a not in (leader, candidate) and q < 1:
-            first, second = math.log(q), math.log1p(-q)
-            distance = own[a] - means[a] * first - (1 - means[a]) * second
-            if means[a] >= q or counts[a] * distance < level:
-                candidate, q = a, upper_bound(means[a], level / counts[a])
-    return candidate, q
+    q = upper_bound(other, level / m)
+    return mean > q and n * bernoulli(mean, q) > level

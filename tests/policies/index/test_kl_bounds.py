@@ -1,0 +1,183 @@
+"""KL-LUCB's lines bracket its upper bounds, and it decides as if all bounds were solved for."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from itertools import islice
+
+import numpy as np
+import pytest
+from scipy.optimize import brentq
+from scipy.special import rel_entr
+
+from bestarm import Problem
+from bestarm.ahead import Ahead
+from bestarm.geometry import Array
+from bestarm.policies.index import kl_bounds
+from bestarm.policies.index.divergences import upper_bound
+from bestarm.policies.index.kl_bounds import HEIGHT, SLOPE, draw, forget, lowest
+from bestarm.policies.index.kl_lucb import KLLUCB
+from bestarm.records import Summary
+
+
+def divergence(p: float, q: float) -> float:
+    """d(p, q) of Bernoulli laws."""
+    return float(rel_entr(p, q) + rel_entr(1 - p, 1 - q))
+
+
+def bound(mean: float, level: float) -> float:
+    """The u with d(mean, u) = level, by bisection."""
+    top = 1 - 1e-15
+    if divergence(mean, top) <= level:
+        return top
+    return float(brentq(lambda u: divergence(mean, u) - level, mean, top, xtol=1e-15, rtol=1e-14))
+
+
+def test_a_line_is_above_the_bound_and_not_far() -> None:
+    rng = np.random.default_rng(4)
+    lines, told = np.zeros((5, 1)), 0
+    for _ in range(4000):
+        part = rng.random() ** 6
+        mean = float(rng.choice([0.0, rng.random(), part, 1 - max(part, 1e-4)]))
+        n = int(10 ** rng.uniform(0, 5))
+        q = mean + 0.999 * (1 - mean) * 10 ** rng.uniform(-4, 0)
+        draw(lines, 0, mean, n, q)
+        level = n * divergence(mean, q) * math.exp(rng.normal() * 10 ** rng.uniform(-4, 0))
+        u = bound(mean, level / n)
+        line, least = lines[HEIGHT, 0] + lines[SLOPE, 0] * level, lowest(lines, 0, level)
+        assert least <= u + 1e-15
+        assert line >= u - 1e-15
+        if abs(u - q) <= 0.02 * min(q - mean, q * (1 - q)):
+            told += 1  # it must tell here, to the second order in the distance
+            assert line - least <= 8 * (u - q) ** 2 / min(q - mean, q * (1 - q)) + 1e-9
+    assert told > 1000
+
+
+def test_a_line_that_is_forgotten_tells_nothing() -> None:
+    lines = np.zeros((5, 2))
+    draw(lines, 0, 0.3, 10, 0.6)
+    draw(lines, 1, 1.0, 10, 1.0)  # no q is in (mean, 1)
+    forget(lines, 0)
+    for arm in range(2):
+        assert lines[HEIGHT, arm] + lines[SLOPE, arm] * 5.0 == math.inf
+        assert lowest(lines, arm, 5.0) == -math.inf
+
+
+def chosen(table: Array, delta: float) -> Iterator[int]:
+    """KL-LUCB's pulls by Kaufmann and Kalyanakrishnan (2013), with every bound solved for.
+
+    Of equal means and of equal bounds, the first arm's counts. Stops where the rule does.
+    """
+    arms = table.shape[1]
+    counts, sums = np.zeros(arms, dtype=np.int64), np.zeros(arms)
+
+    def pull(arm: int) -> int:
+        sums[arm] += table[counts.sum(), arm]
+        counts[arm] += 1
+        return arm
+
+    for arm in range(arms):
+        yield pull(arm)
+    while True:
+        means = sums / counts
+        level = math.log(405.5 * arms / delta) + 1.1 * math.log(counts.sum())
+        leader = int(np.argmax(means))
+        upper = np.array(
+            [upper_bound(float(means[a]), level / float(counts[a])) for a in range(arms)]
+        )
+        upper[leader] = -1
+        challenger = int(np.argmax(upper))
+        q = float(upper[challenger])
+        if means[leader] > q and counts[leader] * divergence(means[leader], q) > level:
+            return
+        yield pull(leader)
+        yield pull(challenger)
+
+
+def rewards(kind: str) -> Array:
+    """One row per pull: what each arm would pay."""
+    rng = np.random.default_rng(2)
+    pulls = 4000
+    table = {
+        "yes or no, alike": rng.random((pulls, 6)) < 0.5,
+        "yes or no, rarely": rng.random((pulls, 8)) < 0.02,
+        "yes or no, mostly": rng.random((pulls, 5)) < np.linspace(0.9, 1, 5),
+        "yes or no, until it stops": rng.random((pulls, 4)) < [0.2, 0.3, 0.4, 0.8],
+        "two arms, until it stops": rng.random((pulls, 2)) < [0.45, 0.65],
+        "finer, alike": rng.beta(2, 2, (pulls, 10)),
+        "finer, until it stops": rng.beta([1, 2, 3, 7], [5, 4, 3, 1], (pulls, 4)),
+        "many arms": rng.beta(0.3, 1, (pulls, 40)),
+    }[kind].astype(float)
+    table.flags.writeable = False
+    return table
+
+
+KINDS = (
+    "yes or no, alike",
+    "yes or no, rarely",
+    "yes or no, mostly",
+    "yes or no, until it stops",
+    "two arms, until it stops",
+    "finer, alike",
+    "finer, until it stops",
+    "many arms",
+)
+
+
+@pytest.mark.parametrize("part", [10**6, 61])
+@pytest.mark.parametrize("kind", KINDS)
+def test_lines_change_no_decision(kind: str, part: int) -> None:
+    """Also where bounds tie, and whether pulls are made at once or in parts of an odd length."""
+    table = rewards(kind)
+    expected = np.array(list(islice(chosen(table, 0.1), len(table))))
+    problem = Problem(np.eye(table.shape[1]), delta=0.1)
+    policy = KLLUCB(problem, bounds=(0, 1), max_pulls=len(table))
+    done = 0
+    while policy.plan() is not None:
+        rows = np.arange(done, min(done + part, len(table)))
+        done += policy.follow(Ahead(table, rows, np.zeros(len(rows))))[0]
+        counts = np.bincount(expected[:done], minlength=table.shape[1])
+        assert policy._counts.tolist() == counts.tolist(), f"after {done} pulls"
+    assert done == len(expected)
+    assert (policy.recommend().reason == "identified") == (done < len(table))
+    assert ("stops" in kind) == (done < len(table))
+
+
+def test_single_pulls_are_those_made_at_once() -> None:
+    table = rewards("yes or no, alike")[:600]
+    policy = KLLUCB(Problem(np.eye(6), delta=0.1), bounds=(0, 1))
+    for row, arm in zip(table, chosen(table, 0.1), strict=False):
+        plan = policy.plan()
+        assert plan is not None
+        assert plan.counts is not None
+        assert int(np.argmax(plan.counts)) == arm
+        policy.update(Summary(plan.counts, plan.counts * row, plan.counts * row**2))
+
+
+def test_bounds_are_seldom_solved_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lines tell the challenger in most rounds: this is what makes the rule quick."""
+    solved = 0
+
+    def counted(p: float, level: float) -> float:
+        nonlocal solved
+        solved += 1
+        return upper_bound(p, level)
+
+    from bestarm.policies.index import kl_lucb_kernels as kernels  # noqa: PLC0415 - compiles
+
+    for module in (kl_bounds, kernels):  # uncompiled, so that calls can be counted
+        for name in ("forget", "draw", "lowest", "solve_highest", "_best_two", "_mean"):
+            function = getattr(module, name, None)
+            if function is not None:
+                monkeypatch.setattr(module, name, function.py_func)
+    monkeypatch.setattr(kl_bounds, "upper_bound", counted)
+    table = rewards("finer, alike")
+    counts, sums = np.zeros(10, dtype=np.int64), np.zeros(10)
+    constants = (math.log(405.5 * 10 / 0.1), 1.1, 0.0, 0.0)
+    ahead = Ahead(table, np.arange(len(table)), np.zeros(len(table))).parts
+    advance = kernels.advance_bernoulli.py_func  # type: ignore[attr-defined]
+    with np.errstate(invalid="ignore"):  # 0 · ∞ of a line that is forgotten
+        advance(ahead, np.array([0, -1, 0]), counts, sums, (0.0, 1.0), constants, len(table))
+    assert counts.sum() == len(table)
+    assert solved < len(table) / 4  # one in two rounds, of nine bounds per round; later far fewer
