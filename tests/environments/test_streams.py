@@ -19,7 +19,7 @@ from single_pulls import Floats, add_up, assert_same_law, draw_arms, totals
 from bestarm.environments import Semiparametric, baselines, kernels, streams
 from bestarm.environments.baselines import Baseline
 from bestarm.errors import InvalidInputError
-from bestarm.records import Plan, Summary, round_robin
+from bestarm.records import BlockPlan, Plan, Rounds, Summary, round_robin
 
 FALSE_ALARM = 1e-3 / 2000  # for one of fewer than 2000 comparisons
 RUNS = 400
@@ -289,6 +289,40 @@ def test_successive_draws_are_independent() -> None:
         pairs = np.bincount(arms[lag::6][:99_000] * 3 + arms[::6][:99_000], minlength=9)
         expected = 99_000 * np.outer(weights, weights).ravel()
         assert stats.chisquare(pairs, expected).pvalue > FALSE_ALARM
+
+
+def test_each_generator_of_a_stream_is_a_child_of_one_sequence() -> None:
+    """Whichever of them a run uses, and in whatever order: results do not depend on it."""
+    entropy = np.random.default_rng(5).integers(0, 2**32, size=4).tolist()
+    arms, noise, baseline, kinds = np.random.SeedSequence(entropy).spawn(4)
+
+    def words(sequence: np.random.SeedSequence) -> list[int]:
+        return list(np.random.SFC64(sequence).random_raw(3).tolist())
+
+    for drift in (baselines.sinusoid(), baselines.random_walk(), baselines.none()):
+        world = Semiparametric(np.eye(3), [1.0, 0.5, 0.0], noise=2.0, baseline=drift, block=2)
+        stream = world.begin(np.random.default_rng(5))
+        assert isinstance(stream, streams.BlockStream)
+        assert stream._arms_rng.bit_generator.random_raw(3).tolist() == words(arms)
+        assert stream._noise_rng.bit_generator.random_raw(3).tolist() == words(noise)
+        drawn = world.begin(np.random.default_rng(5)).pull(
+            BlockPlan.drawn([[0, 1], [1, 2]], [0.5, 0.5], 50, arms=3, phase=1)
+        )
+        assert isinstance(drawn, Rounds)
+        expected = np.empty(50, dtype=np.uint32)
+        start = np.array(np.random.SFC64(kinds).state["state"]["state"], dtype=np.uint64)
+        guide = streams.guided(np.array([0.5, 0.5]), 50 // 8)
+        kernels.draw(start, *guide, np.arange(2, dtype=np.uint32), expected)
+        assert np.array_equal(drawn.kinds, expected)
+    walk_of = baselines.random_walk()
+    assert isinstance(walk_of, baselines.Moving)
+    path = next(walk_of.chunks(np.random.Generator(np.random.SFC64(baseline))))
+    paid = path + 2.0 * np.random.Generator(np.random.SFC64(noise)).standard_normal(len(path))
+    run = walk_of.begin(np.zeros(3), noise=2.0, rng=np.random.default_rng(5))
+    assert isinstance(run, streams.MovingStream)
+    ahead = run.ahead(len(path))
+    assert ahead is not None
+    assert np.array_equal(ahead.common, paid)
 
 
 def test_an_arm_of_probability_zero_never_collects_rounding() -> None:

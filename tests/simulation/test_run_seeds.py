@@ -8,6 +8,7 @@ from simulation_policies import ArmMeans
 from bestarm import Problem
 from bestarm.environments import Semiparametric, Stream, World
 from bestarm.simulation import run_once
+from bestarm.simulation.engine import Simulation
 
 
 class Watched:
@@ -63,3 +64,35 @@ def test_a_policy_a_stream_and_an_instance_are_seeded_apart() -> None:
     """A policy that draws from its seed must not draw the noise, or the instance, once more."""
     instance, stream, policy = seeds_of(7, 3)
     assert len({instance, stream, policy}) == 3
+
+
+def test_seeds_are_the_children_of_one_sequence_per_run() -> None:
+    """Results stay the same from version to version: a seed that is not used is not made, and does
+    not change the others."""
+    instance, policy, stream = np.random.SeedSequence(7, spawn_key=(3,)).spawn(3)
+    expected = [number_of(np.random.default_rng(seed)) for seed in (instance, stream, policy)]
+    assert seeds_of(7, 3) == expected
+
+
+class Drawn(Semiparametric):
+    """A world of one kind that draws the instance of every run, as only subclasses do."""
+
+    def instance(self, rng: np.random.Generator) -> Drawn:
+        return Drawn(np.eye(2), rng.permutation([1.0, 0.0]))
+
+
+def test_a_world_that_draws_its_instance_gets_the_generator_of_the_run() -> None:
+    kind = Drawn(np.eye(2), [1.0, 0.0])
+    found = []
+    for run in range(20):
+        seed = np.random.SeedSequence(7, spawn_key=(run,)).spawn(3)[0]
+        drawn = np.random.Generator(np.random.PCG64DXSM(seed)).permutation([1.0, 0.0])
+        _, _, world = Simulation(ArmMeans, kind, delta=0.1, seed=7).begin(run)
+        assert world.best == np.argmax(drawn)
+        found.append(world.best)
+    assert set(found) == {0, 1}
+
+
+def test_a_fixed_world_is_the_same_object_in_every_run() -> None:
+    world = Semiparametric(np.eye(2), [1.0, 0.0])
+    assert Simulation(ArmMeans, world, delta=0.1, seed=7).begin(3)[2] is world

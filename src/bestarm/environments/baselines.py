@@ -34,6 +34,8 @@ __all__ = [
     "switches",
 ]
 
+Path = Callable[[np.random.Generator], Iterator[Array]] | Iterator[Array]
+
 _SHORTEST, _LONGEST = 2**10, 2**14  # rounds computed at a time: few for short runs, then more
 _REMEMBERED = 2**22  # rounds of a deterministic baseline kept in a process: 32 MiB
 
@@ -59,6 +61,11 @@ class Moving(Baseline):
         """Values for rounds 1, 2, … as arrays whose lengths do not depend on the pulls."""
 
     @property
+    def chunk_source(self) -> Path:
+        """What makes the values of a run: `chunks`, or an iterator if nothing is drawn."""
+        return self.chunks
+
+    @property
     def horizon(self) -> float:
         """The number of rounds it is known for."""
         return math.inf
@@ -67,7 +74,9 @@ class Moving(Baseline):
         """Start a run. The path has its own generator, so it does not depend on the pulls."""
         from bestarm.environments.streams import MovingStream  # noqa: PLC0415 - compiles kernels
 
-        return MovingStream(means, path=self.chunks, horizon=self.horizon, noise=noise, rng=rng)
+        return MovingStream(
+            means, path=self.chunk_source, horizon=self.horizon, noise=noise, rng=rng
+        )
 
 
 @dataclass(frozen=True)
@@ -117,8 +126,16 @@ class _Known(Moving):
     def _evaluate(self, start: int, size: int) -> Array:
         """Values for rounds start + 1, …, start + size."""
 
+    @property
+    def chunk_source(self) -> Path:
+        """Its values."""
+        return self._values()
+
     def chunks(self, rng: np.random.Generator) -> Iterator[Array]:  # noqa: ARG002 - nothing random
         """Values for rounds 1, 2, …"""
+        return self._values()
+
+    def _values(self) -> Iterator[Array]:
         for start, size in _spans():
             values = self._memory.get(start)
             if values is None:
@@ -212,6 +229,11 @@ class Recorded(Moving):
     def horizon(self) -> float:
         """The length of the array."""
         return len(self.values)
+
+    @property
+    def chunk_source(self) -> Path:
+        """The array."""
+        return iter([self.values])
 
     def chunks(self, rng: np.random.Generator) -> Iterator[Array]:  # noqa: ARG002 - nothing random
         """The array."""

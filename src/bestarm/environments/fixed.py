@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Self
+from typing import Self, cast
 
 import numpy as np
 
+from bestarm.environments.environment import World
 from bestarm.errors import InvalidInputError
 from bestarm.geometry import Array
 from bestarm.problem import Problem
+
+
+def fixed_world(environment: object) -> World | None:
+    """The environment, if it is the world of every run, so that no generator need be made for it.
+
+    A subclass may draw its instances.
+    """
+    if not isinstance(environment, FixedWorld):
+        return None
+    own = getattr(environment.instance, "__func__", None)
+    return cast(World, environment) if own is FixedWorld.instance else None
 
 
 class FixedWorld:

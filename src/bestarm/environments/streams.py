@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from bestarm.ahead import Ahead, Past
 from bestarm.environments import kernels
+from bestarm.environments.baselines import Path
 from bestarm.environments.environment import Foresee, Pulls
 from bestarm.errors import InvalidInputError
 from bestarm.geometry import Array
@@ -32,21 +33,30 @@ class BaseStream(ABC):
 
     def __init__(self, means: Array, *, noise: float, rng: np.random.Generator) -> None:
         self._means, self._noise = means, noise
-        # 128 bits of the generator passed in: the kernels continue the state of an SFC64.
-        seeds = np.random.SeedSequence(rng.integers(0, 2**32, size=4).tolist()).spawn(4)
-        self._arms_seed, noise_seed, self._baseline_seed, self._kinds_seed = seeds
-        self._noise_rng = np.random.Generator(np.random.SFC64(noise_seed))
+        # 128 bits of the generator passed in.
+        self._entropy: list[int] = rng.integers(0, 2**32, size=4).tolist()
         self._rounds, self._block = 0, 1
         # Of the last plan that was drawn: many have the same weights.
         self._last_support: tuple[Array, NDArray[np.uint32], Array] | None = None
 
+    def _words_of(self, place: int) -> np.random.SFC64:
+        """One of the children of `SeedSequence(entropy)`; few runs need all of them.
+
+        The kernels continue the state of an SFC64.
+        """
+        return np.random.SFC64(np.random.SeedSequence(self._entropy, spawn_key=(place,)))
+
     @cached_property
-    def _arms_rng(self) -> np.random.Generator:  # a run that is followed needs none
-        return np.random.Generator(np.random.SFC64(self._arms_seed))
+    def _arms_rng(self) -> np.random.Generator:
+        return np.random.Generator(self._words_of(0))
+
+    @cached_property
+    def _noise_rng(self) -> np.random.Generator:
+        return np.random.Generator(self._words_of(1))
 
     @cached_property
     def _baseline_rng(self) -> np.random.Generator:
-        return np.random.Generator(np.random.SFC64(self._baseline_seed))
+        return np.random.Generator(self._words_of(2))
 
     def pull(self, plan: Plan) -> Summary:
         """Carry out a plan and return its totals."""
@@ -186,7 +196,7 @@ class BlockStream(BaseStream):
         """Draw the block of every round, and pull all its arms."""
         self._check(plan)
         if self._kinds_words is None:
-            state = np.random.SFC64(self._kinds_seed).state["state"]["state"]
+            state = self._words_of(3).state["state"]["state"]
             self._kinds_words = np.array(state, dtype=np.uint64)
         support = np.flatnonzero(plan.block_weights).astype(np.uint32)
         weights = plan.block_weights[support] / plan.block_weights.sum()
@@ -238,8 +248,11 @@ class DealtStream(BaseStream):
 
     def __init__(self, means: Array, *, noise: float, rng: np.random.Generator) -> None:
         super().__init__(means, noise=noise, rng=rng)
-        self._arms = np.empty(BLOCK, dtype=np.uint32)
         self._guide: tuple[Array, int, Deal] | None = None  # of the last probabilities
+
+    @cached_property
+    def _arms(self) -> NDArray[np.uint32]:
+        return np.empty(BLOCK, dtype=np.uint32)
 
     @cached_property
     def _words(self) -> NDArray[np.uint64]:
@@ -275,7 +288,8 @@ class MovingStream(DealtStream, BlockStream):
     Args:
         means: x_a·θ for each source arm.
         path: makes the values of the baseline for rounds 1, 2, … as arrays of any lengths. It has
-            its own generator, so the path depends on the seed and not on the pulls.
+            its own generator, so the path depends on the seed and not on the pulls. An iterator
+            over the values if nothing is drawn.
         horizon: the number of rounds that the path covers.
         noise: the standard deviation of the noise.
         rng: the source of randomness of the run.
@@ -285,13 +299,13 @@ class MovingStream(DealtStream, BlockStream):
         self,
         means: Array,
         *,
-        path: Callable[[np.random.Generator], Iterator[Array]],
+        path: Path,
         horizon: float,
         noise: float,
         rng: np.random.Generator,
     ) -> None:
         super().__init__(means, noise=noise, rng=rng)
-        self._path = path(self._baseline_rng)
+        self._path = path(self._baseline_rng) if callable(path) else path
         self._horizon = horizon
         self._values = np.empty(0)  # drawn, for the rounds to come
 

@@ -43,7 +43,7 @@ class TwoPoint(Semiparametric):
             return steady.with_blocks(self._block)
         path = self._baseline
         assert isinstance(path, Moving)
-        options = {"path": path.chunks, "horizon": path.horizon, "rng": rng}
+        options = {"path": path.chunk_source, "horizon": path.horizon, "rng": rng}
         return _MovingChances(self._bounds, self._means, **options).with_blocks(self._block)
 
 

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from bestarm.checks import probability, whole
 from bestarm.defaults import DELTA
 from bestarm.environments import Environment, Stream, World
+from bestarm.environments.fixed import fixed_world
 from bestarm.errors import InvalidInputError, ProtocolError
 from bestarm.forecasting import Forecaster
 from bestarm.forecasting.rewards import find_forecaster, less_forecasts
@@ -180,23 +181,35 @@ class Simulation:
         self.seed = whole(seed, "seed", least=0)
         self.delta = probability(delta)
         self.forecaster = find_forecaster(forecaster)
+        self._fixed = fixed_world(environment)
         self._sent: bytes | None = None
 
     def begin(self, run: int) -> tuple[Policy, Stream, World]:
         """The policy, stream and world of run number `run`."""
-        root = np.random.SeedSequence(self.seed, spawn_key=(run,))
-        instance, policy_seed, stream_seed = root.spawn(3)
-        of_run: Callable[[int], World] | None = getattr(self.environment, "of_run", None)
-        world = of_run(run) if of_run else self.environment.instance(_generator(instance))
+        world = self._world(run)
         method = self.method.bind(world) if isinstance(self.method, Oracle) else self.method
-        number = int(policy_seed.generate_state(1, np.uint64)[0] >> 11)  # 53 bits: exact in JSON
-        problem, stream = world.problem(self.delta), world.begin(_generator(stream_seed))
+        words = self._seed(run, 1).generate_state(1, np.uint64)
+        number = int(words[0]) >> 11  # 53 bits: exact in JSON
+        problem, stream = world.problem(self.delta), world.begin(_generator(self._seed(run, 2)))
         if self.forecaster is None:
             return method(problem, seed=number), stream, world
         told = less_forecasts(method, problem)
         forecaster = deepcopy(self.forecaster)
         stream = ForecastStream(stream, forecaster, problem.source, told.interval)
         return told.method(told.problem, seed=number), stream, world
+
+    def _seed(self, run: int, place: int) -> np.random.SeedSequence:
+        """One of `SeedSequence(seed, spawn_key=(run,)).spawn(3)`, made only if it is needed."""
+        return np.random.SeedSequence(self.seed, spawn_key=(run, place))
+
+    def _world(self, run: int) -> World:
+        """The world of run number `run`."""
+        of_run: Callable[[int], World] | None = getattr(self.environment, "of_run", None)
+        if of_run:
+            return of_run(run)
+        if self._fixed is not None:
+            return self._fixed
+        return self.environment.instance(_generator(self._seed(run, 0)))
 
     def play(
         self, run: int, observe: Callable[[Policy], object] | None = None
