@@ -13,7 +13,7 @@ from bestarm.design.contrasts import ListedContrasts
 from bestarm.design.pools import ALL
 from bestarm.design.solver import minimise
 from bestarm.errors import ProtocolError
-from bestarm.geometry import Array, lift
+from bestarm.geometry import Array
 from bestarm.policies.anytime.contests import OpenContrasts
 from bestarm.policies.anytime.guesses import Guesses
 from bestarm.policies.anytime.sampling import Sampling
@@ -61,14 +61,14 @@ class Allocation:
     Args:
         problem: the problem.
         coordinates: its source arms, in coordinates of their span.
+        features: φ of each: (1, x) if there is a baseline, else x.
     """
 
-    def __init__(self, problem: Problem, coordinates: Array) -> None:
+    def __init__(self, problem: Problem, coordinates: Array, features: Array) -> None:
         self._problem = problem
         self._intercept = problem.drifts
         self._coordinates = coordinates
-        features = lift(coordinates) if self._intercept else coordinates
-        self.features = np.ascontiguousarray(features)
+        self.features = features
         self.stage_in_force: Stage | None = None
 
     def weights(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 
 from bestarm.checks import choice, computable, not_negative
 from bestarm.errors import InvalidInputError, ProtocolError
@@ -97,24 +98,12 @@ class Assumptions:
             )
         if bounds is not None:
             low, high = bounds
-            # Without a baseline Σ p w need not be 0, and a center would not drop out of Lemma 1.
-            center = low / 2 + high / 2 if problem.drifts else 0.0
-            scale = Scale(low - center, high - center, center=center)
-            world = _BLOCKS if blocks else _DRAWN if problem.drifts else _STILL
-            if items is not None:
-                world = _ITEMS.format(items=items)
-            return cls(scale, (world, f"Every reward lies between {low:g} and {high:g}."), bounds)
+            # Added to 0.0, −0.0 is 0.0: what is cached must not depend on which of them came first.
+            return _bounded((low + 0.0, high + 0.0), blocks, problem.drifts, items)
         means = problem.scale if mean_bound is None else not_negative(mean_bound, "mean_bound")
         size = means + (0.0 if blocks else problem.baseline)
         computable(size + problem.noise, "mean_bound")
-        noise = f"The noise has mean 0 and is sub-Gaussian with scale {problem.noise:g}."
-        moving = f"The baseline lies within ±{problem.baseline:g}, and x·θ of every option within "
-        sentences = _STILL, noise, f"x·θ of every option lies within ±{means:g}."
-        if blocks:
-            sentences = _BLOCKS, noise, f"x·θ of every option lies within ±{means:g}."
-        elif problem.drifts:
-            sentences = _DRAWN, noise, moving + f"±{means:g}."
-        return cls(Scale(-size, size, problem.noise), sentences)
+        return _unbounded(means + 0.0, problem.baseline + 0.0, problem.noise + 0.0, blocks)
 
     def with_losses(self, missing: int) -> tuple[str, ...]:
         """The sentences, with one about this many outcomes that never came, if any."""
@@ -178,3 +167,29 @@ class Assumptions:
             value=label,
             remedy="Make the policy with `bounds` that hold for every reward.",
         )
+
+
+@lru_cache(maxsize=128)  # they are the same in all runs of a simulation
+def _bounded(
+    bounds: tuple[float, float], blocks: bool, drifts: bool, items: int | None
+) -> Assumptions:
+    low, high = bounds
+    # Without a baseline Σ p w need not be 0, and a center would not drop out of Lemma 1.
+    center = low / 2 + high / 2 if drifts else 0.0
+    scale = Scale(low - center, high - center, center=center)
+    world = _BLOCKS if blocks else _DRAWN if drifts else _STILL
+    if items is not None:
+        world = _ITEMS.format(items=items)
+    return Assumptions(scale, (world, f"Every reward lies between {low:g} and {high:g}."), bounds)
+
+
+@lru_cache(maxsize=128)
+def _unbounded(means: float, baseline: float, noise: float, blocks: bool) -> Assumptions:
+    size = means + (0.0 if blocks else baseline)
+    within = f"x·θ of every option lies within ±{means:g}."
+    random = f"The noise has mean 0 and is sub-Gaussian with scale {noise:g}."
+    sentences = _BLOCKS if blocks else _STILL, random, within
+    if baseline > 0 and not blocks:
+        moving = f"The baseline lies within ±{baseline:g}, and x·θ of every option within "
+        sentences = _DRAWN, random, f"{moving}±{means:g}."
+    return Assumptions(Scale(-size, size, noise), sentences)

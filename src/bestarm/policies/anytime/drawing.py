@@ -30,6 +30,7 @@ class Setting:
         problem: the problem.
         assumptions: where rewards lie.
         arms: the source arms, in coordinates of their span.
+        features: φ of each: (1, x) if there is a baseline, else x.
         targets: the targets, in the same coordinates up to a shift.
         grid: the stakes.
         margin: what is added to each contrast.
@@ -39,6 +40,7 @@ class Setting:
     problem: Problem
     assumptions: Assumptions
     arms: Array
+    features: Array
     targets: Array
     grid: StakeGrid
     margin: float
@@ -142,7 +144,7 @@ class Singles:
         self._interval = ForecastInterval(self._scale, dimensions) if forecasts else None
         scale = replace(self._scale, center=0.0) if forecasts else self._scale
         self.guesses = Guesses(setting.arms, scale, intercept=problem.drifts)
-        self._allocation = Allocation(problem, setting.arms)
+        self._allocation = Allocation(problem, setting.arms, setting.features)
         self.keep = self._allocation.keep
 
     @property

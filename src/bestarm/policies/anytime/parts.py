@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bestarm import bounds as thresholds
-from bestarm.geometry import Array, linear_span
+from bestarm.geometry import Array, lift, linear_span
 from bestarm.policies.anytime.block_drawing import InBlocks
 from bestarm.policies.anytime.contests import BestOf, Contest, Stakes, TopOf
 from bestarm.policies.anytime.drawing import Drawing, Setting, Singles
@@ -36,12 +36,13 @@ def drop_level(problem: Problem, delta: float, *, top: int, tolerance: float) ->
 
 
 @lru_cache(maxsize=128)
-def coordinates(problem: Problem) -> tuple[Array, Array]:
-    """The arms of a problem in coordinates of their span, and its targets up to a shift."""
+def coordinates(problem: Problem) -> tuple[Array, Array, Array]:
+    """In coordinates of the span of the arms: these, their φ, and the targets up to a shift."""
     span = problem.span if problem.drifts else linear_span(problem.source)
     arms = np.ascontiguousarray(span.coordinates(problem.source))
+    features = np.ascontiguousarray(lift(arms)) if problem.drifts else arms
     targets = span.contrast_coordinates(problem.target - problem.target[0])
-    return arms, np.ascontiguousarray(targets)
+    return arms, features, np.ascontiguousarray(targets)
 
 
 def make_parts(

@@ -121,7 +121,7 @@ class AnytimeBAI(Policy):
         # Of a finite population, no item may be left out.
         self._worst_case = missing == "worst-case" or self._items is not None
         self._missing = 0
-        self._arms, self._targets = coordinates(problem)
+        self._arms, features, self._targets = coordinates(problem)
         self._grid = StakeGrid.make(expected_gap)
         self._effects = None
         if control is not None:
@@ -132,7 +132,7 @@ class AnytimeBAI(Policy):
         setting = Setting(
             self.problem,
             self._assumptions,
-            *(self._arms, self._targets, self._grid, self._tolerance, self._worst_case),
+            *(self._arms, features, self._targets, self._grid, self._tolerance, self._worst_case),
         )
         self._contest, self._way = make_parts(
             setting,
