@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import weakref
+from typing import Any
+
 import numpy as np
 
 from bestarm import RAGE, SBE, SPBAI, GOpt, Problem
-from bestarm.design import centered_g, centered_xy, linear_xy
+from bestarm.design import Design, centered_g, centered_xy, linear_xy
 from bestarm.policies import designs
 from bestarm.policies.designs import shared, solved
 
@@ -31,6 +34,28 @@ def test_large_tables_are_not_kept() -> None:
     before = solved.cache_info().currsize
     shared(centered_g, source, tol=0.05)
     assert solved.cache_info().currsize == before
+
+
+def test_designs_of_a_hundred_instances_are_kept_without_their_tables() -> None:
+    """Rows of a replication come back to the same instances after a thousand other designs."""
+    made = list[np.ndarray[Any, Any]]()
+
+    def make(source: np.ndarray[Any, Any]) -> Design:
+        made.append(source)
+        return Design(np.array([source[0, 0]]), 1.0, 1.0, 0.0, 0)
+
+    solved.cache_clear()
+    tables = [np.full((2, 2), float(number)) for number in range(1500)]
+    first = [shared(make, table) for table in tables]
+    assert [float(design.weights[0]) for design in first] == list(range(1500))
+    gone = weakref.ref(made[0])
+    assert len(made) == 1500
+    again = [shared(make, table) for table in tables]
+    assert len(made) == 1500
+    assert all(one is other for one, other in zip(first, again, strict=True))
+    made.clear()
+    assert gone() is None
+    solved.cache_clear()
 
 
 def test_methods_of_one_instance_solve_its_designs_once() -> None:

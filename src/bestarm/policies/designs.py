@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import hashlib
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -12,8 +13,7 @@ from bestarm.design import Design
 from bestarm.geometry import Array
 
 _SMALL = 4096  # numbers in the tables of a design up to which it is remembered
-
-Content = tuple[bytes, tuple[int, ...]]
+_REMEMBERED = 2048  # designs, of about 1 KB: all of ten methods on a hundred instances
 
 
 def shared(make: Callable[..., Design], *tables: Array, **options: Any) -> Design:
@@ -29,14 +29,35 @@ def shared(make: Callable[..., Design], *tables: Array, **options: Any) -> Desig
     """
     if sum(table.size for table in tables) > _SMALL:
         return make(*tables, **options)
-    contents = tuple((table.tobytes(), table.shape) for table in tables)
-    return solved(make, contents, tuple(sorted(options.items())))
+    return solved(make, Tables(tables), tuple(sorted(options.items())))
 
 
-@lru_cache(maxsize=512)
-def solved(
-    make: Callable[..., Design], contents: tuple[Content, ...], options: tuple[Any, ...]
-) -> Design:
+class Tables:
+    """Tables that are equal if their content is: what is remembered of them is a digest."""
+
+    def __init__(self, tables: Sequence[Array]) -> None:
+        contents = [table.tobytes() for table in tables]
+        digest = hashlib.sha256(repr([table.shape for table in tables]).encode())
+        for content in contents:
+            digest.update(content)
+        self._digest = digest.digest()
+        # In one order, however they lie in memory, and read-only.
+        pairs = zip(tables, contents, strict=True)
+        self._tables = [np.frombuffer(content).reshape(table.shape) for table, content in pairs]
+
+    def take(self) -> list[Array]:
+        """The tables, once: they need not be kept."""
+        tables, self._tables = self._tables, []
+        return tables
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Tables) and self._digest == other._digest
+
+    def __hash__(self) -> int:
+        return hash(self._digest)
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def solved(make: Callable[..., Design], tables: Tables, options: tuple[Any, ...]) -> Design:
     """A design of small tables, made once."""
-    tables = (np.frombuffer(content).reshape(shape) for content, shape in contents)
-    return make(*tables, **dict(options))
+    return make(*tables.take(), **dict(options))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -217,13 +217,13 @@ class _Length:
     phase: int
     active: int
 
-    @property
+    @cached_property
     def epsilon(self) -> float:
         """The accuracy of the phase, in units of the normalised rewards."""
         # Where pulls are kept, shorter steps waste nothing; where they are not, each must halve.
         return 2.0 ** (-(self.phase + 3) / 4) if self.reading.sharp else 2.0**-self.phase
 
-    @property
+    @cached_property
     def delta(self) -> float:
         """The part of δ that is spent on the phase."""
         return bounds.phase_delta(self.problem.delta, active=self.active, phase=self.phase)
