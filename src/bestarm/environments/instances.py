@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import overload
 
 import numpy as np
 
@@ -138,7 +140,31 @@ class InTurn:
 def published_spheres(*, noise: float = 1.0, declared_baseline: float = 1.0) -> InTurn:
     """The hundred instances behind the paper's table of uniform arms: K = 100 in dimension 10."""
     sphere = uniform_sphere(noise=noise, declared_baseline=declared_baseline)
-    worlds = [
-        sphere.instance(np.random.default_rng(_PAPER_SEED + run)) for run in range(_PAPER_RUNS)
-    ]
-    return InTurn(worlds, "uniform-sphere, as published")
+    return InTurn(_PublishedWorlds(sphere), "uniform-sphere, as published")
+
+
+@dataclass(frozen=True)
+class _PublishedWorlds(Sequence[World]):
+    """The published instances, each made when it is needed: workers are sent only the recipe."""
+
+    sphere: UniformSphere
+
+    def __len__(self) -> int:
+        return _PAPER_RUNS
+
+    @overload
+    def __getitem__(self, place: int) -> World: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[World]: ...
+
+    def __getitem__(self, place: int | slice) -> World | Sequence[World]:
+        numbers = range(_PAPER_RUNS)[place]
+        if isinstance(numbers, range):
+            return [_published_world(self.sphere, number) for number in numbers]
+        return _published_world(self.sphere, numbers)
+
+
+@lru_cache(maxsize=1024)  # of the same noise, all methods have the same worlds
+def _published_world(sphere: UniformSphere, number: int) -> World:
+    return sphere.instance(np.random.default_rng(_PAPER_SEED + number))
