@@ -7,6 +7,7 @@ ahead.
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from bestarm.policies.stepwise import Indices
 
 _AHEAD = 32  # a width is used until an arm has 1/32 more pulls, …
 _SAFE = 1 - 1e-9  # … and then reduced by what rounding can do
+_TABULATED = 2**16  # pulls of an arm up to which radii are kept: half a megabyte
 
 Parts = tuple[Any, ...]  # of an `Ahead`, as `radius` is of a `Radius`: plain, see `compiling`
 
@@ -33,18 +35,33 @@ def _radius(n: int, radius: tuple[float, ...]) -> float:
 
 
 @compiled
+def _tabulate(radius: tuple[float, ...], radii: Array) -> None:
+    for n in range(1, len(radii)):
+        radii[n] = _radius(n, radius)
+
+
+@lru_cache(maxsize=32)
+def first_radii(radius: tuple[float, ...]) -> Array:
+    """The radii after 1, 2, … pulls, which are the same in all runs; the first is of none."""
+    radii = np.full(_TABULATED, np.inf)
+    _tabulate(radius, radii)
+    return radii
+
+
+@compiled
 def separate(
     ahead: Parts,
     due: Indices,
     counts: Indices,
     sums: Array,
     radius: tuple[float, ...],
+    first: Array,
     most: int,
 ) -> tuple[int, int, bool]:
     """LUCB until the rewards run out, `most` pulls are made, or two bounds separate.
 
-    Returns the pulls used, the number of whole rounds made, and whether the bounds separate; `due`,
-    `counts` and `sums` are updated in place.
+    `first` is from `first_radii`. Returns the pulls used, the number of whole rounds made, and
+    whether the bounds separate; `due`, `counts` and `sums` are updated in place.
     """
     rows = ahead[1]
     arms = len(counts)
@@ -59,7 +76,8 @@ def separate(
             sums[arm] += pay(ahead, used, arm)
             counts[arm] += 1
             means[arm] = sums[arm] / counts[arm]
-            radii[arm] = _radius(counts[arm], radius)
+            n = counts[arm]
+            radii[arm] = first[n] if n < len(first) else _radius(n, radius)
             used += 1
         rounds += 1
         leader = 0

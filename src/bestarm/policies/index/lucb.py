@@ -50,11 +50,11 @@ class LUCB(IndexRule):
         return np.array([leader, challenger])
 
     def _rush(self, ahead: Ahead, most: int) -> tuple[int, int]:
-        from bestarm.policies.index.kernels import separate  # noqa: PLC0415 - compiles
+        from bestarm.policies.index.kernels import first_radii, separate  # noqa: PLC0415 - compiles
 
-        pulls, rounds, over = separate(
-            ahead.parts, self._due, self._counts, self._sums, tuple(self._radius), most
-        )
+        radius = tuple(self._radius)
+        known = self._counts, self._sums, radius, first_radii(radius)
+        pulls, rounds, over = separate(ahead.parts, self._due, *known, most)
         if over:
             self._active = self._due[:1].copy()
         return pulls, rounds
