@@ -20,6 +20,7 @@ from bestarm.replication import Cell, write_report
 from bestarm.replication.cell import succeeded
 from bestarm.replication.comparisons import comparisons
 from bestarm.replication.texts import counted, number, p_value, prose, signed
+from bestarm.simulation.executors import open_executor
 from bestarm.simulation.folder import alone
 
 VOID = {"meta", "br", "img", "input", "hr", "link"}
@@ -114,6 +115,23 @@ def test_the_same_bytes_with_other_workers_and_over_an_old_report(
     (tmp_path / ".report" / "runs.csv").write_text("half", encoding="utf-8")
     write_report(again, tmp_path)
     assert files(tmp_path) == files(report)
+
+
+def test_the_same_bytes_where_other_processes_draw(report: Path, tmp_path: Path) -> None:
+    with open_executor(2) as executor:
+        write_report(replication(), tmp_path, executor=executor)
+    assert files(tmp_path) == files(report)
+
+
+def test_a_failure_of_another_process_leaves_nothing_behind(tmp_path: Path) -> None:
+    made = replication()
+    (table, *others) = made.tables
+    # Half of a character can be neither drawn nor written.
+    broken = replace(table, rows=tuple(replace(row, label="\ud800") for row in table.rows))
+    odd = replace(made, tables=(broken, *others))
+    with open_executor(2) as executor, pytest.raises((TypeError, UnicodeEncodeError)):
+        write_report(odd, tmp_path, executor=executor)
+    assert not files(tmp_path)
 
 
 def test_a_failure_leaves_the_old_files_alone(

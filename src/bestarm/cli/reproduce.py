@@ -60,25 +60,28 @@ def reproduce(
     wanted = published.tables(names, ratings)
     if workers is None and dask is None:
         workers = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
-    with open_executor(workers, dask) as executor, display() as shown:
-        watching = _Display(shown, runs, sum(len(table.rows) for table in wanted))
-        replication = replications.reproduce(
-            wanted,
-            data=ratings,
-            paper=published,
-            runs=runs,
-            seed=seed,
-            out=out,
-            resume=resume,
-            executor=executor,
-            observer=replications.RowObserver(progress=watching, finished=watching.finished),
-        )
-    if replication.interrupted:
-        _leave(out, names, paper)
-    try:
-        report = replications.write_report(replication, out)
-    except KeyboardInterrupt:
-        _leave(out, names, paper)
+    with open_executor(workers, dask) as executor:
+        with display() as shown:
+            watching = _Display(shown, runs, sum(len(table.rows) for table in wanted))
+            replication = replications.reproduce(
+                wanted,
+                data=ratings,
+                paper=published,
+                runs=runs,
+                seed=seed,
+                out=out,
+                resume=resume,
+                executor=executor,
+                observer=replications.RowObserver(progress=watching, finished=watching.finished),
+            )
+        if replication.interrupted:
+            _leave(out, names, paper)
+        # Workers of a cluster may have other folders, and other fonts.
+        drawing = executor if dask is None else None
+        try:
+            report = replications.write_report(replication, out, executor=drawing)
+        except KeyboardInterrupt:
+            _leave(out, names, paper)
     judged = replication.cells()
     (_print_json if json else _print_words)(replication, judged, report)
 

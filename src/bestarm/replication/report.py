@@ -6,10 +6,15 @@ import csv
 import math
 import re
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor, Future, wait
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
 from importlib import resources
 from importlib.metadata import version
 from pathlib import Path
+from typing import NamedTuple
 
 from bestarm.errors import InvalidInputError, MissingDependencyError
 from bestarm.replication.cell import Cell, succeeded
@@ -17,9 +22,9 @@ from bestarm.replication.comparisons import PaperComparison, comparisons
 from bestarm.replication.latex import latex_table
 from bestarm.replication.looks import style, write_figure
 from bestarm.replication.papers import PAPERS
-from bestarm.replication.pictures import Picture, pictures
+from bestarm.replication.pictures import pictures
 from bestarm.replication.runner import Replication
-from bestarm.replication.tables import RUNS
+from bestarm.replication.tables import RUNS, Table
 from bestarm.replication.texts import (
     QUANTILES,
     TableText,
@@ -52,7 +57,17 @@ _CELLS = (
 )
 
 
-def write_report(replication: Replication, folder: Path) -> Path:
+class DrawnPicture(NamedTuple):
+    """A picture that is drawn: its title, its caption, and its SVG."""
+
+    title: str
+    caption: str
+    svg: str
+
+
+def write_report(
+    replication: Replication, folder: Path, *, executor: Executor | None = None
+) -> Path:
     """Write the report of a finished replication; the same replication gives the same bytes.
 
     In `folder` there are then `report.html`, which needs no other file, `runs.csv`, `cells.csv`,
@@ -62,6 +77,7 @@ def write_report(replication: Replication, folder: Path) -> Path:
     Args:
         replication: what `reproduce` returned, with every row finished.
         folder: where to; it is made if need be.
+        executor: processes of this machine that draw the pictures; without it this process does.
 
     Returns:
         The path of the page.
@@ -79,7 +95,7 @@ def write_report(replication: Replication, folder: Path) -> Path:
         try:
             for name in _PARTS:
                 (fresh / name).mkdir(parents=True)
-            _write(replication, fresh)
+            _write(replication, fresh, executor)
             _move(fresh, folder)
         finally:
             shutil.rmtree(fresh, ignore_errors=True)
@@ -98,24 +114,69 @@ def _check(replication: Replication) -> None:
         )
 
 
-def _write(replication: Replication, fresh: Path) -> None:
+def _write(replication: Replication, fresh: Path, executor: Executor | None) -> None:
     judged = replication.cells()
-    _write_csv(fresh / "runs.csv", _RUNS, _runs(replication))
-    _write_csv(fresh / "cells.csv", _CELLS, map(_cell, judged))
-    tables = []
-    for table in replication.tables:
-        own = [cell for cell in judged if cell.table == table.key]
-        text = table_text(table, own)
-        tex = latex_table(text, runs=replication.runs, seed=replication.seed)
-        (fresh / "tables" / f"{table.key}.tex").write_text(tex, encoding="utf-8", newline="\n")
-        drawn = []
-        with style():
-            for picture in pictures(replication, table, own):
-                svg = write_figure(picture.figure, fresh / "figures" / picture.name)
-                drawn.append((picture, svg))
-        tables.append((text, drawn))
-    html = page(replication, judged, tables, comparisons(replication))
+    own = {
+        table.key: [cell for cell in judged if cell.table == table.key]
+        for table in replication.tables
+    }
+    with _drawing(replication, own, fresh / "figures", executor) as drawings:
+        _write_csv(fresh / "runs.csv", _RUNS, _runs(replication))
+        _write_csv(fresh / "cells.csv", _CELLS, map(_cell, judged))
+        found = comparisons(replication)
+        tables = []
+        for table in replication.tables:
+            text = table_text(table, own[table.key])
+            tex = latex_table(text, runs=replication.runs, seed=replication.seed)
+            (fresh / "tables" / f"{table.key}.tex").write_text(tex, encoding="utf-8", newline="\n")
+            tables.append((text, drawings[table.key]()))
+    html = page(replication, judged, tables, found)
     (fresh / _PAGE).write_text(html, encoding="utf-8", newline="\n")
+
+
+@contextmanager
+def _drawing(
+    replication: Replication,
+    cells: Mapping[str, Sequence[Cell]],
+    folder: Path,
+    executor: Executor | None,
+) -> Iterator[dict[str, Callable[[], list[DrawnPicture]]]]:
+    """Functions that give the pictures of each table; an executor has begun to draw them.
+
+    Nothing is drawn any more once this ends.
+    """
+    work = {
+        table.key: partial(draw_table, _of_table(replication, table), cells[table.key], folder)
+        for table in replication.tables
+    }
+    if executor is None:
+        yield dict(work)
+        return
+    futures: dict[str, Future[list[DrawnPicture]]] = {}
+    try:
+        futures.update((key, executor.submit(each)) for key, each in work.items())
+        yield {key: future.result for key, future in futures.items()}
+    finally:
+        for future in futures.values():
+            future.cancel()
+        wait(futures.values())
+
+
+def _of_table(replication: Replication, table: Table) -> Replication:
+    """What is known of one table, to be sent to another process."""
+    own = {key: part for key, part in replication.results.items() if key[0] == table.key}
+    return replace(replication, tables=(table,), results=own)
+
+
+def draw_table(replication: Replication, cells: Sequence[Cell], folder: Path) -> list[DrawnPicture]:
+    """Draw the pictures of the only table of a replication, and write them to a folder."""
+    (table,) = replication.tables
+    drawn = []
+    with style():
+        for picture in pictures(replication, table, cells):
+            svg = write_figure(picture.figure, folder / picture.name)
+            drawn.append(DrawnPicture(picture.title, picture.caption, svg))
+    return drawn
 
 
 def _write_csv(path: Path, header: str, lines: Iterable[Sequence[object]]) -> None:
@@ -160,13 +221,10 @@ def _move(fresh: Path, folder: Path) -> None:
                 old.unlink()
 
 
-Drawn = tuple[Picture, str]  # a picture and its SVG
-
-
 def page(
     replication: Replication,
     cells: Sequence[Cell],
-    tables: Sequence[tuple[TableText, Sequence[Drawn]]],
+    tables: Sequence[tuple[TableText, Sequence[DrawnPicture]]],
     found: Sequence[PaperComparison],
 ) -> str:
     """The report as HTML: all cells, each table with its pictures, and differences of methods.
@@ -212,8 +270,7 @@ def page(
             for text, _ in tables
         ],
         tables=[
-            (text, [(picture, Markup(drawing)) for picture, drawing in drawn])
-            for text, drawn in tables
+            (text, [(picture, Markup(picture.svg)) for picture in drawn]) for text, drawn in tables
         ],
         differences=[
             (text.table.title, [part for part in found if part.table == text.table.key])
