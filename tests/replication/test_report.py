@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import math
 import re
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -20,7 +20,6 @@ from bestarm.replication import Cell, write_report
 from bestarm.replication.cell import succeeded
 from bestarm.replication.comparisons import comparisons
 from bestarm.replication.texts import counted, number, p_value, prose, signed
-from bestarm.simulation.executors import open_executor
 from bestarm.simulation.folder import alone
 
 VOID = {"meta", "br", "img", "input", "hr", "link"}
@@ -117,20 +116,21 @@ def test_the_same_bytes_with_other_workers_and_over_an_old_report(
     assert files(tmp_path) == files(report)
 
 
-def test_the_same_bytes_where_other_processes_draw(report: Path, tmp_path: Path) -> None:
-    with open_executor(2) as executor:
-        write_report(replication(), tmp_path, executor=executor)
+def test_the_same_bytes_where_other_processes_draw(
+    report: Path, tmp_path: Path, pool: Executor
+) -> None:
+    write_report(replication(), tmp_path, executor=pool)
     assert files(tmp_path) == files(report)
 
 
-def test_a_failure_of_another_process_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_a_failure_of_another_process_leaves_nothing_behind(tmp_path: Path, pool: Executor) -> None:
     made = replication()
     (table, *others) = made.tables
     # Half of a character can be neither drawn nor written.
     broken = replace(table, rows=tuple(replace(row, label="\ud800") for row in table.rows))
     odd = replace(made, tables=(broken, *others))
-    with open_executor(2) as executor, pytest.raises((TypeError, UnicodeEncodeError)):
-        write_report(odd, tmp_path, executor=executor)
+    with pytest.raises((TypeError, UnicodeEncodeError)):
+        write_report(odd, tmp_path, executor=pool)
     assert not files(tmp_path)
 
 
