@@ -63,7 +63,7 @@ def search(
             if total + high[1, 0] > enough:
                 if filled == room:
                     return np.inf, filled
-                for k in range(size - 1):
+                for k in range(size - 1):  # slices of arrays take seconds longer to compile
                     found[filled, k] = chosen[k]
                 found[filled, -1] = last
                 filled += 1

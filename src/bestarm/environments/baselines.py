@@ -34,7 +34,7 @@ __all__ = [
     "switches",
 ]
 
-Path = Callable[[np.random.Generator], Iterator[Array]] | Iterator[Array]
+ChunkSource = Callable[[np.random.Generator], Iterator[Array]] | Iterator[Array]
 
 _SHORTEST, _LONGEST = 2**10, 2**14  # rounds computed at a time: few for short runs, then more
 _REMEMBERED = 2**22  # rounds of a deterministic baseline kept in a process: 32 MiB
@@ -61,7 +61,7 @@ class Moving(Baseline):
         """Values for rounds 1, 2, … as arrays whose lengths do not depend on the pulls."""
 
     @property
-    def chunk_source(self) -> Path:
+    def chunk_source(self) -> ChunkSource:
         """What makes the values of a run: `chunks`, or an iterator if nothing is drawn."""
         return self.chunks
 
@@ -127,7 +127,7 @@ class _Known(Moving):
         """Values for rounds start + 1, …, start + size."""
 
     @property
-    def chunk_source(self) -> Path:
+    def chunk_source(self) -> ChunkSource:
         """Its values."""
         return self._values()
 
@@ -231,13 +231,13 @@ class Recorded(Moving):
         return len(self.values)
 
     @property
-    def chunk_source(self) -> Path:
+    def chunk_source(self) -> ChunkSource:
         """The array."""
         return iter([self.values])
 
     def chunks(self, rng: np.random.Generator) -> Iterator[Array]:  # noqa: ARG002 - nothing random
         """The array."""
-        yield self.values
+        return iter([self.values])
 
 
 @dataclass(frozen=True)

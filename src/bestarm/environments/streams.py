@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from bestarm.ahead import Ahead, Past
 from bestarm.environments import kernels
-from bestarm.environments.baselines import Path
+from bestarm.environments.baselines import ChunkSource
 from bestarm.environments.environment import Foresee, Pulls
 from bestarm.errors import InvalidInputError
 from bestarm.geometry import Array
@@ -299,7 +299,7 @@ class MovingStream(DealtStream, BlockStream):
         self,
         means: Array,
         *,
-        path: Path,
+        path: ChunkSource,
         horizon: float,
         noise: float,
         rng: np.random.Generator,
