@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
@@ -110,9 +112,13 @@ def test_the_tables_say_who_is_wrong() -> None:
     cells = {("a", COLUMN.key): results(10, wrong=60), ("b", COLUMN.key): results(9, wrong=50)}
     board = Leaderboard(playing, (COLUMN,), RUNS, 0, 0.05, cells)
     text = markdown(board, board.standings())
-    assert "| a | – | 1 of 1 | 30.0 % | – |" in text
-    assert "| a | **wrong 30.0 % (24.1–36.7)** |" in text
-    assert "| b | 25.0 % (19.5–31.4) |" in text
+    lines = text.splitlines()
+    assert "| a | – | 1 of 1 | 30.0 % | – |" in lines
+    assert "| a | **wrong 30.0 % (24.1–36.7)** |" in lines
+    assert "| b | 25.0 % (19.5–31.4) |" in lines
+    for first, second in pairwise(lines):
+        if first.startswith("| method |"):
+            assert second == "|" + " --- |" * (first.count("|") - 1)
 
 
 def test_a_method_enters_with_its_line_in_the_registry(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -263,32 +263,43 @@ def page(board: Leaderboard, found: Sequence[Standing]) -> str:
 def markdown(board: Leaderboard, found: Sequence[Standing]) -> str:
     """The tables as Markdown; who is wrong more often than δ is in bold."""
     parts = [_facts(board)]
-    drifts = drifts_of(found)
     for goal, title in _GOALS:
         rows = summaries(found, goal)
         if not rows:
             continue
-        last = "pulls over the best" if goal == "confidence" else "mean error"
-        head = f"| method | assumes | wrong more often than δ | largest error | {last} |"
-        parts.append(f"## {title}\n\n{head}\n|---|---|---|---|---|")
-        parts[-1] += "".join(
-            f"\n| {row.method} | {row.model} | "
-            + (f"{row.broken} of {row.columns}" if goal == "confidence" else "–")
-            + f" | {row.worst} | {row.relative} |"
-            for row in rows
+        certain = goal == "confidence"
+        last = "pulls over the best" if certain else "mean error"
+        parts.append(f"## {title}")
+        parts.append(
+            _table(
+                ["method", "assumes", "wrong more often than δ", "largest error", last],
+                [
+                    [
+                        row.method,
+                        row.model,
+                        f"{row.broken} of {row.columns}" if certain else "–",
+                        row.worst,
+                        row.relative,
+                    ]
+                    for row in rows
+                ],
+            )
         )
         for name in _instances(found):
             lines = lines_of(found, name, goal)
             if not lines:
                 continue
             where = INSTANCES[name]
-            extra = f", {where.budget:,} pulls" if goal == "budget" else ""
-            table = f"### {name}: {where.words}{extra}\n\n| method | " + " | ".join(drifts) + " |"
-            table += "\n|---" * (len(drifts) + 1) + "|"
-            for line in lines:
-                table += f"\n| {line.method} | " + " | ".join(map(_marked, line.cells)) + " |"
-            parts.append(table)
+            extra = "" if certain else f", {where.budget:,} pulls"
+            parts.append(f"### {name}: {where.words}{extra}")
+            cells = [[line.method, *map(_marked, line.cells)] for line in lines]
+            parts.append(_table(["method", *drifts_of(found)], cells))
     return "\n\n".join(parts) + "\n"
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def _marked(cell: CellText | None) -> str:
