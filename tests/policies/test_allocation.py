@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import cast
+
 import numpy as np
 
 from bestarm import AnytimeBAI, Problem, Summary
 from bestarm.design import centered_g
-from bestarm.policies.anytime.bets import Scale
+from bestarm.policies.anytime.bets import BatchOutcome, Scale
 from bestarm.policies.anytime.guesses import AT, Guesses
+from bestarm.policies.anytime.sampling import Sampling
 
 
 def test_every_plan_keeps_a_share_of_the_design_for_all_arms() -> None:
@@ -39,3 +43,42 @@ def test_guesses_lie_where_rewards_can() -> None:
     guesses.slope[:] = 100.0
     guesses.memory.numbers[AT.pulls] = 1
     assert guesses.rewards(50).tolist() == [-2.0, 3.0, 3.0]
+
+
+def learned_spread(*rewards: list[float], level: float, batches: int = 1) -> list[float]:
+    """What is expected of (r − c)² of each arm after batches of these, c being the level."""
+    problem = Problem(np.eye(len(rewards)))
+    guesses = Guesses(problem.span.coordinates(problem.source), Scale(0.0, 1.0))
+    p = np.full(len(rewards), 1 / len(rewards))
+    sampling = Sampling(guesses.coordinates, p, np.ones(len(rewards)))
+    frame = SimpleNamespace(sampling=sampling, guess=np.full(len(rewards), level))
+    off = [np.array(each) - level for each in rewards]
+    counts = np.array([len(each) for each in rewards], dtype=float)
+    first, second, third = (np.array([(each**k).sum() for each in off]) for k in (1, 2, 3))
+    totals = SimpleNamespace(counts=counts, first=first, second=second, third=third)
+    for _ in range(batches):
+        guesses.learn(cast(BatchOutcome, SimpleNamespace(frame=frame, totals=totals)))
+    return [float(each) for each in guesses.spread]
+
+
+def test_an_arm_without_clicks_so_far_is_not_taken_for_a_quiet_one() -> None:
+    """It would hardly be pulled, and if it is the best, stay unknown for long."""
+    lucky, unlucky, usual = learned_spread(
+        [1.0] * 4 + [0.0] * 96, [0.0] * 100, [1.0] * 2 + [0.0] * 98, level=0.02
+    )
+    assert unlucky > usual / 2 > lucky / 4
+
+
+def test_an_arm_that_varies_little_is_soon_known_to() -> None:
+    """Its own rewards, each small and none of them rare, tell it from arms with rare clicks."""
+    clicks, coins = learned_spread(
+        [1.0] * 8 + [0.0] * 392, [0.05, 0.0, 0.0, 0.05, 0.0] * 80, level=0.02
+    )
+    assert clicks > 0.01
+    assert coins < 0.005
+
+
+def test_arms_whose_rewards_vary_evenly_have_their_own_spread() -> None:
+    wide, narrow = learned_spread([0.0, 1.0] * 50, [0.4, 0.6] * 50, level=0.5, batches=4)
+    assert 0.2 < wide < 0.3
+    assert 0.01 < narrow < 0.04

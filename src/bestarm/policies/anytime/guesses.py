@@ -59,6 +59,7 @@ class Memory(NamedTuple):
         second: (r − c)² per arm, recent batches counting most.
         counts: pulls per arm, likewise.
         spread: the expected (r − c)² per arm, shrunk towards that of all arms together.
+        third: (r − c)³ per arm, recent batches counting most.
     """
 
     numbers: Array
@@ -71,6 +72,7 @@ class Memory(NamedTuple):
     second: Array
     counts: Array
     spread: Array
+    third: Array
 
 
 class Guesses:
@@ -98,6 +100,7 @@ class Guesses:
             *(np.zeros(rank), np.zeros((rank, rank)), np.zeros((rank, rank)), np.zeros(rank)),
             *(np.zeros(rank), np.zeros((2, rank))),
             *(np.zeros(arms), np.zeros(arms), np.full(arms, half**2 + scale.noise**2)),
+            np.zeros(arms),
         )
 
     @property
@@ -152,5 +155,5 @@ class Guesses:
         sampling = batch.frame.sampling
         drawn = sampling.arms, sampling.centered, sampling.covariance, batch.frame.guess
         totals = batch.totals
-        outcome = totals.counts, totals.first, totals.second
+        outcome = totals.counts, totals.first, totals.second, totals.third
         learn(tuple(self.memory), self.coordinates, self.known, drawn, outcome, late)

@@ -5,6 +5,7 @@ Imported when the first batch is in: compiling takes a few seconds, once.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,8 @@ Parts = tuple[Any, ...]  # of a `Memory`, or of what its docstring says; see `co
 
 _RIDGE = 1.0  # pulls of the first batch's design, with reward zero
 _MEMORY = 0.96  # what a batch before counts towards the spread to come
-_SHRINKAGE = 30.0  # pulls that an arm's own spread must weigh against all arms' together
+_SHRINKAGE = 15.0  # times the noise of an arm's spread: pulls that all arms' spread counts for
+_LEAST_SPREAD = 1e-6  # of an arm, relative to that of all arms together
 _FORGETTING = 0.91  # what a batch before counts in judging how to foresee levels
 _INERTIA = 0.98  # what a batch before counts towards how fast levels move
 _CLEAR = 3.0  # standard errors from which on a level counts as having moved
@@ -46,7 +48,7 @@ def _add(matrix: Array, factor: float, other: Array) -> None:
 @compiled
 def levels(memory: Parts, known: Parts, when: float) -> tuple[float, float, float]:
     """Rewards less x·θ̂ around some pull, foreseen by: the mean so far, the last, the trend."""
-    numbers, slope, _, _, _, total_arm, mean_arms, _, _, _ = memory
+    numbers, slope, _, _, _, total_arm, mean_arms, _, _, _, _ = memory
     low, high, center, _, intercept = known
     if not intercept:
         return -center, -center, -center
@@ -65,7 +67,7 @@ def levels(memory: Parts, known: Parts, when: float) -> tuple[float, float, floa
 @compiled
 def expect(memory: Parts, arms: Array, known: Parts, when: float, expected: Array) -> None:
     """c(a) of every arm around some pull, within the range of rewards; output."""
-    numbers, slope, _, _, _, _, _, _, _, _ = memory
+    numbers, slope, _, _, _, _, _, _, _, _, _ = memory
     low, high, _, _, _ = known
     foreseen = levels(memory, known, when)
     best = 0
@@ -99,7 +101,7 @@ def _regress(
     memory: Parts, centered: Array, covariance: Array, counts: Array, first: Array
 ) -> None:
     """Orthogonalized regression on all batches, each less the level foreseen for it."""
-    _, slope, information, gram, moment, _, _, _, _, _ = memory
+    _, slope, information, gram, moment, _, _, _, _, _, _ = memory
     rank = len(slope)
     _add(information, total(counts), covariance)
     for a in range(len(counts)):
@@ -116,7 +118,7 @@ def _regress(
 @compiled
 def _move(memory: Parts, reward: float, arm: Array, pulls: float, when: float) -> None:
     """Note the mean of a batch, and how fast levels have moved since the one before it."""
-    numbers, slope, _, _, _, _, mean_arms, _, _, _ = memory
+    numbers, slope, _, _, _, _, mean_arms, _, _, _, _ = memory
     if numbers[_BATCHES] > 0:
         gap = when - numbers[_WHENS + 1]
         moved = reward - numbers[_MEANS + 1] - (_dot(arm, slope) - _dot(mean_arms[1], slope))
@@ -132,22 +134,35 @@ def _move(memory: Parts, reward: float, arm: Array, pulls: float, when: float) -
 
 
 @compiled
-def _learn_spread(
-    memory: Parts, least: float, arms: Indices, counts: Array, squares: Array, late: bool
-) -> None:
-    """The expected (r − c)² of every arm, from batches of which the last count most."""
-    numbers, _, _, _, _, _, _, second, weighed, spread = memory
+def _learn_spread(memory: Parts, least: float, arms: Indices, outcome: Parts, late: bool) -> None:
+    """The expected (r − c)² of every arm, from batches of which the last count most.
+
+    An arm's own mean square s² is off by s² √((κ − 1)/n) after n pulls, so where its kurtosis κ is
+    large, as that of rare clicks, it must not be believed soon: arms that happened to have few
+    clicks would seem to be quiet, and would not be pulled. κ − 1 is at least the square of the
+    skewness; it is that for rewards of two values, and two more for Gaussian ones.
+    """
+    numbers, _, _, _, _, _, _, second, weighed, spread, third = memory
+    counts, _, squares, cubes = outcome
     kept = 1.0 if late else _MEMORY
     for a in range(len(second)):
         second[a] *= kept
         weighed[a] *= kept
+        third[a] *= kept
     for i in range(len(arms)):
         second[arms[i]] += max(squares[i], 0.0)
         weighed[arms[i]] += counts[i]
+        third[arms[i]] += 0.0 if np.isnan(cubes[i]) else cubes[i]
     # Rewards that did not vary at all say no more than that they vary less than once in n.
     pooled = max(total(second) / total(weighed), least / numbers[_PULLS])
     for a in range(len(second)):
-        spread[a] = (second[a] + _SHRINKAGE * pooled) / (weighed[a] + _SHRINKAGE)
+        pulls = max(weighed[a], 1.0)
+        own = max(second[a] / pulls, _LEAST_SPREAD * pooled)
+        skewness = third[a] / pulls / (own * math.sqrt(own))
+        # An arm that varied far less than others may have had none of its large rewards yet.
+        noise = 1.5 + skewness * skewness + 0.5 * max(pooled / own, 1.0)
+        shared = _SHRINKAGE * noise
+        spread[a] = (second[a] + shared * pooled) / (weighed[a] + shared)
     numbers[_SPREAD] = total(spread) / len(spread)
 
 
@@ -163,13 +178,13 @@ def learn(
         known: the low and the high end of rewards, their center, the least variance to believe in,
             and whether there is a baseline.
         drawn: the arms that could be drawn, their centered coordinates, Σ_cov and c(a).
-        outcome: their counts, Σ(r − c) and Σ(r − c)².
+        outcome: their counts, Σ(r − c), Σ(r − c)² and Σ(r − c)³, which is NaN if it is not known.
         late: whether these are outcomes of an earlier batch, which say nothing of levels to come.
     """
-    numbers, slope, _, gram, _, total_arm, _, _, _, _ = memory
+    numbers, slope, _, gram, _, total_arm, _, _, _, _, _ = memory
     _, _, center, least, intercept = known
     arms, centered, covariance, guess = drawn
-    counts, first, squares = outcome
+    counts, first, squares, cubes = outcome
     pulls = total(counts)
     if pulls == 0:
         return
@@ -196,12 +211,13 @@ def learn(
             shifted[i] = first[i] + (guess[i] - level) * counts[i]
         _regress(memory, centered, covariance, counts, shifted)
         origin = _dot(arm, slope) if intercept else 0.0
-        squares = squares.copy()
+        squares, cubes = squares.copy(), cubes.copy()
         for i in range(len(arms)):
             beyond = guess[i] - level - (_dot(coordinates[arms[i]], slope) - origin)
+            cubes[i] += beyond * (3 * squares[i] + beyond * (3 * first[i] + beyond * counts[i]))
             squares[i] += beyond * (2 * first[i] + beyond * counts[i])
     numbers[_PULLS] += pulls
-    _learn_spread(memory, least, arms, counts, squares, late)
+    _learn_spread(memory, least, arms, (counts, first, squares, cubes), late)
     numbers[_REWARD] += pulls * reward
     for i in range(len(arm)):
         total_arm[i] += pulls * arm[i]

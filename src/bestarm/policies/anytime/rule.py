@@ -79,7 +79,7 @@ class AnytimeBAI(Policy):
     Bernstein form; the theorem and its proof are in the documentation.
     """
 
-    version: ClassVar[int] = 3
+    version: ClassVar[int] = 4
 
     def __init__(
         self,

@@ -299,7 +299,8 @@ def run(
         course[_PULLS] += size
         course[_PLANS] += 1
         drawn = stage[1], stage[3], stage[4], guess
-        learn(memory, fixed[0], known, drawn, (parts[5], parts[0], parts[1]), False)
+        outcome = parts[5], parts[0], parts[1], parts[7]
+        learn(memory, fixed[0], known, drawn, outcome, False)
         order = active.copy()
         lead(targets, memory[1], TIE, order)
     return active, order, stage
