@@ -42,6 +42,7 @@ class Closings:
         self.failed: set[str] = set()
         self._due: dict[str, _Due] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._finishing = False
 
     def add(self, name: str) -> None:
         """Something is due."""
@@ -73,7 +74,8 @@ class Closings:
                 await end.wait()
 
     async def finish(self) -> None:
-        """Wait until nothing is due or at work."""
+        """Wait until nothing is due or at work; nothing rests from now on."""
+        self._finishing = True
         for due in self._due.values():
             due.wanted.set()
         while self._tasks:
@@ -88,8 +90,9 @@ class Closings:
                 await self._try(name)
                 due.now.set()
                 due.now = None
+                rest = 0.0 if self._finishing else min(_REST * (loop.time() - due.began), _LONGEST)
                 with suppress(TimeoutError):
-                    async with asyncio.timeout(min(_REST * (loop.time() - due.began), _LONGEST)):
+                    async with asyncio.timeout(rest):
                         await due.wanted.wait()
         finally:
             del self._due[name]
