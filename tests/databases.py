@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
@@ -69,14 +70,16 @@ def noted(statement: str) -> Iterator[list[Any]]:
         yield seen
 
 
-def watch_statements(before: Callable[[], object]) -> Callable[[], None]:
+def watch_statements(before: Callable[[], object], *, rows: float = math.inf) -> Callable[[], None]:
     """Call something before every statement that this process has run from now on, and before the
     commit of every transaction, on connections that are opened from now on; returns what ends it.
+
+    SQLite runs a statement that writes many rows once for each: it is called for the first `rows`.
     """
 
     def connected(raw: Any, _: object) -> None:
         if isinstance(raw, sqlite3.Connection):
-            raw.set_trace_callback(lambda _: before())
+            raw.set_trace_callback(_shown(before, rows))
 
     event.listen(Engine, "connect", connected)
     patch = pytest.MonkeyPatch()
@@ -92,6 +95,20 @@ def watch_statements(before: Callable[[], object]) -> Callable[[], None]:
         event.remove(Engine, "connect", connected)
 
     return end
+
+
+def _shown(before: Callable[[], object], most: float) -> Callable[[str], None]:
+    last, rows = [""], 0
+
+    def shown(statement: str) -> None:
+        nonlocal last, rows
+        words = statement.split(maxsplit=3)[:3]  # INSERT INTO table, or UPDATE table SET
+        rows = rows + 1 if words == last and words[0] in {"INSERT", "UPDATE"} else 1
+        last = words
+        if rows <= most:
+            before()
+
+    return shown
 
 
 def _announced(method: Callable[..., Any], before: Callable[[], object]) -> Callable[..., Any]:

@@ -133,14 +133,17 @@ def work_until(url: str, folder: Path, worker: str, turn: int, instant: int) -> 
 
 
 def die_at(instant: int) -> None:
-    """Have this process killed before it runs its n-th statement, or the end of a transaction."""
+    """Have this process killed before it runs its n-th statement, or the end of a transaction.
+
+    Of a statement that writes hundreds of rows a few are enough, in the midst of which it dies.
+    """
     seen = count(1)
 
     def seldom() -> None:
         if next(seen) == instant:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    watch_statements(seldom)
+    watch_statements(seldom, rows=3)
 
 
 def _begin(url: str, turn: int) -> Experiment:
