@@ -22,6 +22,8 @@ __all__ = ["Server", "find_programs", "server"]
 
 _PATIENCE = 60  # seconds until it must have started, or stopped
 _numbers = count()
+# Nobody copies what it writes, and no test lasts until its tables need to be cleaned up.
+_CHEAPER = {"wal_level": "minimal", "max_wal_senders": 0, "autovacuum": "off", "jit": "off"}
 # What was set for one database alone, and the end of all connections to it.
 _SETTINGS = """SELECT 1 FROM pg_db_role_setting JOIN pg_database ON setdatabase = pg_database.oid
     WHERE datname = %s"""
@@ -58,7 +60,11 @@ class Server:
 
     def start(self) -> None:
         """Start it, and wait until it answers."""
-        settings = {"listen_addresses": "", "unix_socket_directories": self._folder}
+        settings = {
+            "listen_addresses": "",
+            "unix_socket_directories": self._folder,
+            **_CHEAPER,
+        }
         process = self._process = self._run(
             "postgres",
             f"-D{self._folder / 'data'}",
