@@ -9,12 +9,12 @@ import gc
 from importlib import import_module
 from tempfile import TemporaryDirectory
 
-import shortcuts  # noqa: F401
-from workers_killed import PROBLEM, reward, settings
-
-from bestarm.live import Experiment
+# All of this stays. Looking through it for garbage takes a quarter of the time of the imports, and
+# in a worker it would copy what is shared until somebody writes there.
+gc.disable()
 
 for name in (
+    "shortcuts",
     "alembic.command",
     "alembic.config",
     "bestarm.cli.app",
@@ -31,16 +31,17 @@ for name in (
     "sqlalchemy.dialects.sqlite.pysqlite",
 ):
     import_module(name)
+live, killed = import_module("bestarm.live"), import_module("workers_killed")
 
 # A short experiment under each policy loads its compiled functions, and compiles its statements.
 with TemporaryDirectory() as folder:
     for number in range(3):
-        with Experiment.create(
-            f"sqlite:///{folder}/store.db", str(number), PROBLEM, **settings(number)
+        with live.Experiment.create(
+            f"sqlite:///{folder}/store.db", str(number), killed.PROBLEM, **killed.settings(number)
         ) as made:
             while not made.finished:
-                made.tell_many([(each.id, reward(each.id, each.arm)) for each in made.ask(100)])
+                given = made.ask(100)
+                made.tell_many([(each.id, killed.reward(each.id, each.arm)) for each in given])
 
-# A collection in a worker would copy all of the above, which it shares until it writes there.
-gc.collect()
 gc.freeze()
+gc.enable()
