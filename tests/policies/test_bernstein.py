@@ -73,7 +73,7 @@ def test_no_number_of_pulls_breaks_the_evidence() -> None:
     assert got == pytest.approx(normal, abs=0.3)
 
 
-@pytest.mark.parametrize(("chance", "runs", "pulls"), [(0.5, 1000, 1000), (0.02, 400, 3000)])
+@pytest.mark.parametrize(("chance", "runs", "pulls"), [(0.5, 1000, 500), (0.02, 400, 2000)])
 def test_the_evidence_rarely_reaches_one_over_delta_at_any_look(
     chance: float, runs: int, pulls: int
 ) -> None:

@@ -66,8 +66,8 @@ def _compiled(policy: IndexRule, ahead: tuple[Array, Indices, Array], block: int
     radius=st.sampled_from(["lil", "certified"]),
     seed=st.integers(0, 10**6),
     arms=st.integers(2, 6),
-    block=st.integers(1, 400),
-    cap=st.one_of(st.none(), st.integers(1, 1500)),
+    block=st.integers(1, 200),
+    cap=st.one_of(st.none(), st.integers(1, 750)),
 )
 def test_the_compiled_rounds_are_the_planned_rounds(
     rule: type[LUCB | ActionElimination],
@@ -78,7 +78,7 @@ def test_the_compiled_rounds_are_the_planned_rounds(
     cap: int | None,
 ) -> None:
     problem = Problem(np.eye(arms))
-    ahead = _ahead(seed, arms, 1200)
+    ahead = _ahead(seed, arms, 600)
     make = partial(rule, problem, sigma=0.3, radius=radius, max_pulls=cap)
     planned, compiled = _by_plans(make(), ahead), _compiled(make(), ahead, block)
     assert planned.pulls == compiled.pulls

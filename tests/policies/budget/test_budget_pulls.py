@@ -71,7 +71,7 @@ def posterior_choice(
 @pytest.mark.parametrize(("arms", "dimension"), [(6, 3), (7, 3), (2, 2), (4, 6), (20, 2)])
 def test_bayes_gap_pulls_what_the_paper_would(arms: int, dimension: int) -> None:
     """With fewer arms than twice the dimension, or more: their posteriors are kept differently."""
-    rng, budget = np.random.default_rng(1), 150
+    rng, budget = np.random.default_rng(1), 100
     features = rng.normal(size=(arms, dimension))
     features /= np.linalg.norm(features, axis=1).max()
     policy = BayesGap(Problem(7 * features), budget=budget, sigma=2.0, prior=3.0)  # in another unit

