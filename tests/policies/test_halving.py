@@ -113,22 +113,22 @@ def test_what_cannot_be_is_refused(options: dict[str, int], field: str) -> None:
 
 
 def test_an_adversary_ruins_means_at_the_same_budget_and_not_halving() -> None:
-    """Six unrelated arms, 2500 pulls. Intervals at 99 % over 100 runs: above ½, below 0.15."""
+    """Six unrelated arms, 2500 pulls. Intervals at 99 % over 60 runs: above ½, below 0.15."""
     world = Semiparametric(
         np.eye(6), [0.3, 0, 0, 0, 0, 0], baseline=baselines.adversary(1.0), declared_baseline=1.0
     )
-    means = simulate(partial(Uniform, budget=2500), world, runs=100)
-    halving = simulate(partial(SequentialHalving, budget=2500, batches=4), world, runs=100)
+    means = simulate(partial(Uniform, budget=2500), world, runs=60)
+    halving = simulate(partial(SequentialHalving, budget=2500, batches=4), world, runs=60)
     assert means.error_interval(0.99)[0] > 0.5
     assert halving.error_interval(0.99)[1] < 0.15
 
 
-EIGHT_BATCHES = partial(SequentialHalving, budget=1000, batches=8)
+FOUR_BATCHES = partial(SequentialHalving, budget=1000, batches=4)
 
 
 @pytest.fixture(scope="module")
 def without_a_baseline() -> Results:
-    return simulate(EIGHT_BATCHES, _unequal(8), runs=50)
+    return simulate(FOUR_BATCHES, _unequal(8), runs=50)
 
 
 @pytest.mark.parametrize(
@@ -143,7 +143,7 @@ def test_a_level_that_can_be_foreseen_is_not_paid_for(
 
     50 runs each: the difference of two such rates has a standard error of 4 %.
     """
-    with_it = simulate(EIGHT_BATCHES, _unequal(8, baseline=baseline), runs=50)
+    with_it = simulate(FOUR_BATCHES, _unequal(8, baseline=baseline), runs=50)
     assert with_it.error_rate < without_a_baseline.error_rate + 0.08 < 0.2
 
 
@@ -212,11 +212,14 @@ def test_even_blocks_are_near_the_optimum_for_other_numbers(arms: int, size: int
 
 
 def test_a_huge_baseline_costs_nothing_within_blocks() -> None:
-    """Some 6 % of 100 runs err with single pulls under a small wave; below 12 % here."""
+    """Some 6 % of runs err with single pulls under a small wave; below 16 % in 50 here.
+
+    Without blocks such a wave leaves nothing but chance, and 15 in 16 runs err.
+    """
     wave = baselines.custom(lambda t: 1e6 * np.cos(t), bound=1e6)
     world = _unequal(16, baseline=wave, block=4)
-    results = simulate(partial(SequentialHalving, budget=2000, block=4), world, runs=100)
-    assert results.error_interval(0.99)[1] < 0.12
+    results = simulate(partial(SequentialHalving, budget=2000, block=4), world, runs=50)
+    assert results.error_interval(0.99)[1] < 0.16
 
 
 def test_a_round_that_lost_arms_is_the_smaller_one_that_it_became() -> None:
@@ -296,10 +299,10 @@ def test_a_plan_with_other_rounds_is_not_adopted() -> None:
 
 
 def test_halving_errs_less_than_one_shot_where_targets_differ_in_merit() -> None:
-    """Sixteen arms, 2000 pulls: 2–3 % against about 17 %, 60 runs each; 2 standard errors."""
-    halving = simulate(partial(SequentialHalving, budget=2000, batches=4), _unequal(), runs=60)
+    """Sixteen arms, 2000 pulls: 2–3 % against 10 to 15 %, 60 runs each; 2 standard errors."""
+    halving = simulate(partial(SequentialHalving, budget=2000, batches=2), _unequal(), runs=60)
     for other in (
-        partial(SequentialHalving, budget=2000, stages=1, batches=4),
+        partial(SequentialHalving, budget=2000, stages=1, batches=2),
         partial(Uniform, budget=2000),
         partial(DEO, budget=2000, design="centered"),
     ):

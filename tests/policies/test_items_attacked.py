@@ -40,7 +40,7 @@ def tell(policy: AnytimeBAI, rows: Array) -> None:
 
 # Judgements of the arms on five items. The first is the best, if only just, or ties.
 POPULATIONS: dict[str, list[tuple[float, ...]]] = {
-    "tied, even": [(0.5, 0.4), (0.4, 0.5), (0.9, 0.1), (0.1, 0.9), (0.3, 0.3)],
+    "tied, even": [*[(0.9, 0.1), (0.1, 0.9)] * 2, (0.3, 0.3)],
     "tied, one far below": [(0.0, 1.0), *[(0.55, 0.3)] * 4],
     "tied, one far above": [(1.0, 0.0), *[(0.3, 0.55)] * 4],
     # The best's opponent changes: the two others lead in turn.
@@ -186,17 +186,18 @@ def test_what_the_claim_rests_on_is_said() -> None:
 def test_intervals_cover_the_truth_in_all_orders() -> None:
     """δ = 0.4: in at most that share of all 120 orders of five items does an interval ever miss."""
     table = np.array(POPULATIONS["three, tied"])
-    table[:, 0] = [0.9, 0.1, 0.8, 0.0, 0.6]
+    table[:, 0] = [0.9, 0.0, 0.9, 0.0, 0.6]
     means = table.mean(axis=0)
+    orders = sorted(set(permutations(map(tuple, table.tolist()))))  # each stands for as many
     missed = 0
-    for order in permutations(range(5)):
+    for order in orders:
         policy, miss = rule(3, 5, delta=0.4), False
         for first in (0, 2):
             if policy.plan() is None:
                 break
-            tell(policy, table[list(order[first : first + 2])])
+            tell(policy, np.array(order[first : first + 2]))
             found = policy.intervals()
             leads = means[found.leader] - means
             miss |= bool(((leads < found.low - 1e-9) | (leads > found.high + 1e-9)).any())
         missed += miss
-    assert missed <= 0.4 * 120
+    assert missed <= 0.4 * len(orders)

@@ -105,21 +105,15 @@ def test_everything_is_there_and_nothing_else(report: Path) -> None:
 
 
 def test_the_same_bytes_with_other_workers_and_over_an_old_report(
-    report: Path, tmp_path: Path
+    report: Path, tmp_path: Path, pool: Executor
 ) -> None:
+    """Threads make the runs and other processes draw, each of them several figures."""
     with ThreadPoolExecutor(2) as executor:
         again = replicated(executor)
     (tmp_path / "runs.csv").write_text("old", encoding="utf-8")
     (tmp_path / ".report").mkdir()  # of a process that was killed
     (tmp_path / ".report" / "runs.csv").write_text("half", encoding="utf-8")
-    write_report(again, tmp_path)
-    assert files(tmp_path) == files(report)
-
-
-def test_the_same_bytes_where_other_processes_draw(
-    report: Path, tmp_path: Path, pool: Executor
-) -> None:
-    write_report(replication(), tmp_path, executor=pool)
+    write_report(again, tmp_path, executor=pool)
     assert files(tmp_path) == files(report)
 
 
