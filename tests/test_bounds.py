@@ -306,13 +306,13 @@ def test_the_boundary_is_where_the_mixture_reaches_one_over_delta(
 
 @pytest.mark.parametrize(("delta", "seed"), [(0.1, 1), (0.02, 2)])
 def test_a_driftless_walk_rarely_crosses_the_boundary(delta: float, seed: int) -> None:
-    """W(t)/t estimates zero with variance 1/t; 2000 looks from t = 1/100 to 10⁶, v₀ = 1.
+    """W(t)/t estimates zero with variance 1/t; 1000 looks from t = 1/100 to 10⁶, v₀ = 1.
 
     8000 runs. If the crossing probability were δ exactly, more than the upper limit would
     cross with probability below 1e-5 (binomial), so that is the false-alarm probability. It is
     also asked that at least δ/2 of the runs cross: the boundary is not needlessly far out.
     """
-    runs, looks = 8_000, 2000
+    runs, looks = 8_000, 1000
     rng = np.random.default_rng(seed)
     times = np.geomspace(1e-2, 1e6, looks)
     radius = mixture_radius(1 / times, delta=delta, reference=np.array(1.0))
