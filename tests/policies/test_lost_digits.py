@@ -87,8 +87,7 @@ def told_at_once(make: Rule, low: float, gap: float, seed: int) -> tuple[bool, i
 @pytest.mark.parametrize("rule", RULES)
 def test_equal_arms_far_from_zero_have_no_winner(rule: str) -> None:
     """At most 2δ = 0.1 of experiments may name one: all of 4 do with probability 1e-4 then."""
-    named = sum(told_at_once(RULES[rule], FAR, 0.0, seed)[0] for seed in range(4))
-    assert named < 4
+    assert not all(told_at_once(RULES[rule], FAR, 0.0, seed)[0] for seed in range(4))
 
 
 @pytest.mark.parametrize("rule", RULES)
