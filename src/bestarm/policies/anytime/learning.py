@@ -159,7 +159,8 @@ def _learn_spread(memory: Parts, least: float, arms: Indices, outcome: Parts, la
         pulls = max(weighed[a], 1.0)
         own = max(second[a] / pulls, _LEAST_SPREAD * pooled)
         skewness = third[a] / pulls / (own * math.sqrt(own))
-        # An arm that varied far less than others may have had none of its large rewards yet.
+        # κ − 1, or 2 if it is Gaussian and varies as the others do. The last term grows for an arm
+        # that varied far less than they did: it may have had none of its large rewards yet.
         noise = 1.5 + skewness * skewness + 0.5 * max(pooled / own, 1.0)
         shared = _SHRINKAGE * noise
         spread[a] = (second[a] + shared * pooled) / (weighed[a] + shared)
