@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from bestarm.live.watch.views import Line
 from bestarm.server.pages.charts import COLOURS, Chart, number
@@ -29,11 +29,16 @@ def draw(chart: Chart, width: int) -> Markup:
 
 def _element(name: str, *content: str, **attributes: object) -> Markup:
     """An element, with `-` for `_` in names of attributes, places rounded, and texts escaped."""
-    parts = [Markup("<"), Markup(name)]
-    for key, value in attributes.items():
-        shown = f"{value:.1f}" if isinstance(value, float) else value
-        parts.append(Markup(' {}="{}"').format(key.rstrip("_").replace("_", "-"), shown))
-    return Markup("").join([*parts, Markup(">"), *content, Markup(f"</{name}>")])
+    shown = "".join(
+        f' {key.rstrip("_").replace("_", "-")}="{_value(value)}"'
+        for key, value in attributes.items()
+    )
+    inside = "".join(map(escape, content))
+    return Markup(f"<{name}{shown}>{inside}</{name}>")
+
+
+def _value(value: object) -> str:
+    return f"{value:.1f}" if isinstance(value, float) else escape(value)
 
 
 class _Drawing:
