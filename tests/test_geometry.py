@@ -29,6 +29,7 @@ from bestarm.geometry import (
     centered_norms,
     covariance,
     diameter,
+    diameter_and_stability,
     farthest,
     first_largest,
     lift,
@@ -179,6 +180,15 @@ def test_stability_is_the_largest_lifted_norm_less_one(instance: Instance) -> No
     weights = random_weights(instance.rng, len(source))
     expected = lifted_norms(source, weights, source, 1).max() - 1
     np.testing.assert_allclose(stability(source, weights), expected, rtol=1e-5, atol=1e-5)
+
+
+@often
+@given(instances())
+def test_the_diameter_and_the_stability_of_one_factor_are_those_of_two(instance: Instance) -> None:
+    source, target = instance.source, instance.target
+    weights = random_weights(instance.rng, len(source))
+    two = centered_diameter(source, weights, target), stability(source, weights)
+    assert diameter_and_stability(source, weights, target) == two
 
 
 @often

@@ -217,7 +217,10 @@ def _support_factor(source: Array, weights: Array) -> tuple[Span, Array]:
 
 def centered_norms(source: Array, weights: Array, contrasts: Array) -> Array:
     """‖y‖² under Σ_cov,p⁻¹ for each contrast (row); +∞ off the column space of Σ_cov,p."""
-    span, factor = _support_factor(source, weights)
+    return _norms(*_support_factor(source, weights), contrasts)
+
+
+def _norms(span: Span, factor: Array, contrasts: Array) -> Array:
     whitened = span.contrast_coordinates(contrasts) @ factor
     norms = np.einsum("ij,ij->i", whitened, whitened)
     return np.where(span.contains(contrasts), norms, np.inf)
@@ -225,11 +228,21 @@ def centered_norms(source: Array, weights: Array, contrasts: Array) -> Array:
 
 def centered_diameter(source: Array, weights: Array, target: Array) -> float:
     """V_cov: the largest ‖u − u′‖² under Σ_cov,p⁻¹ over pairs of targets (rows); may be +∞."""
-    span, factor = _support_factor(source, weights)
+    return _diameter(*_support_factor(source, weights), target)
+
+
+def _diameter(span: Span, factor: Array, target: Array) -> float:
     contrasts = target - target[0]
     if not span.contains(contrasts).all():
         return float("inf")
     return diameter(span.contrast_coordinates(contrasts) @ factor)
+
+
+def diameter_and_stability(source: Array, weights: Array, target: Array) -> tuple[float, float]:
+    """`centered_diameter` and `stability`, from one factor of Σ_cov,p⁻¹."""
+    span, factor = _support_factor(source, weights)
+    norms = _norms(span, factor, source - weights @ source)
+    return _diameter(span, factor, target), float(np.max(norms))
 
 
 def linear_diameter(source: Array, weights: Array, target: Array) -> float:

@@ -88,32 +88,63 @@ def test_an_interruption_says_how_to_go_on_and_going_on_ends_in_the_same_bytes(
     assert files(out) == files(tmp_path / "whole")
 
 
-@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs Linux's /proc")
-def test_killing_the_command_ends_its_workers(tmp_path: Path) -> None:
+def started(folder: Path) -> subprocess.Popen[str]:
+    """The command with two workers, which have finished some runs of many."""
     command = [sys.executable, "-c", "from bestarm.cli import main; main()", "reproduce", "jester"]
-    command += ["--runs", "5000", "--workers", "2", "--out", str(tmp_path / "out")]
-    process = subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
-    journal = tmp_path / "out" / "journal" / "jester.sp-bai.csv"
+    command += ["--runs", "5000", "--workers", "2", "--out", str(folder / "out")]
+    process = subprocess.Popen(
+        command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
+    )
+    journal = folder / "out" / "journal" / "jester.sp-bai.csv"
     deadline = time.monotonic() + 120
     while not (journal.exists() and journal.read_bytes().count(b"\n") > 5):
         assert process.poll() is None
         assert time.monotonic() < deadline
         time.sleep(0.02)
-    listed = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-    process.kill()
-    process.wait()
+    return process
 
-    def alive(pid: str) -> bool:
-        try:
-            return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-        except (FileNotFoundError, ProcessLookupError):
-            return False
 
+def children(process: subprocess.Popen[str]) -> list[str]:
+    return Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+
+
+def alive(pid: str) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs Linux's /proc")
+def test_killing_the_command_ends_its_workers(tmp_path: Path) -> None:
+    with started(tmp_path) as process:
+        listed = children(process)
+        process.kill()
+        process.communicate()
     assert len(listed) >= 2
     deadline = time.monotonic() + 120
     while any(alive(pid) for pid in listed):
         assert time.monotonic() < deadline, "workers outlive the command"
         time.sleep(0.05)
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs Linux's /proc")
+def test_an_interrupted_command_says_so_once_its_workers_have_ended(tmp_path: Path) -> None:
+    with started(tmp_path) as process:
+        assert process.stderr is not None
+        workers = [
+            pid
+            for pid in children(process)
+            if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        ]
+        process.send_signal(signal.SIGINT)
+        said = next((line for line in process.stderr if "interrupted;" in line), "")
+        left = [pid for pid in workers if alive(pid)]
+        process.communicate()
+    assert said
+    assert len(workers) == 2
+    assert not left
+    assert process.returncode == 130
 
 
 def fill_disk() -> None:

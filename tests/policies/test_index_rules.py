@@ -11,7 +11,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bestarm import LUCB, ActionElimination, Problem, Recommendation, Summary, bounds, simulate
+from bestarm import (
+    LUCB,
+    ActionElimination,
+    Plan,
+    Problem,
+    Recommendation,
+    Summary,
+    bounds,
+    simulate,
+)
 from bestarm.ahead import Ahead
 from bestarm.environments import Ratings, Semiparametric, baselines
 from bestarm.geometry import Array
@@ -89,6 +98,21 @@ def test_the_compiled_rounds_are_the_planned_rounds(
     )
     assert planned.active == compiled.active
     assert planned.error_bound == compiled.error_bound
+
+
+def test_arms_that_were_pulled_unequally_are_eliminated_as_planned() -> None:
+    """The compiled rounds need arms with equally many pulls; here an adopted plan had others."""
+    made = []
+    for play in (_by_plans, partial(_compiled, block=300)):
+        policy = ActionElimination(Problem(np.eye(3)), sigma=0.3)
+        policy.plan()
+        policy.adopt(Plan.fixed([9, 1, 4], phase=1))
+        pulled = np.repeat(np.arange(3), [9, 1, 4])
+        policy.update(Summary.from_pulls(pulled, 0.1 * pulled, size=3))
+        made.append(play(policy, _ahead(3, 3, 600)))
+    planned, compiled = made
+    assert (planned.pulls, planned.active) == (compiled.pulls, compiled.active)
+    assert planned.final
 
 
 @pytest.mark.parametrize("radius", ["lil", "certified"])

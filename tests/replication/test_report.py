@@ -117,6 +117,15 @@ def test_the_same_bytes_with_other_workers_and_over_an_old_report(
     assert files(tmp_path) == files(report)
 
 
+def test_threads_do_not_draw(tmp_path: Path) -> None:
+    """Matplotlib is not safe in threads."""
+    with ThreadPoolExecutor(2) as executor, pytest.raises(InvalidInputError) as caught:
+        write_report(replication(), tmp_path, executor=executor)
+    assert (caught.value.field, caught.value.value) == ("executor", executor)
+    assert "ProcessPoolExecutor" in str(caught.value.remedy)
+    assert not files(tmp_path)
+
+
 def test_a_failure_of_another_process_leaves_nothing_behind(tmp_path: Path, pool: Executor) -> None:
     made = replication()
     (table, *others) = made.tables

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from numba import uint64 as _uint64
 from numba.extending import overload
 
 from bestarm.compiling import compiled
@@ -12,6 +13,7 @@ from bestarm.compiling import compiled
 __all__ = ["pay", "respond"]
 
 Parts = tuple[Any, ...]  # of an `Ahead` or of a `Past`
+uint64: Any = _uint64
 
 
 def pay(ahead: Parts, i: int, arm: int) -> float:
@@ -27,7 +29,9 @@ _PLAIN = 3  # parts without an adversary
 
 
 def _pay_plain(ahead: Parts, i: int, arm: int) -> float:
-    return float(ahead[0][ahead[1][i], arm] + ahead[2][i])
+    # Unsigned: a test for negative indices would take as long as the rest of most loops.
+    at = uint64(i)
+    return float(ahead[0][uint64(ahead[1][at]), uint64(arm)] + ahead[2][at])
 
 
 def _pay_adversary(ahead: Parts, i: int, arm: int) -> float:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import typer
 
@@ -74,19 +75,19 @@ def reproduce(
                 executor=executor,
                 observer=replications.RowObserver(progress=watching, finished=watching.finished),
             )
-        if replication.interrupted:
-            _leave(out, names, paper)
-        # Workers of a cluster may have other folders, and other fonts.
-        drawing = executor if dask is None else None
-        try:
-            report = replications.write_report(replication, out, executor=drawing)
-        except KeyboardInterrupt:
-            _leave(out, names, paper)
+        report = None
+        if not replication.interrupted:
+            # Workers of a cluster may have other folders, and other fonts.
+            drawing = executor if dask is None else None
+            with suppress(KeyboardInterrupt):
+                report = replications.write_report(replication, out, executor=drawing)
+    if report is None:  # the workers have ended by now
+        _leave(out, names, paper)
     judged = replication.cells()
     (_print_json if json else _print_words)(replication, judged, report)
 
 
-def _leave(out: Path, names: Sequence[str], paper: str) -> None:
+def _leave(out: Path, names: Sequence[str], paper: str) -> NoReturn:
     words = ["bestarm reproduce", *names, f"--paper {paper}", f"--out {out} --resume"]
     again = " ".join(words)
     remark(f"interrupted; finished runs are kept. Continue with: {again}, and the options it had.")

@@ -7,7 +7,7 @@ import math
 import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor, Future, wait
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -83,11 +83,13 @@ def write_report(
         The path of the page.
 
     Raises:
-        InvalidInputError: rows are not finished, or another process writes to the folder.
+        InvalidInputError: rows are not finished, `executor` has threads, or another process writes
+            to the folder.
         MissingDependencyError: Matplotlib or Jinja2 is not installed.
         OSError: the folder cannot be written.
     """
     _check(replication)
+    _check_executor(executor)
     folder.mkdir(parents=True, exist_ok=True)
     fresh = folder / _FRESH
     with alone(folder), named(fresh):
@@ -111,6 +113,17 @@ def _check(replication: Replication) -> None:
             field="replication",
             value=missing,
             remedy="Go on with it with resume=True.",
+        )
+
+
+def _check_executor(executor: Executor | None) -> None:
+    """Refuse threads: Matplotlib draws in one thread at a time."""
+    if executor is not None and not isinstance(executor, ProcessPoolExecutor):
+        raise InvalidInputError(
+            f"`executor` must be processes of this machine; got {executor!r}.",
+            field="executor",
+            value=executor,
+            remedy="Try concurrent.futures.ProcessPoolExecutor(), or leave it out.",
         )
 
 

@@ -65,6 +65,8 @@ class ActionElimination(IndexRule):
         from bestarm.policies.index.kernels import eliminate  # noqa: PLC0415 - compiles
 
         active = self._active.copy()
+        if np.ptp(self._counts[active]) > 0:  # a plan of others was adopted
+            return 0, 0
         pulls, rounds, left = eliminate(
             ahead.parts,
             active,

@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
+from numba import uint64 as _uint64
 
 from bestarm.ahead.paying import pay
 from bestarm.compiling import compiled
@@ -22,6 +23,7 @@ _SAFE = 1 - 1e-9  # … and then reduced by what rounding can do
 _TABULATED = 2**16  # pulls of an arm up to which radii are kept: half a megabyte
 
 Parts = tuple[Any, ...]  # of an `Ahead`, as `radius` is of a `Radius`: plain, see `compiling`
+uint64: Any = _uint64  # indices of arms: no test for negative ones in the inner loops
 
 
 @compiled
@@ -64,35 +66,35 @@ def separate(
     whether the bounds separate; `due`, `counts` and `sums` are updated in place.
     """
     rows = ahead[1]
-    arms = len(counts)
+    arms = uint64(len(counts))
     means, radii = np.empty(arms), np.empty(arms)
     for a in range(arms):
         means[a] = sums[a] / counts[a]
         radii[a] = _radius(counts[a], radius)
+    end = min(len(rows), most)
     used = rounds = 0
-    while used + 2 <= min(len(rows), most):
+    while used + 2 <= end:
         for place in range(2):  # in index order, as a fixed plan is pulled
-            arm = min(due[0], due[1]) if place == 0 else max(due[0], due[1])
+            arm = uint64(min(due[0], due[1]) if place == 0 else max(due[0], due[1]))
             sums[arm] += pay(ahead, used, arm)
             counts[arm] += 1
-            means[arm] = sums[arm] / counts[arm]
             n = counts[arm]
-            radii[arm] = first[n] if n < len(first) else _radius(n, radius)
+            means[arm] = sums[arm] / n
+            radii[arm] = first[uint64(n)] if n < len(first) else _radius(n, radius)
             used += 1
         rounds += 1
-        leader = 0
-        for a in range(1, arms):
+        leader = uint64(0)
+        for a in range(arms):
             if means[a] > means[leader]:
                 leader = a
-        challenger = -1
+        challenger, highest = leader, -np.inf
         for a in range(arms):
-            if a != leader and (
-                challenger < 0 or means[a] + radii[a] > means[challenger] + radii[challenger]
-            ):
-                challenger = a
+            upper = means[a] + radii[a]
+            if a != leader and (challenger == leader or upper > highest):
+                challenger, highest = a, upper
         due[0], due[1] = leader, challenger
         # Stop once the lower bound of the leader exceeds the upper bound of the challenger.
-        if means[leader] - radii[leader] > means[challenger] + radii[challenger]:
+        if means[leader] - radii[leader] > highest:
             return used, rounds, True
     return used, rounds, False
 
@@ -109,36 +111,41 @@ def eliminate(
 ) -> tuple[int, int, int]:
     """Action elimination until the rewards run out, `most` pulls are made, or one arm is left.
 
-    Returns the pulls used, the number of whole rounds made, and the number of arms left, which are
-    at the front of `active`.
+    All active arms must have been pulled equally often. Returns the pulls used, the number of whole
+    rounds made, and the number of arms left, which are at the front of `active`.
     """
     end = min(len(ahead[1]), most)
     left, used, rounds = len(active), 0, 0
+    pulls = counts[active[0]]
     until, close = 0, 0.0
     while left > 1 and used + left <= end:
-        best, high, low = active[0], -np.inf, np.inf
+        most_paid, least_paid = -np.inf, np.inf
         for j in range(left):
-            arm = active[j]
-            sums[arm] += pay(ahead, used, arm)
-            counts[arm] += 1
-            used += 1
-            mean = sums[arm] / counts[arm]
-            low = min(low, mean)
-            if mean > high:
-                best, high = arm, mean
+            arm = uint64(active[j])
+            total = sums[arm] + pay(ahead, used + j, arm)
+            sums[arm] = total
+            most_paid = total if total > most_paid else most_paid
+            least_paid = total if total < least_paid else least_paid
+        used += left
         rounds += 1
-        if counts[best] <= until and high - low < close:
+        pulls += 1
+        # The extreme means, to the last bit: rounding keeps the order of quotients.
+        high, low = most_paid / pulls, least_paid / pulls
+        if pulls <= until and high - low < close:
             continue  # nobody is so far behind: the width need not be known
-        width = caution * _radius(counts[best], radius)
-        if counts[best] > until:  # radii fall from each number of pulls to the next, for δ ≤ ½
-            until = counts[best] + counts[best] // _AHEAD
+        width = caution * _radius(pulls, radius)
+        if pulls > until:  # radii fall from each number of pulls to the next, for δ ≤ ½
+            until = pulls + pulls // _AHEAD
             close = _SAFE * 2 * caution * _radius(until, radius)
         bar = high - width
         kept = 0
         for j in range(left):
-            arm = active[j]
-            if bar < sums[arm] / counts[arm] + width:
+            arm = uint64(active[j])
+            counts[arm] = pulls
+            if bar < sums[arm] / pulls + width:
                 active[kept] = arm
                 kept += 1
         left = kept
+    for j in range(left):
+        counts[active[j]] = pulls
     return used, rounds, left

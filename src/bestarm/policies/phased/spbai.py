@@ -4,27 +4,20 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import ClassVar, Literal
 
 import numpy as np
-from scipy.linalg import cholesky, eigh, solve_triangular
 
 from bestarm import bounds
 from bestarm.checks import choice, positive, whole
 from bestarm.design import centered_g, centered_xy, check_tolerance, deo, xor
 from bestarm.errors import InvalidInputError
 from bestarm.estimation import orthogonalized
-from bestarm.geometry import (
-    Array,
-    centered_diameter,
-    diameter,
-    first_largest,
-    lift,
-    stability,
-)
+from bestarm.geometry import Array, centered_diameter, diameter_and_stability, first_largest
 from bestarm.policies.designs import shared
 from bestarm.policies.phased.elimination import Elimination, PhaseDesign, Wanted
+from bestarm.policies.phased.mixture import shortest_mixture
 from bestarm.policies.phased.totals import PooledTotals
 from bestarm.policies.stepwise import Indices, require_pullable_targets
 from bestarm.problem import Problem
@@ -32,8 +25,6 @@ from bestarm.records import Plan, Summary
 
 _REPLICATED = {"design": "xor", "stability": "paper", "anchor": "best"}
 _FINE = 2.0**20  # parts of a pull in which mixtures are compared: whole pulls would tie by rounding
-_FEW = 256  # up to this many targets all pairs are formed
-_LEAST_MIXTURE = 1e-4  # below this share of the G-design, M would depend on rounding
 
 
 @dataclass(frozen=True)
@@ -257,7 +248,8 @@ def _design_phase(
     if reading.sharp:
         targets = problem.target[np.frombuffer(active, dtype=np.int64)]
         length = _Length(problem, reading, phase, len(targets))
-        share = _shortest_mixture(problem, targets, contrasting, spread, length)
+        fine = partial(length, fine=_FINE)
+        share = shortest_mixture(problem, targets, contrasting, spread, fine)
     weights = (1 - share) * contrasting + share * spread
     weights.flags.writeable = False
     return weights, gap
@@ -290,9 +282,13 @@ def _describe_phase(
     indices = np.frombuffer(active, dtype=np.int64)
     targets, distribution = problem.target[indices], np.frombuffer(weights, dtype=float)
     length = _Length(problem, reading, phase, len(targets))
-    value = centered_diameter(problem.source, distribution, targets)
-    paper = reading.stability == "paper"
-    m = 32.0 * problem.dimension if paper else stability(problem.source, distribution)
+    if reading.stability == "paper":
+        value, m = (
+            centered_diameter(problem.source, distribution, targets),
+            32.0 * problem.dimension,
+        )
+    else:
+        value, m = diameter_and_stability(problem.source, distribution, targets)
     delta = length.delta
     if reading.sharp:
         delta = bounds.contrast_delta(problem.delta, active=len(targets))
@@ -311,61 +307,6 @@ def _g_weights(problem: Problem, reading: _Reading) -> Array:
     if reading.design == "xor":
         return shared(deo, problem.source, anchor=0, tol=reading.tol).weights
     return shared(centered_g, problem.source, tol=reading.tol).weights
-
-
-def _shortest_mixture(
-    problem: Problem,
-    targets: Array,
-    contrast: Array,
-    spread: Array,
-    length: _Length,
-) -> float:
-    """The share of the G-design that makes the phase shortest.
-
-    With M_G = LLᵀ and L⁻¹ M_XY L⁻ᵀ = Q Λ Qᵀ, the mixture's inverse is diagonal in one basis for
-    every share, so trying a share costs no factorisation.
-    """
-    from scipy.optimize import minimize_scalar  # noqa: PLC0415 - half a second to import
-
-    span = problem.span
-    arms = lift(span.coordinates(problem.source))
-    options = lift(span.contrast_coordinates(targets - targets[0]), 0.0)
-    lower = cholesky(arms.T @ (spread[:, None] * arms), lower=True)
-    inner = solve_triangular(lower, (arms * np.sqrt(contrast)[:, None]).T, lower=True)
-    eigenvalues, basis = eigh(inner @ inner.T)
-    arms = np.square(solve_triangular(lower, arms.T, lower=True).T @ basis)
-    options = solve_triangular(lower, options.T, lower=True).T @ basis
-    pairs = _squared_differences(options) if len(options) <= _FEW else None
-    eigenvalues = np.maximum(eigenvalues, 0.0)
-
-    def pulls(exponents: Array) -> Array:
-        shares = np.exp(exponents)
-        inverses = 1 / (np.outer(eigenvalues, 1 - shares) + shares)  # one column per share
-        stabilities = (arms @ inverses).max(axis=0) - 1
-        if pairs is None:
-            values = np.array([diameter(options * np.sqrt(column)) for column in inverses.T])
-        else:
-            values = (pairs @ inverses).max(axis=0)
-        found = zip(values.tolist(), stabilities.tolist(), strict=True)
-        return np.array([float(length(value, m, fine=_FINE)) for value, m in found])
-
-    grid = np.linspace(math.log(_LEAST_MIXTURE), 0.0, 13)
-    lengths = pulls(grid)
-    best = first_largest(-lengths)
-    around = (grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)])
-    refined = minimize_scalar(
-        lambda exponent: float(pulls(np.array([exponent]))[0]),
-        bounds=around,
-        method="bounded",
-        options={"xatol": 0.02},
-    )
-    return math.exp(refined.x if refined.fun <= lengths[best] else grid[best])
-
-
-def _squared_differences(points: Array) -> Array:
-    """(u − v)², coordinate by coordinate, of all pairs of points (rows)."""
-    first, second = np.triu_indices(len(points), 1)
-    return np.square(points[first] - points[second])
 
 
 def _check_replication(problem: Problem, **options: object) -> None:
