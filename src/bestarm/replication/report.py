@@ -7,7 +7,7 @@ import math
 import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor, Future, ProcessPoolExecutor, wait
+from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -118,9 +118,9 @@ def _check(replication: Replication) -> None:
 
 def _check_executor(executor: Executor | None) -> None:
     """Refuse threads: Matplotlib draws in one thread at a time."""
-    if executor is not None and not isinstance(executor, ProcessPoolExecutor):
+    if isinstance(executor, ThreadPoolExecutor):
         raise InvalidInputError(
-            f"`executor` must be processes of this machine; got {executor!r}.",
+            f"`executor` must have processes, not threads; got {executor!r}.",
             field="executor",
             value=executor,
             remedy="Try concurrent.futures.ProcessPoolExecutor(), or leave it out.",

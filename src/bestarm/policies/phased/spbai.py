@@ -283,10 +283,8 @@ def _describe_phase(
     targets, distribution = problem.target[indices], np.frombuffer(weights, dtype=float)
     length = _Length(problem, reading, phase, len(targets))
     if reading.stability == "paper":
-        value, m = (
-            centered_diameter(problem.source, distribution, targets),
-            32.0 * problem.dimension,
-        )
+        value = centered_diameter(problem.source, distribution, targets)
+        m = 32.0 * problem.dimension
     else:
         value, m = diameter_and_stability(problem.source, distribution, targets)
     delta = length.delta
