@@ -16,7 +16,8 @@ Parts = tuple[Any, ...]  # of an `Ahead`, or of what a rule keeps
 _WIDE = 3.0  # standard deviations of the bounds on gaps
 _TIED = 1 - 1e-9  # deviations that are equal on paper differ by rounding: J is pulled then
 # Rows of `work`, one column per arm: μ, s, μ + 3 s, what the pulled arm shares with each, 4/gap².
-# They are rows of one array because Numba counts references to every array at every call.
+# They are rows of one array because Numba counts references to every array at every call. They are
+# filled one by one: an assignment of a whole row takes more than a second to compile.
 _MEAN, _DEVIATION, _UPPER, _LEAN, _PART = range(5)
 
 
@@ -80,9 +81,9 @@ def narrow_gap(
     noise, precision = scales
     arms = len(means)
     work = np.empty((5, arms))
-    work[_MEAN] = means
     left = 0  # arms without a pull
     for a in range(arms):
+        work[_MEAN, a] = means[a]
         left += counts[a] == 0
     for i in range(most):
         reward = pay(ahead, i, due)
@@ -114,7 +115,8 @@ def narrow_gap(
         due, best, bound = _rivals(work, precision)
         if bound < least[0]:
             least[0], leader = bound, best
-    means[:] = work[_MEAN]
+    for a in range(arms):
+        means[a] = work[_MEAN, a]
     return due, leader
 
 
@@ -126,7 +128,8 @@ def _reduce(covariance: Array, features: Array, due: int, scale: float, work: Ar
     for j in range(dimension):
         for k in range(dimension):
             gain[k] += covariance[j, k] * features[j, due]
-    work[_LEAN] = 0.0
+    for a in range(arms):
+        work[_LEAN, a] = 0.0
     for j in range(dimension):
         for a in range(arms):
             work[_LEAN, a] += features[j, a] * gain[j]
