@@ -46,14 +46,12 @@ def eliminated(ahead: Ahead, counts: Array, sums: Array, radius: tuple[float, ..
 
 
 @pytest.mark.parametrize("radius", [LIL, MIXTURE])
-@pytest.mark.parametrize("start", [[1, 1, 1, 1, 1], [40, 1, 7, 7, 90]])
-def test_elimination_drops_whom_its_definition_drops(
-    radius: tuple[float, ...], start: list[int]
-) -> None:
-    """Adopted plans may have left the arms with different numbers of pulls."""
+@pytest.mark.parametrize("start", [1, 40])
+def test_elimination_drops_whom_its_definition_drops(radius: tuple[float, ...], start: int) -> None:
+    """An adopted plan may have pulled the arms before, each as often as the others."""
     for seed in range(5):
         ahead = rewards(seed, 6000)
-        counts, sums, active = np.array(start), 0.1 * np.array(start), np.arange(5)
+        counts, sums, active = np.full(5, start), np.full(5, 0.1 * start), np.arange(5)
         plain = counts.copy(), sums.copy()
         _, _, left = eliminate(ahead.parts, active, counts, sums, radius, 2.0, 6000)
         assert active[:left].tolist() == eliminated(ahead, *plain, radius)
