@@ -23,15 +23,11 @@ import time
 from collections import deque
 from dataclasses import dataclass, field
 from pathlib import Path
-from threading import Thread
 from urllib.parse import urlsplit
 
-import httpx
-
+from benchmarks.server import LOT, WARMING, begin, serving
 from bestarm.live.store.sql import Store
 from bestarm.server.security.tokens import Role, create_token
-
-from .server import EXPERIMENT, LOT, WARMING, follow, serving
 
 GROUPS = 2  # of connections that share assignments, as wrk's threads do
 _LENGTH = re.compile(rb"content-length: (\d+)", re.IGNORECASE)
@@ -92,16 +88,10 @@ class Client:
 
 def measure(base: str, token: str, connections: int, seconds: float) -> dict[str, list[float]]:
     """The seconds that each request took, by kind, on an experiment of its own."""
-    name = f"{time.time_ns()}"
-    headers = {"Authorization": f"Bearer {token}"}
-    made = {"name": name, **EXPERIMENT}
-    httpx.post(f"{base}/api/v1/experiments", json=made, headers=headers).raise_for_status()
-    Thread(target=follow, args=(base, name), daemon=True).start()
-    groups = [Group() for _ in range(GROUPS)]
+    path, groups = begin(base, token), [Group() for _ in range(GROUPS)]
     times: dict[str, list[float]] = {"tell": [], "ask": []}
     with selectors.DefaultSelector() as selector:
         for number in range(connections):
-            path = f"/api/v1/experiments/{name}"
             client = Client(base, path, token, groups[number % GROUPS])
             selector.register(client.socket, selectors.EVENT_READ, client)
             client.send()
@@ -136,7 +126,7 @@ def main() -> None:
             for _ in range(given.rounds):
                 found = measure(base, token, given.connections, given.seconds)
                 for kind, times in found.items():
-                    cuts = statistics.quantiles(times, n=100)
+                    cuts = statistics.quantiles(times, n=100, method="inclusive")
                     each = (cuts[49], cuts[89], cuts[98], max(times))
                     row = (len(times) / given.seconds, *(1000 * took for took in each))
                     rounds[kind].append(row)

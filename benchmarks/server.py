@@ -191,14 +191,20 @@ def call(base: str, token: str, path: str, case: Case, seconds: int) -> dict[str
     return found | {"rate": found["requests"] / found["seconds"]}
 
 
-def load(base: str, token: str, case: Case, seconds: int) -> dict[str, float]:
-    """What wrk finds on an experiment of its own, which a page follows."""
+def begin(base: str, token: str) -> str:
+    """The path of a new experiment, which a page follows."""
     name = f"{time.time_ns()}"
     headers = {"Authorization": f"Bearer {token}"}
-    with httpx.Client(base_url=f"{base}/api/v1", headers=headers, timeout=120) as client:
-        client.post("/experiments", json={"name": name, **EXPERIMENT}).raise_for_status()
+    made = {"name": name, **EXPERIMENT}
+    answer = httpx.post(f"{base}/api/v1/experiments", json=made, headers=headers, timeout=120)
+    answer.raise_for_status()
     Thread(target=follow, args=(base, name), daemon=True).start()
-    return call(base, token, f"/api/v1/experiments/{name}", case, seconds)
+    return f"/api/v1/experiments/{name}"
+
+
+def load(base: str, token: str, case: Case, seconds: int) -> dict[str, float]:
+    """What wrk finds on an experiment of its own, which a page follows."""
+    return call(base, token, begin(base, token), case, seconds)
 
 
 def measure(title: str, url: str, seconds: int, *options: str) -> None:
