@@ -75,9 +75,9 @@ class Crashing:
         return self._ledger.reading()
 
     @contextmanager
-    def writing(self) -> Iterator[Any]:
+    def writing(self, *, assume_unchanged: bool = False) -> Iterator[Any]:
         self._at -= 1
-        with self._ledger.writing() as tx:
+        with self._ledger.writing(assume_unchanged=assume_unchanged) as tx:
             yield tx
             if self._at == 0:
                 raise CrashError

@@ -19,7 +19,13 @@ from bestarm.live.gathering import Gathering
 from bestarm.live.outcomes import Outcomes, record
 from bestarm.live.record import Record
 from bestarm.live.spec import Spec
-from bestarm.live.store.contract import Head, Ledger, NotAllNewError, Writing
+from bestarm.live.store.contract import (
+    ChangedMeanwhileError,
+    Head,
+    Ledger,
+    NotAllNewError,
+    Writing,
+)
 from bestarm.live.store.damage import damaged
 from bestarm.live.values import Batch, Receipt
 from bestarm.policies.policy import Policy
@@ -84,13 +90,17 @@ class Writer(Record):
     ) -> Sequence[Batch | Exception]:
         """Make the assignments of several requests, all in one transaction if nothing is due."""
         answers: list[Batch | Exception] = []
-        left_to_others = False
+        left_to_others, hopeful = False, self._forecasts is None
         try:
             while True:
-                with self._ledger.writing() as tx:
-                    rest = requests[len(answers) :]
-                    made = self._assign(tx, rest, foresee, while_due=left_to_others)
-                    head = tx.head
+                rest = requests[len(answers) :]
+                try:
+                    with self._ledger.writing(assume_unchanged=hopeful) as tx:
+                        made = self._assign(tx, rest, foresee, while_due=left_to_others)
+                        head = tx.head
+                except ChangedMeanwhileError:
+                    hopeful = False
+                    continue
                 answers += made
                 if len(answers) == len(requests):
                     if head.due and not left_to_others and self._left_lately(head):
@@ -147,19 +157,20 @@ class Writer(Record):
         self,
         batches: Sequence[Outcomes],
         *,
-        assume_new: bool = True,
+        hopeful: bool = True,
         when_due: Callable[[], object] | None = None,
     ) -> Sequence[Receipt | BestArmError]:
+        """Record batches of outcomes; first in the hope that all is new and nobody else writes."""
         bounds = self.traits.bounds
         try:
-            with self._ledger.writing() as tx:
+            with self._ledger.writing(assume_unchanged=hopeful) as tx:
                 now = self._stamp(tx)
-                answers = record(tx, batches, now=now, bounds=bounds, assume_new=assume_new)
+                answers = record(tx, batches, now=now, bounds=bounds, assume_new=hopeful)
                 head = tx.head
-        except NotAllNewError as error:
-            if not assume_new:
+        except (NotAllNewError, ChangedMeanwhileError) as error:
+            if not hopeful:
                 raise damaged("There are outcomes on record without their assignments.") from error
-            return self._tell(batches, assume_new=False, when_due=when_due)
+            return self._tell(batches, hopeful=False, when_due=when_due)
         if head.due and when_due is not None:
             when_due()
         else:

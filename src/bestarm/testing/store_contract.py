@@ -46,6 +46,7 @@ from bestarm.testing.store_samples import (
 from bestarm.testing.store_values import (
     counters_are_kept,
     many_at_once,
+    nobody_is_overwritten,
     numbers_are_kept_to_the_bit,
     rounds_are_kept,
     texts_are_kept,
@@ -369,6 +370,7 @@ _LAWS = (
     _an_exception_leaves_nothing,
     _rows_are_only_added,
     _what_is_taken_for_new_is_new,
+    nobody_is_overwritten,
     _whoever_advances_ends,
     _refusals_count_once,
     _losses_keep_their_order,

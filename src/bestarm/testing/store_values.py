@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from itertools import islice
+
 import numpy as np
 
 from bestarm.live.events import log
-from bestarm.live.store.contract import Head, PlanRecord, Request, SummaryRecord
+from bestarm.live.store.contract import (
+    ChangedMeanwhileError,
+    Head,
+    PlanRecord,
+    Request,
+    SummaryRecord,
+)
 from bestarm.records import BlockPlan, Plan, Rounds, Summary
 from bestarm.testing.store_samples import (
     FLOATS,
@@ -173,3 +181,31 @@ def many_at_once(case: Case) -> None:
         lost = books.lost_arms(1, 0, size)
         require(np.array_equal(lost, arms[order]), f"the arms of {size} lost are in another order")
         expect(len(books.lost(np.arange(2 * size))), size, "the lost are as many as")
+
+
+def nobody_is_overwritten(case: Case) -> None:
+    """Whoever assumes that nobody else has written sees what others wrote, or is told."""
+    ledger, size = case.books(), 16
+    with ledger.writing() as tx:
+        give_some(tx, [0, 1] * (size // 2))
+    opened = case.views(ledger)
+    views = [view for _, view in islice(opened, 2)]
+    for number, who in enumerate("0010110101100111"):
+        view, assume = views[int(who) % len(views)], number % 7 != 3
+        for assume_unchanged in (assume, False):
+            try:
+                with view.writing(assume_unchanged=assume_unchanged) as tx:
+                    if number % 3 == 2:
+                        expect(tx.rewards(ids_of([number])), {}, "what is not told yet reads")
+                    tx.head.outcomes += 1
+                    tx.add_new_outcomes([number], [number / 8], at=2.0, late=[False])
+            except ChangedMeanwhileError:
+                require(assume_unchanged, "who assumes nothing is told that something has changed")
+            else:
+                break
+    for _ in opened:  # which closes them
+        pass
+    for how, books in case.readings(ledger):
+        expect(books.head.outcomes, size, f"the outcomes told by turns{how} are counted as")
+        told = {number: number / 8 for number in range(size)}
+        expect(books.rewards(np.arange(size)), told, f"outcomes told by turns{how} read")

@@ -48,6 +48,7 @@ from bestarm.records import Plan, Summary
 __all__ = [
     "ANSWER",
     "ROW",
+    "ChangedMeanwhileError",
     "Event",
     "Head",
     "Ids",
@@ -67,6 +68,10 @@ _FAR = 1000  # ids farther apart than this are looked up apart
 
 class NotAllNewError(Exception):
     """An outcome that was taken for new is on record."""
+
+
+class ChangedMeanwhileError(Exception):
+    """The counters of the experiment may have changed since they were read."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -372,10 +377,16 @@ class Ledger(Protocol):
             StoreUnavailableError: the database cannot be reached, or its file was replaced.
         """
 
-    def writing(self) -> AbstractContextManager[Writing]:
+    def writing(self, *, assume_unchanged: bool = False) -> AbstractContextManager[Writing]:
         """A transaction that waits for its turn; after an exception nothing of it remains.
 
+        Args:
+            assume_unchanged: whether it may begin with the counters as this process last wrote
+                them, where reading them takes a message to a server.
+
         Raises:
+            ChangedMeanwhileError: with `assume_unchanged`, they may have changed since; at the
+                latest when the transaction ends. The caller does the same without it.
             StoreUnavailableError: the database cannot be reached or written to, its file was
                 replaced, or other writers did not finish in time.
         """

@@ -54,7 +54,7 @@ class MemoryLedger(Writing):
             yield self
 
     @contextmanager
-    def writing(self) -> Iterator[MemoryLedger]:
+    def writing(self, *, assume_unchanged: bool = False) -> Iterator[MemoryLedger]:  # noqa: ARG002
         """A transaction; after an exception everything is as it was before."""
         with self._lock:
             head, self._undo = self.head.copy(), []

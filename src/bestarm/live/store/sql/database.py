@@ -111,25 +111,38 @@ class Store:
             experiment: one whose counters are read as it begins.
             generation: the one that the experiment was opened in.
         """
-        return self._transaction(experiment, generation, writing=False)
+        return self._transaction(experiment, generation, writing=False, assume_unchanged=False)
 
     def writing(
-        self, experiment: int | None = None, *, generation: int | None = None
+        self,
+        experiment: int | None = None,
+        *,
+        generation: int | None = None,
+        assume_unchanged: bool = False,
     ) -> AbstractContextManager[Session]:
         """A transaction that is kept whole or not at all; SQLite has one at a time.
 
         Args:
             experiment: one whose counters are read, once nobody else writes to it.
             generation: the one that the experiment was opened in.
+            assume_unchanged: see `Ledger.writing`.
 
         Raises:
             KnownRowError: see `Session.add`.
+            ChangedMeanwhileError: see `Ledger.writing`.
         """
-        return self._transaction(experiment, generation, writing=True)
+        return self._transaction(
+            experiment, generation, writing=True, assume_unchanged=assume_unchanged
+        )
 
     @contextmanager
     def _transaction(
-        self, experiment: int | None, generation: int | None, *, writing: bool
+        self,
+        experiment: int | None,
+        generation: int | None,
+        *,
+        writing: bool,
+        assume_unchanged: bool,
     ) -> Iterator[Session]:
         self.check_file()
         if generation is None:
@@ -137,7 +150,9 @@ class Store:
         self.check_generation(generation)
         try:
             pool = self._own()
-            session = self._begin(pool, experiment, writing=writing)
+            session = self._begin(
+                pool, experiment, writing=writing, assume_unchanged=assume_unchanged
+            )
             sound = False
             try:
                 yield session
@@ -188,11 +203,11 @@ class Store:
         """Until the block ends, transactions of this process wait for nobody who is only next."""
         return self._own().turn.hurry()
 
-    def _begin(self, pool: SessionPool, experiment: int | None, *, writing: bool) -> Session:
+    def _begin(self, pool: SessionPool, experiment: int | None, **how: bool) -> Session:
         while True:
             session, sound = pool.take(), False
             try:
-                session.begin(writing=writing, experiment=experiment)
+                session.begin(experiment=experiment, **how)
             except BaseException as error:
                 try:
                     sound = self._rolled_back(session)

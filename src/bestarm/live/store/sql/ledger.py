@@ -159,10 +159,12 @@ class SqlLedger:
             yield SqlReading(session, self.number)
 
     @contextmanager
-    def writing(self) -> Iterator[SqlWriting]:
+    def writing(self, *, assume_unchanged: bool = False) -> Iterator[SqlWriting]:
         """A transaction that waits for its turn; after an exception nothing of it remains."""
         try:
-            with self.store.writing(self.number, generation=self.generation) as session:
+            with self.store.writing(
+                self.number, generation=self.generation, assume_unchanged=assume_unchanged
+            ) as session:
                 tx = SqlWriting(session, self.number)
                 yield tx
                 tx.save()

@@ -2,12 +2,17 @@
 
 Statements that an outcome needs are prepared once per connection. A transaction of one experiment
 begins and reads the counters in one message, and what it writes last goes with its end in another.
+Where nobody else writes, one message does: it changes the counters if they are as this connection
+left them, and adds the rows of one table if so.
 """
 
 from __future__ import annotations
 
 import select
+import time
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 import psycopg
@@ -15,11 +20,36 @@ from psycopg.pq import DiagnosticField, ExecStatus, TransactionStatus
 from psycopg.pq.abc import PGresult
 from sqlalchemy import Delete, Insert, Select, Table, Update
 
+from bestarm.live.store.contract import ChangedMeanwhileError
 from bestarm.live.store.sql import statements as sql
-from bestarm.live.store.sql.schema import parse_counters
+from bestarm.live.store.sql.schema import COUNTERS, parse_counters
 from bestarm.live.store.sql.sessions import Columns, KnownRowError, Row, Session, no_counters
 
 _FEW = 8  # rows that are added one by one, with the end of their transaction
+_PATIENCE = 5.0  # seconds in which the server should have stopped
+_MOMENT = 1.0  # seconds for which the server's clock is not read again
+
+
+@dataclass(frozen=True)
+class _Known:
+    """The counters of an experiment as this connection last knew them.
+
+    Attributes:
+        saved_by: the number of the transaction that wrote them.
+        clock: the server's, and this machine's two, as they were read.
+    """
+
+    experiment: int
+    counters: dict[str, Any]
+    saved_by: str
+    clock: tuple[float, float, float]
+
+    def time(self) -> float | None:
+        """The server's time, never later than it is; None if its clock was read too long ago."""
+        read, monotonic, wall = self.clock
+        passed = time.monotonic() - monotonic
+        # One of the two goes on where a machine sleeps.
+        return read + passed if max(passed, time.time() - wall) < _MOMENT else None
 
 
 class PostgresSession(Session):
@@ -35,19 +65,63 @@ class PostgresSession(Session):
         self._cursor = raw.cursor()
         self._prepared: dict[str, str] = {}  # names by statement
         self._waiting: list[str] = []  # statements to be sent with the next
+        self._known: _Known | None = None
+        self._alone = True  # nobody else has written lately to what this connection writes to
+        # Rows to be added by a transaction that has not begun on the server, by table.
+        self._postponed: list[tuple[Table, Columns]] | None = None
+        self._changed: Mapping[str, Any] = {}  # counters that the transaction writes
 
-    def begin(self, *, writing: bool, experiment: int | None = None) -> None:
+    def begin(
+        self, *, writing: bool, experiment: int | None = None, assume_unchanged: bool = False
+    ) -> None:
+        self._changed = {}
+        if writing and assume_unchanged and self._alone:
+            known = self._known
+            now = known.time() if known is not None and known.experiment == experiment else None
+            if known is not None and now is not None:
+                self.counters, self.time, self._postponed = known.counters, now, []
+                return
         self._waiting = ["BEGIN" if writing else "BEGIN ISOLATION LEVEL REPEATABLE READ"]
         if experiment is None:
             self._send()
+        elif writing:
+            self._lock_counters(experiment)
         else:
-            read = sql.LOCK_COUNTERS if writing else sql.READ_COUNTERS
-            self._waiting.append(self._call(sql.numbered(read), [experiment]))
-            found = self._send()
-            if found is None or not found.ntuples:
-                raise no_counters()
-            *counters, now = (found.get_value(0, place) for place in range(found.nfields))
-            self.counters, self.time = parse_counters(counters), float(now or b"nan")
+            self._read_counters(experiment, sql.READ_COUNTERS)
+
+    def _lock_counters(self, experiment: int) -> None:
+        before = self._known
+        saved_by = self._read_counters(experiment, sql.LOCK_COUNTERS)
+        assert self.time is not None
+        clock = self.time, time.monotonic(), time.time()
+        self._known = _Known(experiment, self.counters, saved_by, clock)
+        if before is not None and before.experiment == experiment:
+            self._alone = before.saved_by == saved_by
+
+    def _read_counters(self, experiment: int, statement: Select[Any]) -> str:
+        """Begin and read the counters; what is read beside them, as a text."""
+        self._waiting.append(self._call(sql.numbered(statement), [experiment]))
+        found = self._send()[-1]
+        if not found.ntuples:
+            raise no_counters()
+        *values, now = (found.get_value(0, place) for place in range(found.nfields))
+        self.counters, self.time = parse_counters(values[: len(COUNTERS)]), float(now or b"nan")
+        return b"".join(filter(None, values[len(COUNTERS) :])).decode()
+
+    def _begin_now(self) -> None:
+        """Begin on the server, if that was put off: one statement does not do."""
+        if self._postponed is None:
+            return
+        known, postponed, self._postponed = self._known, self._postponed, None
+        assert known is not None
+        changed = self._changed
+        self.begin(writing=True, experiment=known.experiment)
+        if not self._alone:
+            raise ChangedMeanwhileError
+        for table, columns in postponed:
+            self.add(table, columns)
+        if changed:
+            self.save(known.experiment, changed)
 
     def _call(self, statement: str, values: Iterable[Any]) -> str:
         """A statement with its values as a text, to be sent together with others."""
@@ -63,14 +137,14 @@ class PostgresSession(Session):
         self._waiting = waiting
         self._prepared[statement] = name
 
-    def _send(self, *more: str) -> PGresult | None:
-        """Send the statements that wait, and return the last result.
+    def _send(self, *more: str) -> list[PGresult]:
+        """Send the statements that wait, and return their results.
 
         After an error none behind it is carried out. This takes a third of the time of psycopg's
         cursors, which do more for a statement.
         """
         message, self._waiting = "; ".join((*self._waiting, *more)), []
-        last: PGresult | None = None
+        results: list[PGresult] = []
         if message:
             connection = self.raw.pgconn
             connection.send_query(message.encode())
@@ -83,8 +157,8 @@ class PostgresSession(Session):
                     while self._receive() is not None:
                         pass
                     raise error
-                last = found
-        return last
+                results.append(found)
+        return results
 
     def _receive(self) -> PGresult | None:
         connection = self.raw.pgconn
@@ -105,22 +179,58 @@ class PostgresSession(Session):
         poll.poll()
 
     def commit(self) -> None:
-        ended = self._send("COMMIT")
-        if ended is not None and ended.command_status != b"COMMIT":
+        if self._postponed is not None and len(self._postponed) == 1 and self._changed:
+            self._commit_at_once(*self._postponed[0])
+            return
+        self._begin_now()
+        *before, ended = self._send("COMMIT")
+        if ended.command_status != b"COMMIT":
             # So the server answers where a statement before had failed.
             raise psycopg.OperationalError("the transaction was rolled back")
+        if before and self._changed:
+            self._note_saved(before[-1])
+
+    def _commit_at_once(self, table: Table, columns: Columns) -> None:
+        known, rows = self._known, list(zip(*columns.values(), strict=True))
+        assert known is not None
+        statement = sql.save_if_unchanged(tuple(self._changed), table, tuple(columns), len(rows))
+        values = (*self._changed.values(), known.experiment, *chain(*rows), known.saved_by)
+        self._postponed = None
+        try:
+            found = self._send(self._call(statement, values))[-1]
+        except psycopg.OperationalError as error:
+            if self.broken:  # since this connection was last used
+                raise ChangedMeanwhileError from error
+            raise
+        if not found.ntuples:
+            self._known, self._alone = None, False
+            raise ChangedMeanwhileError
+        self._note_saved(found)
+
+    def _note_saved(self, found: PGresult) -> None:
+        """Note the counters that were written, and the number of the transaction that did it."""
+        if self._known is not None:
+            saved_by = (found.get_value(0, 0) or b"").decode()
+            counters = {**self.counters, **self._changed}
+            self._known = replace(self._known, counters=counters, saved_by=saved_by)
 
     def rollback(self) -> None:
-        self._waiting = []
-        if self.raw.pgconn.transaction_status != TransactionStatus.IDLE:
+        self._waiting, self._postponed, self._changed = [], None, {}
+        status = self.raw.pgconn.transaction_status
+        if status == TransactionStatus.ACTIVE:
+            # Interrupted: a statement that commits by itself must not go on without us.
+            self.raw.cancel_safe(timeout=_PATIENCE)
+        if status != TransactionStatus.IDLE:
             self._send("ROLLBACK")
 
     def fetch(self, statement: Select[Any], **values: Any) -> list[Row]:
+        self._begin_now()
         self._send()
         known = sql.written(statement, "postgresql")
         return self._cursor.execute(known.text, known.constants | values).fetchall()
 
     def fetch_one(self, text: str, values: Sequence[Any]) -> Row:
+        self._begin_now()
         self._send()
         # Bytes as they are, not as a text of twice the size.
         row = self._cursor.execute(text, values, binary=True).fetchone()
@@ -128,12 +238,17 @@ class PostgresSession(Session):
         return row
 
     def change(self, statement: Insert | Update | Delete, *rows: Mapping[str, Any]) -> int:
+        self._begin_now()
         self._send()
         known = sql.written(statement, "postgresql")
         self._cursor.executemany(known.text, [{**known.constants, **row} for row in rows])
         return self._cursor.rowcount
 
     def add(self, table: Table, columns: Columns) -> None:
+        if self._postponed is not None and len(columns["experiment"]) <= _FEW:
+            self._postponed.append((table, columns))
+            return
+        self._begin_now()
         rows = list(zip(*columns.values(), strict=True))
         if len(rows) <= _FEW:
             statement = sql.insert_row(table, tuple(columns), mark="$")
@@ -148,14 +263,18 @@ class PostgresSession(Session):
         return self._add_many(sql.insert_rows(table, tuple(columns)) + sql.UNLESS_KNOWN, columns)
 
     def _add_many(self, statement: str, columns: Columns) -> int:
+        self._begin_now()
         self._send()
         return self._cursor.execute(statement, list(columns.values())).rowcount
 
     def save(self, experiment: int, changed: Mapping[str, Any]) -> None:
-        statement = sql.save_counters(tuple(changed), mark="$")
-        self._waiting.append(self._call(statement, [*changed.values(), experiment]))
+        self._changed = changed
+        if self._postponed is None:
+            statement = sql.save_counters(tuple(changed), mark="$") + sql.SAVED_BY
+            self._waiting.append(self._call(statement, [*changed.values(), experiment]))
 
     def has_table(self, name: str) -> bool:
+        self._begin_now()
         self._send()
         found = self._cursor.execute("SELECT to_regclass(%s)", [name]).fetchone()
         return found is not None and found[0] is not None

@@ -53,8 +53,13 @@ class Session(ABC):
     slots: Slots | None = None
 
     @abstractmethod
-    def begin(self, *, writing: bool, experiment: int | None = None) -> None:
-        """Begin a transaction; one that writes to an experiment waits for its turn."""
+    def begin(
+        self, *, writing: bool, experiment: int | None = None, assume_unchanged: bool = False
+    ) -> None:
+        """Begin a transaction; one that writes to an experiment waits for its turn.
+
+        See `Ledger.writing` for `assume_unchanged`, and for the error of whatever comes after.
+        """
 
     @abstractmethod
     def commit(self) -> None:

@@ -33,7 +33,13 @@ class SqliteSession(Session):
         self._read: tuple[int, int] | None = None
         self.slots = Slots(raw)
 
-    def begin(self, *, writing: bool, experiment: int | None = None) -> None:
+    def begin(
+        self,
+        *,
+        writing: bool,
+        experiment: int | None = None,
+        assume_unchanged: bool = False,  # noqa: ARG002  (SQLite says at once whether it is so)
+    ) -> None:
         if writing:
             self._turn.take()
             self._holds_turn = True

@@ -90,6 +90,29 @@ def save_counters(names: tuple[str, ...], mark: str) -> str:
     return f"UPDATE {s.experiments} SET {', '.join(written)} WHERE id = {number}"
 
 
+# PostgreSQL marks each state of a row with the number of the transaction that wrote it.
+SAVED_BY = " RETURNING xmin"
+
+
+@cache
+def save_if_unchanged(
+    names: tuple[str, ...], table: sa.Table, columns: tuple[str, ...], rows: int
+) -> str:
+    """A statement for PostgreSQL that writes counters and adds rows, or does neither.
+
+    It does both if the row of counters is as a transaction left it, whose number comes last, and
+    then returns its own.
+    """
+    kinds = [f"::{table.c[name].type.compile(_NUMBERED)}" for name in columns]
+    first, last = len(names) + 2, len(names) + 1 + rows * len(columns)
+    marks = (f"${number}" for number in range(first, last + 1))
+    values = (", ".join(f"{next(marks)}{kind}" for kind in kinds) for _ in range(rows))
+    save = f"{save_counters(names, '$')} AND xmin = ${last + 1}{SAVED_BY}"
+    new = f"(VALUES {', '.join(f'({each})' for each in values)}) AS new"
+    add = f"INSERT INTO {table} ({_quoted(columns)}) SELECT new.* FROM saved, {new}"
+    return f"WITH saved AS ({save}), added AS ({add}) SELECT * FROM saved"
+
+
 def _in_order(table: sa.Table, *columns: Any, key: str = "number") -> sa.Select[Any]:
     """Rows of an experiment with a key from `start` on, in order of it, `size` of them."""
     mine = table.c.experiment == sa.bindparam("experiment")
@@ -115,7 +138,8 @@ SERVER_TIME: sa.ColumnElement[float] = sa.literal_column(
 _mine = s.experiments.c.id == sa.bindparam("experiment")
 _head = sa.select(*(s.experiments.c[name] for name in s.COUNTERS)).where(_mine)
 READ_COUNTERS = _head.add_columns(SERVER_TIME)
-LOCK_COUNTERS = sa.select(*_head.with_for_update().subquery("head").columns, SERVER_TIME)
+_locked = _head.add_columns(sa.literal_column("xmin")).with_for_update().subquery("head")
+LOCK_COUNTERS = sa.select(*_locked.columns, SERVER_TIME)
 COUNTERS = f"SELECT {_quoted(s.COUNTERS)} FROM {s.experiments} WHERE id = ?"  # for SQLite
 
 VERSION_NUMBER: sa.Select[tuple[str]] = sa.select(sa.column("version_num")).select_from(
