@@ -1,13 +1,14 @@
 """How long single outcomes take over HTTP, apart from the assignments asked for between them.
 
-    python -m benchmarks.latencies [--seconds 10] [--rounds 5] [--connections 16] [--folder FOLDER]
+    python -m benchmarks.latencies [--seconds 10] [--rounds 5] [--connections 16]
+        [--folder FOLDER] [--no-page]
 
 As in `benchmarks.server`, the experiment's policy is the anytime rule, whose phases close as
-outcomes come in, a page follows it, and every request is answered after its outcomes are on the
-disk of the folder. There, wrk reports one time for all requests. Here, a client in this process
-sends each connection's next request once it has the answer to the last: `tell` with one outcome, or
-`ask` for 200 assignments where fewer than 100 are left to half of the connections. Every round is a
-new experiment on the same server; its figures are those of one kind of request.
+outcomes come in, a page follows it unless told otherwise, and every request is answered after its
+outcomes are on the disk of the folder. There, wrk reports one time for all requests. Here, a client
+in this process sends each connection's next request once it has the answer to the last: `tell` with
+one outcome, or `ask` for 200 assignments where fewer than 100 are left to half of the connections.
+Every round is a new experiment on the same server; its figures are those of one kind of request.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from benchmarks.server import LOT, WARMING, begin, serving
 from bestarm.live.store.sql import Store
 from bestarm.server.security.tokens import Role, create_token
 
+Times = dict[str, list[float]]
 GROUPS = 2  # of connections that share assignments, as wrk's threads do
 _LENGTH = re.compile(rb"content-length: (\d+)", re.IGNORECASE)
 _ID = re.compile(rb'"id":(\d+)')
@@ -86,10 +88,10 @@ class Client:
         return took
 
 
-def measure(base: str, token: str, connections: int, seconds: float) -> dict[str, list[float]]:
-    """The seconds that each request took, by kind, on an experiment of its own."""
-    path, groups = begin(base, token), [Group() for _ in range(GROUPS)]
-    times: dict[str, list[float]] = {"tell": [], "ask": []}
+def measure(path: str, base: str, token: str, *, connections: int, seconds: float) -> Times:
+    """The seconds that each request took, by kind."""
+    groups = [Group() for _ in range(GROUPS)]
+    times: Times = {"tell": [], "ask": []}
     with selectors.DefaultSelector() as selector:
         for number in range(connections):
             client = Client(base, path, token, groups[number % GROUPS])
@@ -113,6 +115,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--connections", type=int, default=16)
     parser.add_argument("--folder", help="for SQLite's file; that of temporary files if left out")
+    parser.add_argument("--page", action=argparse.BooleanOptionalAction, default=True)
     given = parser.parse_args()
     rounds: dict[str, list[tuple[float, ...]]] = {"tell": [], "ask": []}
     print("what   requests/s   p50 ms   p90 ms   p99 ms   max ms")
@@ -122,10 +125,11 @@ def main() -> None:
             store = Store(url)
             token = create_token(store, "benchmark", Role.MANAGE)
             store.close()
-            measure(base, token, given.connections, WARMING)
-            for _ in range(given.rounds):
-                found = measure(base, token, given.connections, given.seconds)
-                for kind, times in found.items():
+            for number, seconds in enumerate((WARMING, *[given.seconds] * given.rounds)):
+                path = begin(base, token, page=given.page)
+                call = {"connections": given.connections, "seconds": seconds}
+                found = measure(path, base, token, **call)
+                for kind, times in found.items() if number else ():
                     cuts = statistics.quantiles(times, n=100, method="inclusive")
                     each = (cuts[49], cuts[89], cuts[98], max(times))
                     row = (len(times) / given.seconds, *(1000 * took for took in each))

@@ -191,14 +191,15 @@ def call(base: str, token: str, path: str, case: Case, seconds: int) -> dict[str
     return found | {"rate": found["requests"] / found["seconds"]}
 
 
-def begin(base: str, token: str) -> str:
-    """The path of a new experiment, which a page follows."""
+def begin(base: str, token: str, *, page: bool = True) -> str:
+    """The path of a new experiment, which a page may follow."""
     name = f"{time.time_ns()}"
     headers = {"Authorization": f"Bearer {token}"}
     made = {"name": name, **EXPERIMENT}
     answer = httpx.post(f"{base}/api/v1/experiments", json=made, headers=headers, timeout=120)
     answer.raise_for_status()
-    Thread(target=follow, args=(base, name), daemon=True).start()
+    if page:
+        Thread(target=follow, args=(base, name), daemon=True).start()
     return f"/api/v1/experiments/{name}"
 
 
