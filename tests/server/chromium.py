@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["chromium"]
 
-# The first has no window to draw, which takes a third less of the processor.
+# The first has no window to draw, so that these tests take a quarter less of the processor.
 _PROGRAMS = ("chromium-headless-shell", "chromium")
 _PATIENCE = 10.0  # seconds until Playwright's process is killed
 # Parts of a window that nobody sees; each new one spends more than a second of a core on them.
