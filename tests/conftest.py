@@ -17,6 +17,7 @@ import pytest
 import shortcuts
 from needed import need_found
 from postgres import Server, find_programs, server
+from terse_workers import make_terse
 from time_limits import LONGEST, limited
 from workers_started import processes
 
@@ -39,6 +40,11 @@ _LONGEST = ("test_docs.py", "test_browser.py")
 # What is imported and collected stays to the end. Looking through all of it for garbage, again and
 # again, takes a twentieth of the time of the tests.
 gc.disable()
+
+
+@pytest.hookimpl(trylast=True)  # after it has told that it is ready
+def pytest_sessionstart(session: pytest.Session) -> None:
+    make_terse(session.config)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
