@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from bestarm.ahead.paying import Parts, pay
-from bestarm.compiling import compiled
+from bestarm.compiling import compiled, inlined
 from bestarm.geometry import Array
 from bestarm.policies.linear.kernels import (
     LEADER,
@@ -50,7 +50,7 @@ def advance(
     return most, due, False
 
 
-@compiled
+@inlined
 def _play(model: Model, state: State, game: Game) -> int:
     """One round of LinGame (Algorithm 2), with one learner per answer; gives the arm to pull."""
     losses, gaps, total, _ = game
@@ -68,7 +68,7 @@ def _play(model: Model, state: State, game: Game) -> int:
     return best
 
 
-@compiled
+@inlined
 def _play_pairs(model: Model, state: State, game: Game) -> int:
     """One round of LinGame-C (Algorithm 1), with one learner over pairs of answer and arm.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from bestarm.compiling import compiled
+from bestarm.compiling import compiled, inlined
 from bestarm.geometry import Array
 from bestarm.policies.stepwise import Indices
 
@@ -53,7 +53,7 @@ def solve(payoffs: Array) -> Array:
     return weights
 
 
-@compiled
+@inlined
 def _leaving(table: Array, inside: Indices, enter: int) -> int:
     """The row that limits the entering column first; of equals, the one that holds the first."""
     rows, columns = table.shape[0] - 1, table.shape[1] - 1
@@ -71,7 +71,7 @@ def _leaving(table: Array, inside: Indices, enter: int) -> int:
     return leave
 
 
-@compiled
+@inlined
 def _exchange(table: Array, row: int, column: int) -> None:
     """Exchange a variable inside with one outside, in the condensed table."""
     pivot = table[row, column]
