@@ -97,7 +97,9 @@ def _play_pairs(model: Model, state: State, game: Game) -> int:
 @compiled
 def _act(losses: Array, gap: float) -> Array:
     """AdaHedge's weights, in proportion to exp(−η L) with η = log(actions)/Δ."""
-    rate, least, total = math.log(len(losses)) / gap, losses.min(), 0.0
+    rate, least, total = math.log(len(losses)) / gap, math.inf, 0.0
+    for k in range(len(losses)):  # NumPy's minimum takes long to compile
+        least = min(least, losses[k])
     weights = np.zeros(len(losses))
     for k in range(len(losses)):
         weights[k] = math.exp(-rate * (losses[k] - least))
@@ -110,7 +112,9 @@ def _act(losses: Array, gap: float) -> Array:
 @compiled
 def _suffer(losses: Array, gap: float, weights: Array, gains: Array) -> float:
     """Take the losses −gains; what Δ grows by: the expected loss less the mix loss."""
-    rate, most = math.log(len(losses)) / gap, gains.max()
+    rate, most = math.log(len(losses)) / gap, -math.inf
+    for k in range(len(gains)):
+        most = max(most, gains[k])
     mix, expected = 0.0, 0.0
     for k in range(len(losses)):
         losses[k] -= gains[k]

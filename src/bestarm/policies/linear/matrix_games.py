@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from bestarm.compiling import compiled, inlined
@@ -21,7 +23,10 @@ def solve(payoffs: Array) -> Array:
     prices of its rows are the row player's weights, divided by v. Rows enter by the rule of Bland.
     """
     rows, columns = payoffs.shape
-    low, high = payoffs.min(), payoffs.max()
+    low, high = math.inf, -math.inf
+    for i in range(rows):  # NumPy's extremes take long to compile
+        for j in range(columns):
+            low, high = min(low, payoffs[i, j]), max(high, payoffs[i, j])
     table = np.zeros((rows + 1, columns + 1))
     inside = np.zeros(rows, dtype=np.int64)  # what each row holds: columns first, then slacks
     outside = np.zeros(columns, dtype=np.int64)
