@@ -39,9 +39,8 @@ def told(policy: AnytimeBAI, ahead: Ahead, seed: int) -> int:
     while (plan := policy.plan()) is not None and start + plan.pulls <= len(ahead.rows):
         assert policy._open is not None
         sampling = policy._open.frame.sampling
-        guide = running.guide_draws(sampling.weights)
-        stage = np.array(plan.weights), *sampling.parts[1:], *guide
-        sums, extremes = running.draw(ahead.parts, start, plan.pulls, stage, words, plan.center)
+        law = len(ARMS), sampling.parts[1], *running.guide_draws(sampling.weights)
+        sums, extremes = running.draw(ahead.parts, start, plan.pulls, law, words, plan.center)
         least, largest, cubes = extremes
         counts, first, squares = sums
         known = {"least": least, "largest": largest, "cubes": cubes}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from numba import int64 as _int64
 from numba import uint64 as _uint64
 from numba.extending import overload
 
@@ -13,6 +14,7 @@ from bestarm.compiling import compiled
 __all__ = ["pay", "respond"]
 
 Parts = tuple[Any, ...]  # of an `Ahead` or of a `Past`
+int64: Any = _int64
 uint64: Any = _uint64
 
 
@@ -36,7 +38,7 @@ def _pay_plain(ahead: Parts, i: int, arm: int) -> float:
 
 def _pay_adversary(ahead: Parts, i: int, arm: int) -> float:
     reward = ahead[0][ahead[1][i], arm] + ahead[2][i]
-    return respond(ahead[4], ahead[3], arm, reward)
+    return respond(ahead[4], ahead[3], int64(arm), reward)  # compiled once, for one type
 
 
 @overload(pay)

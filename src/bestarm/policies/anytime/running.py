@@ -83,13 +83,13 @@ def guide_draws(weights: Array) -> Parts:
 
 
 @compiled
-def draw(ahead: Parts, start: int, size: int, stage: Parts, words: Words, center: float) -> Parts:
+def draw(ahead: Parts, start: int, size: int, law: Parts, words: Words, center: float) -> Parts:
     """Draw arms, and add up what they pay, less a center: (counts, Σx, Σx²), (least, largest, Σx³).
 
-    Every pull takes one random word.
+    Every pull takes one random word. `law` are the number of arms, those that can be drawn, and
+    what `guide_draws` says of their probabilities.
     """
-    probabilities, support, _, _, _, _, bounds, guide = stage
-    arms = len(probabilities)
+    arms, support, bounds, guide = law
     counts, sums, squares = np.zeros(arms, dtype=np.int64), np.zeros(arms), np.zeros(arms)
     least, largest, cubes = np.zeros(arms), np.zeros(arms), np.zeros(arms)
     last, bits = len(bounds), 0
@@ -115,88 +115,109 @@ def draw(ahead: Parts, start: int, size: int, stage: Parts, words: Words, center
     return (counts, sums, squares), (least, largest, cubes)
 
 
+# The parts of `run` take single arrays: a tuple of many takes long to compile wherever it is passed
+# on, because every array in it is counted once more.
+
+
 @inlined
-def _next_size(fixed: Parts, memory: Parts, course: Indices) -> int:
+def _next_size(numbers: Array, least: int, course: Indices) -> int:
     """See `drawing.Singles`."""
-    numbers, known = memory[0], fixed[4]
     size = GROWTH * course[_PULLS]
     if numbers[_MOVED] > 0:
         longest = DRIFT * math.sqrt(numbers[_SPREAD] * numbers[_WEIGHED] / numbers[_MOVED])
         size = min(size, longest)
-    least = LEAST * (fixed[0].shape[1] + (1 if known[4] else 0))
     return int(min(max(int(size), least), course[_MOST] - course[_PULLS]))
 
 
 @inlined
-def _renew(
-    fixed: Parts, memory: Parts, contest: Parts, order: Indices, stage: Parts, course: Indices
-) -> tuple[bool, Parts]:
-    """The stage of the next plan, and whether its design could be certified: see `allocation`."""
-    coordinates, features, targets, plain, known = fixed[:5]
-    _, value, level = contest
-    leader, pulls = order[0], memory[0][0]
-    if course[_STAGE_PULLS] >= 0:
-        same = course[_STAGE_LEADER] == leader and course[_STAGE_ACTIVE] == len(order)
-        if pulls < (AGAIN if same else SOON) * course[_STAGE_PULLS]:
-            return True, stage
-    weights = plain
-    if pulls > 0:
-        rows = np.empty((len(order) - 1, targets.shape[1]))
-        needs = np.empty(len(rows))
-        for i in range(len(rows)):
-            needs[i] = max(level - value[order[i + 1]], LEAST_NEED)
-            for j in range(rows.shape[1]):
-                rows[i, j] = targets[leader, j] - targets[order[i + 1], j]
-        state = memory[2], memory[1], 0.0, SURE
-        scaled, posed = pose(features, memory[9], rows, needs, state)
-        certified, weights = minimised(scaled, posed)
-        if not certified:
-            return False, stage
-        weights = mixed(weights, plain, SHARE, LEAST_WEIGHT)
-    renewed = course[_STAGE_PULLS] < 0
-    for a in range(len(weights)):
-        renewed = renewed or weights[a] != stage[0][a]
-    course[_STAGE_PULLS], course[_STAGE_LEADER] = int(pulls), leader
-    course[_STAGE_ACTIVE] = len(order)
-    if not renewed:
-        return True, stage
-    arms, shares, centered, covariance, readout, _ = read_out(
-        coordinates, weights, memory[9], known[4]
-    )
-    bounds, guide = guide_draws(shares)
-    return True, (weights, arms, shares, centered, covariance, readout, bounds, guide)
+def _lasts(course: Indices, order: Indices, pulls: float) -> bool:
+    """Whether the design in force is kept for the next plan: see `allocation`."""
+    same = course[_STAGE_LEADER] == order[0] and course[_STAGE_ACTIVE] == len(order)
+    pulls_then = course[_STAGE_PULLS]
+    return bool(pulls_then >= 0 and pulls < (AGAIN if same else SOON) * pulls_then)
 
 
 @inlined
-def _guess(fixed: Parts, memory: Parts, size: int) -> Array:
+def _open(targets: Array, order: Indices, value: Array, level: float) -> tuple[Array, Array]:
+    """The contrasts of the leader with the others, and how much evidence each wants."""
+    rows, needs = np.empty((len(order) - 1, targets.shape[1])), np.empty(len(order) - 1)
+    for i in range(len(rows)):
+        needs[i] = max(level - value[order[i + 1]], LEAST_NEED)
+        for j in range(rows.shape[1]):
+            rows[i, j] = targets[order[0], j] - targets[order[i + 1], j]
+    return rows, needs
+
+
+@inlined
+def _differ(weights: Array, others: Array) -> bool:
+    differ = len(weights) != len(others)
+    for a in range(min(len(weights), len(others))):
+        differ = differ or weights[a] != others[a]
+    return differ
+
+
+@inlined
+def _design(
+    features: Array, plain: Array, spread: Array, state: Parts, rows: Array, needs: Array
+) -> tuple[bool, Array]:
+    """The design for the open contrasts, and whether it could be certified."""
+    scaled, posed = pose(features, spread, rows, needs, state)
+    certified, weights = minimised(scaled, posed)
+    return certified, mixed(weights, plain, SHARE, LEAST_WEIGHT)
+
+
+@inlined
+def _guess(memory: Parts, coordinates: Array, known: Parts, size: int) -> Array:
     """c(a) of every arm in the next batch: see `guesses.Guesses.rewards`."""
-    low, high, center, _, intercept = fixed[4]
-    guesses = np.empty(len(fixed[0]))
+    low, high, center, _, intercept = known
+    guesses = np.empty(len(coordinates))
     if memory[0][0] > 0:
-        expect(memory, fixed[0], fixed[4], memory[0][0] + size / 2, guesses)
+        expect(memory, coordinates, known, memory[0][0] + size / 2, guesses)
     else:
         guesses[:] = low / 2 + high / 2 if intercept else min(max(-center, low), high)
-    for a in range(len(guesses)):
-        guesses[a] = min(max(guesses[a], low), high)
     return guesses
 
 
 @inlined
+def _contradicts(sums: Parts, extremes: Parts, limits: Parts, course: Indices) -> bool:
+    """Whether rewards contradict the assumptions so that the run cannot go on."""
+    odd = contradiction(sums, extremes, True, limits)
+    if odd == -1:
+        return False
+    course[_ODD] = odd
+    return limits[3] or odd < -1
+
+
+@inlined
+def _total(arms: Indices, guess: Array, sums: Parts, extremes: Parts) -> Parts:
+    """The parts of `KernelTotals`."""
+    totals = np.empty((9, len(guess)))
+    parts = (totals[0], totals[1], totals[2], totals[3], totals[4], totals[5], totals[6],
+             totals[7], totals[8])  # fmt: skip
+    lost = np.zeros(len(sums[0]), dtype=np.int64)
+    add_up(arms, guess, 0.0, lost, sums, extremes, True, parts)
+    return parts
+
+
+@inlined
+def _terms(known: Parts, noise: float, pulls: int, arms: int) -> Parts:
+    """The terms of bets for `kernels.settle`."""
+    tail = noise * math.sqrt(2 * math.pi) * (RARE / math.sqrt(pulls + 1))
+    return known[0], known[1], 0.0, tail, (arms + STEPS) * EPSILON, LARGEST
+
+
+@inlined
 def _bet(
-    fixed: Parts, stage: Parts, order: Indices, frame: Parts, totals: Parts, wealth: Array
-) -> None:
+    targets: Array, order: Indices, readout: Array, prior: Parts, totals: Parts, terms: Parts,
+    grid: Parts, wealth: Array,
+) -> None:  # fmt: skip
     """Settle every target's bet against the leader, and the leader's against the runner-up."""
-    targets, grid, known = fixed[2], fixed[5], fixed[4]
-    guess, varied, below, above, likely, tail = frame
     contrasts = np.empty((len(order), targets.shape[1]))
     for i in range(len(order)):
         opponent = order[0] if i else order[1]
         for j in range(targets.shape[1]):
             contrasts[i, j] = targets[opponent, j] - targets[order[i], j]
-    w = weigh(contrasts, stage[5])
-    relative = (len(guess) + STEPS) * EPSILON
-    terms = known[0], known[1], 0.0, tail, relative, LARGEST
-    prior = stage[2], guess, varied, below, above, likely
+    w = weigh(contrasts, readout)
     stakes, growth = np.empty((len(order), len(grid[2]))), np.empty((len(order), len(grid[2])))
     settle(w, prior, totals, terms, (grid[0], grid[1]), stakes, growth)
     for i in range(len(order)):
@@ -205,9 +226,8 @@ def _bet(
 
 
 @inlined
-def _left(contest: Parts, log_shares: Array, active: Indices) -> Indices:
+def _left(wealth: Array, value: Array, level: float, log_shares: Array, active: Indices) -> Indices:
     """The targets that are left: see `contests.BestOf`."""
-    wealth, value, level = contest
     for target in active:
         value[target] = -math.inf
     if look(wealth, log_shares, active, value) < level:
@@ -256,51 +276,61 @@ def run(
     Returns:
         The targets left, the same in order, and the stage.
     """
-    targets, known, grid, noise, reaches, limits = fixed[2], fixed[4], *fixed[5:]
-    rounds = len(ahead[1])
+    coordinates, features, targets, plain, known, grid, noise, reaches, limits = fixed
+    numbers, slope, information, spread = memory[0], memory[1], memory[2], memory[9]
+    weights, arms, shares, centered, covariance, readout, bounds, guide = stage
+    wealth, value, level = contest
+    rounds, reacts, undisturbed = len(ahead[1]), ahead[3] > 0, ahead[:3]
+    least = LEAST * (coordinates.shape[1] + (1 if known[4] else 0))
     at = 0
     order = active.copy()
-    lead(targets, memory[1], TIE, order)
+    lead(targets, slope, TIE, order)
     while len(active) > 1 and course[_PULLS] < course[_MOST]:
-        size = _next_size(fixed, memory, course)
+        size = _next_size(numbers, least, course)
         if at + size > rounds or course[_PULLS] >= len(reaches):
             break
-        certified, stage = _renew(fixed, memory, contest, order, stage, course)
-        if not certified:
-            break
+        if not _lasts(course, order, numbers[0]):
+            design = plain
+            if numbers[0] > 0:
+                rows, needs = _open(targets, order, value, level)
+                state = information, slope, 0.0, SURE
+                certified, design = _design(features, plain, spread, state, rows, needs)
+                if not certified:
+                    break
+            course[_STAGE_PULLS], course[_STAGE_LEADER] = int(numbers[0]), order[0]
+            course[_STAGE_ACTIVE] = len(order)
+            if _differ(design, weights):
+                weights = design
+                arms, shares, centered, covariance, readout, _ = read_out(
+                    coordinates, weights, spread, known[4]
+                )
+                bounds, guide = guide_draws(shares)
         reach = noise * reaches[course[_PULLS]]
-        tail = 0.0
-        if noise > 0:
-            tail = noise * math.sqrt(2 * math.pi) * (RARE / math.sqrt(course[_PULLS] + 1))
-        guesses = _guess(fixed, memory, size)
-        range_ = known[0], known[1], reach
+        guesses = _guess(memory, coordinates, known, size)
         guess, varied, below, above, likely = fix(
-            (stage[1], stage[2]), guesses, memory[9], range_, size
+            (arms, shares), guesses, spread, (known[0], known[1], reach), size
         )
         # Both are compiled, and nothing else twice: with the adversary in it, a loop without one is
         # slower by a factor of four.
-        if ahead[3] > 0:
-            sums, extremes = draw(ahead, at, size, stage, words, known[2])
+        law = len(coordinates), arms, bounds, guide
+        if reacts:
+            sums, extremes = draw(ahead, at, size, law, words, known[2])
         else:
-            sums, extremes = draw(ahead[:3], at, size, stage, words, known[2])
-        odd = contradiction(sums, extremes, True, limits)
-        if odd != -1:
-            course[_ODD] = odd
-            if limits[3] or odd < -1:
-                break
-        totals = np.empty((9, len(guess)))
-        parts = (totals[0], totals[1], totals[2], totals[3], totals[4], totals[5], totals[6],
-                 totals[7], totals[8])  # fmt: skip
-        lost = np.zeros(len(guesses), dtype=np.int64)
-        add_up(stage[1], guess, 0.0, lost, sums, extremes, True, parts)
-        _bet(fixed, stage, order, (guess, varied, below, above, likely, tail), parts, contest[0])
-        active = _left(contest, grid[2], active)
+            sums, extremes = draw(undisturbed, at, size, law, words, known[2])
+        if _contradicts(sums, extremes, limits, course):
+            break
+        totals = _total(arms, guess, sums, extremes)
+        prior = shares, guess, varied, below, above, likely
+        terms = _terms(known, noise, course[_PULLS], len(guess))
+        _bet(targets, order, readout, prior, totals, terms, grid, wealth)
+        active = _left(wealth, value, level, grid[2], active)
         at += size
         course[_PULLS] += size
         course[_PLANS] += 1
-        drawn = stage[1], stage[3], stage[4], guess
-        outcome = parts[5], parts[0], parts[1], parts[7]
-        learn(memory, fixed[0], known, drawn, outcome, False)
+        drawn = arms, centered, covariance, guess
+        learn(
+            memory, coordinates, known, drawn, (totals[5], totals[0], totals[1], totals[7]), False
+        )
         order = active.copy()
-        lead(targets, memory[1], TIE, order)
-    return active, order, stage
+        lead(targets, slope, TIE, order)
+    return active, order, (weights, arms, shares, centered, covariance, readout, bounds, guide)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 
-from bestarm.compiling import compiled
+from bestarm.compiling import compiled, inlined
 from bestarm.geometry import Array
 from bestarm.policies.index.divergences import upper_bound
 from bestarm.policies.stepwise import Indices
@@ -61,7 +61,7 @@ def lowest(lines: Array, arm: int, level: float) -> float:
     return float(height - 2 * lines[ROUNDING, arm] - lines[CURVE, arm] * step * step)
 
 
-@compiled
+@inlined
 def solve_highest(
     lines: Array, upper: Array, means: Array, counts: Indices, level: float
 ) -> tuple[int, float]:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from bestarm.ahead.paying import pay
-from bestarm.compiling import compiled
+from bestarm.compiling import compiled, inlined
 from bestarm.geometry import Array
 from bestarm.policies.index.divergences import bernoulli, upper_bound
 from bestarm.policies.index.kl_bounds import HEIGHT, SLOPE, draw, forget, lowest, solve_highest
@@ -141,7 +141,7 @@ def _mean(total: float, n: int, bounds: tuple[float, float]) -> float:
     return min(max((total / n - low) / (high - low), 0.0), 1.0) if n else 0.0
 
 
-@compiled
+@inlined
 def _best_two(means: Array) -> tuple[int, float]:
     """The first arm with the best mean, and the best mean of the others."""
     leader, rival = 0, -math.inf
@@ -153,7 +153,7 @@ def _best_two(means: Array) -> tuple[int, float]:
     return leader, rival
 
 
-@compiled
+@inlined
 def _separated(mean: float, n: int, other: float, m: int, level: float) -> bool:
     """Whether the lower bound of one arm exceeds the upper bound q of another.
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from bestarm.ahead.paying import pay
-from bestarm.compiling import compiled
+from bestarm.compiling import compiled, inlined
 from bestarm.geometry import Array
 from bestarm.policies.index.divergences import bernoulli, transport
 from bestarm.policies.index.rates import best_mean, first_without_pulls, rate
@@ -88,7 +88,7 @@ def bernoulli_weights(means: Array, leader: int, warm: Array, weights: Array) ->
     weights[leader] = 1.0
 
 
-@compiled
+@inlined
 def _newton(means: Array, leader: int, x: Array) -> bool:
     """Newton's steps in (y, x); whether they ended at the solution."""
     arms = len(means)
@@ -116,7 +116,7 @@ def _newton(means: Array, leader: int, x: Array) -> bool:
     return False
 
 
-@compiled
+@inlined
 def _nested(means: Array, leader: int, x: Array) -> None:
     """The same by Newton's steps for 1/x of the second best arm, inside of which x is solved for.
 
@@ -143,7 +143,7 @@ def _nested(means: Array, leader: int, x: Array) -> None:
         inverse = min(max(inverse - step, inverse / 3), 3 * inverse)
 
 
-@compiled
+@inlined
 def _solve(best: float, mean: float, y: float, x: float) -> float:
     """The x with g(x) = y. g is concave: Newton's steps from the left stay there."""
     for _ in range(_STEPS):
@@ -214,7 +214,7 @@ def _mean(mean: float, model: tuple[float, float, float]) -> float:
     return mean if scale > 0 else min(max((mean - low) / (high - low), 0.0), 1.0)
 
 
-@compiled
+@inlined
 def _next(
     means: Array, counts: Indices, leader: int, warm: Array, weights: Array, scale: float
 ) -> int:
@@ -237,7 +237,7 @@ def _next(
     return arm
 
 
-@compiled
+@inlined
 def _tied(means: Array, leader: int, weights: Array) -> bool:
     """Whether several arms have the best mean; if so, weights are equal for them, and 0 else."""
     tied = 0
@@ -257,7 +257,7 @@ def _evidence(means: Array, counts: Indices, leader: int, arm: int, scale: float
     return transport(means[leader], means[arm], n, m)
 
 
-@compiled
+@inlined
 def _closest(means: Array, counts: Indices, leader: int, scale: float) -> int:
     """The arm against which there is least evidence."""
     closest, least = -1, math.inf

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from bestarm.ahead.paying import Parts, pay
-from bestarm.compiling import compiled
+from bestarm.compiling import compiled, inlined
 from bestarm.geometry import Array
 from bestarm.policies.linear.kernels import (
     LEADER,
@@ -50,7 +50,7 @@ def advance(
     return most, due, False
 
 
-@compiled
+@inlined
 def _step(model: Model, state: State, course: Course) -> int:
     """One step of Frank–Wolfe; the next arm has the largest x_a(t) / ω_a (Algorithm 1)."""
     counts, pulls = state[0], state[8][PULLS]
@@ -73,7 +73,7 @@ def _step(model: Model, state: State, course: Course) -> int:
     return best
 
 
-@compiled
+@inlined
 def _tied(state: State) -> bool:
     means, leader = state[4], state[8][LEADER]
     alike = 0
@@ -82,7 +82,7 @@ def _tied(state: State) -> bool:
     return alike > 1
 
 
-@compiled
+@inlined
 def _alternatives(
     target: Array, state: State, inverse: Array, radius: float
 ) -> tuple[Array, Indices, int]:
@@ -102,7 +102,7 @@ def _alternatives(
     return values, near, close
 
 
-@compiled
+@inlined
 def _ascend(model: Model, state: State, course: Course) -> None:
     """Move towards the arms that help most against all alternatives within r of the closest.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from bestarm.ahead.paying import Parts, pay
-from bestarm.compiling import compiled
+from bestarm.compiling import compiled, inlined
 from bestarm.geometry import Array
 from bestarm.policies.linear.kernels import (
     PULLS,
@@ -84,7 +84,7 @@ def choose(model: Model, state: State, course: Course) -> int:
     return best
 
 
-@compiled
+@inlined
 def _exceeds(source: Array, counts: Indices, value: float) -> bool:
     """Whether λ_min(Σ x xᵀ) > value: whether the matrix less value·I is positive."""
     return factor(information(source, counts, -value)) > -math.inf

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from bestarm.ahead.paying import Parts, pay
-from bestarm.compiling import compiled
+from bestarm.compiling import compiled, inlined
 from bestarm.geometry import Array
 from bestarm.policies.linear.kernels import (
     LEADER,
@@ -50,7 +50,7 @@ def advance(
     return most, due, False
 
 
-@compiled
+@inlined
 def _play(model: Model, state: State, game: Game) -> int:
     """One round of LinGame (Algorithm 2), with one learner per answer; gives the arm to pull."""
     losses, gaps, total, _ = game
@@ -68,7 +68,7 @@ def _play(model: Model, state: State, game: Game) -> int:
     return best
 
 
-@compiled
+@inlined
 def _play_pairs(model: Model, state: State, game: Game) -> int:
     """One round of LinGame-C (Algorithm 1), with one learner over pairs of answer and arm.
 
@@ -97,7 +97,9 @@ def _play_pairs(model: Model, state: State, game: Game) -> int:
 @compiled
 def _act(losses: Array, gap: float) -> Array:
     """AdaHedge's weights, in proportion to exp(−η L) with η = log(actions)/Δ."""
-    rate, least, total = math.log(len(losses)) / gap, losses.min(), 0.0
+    rate, least, total = math.log(len(losses)) / gap, math.inf, 0.0
+    for k in range(len(losses)):  # NumPy's minimum takes long to compile
+        least = min(least, losses[k])
     weights = np.zeros(len(losses))
     for k in range(len(losses)):
         weights[k] = math.exp(-rate * (losses[k] - least))
@@ -110,7 +112,9 @@ def _act(losses: Array, gap: float) -> Array:
 @compiled
 def _suffer(losses: Array, gap: float, weights: Array, gains: Array) -> float:
     """Take the losses −gains; what Δ grows by: the expected loss less the mix loss."""
-    rate, most = math.log(len(losses)) / gap, gains.max()
+    rate, most = math.log(len(losses)) / gap, -math.inf
+    for k in range(len(gains)):
+        most = max(most, gains[k])
     mix, expected = 0.0, 0.0
     for k in range(len(losses)):
         losses[k] -= gains[k]

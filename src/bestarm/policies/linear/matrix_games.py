@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
-from bestarm.compiling import compiled
+from bestarm.compiling import compiled, inlined
 from bestarm.geometry import Array
 from bestarm.policies.stepwise import Indices
 
@@ -21,7 +23,10 @@ def solve(payoffs: Array) -> Array:
     prices of its rows are the row player's weights, divided by v. Rows enter by the rule of Bland.
     """
     rows, columns = payoffs.shape
-    low, high = payoffs.min(), payoffs.max()
+    low, high = math.inf, -math.inf
+    for i in range(rows):  # NumPy's extremes take long to compile
+        for j in range(columns):
+            low, high = min(low, payoffs[i, j]), max(high, payoffs[i, j])
     table = np.zeros((rows + 1, columns + 1))
     inside = np.zeros(rows, dtype=np.int64)  # what each row holds: columns first, then slacks
     outside = np.zeros(columns, dtype=np.int64)
@@ -53,7 +58,7 @@ def solve(payoffs: Array) -> Array:
     return weights
 
 
-@compiled
+@inlined
 def _leaving(table: Array, inside: Indices, enter: int) -> int:
     """The row that limits the entering column first; of equals, the one that holds the first."""
     rows, columns = table.shape[0] - 1, table.shape[1] - 1
@@ -71,7 +76,7 @@ def _leaving(table: Array, inside: Indices, enter: int) -> int:
     return leave
 
 
-@compiled
+@inlined
 def _exchange(table: Array, row: int, column: int) -> None:
     """Exchange a variable inside with one outside, in the condensed table."""
     pivot = table[row, column]
