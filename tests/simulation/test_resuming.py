@@ -127,13 +127,14 @@ def test_threads_of_one_process_share_one_limit(monkeypatch: pytest.MonkeyPatch)
     happened: list[str] = []
 
     class Limits:
-        def __init__(self, **_: object) -> None:
-            happened.append("set")
-
         def restore_original_limits(self) -> None:
             happened.append("lifted")
 
-    monkeypatch.setattr(threadpoolctl, "threadpool_limits", Limits)
+    def limit(*_: object, **__: object) -> Limits:
+        happened.append("set")
+        return Limits()
+
+    monkeypatch.setattr(threadpoolctl.ThreadpoolController, "limit", limit)
     inside, leave = threading.Barrier(2), threading.Event()
 
     def stay() -> None:
