@@ -62,8 +62,9 @@ def leads(
     others = np.arange(len(rows)) != leader
     level = -math.log(pairs_delta(delta, targets=len(rows)))
     low, high = np.zeros((2, len(rows)))
-    low[others] = lower_ends(rows[others], past, level=level, grid=grid)
-    high[others] = -lower_ends(-rows[others], past, level=level, grid=grid)
+    both = np.concatenate([rows[others], -rows[others]])  # in one pass over the past
+    ends = lower_ends(both, past, level=level, grid=grid)
+    low[others], high[others] = ends[: others.sum()], -ends[others.sum() :]
     if margin is not None:
         low[others] = np.maximum(low[others], -margin)
         high = np.maximum(high, low)
