@@ -37,7 +37,7 @@ from bestarm.errors import (
 )
 from bestarm.live import Batch, Experiment, Receipt
 from bestarm.live.events import as_data
-from bestarm.live.store.contract import Ledger, SummaryRecord
+from bestarm.live.store.contract import ChangedMeanwhileError, Ledger, SummaryRecord
 
 FORESEEABLE = {"provisional", "open", "randomised"}  # a fixed plan draws nothing
 KINDS = (
@@ -77,10 +77,14 @@ class Crashing:
     @contextmanager
     def writing(self, *, assume_unchanged: bool = False) -> Iterator[Any]:
         self._at -= 1
-        with self._ledger.writing(assume_unchanged=assume_unchanged) as tx:
-            yield tx
-            if self._at == 0:
-                raise CrashError
+        try:
+            with self._ledger.writing(assume_unchanged=assume_unchanged) as tx:
+                yield tx
+                if self._at == 0:
+                    raise CrashError
+        except ChangedMeanwhileError:
+            self._at += 1  # it was in vain, and is made again
+            raise
 
     def advancing(self) -> Any:
         return self._ledger.advancing()
