@@ -123,6 +123,11 @@ class PostgresSession(Session):
         if changed:
             self.save(known.experiment, changed)
 
+    def _catch_up(self) -> None:
+        """Have all that was put off done, before something else is."""
+        self._begin_now()
+        self._send()
+
     def _call(self, statement: str, values: Iterable[Any]) -> str:
         """A statement with its values as a text, to be sent together with others."""
         name = self._prepared.get(statement)
@@ -224,22 +229,19 @@ class PostgresSession(Session):
             self._send("ROLLBACK")
 
     def fetch(self, statement: Select[Any], **values: Any) -> list[Row]:
-        self._begin_now()
-        self._send()
+        self._catch_up()
         known = sql.written(statement, "postgresql")
         return self._cursor.execute(known.text, known.constants | values).fetchall()
 
     def fetch_one(self, text: str, values: Sequence[Any]) -> Row:
-        self._begin_now()
-        self._send()
+        self._catch_up()
         # Bytes as they are, not as a text of twice the size.
         row = self._cursor.execute(text, values, binary=True).fetchone()
         assert row is not None
         return row
 
     def change(self, statement: Insert | Update | Delete, *rows: Mapping[str, Any]) -> int:
-        self._begin_now()
-        self._send()
+        self._catch_up()
         known = sql.written(statement, "postgresql")
         self._cursor.executemany(known.text, [{**known.constants, **row} for row in rows])
         return self._cursor.rowcount
@@ -263,8 +265,7 @@ class PostgresSession(Session):
         return self._add_many(sql.insert_rows(table, tuple(columns)) + sql.UNLESS_KNOWN, columns)
 
     def _add_many(self, statement: str, columns: Columns) -> int:
-        self._begin_now()
-        self._send()
+        self._catch_up()
         return self._cursor.execute(statement, list(columns.values())).rowcount
 
     def save(self, experiment: int, changed: Mapping[str, Any]) -> None:
@@ -274,8 +275,7 @@ class PostgresSession(Session):
             self._waiting.append(self._call(statement, [*changed.values(), experiment]))
 
     def has_table(self, name: str) -> bool:
-        self._begin_now()
-        self._send()
+        self._catch_up()
         found = self._cursor.execute("SELECT to_regclass(%s)", [name]).fetchone()
         return found is not None and found[0] is not None
 
