@@ -8,12 +8,14 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from types import SimpleNamespace
 
+import psycopg
 import pytest
-from databases import run_sql
+from databases import run_sql, wait_until
 from kept import told
 from psycopg.pq.abc import PGresult
 from workers_faults import begin
 
+from bestarm.errors import StoreUnavailableError
 from bestarm.live import Experiment
 from bestarm.live.store.sql import postgresql
 from bestarm.live.store.sql.postgresql import PostgresSession
@@ -172,3 +174,113 @@ def test_times_are_the_servers(postgres_url: str, monkeypatch: pytest.MonkeyPatc
     assert times == sorted(times)
     assert now[0] - 60 < times[0]
     assert times[-1] <= now[0]
+
+
+@pytest.mark.parametrize("call", ["ask", "tell"])
+def test_whoever_loses_the_answer_is_told_so(
+    postgres_url: str, call: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was sent may be on record: to do it again could give assignments to nobody."""
+    with begin(postgres_url) as experiment:
+        first, second, *_ = experiment.ask(9).ids
+        experiment.tell(first, 1.0)
+        send = PostgresSession._send
+
+        def lose(self: PostgresSession, *more: str) -> list[PGresult]:
+            found = send(self, *more)
+            if more and more[0].startswith("EXECUTE"):
+                self.raw.close()
+                raise psycopg.OperationalError("the server closed the connection")
+            return found
+
+        monkeypatch.setattr(PostgresSession, "_send", lose)
+        with pytest.raises(StoreUnavailableError):
+            experiment.ask(3) if call == "ask" else experiment.tell(second, 1.0)
+        monkeypatch.undo()
+        assert experiment.status().given == (12 if call == "ask" else 9)
+        assert len(told(experiment)) == (1 if call == "ask" else 2)
+        assert experiment.verify().sound
+
+
+END = (
+    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+    " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+)
+OTHERS = (
+    "SELECT count(*) FROM pg_stat_activity"
+    " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+)
+
+
+def test_a_connection_that_has_ended_is_replaced_whatever_comes_first(postgres_url: str) -> None:
+    with begin(postgres_url) as experiment:
+        ids = list(experiment.ask(40).ids)
+        for call in (
+            lambda: experiment.tell(ids.pop(), 1.0),
+            lambda: experiment.ask(1),
+            lambda: experiment.ask(1, request_id="named"),
+            lambda: experiment.tell_many({ids.pop(): 1.0 for _ in range(11)}),
+            lambda: experiment.fail(ids.pop()),
+            lambda: experiment.tell(ids.pop(), 1.0),  # which looks whether it is lost
+        ):
+            experiment.tell(ids.pop(), 1.0)
+            experiment.tell(ids.pop(), 1.0)
+            run_sql(postgres_url, END)
+            wait_until(lambda: run_sql(postgres_url, OTHERS) == [(0,)])
+            call()
+        assert counted(experiment) == len(told(experiment)) == 25
+        assert experiment.verify().sound
+
+
+def server_time(url: str) -> float:
+    ((now,),) = run_sql(url, "SELECT extract(epoch FROM clock_timestamp())::float")
+    return float(now)
+
+
+WAITING = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+
+
+@pytest.mark.parametrize("name", [None, "named"])
+def test_the_time_is_that_after_waiting_for_others(
+    postgres_url: str, name: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A lease begins when an assignment is made, not when somebody began to wait for it."""
+    moment = 0.5
+    with begin(postgres_url) as experiment, ThreadPoolExecutor(1) as pool:
+        experiment.tell(experiment.ask(1).ids[0], 1.0)
+        experiment.tell(experiment.ask(1).ids[0], 1.0)
+        with psycopg.connect(postgres_url) as other:
+            other.execute("SELECT id FROM bestarm_experiments FOR UPDATE")
+            asking = pool.submit(experiment.ask, 1, request_id=name)
+            wait_until(lambda: run_sql(postgres_url, WAITING) == [(1,)])
+            monkeypatch.setattr(postgresql, "_MOMENT", moment)
+            began = server_time(postgres_url)
+            wait_until(lambda: server_time(postgres_url) > began + 2 * moment)
+            other.rollback()
+        (number,) = asking.result().ids
+        sql = f"SELECT asked FROM bestarm_assignments WHERE number = {number}"
+        ((asked,),) = run_sql(postgres_url, sql)
+        assert asked > began + moment
+
+
+def test_who_is_interrupted_while_it_prepares_a_statement_can_do_it_again(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with begin(postgres_url) as experiment:
+        first, *ids = experiment.ask(4).ids
+        experiment.tell(first, 1.0)
+        send = PostgresSession._send
+
+        def interrupt(self: PostgresSession, *more: str) -> list[PGresult]:
+            found = send(self, *more)
+            if more and more[0].startswith("PREPARE"):
+                raise KeyboardInterrupt
+            return found
+
+        monkeypatch.setattr(PostgresSession, "_send", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            experiment.tell_many(dict.fromkeys(ids, 1.0))
+        monkeypatch.undo()
+        assert experiment.tell_many(dict.fromkeys(ids, 1.0)).recorded == 3
+        assert experiment.ask(2, request_id="named").ids
+        assert experiment.verify().sound

@@ -118,6 +118,28 @@ def test_a_session_given_back_while_a_store_is_closed_is_closed(sqlite_url: str)
         wait_until(lambda: not sessions._idle)
 
 
+def test_sessions_that_interrupts_have_lost_are_made_up_for(
+    sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever is interrupted between taking one and noting it cannot give it back."""
+    monkeypatch.setattr(pool, "_PATIENCE", 0.1)
+    with begin(sqlite_url) as experiment:
+        ledger: Any = experiment._ledger
+        sessions = ledger.store._pool
+        while sessions._free.qsize():
+            sessions._free.get()
+        lost = [sessions.take() for _ in range(3)]
+        experiment.tell(experiment.ask(1).ids[0], 1.0)
+        for session in lost:
+            sessions.give(session, sound=True)
+        taken = [sessions.take() for _ in range(pool._MOST)]
+        with pytest.raises(pool.NoSessionError):
+            sessions.take()
+        for session in taken:
+            sessions.give(session, sound=True)
+        assert sessions._free.qsize() == pool._MOST
+
+
 def test_counters_are_read_to_the_bit_whatever_the_server_says(postgres_url: str) -> None:
     number = 0.1 + 0.2
     name = name_of(postgres_url)

@@ -60,8 +60,8 @@ class Store:
         if file is not None:
             event.listen(engine, "connect", lambda *_: file.note_open())
             event.listen(engine, "close", lambda closed, _: file.note_close(closed))
-        self._process = os.getpid()
         self._pool = SessionPool(engine, file)
+        self._process = os.getpid()  # last: other threads of a forked process look at it first
         return engine
 
     @property

@@ -52,6 +52,9 @@ class SessionPool:
         Raises:
             NoSessionError: others did not give theirs back in time.
         """
+        if not self._free.qsize() and len(self._used) < _MOST:
+            # Somebody was interrupted between taking one and noting it, and gives none back.
+            self._free.put(None)
         try:
             self._free.get(timeout=_PATIENCE)
         except Empty:
@@ -96,14 +99,18 @@ class SessionPool:
 
     def give(self, session: Session, *, sound: bool) -> None:
         """Give a session back; unless it is sound, it is closed."""
-        with self._lock:
-            kept = sound and session in self._used
-            self._used.discard(session)
-            if kept:
-                self._idle.append(session)
-        if not kept:
-            self._close(session)
-        self._free.put(None)
+        kept = False
+        try:
+            with self._lock:
+                kept = sound and session in self._used
+                self._used.discard(session)
+                if kept:
+                    self._idle.append(session)
+        finally:
+            if self._free.qsize() + len(self._used) < _MOST:
+                self._free.put(None)
+            if not kept:
+                self._close(session)
 
     def close(self) -> None:
         """Close all sessions; those in use once they are given back."""

@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import select
 import time
-from collections.abc import Iterable, Mapping, Sequence
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import chain, count
 from typing import Any
 
 import psycopg
@@ -64,6 +66,7 @@ class PostgresSession(Session):
         self.counters = {}
         self._cursor = raw.cursor()
         self._prepared: dict[str, str] = {}  # names by statement
+        self._numbers = count()  # no name is used again, even after an interrupt
         self._waiting: list[str] = []  # statements to be sent with the next
         self._known: _Known | None = None
         self._alone = True  # nobody else has written lately to what this connection writes to
@@ -114,14 +117,29 @@ class PostgresSession(Session):
             return
         known, postponed, self._postponed = self._known, self._postponed, None
         assert known is not None
-        changed = self._changed
-        self.begin(writing=True, experiment=known.experiment)
-        if not self._alone:
+        assert self.time is not None
+        changed, stamped = self._changed, self.time
+        with self._unless_ended():
+            self.begin(writing=True, experiment=known.experiment)
+        if not self._alone or self.time > stamped + _MOMENT:  # or it has waited for long
             raise ChangedMeanwhileError
         for table, columns in postponed:
             self.add(table, columns)
         if changed:
             self.save(known.experiment, changed)
+
+    @contextmanager
+    def _unless_ended(self) -> Iterator[None]:
+        """Let the caller begin again on another connection, if this one turns out to be dead.
+
+        Only as long as nothing is written: whether what was sent last is kept cannot be known.
+        """
+        try:
+            yield
+        except psycopg.OperationalError as error:
+            if self.broken:
+                raise ChangedMeanwhileError from error
+            raise
 
     def _catch_up(self) -> None:
         """Have all that was put off done, before something else is."""
@@ -132,7 +150,8 @@ class PostgresSession(Session):
         """A statement with its values as a text, to be sent together with others."""
         name = self._prepared.get(statement)
         if name is None:
-            name = f"bestarm_{len(self._prepared)}"
+            # Behind a pooler the server may hold another client's statement of the same number.
+            name = f"bestarm_{next(self._numbers)}_{zlib.crc32(statement.encode()):08x}"
             self._prepare(name, statement)
         return f"EXECUTE {name} ({', '.join(map(_literal, values))})"
 
@@ -173,15 +192,21 @@ class PostgresSession(Session):
         found: PGresult | None = connection.get_result()
         return found
 
-    def _wait(self, *, writable: bool = False) -> None:
-        """Wait until the server has sent something, or can be sent more; Ctrl-C ends it."""
+    def _wait(self, *, writable: bool = False, seconds: float | None = None) -> bool:
+        """Wait until the server has sent something, or can be sent more; Ctrl-C ends it.
+
+        Returns whether that is so, at the latest after so many seconds.
+        """
         socket = self.raw.pgconn.socket
         if not hasattr(select, "poll"):  # as on Windows, where `select` takes any socket
-            select.select([socket], [socket] if writable else [], [])
-            return
+            return any(select.select([socket], [socket] if writable else [], [], seconds))
         poll = select.poll()
         poll.register(socket, select.POLLIN | select.POLLOUT if writable else select.POLLIN)
-        poll.poll()
+        return bool(poll.poll(None if seconds is None else 1000 * seconds))
+
+    def _is_readable(self) -> bool:
+        """Whether the server has sent something that nobody asked for."""
+        return self.broken or self._wait(seconds=0)
 
     def commit(self) -> None:
         if self._postponed is not None and len(self._postponed) == 1 and self._changed:
@@ -201,12 +226,11 @@ class PostgresSession(Session):
         statement = sql.save_if_unchanged(tuple(self._changed), table, tuple(columns), len(rows))
         values = (*self._changed.values(), known.experiment, *chain(*rows), known.saved_by)
         self._postponed = None
-        try:
-            found = self._send(self._call(statement, values))[-1]
-        except psycopg.OperationalError as error:
-            if self.broken:  # since this connection was last used
-                raise ChangedMeanwhileError from error
-            raise
+        with self._unless_ended():
+            call = self._call(statement, values)
+        if known.time() is None or self._is_readable():  # it has a last word, or has ended
+            raise ChangedMeanwhileError
+        found = self._send(call)[-1]
         if not found.ntuples:
             self._known, self._alone = None, False
             raise ChangedMeanwhileError

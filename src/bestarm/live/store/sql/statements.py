@@ -101,16 +101,19 @@ def save_if_unchanged(
     """A statement for PostgreSQL that writes counters and adds rows, or does neither.
 
     It does both if the row of counters is as a transaction left it, whose number comes last, and
-    then returns its own.
+    then returns its own. It waits for nobody: its time would be over by then.
     """
     kinds = [f"::{table.c[name].type.compile(_NUMBERED)}" for name in columns]
     first, last = len(names) + 2, len(names) + 1 + rows * len(columns)
     marks = (f"${number}" for number in range(first, last + 1))
     values = (", ".join(f"{next(marks)}{kind}" for kind in kinds) for _ in range(rows))
-    save = f"{save_counters(names, '$')} AND xmin = ${last + 1}{SAVED_BY}"
+    number = f"id = ${len(names) + 1}"
+    mine = f"SELECT 1 FROM {s.experiments} WHERE {number} AND xmin = ${last + 1}"
+    mine += " FOR NO KEY UPDATE SKIP LOCKED"
+    save = f"{save_counters(names, '$')} AND EXISTS (SELECT 1 FROM mine){SAVED_BY}"
     new = f"(VALUES {', '.join(f'({each})' for each in values)}) AS new"
     add = f"INSERT INTO {table} ({_quoted(columns)}) SELECT new.* FROM saved, {new}"
-    return f"WITH saved AS ({save}), added AS ({add}) SELECT * FROM saved"
+    return f"WITH mine AS ({mine}), saved AS ({save}), added AS ({add}) SELECT * FROM saved"
 
 
 def _in_order(table: sa.Table, *columns: Any, key: str = "number") -> sa.Select[Any]:
