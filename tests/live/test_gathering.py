@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -15,6 +17,7 @@ from kept import told
 
 from bestarm import Experiment, Problem
 from bestarm.errors import ConflictingOutcomeError, ConflictingRequestError
+from bestarm.live import gathering
 from bestarm.live.gathering import Gathering
 
 PATIENCE = 60.0  # seconds
@@ -27,6 +30,10 @@ class Work:
         self.groups: list[list[int]] = []
         self.let = threading.Semaphore(0)
         self.wrong: BaseException | None = None
+        self.over = False
+
+    def is_begun(self) -> bool:
+        return len(self.groups) == 1
 
     def __call__(self, calls: Sequence[int]) -> list[int]:
         self.groups.append(sorted(calls))
@@ -138,6 +145,99 @@ def test_who_is_interrupted_before_it_waits_is_left_out(time: int) -> None:
         work.let.release(2)
         assert first.result(PATIENCE) == 4
         assert pool.submit(gathered, 4).result(PATIENCE) == 8
+
+
+class Interrupting:
+    """Interrupts this thread at the n-th entry to a function of the module, or exit from one."""
+
+    def __init__(self, number: int) -> None:
+        self.left, self.done = number, False
+
+    def __enter__(self) -> None:
+        sys.settrace(self._enter)
+
+    def __exit__(self, *_: object) -> None:
+        sys.settrace(None)
+
+    def _enter(self, frame: FrameType, event: str, _: object) -> Any:
+        if frame.f_code.co_filename != gathering.__file__:
+            return None
+        frame.f_trace_lines = False
+        return self._look(frame, event, _)
+
+    def _look(self, frame: FrameType, event: str, _: object) -> Any:
+        if event in {"call", "return"} and not self.done:
+            self.left -= 1
+            if not self.left:
+                self.done = True
+                raise KeyboardInterrupt
+        return self._look
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_who_is_interrupted_anywhere_holds_nobody_up(waits: bool) -> None:
+    """Python looks for signals wherever a function begins, and after it has returned."""
+    found = 0
+    with ThreadPoolExecutor(2) as pool:
+        for number in range(1, 100):
+            work = Work()
+            gathered = Gathering(work)
+            if waits:
+                at_work = pool.submit(gathered, 0)
+                wait_until(work.is_begun)
+                pool.submit(let_once_there_is_one, gathered, work)
+            else:
+                work.let.release()
+            interrupting = Interrupting(number)
+            try:
+                with interrupting:
+                    assert gathered(1) == 2
+            except KeyboardInterrupt:
+                found += 1
+            work.over = True
+            work.let.release(3)
+            if waits:
+                assert at_work.result(PATIENCE) == 0
+            assert pool.submit(gathered, 2).result(PATIENCE) == 4
+            if not interrupting.done:
+                break
+    assert 5 < found < number < 99
+
+
+def let_once_there_is_one(gathered: Gathering[int, int], work: Work) -> None:
+    wait_until(lambda: work.over or len(gathered._waiting) == 1)
+    work.let.release(2)
+
+
+def test_a_group_is_carried_out_by_a_thread_that_ctrl_c_does_not_reach() -> None:
+    """Or else the calls of others would be made again, though they may be on record."""
+    work, workers = Work(), list[int]()
+
+    def noted(calls: Sequence[int]) -> list[int]:
+        workers.append(threading.get_ident())
+        return work(calls)
+
+    gathered = Gathering(noted)
+    with ThreadPoolExecutor(3) as pool:
+        first = pool.submit(gathered, 0)
+        wait_until(lambda: len(work.groups) == 1)
+        late = pool.submit(join_behind_main, gathered, work)
+        assert gathered(1) == 2  # waits first
+        assert first.result(PATIENCE) == 0
+        assert late.result(PATIENCE) == 4
+    assert work.groups == [[0], [1, 2]]
+    assert threading.main_thread().ident not in workers
+
+
+def join_behind_main(gathered: Gathering[int, int], work: Work) -> int:
+    wait_until(lambda: len(gathered._waiting) == 1)
+    threading.Thread(target=let_both, args=(gathered, work)).start()
+    return gathered(2)
+
+
+def let_both(gathered: Gathering[int, int], work: Work) -> None:
+    wait_until(lambda: len(gathered._waiting) == 2)
+    work.let.release(2)
 
 
 def test_who_calls_from_within_its_work_does_not_wait_for_itself() -> None:
