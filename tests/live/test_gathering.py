@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 import threading
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from types import FrameType
 from typing import Any
 
 import pytest
 from databases import wait_until
+from interrupting import Interrupting
 from kept import told
 
 from bestarm import Experiment, Problem
@@ -147,36 +146,8 @@ def test_who_is_interrupted_before_it_waits_is_left_out(time: int) -> None:
         assert pool.submit(gathered, 4).result(PATIENCE) == 8
 
 
-class Interrupting:
-    """Interrupts this thread at the n-th entry to a function of the module, or exit from one."""
-
-    def __init__(self, number: int) -> None:
-        self.left, self.done = number, False
-
-    def __enter__(self) -> None:
-        sys.settrace(self._enter)
-
-    def __exit__(self, *_: object) -> None:
-        sys.settrace(None)
-
-    def _enter(self, frame: FrameType, event: str, _: object) -> Any:
-        if frame.f_code.co_filename != gathering.__file__:
-            return None
-        frame.f_trace_lines = False
-        return self._look(frame, event, _)
-
-    def _look(self, frame: FrameType, event: str, _: object) -> Any:
-        if event in {"call", "return"} and not self.done:
-            self.left -= 1
-            if not self.left:
-                self.done = True
-                raise KeyboardInterrupt
-        return self._look
-
-
 @pytest.mark.parametrize("waits", [False, True])
 def test_who_is_interrupted_anywhere_holds_nobody_up(waits: bool) -> None:
-    """Python looks for signals wherever a function begins, and after it has returned."""
     found = 0
     with ThreadPoolExecutor(2) as pool:
         for number in range(1, 100):
@@ -188,7 +159,7 @@ def test_who_is_interrupted_anywhere_holds_nobody_up(waits: bool) -> None:
                 pool.submit(let_once_there_is_one, gathered, work)
             else:
                 work.let.release()
-            interrupting = Interrupting(number)
+            interrupting = Interrupting(number, gathering)
             try:
                 with interrupting:
                     assert gathered(1) == 2
@@ -249,6 +220,31 @@ def test_who_calls_from_within_its_work_does_not_wait_for_itself() -> None:
     gathered: Gathering[int, int] = Gathering(work)
     with ThreadPoolExecutor(1) as pool:
         assert pool.submit(gathered, 10).result(PATIENCE) == 55
+
+
+def test_who_is_called_by_a_signal_while_it_waits_does_not_wait_for_itself() -> None:
+    work, answers = Work(), list[int]()
+    gathered = Gathering(work)
+    before = signal.signal(signal.SIGUSR1, lambda *_: answers.append(gathered(2)))
+    main = threading.main_thread().ident
+    assert main is not None
+
+    def interrupt() -> None:
+        wait_until(lambda: len(gathered._waiting) == 1)
+        signal.pthread_kill(main, signal.SIGUSR1)
+        wait_until(lambda: len(work.groups) == 2)
+        work.let.release(3)
+
+    try:
+        with ThreadPoolExecutor(2) as pool:
+            first = pool.submit(gathered, 0)
+            wait_until(work.is_begun)
+            pool.submit(interrupt)
+            assert gathered(1) == 2
+            assert first.result(PATIENCE) == 0
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert answers == [4]
 
 
 def test_a_forked_process_waits_for_no_thread_of_its_parent(sqlite_url: str) -> None:

@@ -79,7 +79,9 @@ class Diary:
         self.held: dict[int, int] = {}  # given and not known to be told: id and arm
         for line in read(path):
             self._note(line)
-        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
+        text = path.read_bytes()
+        os.ftruncate(self._file, text.rfind(b"\n") + 1)  # one that was killed as it wrote
 
     def write(self, **line: Any) -> None:
         """Add a line."""
@@ -108,8 +110,9 @@ class Diary:
 
 
 def read(path: Path) -> list[dict[str, Any]]:
-    """The lines of a diary."""
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    """The lines of a diary, but for one that was not written to its end."""
+    *lines, _ = path.read_text().split("\n") if path.exists() else [""]
+    return [json.loads(line) for line in lines]
 
 
 def work(url: str, folder: Path, worker: str, seed: int) -> None:

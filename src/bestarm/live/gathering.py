@@ -49,6 +49,7 @@ class Gathering(Generic[Call, Answer]):
     def __init__(self, carry_out: Callable[[Sequence[Call]], Sequence[Answer]]) -> None:
         self._carry_out = carry_out
         self._worker = 0  # the thread that is at work
+        self._threads: set[int] = set()  # those that wait
         self._lock = Lock()
         # Who is at work: a call alone, a group, or nobody; and those that wait meanwhile.
         self._state: tuple[object, list[_Waiting[Call, Answer]]] = None, []
@@ -59,7 +60,9 @@ class Gathering(Generic[Call, Answer]):
 
     def __call__(self, call: Call) -> Answer:
         """Have a call carried out, and return its answer."""
-        if self._worker == get_ident():  # as in a signal handler: nobody else would carry it out
+        me = get_ident()
+        if self._worker == me or me in self._threads:
+            # In a signal handler: this thread cannot wait for itself.
             return self._carry_out([call])[0]
         mine: _Waiting[Call, Answer] | None = None
         alone: object = None
@@ -73,6 +76,7 @@ class Gathering(Generic[Call, Answer]):
                     self._state[1].append(mine)
             if mine is None:
                 return self._work([call])[0]
+            self._threads.add(me)
             mine.woken.acquire()
             if mine.group is not None:
                 self._carry_out_group(mine.group)
@@ -92,6 +96,7 @@ class Gathering(Generic[Call, Answer]):
                 except KeyboardInterrupt:
                     self._hand_over(alone)
                     raise
+            self._threads.discard(me)
         if mine.error is not None:
             raise mine.error
         return mine.answer  # type: ignore[return-value]

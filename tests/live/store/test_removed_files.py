@@ -154,6 +154,19 @@ def test_a_log_that_was_removed_takes_no_outcomes(
         assert again.verify().sound
 
 
+def test_a_log_that_is_removed_before_anything_was_written_takes_no_outcomes(
+    sqlite_url: str, tmp_path: Path
+) -> None:
+    with create(sqlite_url) as first:
+        first.ask(3)
+        with Experiment.open(sqlite_url, "offer") as experiment:
+            experiment.status()  # it has only read
+            for name in ("store.db-wal", "store.db-shm"):
+                (tmp_path / name).unlink()
+            with pytest.raises(StoreUnavailableError, match="log"):
+                experiment.tell(0, 0.5)
+
+
 def test_a_file_that_goes_while_one_writes_is_noticed_before_one_is_told(
     sqlite_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+from collections import deque
 from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import psycopg
 import pytest
 import workers_faults
 from databases import name_of, run_sql, wait_until
+from interrupting import Interrupting
 from kept import told
 from workers_faults import begin
 from workers_started import PATIENCE, processes
@@ -22,7 +24,7 @@ from workers_started import PATIENCE, processes
 from bestarm import Problem
 from bestarm.errors import DamagedStoreError, StoreUnavailableError
 from bestarm.live import Experiment, writer
-from bestarm.live.store.sql import connections, database, pool
+from bestarm.live.store.sql import connections, database, pool, sqlite, turns
 from bestarm.live.store.sql.postgresql import PostgresSession
 from bestarm.live.store.sql.sqlite import SqliteSession
 
@@ -116,6 +118,69 @@ def test_a_session_given_back_while_a_store_is_closed_is_closed(sqlite_url: str)
         sessions._used = Used([session])
         sessions.give(session, sound=True)
         wait_until(lambda: not sessions._idle)
+
+
+@pytest.mark.parametrize("call", ["ask", "tell"])
+def test_who_is_interrupted_anywhere_holds_nobody_up(
+    sqlite_url: str, call: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "PATIENCE", 0.5)
+    with begin(sqlite_url) as experiment:
+        ids = iter(experiment.ask(500).ids)
+        for number in range(1, 200):
+            interrupting = Interrupting(number, turns, sqlite, pool, database, exits=False)
+            with suppress(KeyboardInterrupt), interrupting:
+                experiment.ask(1) if call == "ask" else experiment.tell(next(ids), 1.0)
+            if not interrupting.done:
+                break
+            assert experiment.tell(next(ids), 1.0).recorded
+        assert 15 < number < 199
+        assert experiment.verify().sound
+
+
+def test_a_session_that_is_not_kept_is_closed(sqlite_url: str) -> None:
+    """Or its end, whenever it comes, would be taken for the end of the file's log."""
+
+    class Full(deque[Any]):
+        def append(self, _: object) -> None:
+            raise KeyboardInterrupt
+
+    with begin(sqlite_url) as experiment:
+        (number,) = experiment.ask(1).ids
+        ledger: Any = experiment._ledger
+        sessions = ledger.store._pool
+        idle, sessions._idle = sessions._idle, Full(sessions._idle)
+        with pytest.raises(KeyboardInterrupt):
+            experiment.status()
+        assert not sessions._file._held
+        sessions._idle = idle
+        idle.clear()
+        assert experiment.tell(number, 1.0).recorded
+
+
+def test_a_parent_that_closes_does_not_take_the_log_from_its_child(sqlite_url: str) -> None:
+    with begin(sqlite_url) as experiment:
+        ids = experiment.ask(3).ids
+    experiment = Experiment.open(sqlite_url, "offer")
+    experiment.status()
+    come, closed = os.pipe(), os.pipe()
+    child = os.fork()
+    if not child:
+        signal.alarm(60)
+        experiment.status()
+        os.write(come[1], b".")
+        os.read(closed[0], 1)
+        experiment.tell_many(dict.fromkeys(ids, 1.0))
+        os.kill(os.getpid(), signal.SIGKILL)
+    os.read(come[0], 1)
+    experiment.close()
+    os.write(closed[1], b".")
+    _, ended = os.waitpid(child, 0)
+    assert os.WTERMSIG(ended) == signal.SIGKILL  # it has told them
+    with Experiment.open(sqlite_url, "offer") as later:
+        assert told(later) == dict.fromkeys(ids, 1.0)
+    for each in (*come, *closed):
+        os.close(each)
 
 
 def test_sessions_that_interrupts_have_lost_are_made_up_for(

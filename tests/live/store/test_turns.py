@@ -173,12 +173,13 @@ def test_a_process_writes_for_a_while_and_then_lets_others_in(path: str, clock: 
     with one._line.first():
         one._line.begin_slice()
     while clock.now < 1000.0 + turns._SLICE:
-        one.take()
+        held: list[Any] = []
+        one.take(held)
         one.begin(lambda: began.append("one"))
         assert not two._line.is_free()
         clock.now += turns._IDLE * 0.4
-        one.give()
-    two.take()
+        one.give(held)
+    two.take([])
     two.begin(lambda: began.append("two"))
     assert began.count("one") > 5
     assert began[-1] == "two"

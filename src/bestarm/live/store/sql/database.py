@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from pathlib import Path
 from threading import Lock
 from typing import Any, TypeVar
+from weakref import WeakSet
 
 from sqlalchemy import Connection, Engine, MetaData, Table, event, exc, select, text
 
@@ -49,6 +50,7 @@ class Store:
         self._driver: Any = self.url.get_dialect().import_dbapi()
         self._failures = (self._driver.Error, exc.DBAPIError, NoSessionError, UnicodeDecodeError)
         self._engine = self._connect()
+        _stores.add(self)
         self._abandoned: list[Any] = []  # of a parent process: nothing must close its connections
         self._reopening = Lock()
         self.generation = 0
@@ -155,6 +157,8 @@ class Store:
             )
             sound = False
             try:
+                if self.file is not None:
+                    self.file.note_log(session.raw)
                 yield session
                 session.commit()
                 sound = True
@@ -162,9 +166,11 @@ class Store:
                 sound = self._rolled_back(session)
                 raise
             finally:
-                if writing and sound and self.file is not None:
-                    self.file.note_log(session.raw)
-                pool.give(session, sound=sound)
+                try:
+                    if writing and sound and self.file is not None:
+                        self.file.note_log(session.raw, written=True)
+                finally:
+                    pool.give(session, sound=sound)
         except self._failures as error:
             raise self._error(error) from error
         if writing:
@@ -328,6 +334,22 @@ class Store:
         except self._failures as error:
             raise self._error(error) from error
         self.check_file()
+
+
+_stores: WeakSet[Store] = WeakSet()
+
+
+def _close_files() -> None:
+    """Close what is open of SQLite files: in a forked process SQLite would take locks for its own
+    that the parent holds, and the parent could take away the log that the child writes to."""
+    for store in list(_stores):
+        if store.sqlite and store._process == os.getpid():
+            with suppress(Exception):
+                store._pool.close_idle()
+
+
+if hasattr(os, "register_at_fork"):  # not everywhere
+    os.register_at_fork(before=_close_files)
 
 
 def _of_somebody_else(path: Path) -> bool:

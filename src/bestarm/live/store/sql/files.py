@@ -54,12 +54,17 @@ class WatchedFile:
                 self._opened = _identity(self.path)
                 self._real = os.path.realpath(self.path)  # SQLite keeps logs where a link leads
 
-    def note_log(self, connection: object) -> None:
-        """Note which log a connection has written to: it stays until the last one is closed."""
+    def note_log(self, connection: object, *, written: bool = False) -> None:
+        """Note which log a connection reads or has written to: it stays until the last is closed.
+
+        Before the first that writes there may be none.
+        """
         if id(connection) not in self._held:
-            with self._lock:
-                self._held[id(connection)] = self._logs()
-                self._logs_held = set(self._held.values())
+            logs = self._logs()
+            if written or None not in logs:
+                with self._lock:
+                    self._held[id(connection)] = logs
+                    self._logs_held = set(self._held.values())
 
     def note_close(self, connection: object) -> None:
         """Note that a connection is closed."""

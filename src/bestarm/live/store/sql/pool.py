@@ -102,15 +102,24 @@ class SessionPool:
         kept = False
         try:
             with self._lock:
-                kept = sound and session in self._used
-                self._used.discard(session)
-                if kept:
+                if sound and session in self._used:
                     self._idle.append(session)
+                    kept = True
+                self._used.discard(session)
         finally:
             if self._free.qsize() + len(self._used) < _MOST:
                 self._free.put(None)
             if not kept:
                 self._close(session)
+
+    def close_idle(self) -> None:
+        """Close all sessions that nobody uses."""
+        if self._lock.acquire(blocking=False):
+            try:
+                while self._idle:
+                    self._close(self._idle.pop())
+            finally:
+                self._lock.release()
 
     def close(self) -> None:
         """Close all sessions; those in use once they are given back."""

@@ -24,7 +24,7 @@ class SqliteSession(Session):
     def __init__(self, raw: sqlite3.Connection, *, turn: Turn) -> None:
         self.raw = raw
         self._turn = turn
-        self._holds_turn = False
+        self._held: list[Any] = []  # its turn, while it has it
         self._waits_itself = True
         self.counters = {}
         # The counters that this connection wrote last, of which experiment, and the number by which
@@ -41,8 +41,7 @@ class SqliteSession(Session):
         assume_unchanged: bool = False,  # noqa: ARG002  (SQLite says at once whether it is so)
     ) -> None:
         if writing:
-            self._turn.take()
-            self._holds_turn = True
+            self._turn.take(self._held)
             if self._waits_itself:
                 self._stop_waiting()
             self._turn.begin(self._begin_immediate)
@@ -97,9 +96,7 @@ class SqliteSession(Session):
             self._give_turn()
 
     def _give_turn(self) -> None:
-        if self._holds_turn:
-            self._holds_turn = False
-            self._turn.give()
+        self._turn.give(self._held)
 
     def fetch(self, statement: Select[Any], **values: Any) -> list[Row]:
         known = sql.written(statement, "sqlite")

@@ -14,9 +14,13 @@ import secrets
 import sqlite3
 import struct
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from itertools import compress, islice
+from operator import methodcaller
 from threading import Lock
+from typing import Any
 from weakref import WeakSet, finalize
 
 from bestarm.live.store.sql import connections
@@ -34,6 +38,9 @@ _PLACES = 64  # in the line
 _STUCK = 0.1  # seconds without a sign of anybody after which one passes those who are before
 
 
+_release = methodcaller("release")
+
+
 class Turn:
     """The turns of this process's threads, and its place in a line with other processes.
 
@@ -46,23 +53,27 @@ class Turn:
         self._line = _Line(line)
         self._hurries = list[None]()
 
-    def take(self) -> None:
-        """Wait for the other threads.
+    def take(self, held: list[Any]) -> None:
+        """Wait for the other threads; what is to be given back is added to `held`.
 
         Raises:
             sqlite3.OperationalError: they did not finish in time.
         """
-        if not (self._lock.acquire(False) or self._lock.acquire(timeout=connections.PATIENCE)):
+        # All of it is in C: no signal is answered between taking the lock and noting that.
+        taken = map(self._lock.acquire, (True,), (connections.PATIENCE,))
+        held.extend(compress((self._lock,), taken))
+        if not held:
             error = sqlite3.OperationalError("database is locked")
             error.sqlite_errorcode = sqlite3.SQLITE_BUSY
             raise error
 
-    def give(self) -> None:
-        """End the turn."""
+    def give(self, held: list[Any]) -> None:
+        """End the turn, unless it has ended."""
         try:
-            self._line.sign()
+            if held:
+                self._line.sign()
         finally:
-            self._lock.release()
+            deque(map(_release, islice(iter(held.pop, None), len(held))), maxlen=0)  # likewise
 
     @contextmanager
     def hurry(self) -> Iterator[None]:
