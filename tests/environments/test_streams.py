@@ -16,7 +16,7 @@ import pytest
 from scipy import stats
 from single_pulls import Floats, add_up, assert_same_law, draw_arms, totals
 
-from bestarm.environments import Semiparametric, baselines, kernels, streams
+from bestarm.environments import Semiparametric, baselines, kernels, reacting_streams, streams
 from bestarm.environments.baselines import Baseline
 from bestarm.errors import InvalidInputError
 from bestarm.records import BlockPlan, Plan, Rounds, Summary, round_robin
@@ -372,7 +372,7 @@ def test_words_are_those_of_numpy() -> None:
 @pytest.mark.parametrize("block", [1, 7, 64])
 def test_round_robin_is_dealt_in_blocks_of_any_length(block: int) -> None:
     rng = np.random.default_rng(16)
-    stream = streams.ReactingStream(np.zeros(6), bound=1, noise=1, rng=rng)
+    stream = reacting_streams.ReactingStream(np.zeros(6), bound=1, noise=1, rng=rng)
     for counts in ([1, 3, 2, 0, 0, 1], [0, 0, 9, 0, 0, 0], [5, 5, 5, 5, 5, 5], [1, 0, 0, 0, 0, 40]):
         plan = Plan.fixed(counts, phase=1)
         deal = stream._deal(plan)

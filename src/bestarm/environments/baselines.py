@@ -110,7 +110,7 @@ class Adversary(Baseline):
 
     def begin(self, means: Array, *, noise: float, rng: np.random.Generator) -> Stream:
         """Start a run."""
-        from bestarm.environments.streams import ReactingStream  # noqa: PLC0415 - compiles kernels
+        from bestarm.environments.reacting_streams import ReactingStream  # noqa: PLC0415
 
         return ReactingStream(means, bound=self.size, noise=noise, rng=rng)
 

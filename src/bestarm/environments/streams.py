@@ -14,7 +14,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from bestarm.ahead import Ahead, Past
+from bestarm.ahead import Ahead
 from bestarm.environments import kernels
 from bestarm.environments.baselines import ChunkSource
 from bestarm.environments.environment import Foresee, Pulls
@@ -373,33 +373,6 @@ class MovingStream(DealtStream, BlockStream):
             self._values = self._values[len(values) :]
             pulls -= len(values)
             yield values
-
-
-class ReactingStream(DealtStream):
-    """A run against the adaptive adversary of `baselines.adversary`: one pull at a time."""
-
-    def __init__(
-        self, means: Array, *, bound: float, noise: float, rng: np.random.Generator
-    ) -> None:
-        super().__init__(means, noise=noise, rng=rng)
-        self._bound = bound
-        self._past = Past.empty(len(means))
-
-    def ahead(self, rounds: int) -> Ahead | None:
-        """Rewards of the next rounds, but for the adversary's baseline, which is added to them."""
-        return self._shared(np.zeros(rounds))._replace(bound=self._bound, past=self._past)
-
-    def _carry_out(self, plan: Plan) -> Summary:
-        return self._add_up(plan)
-
-    def _single_pulls(self, plan: Plan) -> Iterator[Pulls]:
-        deal = self._deal(plan)
-        for start in range(0, plan.pulls, BLOCK):
-            arms = self._arms[: min(plan.pulls - start, BLOCK)]
-            deal(arms)
-            rewards = self._noisy(np.zeros(len(arms)))
-            kernels.react(arms, self._means, self._bound, tuple(self._past), rewards)
-            yield Pulls(arms, rewards)
 
 
 def guided(weights: Array, cells: int) -> tuple[NDArray[np.uint64], NDArray[np.int32], int]:

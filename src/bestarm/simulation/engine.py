@@ -10,7 +10,7 @@ import pickle
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor, Future, as_completed, wait
 from copy import deepcopy
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
@@ -27,7 +27,7 @@ from bestarm.forecasting.rewards import find_forecaster, less_forecasts
 from bestarm.recommendation import Recommendation
 from bestarm.records import Plan
 from bestarm.simulation.forecasts import ForecastStream
-from bestarm.simulation.oracle import Oracle
+from bestarm.simulation.oracle import Oracle, method_name
 from bestarm.simulation.progress import Progress, reporting
 from bestarm.simulation.results import FinishedRuns, Outcome, Results, RunJournal
 from bestarm.simulation.threads import one_thread
@@ -393,18 +393,6 @@ def _results(
         plans=plans,
         rounds=rounds,
     )
-
-
-def method_name(method: object) -> str:
-    """The name of a method with the arguments bound to it."""
-    if isinstance(method, Oracle):
-        truths = [f"{key}=the world's {name}" for key, name in method.truths.items()]
-        return f"{method_name(method.method)}({', '.join(truths)})"
-    if isinstance(method, partial):
-        bound = [repr(value) for value in method.args]
-        bound += [f"{key}={value!r}" for key, value in method.keywords.items()]
-        return f"{method_name(method.func)}({', '.join(bound)})"
-    return str(getattr(method, "__name__", type(method).__name__))
 
 
 def _generator(seed: np.random.SeedSequence) -> np.random.Generator:

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 from bestarm.environments import Environment
 from bestarm.errors import InvalidInputError
 from bestarm.files import locked, replacing
-from bestarm.simulation.engine import method_name, simulate
-from bestarm.simulation.oracle import Oracle
+from bestarm.simulation.engine import simulate
+from bestarm.simulation.oracle import Oracle, method_name
 from bestarm.simulation.progress import Progress
 from bestarm.simulation.results import Outcome, Results, RunJournal
 
