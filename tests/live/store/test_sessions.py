@@ -138,23 +138,25 @@ def test_who_is_interrupted_anywhere_holds_nobody_up(
         assert experiment.verify().sound
 
 
-def test_a_session_that_is_not_kept_is_closed(sqlite_url: str) -> None:
+@pytest.mark.parametrize("kept", [False, True])
+def test_a_session_is_kept_or_closed_by_whoever_is_interrupted(sqlite_url: str, kept: bool) -> None:
     """Or its end, whenever it comes, would be taken for the end of the file's log."""
 
-    class Full(deque[Any]):
-        def append(self, _: object) -> None:
+    class Interrupted(deque[Any]):
+        def append(self, session: object) -> None:
+            if kept:
+                super().append(session)
             raise KeyboardInterrupt
 
     with begin(sqlite_url) as experiment:
         (number,) = experiment.ask(1).ids
         ledger: Any = experiment._ledger
         sessions = ledger.store._pool
-        idle, sessions._idle = sessions._idle, Full(sessions._idle)
+        sessions._idle = Interrupted(sessions._idle)
         with pytest.raises(KeyboardInterrupt):
             experiment.status()
-        assert not sessions._file._held
-        sessions._idle = idle
-        idle.clear()
+        assert len(sessions._file._held) == len(sessions._idle) == kept
+        sessions._idle = deque(sessions._idle)
         assert experiment.tell(number, 1.0).recorded
 
 

@@ -109,7 +109,7 @@ class SessionPool:
         finally:
             if self._free.qsize() + len(self._used) < _MOST:
                 self._free.put(None)
-            if not kept:
+            if not kept and session not in self._idle:  # it may be, after an interrupt
                 self._close(session)
 
     def close_idle(self) -> None:
