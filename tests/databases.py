@@ -18,7 +18,15 @@ from bestarm.live.store.sql.postgresql import PostgresSession
 from bestarm.live.store.sql.sessions import Session
 from bestarm.live.store.sql.sqlite import SqliteSession
 
-__all__ = ["beginning", "name_of", "noted", "run_sql", "wait_until", "watch_statements"]
+__all__ = [
+    "beginning",
+    "end_connections",
+    "name_of",
+    "noted",
+    "run_sql",
+    "wait_until",
+    "watch_statements",
+]
 
 _PATIENCE = 60  # seconds
 
@@ -31,6 +39,13 @@ def run_sql(url: str, *statements: str) -> list[Any]:
             cursor = connection.execute(statement.encode())
             rows = cursor.fetchall() if cursor.description else rows
     return rows
+
+
+def end_connections(url: str) -> None:
+    """End all connections to a PostgreSQL database, and wait until they are gone."""
+    others = "pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+    run_sql(url, f"SELECT pg_terminate_backend(pid) FROM {others}")
+    wait_until(lambda: run_sql(url, f"SELECT count(*) FROM {others}") == [(0,)])
 
 
 def name_of(url: str) -> str:

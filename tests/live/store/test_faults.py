@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 import psycopg
 import pytest
 import workers_faults
-from databases import beginning, wait_until
+from databases import beginning, end_connections
 from kept import told
 from postgres import Server
 from workers_faults import begin
@@ -449,11 +449,7 @@ def test_a_server_that_lets_nobody_write(postgres_url: str) -> None:
             connection.execute(
                 f"ALTER DATABASE {name} SET default_transaction_read_only = {value}".encode()
             )
-            others = "pg_stat_activity WHERE datname = current_database()"
-            others += " AND pid <> pg_backend_pid()"
-            connection.execute(f"SELECT pg_terminate_backend(pid) FROM {others}".encode())
-            ask = f"SELECT count(*) FROM {others}".encode()
-            wait_until(lambda: connection.execute(ask).fetchone() == (0,))
+        end_connections(postgres_url)
 
     with begin(postgres_url) as experiment:
         ids = experiment.ask(3).ids

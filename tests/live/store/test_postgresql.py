@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import psycopg
 import pytest
-from databases import run_sql, wait_until
+from databases import end_connections, run_sql, wait_until
 from kept import told
 from psycopg.pq.abc import PGresult
 from workers_faults import begin
@@ -202,16 +202,6 @@ def test_whoever_loses_the_answer_is_told_so(
         assert experiment.verify().sound
 
 
-END = (
-    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
-    " WHERE datname = current_database() AND pid <> pg_backend_pid()"
-)
-OTHERS = (
-    "SELECT count(*) FROM pg_stat_activity"
-    " WHERE datname = current_database() AND pid <> pg_backend_pid()"
-)
-
-
 def test_a_connection_that_has_ended_is_replaced_whatever_comes_first(postgres_url: str) -> None:
     with begin(postgres_url) as experiment:
         ids = list(experiment.ask(40).ids)
@@ -225,8 +215,7 @@ def test_a_connection_that_has_ended_is_replaced_whatever_comes_first(postgres_u
         ):
             experiment.tell(ids.pop(), 1.0)
             experiment.tell(ids.pop(), 1.0)
-            run_sql(postgres_url, END)
-            wait_until(lambda: run_sql(postgres_url, OTHERS) == [(0,)])
+            end_connections(postgres_url)
             call()
         assert counted(experiment) == len(told(experiment)) == 25
         assert experiment.verify().sound

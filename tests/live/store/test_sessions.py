@@ -165,24 +165,29 @@ def test_a_parent_that_closes_does_not_take_the_log_from_its_child(sqlite_url: s
         ids = experiment.ask(3).ids
     experiment = Experiment.open(sqlite_url, "offer")
     experiment.status()
-    come, closed = os.pipe(), os.pipe()
+    (read, come), (closed, write) = os.pipe(), os.pipe()
     child = os.fork()
     if not child:
-        signal.alarm(60)
-        experiment.status()
-        os.write(come[1], b".")
-        os.read(closed[0], 1)
-        experiment.tell_many(dict.fromkeys(ids, 1.0))
-        os.kill(os.getpid(), signal.SIGKILL)
-    os.read(come[0], 1)
+        try:
+            signal.alarm(60)
+            os.close(write)
+            experiment.status()
+            os.write(come, b".")
+            os.read(closed, 1)
+            experiment.tell_many(dict.fromkeys(ids, 1.0))
+            os.kill(os.getpid(), signal.SIGKILL)
+        finally:
+            os._exit(1)
+    os.close(come)
+    os.close(closed)
+    assert os.read(read, 1)
     experiment.close()
-    os.write(closed[1], b".")
+    os.close(write)
+    os.close(read)
     _, ended = os.waitpid(child, 0)
     assert os.WTERMSIG(ended) == signal.SIGKILL  # it has told them
     with Experiment.open(sqlite_url, "offer") as later:
         assert told(later) == dict.fromkeys(ids, 1.0)
-    for each in (*come, *closed):
-        os.close(each)
 
 
 def test_sessions_that_interrupts_have_lost_are_made_up_for(

@@ -41,7 +41,7 @@ from numpy.typing import NDArray
 from bestarm.geometry import Array
 from bestarm.live.store.damage import damaged
 from bestarm.live.store.head import Head
-from bestarm.live.store.records import Event, PlanRecord, Request, SummaryRecord
+from bestarm.live.store.ledger_records import Event, PlanRecord, Request, SummaryRecord
 from bestarm.live.store.rows import ANSWER, ROW, Ids, Rows, answers_of
 
 __all__ = [

@@ -228,7 +228,8 @@ class PostgresSession(Session):
         self._postponed = None
         with self._unless_ended():
             call = self._call(statement, values)
-        if known.time() is None or self._is_readable():  # it has a last word, or has ended
+        # Too long ago, or the server has ended the connection: nothing was sent yet.
+        if known.time() is None or self._is_readable():
             raise ChangedMeanwhileError
         found = self._send(call)[-1]
         if not found.ntuples:
