@@ -210,6 +210,10 @@ class Forecasts:
         self._seen = 0  # outcomes told in time that were learned here, or passed over
         self._waiting: dict[int, int] = {}  # arms of assignments whose outcome is to be learned
 
+    def begin_in_fork(self) -> None:
+        """Wait for no other thread in a forked process."""
+        self._lock = Lock()
+
     def check(self, known: Known) -> None:
         """Raise unless an `ask` brings what this experiment takes."""
         if self._forecaster is not None and known.forecasts is not None:

@@ -66,6 +66,8 @@ class Writer(Record):
     def begin_in_fork(self) -> None:
         """Wait for no other thread in a forked process: there they are not."""
         self._gather()
+        if self._forecasts is not None:
+            self._forecasts.begin_in_fork()
         if self._lock.acquire(blocking=False):
             self._lock.release()
         else:

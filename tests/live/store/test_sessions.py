@@ -160,36 +160,6 @@ def test_a_session_is_kept_or_closed_by_whoever_is_interrupted(sqlite_url: str, 
         assert experiment.tell(number, 1.0).recorded
 
 
-def test_a_parent_that_closes_does_not_take_the_log_from_its_child(sqlite_url: str) -> None:
-    with begin(sqlite_url) as experiment:
-        ids = experiment.ask(3).ids
-    experiment = Experiment.open(sqlite_url, "offer")
-    experiment.status()
-    (read, come), (closed, write) = os.pipe(), os.pipe()
-    child = os.fork()
-    if not child:
-        try:
-            signal.alarm(60)
-            os.close(write)
-            experiment.status()
-            os.write(come, b".")
-            os.read(closed, 1)
-            experiment.tell_many(dict.fromkeys(ids, 1.0))
-            os.kill(os.getpid(), signal.SIGKILL)
-        finally:
-            os._exit(1)
-    os.close(come)
-    os.close(closed)
-    assert os.read(read, 1)
-    experiment.close()
-    os.close(write)
-    os.close(read)
-    _, ended = os.waitpid(child, 0)
-    assert os.WTERMSIG(ended) == signal.SIGKILL  # it has told them
-    with Experiment.open(sqlite_url, "offer") as later:
-        assert told(later) == dict.fromkeys(ids, 1.0)
-
-
 def test_sessions_that_interrupts_have_lost_are_made_up_for(
     sqlite_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import time
 import weakref
 from collections import deque
 from queue import Empty, SimpleQueue
-from threading import Lock
+from threading import Lock, get_ident
 from typing import Any
 
 from sqlalchemy import Engine
@@ -18,6 +19,9 @@ from bestarm.live.store.sql.turns import Turn
 
 _MOST = 15  # at a time
 _PATIENCE = 30.0  # seconds to wait for one of them
+_FORKING = 1.0  # seconds that a fork waits for those in use
+_TAKING = 0.05  # seconds that it waits for one that is being taken
+_LOOK = 0.001  # seconds between looks
 
 
 class NoSessionError(Exception):
@@ -43,6 +47,7 @@ class SessionPool:
             self._free.put(None)
         self.turn = Turn("" if file is None else file.line)
         self._lock = Lock()  # held while sessions become used, idle or closed
+        self._forking = False
         # Those of a store that nobody closed; but never those of a parent process.
         weakref.finalize(self, _close_all, self._idle, os.getpid())
 
@@ -52,6 +57,8 @@ class SessionPool:
         Raises:
             NoSessionError: others did not give theirs back in time.
         """
+        if self._forking:
+            self._wait_for_fork()
         if not self._free.qsize() and len(self._used) < _MOST:
             # Somebody was interrupted between taking one and noting it, and gives none back.
             self._free.put(None)
@@ -78,9 +85,11 @@ class SessionPool:
                 used = self._used  # those that `close` knows of
                 session = self._idle.pop() if self._idle else None
                 if session is not None:
+                    session.thread = get_ident()
                     used.add(session)
             if session is None:
                 session = self._connect()
+                session.thread = get_ident()
                 used.add(session)
         except BaseException:
             self._free.put(None)
@@ -112,8 +121,39 @@ class SessionPool:
             if not kept and session not in self._idle:  # it may be, after an interrupt
                 self._close(session)
 
-    def close_idle(self) -> None:
-        """Close all sessions that nobody uses."""
+    def begin_fork(self) -> None:
+        """Before the process forks: wait for what other threads are at, and close all sessions.
+
+        No thread begins anything until `end_fork`. A transaction that takes too long, or is of the
+        thread that forks, stays open.
+        """
+        self._forking = True
+        start = time.monotonic()
+        while (waited := time.monotonic() - start) < _FORKING and (
+            self._used_by_others() or (self._being_taken() and waited < _TAKING)
+        ):
+            time.sleep(_LOOK)
+        self._close_idle()
+
+    def end_fork(self) -> None:
+        """The process has forked."""
+        self._forking = False
+
+    def _wait_for_fork(self) -> None:
+        """Wait while the process forks, unless the fork waits for this thread."""
+        end, me = time.monotonic() + 2 * _FORKING, get_ident()
+        while self._forking and all(each.thread != me for each in list(self._used)):
+            if time.monotonic() > end:
+                return
+            time.sleep(_LOOK)
+
+    def _used_by_others(self) -> bool:
+        return any(each.thread != get_ident() for each in list(self._used))
+
+    def _being_taken(self) -> bool:
+        return self._free.qsize() + len(self._used) < _MOST
+
+    def _close_idle(self) -> None:
         if self._lock.acquire(blocking=False):
             try:
                 while self._idle:

@@ -42,6 +42,7 @@ class Session(ABC):
             where the transaction is not of one experiment.
         time: by the server's clock, as the counters were read; None where there is no server.
         fresh: whether it has not begun a transaction yet.
+        thread: the one that uses it, or did last.
         slots: what rows are read into, with SQLite.
     """
 
@@ -50,6 +51,7 @@ class Session(ABC):
     counters: dict[str, Any]
     time: float | None = None
     fresh: bool = True
+    thread: int = 0
     slots: Slots | None = None
 
     @abstractmethod
