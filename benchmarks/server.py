@@ -1,12 +1,13 @@
 """How many outcomes a server takes a second over HTTP, and how long each request takes.
 
     python -m benchmarks.server [--seconds 10] [--only sqlite postgres workers start]
-        [--folder FOLDER] [--postgres postgresql://user@host/name]
+        [--folder FOLDER] [--postgres postgresql://user@host/name] [--no-page]
 
 Needs wrk (on Debian: apt-get install wrk), which calls the server over loopback on connections that
-stay open, while a page of the experiment is open that follows it. Assignments are asked for in lots
-as tells use them up, and every request is answered after its outcomes are on disk, which is that of
-the folder: one in memory shows what computing costs. The experiment's policy is the anytime rule,
+stay open, while a page of the experiment is open that follows it, unless told otherwise. This
+process asks for assignments in lots as tells use them up, so that the times of tells are those of
+nothing else. Every request is answered after its outcomes are on disk, which is that of the
+folder: one in memory shows what computing costs. The experiment's policy is the anytime rule,
 whose phases close as outcomes come in. Each figure stands beside two others of the same run: those
 of the smallest application that there is, an empty route of Starlette on the same server, on the
 same connections, and those of a plain loop that puts one row after another into the same kind of
@@ -17,7 +18,9 @@ or the database named.
 from __future__ import annotations
 
 import argparse
+import fcntl
 import json
+import os
 import shutil
 import socket
 import subprocess
@@ -50,6 +53,7 @@ CASES: tuple[Case, ...] = (  # what is sent, how many in each request, over how 
 )
 PAUSE = 1.0  # seconds that a page leaves between two looks
 LOT = (200, 5000)  # assignments asked for at a time, at least and at most
+WIDTH = 10  # characters of an id on its way to wrk
 WARMING = 3  # seconds in which a new server loads what it needs
 
 EMPTY = """
@@ -66,44 +70,30 @@ config = uvicorn.Config(app, port=int(sys.argv[1]), log_level="error", access_lo
 uvicorn.Server(config).run()
 """
 
-# Each thread of wrk tells outcomes of assignments that it asked for itself, none twice.
+# Tells read the ids of their assignments from a pipe.
 SCRIPT = """
-local threads = {}
-function setup(thread) table.insert(threads, thread) end
 wrk.method = "POST"
 wrk.headers["Content-Type"] = "application/json"
 wrk.headers["Authorization"] = "Bearer %(token)s"
-wrong, answered, known, first, last, asking = 0, 0, {}, 1, 0, false
+local threads, ids = {}, nil
+function setup(thread) table.insert(threads, thread) end
+wrong = 0
 function request()
   if "%(what)s" == "ask" then return wrk.format(nil, "%(path)s/ask", nil, '{"count": %(size)d}') end
-  local left = last - first + 1
-  if left < %(size)d or (left < %(lot)d / 2 and not asking) then
-    asking = true
-    return wrk.format(nil, "%(path)s/ask", nil, '{"count": %(lot)d}')
-  end
+  ids = ids or io.open("%(pipe)s")
   local parts = {}
-  for i = 0, %(size)d - 1 do
-    parts[i + 1] = string.format('{"id": %%s, "reward": %%.3f}', known[first], math.random())
-    known[first], first = nil, first + 1
+  for i = 1, %(size)d do
+    local id = tonumber(ids:read(%(width)d))
+    parts[i] = string.format('{"id": %%d, "reward": %%.3f}', id, math.random())
   end
   return wrk.format(nil, "%(path)s/tell", nil, '{"outcomes": [' .. table.concat(parts, ",") .. ']}')
 end
-function response(status, headers, body)
-  if status ~= 200 then wrong = wrong + 1 end
-  if "%(what)s" == "tell" and string.sub(body, 1, 14) == '{"assignments"' then
-    asking = false
-    for id in string.gmatch(body, '"id":(%%d+)') do last, known[last + 1] = last + 1, id end
-  else
-    answered = answered + 1
-  end
-end
+function response(status) if status ~= 200 then wrong = wrong + 1 end end
 function done(summary, latency)
-  local failed, answered = 0, 0
-  for _, thread in ipairs(threads) do
-    failed, answered = failed + thread:get("wrong"), answered + thread:get("answered")
-  end
+  local failed = 0
+  for _, thread in ipairs(threads) do failed = failed + thread:get("wrong") end
   io.write(string.format('{"requests": %%d, "seconds": %%f, "p50": %%f, "p99": %%f, "max": %%f, ' ..
-    '"failed": %%d, "errors": %%d}\\n', answered, summary.duration / 1e6,
+    '"failed": %%d, "errors": %%d}\\n', summary.requests, summary.duration / 1e6,
     latency:percentile(50) / 1000, latency:percentile(99) / 1000, latency.max / 1000, failed,
     summary.errors.connect + summary.errors.read + summary.errors.write + summary.errors.timeout))
 end
@@ -178,20 +168,34 @@ def plain(url: str) -> float:
 def call(base: str, token: str, path: str, case: Case, seconds: int) -> dict[str, float]:
     """What wrk finds when it sends one kind of request for a while."""
     what, size, connections = case
-    values = {"what": what, "size": size, "token": token, "path": path}
-    with tempfile.NamedTemporaryFile("w", suffix=".lua") as script:
-        script.write(SCRIPT % {**values, "lot": min(max(10 * size, LOT[0]), LOT[1])})
-        script.flush()
-        threads = str(min(connections, 2))
-        command = ["wrk", "-t", threads, "-c", str(connections), "-d", f"{seconds}s"]
+    with tempfile.TemporaryDirectory() as folder:
+        pipe, script = Path(folder) / "ids", Path(folder) / "script.lua"
+        os.mkfifo(pipe)
+        values = {"what": what, "size": size, "token": token, "path": path}
+        script.write_text(SCRIPT % {**values, "pipe": pipe, "width": WIDTH})
+        if what == "tell":
+            lot = min(max(10 * size, LOT[0]), LOT[1])
+            Thread(target=supply, args=(f"{base}{path}/ask", token, lot, pipe), daemon=True).start()
+        command = ["wrk", "-t", "1", "-c", str(connections), "-d", f"{seconds}s"]
         ran = subprocess.run(
-            [*command, "-s", script.name, base], capture_output=True, text=True, check=True
+            [*command, "-s", script, base], capture_output=True, text=True, check=True
         )
     found: dict[str, float] = json.loads(ran.stdout.splitlines()[-1])
     return found | {"rate": found["requests"] / found["seconds"]}
 
 
-def begin(base: str, token: str, *, page: bool = True) -> str:
+def supply(url: str, token: str, lot: int, pipe: Path) -> None:
+    """Ask for assignments as long as somebody reads their ids from a pipe, some ahead of it."""
+    headers = {"Authorization": f"Bearer {token}"}
+    with httpx.Client(headers=headers, timeout=120) as client, suppress(BrokenPipeError):
+        ids = os.open(pipe, os.O_WRONLY)  # once wrk reads
+        fcntl.fcntl(ids, fcntl.F_SETPIPE_SZ, 2 * lot * WIDTH)
+        while True:
+            assigned = client.post(url, json={"count": lot}).json()["assignments"]
+            os.write(ids, b"".join(b"%*d" % (WIDTH, each["id"]) for each in assigned))
+
+
+def begin(base: str, token: str, *, page: bool) -> str:
     """The path of a new experiment, which a page may follow."""
     name = f"{time.time_ns()}"
     headers = {"Authorization": f"Bearer {token}"}
@@ -203,13 +207,8 @@ def begin(base: str, token: str, *, page: bool = True) -> str:
     return f"/api/v1/experiments/{name}"
 
 
-def load(base: str, token: str, case: Case, seconds: int) -> dict[str, float]:
-    """What wrk finds on an experiment of its own, which a page follows."""
-    return call(base, token, begin(base, token), case, seconds)
-
-
-def measure(title: str, url: str, seconds: int, *options: str) -> None:
-    """All kinds of requests to one server."""
+def measure(title: str, url: str, seconds: int, *options: str, page: bool) -> None:
+    """All kinds of requests to one server, each on an experiment of its own."""
     loop = plain(url)
     empty: dict[int, float] = {}
     with running(lambda port: [sys.executable, "-c", EMPTY, port], "/") as (base, _):
@@ -224,10 +223,10 @@ def measure(title: str, url: str, seconds: int, *options: str) -> None:
         store = Store(url)
         token = create_token(store, "benchmark", Role.MANAGE)
         store.close()
-        load(base, token, CASES[0], WARMING)
+        call(base, token, begin(base, token, page=page), CASES[1], WARMING)
         for case in CASES:
             what, size, connections = case
-            found = load(base, token, case, seconds)
+            found = call(base, token, begin(base, token, page=page), case, seconds)
             rate, failed = found["rate"], found["failed"] + found["errors"]
             print(
                 f"{what:5} {size:5} {connections:12} {rate:11.0f} {rate * size:10.0f} "
@@ -243,6 +242,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=int, default=10)
     parser.add_argument("--postgres", metavar="URL")
     parser.add_argument("--folder", help="for SQLite's files; that of temporary files if left out")
+    parser.add_argument("--page", action=argparse.BooleanOptionalAction, default=True)
     kinds = ("start", "sqlite", "postgres", "workers")
     parser.add_argument("--only", nargs="+", choices=kinds, default=kinds)
     given = parser.parse_args()
@@ -257,16 +257,16 @@ def main() -> None:
                     times.append(took)
             print(f"from start to first answer: {min(times):.2f} s at best, {times}")
         if "sqlite" in given.only:
-            measure(
-                "SQLite, one process", f"sqlite:///{Path(folder) / 'experiments.db'}", given.seconds
-            )
+            url = f"sqlite:///{Path(folder) / 'experiments.db'}"
+            measure("SQLite, one process", url, given.seconds, page=given.page)
     wanted = [kind for kind in ("postgres", "workers") if kind in given.only]
     if wanted:
         with postgres(given.postgres) as database:
             for kind in wanted:
                 url, several = database(), kind == "workers"
                 title = f"PostgreSQL, {'two processes' if several else 'one process'}"
-                measure(title, url, given.seconds, *(("--workers", "2") if several else ()))
+                options = ("--workers", "2") if several else ()
+                measure(title, url, given.seconds, *options, page=given.page)
 
 
 @contextmanager
