@@ -10,7 +10,7 @@ from chained_policies import PROBLEM, Chained
 from kept import told
 
 from bestarm.errors import ConflictingOutcomeError
-from bestarm.live import Experiment, Receipt
+from bestarm.live import Experiment, Receipt, writer
 
 OPTIONS = {"kind": "randomised", "sizes": [6, 4]}
 
@@ -83,6 +83,16 @@ def test_a_phase_that_is_left_open_closes_with_the_next_call(experiment: Experim
         with Experiment.open(experiment.place, "offer") as another:  # as by another process
             assert len(another.ask(4)) == 4
     assert experiment.phase == 2
-    experiment.advance()  # nothing is due any more
+    assert not experiment.advance()  # nothing is due any more
     assert experiment.phase == 2
     assert experiment.verify().findings == ()
+
+
+def test_what_becomes_due_while_a_phase_closes_is_left_to_the_next_call(
+    experiment: Experiment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer, "_STEPS", 1)
+    experiment.tell_each([{number: 0.5} for number in range(6)], when_due=lambda: None)
+    assert experiment.advance()  # the phase is closed, and the next not planned
+    assert not experiment.advance()
+    assert experiment.phase == 2

@@ -31,12 +31,14 @@ class Phases:
         self.closed: list[str] = []
         self.let = asyncio.Semaphore(0)
         self.error: Exception | None = None
+        self.more = False
 
-    async def close(self, name: str) -> None:
+    async def close(self, name: str) -> bool:
         self.closed.append(name)
         await self.let.acquire()
         if self.error is not None:
             raise self.error
+        return self.more
 
 
 async def settled() -> None:
@@ -68,6 +70,36 @@ def test_what_becomes_due_meanwhile_is_left_to_one_more_call() -> None:
         await second
         await closings.finish()
         assert phases.closed == ["a", "b", "a"]
+
+    asyncio.run(run())
+
+
+def test_what_was_due_is_done_to_the_end_and_what_is_new_is_left_to_the_next_call(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("bestarm.server.closing._REST", 1e9)
+    monkeypatch.setattr("bestarm.server.closing._LONGEST", 1e9)
+
+    async def run() -> None:
+        phases = Phases()
+        phases.more = True
+        closings = Closings(phases.close)
+        closings.add("a")
+        waiting = asyncio.create_task(closings.done("a"))
+        await settled()
+        phases.let.release()
+        await settled()
+        assert phases.closed == ["a", "a"]
+        assert not waiting.done()
+        closings.add("a")
+        phases.let.release()
+        await waiting
+        await settled()
+        assert phases.closed == ["a", "a"]  # it rests
+        phases.more = False
+        phases.let.release()
+        await closings.finish()
+        assert phases.closed == ["a", "a", "a"]
 
     asyncio.run(run())
 

@@ -295,9 +295,12 @@ class Experiment(Writer):
             answers |= dict(zip(batches, told, strict=True))
         return tuple(answers[place] for place in range(len(several)))
 
-    def advance(self) -> None:
-        """Close phases that are due. Every call that writes does so, unless told otherwise."""
-        self._advance(self._head(), wait=False)
+    def advance(self) -> bool:
+        """Close the phase that is due and plan the next, and return whether more is due by then.
+
+        Every call that writes does so as often as is needed, unless told otherwise.
+        """
+        return self._advance_once(self._head())
 
     def fail(self, id: int | Assignment, reason: str = "failed") -> None:  # noqa: A002
         """Record that the outcome of an assignment will never come. Repeating it is harmless.

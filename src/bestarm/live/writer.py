@@ -35,6 +35,8 @@ _PATIENCE = 60.0  # seconds until another process that is at work is thought to 
 _NAP, _LONGEST_NAP = 0.001, 0.008  # seconds between looks whether it is done
 _MOMENT = 0.02  # seconds for which it is believed to be at work still
 
+_STEPS = 3  # late outcomes, the summary of a phase, the plan of the next
+
 _Request = tuple[int, str | None]  # how many assignments, and the name of the request
 
 
@@ -219,6 +221,19 @@ class Writer(Record):
             # Once more: whoever found this process at work has left the rest to it.
             head = self._head()
         return True
+
+    def _advance_once(self, head: Head) -> bool:
+        """Do what is due, without what becomes due meanwhile; return whether there is more.
+
+        Where another process is at it the rest is left to that one.
+        """
+        with self._lock, self._ledger.advancing() as alone:
+            if not head.due or not (alone or self._left_for_long(head)):
+                return False
+            for _ in range(_STEPS):
+                if not self._step():
+                    break
+        return self._head().due  # whoever found this process at work has left the rest to it
 
     def _left_for_long(self, head: Head) -> bool:
         """Whether other processes, to whom it was left, have long done nothing of what is due."""

@@ -27,6 +27,8 @@ class _Due:
 class Closings:
     """Has `close` called with the name of an experiment for which something is due.
 
+    It returns whether there is more to do.
+
     One call at a time for each experiment: what becomes due meanwhile is left to one call after it.
     Between two of them there is a rest, unless somebody waits for the next: one call for many
     outcomes takes less time than several for a few each.
@@ -37,7 +39,7 @@ class Closings:
         failed: the experiments whose last call failed. Those who tell are to know why.
     """
 
-    def __init__(self, close: Callable[[str], Awaitable[object]]) -> None:
+    def __init__(self, close: Callable[[str], Awaitable[bool]]) -> None:
         self._close = close
         self.failed: set[str] = set()
         self._due: dict[str, _Due] = {}
@@ -87,7 +89,8 @@ class Closings:
             while due.next is not None:
                 due.now, due.next, due.began = due.next, None, loop.time()
                 due.wanted.clear()
-                await self._try(name)
+                while await self._try(name) and due.next is None:
+                    pass  # what is left was due before
                 due.now.set()
                 due.now = None
                 rest = 0.0 if self._finishing else min(_REST * (loop.time() - due.began), _LONGEST)
@@ -100,13 +103,15 @@ class Closings:
                 if end is not None:
                     end.set()
 
-    async def _try(self, name: str) -> None:
+    async def _try(self, name: str) -> bool:
+        """Have a phase closed, and return whether there is more to do."""
         try:
-            await self._close(name)
+            more = await self._close(name)
         except Exception as error:  # of the store, or of a user's own policy
             self.failed.add(name)
             foreseen = isinstance(error, BestArmError)
             cause = None if foreseen else error
             _log.warning("A phase of %r is closed later: %s", name, error, exc_info=cause)
-        else:
-            self.failed.discard(name)
+            return False
+        self.failed.discard(name)
+        return more

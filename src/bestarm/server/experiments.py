@@ -212,8 +212,8 @@ class OpenExperiments:
         self.closings.failed.discard(experiment.name)
         return answers
 
-    async def _close_phases(self, name: str) -> None:
-        await anyio.to_thread.run_sync(
+    async def _close_phases(self, name: str) -> bool:
+        return await anyio.to_thread.run_sync(
             lambda: self.open(name).advance(), limiter=self._closing_threads
         )
 

@@ -92,3 +92,37 @@ def test_the_work_to_go_on_does_not_grow_with_the_outcomes(store_url: str) -> No
         summaries = max(0, more) if name == "recommendation" else 0  # these are replayed
         assert done[1].statements <= done[0].statements + summaries
         assert done[1].steps <= 1.1 * done[0].steps + 20 + 100 * summaries
+
+
+def test_late_outcomes_are_found_without_a_look_at_those_before(store_url: str) -> None:
+    visited, settled = [], []
+    for before in (100, 5_000):
+        with (
+            counted() as work,
+            Experiment.create(store_url, f"{before}", PROBLEM, seed=0) as experiment,
+        ):
+            ids = np.asarray(experiment.ask(before + 50).ids)
+            ledger: Any = experiment._ledger
+            with ledger.writing() as tx:
+                tx.add_deferrals(ids)
+                tx.settle_deferrals(ids[:before], summary=0)
+            experiment.tell(ids[-1], 0.5)
+            with ledger.reading() as tx:
+                start = work.steps + _rows_visited(tx._session.raw)
+                assert tx.arrivals().tolist() == [ids[-1]]
+                visited.append(work.steps + _rows_visited(tx._session.raw) - start)
+            with ledger.writing() as tx:
+                start = work.steps + _rows_visited(tx._session.raw)
+                tx.settle_deferrals(ids[-1:], summary=1)
+                settled.append(work.steps + _rows_visited(tx._session.raw) - start)
+    assert 0 < visited[1] <= visited[0] + 20
+    assert 0 < settled[1] <= settled[0] + 100
+
+
+def _rows_visited(connection: Any) -> int:
+    """The rows that PostgreSQL has looked at, whether it returned them or not."""
+    if isinstance(connection, sqlite3.Connection):
+        return 0
+    visited = "SELECT sum(coalesce(seq_tup_read, 0) + coalesce(idx_tup_fetch, 0))"
+    found = connection.execute(f"{visited} FROM pg_stat_xact_user_tables").fetchone()
+    return int(found[0])

@@ -293,6 +293,10 @@ class PostgresSession(Session):
         self._catch_up()
         return self._cursor.execute(statement, list(columns.values())).rowcount
 
+    def settle(self, experiment: int, numbers: list[int], *, summary: int) -> None:
+        self._catch_up()
+        self._cursor.execute(sql.SETTLE_MANY, [summary, experiment, numbers])
+
     def save(self, experiment: int, changed: Mapping[str, Any]) -> None:
         self._changed = changed
         if self._postponed is None:

@@ -181,5 +181,6 @@ events = _table("events", rowid=True, at=_REAL, kind=sa.String(40), data=sa.Text
 sa.Index(
     "bestarm_losses_in_order", losses.c.experiment, losses.c.phase, losses.c.place, unique=True
 )
-sa.Index("bestarm_deferrals_by_summary", deferrals.c.experiment, deferrals.c.summary)
+_in_order = deferrals.c.experiment, deferrals.c.summary, deferrals.c.number
+sa.Index("bestarm_deferrals_by_summary", *_in_order)
 sa.Index("bestarm_requests_in_order", requests.c.experiment, requests.c.first)

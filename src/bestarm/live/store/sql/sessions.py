@@ -100,6 +100,10 @@ class Session(ABC):
         """Add rows except those on record, and return the number added."""
 
     @abstractmethod
+    def settle(self, experiment: int, numbers: list[int], *, summary: int) -> None:
+        """Note in rows of deferrals which summary covers them; none did before."""
+
+    @abstractmethod
     def save(self, experiment: int, changed: Mapping[str, Any]) -> None:
         """Write the counters of the transaction's experiment that have changed."""
 

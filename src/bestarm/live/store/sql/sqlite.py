@@ -129,6 +129,9 @@ class SqliteSession(Session):
         text = sql.insert_row(table, tuple(columns), mark="?") + sql.UNLESS_KNOWN
         return int(self.raw.executemany(text, zip(*columns.values(), strict=True)).rowcount)
 
+    def settle(self, experiment: int, numbers: list[int], *, summary: int) -> None:
+        self.raw.executemany(sql.SETTLE_ONE, [(summary, experiment, each) for each in numbers])
+
     def save(self, experiment: int, changed: Mapping[str, Any]) -> None:
         self.raw.execute(sql.save_counters(tuple(changed), "?"), (*changed.values(), experiment))
         self.counters = {**self.counters, **changed}

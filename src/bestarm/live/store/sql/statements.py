@@ -182,10 +182,7 @@ LOST_ARMS = (
 DEFERRALS = _in_order(s.deferrals).where(s.deferrals.c.number < _end)
 WAITING = DEFERRALS.where(s.deferrals.c.summary == sa.literal_column("-1"))
 ARRIVALS = WAITING.where(sa.or_(*_endings(s.deferrals)))
-SETTLE_DEFERRAL = (
-    sa.update(s.deferrals)
-    .where(
-        s.deferrals.c.experiment == sa.bindparam("of"), s.deferrals.c.number == sa.bindparam("id")
-    )
-    .values(summary=sa.bindparam("covered_by"))
-)
+_SETTLE = f"UPDATE {s.deferrals} SET summary = {{0}} WHERE experiment = {{0}} AND number = {{1}}"
+SETTLE_ONE = _SETTLE.format("?", "?")
+# Without the condition on the summary PostgreSQL may look at all rows of the experiment.
+SETTLE_MANY = _SETTLE.format("%s", "ANY(%s)") + " AND summary = -1"

@@ -220,9 +220,7 @@ class SqlWriting(SqlReading, Writing):
         self._session.add(s.deferrals, self._columns(ids, summary=-1))
 
     def settle_deferrals(self, ids: Ids, *, summary: int) -> None:
-        same = {"of": self._number, "covered_by": summary}
-        every = [{**same, "id": number} for number in ids.tolist()]
-        self._session.change(sql.SETTLE_DEFERRAL, *every)
+        self._session.settle(self._number, ids.tolist(), summary=summary)
 
     def add_summary(self, record: SummaryRecord) -> None:
         texts = {
