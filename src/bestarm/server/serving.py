@@ -44,7 +44,7 @@ _HANGING = 60  # seconds without an answer after which a worker process is repla
 _METHOD = re.compile(rb"([!#-'*+.^-z|~0-9A-Z-]+) [!-~]+ HTTP/1\.[01]\r\n")
 _PLAIN = [(b"content-type", b"application/json"), *PROTECTING]  # headers of a plain answer
 _HEAD = b"HTTP/1.1 200 OK\r\n" + b"".join(b"%s: %s\r\n" % each for each in _PLAIN)
-_TURN = 0.001  # seconds that one thread computes while others wait
+_TURN = 0.0002  # seconds that one thread computes while others wait
 _LINGER = 1.0  # seconds in which one who was refused can read why
 
 

@@ -299,3 +299,21 @@ def test_what_the_server_does_not_keep_is_not_acknowledged(postgres_url: str) ->
 def fail_and_go_on(ledger: Any) -> None:
     with ledger.writing() as tx, suppress(psycopg.Error):
         tx._session.raw.execute("SELECT 1 / 0")
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 63, 64, 65, 200, 1000])
+def test_rows_of_all_numbers_are_added_in_few_statements(sqlite_url: str, count: int) -> None:
+    """After each statement other threads go first, and each of them may compute for a while."""
+    with begin(sqlite_url) as experiment:
+        experiment.ask(1)
+        ledger: Any = experiment._ledger
+        said: list[str] = []
+        for session in ledger.store._pool._idle:
+            session.raw.set_trace_callback(said.append)
+        ids = experiment.ask(count).ids
+        assert 0 < sum("bestarm_assignments" in each for each in said) <= count // 64 + 6
+        experiment.tell_many({number: number / count for number in ids[::2]})
+        repeated = experiment.tell_many({number: number / count for number in ids})
+        assert (repeated.recorded, repeated.repeated) == (count // 2, (count + 1) // 2)
+        assert told(experiment) == {number: number / count for number in ids}
+        assert experiment.verify().sound

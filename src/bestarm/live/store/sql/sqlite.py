@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
+from typing import Any, TypeVar
 
 from sqlalchemy import Delete, Insert, Select, Table, Update
 
@@ -14,6 +15,10 @@ from bestarm.live.store.sql.connections import patiently
 from bestarm.live.store.sql.schema import read_counters
 from bestarm.live.store.sql.sessions import Columns, KnownRowError, Row, Session, no_counters
 from bestarm.live.store.sql.turns import Turn
+
+T = TypeVar("T")
+
+_MOST = 64  # rows per statement: older versions of SQLite take 999 values
 
 
 class SqliteSession(Session):
@@ -113,24 +118,30 @@ class SqliteSession(Session):
         return int(self.raw.executemany(known.text, every).rowcount)
 
     def add(self, table: Table, columns: Columns) -> None:
-        text = sql.insert_row(table, tuple(columns), mark="?")
-        rows = list(zip(*columns.values(), strict=True))
         try:
-            if len(rows) == 1:
-                self.raw.execute(text, rows[0])
-            else:
-                self.raw.executemany(text, rows)
+            self._insert(table, columns)
         except sqlite3.IntegrityError as error:
             if error.sqlite_errorcode in _KNOWN:
                 raise KnownRowError(table.name) from error
             raise
 
     def add_unknown(self, table: Table, columns: Columns) -> int:
-        text = sql.insert_row(table, tuple(columns), mark="?") + sql.UNLESS_KNOWN
-        return int(self.raw.executemany(text, zip(*columns.values(), strict=True)).rowcount)
+        return self._insert(table, columns, sql.UNLESS_KNOWN)
+
+    def _insert(self, table: Table, columns: Columns, condition: str = "") -> int:
+        names, rows = tuple(columns), list(zip(*columns.values(), strict=True))
+        if len(rows) == 1:  # the most frequent by far
+            text = sql.insert_several(table, names, 1) + condition
+            return int(self.raw.execute(text, rows[0]).rowcount)
+        added = 0
+        for part in _parts(rows):
+            text = sql.insert_several(table, names, len(part)) + condition
+            added += self.raw.execute(text, tuple(chain.from_iterable(part))).rowcount
+        return added
 
     def settle(self, experiment: int, numbers: list[int], *, summary: int) -> None:
-        self.raw.executemany(sql.SETTLE_ONE, [(summary, experiment, each) for each in numbers])
+        for part in _parts(numbers):
+            self.raw.execute(sql.settle_several(len(part)), (summary, experiment, *part))
 
     def save(self, experiment: int, changed: Mapping[str, Any]) -> None:
         self.raw.execute(sql.save_counters(tuple(changed), "?"), (*changed.values(), experiment))
@@ -145,6 +156,19 @@ class SqliteSession(Session):
             self.raw.close()
         finally:
             self._give_turn()
+
+
+def _parts(rows: list[T]) -> Iterator[list[T]]:
+    """Rows for one statement each. Python lets other threads go first after every row of several,
+    and each of these may compute for a while.
+
+    The lengths are powers of two, so that few statements are prepared.
+    """
+    start = 0
+    while left := len(rows) - start:
+        end = start + min(1 << left.bit_length() - 1, _MOST)
+        yield rows[start:end]
+        start = end
 
 
 _KNOWN = {sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY, sqlite3.SQLITE_CONSTRAINT_UNIQUE}

@@ -68,6 +68,19 @@ def insert_row(table: sa.Table, names: tuple[str, ...], mark: str) -> str:
 
 
 @cache
+def insert_several(table: sa.Table, names: tuple[str, ...], rows: int) -> str:
+    """A statement for SQLite that adds so many rows."""
+    row = f"({', '.join(_marks('?', len(names)))})"
+    return f"INSERT INTO {table} ({_quoted(names)}) VALUES {', '.join([row] * rows)}"
+
+
+@cache
+def settle_several(rows: int) -> str:
+    """A statement for SQLite that notes which summary covers so many deferrals."""
+    return _SETTLE.format("?", f"IN ({', '.join('?' * rows)})")
+
+
+@cache
 def insert_rows(table: sa.Table, names: tuple[str, ...]) -> str:
     """A statement for PostgreSQL that adds rows, from an array per column."""
     kinds = (table.c[name].type.compile(_NUMBERED) for name in names)
@@ -182,7 +195,6 @@ LOST_ARMS = (
 DEFERRALS = _in_order(s.deferrals).where(s.deferrals.c.number < _end)
 WAITING = DEFERRALS.where(s.deferrals.c.summary == sa.literal_column("-1"))
 ARRIVALS = WAITING.where(sa.or_(*_endings(s.deferrals)))
-_SETTLE = f"UPDATE {s.deferrals} SET summary = {{0}} WHERE experiment = {{0}} AND number = {{1}}"
-SETTLE_ONE = _SETTLE.format("?", "?")
+_SETTLE = f"UPDATE {s.deferrals} SET summary = {{0}} WHERE experiment = {{0}} AND number {{1}}"
 # Without the condition on the summary PostgreSQL may look at all rows of the experiment.
-SETTLE_MANY = _SETTLE.format("%s", "ANY(%s)") + " AND summary = -1"
+SETTLE_MANY = _SETTLE.format("%s", "= ANY(%s)") + " AND summary = -1"
