@@ -53,7 +53,7 @@ CASES: tuple[Case, ...] = (  # what is sent, how many in each request, over how 
 )
 PAUSE = 1.0  # seconds that a page leaves between two looks
 LOT = (200, 5000)  # assignments asked for at a time, at least and at most
-WIDTH = 10  # characters of an id on its way to wrk
+WIDTH = 20  # characters of an id on its way to wrk, so that few are on it
 WARMING = 3  # seconds in which a new server loads what it needs
 
 EMPTY = """
@@ -189,7 +189,7 @@ def supply(url: str, token: str, lot: int, pipe: Path) -> None:
     headers = {"Authorization": f"Bearer {token}"}
     with httpx.Client(headers=headers, timeout=120) as client, suppress(BrokenPipeError):
         ids = os.open(pipe, os.O_WRONLY)  # once wrk reads
-        fcntl.fcntl(ids, fcntl.F_SETPIPE_SZ, 2 * lot * WIDTH)
+        fcntl.fcntl(ids, fcntl.F_SETPIPE_SZ, lot * WIDTH)
         while True:
             assigned = client.post(url, json={"count": lot}).json()["assignments"]
             os.write(ids, b"".join(b"%*d" % (WIDTH, each["id"]) for each in assigned))

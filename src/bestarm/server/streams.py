@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import asdict
@@ -25,6 +26,7 @@ _SILENCE = 15.0  # seconds between two signs of life, and between two checks of 
 _FAREWELL = 8.0  # seconds in which a stream ends by itself once the server stops
 _END = "\n"  # of a line
 _RETRY = 2000  # milliseconds after which a browser connects again
+_log = logging.getLogger("bestarm.server")
 
 
 class EventStream(EventSourceResponse):
@@ -123,10 +125,18 @@ class StatusStreams:
                 self._latest.pop(name)[1].cancel()
 
     async def _keep_reading(self, name: str, latest: _Latest) -> None:
+        failed = False
         while not self.stopping:
-            # A database that cannot be read now is no news to followers; those who ask are told.
-            with suppress(BestArmError):
+            try:
                 revision, data = await run_in_threadpool(self._read, name, latest.revision)
+            except BestArmError:
+                pass  # a database that cannot be read now: those who ask are told
+            except Exception as error:
+                if not failed:
+                    _log.error("The status of %r cannot be read for now", name, exc_info=error)
+                failed = True
+            else:
+                failed = False
                 if revision != latest.revision:
                     latest.revision, latest.data = revision, data
                     latest.wake()
