@@ -34,7 +34,6 @@ _FEW = 100  # outcomes that are told together with those of other threads
 _PATIENCE = 60.0  # seconds until another process that is at work is thought to hang
 _NAP, _LONGEST_NAP = 0.001, 0.008  # seconds between looks whether it is done
 _MOMENT = 0.02  # seconds for which it is believed to be at work still
-
 _STEPS = 3  # late outcomes, the summary of a phase, the plan of the next
 
 _Request = tuple[int, str | None]  # how many assignments, and the name of the request
@@ -227,8 +226,10 @@ class Writer(Record):
 
         Where another process is at it the rest is left to that one.
         """
+        if not head.due:
+            return False
         with self._lock, self._ledger.advancing() as alone:
-            if not head.due or not (alone or self._left_for_long(head)):
+            if not alone and not self._left_for_long(head):
                 return False
             for _ in range(_STEPS):
                 if not self._step():
