@@ -339,33 +339,13 @@ class Store:
 _stores: WeakSet[Store] = WeakSet()
 
 
-def _begin_fork() -> None:
-    """Close what is open of SQLite files: in a forked process SQLite would take locks for its own
-    that the parent holds, and the parent could take away the log that the child writes to."""
-    for pool in _pools_of_files():
-        with suppress(Exception):
-            pool.begin_fork()
-
-
-def _end_fork() -> None:
-    for pool in _pools_of_files():
-        pool.end_fork()
-
-
 def _begin_in_fork() -> None:
     for store in _stores:
         store._reopening = Lock()  # another thread of the parent may have held it
 
 
-def _pools_of_files() -> list[SessionPool]:
-    stores = [each for each in list(_stores) if each.sqlite and each._process == os.getpid()]
-    return [each._pool for each in stores]
-
-
 if hasattr(os, "register_at_fork"):  # not everywhere
-    os.register_at_fork(
-        before=_begin_fork, after_in_parent=_end_fork, after_in_child=_begin_in_fork
-    )
+    os.register_at_fork(after_in_child=_begin_in_fork)
 
 
 def _of_somebody_else(path: Path) -> bool:

@@ -6,6 +6,7 @@ import os
 import time
 import weakref
 from collections import deque
+from contextlib import suppress
 from queue import Empty, SimpleQueue
 from threading import Lock, get_ident
 from typing import Any
@@ -47,7 +48,9 @@ class SessionPool:
             self._free.put(None)
         self.turn = Turn("" if file is None else file.line)
         self._lock = Lock()  # held while sessions become used, idle or closed
-        self._forking = False
+        self._process, self._forking = os.getpid(), False
+        if file is not None:
+            _pools_of_files.add(self)
         # Those of a store that nobody closed; but never those of a parent process.
         weakref.finalize(self, _close_all, self._idle, os.getpid())
 
@@ -179,3 +182,27 @@ class SessionPool:
 def _close_all(idle: deque[Session], process: int) -> None:
     while idle and process == os.getpid():
         idle.pop().close()
+
+
+_pools_of_files: weakref.WeakSet[SessionPool] = weakref.WeakSet()
+
+
+def _begin_fork() -> None:
+    """Close what is open of SQLite files: in a forked process SQLite would take locks for its own
+    that the parent holds, and the parent could take away the log that the child writes to."""
+    for pool in _own_pools():
+        with suppress(Exception):
+            pool.begin_fork()
+
+
+def _end_fork() -> None:
+    for pool in _own_pools():
+        pool.end_fork()
+
+
+def _own_pools() -> list[SessionPool]:
+    return [each for each in list(_pools_of_files) if each._process == os.getpid()]
+
+
+if hasattr(os, "register_at_fork"):  # not everywhere
+    os.register_at_fork(before=_begin_fork, after_in_parent=_end_fork)
