@@ -41,6 +41,12 @@ class Phases:
         return self.more
 
 
+@pytest.fixture
+def long_rests(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bestarm.server.closing._REST", 1e9)
+    monkeypatch.setattr("bestarm.server.closing._LONGEST", 1e9)
+
+
 async def settled() -> None:
     for _ in range(5):
         await asyncio.sleep(0)
@@ -74,12 +80,8 @@ def test_what_becomes_due_meanwhile_is_left_to_one_more_call() -> None:
     asyncio.run(run())
 
 
-def test_what_was_due_is_done_to_the_end_and_what_is_new_is_left_to_the_next_call(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("bestarm.server.closing._REST", 1e9)
-    monkeypatch.setattr("bestarm.server.closing._LONGEST", 1e9)
-
+@pytest.mark.usefixtures("long_rests")
+def test_what_was_due_is_done_to_the_end_and_what_is_new_is_left_to_the_next_call() -> None:
     async def run() -> None:
         phases = Phases()
         phases.more = True
@@ -104,12 +106,8 @@ def test_what_was_due_is_done_to_the_end_and_what_is_new_is_left_to_the_next_cal
     asyncio.run(run())
 
 
-def test_between_two_calls_there_is_a_rest_unless_somebody_waits(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("bestarm.server.closing._REST", 1e9)
-    monkeypatch.setattr("bestarm.server.closing._LONGEST", 1e9)
-
+@pytest.mark.usefixtures("long_rests")
+def test_between_two_calls_there_is_a_rest_unless_somebody_waits() -> None:
     async def run() -> None:
         phases = Phases()
         closings = Closings(phases.close)

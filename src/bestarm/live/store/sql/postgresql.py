@@ -278,7 +278,7 @@ class PostgresSession(Session):
         self._begin_now()
         rows = list(zip(*columns.values(), strict=True))
         if len(rows) <= _FEW:
-            statement = sql.insert_row(table, tuple(columns), mark="$")
+            statement = sql.insert_row(table, tuple(columns))
             self._waiting += [self._call(statement, row) for row in rows]
             return
         try:

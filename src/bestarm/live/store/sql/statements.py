@@ -61,9 +61,9 @@ def _marks(mark: str, count: int) -> list[str]:
 
 
 @cache
-def insert_row(table: sa.Table, names: tuple[str, ...], mark: str) -> str:
-    """A statement that adds a row."""
-    values = ", ".join(_marks(mark, len(names)))
+def insert_row(table: sa.Table, names: tuple[str, ...]) -> str:
+    """A statement for PostgreSQL to prepare that adds a row."""
+    values = ", ".join(_marks("$", len(names)))
     return f"INSERT INTO {table} ({_quoted(names)}) VALUES ({values})"
 
 
