@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -123,7 +124,7 @@ def test_the_audit_finds_a_changed_forecast(change: str, create: Create, tmp_pat
     answer(experiment, 60)
     assert experiment.verify().sound
     experiment.close()
-    with sqlite3.connect(tmp_path / "store.db") as connection:
+    with closing(sqlite3.connect(tmp_path / "store.db")) as connection, connection:
         assert connection.execute(change).rowcount == 1
     connection.close()
     assert not experiment.verify().sound

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from contextlib import closing
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -35,7 +36,7 @@ def begin(path: Path, policy: str = "anytime") -> str:
 
 
 def noted(path: Path) -> dict[str, Any]:
-    with sqlite3.connect(path) as connection:
+    with closing(sqlite3.connect(path)) as connection, connection:
         ((text,),) = connection.execute("SELECT document FROM bestarm_documents").fetchall()
     found: dict[str, Any] = json.loads(text)
     return found

@@ -133,7 +133,7 @@ UNREADABLE = {
     "not UTF-8": b'{"reason": "\xff\xfe"}',
     "deep lists": b'{"outcomes": ' + deep("[", 100_000),
     "deep objects": b'{"outcomes": ' + deep('{"a":', 100_000),
-    "closed deep lists": b'{"outcomes": ' + deep("[", 3000) + deep("]", 3000) + b"}",
+    "closed deep lists": b'{"outcomes": ' + deep("[", 100_000) + deep("]", 100_000) + b"}",
     "NaN": b'{"outcomes": [{"id": 0, "reward": NaN}]}',
     "Infinity": b'{"outcomes": [{"id": 0, "reward": Infinity}]}',
     "a number without end": b'{"outcomes": [{"id": ' + b"9" * 5000 + b', "reward": 0}]}',

@@ -8,6 +8,7 @@ import logging
 import re
 import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -123,8 +124,8 @@ def test_only_a_digest_is_stored(tmp_path: Path) -> None:
     store.close()
     for file in tmp_path.iterdir():
         assert secret.encode() not in file.read_bytes()
-    rows = sqlite3.connect(tmp_path / "store.db").execute("SELECT * FROM bestarm_tokens")
-    assert len(rows.fetchall()) == 1
+    with closing(sqlite3.connect(tmp_path / "store.db")) as connection:
+        assert len(connection.execute("SELECT * FROM bestarm_tokens").fetchall()) == 1
 
 
 def test_digests_are_compared_in_constant_time_also_where_there_is_no_such_token(

@@ -11,7 +11,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sized
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -40,7 +40,7 @@ def one_sentence(error: BestArmError) -> bool:
 
 
 def sound(path: Path) -> bool:
-    with sqlite3.connect(path) as connection:
+    with closing(sqlite3.connect(path)) as connection, connection:
         said = connection.execute("PRAGMA integrity_check").fetchall()
     connection.close()
     return bool(said == [("ok",)])
@@ -258,13 +258,13 @@ def test_a_file_that_is_damaged(tmp_path: Path) -> None:
 
 def test_another_database_is_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "other.db"
-    with sqlite3.connect(path) as other:
+    with closing(sqlite3.connect(path)) as other, other:
         other.execute("CREATE TABLE things (name TEXT)")
         other.execute("INSERT INTO things VALUES ('mine')")
     other.close()
     with begin(f"sqlite:///{path}") as experiment:
         experiment.tell(experiment.ask(1).ids[0], 1.0)
-    with sqlite3.connect(path) as other:
+    with closing(sqlite3.connect(path)) as other, other:
         assert other.execute("SELECT name FROM things").fetchall() == [("mine",)]
     other.close()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -117,6 +118,6 @@ def test_an_experiment_that_is_only_read_stays_as_it_is(tmp_path: Path, mode: st
     assert bytes_of(tmp_path) == before
     with Experiment.open(url, "offer") as experiment:
         experiment.ask()
-    with sqlite3.connect(path) as connection:
+    with closing(sqlite3.connect(path)) as connection, connection:
         assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
     connection.close()

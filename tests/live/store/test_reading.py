@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -80,7 +81,7 @@ def test_pages_hold_all_there_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 )
 def test_damage_is_one_sentence(tmp_path: Path, damage: str) -> None:
     url = make(tmp_path)
-    with sqlite3.connect(tmp_path / "store.db") as connection:
+    with closing(sqlite3.connect(tmp_path / "store.db")) as connection, connection:
         connection.execute(damage)
     connection.close()
     with pytest.raises(DamagedStoreError, match="cannot be read"):
@@ -99,7 +100,7 @@ def test_damage_is_one_sentence(tmp_path: Path, damage: str) -> None:
 )
 def test_what_is_not_a_number_is_one_sentence(tmp_path: Path, damage: str) -> None:
     url = make(tmp_path)
-    with sqlite3.connect(tmp_path / "store.db") as connection:
+    with closing(sqlite3.connect(tmp_path / "store.db")) as connection, connection:
         connection.execute(damage)
     connection.close()
     with Experiment.open(url, "drinks") as experiment:
@@ -112,7 +113,7 @@ def test_what_is_not_a_number_is_one_sentence(tmp_path: Path, damage: str) -> No
 @pytest.mark.parametrize("column", ["assignments SET forecast", "outcomes SET reward"])
 def test_what_is_infinite_is_found(tmp_path: Path, column: str) -> None:
     url = make(tmp_path)
-    with sqlite3.connect(tmp_path / "store.db") as connection:
+    with closing(sqlite3.connect(tmp_path / "store.db")) as connection, connection:
         connection.execute(f"UPDATE bestarm_{column} = 9e999 WHERE number = 7")
     connection.close()
     with Experiment.open(url, "drinks") as experiment:
@@ -157,7 +158,7 @@ def test_a_phase_is_not_closed_over_a_missing_assignment(tmp_path: Path) -> None
     with Experiment.open(url, "drinks") as experiment:
         left = experiment.status().remaining
         batch = experiment.ask(left)
-        with sqlite3.connect(tmp_path / "store.db") as connection:
+        with closing(sqlite3.connect(tmp_path / "store.db")) as connection, connection:
             connection.execute("DELETE FROM bestarm_assignments WHERE number = ?", [batch.ids[0]])
         connection.close()
         with pytest.raises(DamagedStoreError, match="missing"):
