@@ -18,6 +18,7 @@ from bestarm.errors import StoreError, StoreUnavailableError, StoreVersionError
 from bestarm.live.store.damage import damaged
 from bestarm.live.store.sql.connections import check_url, connect
 from bestarm.live.store.sql.files import Change, WatchedFile
+from bestarm.live.store.sql.forks import forks
 from bestarm.live.store.sql.pool import NoSessionError, SessionPool
 from bestarm.live.store.sql.schema import VERSION_TABLE
 from bestarm.live.store.sql.sessions import Session
@@ -74,8 +75,9 @@ class Store:
 
     def close(self) -> None:
         """Release all connections."""
-        self._own().close()
-        self._engine.dispose()
+        if self._process == os.getpid():
+            self._pool.close()
+            self._engine.dispose()
 
     def check_file(self) -> None:
         """Check that a SQLite file is still the one that was opened; if it was replaced, open the
@@ -235,6 +237,12 @@ class Store:
         return not session.broken
 
     def _own(self) -> SessionPool:
+        if self.file is not None and not forks.allow(self.file):
+            raise self._failure(
+                StoreUnavailableError,
+                "This process was forked while another thread, or the same one, used the file",
+                "Start processes by another method (spawn or forkserver), or at another time.",
+            )
         if self._process != os.getpid():
             # A forked child must neither use its parent's connections nor close them.
             self._abandoned.append((self._engine, self._pool))
@@ -325,9 +333,8 @@ class Store:
     @contextmanager
     def _making_tables(self) -> Iterator[Connection]:
         self.check_file()
-        self._own()
         try:
-            with self._engine.begin() as connection:
+            with self._own().busy(), self._engine.begin() as connection:
                 if not self.sqlite:
                     connection.execute(select(text(f"pg_advisory_xact_lock({_LOCK})")))
                 yield connection

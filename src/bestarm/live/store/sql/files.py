@@ -47,6 +47,10 @@ class WatchedFile:
         folder, name = os.path.split(os.path.realpath(self.path))
         return os.path.join(folder, f".{name}.line")
 
+    def identity(self) -> Identity | None:
+        """The file that connections have open, or the one that the next would open."""
+        return self._opened or _identity(self.path)
+
     def note_open(self) -> None:
         """Note which file it is that connections have open, unless that is known."""
         with self._lock:

@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import os
-import time
 import weakref
 from collections import deque
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager
 from queue import Empty, SimpleQueue
 from threading import Lock, get_ident
 from typing import Any
 
 from sqlalchemy import Engine
 
-from bestarm.live.store.sql.files import WatchedFile
+from bestarm.live.store.sql.files import Identity, WatchedFile
+from bestarm.live.store.sql.forks import forks
 from bestarm.live.store.sql.sessions import Session
 from bestarm.live.store.sql.sqlite import SqliteSession
 from bestarm.live.store.sql.turns import Turn
 
 _MOST = 15  # at a time
 _PATIENCE = 30.0  # seconds to wait for one of them
-_FORKING = 1.0  # seconds that a fork waits for those in use
-_TAKING = 0.05  # seconds that it waits for one that is being taken
-_LOOK = 0.001  # seconds between looks
 
 
 class NoSessionError(Exception):
@@ -48,9 +46,9 @@ class SessionPool:
             self._free.put(None)
         self.turn = Turn("" if file is None else file.line)
         self._lock = Lock()  # held while sessions become used, idle or closed
-        self._process, self._forking = os.getpid(), False
+        self.process = os.getpid()
         if file is not None:
-            _pools_of_files.add(self)
+            forks.add(self)
         # Those of a store that nobody closed; but never those of a parent process.
         weakref.finalize(self, _close_all, self._idle, os.getpid())
 
@@ -60,16 +58,19 @@ class SessionPool:
         Raises:
             NoSessionError: others did not give theirs back in time.
         """
-        if self._forking:
-            self._wait_for_fork()
-        if not self._free.qsize() and len(self._used) < _MOST:
-            # Somebody was interrupted between taking one and noting it, and gives none back.
+        while True:
+            if not self._free.qsize() and len(self._used) < _MOST:
+                # Somebody was interrupted between taking one and noting it, and gives none back.
+                self._free.put(None)
+            try:
+                self._free.get(timeout=_PATIENCE)
+            except Empty:
+                raise NoSessionError from None
+            # A fork that begins after this waits for the session.
+            if self._file is None or not forks.has_to_wait():
+                return self._take()
             self._free.put(None)
-        try:
-            self._free.get(timeout=_PATIENCE)
-        except Empty:
-            raise NoSessionError from None
-        return self._take()
+            forks.wait()
 
     def take_spare(self) -> Session | None:
         """The same, unless few are left: who holds one and waits for another needs those."""
@@ -111,7 +112,7 @@ class SessionPool:
 
     def give(self, session: Session, *, sound: bool) -> None:
         """Give a session back; unless it is sound, it is closed."""
-        kept = False
+        kept, session.thread = False, get_ident()
         try:
             with self._lock:
                 if sound and session in self._used:
@@ -119,50 +120,59 @@ class SessionPool:
                     kept = True
                 self._used.discard(session)
         finally:
-            if self._free.qsize() + len(self._used) < _MOST:
+            lost = not kept and self._remove(session)
+            if self.being_taken():
                 self._free.put(None)
-            if not kept and session not in self._idle:  # it may be, after an interrupt
+            if lost:
                 self._close(session)
 
-    def begin_fork(self) -> None:
-        """Before the process forks: wait for what other threads are at, and close all sessions.
+    def _remove(self, session: Session) -> bool:
+        """Whether a session was not put back; after an interrupt it may be, and be used again."""
+        with self._lock:
+            lost = session not in self._idle and session.thread == get_ident()
+            if lost:
+                self._used.discard(session)
+            return lost
 
-        No thread begins anything until `end_fork`. A transaction that takes too long, or is of the
-        thread that forks, stays open.
-        """
-        self._forking = True
-        start = time.monotonic()
-        while (waited := time.monotonic() - start) < _FORKING and (
-            self._used_by_others() or (self._being_taken() and waited < _TAKING)
-        ):
-            time.sleep(_LOOK)
-        self._close_idle()
+    @contextmanager
+    def busy(self) -> Iterator[None]:
+        """Until the block ends this thread uses a connection of its own: forks wait for it."""
+        if self._file is None:
+            yield
+            return
+        session = self.take()
+        try:
+            yield
+        finally:
+            self.give(session, sound=True)
 
-    def end_fork(self) -> None:
-        """The process has forked."""
-        self._forking = False
+    @property
+    def identity(self) -> Identity | None:
+        """The file that the connections are to."""
+        return None if self._file is None else self._file.identity()
 
-    def _wait_for_fork(self) -> None:
-        """Wait while the process forks, unless the fork waits for this thread."""
-        end, me = time.monotonic() + 2 * _FORKING, get_ident()
-        while self._forking and all(each.thread != me for each in list(self._used)):
-            if time.monotonic() > end:
-                return
-            time.sleep(_LOOK)
+    def users(self) -> set[int]:
+        """The threads that use a session."""
+        return {session.thread for session in list(self._used)}
 
-    def _used_by_others(self) -> bool:
-        return any(each.thread != get_ident() for each in list(self._used))
-
-    def _being_taken(self) -> bool:
+    def being_taken(self) -> bool:
+        """Whether a thread takes a session, or was interrupted as it did."""
         return self._free.qsize() + len(self._used) < _MOST
 
-    def _close_idle(self) -> None:
+    def make_up(self) -> None:
+        """Nobody takes a session any more: whoever was about to was interrupted."""
+        while self.being_taken():
+            self._free.put(None)
+
+    def close_idle(self) -> bool:
+        """Close the sessions that nobody uses, and return whether none of them is left."""
         if self._lock.acquire(blocking=False):
             try:
                 while self._idle:
                     self._close(self._idle.pop())
             finally:
                 self._lock.release()
+        return not self._idle
 
     def close(self) -> None:
         """Close all sessions; those in use once they are given back."""
@@ -182,27 +192,3 @@ class SessionPool:
 def _close_all(idle: deque[Session], process: int) -> None:
     while idle and process == os.getpid():
         idle.pop().close()
-
-
-_pools_of_files: weakref.WeakSet[SessionPool] = weakref.WeakSet()
-
-
-def _begin_fork() -> None:
-    """Close what is open of SQLite files: in a forked process SQLite would take locks for its own
-    that the parent holds, and the parent could take away the log that the child writes to."""
-    for pool in _own_pools():
-        with suppress(Exception):
-            pool.begin_fork()
-
-
-def _end_fork() -> None:
-    for pool in _own_pools():
-        pool.end_fork()
-
-
-def _own_pools() -> list[SessionPool]:
-    return [each for each in list(_pools_of_files) if each._process == os.getpid()]
-
-
-if hasattr(os, "register_at_fork"):  # not everywhere
-    os.register_at_fork(before=_begin_fork, after_in_parent=_end_fork)
