@@ -18,6 +18,7 @@ from bestarm.live.forecasts import Forecasts
 from bestarm.live.gathering import Gathering
 from bestarm.live.outcomes import Outcomes, record
 from bestarm.live.record import Record
+from bestarm.live.rehearsal import rehearse
 from bestarm.live.spec import Spec
 from bestarm.live.store.contract import (
     ChangedMeanwhileError,
@@ -258,6 +259,8 @@ class Writer(Record):
                 head = books.head
             if not head.planned and not head.over:
                 self._player.plan()
+            elif self.spec is not None:
+                rehearse(self.spec, head, self.read)
             with self._ledger.writing() as tx:
                 if tx.head.due:
                     rules.step(tx, self._player, self._stamp(tx))
