@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 import zlib
 from collections.abc import Callable, Iterator
@@ -13,6 +14,7 @@ from typing import Any, ParamSpec, TypeVar, cast
 
 import numba
 from numba.core.compiler_lock import global_compiler_lock
+from numba.core.registry import CPUDispatcher
 
 try:
     import fcntl
@@ -26,6 +28,7 @@ T = TypeVar("T")
 
 _PATIENCE = 300  # seconds to wait for another process, which may be suspended
 _PAUSE = 0.02  # seconds
+_NUMBERS = {"None", "bool", "int", "float", "tuple"}  # words of a type without arrays
 
 
 def compiled(function: Callable[P, T]) -> Callable[P, T]:
@@ -34,8 +37,9 @@ def compiled(function: Callable[P, T]) -> Callable[P, T]:
     Of several processes that need it at the same time, one compiles and the others wait for it.
     A constant is compiled as any other number: a function is not compiled again for it.
     The compiled function releases the interpreter lock and divides by zero as NumPy does. Give it
-    plain tuples, never named ones: the cache stores the class of each argument by name, and cannot
-    be read once a class was renamed or moved, for example by an upgrade.
+    positional arguments, and plain tuples, never named ones: the cache stores the class of each
+    argument by name, and cannot be read once a class was renamed or moved, for example by an
+    upgrade.
     """
     # Without the wrapper for callbacks from C, which nobody calls: it takes long to make.
     make = partial(numba.njit, nogil=True, error_model="numpy", no_cfunc_wrapper=True)
@@ -45,7 +49,34 @@ def compiled(function: Callable[P, T]) -> Callable[P, T]:
     except RuntimeError:  # the cache directory is not writable: compile in every process
         made = make()(function)
     made.compile = _plain(made.compile)
+    if not _NUMBERS.issuperset(
+        re.findall(r"\w+", str(function.__annotations__.get("return", "any")))
+    ):
+        made.__class__ = _ReturnsArrays
     return cast(Callable[P, T], made)
+
+
+class _ReturnsArrays(CPUDispatcher):
+    """A compiled function that may return arrays, and raises what a signal during it raises.
+
+    To return arrays Numba runs Python code, in which signals that came meanwhile are handled. It
+    goes on with what their handler raised, and says in the end: SystemError, with that as the
+    cause, or as the cause of a cause.
+    """
+
+    def __call__(self, *arguments: Any) -> Any:
+        try:
+            return _call(self, *arguments)
+        except SystemError as error:
+            cause: BaseException | None = error
+            while isinstance(cause, SystemError):
+                cause = cause.__cause__
+            if cause is None:
+                raise
+            raise cause from None
+
+
+_call = CPUDispatcher.__call__  # quicker than super()
 
 
 def _plain(usual: Callable[[Any], Any]) -> Callable[[Any], Any]:

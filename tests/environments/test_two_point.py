@@ -138,3 +138,15 @@ def test_a_walk_stays_about_its_level() -> None:
     assert 0.2 <= values.min() < 0.22
     assert 0.38 < values.max() <= 0.4
     assert path.bound == pytest.approx(0.4)
+
+
+def test_a_path_that_is_too_short_is_refused() -> None:
+    plan = Plan.randomised(np.full(3, 1 / 3), 101, phase=1)
+    long, short = (
+        world(Recorded(np.full(rounds, 4.0))).begin(np.random.default_rng(0))
+        for rounds in (101, 100)
+    )
+    assert long.pull(plan).counts.sum() == 101
+    with pytest.raises(InvalidInputError, match=r"for 100 rounds.* round 101") as refused:
+        short.pull(plan)
+    assert refused.value.field == "baseline"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from dataclasses import replace
 from typing import Any
@@ -11,7 +12,7 @@ from judges import ITEMS, OPTIONS, score
 
 from bestarm import Experiment, Problem, evaluate
 from bestarm.errors import BestArmError, InvalidInputError
-from bestarm.evaluation import Evaluation, Score
+from bestarm.evaluation import Evaluation, Score, calling
 from bestarm.evaluation.inputs import Question
 from bestarm.recommendation import Recommendation
 
@@ -64,6 +65,45 @@ def test_an_invalid_argument_is_refused_before_any_call(
     with pytest.raises(InvalidInputError) as refused:
         evaluate(**usual | settings)
     assert refused.value.field == field
+
+
+class FewThreads(threading.Thread):
+    """A thread of a system that gives as many as `left` says."""
+
+    left, started = 0, list["FewThreads"]()
+
+    def start(self) -> None:
+        if not self.left:
+            raise RuntimeError("can't start new thread")
+        type(self).left -= 1
+        self.started.append(self)
+        super().start()
+
+
+@pytest.fixture
+def few_threads(monkeypatch: pytest.MonkeyPatch) -> type[FewThreads]:
+    FewThreads.left, FewThreads.started = 6, []
+    monkeypatch.setattr(calling, "Thread", FewThreads)
+    return FewThreads
+
+
+def test_there_are_no_more_threads_than_pairs(
+    few_threads: type[FewThreads], sqlite_url: str
+) -> None:
+    found = evaluate(score, OPTIONS, ITEMS[:2], name="x", store=sqlite_url, concurrency=10**6)
+    assert found.judgements == len(few_threads.started) == 2 * len(OPTIONS)
+
+
+def test_more_threads_than_the_system_gives_are_refused(
+    few_threads: type[FewThreads], sqlite_url: str
+) -> None:
+    with pytest.raises(InvalidInputError, match="gives no more than 6") as refused:
+        evaluate(never, OPTIONS, ITEMS, name="x", store=sqlite_url, concurrency=7)
+    assert (refused.value.field, refused.value.value) == ("concurrency", 7)
+    assert "async judge" in refused.value.remedy
+    for thread in few_threads.started:  # which are not left behind
+        thread.join(60)
+        assert not thread.is_alive()
 
 
 @pytest.mark.parametrize(

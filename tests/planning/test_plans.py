@@ -206,6 +206,8 @@ def test_the_anytime_rule_is_told_the_bounds() -> None:
         ({"gap": math.nan}, "`gap` must be a finite"),
         ({"gap": 1e300}, "too large or too small"),
         ({"gap": 1e-300}, "too large or too small"),
+        ({"gap": 0.1, "level": 1e308}, "`level` implies rewards of size 1e.308"),
+        ({"gap": 0.1, "level": -1e308}, "`level` implies rewards of size 1e.308"),
         ({"gap": 0.1, "policies": ["best"]}, "`policies` must be one of .*; got 'best'"),
         ({"gap": 0.1, "policies": []}, "at least one policy"),
         ({"gap": 0.1, "drift": "tide"}, "`drift` must be one of"),
@@ -229,6 +231,29 @@ def test_what_cannot_be_planned_is_refused_in_a_sentence(
 ) -> None:
     with pytest.raises(InvalidInputError, match=words):
         plan_experiment(PlanRequest(PROBLEM, **arguments))
+
+
+@pytest.mark.parametrize(("field", "value"), [("noise", 1e200), ("baseline", 1e200)])
+def test_scales_too_large_to_compute_with_are_refused(field: str, value: float) -> None:
+    scales: dict[str, Any] = {field: value}
+    with pytest.raises(InvalidInputError, match="too large or too small") as refused:
+        plan_experiment(PlanRequest(Problem(np.eye(2), **scales), gap=0.3))
+    assert (refused.value.field, refused.value.value) == (field, value)
+    assert refused.value.remedy
+
+
+@pytest.mark.parametrize("field", ["size", "theta"])
+def test_assumptions_too_large_to_compute_with_are_refused(field: str) -> None:
+    with pytest.raises(InvalidInputError, match="too large or too small") as refused:
+        Drift(size=1e200) if field == "size" else Scenario("a", theta=(0.0, -1e200))
+    assert refused.value.field == field
+
+
+def test_small_and_absent_levels_can_be_computed_with() -> None:
+    assert Scenario("a", gap=1.0, level=0.0).level == 0.0
+    assert Scenario("a", gap=1.0, level=1e-300).level == 1e-300
+    assert Scenario("a", theta=(0.0, 1e-300)).theta == (0.0, 1e-300)
+    PlanRequest(Problem(np.eye(2), baseline=0), gap=0.3)
 
 
 def test_a_scenario_from_a_document() -> None:

@@ -49,11 +49,18 @@ planning_module.estimate_effort = lambda *_, **given: Effort(given["runs"], (job
 planning_module.simulate = None
 worker.main()
 """
-# Stand-ins, where it does not matter what is simulated: one that never ends, one that is quick.
+# Stand-ins, where it does not matter what is simulated: one that never ends, one that ends without
+# a result, one that is quick.
 ENDLESS = """
 import time  # listed as bestarm.planning.worker is
 print('{"progress": {"done": 0, "total": 1}}', flush=True)
 time.sleep(1000)
+"""
+ABRUPT = """
+import os
+print('{"progress": {"done": 0, "total": 1}}', flush=True)
+print('{"pl', end="", flush=True)
+os._exit(1)
 """
 QUICK = """print('{"plan": {}}')"""
 
@@ -250,6 +257,22 @@ def test_what_is_out_of_reach_is_refused_before_it_is_simulated(
     assert said["field"] == "gap"
     assert "larger gap" in said["remedy"]
     assert settled()
+
+
+@pytest.mark.usefixtures("begun")
+def test_a_simulation_that_ends_without_a_result_is_an_error(
+    client: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as one that the system kills for its memory, in the middle of a line."""
+    monkeypatch.setattr(plan_api, "_WORKER", ("-c", ABRUPT))
+    *before, (name, said) = planned(client, LONG)
+    assert before == [("progress", {"done": 0, "total": 1})]
+    assert name == "error"
+    assert said["message"] == "The simulation ended abruptly."
+    assert set(said) == {"message", "field", "remedy"}
+    assert settled()
+    monkeypatch.setattr(plan_api, "_WORKER", ("-c", QUICK))
+    assert planned(client, LONG) == [("plan", {})]  # it is free again
 
 
 @pytest.mark.usefixtures("begun")

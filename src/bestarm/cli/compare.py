@@ -66,8 +66,9 @@ def compare(
     from bestarm.simulation.catalogue import find_instance
     from bestarm.simulation.compare import Contestant
     from bestarm.simulation.executors import check_workers
+    from bestarm.simulation.results import run_count
 
-    checks.whole(runs, "runs", least=1)
+    run_count(runs)
     checks.whole(seed, "seed", least=0)
     if max_pulls is not None:
         checks.whole(max_pulls, "max_pulls", least=1)

@@ -60,9 +60,10 @@ def demo(
         return
     from bestarm.checks import whole
     from bestarm.simulation.executors import check_workers
+    from bestarm.simulation.results import run_count
 
     check_workers(workers, None)
-    whole(runs, "runs", least=1)
+    run_count(runs)
     whole(seed, "seed", least=0)
     contestants = _contestants()
     pictures = _draw(contestants, seed=seed, delta=delta, out=out)

@@ -87,6 +87,7 @@ class _MovingChances(_Chances, MovingStream):
     def _carry_out(self, plan: Plan) -> Summary:
         from bestarm.environments.two_point_kernels import win  # noqa: PLC0415 - compiles
 
+        self._check_horizon(plan.pulls)
         deal = self._deal(plan)
         counts, hits = (np.zeros(plan.arms, dtype=np.int64) for _ in range(2))
         for values in self._blocks(plan.pulls):

@@ -12,6 +12,8 @@ from queue import SimpleQueue
 from threading import Thread
 from typing import Any
 
+from bestarm.errors import InvalidInputError
+
 #: Scores an option on an item: `judge(option, item)`, a plain or an async function.
 Judge = Callable[[Any, Any], Any]
 
@@ -26,6 +28,9 @@ class Caller:
     Args:
         judge: the judge.
         concurrency: how many calls there are at most at a time.
+
+    Raises:
+        InvalidInputError: there cannot be as many threads.
     """
 
     def __init__(self, judge: Judge, concurrency: int) -> None:
@@ -36,8 +41,19 @@ class Caller:
         self._code = getattr(inspect.unwrap(plain), "__code__", None)
         self._async = inspect.iscoroutinefunction(judge) or inspect.iscoroutinefunction(plain)
         self._threads = 0 if self._async else concurrency
-        for _ in range(self._threads):
-            Thread(target=self._serve, name="judge", daemon=True).start()
+        for started in range(self._threads):
+            try:
+                Thread(target=self._serve, name="judge", daemon=True).start()
+            except RuntimeError as error:  # the system gives no more
+                self.close()
+                raise InvalidInputError(
+                    f"`concurrency` asks for {concurrency:,} threads, and the system gives no more "
+                    f"than {started:,}.",
+                    field="concurrency",
+                    value=concurrency,
+                    remedy="Make fewer calls at a time, or give an async judge, which needs no "
+                    "threads.",
+                ) from error
 
     async def __call__(self, option: Any, item: Any) -> Any:
         """What the judge returns, or raises."""

@@ -73,7 +73,8 @@ class Run:
         Raises:
             JudgeError: the judge failed too often on a pair, or gave something that is not a score.
         """
-        caller = Caller(judge, self._limits.concurrency)
+        left = max(self._book.most - self._book.judged, 1)
+        caller = Caller(judge, min(self._limits.concurrency, left))
         self._report(self._book.judged, self._book.most)
         try:
             while await self._start_calls(caller):

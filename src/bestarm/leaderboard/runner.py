@@ -14,6 +14,7 @@ from bestarm.leaderboard.standing import Standing, standings
 from bestarm.simulation import Results
 from bestarm.simulation.folder import open_folder, simulate_into
 from bestarm.simulation.provenance import installed
+from bestarm.simulation.results import run_count
 
 CellProgress = Callable[[Contestant, Column, int], object]
 
@@ -86,7 +87,7 @@ def run_leaderboard(
         InvalidInputError: an argument is invalid, or `out` holds something else.
         OSError: `out` cannot be written.
     """
-    total = whole(runs, "runs", least=2)
+    total = run_count(runs, least=2)
     settings: dict[str, object] = {
         "code": ", ".join(installed()),
         "seed": whole(seed, "seed", least=0),

@@ -48,7 +48,7 @@ class Drift:
     def __post_init__(self) -> None:
         choice(self.kind, DRIFTS, "drift")
         if self.size is not None:
-            positive(self.size, "size")
+            computable(positive(self.size, "size"), "size")
         if self.period is not None and positive(self.period, "period") < 2:
             raise InvalidInputError(
                 f"`period` must be at least 2 rounds; got {self.period:g}.",
@@ -110,6 +110,7 @@ class Scenario:
             choice(self.theta, SHAPES, "theta")
         else:
             numbers = vector(self.theta, "theta")
+            computable(max(float(np.abs(numbers).max(initial=0.0)), 1.0), "theta")
             object.__setattr__(self, "theta", tuple(numbers.ravel().tolist()))
         if named == (self.gap is None):
             raise InvalidInputError(
@@ -124,8 +125,7 @@ class Scenario:
             value = getattr(self, field)
             if value is not None:
                 number = finite(value, field) if field == "level" else positive(value, field)
-                if field != "level":
-                    computable(number, field)
+                computable(max(abs(number), 1.0) if field == "level" else number, field)
                 object.__setattr__(self, field, number)
 
 

@@ -6,13 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
-from bestarm.checks import choice, interval, positive, whole
+from bestarm.checks import choice, computable, interval, positive, whole
 from bestarm.errors import InvalidInputError
 from bestarm.planning.assumptions import Drift, Scenario, as_drift, as_scenario, scales
 from bestarm.policies import Method
 from bestarm.policies.registry import accepted
 from bestarm.policies.registry import policies as registered
 from bestarm.problem import Problem, as_problem, features_of
+from bestarm.simulation.results import run_count
 
 #: The policies that are planned for if none is named; in blocks, those of them that can.
 DEFAULT_POLICIES = ("anytime", "sp-bai-sharp", "sp-bai")
@@ -64,7 +65,9 @@ class PlanRequest:
 
     def __post_init__(self) -> None:
         as_problem(self.problem)
-        whole(self.runs, "runs", least=1)
+        computable(self.problem.noise, "noise")
+        computable(max(self.problem.baseline, 1.0), "baseline")
+        run_count(self.runs)
         whole(self.seed, "seed", least=0)
         if self.bounds is not None:
             object.__setattr__(self, "bounds", interval(self.bounds, "bounds"))

@@ -17,6 +17,7 @@ from bestarm.replication.tables import Row, Table
 from bestarm.simulation import Results
 from bestarm.simulation.folder import open_folder, simulate_into
 from bestarm.simulation.provenance import installed
+from bestarm.simulation.results import run_count
 
 RowProgress = Callable[[Table, Row, int], object]
 
@@ -106,7 +107,7 @@ def reproduce(
         OSError: `out` cannot be written.
     """
     observer = observer or RowObserver()
-    total = whole(runs, "runs", least=1)
+    total = run_count(runs)
     settings: dict[str, object] = {
         "code": ", ".join(installed()),
         "paper": paper.name,

@@ -29,7 +29,7 @@ from bestarm.records import Plan
 from bestarm.simulation.forecasts import ForecastStream
 from bestarm.simulation.oracle import Oracle, method_name
 from bestarm.simulation.progress import Progress, reporting
-from bestarm.simulation.results import FinishedRuns, Outcome, Results, RunJournal
+from bestarm.simulation.results import FinishedRuns, Outcome, Results, RunJournal, run_count
 from bestarm.simulation.threads import one_thread
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def simulate(
         method: makes a policy from a problem and a seed: a policy class, or a partial of one; or
             an `Oracle`, which also tells it truths of the world.
         environment: the environment of the runs.
-        runs: the number of runs.
+        runs: the number of runs, at most 10 million.
         seed: results depend only on it; run i is the same whatever `runs` is.
         delta: the error probability that the policy must keep.
         forecaster: what foresees the level of rewards before each draw: `"default"`, a forecaster
@@ -80,7 +80,7 @@ def simulate(
         Exception: an exception of the method, with a note that names the run.
     """
     work = Simulation(method, environment, delta=delta, seed=seed, forecaster=forecaster)
-    total = whole(runs, "runs", least=1)
+    total = run_count(runs)
     if executor is not None and not callable(getattr(executor, "submit", None)):
         raise InvalidInputError(
             f"`executor` must be a concurrent.futures executor; got {executor!r}.",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from bestarm.checks import whole
 from bestarm.defaults import DELTA
 from bestarm.environments import Environment, Semiparametric, Stream
 from bestarm.errors import InvalidInputError
@@ -13,6 +12,7 @@ from bestarm.policies import Method
 from bestarm.records import Plan, Summary
 from bestarm.simulation.engine import Simulation, carry_out
 from bestarm.simulation.oracle import Oracle
+from bestarm.simulation.results import run_count
 from bestarm.simulation.threads import one_thread
 
 __all__ = ["regret"]
@@ -42,7 +42,7 @@ def regret(
         InvalidInputError: the arm means of a world are not known.
     """
     work = Simulation(method, environment, delta=delta, seed=seed)
-    costs = np.zeros(whole(runs, "runs", least=1))
+    costs = np.zeros(run_count(runs))
     with one_thread:
         for run in range(len(costs)):
             policy, stream, world = work.begin(run)

@@ -11,12 +11,31 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from bestarm.checks import whole
 from bestarm.errors import InvalidInputError, MissingDependencyError
 
 if TYPE_CHECKING:
     import pandas as pd
 
+MOST_RUNS = 10_000_000  # of one simulation, which keeps about 100 bytes per run in memory
 Z95 = NormalDist().inv_cdf(0.975)  # half of a normal 95 % interval, in standard errors
+
+
+def run_count(runs: object, *, least: int = 1) -> int:
+    """A number of runs that one simulation can keep.
+
+    Raises:
+        InvalidInputError: it is not one.
+    """
+    total = whole(runs, "runs", least=least)
+    if total > MOST_RUNS:
+        raise InvalidInputError(
+            f"`runs` must be at most {MOST_RUNS:,}, which take a gigabyte; got {total:,}.",
+            field="runs",
+            value=runs,
+            remedy="For more, simulate several times with different seeds.",
+        )
+    return total
 
 
 def wilson(hits: int, runs: int, z: float = Z95) -> tuple[float, float]:

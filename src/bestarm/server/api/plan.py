@@ -26,6 +26,8 @@ _GRACE = 5.0  # seconds beyond its time after which a simulation is ended from o
 _LISTENING = 0.5  # seconds between two looks at whether the client is still there
 _LONGEST_LINE = 2**24
 _WORKER = ("-m", "bestarm.planning.worker")
+_LAST = {"plan", "error"}  # what a simulation says at its end
+_ENDED = "The simulation ended abruptly."
 
 Lines = AsyncGenerator[dict[str, Any], None]
 Row = Annotated[list[bodies.Number], Field(fail_fast=True, min_length=1, max_length=50)]
@@ -136,10 +138,10 @@ class Planner:
             process.stdin.write(json.dumps(request | {"seconds": self.seconds}).encode())
             process.stdin.close()
             async with asyncio.timeout(self.seconds + _GRACE):
-                while line := await process.stdout.readline():
+                while (line := await process.stdout.readline()).endswith(b"\n"):  # written whole
                     document = json.loads(line)
                     yield document
-                    if "plan" in document or "error" in document:
+                    if not _LAST.isdisjoint(document):
                         return  # no need to await the end of the process
         except TimeoutError:
             yield {"error": {"message": "It took too long.", "field": "runs", "remedy": ""}}
@@ -194,17 +196,19 @@ async def _first(
             raise Refusal(499, "gone", "The client has gone.", field="request")
     first = waiting.result()
     if first is None:
-        raise Refusal(500, "unforeseen", "The simulation ended abruptly.", field="request")
+        raise Refusal(500, "unforeseen", _ENDED, field="request")
     if "error" in first:
         raise InvalidInputError(**first["error"])
     return first
 
 
 async def _events(first: dict[str, Any], rest: Lines) -> AsyncIterator[dict[str, Any]]:
-    """One event per document, each of which has one name."""
+    """One event per document, each of which has one name; the last is a plan or an error."""
+    remedy = "Try again; what the server writes to its error output may say why."
+    abrupt = {"error": {"message": _ENDED, "field": "request", "remedy": remedy}}
     async with aclosing(rest):
-        document: dict[str, Any] | None = first
-        while document is not None:
+        document, kind = first, ""
+        while kind not in _LAST:
             ((kind, data),) = document.items()
             yield {"event": kind, "data": json.dumps(data)}
-            document = await anext(rest, None)
+            document = await anext(rest, abrupt)

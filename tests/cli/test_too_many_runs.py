@@ -1,0 +1,57 @@
+"""More runs than memory holds are refused in a sentence, before anything is written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from bestarm import SPBAI, environments
+from bestarm.cli.app import app
+from bestarm.errors import InvalidInputError
+from bestarm.simulation import regret, simulate
+from bestarm.simulation.results import MOST_RUNS, run_count
+
+MANY = 999_999_999_999
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("compare", "--method", "lucb", "--out", "runs.csv"),
+        ("demo", "--out", "out"),
+        ("leaderboard", "--only", "lucb", "--workers", "1", "--out", "out"),
+        ("plan", "options.csv", "--gap", "0.5"),
+        ("reproduce", "small-gap", "--workers", "1", "--out", "out"),
+    ],
+)
+def test_commands_refuse_them(
+    command: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("options.csv").write_text("old,1,0\nnew,0,1\n", encoding="utf-8")
+    result = CliRunner().invoke(app, [*command, "--runs", str(MANY)])
+    assert isinstance(result.exception, SystemExit)
+    assert result.exit_code == 2
+    assert "`runs` must be at most 10,000,000" in " ".join(result.stderr.split())
+    assert [path.name for path in tmp_path.iterdir()] == ["options.csv"]
+
+
+def test_so_does_the_library() -> None:
+    for simulated in (
+        lambda: simulate(SPBAI, environments.small_gap(), runs=MANY),
+        lambda: regret(SPBAI, environments.small_gap(), runs=MANY),
+    ):
+        with pytest.raises(InvalidInputError, match="must be at most") as refused:
+            simulated()
+        assert (refused.value.field, refused.value.value) == ("runs", MANY)
+        assert "different seeds" in refused.value.remedy
+
+
+def test_the_most_that_is_allowed() -> None:
+    assert run_count(MOST_RUNS) == MOST_RUNS
+    with pytest.raises(InvalidInputError, match="got 10,000,001"):
+        run_count(MOST_RUNS + 1)
+    with pytest.raises(InvalidInputError, match="of at least 2; got 1"):
+        run_count(1, least=2)
