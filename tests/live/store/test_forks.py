@@ -7,7 +7,7 @@ import signal
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any
@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from databases import wait_until
 from kept import told
+from numba.core.compiler_lock import global_compiler_lock
 from sqlalchemy import MetaData
 from workers_faults import begin
 
@@ -388,6 +389,31 @@ def test_a_session_that_another_thread_has_taken_is_not_closed(sqlite_url: str) 
         over.set()
         other.join()
         assert found == [(1,)]
+
+
+@pytest.mark.parametrize("writing", [False, True])
+def test_a_fork_waits_for_a_thread_that_compiles(sqlite_url: str, writing: bool) -> None:
+    """In a transaction or not. The child would wait for it for ever, which it does not have."""
+    with begin(sqlite_url) as experiment:
+        (number,), begun = experiment.ask(1).ids, Event()
+
+        def work() -> None:
+            with store_of(experiment).writing() if writing else nullcontext():
+                begun.set()
+                if writing:
+                    wait_until(is_forking)
+                with global_compiler_lock:
+                    wait_until(is_forking)
+                    time.sleep(0.05)
+
+        def compile_and_tell() -> None:
+            with global_compiler_lock:
+                experiment.tell(number, 1.0)
+
+        with beside(work):
+            begun.wait()
+            assert can_in_fork(compile_and_tell)
+        assert told(experiment) == {number: 1.0}
 
 
 def test_a_fork_learns_though_its_parent_did(sqlite_url: str) -> None:

@@ -18,7 +18,7 @@ from functools import partial, reduce
 from itertools import compress
 from operator import methodcaller
 from threading import Lock, get_ident
-from typing import Protocol
+from typing import Any, Protocol
 from weakref import WeakValueDictionary
 
 from bestarm.live.store.sql.files import Identity, WatchedFile
@@ -164,6 +164,25 @@ class Forks:
 
 
 _kept: list[Pool] = []  # with a parent's connections, which nothing must close
+_compilers: list[Any] = []  # the lock of Numba's compiler, while the process forks
+
+
+def _stop_compiling() -> None:
+    """Wait for a thread that compiles: a child without it could never compile anything."""
+    if (numba := sys.modules.get("numba.core.compiler_lock")) is not None:
+        numba.global_compiler_lock.acquire()
+        _compilers.append(numba.global_compiler_lock)
+
+
+def _go_on_compiling() -> None:
+    while _compilers:
+        _compilers.pop().release()
+
+
 forks = Forks()
 if hasattr(os, "register_at_fork"):  # not everywhere
+    # The last to be registered comes first: a thread may compile in a transaction.
+    os.register_at_fork(
+        before=_stop_compiling, after_in_parent=_go_on_compiling, after_in_child=_go_on_compiling
+    )
     forks.register()
