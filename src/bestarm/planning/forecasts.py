@@ -25,9 +25,11 @@ class AssumedWorld:
         farthest: by how much it leads the last one.
         spread: how far apart the best and the worst source arm are.
         drift: the kind of drift.
-        size: how far the baseline goes to either side of the level.
+        size: how far the baseline goes to either side.
         period: over how many rounds.
-        level: the reward about which it moves.
+        level: the reward about which arm means lie.
+        baseline: what the baseline moves about: the level, of which the mean of the arms is a part;
+            or, where no baseline is declared, what is added to every x·θ.
         noise: the standard deviation of the noise within a round. For bounded rewards it changes
             with the level; this one gives the same information per pull as the least noisy arm does
             over time.
@@ -49,6 +51,7 @@ class AssumedWorld:
     size: float
     period: float
     level: float
+    baseline: float
     noise: float
     bounded: bool
     complexity: float
@@ -63,17 +66,19 @@ class AssumedWorld:
         if math.isclose(self.farthest, self.gap, rel_tol=1e-6):
             lead = f"{self.best!r} leads all others by {self.gap:.4g}"
         moves = {
-            "none": f"the baseline stays at {self.level:.4g}",
-            "sine": f"the baseline is a wave of ±{self.size:.4g} about {self.level:.4g} every "
+            "none": f"the baseline stays at {self.baseline:.4g}",
+            "sine": f"the baseline is a wave of ±{self.size:.4g} about {self.baseline:.4g} every "
             f"{self.period:,.0f} {unit}",
-            "walk": f"the baseline walks within ±{self.size:.4g} of {self.level:.4g}, some "
+            "walk": f"the baseline walks within ±{self.size:.4g} of {self.baseline:.4g}, some "
             f"{self.size:.4g} in {self.period:,.0f} {unit}",
-            "switches": f"the baseline jumps between {self.level - self.size:.4g} and "
-            f"{self.level + self.size:.4g}, every {self.period:,.0f} {unit} or so",
+            "switches": f"the baseline jumps between {self.baseline - self.size:.4g} and "
+            f"{self.baseline + self.size:.4g}, every {self.period:,.0f} {unit} or so",
             "people": f"every round has a baseline of its own, within ±{self.size:.4g} of "
-            f"{self.level:.4g}",
+            f"{self.baseline:.4g}",
         }[self.drift]
         law = "rewards are at a bound" if self.bounded else f"the noise is {self.noise:.4g}"
+        if self.baseline != self.level:
+            moves += f", and arm means lie about {self.level:.4g}"
         return f"{lead}; {law}; {moves}"
 
 

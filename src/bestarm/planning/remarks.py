@@ -27,8 +27,7 @@ def remarks(
     yield from _about_errors(request.problem.delta, forecasts)
     yield from _about_caps(forecasts, scenarios)
     yield from _about_baseline(request.problem, scenarios)
-    if request.bounds is None:
-        yield from _about_scales(request.problem, scenarios)
+    yield from _about_scales(request.problem, scenarios)
     per_day = request.per_day or math.inf
     quickest = min((each.rounds.median for each in forecasts), default=0.0) / per_day
     if quickest > _YEAR:
@@ -94,7 +93,7 @@ def _about_baseline(problem: Problem, scenarios: Sequence[AssumedWorld]) -> Iter
 def _about_scales(problem: Problem, scenarios: Sequence[AssumedWorld]) -> Iterator[str]:
     for each in scenarios:
         for what, size, told in (
-            ("the baseline reaches", abs(each.level) + each.size, problem.baseline),
+            ("the baseline reaches", abs(each.baseline) + each.size, problem.baseline),
             ("the noise is", each.noise, problem.noise),
             ("arm means differ from their middle by", each.spread / 2, problem.scale),
         ):

@@ -132,16 +132,17 @@
   const ratio = (value, [low, high]) => `${value.toFixed(2)} (${low.toFixed(2)} – ${high.toFixed(2)})`;
   const percent = (value) => `${(100 * value).toFixed(1)} %`;
   const MOVES = {
-    none: (s) => `the baseline stays at ${rough(s.level)}`,
-    sine: (s, unit) => `the baseline is a wave of ±${rough(s.size)} about ${rough(s.level)} every ` +
+    none: (s) => `the baseline stays at ${rough(s.baseline)}`,
+    sine: (s, unit) => `the baseline is a wave of ±${rough(s.size)} about ${rough(s.baseline)} every ` +
       `${count(s.period)} ${unit}`,
-    walk: (s, unit) => `the baseline walks within ±${rough(s.size)} of ${rough(s.level)}, some ` +
+    walk: (s, unit) => `the baseline walks within ±${rough(s.size)} of ${rough(s.baseline)}, some ` +
       `${rough(s.size)} in ${count(s.period)} ${unit}`,
-    switches: (s, unit) => `the baseline jumps between ${rough(s.level - s.size)} and ` +
-      `${rough(s.level + s.size)}, every ${count(s.period)} ${unit} or so`,
+    switches: (s, unit) => `the baseline jumps between ${rough(s.baseline - s.size)} and ` +
+      `${rough(s.baseline + s.size)}, every ${count(s.period)} ${unit} or so`,
     people: (s) => `every round has a baseline of its own, within ±${rough(s.size)} of ` +
-      `${rough(s.level)}`,
+      `${rough(s.baseline)}`,
   };
+  const lies = (s) => (s.baseline === s.level ? "" : `, and means lie about ${rough(s.level)}`);
   const rough = (value) => String(Number(value.toPrecision(4)));
 
   function show(plan) {
@@ -159,7 +160,8 @@
       if (!forecasts.length) continue;
       made("p", `“${scenario.best}” leads the next one by ${rough(scenario.gap)}; ` +
         `${scenario.bounded ? "outcomes are at one bound or the other"
-          : `the noise is ${rough(scenario.noise)}`}; ${MOVES[scenario.drift](scenario, unit)}.`, words);
+          : `the noise is ${rough(scenario.noise)}`}; ${MOVES[scenario.drift](scenario, unit)}` +
+        `${lies(scenario)}.`, words);
       words.append(table(plan, forecasts));
       for (const saving of plan.savings.filter((each) => each.scenario === scenario.scenario)) {
         made("p", `With ×${plan.block}, ${saving.policy} takes ` +
