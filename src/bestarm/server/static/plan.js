@@ -174,7 +174,8 @@
         `${scenario.bounded ? "about " : ""}${count(scenario.lower_bound)} outcomes on average.`,
       words, "soft");
     }
-    made("p", `From ${count(plan.runs)} simulated experiments of each policy, with seed ${plan.seed}. ` +
+    const experiments = plan.runs === 1 ? "experiment" : "experiments";
+    made("p", `From ${count(plan.runs)} simulated ${experiments} of each policy, with seed ${plan.seed}. ` +
       `A forecast holds if its assumptions do; ${unit} grow with 1/gap².`, words, "soft");
     part("result").hidden = false;
     document.getElementById("forecast").focus();
@@ -195,19 +196,22 @@
     titles.forEach((title, at) => { made("th", title, head, at ? "figure" : "").scope = "col"; });
     const body = made("tbody", "", grid);
     for (const each of forecasts) {
-      const cut = (level) => (each.capped > (1 - level) * each.runs ? "≥ " : "");
+      const figure = (of, name, words = count) =>
+        (of.cut.includes(name) ? "≥ " : "") + words(of[name]);
       const row = made("tr", "", body);
       made("th", each.policy + (each.block > 1 ? ` ×${each.block}` : ""), row).scope = "row";
       const [low, high] = each.error_interval;
       const cells = [
-        `${cut(0.5)}${count(each.rounds.median)}`,
-        `${count(each.rounds.low)} – ${cut(0.9)}${count(each.rounds.high)}`,
-        ...(blocks ? [`${cut(0.5)}${count(each.pulls.median)}`] : []),
-        each.ratio === null ? "–" : each.ratio.toFixed(1),
+        figure(each.rounds, "median"),
+        `${figure(each.rounds, "low")} – ${figure(each.rounds, "high")}`,
+        ...(blocks ? [figure(each.pulls, "median")] : []),
+        each.ratio === null ? "–" : (each.capped ? "≥ " : "") + each.ratio.toFixed(1),
         `${percent(each.error_rate)} (${(100 * low).toFixed(1)} – ${(100 * high).toFixed(1)})`,
       ];
       if (plan.per_day) {
-        cells.push(`${days(each.days.median)} (${days(each.days.low)} – ${days(each.days.high)})`);
+        const [low, median, high] = ["low", "median", "high"]
+          .map((name) => figure(each.days, name, days));
+        cells.push(`${median} (${low} – ${high})`);
       }
       for (const cell of cells) made("td", cell, row, "figure");
     }
