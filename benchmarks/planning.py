@@ -156,9 +156,14 @@ def main() -> None:
             done = [realised(case, truth, seed, out) for seed in seeds]
             rounds = np.array([taken for taken, _ in done])
             inside = int(np.count_nonzero((rounds >= said.low) & (rounds <= said.high)))
+            ends = (
+                "–"
+                if (known := said.median_interval) is None
+                else "{:,.0f} to {:,.0f}".format(*known)
+            )
             print(
-                f"{case.name} | {said.median:,.0f} ({said.median_interval[0]:,.0f} to "
-                f"{said.median_interval[1]:,.0f}) | {said.low:,.0f} to {said.high:,.0f} | {out} | "
+                f"{case.name} | {said.median:,.0f} ({ends}) | "
+                f"{said.low:,.0f} to {said.high:,.0f} | {out} | "
                 f"{np.median(rounds):,.0f} | {inside} of {len(done)} | "
                 f"{sum(not right for _, right in done)} | {time.perf_counter() - started:.0f}",
                 flush=True,

@@ -95,6 +95,8 @@ class Recommendation:
         contradicted: whether the rewards contradict the assumptions. Nothing is proven then.
         effect: how much better the target is than the control, if one was named.
         rounds: the rounds of these pulls, where a round has several; else None.
+        tied: where all items of a finite population are judged, the targets whose means equal that
+            of the last one named, itself included; empty if it is better than all others.
     """
 
     target: int
@@ -112,6 +114,7 @@ class Recommendation:
     contradicted: bool = False
     effect: Effect | None = None
     rounds: int | None = None
+    tied: tuple[int, ...] = ()
 
     def __str__(self) -> str:
         several = f"{len(self.active)} options remain"
@@ -123,6 +126,8 @@ class Recommendation:
         best = "identified as the best"
         if self.reason == "equivalent":
             best = "equivalent to the best, within the tolerance,"
+        if self.tied:
+            best = f"one of {len(self.tied)} that tie as the best"
         verdict = best if self.final else state
         outcomes = "1 outcome" if self.pulls == 1 else f"{self.pulls:,} outcomes"
         if self.rounds is not None:

@@ -78,6 +78,19 @@ def test_it_says_what_is_best_and_what_was_saved_and_where_to_watch() -> None:
     assert [score["label"] for score in found["scores"]] == ["short", "long"]
 
 
+def test_a_tie_is_called_one_in_words_and_as_json() -> None:
+    Path("judge.py").write_text("def judge(option, item):\n    return 0.5\n", encoding="utf-8")
+    words = ("judge.py", "--options", "short, long", "--items", "items.txt", "--seed", "1")
+    code, out, _ = invoke(*words)
+    assert code == 0
+    assert out.startswith("'short' and 'long' tie as the best of 2 options over all 80 items")
+    assert "by hand" not in out
+    found = json.loads(invoke(*words, "--json")[1])
+    assert found["recommendation"]["tied"] == found["recommendation"]["active"] == ["short", "long"]
+    assert [score["possible"] for score in found["scores"]] == [True, True]
+    assert found["state"] == "finished"
+
+
 def test_options_and_items_can_be_rows_of_files() -> None:
     Path("sub").mkdir()
     Path("sub/levels.py").write_text("LEVELS = {'a': 0.2, 'b': 0.9}\n")

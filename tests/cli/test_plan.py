@@ -102,6 +102,34 @@ def test_yes_and_no_imply_the_scales(arms: str) -> None:
     assert "had no winner in 5 of 5" in out
 
 
+def test_every_figure_that_was_cut_has_its_sign(arms: str) -> None:
+    options = ["--gap", "0.1", "--policy", "anytime", "--runs", "8", "--max-pulls", "300"]
+    code, out, _ = run(arms, *options, "--per-day", "100")
+    assert code == 0
+    (row,) = [line for line in out.splitlines() if line.startswith("anytime  ")]
+    assert re.match(r"anytime +≥ 300 +≥ 300–≥ 300 +≥ 0\.\d ", row)
+    assert row.endswith(" ≥ 3.0 (≥ 3.0–≥ 3.0)")
+    assert "is known to" not in out
+
+
+@pytest.mark.parametrize("runs", [1, 5, 6])
+def test_precision_is_said_from_six_runs_on(arms: str, runs: int) -> None:
+    code, out, _ = run(arms, "--gap", "0.5", "--policy", "sp-bai-sharp", "--runs", str(runs))
+    assert code == 0
+    assert ("From 6 simulated experiments each, a median here is known to" in out) == (runs == 6)
+    assert ("known to" in out) == (runs == 6)
+    assert "1 simulated experiments" not in out
+
+
+def test_precision_is_said_of_the_medians_that_have_one(arms: str) -> None:
+    """SP-BAI takes some thousand pulls here, anytime far fewer: only the former is cut."""
+    options = ["--gap", "0.9", "--runs", "8", "--max-pulls", "700"]
+    code, out, _ = run(arms, *options, "--policy", "anytime", "--policy", "sp-bai")
+    assert code == 0
+    assert "had no winner in 8 of 8" in out
+    assert "From 8 simulated experiments each, 1 of 2 medians here are known to" in out
+
+
 def test_a_file_of_scenarios(arms: str, tmp_path: Path) -> None:
     file = tmp_path / "plan.toml"
     file.write_text(

@@ -17,6 +17,7 @@ from bestarm import AnytimeBAI, Experiment, Problem, evaluate
 from bestarm.errors import InvalidInputError, JudgeError
 from bestarm.evaluation import Evaluation, evaluate_async, run
 from bestarm.evaluation.inputs import Question
+from bestarm.live.watch.overview import overview
 from bestarm.records import BlockPlan, Rounds
 
 Evaluator = Callable[..., Evaluation]
@@ -85,6 +86,51 @@ def test_when_all_is_judged_the_answer_is_exact(evaluated: Evaluator) -> None:
     assert (found.recommendation.label, found.recommendation.reason) == ("fair", "exact")
     assert found.judgements == found.all_judgements == 60
     assert (found.saved, found.saved_cost) == (0, 0)
+    assert (found.state, found.recommendation.tied) == ("finished", ())
+    assert str(found).endswith("60 of 60 judgements (100 %).")  # nobody stopped it
+
+
+@pytest.mark.parametrize(
+    ("means", "tied", "notes"),
+    [
+        ((0.3, 0.3, 0.3), (0, 1, 2), ["ties", "ties", "ties"]),
+        ((0.2, 0.3, 0.3), (1, 2), ["out", "ties", "ties"]),
+        ((0.3, 0.2, 0.1 + 0.2), (0, 2), ["ties", "out", "ties"]),  # but for rounding
+    ],
+)
+def test_options_with_equal_means_over_all_items_tie(
+    means: tuple[float, ...], tied: tuple[int, ...], notes: list[str], evaluated: Evaluator
+) -> None:
+    rewards = dict(zip(OPTIONS, means, strict=True))
+    found = evaluated(lambda option, item: rewards[option] + item_of(item) / 100, ITEMS[:12])
+    said = found.recommendation
+    assert (said.final, said.reason, said.tied, said.active) == (True, "exact", tied, tied)
+    assert [place for place, each in enumerate(found.scores) if each.possible] == list(tied)
+    *_, table, figures = str(found).split("\n\n")
+    assert [line.split()[-1] for line in table.splitlines()[1:]] == notes
+    assert figures == "36 of 36 judgements (100 %)."
+    names = [repr(OPTIONS[place]) for place in tied]
+    words = f"{', '.join(names[:-1])} and {names[-1]} tie as the best of 3 options over all 12"
+    assert said.statement.startswith(f"{words} items, each of which was judged.")
+    assert f"one of {len(tied)} that tie as the best after 36 outcomes" in str(said)
+    again = evaluated(score, ITEMS[:12]).recommendation  # the log says no more than before
+    assert (again.tied, again.statement) == (tied, said.statement)
+
+
+def test_the_page_says_that_options_tie_and_the_record_replays(
+    evaluated: Evaluator, sqlite_url: str
+) -> None:
+    found = evaluated(lambda option, _: 0.2 if option == "fair" else 0.3, ITEMS[:12])
+    with Experiment.open(sqlite_url, "usual") as experiment:
+        seen = overview(experiment)
+        experiment.replay()
+    assert seen.verdict == found.recommendation.statement
+    assert (seen.leaders, seen.standing) == (("good", "poor"), "tied as the best")
+    assert {each.label: each.status for each in seen.leaderboard} == {
+        "good": "best",
+        "poor": "best",
+        "fair": "out",
+    }
 
 
 def test_calls_of_an_async_judge_are_as_many_at_a_time_as_allowed(evaluated: Evaluator) -> None:
@@ -267,6 +313,7 @@ def test_a_paused_evaluation_makes_no_calls(evaluated: Evaluator, sqlite_url: st
     found = evaluated(judge)
     assert (found.state, judge.calls.total()) == ("paused", 3)
     assert not found.capped
+    assert str(found).endswith("It was paused by hand. All judgements are kept.")
 
 
 def test_progress_is_reported_up_to_the_end(evaluated: Evaluator) -> None:

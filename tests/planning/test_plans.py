@@ -44,6 +44,7 @@ def test_figures_are_those_of_the_simulation(plan: ExperimentPlan) -> None:
     assert found.pulls.median == pytest.approx(np.median(results.pulls), rel=0.02)
     assert found.pulls.mean == pytest.approx(results.mean_pulls, rel=0.02)
     pulls = found.pulls
+    assert pulls.median_interval is not None
     assert pulls.low <= pulls.median_interval[0] <= pulls.median <= pulls.median_interval[1]
     assert found.rounds == pulls
     assert found.error_interval == wilson(found.wrong, 30)

@@ -12,6 +12,7 @@ from bestarm import AnytimeBAI, Problem, simulate
 from bestarm.environments import Ratings
 from bestarm.errors import InvalidInputError, ProtocolError
 from bestarm.geometry import Array
+from bestarm.policies.anytime.block_bets import Population
 from bestarm.records import BlockPlan, Rounds
 from bestarm.testing import check_policy
 
@@ -63,8 +64,33 @@ def test_ties_at_the_end_go_to_the_first() -> None:
     table = np.tile([[0.1, 0.7, 0.7], [0.2, 0.1, 0.1]], (5, 1))
     table[:, 2] += np.tile([0.1, -0.1], 5)  # it ties after rounding
     said = judged(table, np.arange(10), delta=0.001).recommend()
-    assert (said.target, said.reason) == (1, "exact")
+    assert (said.target, said.reason, said.tied) == (1, "exact", (1, 2))
+    assert "'1' and '2' tie as the best of 3 options over all 10 items" in said.statement
     assert judged(np.full((3, 2), 0.5), [2, 0, 1]).recommend().chosen == (0,)
+
+
+@pytest.mark.parametrize(
+    ("scores", "tied", "words"),
+    [
+        ((0.5, 0.9, 0.5, 0.1), (0, 2), "'1' leads 4 options and '0' and '2' tie next over all"),
+        ((0.5, 0.5, 0.1, 0.5), (0, 1, 3), "'0', '1' and '3' tie as the 2 best of 4 options over"),
+        ((0.5, 0.5, 0.1, 0.4), (), "'0', '1' are the 2 best of 4 options over all"),
+    ],
+)
+def test_a_set_is_tied_where_its_last_place_is(
+    scores: tuple[float, ...], tied: tuple[int, ...], words: str
+) -> None:
+    said = judged(np.tile(scores, (3, 1)), [0, 1, 2], delta=1e-6, top=2).recommend()
+    assert (said.reason, said.tied) == ("exact", tied)
+    assert said.statement.startswith(words)
+
+
+def test_an_option_that_may_be_better_does_not_tie() -> None:
+    """A judgement of the first one lacks: it is at least as good as the second."""
+    best, tied = Population(2, 2, np.array([1.0, 1.0]), np.array([1.5, 1.0])).best(
+        np.arange(2), top=1, tolerance=0.0
+    )
+    assert (best, tied) == ((0,), ())
 
 
 def test_a_clear_winner_needs_few_items() -> None:

@@ -27,7 +27,7 @@ from bestarm.defaults import DELTA
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from bestarm.planning import Effort, ExperimentPlan, PolicyForecast, Saving
+    from bestarm.planning import Effort, ExperimentPlan, PolicyForecast, Saving, Spread
     from bestarm.problem import Problem
 
 
@@ -171,12 +171,8 @@ def _print_words(plan: ExperimentPlan, problem: Problem) -> None:
     typer.echo()
     for warning in plan.warnings:
         typer.echo(warning)
-    precise = [_precision(each) for each in plan.forecasts if each.runs > 1]
-    if precise:
-        typer.echo(
-            f"From {_experiments(plan)} each, a median here is known to {max(precise):.0%} or "
-            "better (95 %); four times as many halve that."
-        )
+    if words := _precision(plan):
+        typer.echo(words)
     typer.echo(f"A forecast holds if its assumptions do. {unit.title()} grow with 1/gap².")
 
 
@@ -199,10 +195,24 @@ def _experiments(plan: ExperimentPlan) -> str:
     return count(plan.runs, "simulated experiment")
 
 
-def _precision(each: PolicyForecast) -> float:
-    rounds = each.rounds
-    low, high = rounds.median_interval
-    return max(high - rounds.median, rounds.median - low) / rounds.median
+def _precision(plan: ExperimentPlan) -> str:
+    """How precisely medians are known, if any are."""
+    known = {
+        each: precision
+        for each in plan.forecasts
+        if (precision := each.rounds.precision) is not None
+    }
+    if not known:
+        return ""
+    runs = min(each.runs for each in known)
+    made = count(runs, "simulated experiment") + (" or more" if runs < plan.runs else "")
+    which = "a median here is"
+    if len(known) < len(plan.forecasts):
+        which = f"{len(known)} of {len(plan.forecasts)} medians here are"
+    return (
+        f"From {made} each, {which} known to {max(known.values()):.0%} or better (95 %); four "
+        "times as many halve that."
+    )
 
 
 def _table(plan: ExperimentPlan, forecasts: Sequence[PolicyForecast]) -> Table:
@@ -214,25 +224,31 @@ def _table(plan: ExperimentPlan, forecasts: Sequence[PolicyForecast]) -> Table:
         runs = "" if each.runs == plan.runs else f" [of {each.runs:,}]"
         shown.add_row(
             each.name + runs,
-            f"{_at_least(each, 0.5)}{each.rounds.median:,.0f}",
-            f"{each.rounds.low:,.0f}–{_at_least(each, 0.9)}{each.rounds.high:,.0f}",
-            f"{_at_least(each, 0.5)}{each.pulls.median:,.0f}" if blocks else _ratio(each),
+            _figure(each.rounds, "median"),
+            f"{_figure(each.rounds, 'low')}–{_figure(each.rounds, 'high')}",
+            _figure(each.pulls, "median") if blocks else _ratio(each),
             percent_range(each.error_rate, each.error_interval),
-            *(_days(plan, each) for _ in days),
+            *(_days(plan, each.rounds) for _ in days),
         )
     return shown
 
 
 def _ratio(each: PolicyForecast) -> str:
-    return "–" if each.ratio is None else f"{each.ratio:.1f}"
+    return "–" if each.ratio is None else f"{_at_least(each.pulls, 'mean')}{each.ratio:.1f}"
 
 
-def _at_least(each: PolicyForecast, level: float) -> str:
-    """A sign before a quantile that lies among experiments that were cut."""
-    return "≥ " if each.capped > (1 - level) * each.runs else ""
+def _figure(spread: Spread, name: str) -> str:
+    return f"{_at_least(spread, name)}{getattr(spread, name):,.0f}"
 
 
-def _days(plan: ExperimentPlan, each: PolicyForecast) -> str:
-    days = (plan.days(n) or 0.0 for n in (each.rounds.low, each.rounds.median, each.rounds.high))
-    low, median, high = (f"{n:,.0f}" if n >= 10 else f"{n:.1f}" for n in days)
-    return f"{median} ({low}–{high})"
+def _at_least(spread: Spread, name: str) -> str:
+    """A sign before a figure that depends on experiments that were cut."""
+    return "≥ " if name in spread.cut else ""
+
+
+def _days(plan: ExperimentPlan, spread: Spread) -> str:
+    def days(name: str) -> str:
+        number = plan.days(getattr(spread, name)) or 0.0
+        return _at_least(spread, name) + (f"{number:,.0f}" if number >= 10 else f"{number:.1f}")
+
+    return f"{days('median')} ({days('low')}–{days('high')})"

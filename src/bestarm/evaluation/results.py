@@ -18,7 +18,7 @@ class Score:
         judged: on how many items it was judged.
         mean: its mean score on these; None if there are none. Options that dropped out were judged
             on fewer items than others.
-        possible: whether it may still be the best.
+        possible: whether it may still be the best, or is as good as the best.
     """
 
     label: str
@@ -86,12 +86,14 @@ class Evaluation:
     def _table(self) -> Iterator[str]:
         width = max(len("option"), *(len(score.label) for score in self.scores))
         yield f"{'option':<{width}}  mean score  judged"
-        best = self.recommendation.target
+        best, tied = self.recommendation.target, self.recommendation.tied
         for place, score in enumerate(self.scores):
             mean = "–" if score.mean is None else f"{score.mean:.4g}"
             note = "" if score.possible else "  out"
             if place == best and self.judgements:
                 note = "  best" if self.recommendation.final else "  leads"
+            if place in tied:
+                note = "  ties"
             yield f"{score.label:<{width}}  {mean:>10}  {score.judged:>6,}{note}"
 
     def _figures(self) -> Iterator[str]:
@@ -107,7 +109,7 @@ class Evaluation:
                 f"Stopped at the cost cap of {self.max_cost:g}. All judgements are kept: to "
                 "continue, start the same evaluation with a larger cap."
             )
-        elif self.state != "running":
+        elif self.state in ("paused", "stopped"):
             yield f"It was {self.state} by hand. All judgements are kept."
 
 

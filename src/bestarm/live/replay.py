@@ -120,6 +120,9 @@ def recorded_plans(books: Reading) -> Callable[[int], PlanRecord]:
 def recommend(policy: Policy, state: str) -> Recommendation:
     """The policy's recommendation for an experiment in a state."""
     said = policy.recommend()
+    if said.tied:  # the log counts them as dropped, as it names one target
+        left = sorted({*said.active, *said.tied})
+        said = replace(said, active=tuple(left))
     stopped = state == "stopped" and said.reason == "running"
     return replace(said, reason="stopped") if stopped else said
 

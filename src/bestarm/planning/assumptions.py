@@ -35,8 +35,8 @@ class Drift:
         kind: `"none"`; `"sine"`, a slow wave; `"walk"`, a random walk between two walls;
             `"switches"`, jumps between two levels at random times; or `"people"`, a level of its
             own for every round, uniform within the size: some rate all high, others all low.
-        size: how far it moves to either side. By default as far as the declared baseline allows,
-            or half of the way to the bounds of the rewards.
+        size: how far it moves to either side. By default as far from the level as the declared
+            baseline allows, and at most half of the way to the bounds of the rewards.
         period: rounds per wave, until a walk has moved by about `size`, or between two jumps. By
             default the rounds per day if these are known, else 1000.
     """
@@ -90,8 +90,9 @@ class Scenario:
             the target that is hardest to prove best is the best; `"typical"`: arm means as of a
             random parameter; or the parameter itself, one number per feature.
         drift: how the baseline moves.
-        level: the mean reward about which the baseline moves; by default 0, or the middle of the
-            bounds.
+        level: the mean reward about which arms differ; by default 0, or the middle of the bounds.
+            It is part of the baseline. Where none is declared, it is part of θ if rewards are
+            bounded and features can express it; otherwise, if left out, arms pay x·θ alone.
         noise: the standard deviation of Gaussian noise within a round, which does not contain how
             rounds differ: that is the drift. By default that of the problem. Not for bounded
             rewards, which are at one bound or the other.

@@ -12,6 +12,9 @@ from numpy.typing import NDArray
 
 from bestarm.simulation.results import Z95, Results, wilson
 
+_LEVELS = {"low": 0.1, "median": 0.5, "high": 0.9}
+_LEAST_RUNS = 6  # the median lies outside the range of n runs with probability 2/2ⁿ
+
 
 @dataclass(frozen=True)
 class AssumedWorld:
@@ -25,9 +28,11 @@ class AssumedWorld:
         farthest: by how much it leads the last one.
         spread: how far apart the best and the worst source arm are.
         drift: the kind of drift.
-        size: how far the baseline goes to either side of the level.
+        size: how far the baseline goes to either side.
         period: over how many rounds.
-        level: the reward about which it moves.
+        level: the reward about which arm means lie.
+        baseline: what the baseline moves about: the level, of which the mean of the arms is a part;
+            or, where no baseline is declared, what is added to every x·θ.
         noise: the standard deviation of the noise within a round. For bounded rewards it changes
             with the level; this one gives the same information per pull as the least noisy arm does
             over time.
@@ -49,6 +54,7 @@ class AssumedWorld:
     size: float
     period: float
     level: float
+    baseline: float
     noise: float
     bounded: bool
     complexity: float
@@ -63,17 +69,19 @@ class AssumedWorld:
         if math.isclose(self.farthest, self.gap, rel_tol=1e-6):
             lead = f"{self.best!r} leads all others by {self.gap:.4g}"
         moves = {
-            "none": f"the baseline stays at {self.level:.4g}",
-            "sine": f"the baseline is a wave of ±{self.size:.4g} about {self.level:.4g} every "
+            "none": f"the baseline stays at {self.baseline:.4g}",
+            "sine": f"the baseline is a wave of ±{self.size:.4g} about {self.baseline:.4g} every "
             f"{self.period:,.0f} {unit}",
-            "walk": f"the baseline walks within ±{self.size:.4g} of {self.level:.4g}, some "
+            "walk": f"the baseline walks within ±{self.size:.4g} of {self.baseline:.4g}, some "
             f"{self.size:.4g} in {self.period:,.0f} {unit}",
-            "switches": f"the baseline jumps between {self.level - self.size:.4g} and "
-            f"{self.level + self.size:.4g}, every {self.period:,.0f} {unit} or so",
+            "switches": f"the baseline jumps between {self.baseline - self.size:.4g} and "
+            f"{self.baseline + self.size:.4g}, every {self.period:,.0f} {unit} or so",
             "people": f"every round has a baseline of its own, within ±{self.size:.4g} of "
-            f"{self.level:.4g}",
+            f"{self.baseline:.4g}",
         }[self.drift]
         law = "rewards are at a bound" if self.bounded else f"the noise is {self.noise:.4g}"
+        if self.baseline != self.level:
+            moves += f", and arm means lie about {self.level:.4g}"
         return f"{lead}; {law}; {moves}"
 
 
@@ -83,44 +91,63 @@ class Spread:
 
     Attributes:
         mean: the mean.
-        mean_interval: its 95 % interval; None for a single run.
+        mean_interval: its 95 % interval; None for a single run, or if experiments were cut.
         low: the 10 % quantile.
         median: the median.
-        median_interval: its 95 % interval, from order statistics.
+        median_interval: its 95 % interval, from order statistics; None for fewer than 6 runs, which
+            have none, or if it reaches into experiments that were cut.
         high: the 90 % quantile.
         most: the largest.
+        cut: the names of figures that depend on how far experiments would have gone that were cut.
+            These figures are too small.
     """
 
     mean: float
     mean_interval: tuple[float, float] | None
     low: float
     median: float
-    median_interval: tuple[float, float]
+    median_interval: tuple[float, float] | None
     high: float
     most: int
+    cut: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, numbers: NDArray[np.int64]) -> Spread:
-        """Of at least one experiment."""
-        runs = len(numbers)
-        low, median, high = np.quantile(numbers, (0.1, 0.5, 0.9)).tolist()
+    def of(cls, numbers: NDArray[np.int64], cut: NDArray[np.bool_]) -> Spread:
+        """Of at least one experiment; `cut` says which of them were cut."""
+        runs, ordered = len(numbers), np.sort(numbers)
+        known = runs  # so many of the smallest are what they are, however far the others go
+        if cut.any():
+            known = int(np.count_nonzero(~cut & (numbers <= numbers[cut].min())))
+        low, median, high = np.quantile(numbers, tuple(_LEVELS.values())).tolist()
+        # The larger of the two neighbours that a quantile lies between.
+        places = {name: math.ceil(round(level * (runs - 1), 9)) for name, level in _LEVELS.items()}
+        unknown = {name for name, place in places.items() if place >= known}
+        if known < runs:
+            unknown |= {"mean", "most"}
         mean = float(numbers.mean())
         half = Z95 * float(numbers.std(ddof=1)) / math.sqrt(runs) if runs > 1 else 0.0
         below = 0.98 * math.sqrt(runs)  # half of a 95 % interval for how many runs are below
-        ends = (math.floor(runs / 2 - below), math.ceil(runs / 2 + below))
-        ordered = np.sort(numbers)
+        first = max(math.floor(runs / 2 - below) - 1, 0)
+        last = min(math.ceil(runs / 2 + below), runs - 1)
+        precise = runs >= _LEAST_RUNS and last < known
         return cls(
             mean=mean,
-            mean_interval=(mean - half, mean + half) if runs > 1 else None,
+            mean_interval=(mean - half, mean + half) if 1 < runs == known else None,
             low=low,
             median=median,
-            median_interval=(
-                float(ordered[max(ends[0] - 1, 0)]),
-                float(ordered[min(ends[1], runs - 1)]),
-            ),
+            median_interval=(float(ordered[first]), float(ordered[last])) if precise else None,
             high=high,
             most=int(ordered[-1]),
+            cut=tuple(name for name in ("mean", *_LEVELS, "most") if name in unknown),
         )
+
+    @property
+    def precision(self) -> float | None:
+        """How far the median may be off, as a share of it, with 95 %; None if that is unknown."""
+        if self.median_interval is None:
+            return None
+        low, high = self.median_interval
+        return max(high - self.median, self.median - low) / self.median
 
 
 @dataclass(frozen=True)
@@ -135,12 +162,13 @@ class PolicyForecast:
         pulls: the pulls, which are the outcomes.
         rounds: the rounds, which are as many unless they have several options. They take the time.
         capped: experiments cut at the cap, without a winner. They count with the pulls of the cap,
-            so the mean is then too small, and so are quantiles among them.
+            so figures that depend on them, those in `cut`, are too small.
         astray: capped experiments in which a target other than the best was ahead.
         wrong: experiments that named a wrong winner.
         error_rate: their share.
         error_interval: Wilson's 95 % interval for the probability of one.
-        ratio: the mean of the pulls divided by the lower bound; None if that is 0.
+        ratio: the mean of the pulls divided by the lower bound; None if that is 0. Too small if
+            experiments were cut.
     """
 
     scenario: str
@@ -175,15 +203,16 @@ def in_blocks(policy: str, block: int) -> str:
 def forecast(results: Results, *, policy: str, block: int, assumed: AssumedWorld) -> PolicyForecast:
     """The figures of at least one simulated experiment."""
     wrong = int(np.count_nonzero(results.final & ~results.correct))
+    cut = ~results.final
     return PolicyForecast(
         scenario=assumed.scenario,
         policy=policy,
         block=block,
         runs=results.runs,
-        pulls=Spread.of(results.pulls),
-        rounds=Spread.of(results.rounds),
-        capped=int(np.count_nonzero(~results.final)),
-        astray=int(np.count_nonzero(~results.final & ~results.correct)),
+        pulls=Spread.of(results.pulls, cut),
+        rounds=Spread.of(results.rounds, cut),
+        capped=int(np.count_nonzero(cut)),
+        astray=int(np.count_nonzero(cut & ~results.correct)),
         wrong=wrong,
         error_rate=wrong / results.runs,
         error_interval=wilson(wrong, results.runs),
@@ -217,7 +246,9 @@ def savings(forecasts: Sequence[PolicyForecast]) -> Iterator[Saving]:
     singles = {(each.scenario, each.policy): each for each in forecasts if each.block == 1}
     for each in forecasts:
         single = singles.get((each.scenario, each.policy))
-        if each.block > 1 and single and not (each.capped or single.capped or each.runs < 2):
+        if each.block == 1 or single is None:
+            continue
+        if each.rounds.mean_interval and single.rounds.mean_interval:
             rounds = _quotient(each.rounds, single.rounds)
             pulls = _quotient(each.pulls, single.pulls)
             yield Saving(each.scenario, each.policy, *rounds, *pulls)
@@ -283,5 +314,6 @@ class ExperimentPlan:
         for each in document["forecasts"]:
             rounds = each["rounds"]
             days = {name: self.days(rounds[name]) for name in ("low", "median", "high", "mean")}
-            each["days"] = days if self.per_day else None
+            cut = [name for name in rounds["cut"] if name in days]
+            each["days"] = days | {"cut": cut} if self.per_day else None
         return document

@@ -27,13 +27,14 @@ def remarks(
     yield from _about_errors(request.problem.delta, forecasts)
     yield from _about_caps(forecasts, scenarios)
     yield from _about_baseline(request.problem, scenarios)
-    if request.bounds is None:
-        yield from _about_scales(request.problem, scenarios)
+    yield from _about_scales(request.problem, scenarios)
     per_day = request.per_day or math.inf
-    quickest = min((each.rounds.median for each in forecasts), default=0.0) / per_day
-    if quickest > _YEAR:
+    rounds = min((each.rounds for each in forecasts), key=lambda each: each.median, default=None)
+    quickest = 0.0 if rounds is None else rounds.median / per_day
+    if rounds is not None and quickest > _YEAR:
+        least = "at least " if "median" in rounds.cut else ""
         yield (
-            f"Even the quickest takes {quickest / _YEAR:,.1f} years at {per_day:,.10g} "
+            f"Even the quickest takes {least}{quickest / _YEAR:,.1f} years at {per_day:,.10g} "
             f"{unit_of(request.block)} per day. Twice the gap takes about a quarter of that."
         )
 
@@ -48,10 +49,8 @@ def _about_errors(delta: float, forecasts: Sequence[PolicyForecast]) -> Iterator
             )
     least = min((each.runs for each in forecasts), default=0)
     if least and wilson(0, least)[1] > delta:
-        yield (
-            f"{least} simulated experiments are too few to show an error rate below δ = {delta:g}; "
-            "simulate more to see it."
-        )
+        few = "1 simulated experiment is" if least == 1 else f"{least} simulated experiments are"
+        yield (f"{few} too few to show an error rate below δ = {delta:g}; simulate more to see it.")
 
 
 def _about_caps(
@@ -94,7 +93,7 @@ def _about_baseline(problem: Problem, scenarios: Sequence[AssumedWorld]) -> Iter
 def _about_scales(problem: Problem, scenarios: Sequence[AssumedWorld]) -> Iterator[str]:
     for each in scenarios:
         for what, size, told in (
-            ("the baseline reaches", abs(each.level) + each.size, problem.baseline),
+            ("the baseline reaches", abs(each.baseline) + each.size, problem.baseline),
             ("the noise is", each.noise, problem.noise),
             ("arm means differ from their middle by", each.spread / 2, problem.scale),
         ):

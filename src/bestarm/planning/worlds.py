@@ -18,6 +18,24 @@ from bestarm.planning.request import PlanRequest
 from bestarm.planning.truths import closest, typical
 
 _PERIOD = 1000.0  # rounds per period of a drift, where rounds per day are not known
+_ROUNDING = 1e-9  # up to which features express a constant, and levels are equal
+
+
+@dataclass(frozen=True)
+class _Placed:
+    """A parameter, and the baseline before it moves.
+
+    Attributes:
+        theta: the parameter.
+        level: the middle of the arm means, baseline included.
+        offset: what is added to every x·θ.
+        baseline: the part of the level that is the baseline's.
+    """
+
+    theta: Array
+    level: float
+    offset: float
+    baseline: float
 
 
 @dataclass(frozen=True)
@@ -46,17 +64,13 @@ class ScenarioWorld:
         kinds: tuple[Literal["centered", "linear"], ...] = ("centered", "linear")
         moving, still = (theory.complexity(problem, theta, kind).lower_bound for kind in kinds)
         tau, other = (moving, still) if problem.drifts else (still, moving)
-        means = problem.source @ theta
-        middle = float(means.max() + means.min()) / 2
-        spread = float(np.ptp(means))
-        size = self._size(spread)
+        placed = self._place(theta)
+        theta, level = placed.theta, placed.level
+        spread = float(np.ptp(problem.source @ theta))
+        size = self._size(spread, level)
         period = scenario.drift.period or max(self.request.per_day or _PERIOD, 2.0)
-        noise = self._noise(self._level + scenario.drift.places(size), spread)
-        # The mean of the arms is part of the baseline; the arms themselves differ about the level.
-        offset = self._level - middle
-        if not problem.drifts and bounds is None and scenario.level is None:
-            offset = 0.0  # there is no baseline
-        baseline = scenario.drift.path(level=offset, size=size, period=period)
+        noise = self._noise(level + scenario.drift.places(size), spread)
+        baseline = scenario.drift.path(level=placed.offset, size=size, period=period)
         values = (problem.target - problem.target[0]) @ theta
         best, ranked = int(values.argmax()), np.sort(values)
         environment = self._environment(theta, baseline=baseline, noise=noise, name=scenario.name)
@@ -70,7 +84,8 @@ class ScenarioWorld:
             drift="none" if size == 0 else scenario.drift.kind,
             size=size,
             period=period,
-            level=self._level,
+            level=level,
+            baseline=placed.baseline,
             noise=noise,
             bounded=bounds is not None,
             complexity=tau,
@@ -84,13 +99,36 @@ class ScenarioWorld:
             return self.scenario.level
         return 0.0 if self.request.bounds is None else sum(self.request.bounds) / 2
 
+    def _place(self, theta: Array) -> _Placed:
+        """Where arm means lie, and what of that is the baseline's.
+
+        With a baseline, the mean of the arms is part of it, and the arms differ about the level.
+        Without one, means are x·θ: the level is θ's where features can express it.
+        """
+        problem, bounds, level = self.request.problem, self.request.bounds, self._level
+        middle = _middle(problem.source @ theta)
+        if problem.drifts:
+            return _Placed(theta, level, level - middle, baseline=level)
+        added = level - middle
+        if bounds is not None and not self._has_own_level:
+            constant = np.linalg.lstsq(problem.source, np.ones(problem.arms), rcond=None)[0]
+            if np.allclose(problem.source @ constant, 1.0, rtol=0.0, atol=_ROUNDING):
+                return _Placed(theta + added * constant, level, 0.0, baseline=0.0)
+        if self.scenario.level is None or abs(added) <= _ROUNDING * abs(middle):
+            return _Placed(theta, middle, 0.0, baseline=0.0)
+        return _Placed(theta, level, added, baseline=added)
+
     @property
-    def _widest(self) -> float:
-        """The largest spread of arm means about the level."""
+    def _has_own_level(self) -> bool:
+        """Whether the parameter was given in numbers, without a level to move it to."""
+        return self.scenario.level is None and not isinstance(self.scenario.theta, str)
+
+    def _widest(self, level: float) -> float:
+        """The largest spread of arm means about a level."""
         if self.request.bounds is None:
             return 2 * self.request.problem.scale
         low, high = self.request.bounds
-        return 2 * min(self._level - low, high - self._level)
+        return 2 * min(level - low, high - level)
 
     def _theta(self) -> Array:
         scenario = self.scenario
@@ -99,27 +137,48 @@ class ScenarioWorld:
         assert scenario.gap is not None
         if scenario.theta == "close":
             return closest(self.request.problem, scenario.gap)
-        return typical(self.request.problem, scenario.gap, widest=self._widest)
+        return typical(self.request.problem, scenario.gap, widest=self._widest(self._level))
 
-    def _size(self, spread: float) -> float:
+    def _size(self, spread: float, level: float) -> float:
         """How far the baseline moves from the level."""
         drift, bounds = self.scenario.drift, self.request.bounds
         wanted = 0.0 if drift.kind == "none" else drift.size
+        most = max(self.request.problem.baseline - abs(level), 0.0)
         if bounds is None:
-            most = max(self.request.problem.baseline - abs(self._level), 0.0)
             return most if wanted is None else wanted
-        left = (self._widest - spread) / 2
+        left = (self._widest(level) - spread) / 2
         if left < 0 or (wanted or 0.0) > left:
-            raise InvalidInputError(
-                f"In scenario {self.scenario.name!r} means would leave the bounds "
-                f"{bounds[0]:g} to {bounds[1]:g}: arms lie {spread:.3g} apart about "
-                f"{self._level:g}"
-                + (f", which leaves ±{left:.3g} for the drift." if left >= 0 else "."),
-                field="size" if left >= 0 else "gap",
-                value=drift.size if left >= 0 else self.scenario.gap,
+            raise self._leaves_the_bounds(bounds, spread, level, left)
+        return min(left / 2, most) if wanted is None else wanted
+
+    def _leaves_the_bounds(
+        self, bounds: tuple[float, float], spread: float, level: float, left: float
+    ) -> InvalidInputError:
+        scenario = self.scenario
+        said = (
+            f"In scenario {scenario.name!r} means would leave the bounds {bounds[0]:g} to "
+            f"{bounds[1]:g}: arms lie {spread:.3g} apart about {level:.4g}"
+        )
+        if left >= 0:
+            return InvalidInputError(
+                f"{said}, which leaves ±{left:.3g} for the drift.",
+                field="size",
+                value=scenario.drift.size,
                 remedy="Assume a smaller drift, a smaller gap, or another level.",
             )
-        return left / 2 if wanted is None else wanted
+        if level != self._level:  # that of x·θ
+            return InvalidInputError(
+                f"{said}, as no baseline is declared.",
+                field="baseline",
+                value=self.request.problem.baseline,
+                remedy="Declare a baseline, or assume a `theta` in numbers whose means fit.",
+            )
+        return InvalidInputError(
+            f"{said}.",
+            field="gap",
+            value=scenario.gap,
+            remedy="Assume a smaller drift, a smaller gap, or another level.",
+        )
 
     def _noise(self, levels: Array, spread: float) -> float:
         """The standard deviation of the noise.
@@ -143,6 +202,10 @@ class ScenarioWorld:
         from bestarm.environments.two_point import TwoPoint  # noqa: PLC0415 - compiles kernels
 
         return TwoPoint.for_problem(problem, theta, bounds=bounds, **options)
+
+
+def _middle(means: Array) -> float:
+    return float(means.max() + means.min()) / 2
 
 
 def _information(delta: float) -> float:

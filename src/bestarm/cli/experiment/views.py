@@ -71,7 +71,8 @@ def recommendation_data(now: Recommendation, labels: Sequence[str]) -> dict[str,
     """A recommendation as JSON has it: without its trace, and with the names of options."""
     data = {key: value for key, value in vars(now).items() if key != "trace"}
     data["effect"] = None if now.effect is None else asdict(now.effect)
-    return data | {key: [labels[target] for target in data[key]] for key in ("chosen", "active")}
+    named = ("chosen", "active", "tied")
+    return data | {key: [labels[target] for target in data[key]] for key in named}
 
 
 def recommendation_words(now: Recommendation) -> list[str]:

@@ -15,7 +15,7 @@ from bestarm.live.values import Check, savings
 from bestarm.live.watch import wording
 from bestarm.live.watch.follower import Follower, Log
 from bestarm.live.watch.forecast import EndForecast, from_evidence, from_phases
-from bestarm.live.watch.standings import baseline_lines, leaderboard, timeline
+from bestarm.live.watch.standings import baseline_lines, leaderboard, leaders, timeline
 from bestarm.live.watch.views import Allocated, Happening, Overview
 from bestarm.policies.policy import Traits
 
@@ -86,7 +86,7 @@ class Watch:
             said=said,
             created=log.created,
             verdict=wording.verdict(head, said, problem, traits, waits_for=follower.waits_for),
-            leaders=tuple(problem.target_labels[each] for each in said.chosen or (said.target,)),
+            leaders=tuple(problem.target_labels[each] for each in leaders(said)),
             standing=wording.standing(said, traits, proven=proven),
             proven=proven,
             reliability=wording.reliability(said, traits, problem.delta),
@@ -125,7 +125,7 @@ def _forecast(
     forecast = decided = None
     last = follower.looks[-1] if follower.looks else None
     if last is not None and last.phase is None:
-        rivals = set(said.active).difference(said.chosen or (said.target,))
+        rivals = set(said.active).difference(leaders(said))
         least = min((float(last.look.log_evidence[target]) for target in rivals), default=level)
         decided = float(np.clip(least / level, 0.0, 1.0))
         forecast = from_evidence(last.pulls, least, level)

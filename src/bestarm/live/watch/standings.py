@@ -12,6 +12,7 @@ import numpy as np
 from bestarm.live.watch.follower import Follower, Moment, Slice, joined
 from bestarm.live.watch.views import BaselineView, Line, Option, Timeline
 from bestarm.problem import Problem
+from bestarm.recommendation import Recommendation
 
 _DRAWN = 24  # targets with a line in the timeline
 _RAW = 4  # options whose raw outcomes are shown over time
@@ -23,6 +24,11 @@ def _finite(value: float) -> float | None:
     return float(value) if math.isfinite(value) else None
 
 
+def leaders(said: Recommendation) -> tuple[int, ...]:
+    """The targets that are named, and those that tie with them."""
+    return tuple(dict.fromkeys((*(said.chosen or (said.target,)), *said.tied)))
+
+
 def leaderboard(
     follower: Follower, problem: Problem, level: float, *, radii: bool = True
 ) -> tuple[Option, ...]:
@@ -32,7 +38,7 @@ def leaderboard(
     sure an estimate is.
     """
     said, dropped = follower.said, follower.log.eliminated
-    leading, active = said.chosen or (said.target,), set(said.active)
+    leading, active = leaders(said), set(said.active)
     arms = {row.tobytes(): arm for arm, row in reversed(list(enumerate(problem.source)))}
 
     def option(target: int) -> Option:

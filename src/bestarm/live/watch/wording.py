@@ -71,6 +71,8 @@ def verdict(
     names = _named(said, problem)
     if recommendation.final and recommendation.contradicted:
         return f"{_list(names)} {_verb(names, 'lead')}. {_CONTRADICTED}"
+    if recommendation.tied and not traits.margin:
+        return recommendation.statement
     if recommendation.final:
         return _decided(said, problem, traits, recommendation.effect)
     leaders = names if recommendation.pulls else []
@@ -101,6 +103,8 @@ def standing(recommendation: Recommendation, traits: Traits, *, proven: bool) ->
     if not proven:
         return "named"
     count = max(1, len(recommendation.chosen))
+    if recommendation.tied and count == 1 and not traits.margin:
+        return "tied as the best"
     among = "" if count == 1 or traits.margin else "among "
     return f"{among}{_best(count, traits)}"
 

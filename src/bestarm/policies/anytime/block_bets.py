@@ -91,19 +91,25 @@ class Population:
         largest = max(abs(scale.low), abs(scale.high)) * before / (self.items - before) + guess
         return float(EPSILON * ((before + self.changes + rounds + STEPS) * largest).sum())
 
-    def best(self, left: Counts, *, top: int, tolerance: float) -> tuple[int, ...] | None:
+    def best(
+        self, left: Counts, *, top: int, tolerance: float
+    ) -> tuple[tuple[int, ...] | None, tuple[int, ...]]:
         """The best of these arms once all items are seen, the best first; None if that is open.
 
-        Arms that tie, but for rounding, are in order of their index.
+        And all that tie with the last of them, unless only the best do. Arms that tie, but for
+        rounding, are in order of their index.
         """
         least, most = self.least[left] / self.items, self.most[left] / self.items
         order = ranked(least, size=float(np.abs(least).max()))
         chosen, rest = order[:top], order[top:]
         # As far apart as arms can be that are ranked as if they tied.
-        slack = tolerance + len(left) * TIE * float(np.abs(most).max())
-        if len(rest) and float(most[rest].max()) > float(least[chosen].min()) + slack:
-            return None
-        return tuple(left[chosen].tolist())
+        slack = len(left) * TIE * float(np.abs(most).max())
+        last = float(least[chosen].min())
+        if len(rest) and float(most[rest].max()) > last + (tolerance + slack):
+            return None, ()
+        equal = (least >= last - slack) & (most <= last + slack)
+        tied = left[equal].tolist() if equal[rest].any() and equal[chosen[-1]] else []
+        return tuple(left[chosen].tolist()), tuple(tied)
 
 
 class BlockFrame:

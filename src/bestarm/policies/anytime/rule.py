@@ -156,6 +156,7 @@ class AnytimeBAI(Policy):
         self._contradicted = self._followed = False
         self._stopped: str | None = None
         self._exact: tuple[int, ...] | None = None  # the best of all items
+        self._tied: tuple[int, ...] = ()
 
     @property
     def _course(self) -> Course:
@@ -319,9 +320,9 @@ class AnytimeBAI(Policy):
         known = self._way.population if isinstance(self._way, InBlocks) else None
         if known is None or known.seen < known.items:
             return
-        best = known.best(np.sort(self._contest.active), top=self._top, tolerance=self._tolerance)
-        self._stopped = "exhausted" if best is None else "exact"
-        self._exact = best
+        left = np.sort(self._contest.active)
+        self._exact, self._tied = known.best(left, top=self._top, tolerance=self._tolerance)
+        self._stopped = "exhausted" if self._exact is None else "exact"
 
     def evidence(self) -> Array:
         """The e-value of each target: the wealth gathered against it; 1/δ drops it.
@@ -387,10 +388,10 @@ class AnytimeBAI(Policy):
             contradicted=self._contradicted,
             effect=self._effect(chosen[0], final),
             rounds=self._rounds if self._block > 1 else None,
+            tied=self._tied,
         )
         known = self._outcomes, self._tolerance, self._items
-        words = statement(said, self.problem, *known)
-        return replace(said, statement=words)
+        return replace(said, statement=statement(said, self.problem, *known))
 
     def _effect(self, target: int, final: bool) -> Effect | None:
         if self._effects is None or not self._outcomes or self._contradicted:

@@ -43,6 +43,8 @@ def statement(
         who = f"Each of {names}" if count > 1 else names
         whom = f"{_ordinal(count)} best" if count > 1 else "best"
         claim = f"{who} is at most {tolerance:g} worse than the {whom} of {targets} options"
+    elif said.tied:
+        claim = _tie(said, problem)
     elif count > 1:
         claim = f"{names} are the {count} best of {targets} options"
     else:
@@ -59,6 +61,18 @@ def statement(
         f"{claim}. The probability that this rule ever says so wrongly, at any of its looks, is at "
         f"most {problem.delta:g}."
     )
+
+
+def _tie(said: Recommendation, problem: Problem) -> str:
+    *others, last = (repr(problem.target_labels[i]) for i in said.tied)
+    tie = f"{', '.join(others)} and {last} tie"
+    count, above = len(said.chosen), [i for i in said.chosen if i not in said.tied]
+    if count == 1:
+        return f"{tie} as the best of {problem.targets} options"
+    if not above:
+        return f"{tie} as the {count} best of {problem.targets} options"
+    names = ", ".join(repr(problem.target_labels[i]) for i in above)
+    return f"{names} lead{'s' if len(above) == 1 else ''} {problem.targets} options and {tie} next"
 
 
 def _ordinal(number: int) -> str:

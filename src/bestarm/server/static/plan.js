@@ -132,16 +132,17 @@
   const ratio = (value, [low, high]) => `${value.toFixed(2)} (${low.toFixed(2)} – ${high.toFixed(2)})`;
   const percent = (value) => `${(100 * value).toFixed(1)} %`;
   const MOVES = {
-    none: (s) => `the baseline stays at ${rough(s.level)}`,
-    sine: (s, unit) => `the baseline is a wave of ±${rough(s.size)} about ${rough(s.level)} every ` +
+    none: (s) => `the baseline stays at ${rough(s.baseline)}`,
+    sine: (s, unit) => `the baseline is a wave of ±${rough(s.size)} about ${rough(s.baseline)} every ` +
       `${count(s.period)} ${unit}`,
-    walk: (s, unit) => `the baseline walks within ±${rough(s.size)} of ${rough(s.level)}, some ` +
+    walk: (s, unit) => `the baseline walks within ±${rough(s.size)} of ${rough(s.baseline)}, some ` +
       `${rough(s.size)} in ${count(s.period)} ${unit}`,
-    switches: (s, unit) => `the baseline jumps between ${rough(s.level - s.size)} and ` +
-      `${rough(s.level + s.size)}, every ${count(s.period)} ${unit} or so`,
+    switches: (s, unit) => `the baseline jumps between ${rough(s.baseline - s.size)} and ` +
+      `${rough(s.baseline + s.size)}, every ${count(s.period)} ${unit} or so`,
     people: (s) => `every round has a baseline of its own, within ±${rough(s.size)} of ` +
-      `${rough(s.level)}`,
+      `${rough(s.baseline)}`,
   };
+  const lies = (s) => (s.baseline === s.level ? "" : `, and means lie about ${rough(s.level)}`);
   const rough = (value) => String(Number(value.toPrecision(4)));
 
   function show(plan) {
@@ -159,7 +160,8 @@
       if (!forecasts.length) continue;
       made("p", `“${scenario.best}” leads the next one by ${rough(scenario.gap)}; ` +
         `${scenario.bounded ? "outcomes are at one bound or the other"
-          : `the noise is ${rough(scenario.noise)}`}; ${MOVES[scenario.drift](scenario, unit)}.`, words);
+          : `the noise is ${rough(scenario.noise)}`}; ${MOVES[scenario.drift](scenario, unit)}` +
+        `${lies(scenario)}.`, words);
       words.append(table(plan, forecasts));
       for (const saving of plan.savings.filter((each) => each.scenario === scenario.scenario)) {
         made("p", `With ×${plan.block}, ${saving.policy} takes ` +
@@ -172,7 +174,8 @@
         `${scenario.bounded ? "about " : ""}${count(scenario.lower_bound)} outcomes on average.`,
       words, "soft");
     }
-    made("p", `From ${count(plan.runs)} simulated experiments of each policy, with seed ${plan.seed}. ` +
+    const experiments = plan.runs === 1 ? "experiment" : "experiments";
+    made("p", `From ${count(plan.runs)} simulated ${experiments} of each policy, with seed ${plan.seed}. ` +
       `A forecast holds if its assumptions do; ${unit} grow with 1/gap².`, words, "soft");
     part("result").hidden = false;
     document.getElementById("forecast").focus();
@@ -193,19 +196,22 @@
     titles.forEach((title, at) => { made("th", title, head, at ? "figure" : "").scope = "col"; });
     const body = made("tbody", "", grid);
     for (const each of forecasts) {
-      const cut = (level) => (each.capped > (1 - level) * each.runs ? "≥ " : "");
+      const figure = (of, name, words = count) =>
+        (of.cut.includes(name) ? "≥ " : "") + words(of[name]);
       const row = made("tr", "", body);
       made("th", each.policy + (each.block > 1 ? ` ×${each.block}` : ""), row).scope = "row";
       const [low, high] = each.error_interval;
       const cells = [
-        `${cut(0.5)}${count(each.rounds.median)}`,
-        `${count(each.rounds.low)} – ${cut(0.9)}${count(each.rounds.high)}`,
-        ...(blocks ? [`${cut(0.5)}${count(each.pulls.median)}`] : []),
-        each.ratio === null ? "–" : each.ratio.toFixed(1),
+        figure(each.rounds, "median"),
+        `${figure(each.rounds, "low")} – ${figure(each.rounds, "high")}`,
+        ...(blocks ? [figure(each.pulls, "median")] : []),
+        each.ratio === null ? "–" : (each.capped ? "≥ " : "") + each.ratio.toFixed(1),
         `${percent(each.error_rate)} (${(100 * low).toFixed(1)} – ${(100 * high).toFixed(1)})`,
       ];
       if (plan.per_day) {
-        cells.push(`${days(each.days.median)} (${days(each.days.low)} – ${days(each.days.high)})`);
+        const [low, median, high] = ["low", "median", "high"]
+          .map((name) => figure(each.days, name, days));
+        cells.push(`${median} (${low} – ${high})`);
       }
       for (const cell of cells) made("td", cell, row, "figure");
     }
