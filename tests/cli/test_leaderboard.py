@@ -55,6 +55,34 @@ def test_a_method_of_ones_own_stands_beside_the_others(
     assert "my_rules:Mine:sigma=0.5" in (tmp_path / "leaderboard" / "leaderboard.md").read_text()
 
 
+def test_a_method_of_ones_own_gets_the_column_s_budget_and_is_judged_by_its_errors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my_budgets.py").write_text(
+        "from bestarm.policies import Uniform\n\n\n"
+        "def spend(problem, *, seed, budget):\n"
+        "    return Uniform(problem, budget=budget, seed=seed)\n"
+    )
+    methods = ("my_budgets:spend", "uniform:budget=6", "lucb:max_pulls=10")
+    options = [part for method in methods for part in ("--method", method)]
+    made = leaderboard(*FEW, *options, "--runs", 4, "--workers", 1, "--json")
+    assert made.exit_code == 0, made.output
+    cells = {cell["method"]: cell for cell in json.loads(made.stdout)["cells"]}
+    assert {name: cell["goal"] for name, cell in cells.items()} == {
+        "lucb": "confidence",
+        "lucb:max_pulls=10": "confidence",
+        "uniform": "budget",
+        "my_budgets:spend": "budget",
+        "uniform:budget=6": "budget",
+    }
+    assert cells["my_budgets:spend"]["pulls"] == cells["uniform"]["pulls"] == 500
+    assert cells["uniform:budget=6"]["pulls"] == 6
+    assert cells["uniform:budget=6"]["errors"] > cells["uniform"]["errors"]
+    assert (cells["lucb"]["rank"], cells["lucb:max_pulls=10"]["rank"]) == (1, 2)
+    assert cells["lucb:max_pulls=10"]["cut"] == 4
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

@@ -92,7 +92,7 @@ def _playing(own: Sequence[str], only: Sequence[str], *, portable: bool) -> list
         choice(name, tuple(known), "only")
     playing = [each for name, each in known.items() if not only or name in only]
     for text in own:
-        entry = read_method(text)
+        entry = read_method(text, later=("budget",))
         entry = entry.portable() if portable else entry
         playing.append(Contestant.own(entry.name, entry.method))
     return playing
@@ -155,10 +155,10 @@ def _print_words(board: Leaderboard, found: Sequence[Standing], report: Path) ->
 
     rows = summaries(found, "confidence")
     if rows:
-        grid = table("method", "assumes", "above δ", "largest error", "pulls ÷ best")
+        grid = table("method", "assumes", "above δ", "largest error", "no answer", "pulls ÷ best")
         for row in rows:
             broken = f"{row.broken} of {row.columns}"
-            grid.add_row(row.method, row.model, broken, row.worst, row.relative)
+            grid.add_row(row.method, row.model, broken, row.worst, row.unanswered, row.relative)
         console().print(grid)
     rows = summaries(found, "budget")
     if rows:

@@ -14,7 +14,7 @@ import inspect
 import os
 import re
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from functools import partial
 from operator import attrgetter
@@ -75,8 +75,12 @@ class Entry:
         return replace(self, options=accepted(self.factory, max_pulls=max_pulls) | self.options)
 
 
-def read_method(text: str) -> Entry:
+def read_method(text: str, *, later: Collection[str] = ()) -> Entry:
     """The method that a text names. A user's own is imported.
+
+    Args:
+        text: the name, with options after a colon.
+        later: options that need not be given, because they are bound later.
 
     Raises:
         InvalidInputError: there is no such method, it cannot be imported, or it does not have
@@ -96,7 +100,7 @@ def read_method(text: str) -> Entry:
             suggestion(head, policies()) or "Give your own as module:attribute.",
         )
     bound = _options(text, options)
-    _check_options(entry, bound)
+    _check_options(entry, bound, later)
     return replace(
         entry,
         name=f"{entry.name}:{options}" if bound else entry.name,
@@ -162,7 +166,7 @@ def _options(text: str, options: str) -> dict[str, Any]:
         ) from None
 
 
-def _check_options(entry: Entry, options: dict[str, Any]) -> None:
+def _check_options(entry: Entry, options: dict[str, Any], later: Collection[str]) -> None:
     try:
         taken = inspect.signature(entry.factory).parameters
     except (TypeError, ValueError):
@@ -179,7 +183,7 @@ def _check_options(entry: Entry, options: dict[str, Any]) -> None:
                 "The seed is given with --seed." if name == "seed" else suggestion(name, free),
             )
     for name, parameter in free.items():
-        known = name in options or name in entry.truths
+        known = name in options or name in entry.truths or name in later
         if parameter.default is parameter.empty and not known:
             remedy = f"Give it: {entry.name}:{name}=1000, say."
             raise _wrong(entry.name, f"{entry.name} needs `{name}`.", remedy)

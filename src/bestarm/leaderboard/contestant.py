@@ -10,7 +10,7 @@ from typing import Any, Literal
 from bestarm.leaderboard.column import Column, Instance
 from bestarm.policies.info import Model, PolicyInfo
 from bestarm.policies.policy import Method, Policy
-from bestarm.policies.registry import accepted, policies
+from bestarm.policies.registry import accepted, options_of, policies
 from bestarm.problem import Problem
 from bestarm.simulation import Oracle
 
@@ -70,12 +70,16 @@ class Contestant:
 
     @classmethod
     def own(cls, name: str, method: Method | Oracle) -> Contestant:
-        """A method of one's own; it takes a budget if it has an option of that name."""
+        """A method of one's own.
+
+        If it has an option `budget`, it is one with a fixed budget: the column's, unless another is
+        bound to it.
+        """
         if isinstance(method, Oracle):
             factory, truths = method.method, method.truths
         else:
             factory, truths = method, {}
-        goal: Goal = "budget" if accepted(factory, budget=1) else "confidence"
+        goal: Goal = "budget" if "budget" in options_of(factory) else "confidence"
         return cls(name, factory, truths, goal)
 
 
