@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -81,6 +83,83 @@ def test_a_method_of_ones_own_gets_the_column_s_budget_and_is_judged_by_its_erro
     assert cells["uniform:budget=6"]["errors"] > cells["uniform"]["errors"]
     assert (cells["lucb"]["rank"], cells["lucb:max_pulls=10"]["rank"]) == (1, 2)
     assert cells["lucb:max_pulls=10"]["cut"] == 4
+
+
+GIVES_UP = """
+from bestarm.policies import LUCB
+
+
+class Mine(LUCB):
+    def __init__(self, problem, *, seed, max_pulls=None):
+        super().__init__(problem, max_pulls={pulls})
+"""
+
+
+def rewrite(name: str, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Write a module as if in a new process."""
+    path = Path(*name.split(".")).with_suffix(".py")
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text)
+    importlib.invalidate_caches()
+    monkeypatch.delitem(sys.modules, name, raising=False)
+
+
+def test_runs_of_two_versions_of_a_method_are_not_mixed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rewrite("my_changes", GIVES_UP.format(pulls=50), monkeypatch)
+    own = ("--method", "my_changes:Mine", "--workers", 1, "--json")
+    assert leaderboard(*FEW, *own, "--runs", 2).exit_code == 0
+    journals = {path.name: path.read_bytes() for path in Path("leaderboard/journal").iterdir()}
+    rewrite("my_changes", GIVES_UP.format(pulls=500), monkeypatch)
+    refused = leaderboard(*FEW, *own, "--runs", 4, "--resume")
+    assert refused.exit_code == 2
+    assert "The code of the method has changed" in refused.stderr
+    # Nothing ran before, not even methods that have not changed.
+    assert journals == {
+        path.name: path.read_bytes() for path in Path("leaderboard/journal").iterdir()
+    }
+    # Another method beside it changes nothing.
+    rewrite("my_changes", GIVES_UP.format(pulls=50), monkeypatch)
+    rewrite("my_others", GIVES_UP.format(pulls=70), monkeypatch)
+    again = leaderboard(*FEW, *own, "--method", "my_others:Mine", "--runs", 4, "--resume")
+    assert again.exit_code == 0, again.output
+    pulls = {cell["method"]: cell["pulls"] for cell in json.loads(again.stdout)["cells"]}
+    assert (pulls["my_changes:Mine"], pulls["my_others:Mine"]) == (50, 70)
+
+
+def test_methods_of_similar_names_have_journals_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rewrite("my_pack_inner", GIVES_UP.format(pulls=50), monkeypatch)
+    rewrite("my_pack.inner", GIVES_UP.format(pulls=500), monkeypatch)
+    monkeypatch.delitem(sys.modules, "my_pack", raising=False)
+    names = [f"{module}:Mine" for module in ("my_pack_inner", "my_pack.inner")]
+    names += ["lucb:sigma=1.5", "lucb:sigma=1_5"]
+    options = [part for name in names for part in ("--method", name)]
+    made = leaderboard(*FEW, *options, "--runs", 2, "--workers", 1, "--json")
+    assert made.exit_code == 0, made.output
+    pulls = {cell["method"]: cell["pulls"] for cell in json.loads(made.stdout)["cells"]}
+    assert [pulls[name] for name in names[:2]] == [50, 500]
+    assert len(list(Path("leaderboard/journal").iterdir())) == 2 + len(names)
+    resumed = leaderboard(*FEW, *options, "--runs", 2, "--workers", 1, "--json", "--resume")
+    assert resumed.stdout == made.stdout
+
+
+def test_a_damaged_journal_is_named_before_anything_runs(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    assert leaderboard(*FEW, "--runs", 2, "--workers", 1, "--out", out).exit_code == 0
+    journal = out / "journal" / "uniform.six-means.none.csv"
+    content = b"#" + journal.read_bytes()
+    journal.write_bytes(content)
+    refused = leaderboard(*FEW, "--runs", 3, "--workers", 1, "--out", out, "--resume")
+    assert refused.exit_code == 2
+    assert "The first line of" in refused.stderr
+    assert str(journal) in refused.stderr
+    assert journal.read_bytes() == content
+    assert len((out / "journal" / "lucb.six-means.none.csv").read_text().splitlines()) == 3
 
 
 @pytest.mark.parametrize(

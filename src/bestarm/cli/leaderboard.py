@@ -93,8 +93,8 @@ def _playing(own: Sequence[str], only: Sequence[str], *, portable: bool) -> list
     playing = [each for name, each in known.items() if not only or name in only]
     for text in own:
         entry = read_method(text, later=("budget",))
-        entry = entry.portable() if portable else entry
-        playing.append(Contestant.own(entry.name, entry.method))
+        sent = entry.portable_method() if portable else None
+        playing.append(Contestant.own(entry.name, entry.method, portable=sent))
     return playing
 
 

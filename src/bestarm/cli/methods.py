@@ -64,11 +64,14 @@ class Entry:
 
     def portable(self) -> Entry:
         """The same, with the source of a user's own method, for machines that do not have it."""
+        method = self.portable_method()
+        return self if method is None else replace(self, factory=method, options={})
+
+    def portable_method(self) -> PortableMethod | None:
+        """A user's own method with its source; None for a built-in one."""
         if not self.own:
-            return self
-        files = sources_in(Path.cwd())
-        method = PortableMethod(self.module, self.attribute, self.options, files)
-        return replace(self, factory=method, options={})
+            return None
+        return PortableMethod(self.module, self.attribute, self.options, sources_in(Path.cwd()))
 
     def capped(self, max_pulls: int | None) -> Entry:
         """The same, stopped at so many pulls if it can be and its options do not say otherwise."""

@@ -13,6 +13,9 @@ from bestarm.policies.policy import Method, Policy
 from bestarm.policies.registry import accepted, options_of, policies
 from bestarm.problem import Problem
 from bestarm.simulation import Oracle
+from bestarm.simulation.oracle import method_name
+from bestarm.simulation.portable import PortableMethod
+from bestarm.simulation.sources import source_of
 
 Goal = Literal["confidence", "budget"]
 
@@ -32,6 +35,7 @@ class Contestant:
         model: what it assumes of rewards; None for one's own method.
         transductive: whether targets may be other than the arms.
         reference: where it was published.
+        portable: a user's own method with its files, for machines that do not have them.
     """
 
     name: str
@@ -41,6 +45,7 @@ class Contestant:
     model: Model | None = None
     transductive: bool = True
     reference: str = ""
+    portable: PortableMethod | None = None
 
     def can_run(self, instance: Instance) -> bool:
         """Whether it can choose among the targets of an instance."""
@@ -53,6 +58,9 @@ class Contestant:
         budget = where.budget if self.goal == "budget" else None
         options = accepted(self.factory, max_pulls=cap, budget=budget, mean_bound=where.mean_bound)
         made = partial(self.factory, **options)
+        if self.portable is not None:  # last, because it does not show what it takes
+            name, source = method_name(made), source_of(made)
+            return self.portable.standing_for(options, name=name, source=source)
         return Oracle(made, **self.truths) if self.truths else made
 
     @classmethod
@@ -69,18 +77,20 @@ class Contestant:
         )
 
     @classmethod
-    def own(cls, name: str, method: Method | Oracle) -> Contestant:
+    def own(
+        cls, name: str, method: Method | Oracle, *, portable: PortableMethod | None = None
+    ) -> Contestant:
         """A method of one's own.
 
         If it has an option `budget`, it is one with a fixed budget: the column's, unless another is
-        bound to it.
+        bound to it. `portable` is the same method for machines that do not have its files.
         """
         if isinstance(method, Oracle):
             factory, truths = method.method, method.truths
         else:
             factory, truths = method, {}
         goal: Goal = "budget" if "budget" in options_of(factory) else "confidence"
-        return cls(name, factory, truths, goal)
+        return cls(name, factory, truths, goal, portable=portable)
 
 
 def contestants() -> tuple[Contestant, ...]:
