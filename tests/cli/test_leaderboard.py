@@ -162,9 +162,27 @@ def test_a_damaged_journal_is_named_before_anything_runs(tmp_path: Path) -> None
     assert len((out / "journal" / "lucb.six-means.none.csv").read_text().splitlines()) == 3
 
 
+def test_a_method_that_is_entered_twice_plays_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rewrite("my_doubles", GIVES_UP.format(pulls=50), monkeypatch)
+    twice = ("my_doubles:Mine", "lucb:sigma=2,max_pulls=90")
+    again = ("LUCB", "uniform", "my_doubles:Mine", "lucb:max_pulls=90, sigma=2")
+    options = [part for method in (*twice, *again) for part in ("--method", method)]
+    made = leaderboard(*FEW, *options, "--runs", 2, "--workers", 1, "--json")
+    assert made.exit_code == 0, made.output
+    cells = json.loads(made.stdout)["cells"]
+    assert [cell["method"] for cell in cells] == ["lucb", *twice, "uniform"]
+    assert "fixed means, no drift" in (tmp_path / "leaderboard" / "leaderboard.md").read_text()
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
+        (("--method", "anytime:top=2"), "names 2 targets"),
+        (("--method", "anytime:forecasts=True"), "needs a forecast"),
+        (("--method", "lucb:sigma=-1"), "cannot be made"),
         (("--only", "lucbb"), "lucbb"),
         (("--drift", "storm"), "storm"),
         (("--runs", 1), "runs"),
@@ -174,7 +192,9 @@ def test_a_damaged_journal_is_named_before_anything_runs(tmp_path: Path) -> None
 def test_wrong_inputs_are_refused_in_a_sentence(
     arguments: tuple[object, ...], said: str, tmp_path: Path
 ) -> None:
-    refused = leaderboard(*arguments, "--workers", 1, "--out", tmp_path / "out")
+    few = (*FEW, "--runs", 2)
+    refused = leaderboard(*few, *arguments, "--workers", 1, "--out", tmp_path / "out")
     assert refused.exit_code == 2
     assert said in refused.stderr
     assert "Traceback" not in refused.output
+    assert not (tmp_path / "out").exists()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,9 +12,9 @@ import pytest
 from bestarm.errors import InvalidInputError
 from bestarm.leaderboard import Contestant, Standing, columns, contestants, standings
 from bestarm.leaderboard.report import cell_text, markdown, page, summaries
-from bestarm.leaderboard.runner import Leaderboard
+from bestarm.leaderboard.runner import Leaderboard, run_leaderboard
 from bestarm.leaderboard.standing import relative_to_best
-from bestarm.policies import LUCB, Method, Policy, PolicyInfo, Uniform, registry
+from bestarm.policies import LUCB, SPBAI, Method, Policy, PolicyInfo, Uniform, registry
 from bestarm.problem import Problem
 from bestarm.simulation import Results, simulate
 
@@ -202,6 +203,21 @@ def test_a_method_enters_with_its_line_in_the_registry(monkeypatch: pytest.Monke
     assert "needs more" not in names  # it would need a gap
     assert "g-opt" in names  # it is told the gap
     assert names[:2] == ["anytime", "anytime, no baseline"]
+
+
+def test_two_methods_of_one_name_are_refused(tmp_path: Path) -> None:
+    twice = [Contestant.own("mine", LUCB), Contestant.own("mine", partial(LUCB, sigma=2.0))]
+    with pytest.raises(InvalidInputError, match="Two methods are named 'mine'"):
+        run_leaderboard(twice, [COLUMN], out=tmp_path / "out", runs=2)
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_same_method_under_another_name_is_recognised() -> None:
+    sharp = next(each for each in contestants() if each.name == "sp-bai-sharp")
+    again = partial(SPBAI, stability="actual", design="centered")
+    assert sharp.same_method(Contestant.own("mine", again))
+    assert not sharp.same_method(Contestant.own("mine", partial(SPBAI, design="centered")))
+    assert not sharp.same_method(Contestant.own("mine", SPBAI))
 
 
 def test_unknown_columns_are_refused() -> None:

@@ -192,13 +192,21 @@ def _check_options(entry: Entry, options: dict[str, Any], later: Collection[str]
             raise _wrong(entry.name, f"{entry.name} needs `{name}`.", remedy)
 
 
-def make(entry: Entry, world: World, problem: Problem) -> Policy:
+def make(
+    entry: Entry, world: World, problem: Problem, *, method: Method | Oracle | None = None
+) -> Policy:
     """A policy for a problem, as a simulation would make one.
+
+    Args:
+        entry: the method.
+        world: the world whose truths it may be told.
+        problem: the problem.
+        method: the method with more bound to it than the entry has.
 
     Raises:
         InvalidInputError: it cannot be made, or is not a policy.
     """
-    method = entry.method
+    method = method or entry.method
     try:
         made = (method.bind(world) if isinstance(method, Oracle) else method)(problem, seed=0)
     except Exception as error:
@@ -211,6 +219,33 @@ def make(entry: Entry, world: World, problem: Problem) -> Policy:
             "A policy has problem, plan(), update(summary) and recommend().",
         )
     return made
+
+
+def check_question(name: str, policy: Policy) -> None:
+    """Refuse a method that a comparison would judge by a question it was not asked.
+
+    Raises:
+        InvalidInputError: it does not name the best target, or it needs forecasts.
+    """
+    traits = policy.traits
+    if not traits.names_the_best:
+        claim = f"{traits.names} targets" if traits.names > 1 else "a target"
+        within = f" within {traits.margin:g} of the best" if traits.margin else ""
+        raise _wrong(
+            name,
+            f"{name} names {claim}{within}, and is judged here by whether it names the best.",
+            "Leave out the options that ask for something else.",
+        )
+    try:
+        plan = policy.plan()
+    except Exception:  # its first run says it in full
+        return
+    if getattr(plan, "forecasts", None) is not None:
+        raise _wrong(
+            name,
+            f"{name} needs a forecast of every reward, and nothing forecasts here.",
+            'Leave out its option, or use simulate(…, forecaster="default") in Python.',
+        )
 
 
 def described(error: BaseException, module: str) -> str:

@@ -51,6 +51,10 @@ class Contestant:
         """Whether it can choose among the targets of an instance."""
         return self.transductive or not instance.transductive
 
+    def same_method(self, other: Contestant) -> bool:
+        """Whether another makes the same policies, whatever its name is."""
+        return _parts(self) == _parts(other)
+
     def method(self, column: Column) -> Any:
         """What `simulate` takes, with the caps and bounds of a column."""
         where = column.instance
@@ -77,20 +81,27 @@ class Contestant:
         )
 
     @classmethod
-    def own(
-        cls, name: str, method: Method | Oracle, *, portable: PortableMethod | None = None
-    ) -> Contestant:
+    def own(cls, name: str, method: Method | Oracle) -> Contestant:
         """A method of one's own.
 
         If it has an option `budget`, it is one with a fixed budget: the column's, unless another is
-        bound to it. `portable` is the same method for machines that do not have its files.
+        bound to it.
         """
         if isinstance(method, Oracle):
             factory, truths = method.method, method.truths
         else:
             factory, truths = method, {}
         goal: Goal = "budget" if "budget" in options_of(factory) else "confidence"
-        return cls(name, factory, truths, goal, portable=portable)
+        return cls(name, factory, truths, goal)
+
+
+def _parts(contestant: Contestant) -> tuple[object, ...]:
+    """What makes the policies, what is bound to it, and the truths it is told."""
+    factory, truths = contestant.factory, dict(contestant.truths)
+    if not isinstance(factory, partial):
+        return factory, "()", {}, truths
+    bound = {key: repr(value) for key, value in factory.keywords.items()}
+    return factory.func, repr(factory.args), bound, truths
 
 
 def contestants() -> tuple[Contestant, ...]:

@@ -9,6 +9,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from bestarm.checks import probability, whole
+from bestarm.errors import InvalidInputError
 from bestarm.leaderboard.column import Column
 from bestarm.leaderboard.contestant import NO_BASELINE, Contestant
 from bestarm.leaderboard.standing import Standing, standings
@@ -89,6 +90,15 @@ def run_leaderboard(
         OSError: `out` cannot be written.
     """
     total = whole(runs, "runs", least=2)
+    names = [each.name for each in contestants]
+    for name in names:
+        if names.count(name) > 1:
+            raise InvalidInputError(
+                f"Two methods are named {name!r}.",
+                field="contestants",
+                value=name,
+                remedy="Enter a method once, and give every method its own name.",
+            )
     settings: dict[str, object] = {
         "code": ", ".join(installed()),
         "seed": whole(seed, "seed", least=0),
