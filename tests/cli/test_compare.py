@@ -77,6 +77,7 @@ def test_a_comparison_is_what_simulate_gives(folder: Path) -> None:
     assert by_name["rage"]["error_against_delta"] == "above"
     own = by_name[f"{name}:Once"]
     assert (own["mean_pulls"], own["not_final"]) == (5000, 12)
+    assert own["error_against_delta"] is None
     gaps = 5000 - paper.pulls
     half = 1.959964 * gaps.std(ddof=1) / math.sqrt(12)
     assert own["pulls_minus_reference"]["mean"] == pytest.approx(gaps.mean())
@@ -150,23 +151,39 @@ def test_rounds_stand_beside_pulls_where_they_differ(monkeypatch: pytest.MonkeyP
 
 
 def test_verdicts_on_the_error() -> None:
-    def verdict(errors: int, runs: int) -> str:
+    def verdict(errors: int, runs: int, *, cut: int = 0) -> str | None:
+        """The first runs are wrong, and the first of them are cut."""
         table = np.arange(runs)
-        correct = table >= errors
+        correct, final = table >= errors, table >= cut
         return error_against_delta(
-            Results("m", "e", 0, 0.1, runs, False, table, table, correct, correct, *[table] * 3)
+            Results("m", "e", 0, 0.1, runs, False, table, table, correct, final, *[table] * 3)
         )
 
     # Wilson's intervals, by hand: 0 of 34 reaches 0.1015, 0 of 35 reaches 0.0989.
     assert [verdict(0, 34), verdict(0, 35)] == ["compatible", "below"]
     assert [verdict(3, 10), verdict(4, 10)] == ["above", "above"]
     assert verdict(2, 10) == "compatible"
+    # Wrong guesses of runs that were cut do not count, and final answers alone have a verdict.
+    assert [verdict(13, 40), verdict(13, 40, cut=10)] == ["above", "compatible"]
+    assert verdict(35, 35, cut=34) == "compatible"
+    assert verdict(34, 35, cut=34) == "below"
+    assert verdict(10, 10, cut=10) is None
 
 
 BAD = {
     "unknown method": (("--method", "sbpai"), "Did you mean sp-bai?"),
     "unknown option": (("--method", "rage:sigmma=3"), "Did you mean sigma?"),
     "refused option": (("--method", "rage:sigma=-3"), "rage:sigma=-3 cannot be made: `sigma`"),
+    "two targets": (("--method", "anytime:top=2"), "anytime:top=2 names 2 targets, and"),
+    "a tolerance": (
+        ("--method", "rage", "--method", "anytime:tolerance=0.5"),
+        "names a target within 0.5 of the best, and is judged here by whether it names the best. "
+        "Leave out the options",
+    ),
+    "forecasts": (
+        ("--method", "anytime:forecasts=True"),
+        "anytime:forecasts=True needs a forecast of every reward",
+    ),
     "no such module": (("--method", "gone:X"), "There is no module 'gone'"),
     "unknown instance": (("--instance", "smal-gap"), "Did you mean small-gap?"),
     "unknown baseline": (("--baseline", "sine"), "must be one of 'sinusoid'"),

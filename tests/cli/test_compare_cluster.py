@@ -1,4 +1,4 @@
-"""`bestarm compare --dask`: the same numbers as here, from the code that is here."""
+"""Commands with `--dask`: the same numbers as here, from the code that is here."""
 
 from __future__ import annotations
 
@@ -12,6 +12,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 from own_policies import POLICY, refused, run, write_module
+from typer.testing import CliRunner
+
+from bestarm.cli.app import app
 
 if TYPE_CHECKING:
     from distributed import LocalCluster
@@ -77,6 +80,56 @@ def test_the_numbers_of_a_cluster_are_ours_and_so_is_the_code_it_runs(
     code, out, _ = run(*arguments, "--json", "--dask", cluster.scheduler_address)
     assert code == 0
     assert '"mean_pulls": 3000.0' in out
+
+
+SLOW = """
+from bestarm.policies import LUCB, Uniform
+
+
+class Slow(LUCB):
+    def __init__(self, problem, *, seed, max_pulls=30_000):
+        super().__init__(problem, sigma=50.0, max_pulls=max_pulls)
+
+
+class Spend(Uniform):
+    def __init__(self, problem, *, seed, budget):
+        super().__init__(problem, budget=budget, seed=seed)
+"""
+
+
+def test_a_leaderboard_does_not_depend_on_where_it_is_run(
+    cluster: LocalCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    name = write_module(SLOW)
+    arguments = (
+        *("leaderboard", "--only", "lucb", "--instance", "six-means", "--drift", "none"),
+        *("--method", f"{name}:Slow", "--method", f"{name}:Slow:max_pulls=70"),
+        *("--method", f"{name}:Spend", "--method", f"{name}:Spend:budget=80"),
+    )
+    there = ("--dask", cluster.scheduler_address)
+
+    def made(out: str, *further: str) -> dict[str, list[str]]:
+        """The lines of all files; runs may finish in any order."""
+        result = CliRunner().invoke(app, [*arguments, "--out", out, *further])
+        assert result.exit_code == 0, result.output
+        return {
+            str(path.relative_to(out)): sorted(path.read_text().splitlines())
+            for path in Path(out).rglob("*")
+            if path.is_file()
+        }
+
+    here = made("here", "--runs", "3", "--workers", "1")
+    assert made("there", "--runs", "3", *there) == here
+    cells = "".join(here["cells.csv"])
+    assert cells.count(",20000.0,") == 1  # the column's cap
+    assert cells.count(",500.0,") == 1  # and its budget
+    # Each goes on with the other's runs.
+    more = made("here", "--runs", "5", "--resume", *there)
+    assert made("there", "--runs", "5", "--resume", "--workers", "1") == more
+    for file, lines in here.items():
+        if file.startswith("journal"):
+            assert set(lines) < set(more[file])
 
 
 def test_a_method_that_kills_workers_is_one_sentence_and_loggers_get_their_levels_back(

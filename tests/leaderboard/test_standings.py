@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from bestarm.errors import InvalidInputError
 from bestarm.leaderboard import Contestant, Standing, columns, contestants, standings
-from bestarm.leaderboard.report import cell_text, markdown, summaries
-from bestarm.leaderboard.runner import Leaderboard
+from bestarm.leaderboard.report import cell_text, markdown, page, summaries
+from bestarm.leaderboard.runner import Leaderboard, run_leaderboard
 from bestarm.leaderboard.standing import relative_to_best
-from bestarm.policies import PolicyInfo, registry
-from bestarm.simulation import Results
+from bestarm.policies import LUCB, SPBAI, Method, Policy, PolicyInfo, Uniform, registry
+from bestarm.problem import Problem
+from bestarm.simulation import Results, simulate
 
 COLUMN = columns(["six-means"], ["walk"])[0]
 RUNS = 200
@@ -65,7 +68,7 @@ def test_ranks_have_ends_where_runs_cannot_tell() -> None:
     for name in ("second", "alike"):
         assert (found[name].rank_low, found[name].rank_high) == (2, 3)
     assert (found["last"].rank, found["last"].rank_low, found["last"].rank_high) == (4, 4, 4)
-    ratios = relative_to_best(list(found.values()), "confidence")
+    ratios = relative_to_best(list(found.values()))
     assert ratios["best"] == [1.0]
     assert ratios["last"][0] == pytest.approx(found["last"].pulls / 500)
 
@@ -88,6 +91,49 @@ def test_who_is_wrong_more_often_than_delta_has_no_rank() -> None:
     rows = summaries(list(found.values()), "confidence")
     assert [row.method for row in rows] == ["doubtful", "right", "wrong"]
     assert rows[-1].relative == "–"
+
+
+def test_a_run_without_an_answer_costs_the_cap_however_early_it_ended() -> None:
+    cap = COLUMN.instance.max_pulls
+    found = ranked(
+        silent=results(50, cut=RUNS),
+        often=results(50, cut=RUNS // 2),
+        right=results(900),
+        slow=results(cap + 30_000),  # it cannot be cut
+        late=results(cap + 40_000, cut=RUNS),
+    )
+    assert {name: each.cost for name, each in found.items()} == {
+        "silent": cap,
+        "often": (50 + cap) / 2,
+        "right": 900,
+        "slow": cap,
+        "late": cap,
+    }
+    ranks = {name: each.rank for name, each in found.items()}
+    assert ranks == {"right": 1, "often": 2, "silent": 3, "slow": 3, "late": 3}
+    assert [found["silent"].pulls, cell_text(found["silent"]).main] == [50, "≥ 50 ± 0"]
+    ratios = relative_to_best(list(found.values()))
+    assert (ratios["right"], ratios["silent"]) == ([1.0], [cap / 900])
+
+
+def test_the_report_counts_the_runs_without_an_answer() -> None:
+    playing = (Contestant("a", object), Contestant("b", object), Contestant("c", object))
+    cells = {
+        ("a", COLUMN.key): results(50, cut=30),
+        ("b", COLUMN.key): results(70),
+        ("c", COLUMN.key): results(90, cut=RUNS),
+    }
+    board = Leaderboard(playing, (COLUMN,), RUNS, 0, 0.05, cells)
+    found = board.standings()
+    rows = {row.method: row.unanswered for row in summaries(found, "confidence")}
+    assert rows == {"a": "30 of 200", "b": "0 of 200", "c": "200 of 200"}
+    assert [cell_text(each).unanswered for each in found] == ["30 of 200", "", "200 of 200"]
+    text = markdown(board, found)
+    assert "Runs without a final answer: a 30 of 200; c 200 of 200." in text.splitlines()
+    pytest.importorskip("jinja2")
+    html = page(board, found)
+    assert html.count("no answer in") == 2
+    assert "<td>0 of 200</td>" in html
 
 
 def test_runs_cut_by_the_cap_are_not_errors_unless_there_is_a_budget() -> None:
@@ -121,6 +167,32 @@ def test_the_tables_say_who_is_wrong() -> None:
             assert second == "|" + " --- |" * (first.count("|") - 1)
 
 
+def needs_a_budget(problem: Problem, *, seed: int, budget: int) -> Policy:
+    return Uniform(problem, budget=budget, seed=seed)
+
+
+@pytest.mark.parametrize(
+    ("method", "budget"),
+    [
+        (Uniform, COLUMN.instance.budget),
+        (partial(Uniform, budget=12), 12),
+        (needs_a_budget, COLUMN.instance.budget),
+        (partial(needs_a_budget, budget=12), 12),
+    ],
+)
+def test_a_method_that_takes_a_budget_has_the_column_s_unless_one_is_bound(
+    method: Method, budget: int
+) -> None:
+    contestant = Contestant.own("mine", method)
+    assert contestant.goal == "budget"
+    found = simulate(contestant.method(COLUMN), COLUMN.environment, runs=2)
+    assert found.pulls.tolist() == [budget, budget]
+
+
+def test_a_method_without_a_budget_stops_when_it_is_sure() -> None:
+    assert Contestant.own("mine", partial(LUCB, max_pulls=100)).goal == "confidence"
+
+
 def test_a_method_enters_with_its_line_in_the_registry(monkeypatch: pytest.MonkeyPatch) -> None:
     table = dict(registry.policies())
     table["mine"] = PolicyInfo("mine", "bestarm.policies.index.lucb:LUCB", "mine", model="means")
@@ -131,6 +203,21 @@ def test_a_method_enters_with_its_line_in_the_registry(monkeypatch: pytest.Monke
     assert "needs more" not in names  # it would need a gap
     assert "g-opt" in names  # it is told the gap
     assert names[:2] == ["anytime", "anytime, no baseline"]
+
+
+def test_two_methods_of_one_name_are_refused(tmp_path: Path) -> None:
+    twice = [Contestant.own("mine", LUCB), Contestant.own("mine", partial(LUCB, sigma=2.0))]
+    with pytest.raises(InvalidInputError, match="Two methods are named 'mine'"):
+        run_leaderboard(twice, [COLUMN], out=tmp_path / "out", runs=2)
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_same_method_under_another_name_is_recognised() -> None:
+    sharp = next(each for each in contestants() if each.name == "sp-bai-sharp")
+    again = partial(SPBAI, stability="actual", design="centered")
+    assert sharp.same_method(Contestant.own("mine", again))
+    assert not sharp.same_method(Contestant.own("mine", partial(SPBAI, design="centered")))
+    assert not sharp.same_method(Contestant.own("mine", SPBAI))
 
 
 def test_unknown_columns_are_refused() -> None:

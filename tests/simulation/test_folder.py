@@ -5,15 +5,19 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bestarm.environments import small_gap
 from bestarm.errors import InvalidInputError
+from bestarm.policies import LUCB
+from bestarm.problem import Problem
 from bestarm.simulation import Outcome
-from bestarm.simulation.folder import Journal, open_folder
+from bestarm.simulation.folder import Journal, open_folder, simulate_into
 
 RUNS = [Outcome(i, 100 + i, i % 3 > 0, i % 2 > 0, i % 5, 1 + i, 100 + i) for i in range(6)]
 SETTINGS: dict[str, object] = {"version": "1", "seed": 0}
@@ -40,13 +44,69 @@ def test_a_journal_cut_anywhere_keeps_its_whole_lines_and_goes_on(
     assert Journal(path, recipe).read() == RUNS[:whole] + RUNS[4:]
 
 
-def test_a_journal_of_something_else_is_started_anew(tmp_path: Path) -> None:
-    journal = Journal(tmp_path / "row.csv", "one")
+@pytest.mark.parametrize(
+    ("recipe", "source", "said"),
+    [
+        ("another", "mine 1", "runs of something else: one, not another"),
+        ("one", "mine 2", "has changed since .* it was mine 1, and is mine 2"),
+        ("one", "", "has changed since .* it was mine 1, and is built in"),
+    ],
+)
+def test_a_journal_of_something_else_is_refused_and_kept(
+    recipe: str, source: str, said: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "row.csv"
+    journal = Journal(path, "one", "mine 1")
     journal.read()
     journal.add(RUNS)
-    assert Journal(tmp_path / "row.csv", "another").read() == []
-    assert Journal(tmp_path / "row.csv", "another").read() == []
+    content = path.read_bytes()
+    other = Journal(path, recipe, source)
+    for look in (other.check, other.read):
+        with pytest.raises(InvalidInputError, match=said) as raised:
+            look()
+        assert (raised.value.field, raised.value.value) == ("out", str(path))
+        assert "another folder" in raised.value.remedy
+    assert path.read_bytes() == content
+    assert Journal(path, "one", "mine 1").read() == RUNS
     assert sorted(path.name for path in tmp_path.iterdir()) == ["row.csv"]
+
+
+@pytest.mark.parametrize(
+    "first",
+    [b'# "onf\n', b"", b"\n", b'# "one"\r\n', b'# "one', b"# 5\n", b"# [1, 2]\n", b"\xff\xfe\n"],
+)
+def test_a_damaged_first_line_is_reported_and_its_runs_are_kept(
+    first: bytes, tmp_path: Path
+) -> None:
+    path = tmp_path / "row.csv"
+    journal = Journal(path, "one")
+    journal.read()
+    journal.add(RUNS)
+    content = first + path.read_bytes().partition(b"\n")[2]
+    path.write_bytes(content)
+    with pytest.raises(InvalidInputError, match="first line") as raised:
+        Journal(path, "one").read()
+    assert "delete this file" in raised.value.remedy
+    assert path.read_bytes() == content
+
+
+def method_with(problem: Problem, *, seed: int, rule: object) -> LUCB:
+    return LUCB(problem, max_pulls=30)
+
+
+def test_an_address_in_memory_is_not_part_of_what_a_journal_says(tmp_path: Path) -> None:
+    (tmp_path / "journal").mkdir()
+    for rule in [object(), object()]:
+        found = simulate_into(
+            tmp_path,
+            "row",
+            partial(method_with, rule=rule),
+            small_gap(),
+            runs=2,
+            seed=0,
+            delta=0.1,
+        )
+        assert found.runs == 2
 
 
 @pytest.mark.parametrize(

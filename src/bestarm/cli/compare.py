@@ -145,12 +145,12 @@ def _check(
     from numpy.random import default_rng
     from rich.console import Console
 
-    from bestarm.cli.methods import make
+    from bestarm.cli.methods import check_question, make
 
     world = where.environment.instance(default_rng(seed))
     problem = world.problem(delta)
     for entry in entries:
-        make(entry, world, problem)
+        check_question(entry.name, make(entry, world, problem))
         if entry.own and own:
             with Console(stderr=True, markup=False).status(f"Checking {entry.name} …"):
                 _check_contract(entry, problem)

@@ -87,7 +87,7 @@ def print_comparison(comparison: Comparison, *, runs: int) -> None:
         errors.add_row(
             name,
             percent_range(results.error_rate, results.error_interval()),
-            error_against_delta(results),
+            error_against_delta(results) or "–",
             "–" if gap is None else _plus_minus(gap.mean, gap.half),
         )
     screen = console()
@@ -114,7 +114,8 @@ def print_comparison(comparison: Comparison, *, runs: int) -> None:
         )
     if any(_not_final(results) for results in comparison.results.values()):
         screen.print(
-            "Runs that were not final ended at a cap or a budget; their errors are counted too."
+            "Runs that were not final ended at a cap or a budget. Their errors are counted, but "
+            "not against δ, which is about final answers."
         )
 
 

@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Sequence
 from contextlib import redirect_stdout
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -61,7 +62,9 @@ def leaderboard(
     # What a method prints must not mix with the results.
     with modules_of_folder(), redirect_stdout(sys.stderr):
         columns = boards.columns(instance or (), drift or ())
-        playing = _playing(method or (), only or (), portable=dask is not None)
+        playing = _playing(only or ())
+        for text in method or ():
+            _enter(playing, text, columns[0], delta=delta, portable=dask is not None)
         with open_executor(workers, dask) as executor, display() as shown:
             board = boards.run_leaderboard(
                 playing,
@@ -82,20 +85,33 @@ def leaderboard(
     (_print_json if json else _print_words)(board, found, report)
 
 
-def _playing(own: Sequence[str], only: Sequence[str], *, portable: bool) -> list[Contestant]:
+def _playing(only: Sequence[str]) -> list[Contestant]:
     from bestarm.checks import choice
-    from bestarm.cli.methods import read_method
-    from bestarm.leaderboard import Contestant, contestants
+    from bestarm.leaderboard import contestants
 
     known = {each.name: each for each in contestants()}
     for name in only:
         choice(name, tuple(known), "only")
-    playing = [each for name, each in known.items() if not only or name in only]
-    for text in own:
-        entry = read_method(text)
-        entry = entry.portable() if portable else entry
-        playing.append(Contestant.own(entry.name, entry.method))
-    return playing
+    return [each for name, each in known.items() if not only or name in only]
+
+
+def _enter(
+    playing: list[Contestant], text: str, column: Column, *, delta: float, portable: bool
+) -> None:
+    """Enter a method of the user's, unless it is playing already."""
+    from numpy.random import default_rng
+
+    from bestarm.cli.methods import check_question, make, read_method
+    from bestarm.leaderboard import Contestant
+
+    entry = read_method(text, later=("budget",))
+    found = Contestant.own(entry.name, entry.method)
+    if any(each.name == found.name or each.same_method(found) for each in playing):
+        return
+    world = column.environment.instance(default_rng(0))
+    method = found.method(column)
+    check_question(entry.name, make(entry, world, world.problem(delta), method=method))
+    playing.append(replace(found, portable=entry.portable_method() if portable else None))
 
 
 class _Display:
@@ -155,10 +171,10 @@ def _print_words(board: Leaderboard, found: Sequence[Standing], report: Path) ->
 
     rows = summaries(found, "confidence")
     if rows:
-        grid = table("method", "assumes", "above δ", "largest error", "pulls ÷ best")
+        grid = table("method", "assumes", "above δ", "largest error", "no answer", "pulls ÷ best")
         for row in rows:
             broken = f"{row.broken} of {row.columns}"
-            grid.add_row(row.method, row.model, broken, row.worst, row.relative)
+            grid.add_row(row.method, row.model, broken, row.worst, row.unanswered, row.relative)
         console().print(grid)
     rows = summaries(found, "budget")
     if rows:

@@ -14,7 +14,7 @@ import inspect
 import os
 import re
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from functools import partial
 from operator import attrgetter
@@ -64,19 +64,26 @@ class Entry:
 
     def portable(self) -> Entry:
         """The same, with the source of a user's own method, for machines that do not have it."""
+        method = self.portable_method()
+        return self if method is None else replace(self, factory=method, options={})
+
+    def portable_method(self) -> PortableMethod | None:
+        """A user's own method with its source; None for a built-in one."""
         if not self.own:
-            return self
-        files = sources_in(Path.cwd())
-        method = PortableMethod(self.module, self.attribute, self.options, files)
-        return replace(self, factory=method, options={})
+            return None
+        return PortableMethod(self.module, self.attribute, self.options, sources_in(Path.cwd()))
 
     def capped(self, max_pulls: int | None) -> Entry:
         """The same, stopped at so many pulls if it can be and its options do not say otherwise."""
         return replace(self, options=accepted(self.factory, max_pulls=max_pulls) | self.options)
 
 
-def read_method(text: str) -> Entry:
+def read_method(text: str, *, later: Collection[str] = ()) -> Entry:
     """The method that a text names. A user's own is imported.
+
+    Args:
+        text: the name, with options after a colon.
+        later: options that need not be given, because they are bound later.
 
     Raises:
         InvalidInputError: there is no such method, it cannot be imported, or it does not have
@@ -96,7 +103,7 @@ def read_method(text: str) -> Entry:
             suggestion(head, policies()) or "Give your own as module:attribute.",
         )
     bound = _options(text, options)
-    _check_options(entry, bound)
+    _check_options(entry, bound, later)
     return replace(
         entry,
         name=f"{entry.name}:{options}" if bound else entry.name,
@@ -162,7 +169,7 @@ def _options(text: str, options: str) -> dict[str, Any]:
         ) from None
 
 
-def _check_options(entry: Entry, options: dict[str, Any]) -> None:
+def _check_options(entry: Entry, options: dict[str, Any], later: Collection[str]) -> None:
     try:
         taken = inspect.signature(entry.factory).parameters
     except (TypeError, ValueError):
@@ -179,19 +186,27 @@ def _check_options(entry: Entry, options: dict[str, Any]) -> None:
                 "The seed is given with --seed." if name == "seed" else suggestion(name, free),
             )
     for name, parameter in free.items():
-        known = name in options or name in entry.truths
+        known = name in options or name in entry.truths or name in later
         if parameter.default is parameter.empty and not known:
             remedy = f"Give it: {entry.name}:{name}=1000, say."
             raise _wrong(entry.name, f"{entry.name} needs `{name}`.", remedy)
 
 
-def make(entry: Entry, world: World, problem: Problem) -> Policy:
+def make(
+    entry: Entry, world: World, problem: Problem, *, method: Method | Oracle | None = None
+) -> Policy:
     """A policy for a problem, as a simulation would make one.
+
+    Args:
+        entry: the method.
+        world: the world whose truths it may be told.
+        problem: the problem.
+        method: the method with more bound to it than the entry has.
 
     Raises:
         InvalidInputError: it cannot be made, or is not a policy.
     """
-    method = entry.method
+    method = method or entry.method
     try:
         made = (method.bind(world) if isinstance(method, Oracle) else method)(problem, seed=0)
     except Exception as error:
@@ -204,6 +219,33 @@ def make(entry: Entry, world: World, problem: Problem) -> Policy:
             "A policy has problem, plan(), update(summary) and recommend().",
         )
     return made
+
+
+def check_question(name: str, policy: Policy) -> None:
+    """Refuse a method that a comparison would judge by a question it was not asked.
+
+    Raises:
+        InvalidInputError: it does not name the best target, or it needs forecasts.
+    """
+    traits = policy.traits
+    if not traits.names_the_best:
+        claim = f"{traits.names} targets" if traits.names > 1 else "a target"
+        within = f" within {traits.margin:g} of the best" if traits.margin else ""
+        raise _wrong(
+            name,
+            f"{name} names {claim}{within}, and is judged here by whether it names the best.",
+            "Leave out the options that ask for something else.",
+        )
+    try:
+        plan = policy.plan()
+    except Exception:  # its first run says it in full
+        return
+    if getattr(plan, "forecasts", None) is not None:
+        raise _wrong(
+            name,
+            f"{name} needs a forecast of every reward, and nothing forecasts here.",
+            'Leave out its option, or use simulate(…, forecaster="default") in Python.',
+        )
 
 
 def described(error: BaseException, module: str) -> str:

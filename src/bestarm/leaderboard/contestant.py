@@ -10,9 +10,12 @@ from typing import Any, Literal
 from bestarm.leaderboard.column import Column, Instance
 from bestarm.policies.info import Model, PolicyInfo
 from bestarm.policies.policy import Method, Policy
-from bestarm.policies.registry import accepted, policies
+from bestarm.policies.registry import accepted, options_of, policies
 from bestarm.problem import Problem
 from bestarm.simulation import Oracle
+from bestarm.simulation.oracle import method_name
+from bestarm.simulation.portable import PortableMethod
+from bestarm.simulation.sources import source_of
 
 Goal = Literal["confidence", "budget"]
 
@@ -32,6 +35,7 @@ class Contestant:
         model: what it assumes of rewards; None for one's own method.
         transductive: whether targets may be other than the arms.
         reference: where it was published.
+        portable: a user's own method with its files, for machines that do not have them.
     """
 
     name: str
@@ -41,10 +45,15 @@ class Contestant:
     model: Model | None = None
     transductive: bool = True
     reference: str = ""
+    portable: PortableMethod | None = None
 
     def can_run(self, instance: Instance) -> bool:
         """Whether it can choose among the targets of an instance."""
         return self.transductive or not instance.transductive
+
+    def same_method(self, other: Contestant) -> bool:
+        """Whether another makes the same policies, whatever its name is."""
+        return _parts(self) == _parts(other)
 
     def method(self, column: Column) -> Any:
         """What `simulate` takes, with the caps and bounds of a column."""
@@ -53,6 +62,9 @@ class Contestant:
         budget = where.budget if self.goal == "budget" else None
         options = accepted(self.factory, max_pulls=cap, budget=budget, mean_bound=where.mean_bound)
         made = partial(self.factory, **options)
+        if self.portable is not None:  # last, because it does not show what it takes
+            name, source = method_name(made), source_of(made)
+            return self.portable.standing_for(options, name=name, source=source)
         return Oracle(made, **self.truths) if self.truths else made
 
     @classmethod
@@ -70,13 +82,26 @@ class Contestant:
 
     @classmethod
     def own(cls, name: str, method: Method | Oracle) -> Contestant:
-        """A method of one's own; it takes a budget if it has an option of that name."""
+        """A method of one's own.
+
+        If it has an option `budget`, it is one with a fixed budget: the column's, unless another is
+        bound to it.
+        """
         if isinstance(method, Oracle):
             factory, truths = method.method, method.truths
         else:
             factory, truths = method, {}
-        goal: Goal = "budget" if accepted(factory, budget=1) else "confidence"
+        goal: Goal = "budget" if "budget" in options_of(factory) else "confidence"
         return cls(name, factory, truths, goal)
+
+
+def _parts(contestant: Contestant) -> tuple[object, ...]:
+    """What makes the policies, what is bound to it, and the truths it is told."""
+    factory, truths = contestant.factory, dict(contestant.truths)
+    if not isinstance(factory, partial):
+        return factory, "()", {}, truths
+    bound = {key: repr(value) for key, value in factory.keywords.items()}
+    return factory.func, repr(factory.args), bound, truths
 
 
 def contestants() -> tuple[Contestant, ...]:

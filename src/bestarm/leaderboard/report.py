@@ -37,6 +37,7 @@ class CellText:
         main: pulls, or errors where there is a budget.
         rank: its rank with its ends; empty without one.
         errors: the error rate, where it is not the main figure and not zero.
+        unanswered: how many runs gave no final answer; empty if all did, or with a budget.
         wrong: whether it is wrong more often than δ.
         first: whether it has the first rank.
     """
@@ -44,6 +45,7 @@ class CellText:
     main: str
     rank: str
     errors: str
+    unanswered: str
     wrong: bool
     first: bool
 
@@ -69,7 +71,9 @@ class Summary:
         columns: the number of its columns.
         worst: its largest error rate.
         relative: its pulls over those of the best method that keeps δ, over the columns in which
-            it keeps δ itself: the geometric mean.
+            it keeps δ itself: the geometric mean. A run without a final answer counts as the cap.
+        cut: how many of its runs ended without a final answer; 0 with a budget.
+        runs: the number of its runs.
     """
 
     method: str
@@ -79,6 +83,13 @@ class Summary:
     columns: int
     worst: str
     relative: str
+    cut: int
+    runs: int
+
+    @property
+    def unanswered(self) -> str:
+        """The runs without a final answer, in words."""
+        return f"{self.cut:,} of {self.runs:,}"
 
 
 def write_report(board: Leaderboard, folder: Path) -> Path:
@@ -141,13 +152,15 @@ def cell_text(it: Standing) -> CellText:
     low, high = it.error_interval
     rate = f"{100 * it.error_rate:.1f} % ({100 * low:.1f}–{100 * high:.1f})"
     if it.contestant.goal == "budget":
-        return CellText(rate, rank, "", it.breaks_delta, it.rank == 1)
+        return CellText(rate, rank, "", "", it.breaks_delta, it.rank == 1)
     pulls = f"{'≥ ' if it.cut else ''}{it.pulls:,.0f} ± {it.half:,.0f}"
-    return CellText(pulls, rank, rate if it.errors else "", it.breaks_delta, it.rank == 1)
+    unanswered = f"{it.cut:,} of {it.runs:,}" if it.cut else ""
+    errors = rate if it.errors else ""
+    return CellText(pulls, rank, errors, unanswered, it.breaks_delta, it.rank == 1)
 
 
 def lines_of(found: Sequence[Standing], instance: str, goal: Goal) -> list[Line]:
-    """The methods of an instance, by their pulls, or errors, where nothing drifts."""
+    """The methods of an instance, by what they cost where nothing drifts."""
     here = [
         each
         for each in found
@@ -159,8 +172,7 @@ def lines_of(found: Sequence[Standing], instance: str, goal: Goal) -> list[Line]
         by_method.setdefault(each.contestant.name, {})[each.column.drift] = each
 
     def order(cells: dict[str, Standing]) -> float:
-        first = cells[drifts[0]]
-        return first.pulls if goal == "confidence" else first.error_rate
+        return cells[drifts[0]].cost
 
     return [
         Line(
@@ -180,7 +192,7 @@ def drifts_of(found: Sequence[Standing]) -> list[str]:
 
 def summaries(found: Sequence[Standing], goal: Goal) -> list[Summary]:
     """The methods of a goal: first those that keep δ in most columns, then by their pulls."""
-    ratios = relative_to_best(found, goal)
+    ratios = relative_to_best(found)
     by_method: dict[str, list[Standing]] = {}
     for each in found:
         if each.contestant.goal == goal:
@@ -204,6 +216,8 @@ def summaries(found: Sequence[Standing], goal: Goal) -> list[Summary]:
             len(cells),
             f"{100 * errors:.1f} %",
             shown,
+            sum(each.cut for each in cells),
+            sum(each.runs for each in cells),
         )
         rows.append((broken / len(cells), math.inf if math.isnan(order) else order, row))
     return [row for _, _, row in sorted(rows, key=lambda item: item[:2])]
@@ -285,6 +299,9 @@ def markdown(board: Leaderboard, found: Sequence[Standing]) -> str:
                 ],
             )
         )
+        silent = "; ".join(f"{row.method} {row.unanswered}" for row in rows if row.cut)
+        if silent:
+            parts.append(f"Runs without a final answer: {silent}.")
         for name in _instances(found):
             lines = lines_of(found, name, goal)
             if not lines:

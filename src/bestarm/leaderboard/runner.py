@@ -5,17 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
+from hashlib import sha256
 from pathlib import Path
 
 from bestarm.checks import probability, whole
+from bestarm.errors import InvalidInputError
 from bestarm.leaderboard.column import Column
-from bestarm.leaderboard.contestant import Contestant
+from bestarm.leaderboard.contestant import NO_BASELINE, Contestant
 from bestarm.leaderboard.standing import Standing, standings
 from bestarm.simulation import Results
-from bestarm.simulation.folder import open_folder, simulate_into
+from bestarm.simulation.folder import journal_of, open_folder, simulate_into
 from bestarm.simulation.provenance import installed
 from bestarm.simulation.results import run_count
 
+_LONGEST = 80  # letters of a method's name in the names of files
 CellProgress = Callable[[Contestant, Column, int], object]
 
 
@@ -88,6 +91,15 @@ def run_leaderboard(
         OSError: `out` cannot be written.
     """
     total = run_count(runs, least=2)
+    names = [each.name for each in contestants]
+    for name in names:
+        if names.count(name) > 1:
+            raise InvalidInputError(
+                f"Two methods are named {name!r}.",
+                field="contestants",
+                value=name,
+                remedy="Enter a method once, and give every method its own name.",
+            )
     settings: dict[str, object] = {
         "code": ", ".join(installed()),
         "seed": whole(seed, "seed", least=0),
@@ -97,11 +109,17 @@ def run_leaderboard(
     interrupted = False
     with open_folder(out, settings, resume=resume):
         try:
-            for contestant, column in cells_of(contestants, columns):
+            playing = [
+                (who, where, f"{_file_name(who.name)}.{where.key}", who.method(where))
+                for who, where in cells_of(contestants, columns)
+            ]
+            for _, column, name, method in playing:  # before anything runs
+                journal_of(out, name, method, column.environment, delta=delta).check()
+            for contestant, column, name, method in playing:
                 results = simulate_into(
                     out,
-                    f"{_file_name(contestant.name)}.{column.key}",
-                    contestant.method(column),
+                    name,
+                    method,
                     column.environment,
                     runs=total,
                     seed=seed,
@@ -126,4 +144,8 @@ def _progress_of(
 
 
 def _file_name(name: str) -> str:
-    return "".join(letter if letter.isalnum() else "-" for letter in name)
+    """A name for files; methods of different names have different ones, on every system."""
+    plain = "".join(letter if letter.isalnum() else "-" for letter in name)
+    if name in (plain.lower(), NO_BASELINE):
+        return plain
+    return f"{plain[:_LONGEST]}-{sha256(name.encode()).hexdigest()[:8]}"

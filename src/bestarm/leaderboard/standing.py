@@ -1,14 +1,14 @@
 """Standings: how many pulls each method needs in a column, how often it errs, and its rank.
 
 A method is *wrong more often than δ* in a column if the lower end of the 95 % interval of its error
-rate lies above δ. Only final answers count as errors of a method that stops when it is sure; runs
-cut by the cap count with the pulls they made. Methods that are wrong more often than δ, and those
-that are told the truth, have no rank.
+rate lies above δ. Only final answers count as errors of a method that stops when it is sure.
+Methods that are wrong more often than δ, and those that are told the truth, have no rank.
 
-Run i of all methods has the same instance, so methods are compared run by run. One is *surely
-better* than another if the 95 % interval of the mean difference of pulls (for methods with a
-budget, of errors) excludes zero. A rank's ends follow: 1 + the number of methods surely better, and
-the number of ranked methods less those surely worse.
+Ranks are by cost: the pulls of a run, up to the cap of the column. A run without a final answer
+costs the cap, however early it ended. With a budget the cost is the error. Run i of all methods has
+the same instance, so methods are compared run by run. One is *surely better* than another if the
+95 % interval of the mean difference of costs excludes zero. A rank's ends follow: 1 + the number of
+methods surely better, and the number of ranked methods less those surely worse.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import numpy as np
 
 from bestarm.geometry import Array
 from bestarm.leaderboard.column import Column
-from bestarm.leaderboard.contestant import Contestant, Goal
+from bestarm.leaderboard.contestant import Contestant
 from bestarm.simulation.results import Z95, Results, wilson
 
 
@@ -34,7 +34,8 @@ class Standing:
         column: the instance and its drift.
         pulls: the mean number of pulls.
         half: half of its 95 % interval.
-        cut: how many runs the cap ended.
+        cost: the mean cost of a run, by which it is ranked.
+        cut: how many runs ended without a final answer, at the cap or before; 0 with a budget.
         errors: how many runs gave a wrong answer.
         runs: how many runs there were.
         delta: the error probability asked for.
@@ -47,6 +48,7 @@ class Standing:
     column: Column
     pulls: float
     half: float
+    cost: float
     cut: int
     errors: int
     runs: int
@@ -105,7 +107,7 @@ def _ranked(playing: Sequence[Contestant], column: Column, cells: Cells) -> list
         for number, each in enumerate(everybody)
         if not each.breaks_delta and not each.contestant.truths
     ]
-    costs = [_costs(everybody[i].contestant, cells[playing[i].name, column.key]) for i in ranked]
+    costs = [_costs(playing[i], column, cells[playing[i].name, column.key]) for i in ranked]
     for place, number in enumerate(ranked):
         better = [_surely_less(other, costs[place]) for other in costs]
         worse = [_surely_less(costs[place], other) for other in costs]
@@ -126,6 +128,7 @@ def _standing(contestant: Contestant, column: Column, results: Results) -> Stand
         column,
         results.mean_pulls,
         Z95 * spread / math.sqrt(results.runs),
+        float(_costs(contestant, column, results).mean()),
         int((~results.final).sum()) if contestant.goal == "confidence" else 0,
         int(wrong_answers(contestant, results).sum()),
         results.runs,
@@ -133,11 +136,12 @@ def _standing(contestant: Contestant, column: Column, results: Results) -> Stand
     )
 
 
-def _costs(contestant: Contestant, results: Results) -> Array:
-    """What a run costs: its pulls, or with a budget its error."""
+def _costs(contestant: Contestant, column: Column, results: Results) -> Array:
+    """What each run costs: its pulls, or the cap without an answer; with a budget its error."""
     if contestant.goal == "budget":
         return wrong_answers(contestant, results)
-    return results.pulls.astype(float)
+    cap = column.instance.max_pulls  # a method that cannot be cut may need more
+    return np.where(results.final, np.minimum(results.pulls, cap), cap).astype(float)
 
 
 def _surely_less(one: Array, other: Array) -> bool:
@@ -149,16 +153,24 @@ def _surely_less(one: Array, other: Array) -> bool:
     return bool(gaps.mean() + Z95 * gaps.std(ddof=1) / math.sqrt(runs) < 0)
 
 
-def relative_to_best(all_standings: Sequence[Standing], goal: Goal) -> dict[str, list[float]]:
-    """Per method, its pulls in each column over those of the best method that keeps δ there."""
+def relative_to_best(all_standings: Sequence[Standing]) -> dict[str, list[float]]:
+    """Per method that stops when it is sure, its costs over those of the best, by column.
+
+    Only methods that keep δ in a column count there.
+    """
     ratios: dict[str, list[float]] = {}
     keys = dict.fromkeys(each.column.key for each in all_standings)
     for key in keys:
-        here = [e for e in all_standings if e.column.key == key and e.contestant.goal == goal]
-        best = min((e.pulls for e in here if e.rank is not None), default=math.nan)
+        here = [
+            each
+            for each in all_standings
+            if each.column.key == key
+            and each.contestant.goal == "confidence"
+            and each.rank is not None
+        ]
+        best = min((each.cost for each in here), default=math.nan)
         for each in here:
-            if each.rank is not None:
-                ratios.setdefault(each.contestant.name, []).append(each.pulls / best)
+            ratios.setdefault(each.contestant.name, []).append(each.cost / best)
     return ratios
 
 

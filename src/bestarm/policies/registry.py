@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import lru_cache, partial
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
@@ -96,16 +96,21 @@ def accepted(
         "mean_bound": mean_bound,
         "budget": budget,
     }
-    try:
-        taken = inspect.signature(method).parameters
-    except (TypeError, ValueError):  # of something compiled
-        return {}
+    taken = options_of(method)
     bound = method.keywords if isinstance(method, partial) else {}
     return {
         name: value
         for name, value in offered.items()
         if value is not None and name in taken and name not in bound
     }
+
+
+def options_of(method: Callable[..., Any]) -> Collection[str]:
+    """The names of what a method takes, bound or not; empty where Python cannot tell."""
+    try:
+        return inspect.signature(method).parameters.keys()
+    except (TypeError, ValueError):  # of something compiled
+        return ()
 
 
 def load(name: str) -> Method:

@@ -13,7 +13,7 @@ from bestarm.errors import BestArmError
 from bestarm.simulation.engine import simulate
 from bestarm.simulation.executors import open_executor
 from bestarm.simulation.progress import Progress
-from bestarm.simulation.results import Z95, Results
+from bestarm.simulation.results import Z95, Results, wilson
 
 if TYPE_CHECKING:
     from bestarm.environments import Environment
@@ -136,9 +136,14 @@ def compare(
     return Comparison(reference, done)
 
 
-def error_against_delta(results: Results) -> Literal["above", "below", "compatible"]:
-    """Where the 95 % interval of the error rate lies, relative to δ."""
-    low, high = results.error_interval()
+def error_against_delta(results: Results) -> Literal["above", "below", "compatible"] | None:
+    """Where the 95 % interval of the share of runs with a wrong final answer lies, relative to δ.
+
+    None if no answer is final: a method that is cut, or spends a budget, promises no δ.
+    """
+    if not results.final.any():
+        return None
+    low, high = wilson(int((results.final & ~results.correct).sum()), results.runs)
     if low > results.delta:
         return "above"
     return "below" if high <= results.delta else "compatible"

@@ -22,34 +22,74 @@ from bestarm.simulation.engine import simulate
 from bestarm.simulation.oracle import Oracle, method_name
 from bestarm.simulation.progress import Progress
 from bestarm.simulation.results import Outcome, Results, RunJournal
+from bestarm.simulation.sources import source_of
 
 if TYPE_CHECKING:
     from bestarm.policies.policy import Method  # loading every method would be slow
 
 _SETTINGS = "settings.json"
+_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")  # of an object in memory: another in every process
 _LINE = re.compile(r"\d{1,9},\d{1,18},[01],[01],\d{1,9},\d{1,18},\d{1,18}")
 
 
 class Journal:
     """The finished runs of one simulation, one line per run; the first line says which it is.
 
-    A journal of something else, such as of another version, is replaced.
+    Args:
+        path: its file.
+        recipe: which simulation it is, in words.
+        source: which version of a user's own method it is; empty for a built-in one.
     """
 
-    def __init__(self, path: Path, recipe: str) -> None:
-        self._path = path
-        self._first = f"# {json.dumps(recipe)}\n".encode()
+    def __init__(self, path: Path, recipe: str, source: str = "") -> None:
+        self._path, self._recipe, self._source = path, recipe, source
+        self._first = _first(recipe, source)
+
+    def check(self) -> bool:
+        """Whether it has begun.
+
+        Raises:
+            InvalidInputError: the file holds runs of something else, or its first line is damaged.
+        """
+        try:
+            with self._path.open("rb") as file:
+                first = file.readline()
+        except FileNotFoundError:
+            return False
+        if first == self._first:
+            return True
+        if self._first.startswith(first):
+            return False  # cut before the end of its first line, so it has no runs
+        recipe, source = _told(first)
+        if recipe is None:
+            problem = f"The first line of {str(self._path)!r} is damaged: {first[:80]!r}"
+        elif recipe != self._recipe:
+            problem = (
+                f"{str(self._path)!r} holds runs of something else: {recipe}, not {self._recipe}"
+            )
+        else:
+            problem = (
+                f"The code of the method has changed since the runs in {str(self._path)!r} were "
+                f"made: it was {source or 'not recorded'}, and is {self._source or 'built in'}"
+            )
+        raise InvalidInputError(
+            f"{problem}.",
+            field="out",
+            value=str(self._path),
+            remedy="Use another folder, or delete this file, and its runs are made again.",
+        )
 
     def read(self) -> list[Outcome]:
-        """The runs in it; an incomplete last line is removed."""
-        try:
-            content = self._path.read_bytes()
-        except FileNotFoundError:
-            content = b""
-        if not content.startswith(self._first):
+        """The runs in it; an incomplete last line is removed.
+
+        Raises:
+            InvalidInputError: the file holds something else, or is damaged.
+        """
+        if not self.check():
             with replacing(self._path) as part:
                 part.write_bytes(self._first)
             return []
+        content = self._path.read_bytes()
         kept = content.rindex(b"\n") + 1
         lines = content[len(self._first) : kept].decode(errors="replace").split("\n")[:-1]
         outcomes: list[Outcome] = []
@@ -72,6 +112,31 @@ class Journal:
         lines = (",".join(map(str, map(int, outcome))) + "\n" for outcome in outcomes)
         with named(self._path), self._path.open("ab") as file:
             file.write("".join(lines).encode())
+
+
+def _first(recipe: str, source: str) -> bytes:
+    return f"# {json.dumps([recipe, source] if source else recipe)}\n".encode()
+
+
+def _told(first: bytes) -> tuple[str | None, str]:
+    """The recipe and the source that a first line tells; None if it cannot be read."""
+    try:
+        told = json.loads(first.removeprefix(b"# "))
+    except (ValueError, RecursionError):
+        return None, ""
+    recipe, source = told if isinstance(told, list) and len(told) == 2 else (told, "")
+    if isinstance(recipe, str) and isinstance(source, str) and first == _first(recipe, source):
+        return recipe, source
+    return None, ""
+
+
+def journal_of(
+    folder: Path, name: str, method: Method | Oracle, environment: Environment, *, delta: float
+) -> Journal:
+    """The journal of a simulation in an open folder; the arguments are those of `simulate_into`."""
+    words = _ADDRESS.sub("", method_name(method))
+    recipe = f"{words} in {environment.name} at delta {delta:g}"
+    return Journal(folder / "journal" / f"{name}.csv", recipe, source_of(method))
 
 
 def simulate_into(
@@ -98,9 +163,11 @@ def simulate_into(
         delta: the error probability that the policy must keep.
         executor: any `concurrent.futures` executor.
         progress: True shows a bar; a function is called with (runs done, runs in total).
+
+    Raises:
+        InvalidInputError: the folder has runs of something else under this name, or damaged ones.
     """
-    recipe = f"{method_name(method)} in {environment.name} at delta {delta:g}"
-    journal = Journal(folder / "journal" / f"{name}.csv", recipe)
+    journal = journal_of(folder, name, method, environment, delta=delta)
     known = [outcome for outcome in journal.read() if outcome.run < runs]
     return simulate(
         method,

@@ -16,10 +16,11 @@ from operator import attrgetter
 from pathlib import Path
 from threading import Lock
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from bestarm.policies import Policy
-from bestarm.problem import Problem
+if TYPE_CHECKING:
+    from bestarm.policies.policy import Policy  # loading every method would be slow
+    from bestarm.problem import Problem
 
 Files = tuple[tuple[str, bytes], ...]
 
@@ -46,11 +47,21 @@ class PortableMethod:
         attribute: the method's name in it.
         options: keywords bound to it.
         files: the module and its neighbours that it imports; empty for an installed module.
+
+    Attributes:
+        source: which version of the user's code it is, as `source_of` says.
     """
 
     def __init__(self, module: str, attribute: str, options: dict[str, Any], files: Files) -> None:
         self._module, self._files = module, files
         self._attribute, self._options = attribute, options
+        self.__name__, self.source = attribute, ""
+
+    def standing_for(self, options: dict[str, Any], *, name: str, source: str) -> PortableMethod:
+        """The same with further options, under the name and source of the method it stands for."""
+        method = PortableMethod(self._module, self._attribute, self._options | options, self._files)
+        method.__name__, method.source = name, source
+        return method
 
     def __call__(self, problem: Problem, *, seed: int) -> Policy:
         """Make a policy from exactly these files, wherever it is called."""
