@@ -107,7 +107,7 @@ class Writer(Record):
                     continue
                 answers += made
                 if len(answers) == len(requests):
-                    if head.due and not left_to_others and self._left_lately(head):
+                    if head.due and not left_to_others:
                         self._advance(head, wait=False)  # unless the other is still at it
                     return answers
                 # Under an open plan nobody waits for another process that closes the phase.

@@ -10,6 +10,7 @@ import sys
 import threading
 from collections import deque
 from contextlib import ExitStack, closing, suppress
+from itertools import chain, repeat
 from pathlib import Path
 from typing import Any
 
@@ -230,7 +231,10 @@ def test_what_is_left_to_a_process_that_hangs_is_done_in_the_end(
         assert experiment.verify().sound
 
 
-def test_the_next_ask_does_what_was_left_to_a_process_that_is_gone(store_url: str) -> None:
+@pytest.mark.parametrize("slow", [False, True])
+def test_the_next_ask_does_what_was_left_to_a_process_that_is_gone(
+    store_url: str, slow: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     problem = Problem([[1, 0], [0, 1]])
     with (
         Experiment.create(store_url, "offer", problem, seed=1) as experiment,
@@ -241,6 +245,9 @@ def test_the_next_ask_does_what_was_left_to_a_process_that_is_gone(store_url: st
             experiment.tell_many(dict.fromkeys(experiment.ask(1000).ids, 0.5))
             assert experiment.ask(1)
             assert experiment.phase == 1
+        if slow:  # the moment passes while it is at it
+            moments = chain([True], repeat(False))
+            monkeypatch.setattr(experiment, "_left_lately", lambda _: next(moments))
         assert experiment.ask(1)
         assert experiment.phase > 1
 
