@@ -100,14 +100,14 @@ class Writer(Record):
                 rest = requests[len(answers) :]
                 try:
                     with self._ledger.writing(assume_unchanged=hopeful) as tx:
-                        made = self._assign(tx, rest, foresee, while_due=left_to_others)
+                        made, passed = self._assign(tx, rest, foresee, while_due=left_to_others)
                         head = tx.head
                 except ChangedMeanwhileError:
                     hopeful = False
                     continue
                 answers += made
                 if len(answers) == len(requests):
-                    if head.due and not left_to_others:
+                    if passed and not left_to_others:
                         self._advance(head, wait=False)  # unless the other is still at it
                     return answers
                 # Under an open plan nobody waits for another process that closes the phase.
@@ -124,9 +124,12 @@ class Writer(Record):
         foresee: Foresee | None,
         *,
         while_due: bool,
-    ) -> list[Batch | Exception]:
-        """Make assignments; of fewer requests where something is due first."""
-        now, answers = self._stamp(tx), list[Batch | Exception]()
+    ) -> tuple[list[Batch | Exception], bool]:
+        """Make assignments; of fewer requests where something is due first.
+
+        Returned is also whether something was due that is left to another process.
+        """
+        now, answers, passed = self._stamp(tx), list[Batch | Exception](), False
         for count, name in requests:
             before = None if name is None else tx.request(name)
             try:
@@ -134,10 +137,10 @@ class Writer(Record):
                     answers.append(self._assigner.repeat(tx, before, count))
                     continue
                 rules.expire(tx, now)
-                if tx.head.due and not (
-                    (while_due or self._left_lately(tx.head)) and tx.head.available(tx.head.size)
-                ):
-                    break
+                if tx.head.due:
+                    passed = while_due or self._left_lately(tx.head)
+                    if not (passed and tx.head.available(tx.head.size)):
+                        break
                 whole(count, "count", least=1, below=MOST // tx.head.size + 1)
                 batch = self._assigner.assign(tx, count, name, now, foresee)
             except (ConflictingRequestError, InvalidInputError) as error:
@@ -146,7 +149,7 @@ class Writer(Record):
             if self._forecasts is not None:
                 self._forecasts.drawn(batch.ids, batch.arms)
             answers.append(batch)
-        return answers
+        return answers, passed
 
     def _tell_one(self, outcomes: Outcomes) -> Receipt:
         if self.spec is not None and len(outcomes[0]) <= _FEW:
