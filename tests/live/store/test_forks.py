@@ -287,9 +287,13 @@ def test_a_thread_that_a_fork_waits_for_can_use_another_file(
                 wait_until(is_forking)
                 second.ask(1)
 
+        def check() -> None:
+            assert not store_of(second)._pool._idle  # it was closed again
+            experiment.tell(number, 1.0)
+
         with beside(work):
             begun.wait()
-            assert tells_in_fork(experiment, number)
+            assert can_in_fork(check)
         assert second.ask(1).ids[0] == 1
 
 

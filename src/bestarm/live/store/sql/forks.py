@@ -117,7 +117,8 @@ class Forks:
     def _close(self, patience: float) -> None:
         self._open, start = self._own_pools(), time.monotonic()
         while True:
-            self._open = [pool for pool in self._open if not self._is_quiet(pool)]
+            # Twice, as a thread that is waited for may have gone from one file to another.
+            self._open = self._not_quiet() or self._not_quiet()
             waited = time.monotonic() - start
             taking = waited < _TAKING
             if waited >= patience or not any(self._is_awaited(each, taking) for each in self._open):
@@ -127,8 +128,13 @@ class Forks:
             for pool in self._open:
                 pool.make_up()
 
-    def _is_quiet(self, pool: Pool) -> bool:
-        return not pool.users() and not pool.being_taken() and pool.close_idle()
+    def _not_quiet(self) -> list[Pool]:
+        """Close what nobody uses, and return the pools of which something is left."""
+        return [
+            pool
+            for pool in self._own_pools()
+            if pool.users() or pool.being_taken() or not pool.close_idle()
+        ]
 
     def _is_awaited(self, pool: Pool, taking: bool) -> bool:
         """Whether to wait for a pool: not where this thread itself uses a connection of it."""
