@@ -300,6 +300,49 @@ class DoesNotWaitForArrivals(MemoryLedger):
         return waiting
 
 
+@breaks("what was lost has arrived", words="after losing 5 and 0, within")
+class AwaitsAnOutcomeOfTheLost(MemoryLedger):
+    def arrivals(self) -> Ids:
+        waiting, _ = self.deferrals(waiting=True)
+        return waiting[~np.isnan(self._rows["reward"][waiting])]
+
+
+@breaks(
+    "a lost assignment stays deferred", words="after losing 5 and 0, within the transaction, the"
+)
+class ForgetsDeferralsOfTheLost(MemoryLedger):
+    def add_losses(self, ids: Sequence[int], *, reason: str, at: float) -> None:
+        super().add_losses(ids, reason=reason, at=at)
+        self._rows["summary"][list(ids)] = -2
+
+
+@breaks(
+    "deferrals are read by range", words="after deferring, within the transaction, the deferred"
+)
+class ReadsAllDeferrals(MemoryLedger):
+    def deferrals(
+        self, first: int = 0, end: int = 2**62, *, waiting: bool = False
+    ) -> tuple[Ids, Ids]:
+        del first, end
+        return super().deferrals(waiting=waiting)
+
+
+@breaks("an exception leaves a deferral uncovered", words="after covering and RuntimeError")
+class RemembersWhatCovers(MemoryLedger):
+    def settle_deferrals(self, ids: Ids, *, summary: int) -> None:
+        super().settle_deferrals(ids, summary=summary)
+        self._undo.pop()
+
+
+@breaks("many are deferred", words="of 50101 deferred assignments 50000 are read")
+class ReadsOnePageOfDeferrals(MemoryLedger):
+    def deferrals(
+        self, first: int = 0, end: int = 2**62, *, waiting: bool = False
+    ) -> tuple[Ids, Ids]:
+        ids, covered_by = super().deferrals(first, end, waiting=waiting)
+        return ids[:50_000], covered_by[:50_000]
+
+
 @breaks("a refusal counts once", words="refusals of [0, 1, 2] are counted as 3")
 class CountsEveryAttempt(MemoryLedger):
     def add_refusals(self, ids: Ids, rewards: Array, *, at: float) -> int:

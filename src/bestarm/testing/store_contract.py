@@ -24,7 +24,11 @@ from bestarm.live.inputs import EARLIEST, LATEST
 from bestarm.live.outcomes import record
 from bestarm.live.store.contract import NotAllNewError
 from bestarm.live.values import Receipt
-from bestarm.records import Plan
+from bestarm.testing.store_losses import (
+    deferrals_are_kept,
+    losses_keep_their_order,
+    many_are_deferred,
+)
 from bestarm.testing.store_samples import (
     STEPS,
     Case,
@@ -35,7 +39,6 @@ from bestarm.testing.store_samples import (
     give_some,
     ids_of,
     lose_some,
-    open_phase,
     picture,
     read_answers,
     read_rows,
@@ -104,6 +107,7 @@ def _an_exception_leaves_nothing(case: Case) -> None:
         give_some(tx, [0, 1, 1, 0, 1, 0, 0, 1], request="kept")
         lose_some(tx, [2, 5], reason="gone")
         tell_some(tx, [0, 1, 2], [1.0, 2.0, 3.0], late=[False, False, True])
+        tx.add_deferrals(ids_of([1, 2]))
     with ledger.reading() as books:
         before = picture(books)
     for name, step in STEPS.items():
@@ -293,28 +297,6 @@ def _refusals_count_once(case: Case) -> None:
             expect(added, 0, f"known refusals are counted as new{how}:")
 
 
-def _losses_keep_their_order(case: Case) -> None:
-    ledger = case.books()
-    arms = [0, 1, 2, 0, 1, 2, 2, 1]
-    with ledger.writing() as tx:
-        give_some(tx, arms)
-        lose_some(tx, [6, 1], reason="first", at=9.0)
-        lose_some(tx, [4], reason="second", at=3.0)  # the clock may go back; the order may not
-    with ledger.writing() as tx:
-        open_phase(tx, Plan.randomised([1.0, 0.0, 0.0], 4, phase=2))
-        give_some(tx, [0, 0, 0])
-        lose_some(tx, [9, 0, 8, 3], reason="third", at=5.0)
-    every = [*arms, 0, 0, 0]
-    for how, books in case.readings(ledger):
-        for phase, ids in {1: [6, 1, 4, 0, 3], 2: [9, 8], 3: []}.items():
-            for start in range(len(ids) + 2):
-                for count in range(len(ids) + 2):
-                    wanted = [every[number] for number in ids[start : start + count]]
-                    what = f"the arms lost in phase {phase} from number {start} on{how} are"
-                    expect(books.lost_arms(phase, start, count), wanted, what)
-        expect(books.lost(ids_of(range(11))), {0, 1, 3, 4, 6, 8, 9}, f"the lost{how} are")
-
-
 def _ranges_end_where_they_should(case: Case) -> None:
     """A range begins with its first id and ends before its last."""
     ledger, size = case.books(), 12
@@ -373,7 +355,8 @@ _LAWS = (
     nobody_is_overwritten,
     _whoever_advances_ends,
     _refusals_count_once,
-    _losses_keep_their_order,
+    losses_keep_their_order,
+    deferrals_are_kept,
     _long_ranges_count_each_row_once,
     _one_outcome_told_by_two_is_one,
     numbers_are_kept_to_the_bit,
@@ -384,4 +367,5 @@ _LAWS = (
     _a_reading_sees_one_state,
     _one_writes_at_a_time,
     many_at_once,
+    many_are_deferred,
 )

@@ -176,6 +176,7 @@ STEPS: dict[str, Callable[[Writing], Any]] = {
     "planning": lambda tx: open_phase(tx, Plan.fixed([2, 0, 1], phase=2)),
     "refusing": lambda tx: tx.add_refusals(ids_of([5, 6]), np.array([8.0, 9.0]), at=65.0),
     "deferring": lambda tx: tx.add_deferrals(ids_of([0, 4])),
+    "covering": lambda tx: tx.settle_deferrals(ids_of([2]), summary=3),
     "logging": lambda tx: log(tx, "happened", 70.0, what="something"),
 }
 
