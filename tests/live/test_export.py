@@ -98,6 +98,46 @@ def test_all_that_is_on_record_reads_back(
         assert (row["lost"] in ("", None)) == (known["state"] != "lost")
 
 
+@pytest.mark.parametrize("quotes", [False, True])
+def test_every_byte_of_a_csv_file(tmp_path: Path, quotes: bool) -> None:
+    """Texts and times are in quotes if some label needs them."""
+    labels = ["tea", "a, b"] if quotes else ["tea", "maté"]
+    problem = Problem(np.eye(2), source_labels=labels)
+    experiment = Experiment(Uniform(problem, budget=4), seed=0, clock=Clock())
+    ids = experiment.ask(4).ids
+    experiment.tell(ids[0], 0.1 + 0.2)
+    experiment.tell(ids[1], 1e-300)
+    experiment.fail(ids[2])
+    experiment.tell(ids[2], 2.0)
+    experiment.export(tmp_path / "out.csv")
+    rows = experiment.assignments()
+    asked = rows["asked"].iloc[0].strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    told = [
+        time.strftime("%Y-%m-%dT%H:%M:%S.%fZ") for time in experiment.outcomes()["told"].tolist()
+    ]
+    (lost,) = {row["lost"] for row in read(tmp_path / "out.csv")} - {""}
+    assert asked < told[1] < lost < told[2] < "2023-11-14T22:14"
+    rest = [
+        (0, "told", "0.30000000000000004", told[0], 0, ""),
+        (1, "told", "1e-300", told[1], 0, ""),
+        (0, "lost", "2", told[2], 1, lost),
+        (1, "outstanding", "", "", 0, ""),
+    ]
+
+    def quoted(text: str) -> str:
+        return f'"{text}"' if quotes and text else text
+
+    expected = (
+        "id,round,phase,arm,label,probability,asked,state,outcome,told,late,lost\n"
+        + "".join(
+            f"{number},{number},1,{arm},{quoted(labels[arm])},1,{quoted(asked)},{quoted(state)},"
+            f"{outcome},{quoted(time)},{late},{quoted(end)}\n"
+            for number, (arm, state, outcome, time, late, end) in enumerate(rest)
+        )
+    )
+    assert (tmp_path / "out.csv").read_bytes() == expected.encode()
+
+
 @pytest.mark.parametrize("suffix", [".csv", ".parquet"])
 def test_the_layout_of_micro_randomised_experiments(
     experiment: Experiment, tmp_path: Path, suffix: str
@@ -171,7 +211,7 @@ def test_a_failure_leaves_the_old_file_and_no_other(
     monkeypatch.setattr(exporting, "_mrt", broken)
     with pytest.raises(RuntimeError):
         experiment.export(path, layout="mrt")
-    monkeypatch.setattr(exporting, "_lines", broken)
+    monkeypatch.setattr(exporting, "_cells", broken)
     with pytest.raises(RuntimeError):
         experiment.export(path)
     assert path.read_text() == "old"

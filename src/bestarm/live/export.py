@@ -5,7 +5,9 @@ Both are made of columns, in pieces. A file is there whole or not at all.
 
 from __future__ import annotations
 
+import csv
 import errno
+import io
 import os
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
@@ -28,9 +30,6 @@ if TYPE_CHECKING:
 LAYOUTS = ("assignments", "mrt")
 STATES = ("outstanding", "told", "lost", "late")
 _LAST = 9e9  # seconds: dates after the year 2255, or as long before 1970, are not written
-
-_SAMPLE = 500  # cells by which we see whether a column repeats itself
-
 Columns = dict[str, NDArray[Any]]  # labels and states as numbers of those in `_texts`
 Progress = Callable[[int, int], object]
 
@@ -71,9 +70,9 @@ def _times(seconds: NDArray[Any]) -> NDArray[Any]:
 
 
 def _known(books: Reading, rows: Rows) -> Columns:
-    """The forecasts, and as JSON what was known of each assignment; empty if nothing was."""
+    """The forecasts, and as JSON what was known of each assignment; None if nothing was."""
     texts = books.covariates(int(rows["id"][0]), int(rows["id"][-1]) + 1) if len(rows) else {}
-    covariates = [texts.get(number, "") for number in rows["id"].tolist()]
+    covariates = [texts.get(number) for number in rows["id"].tolist()]
     return {"forecast": rows["forecast"], "covariates": np.array(covariates, dtype=object)}
 
 
@@ -112,38 +111,19 @@ def _frame(books: Reading, problem: Problem, wanted: Callable[[Rows], Columns]) 
         import pandas as pd  # noqa: PLC0415
     except ImportError:
         raise MissingDependencyError.of("A table", "pandas", extra="live") from None
-    columns = {name: _Growing(each.dtype) for name, each in wanted(np.empty(0, dtype=ROW)).items()}
+    pieces = {name: [column] for name, column in wanted(np.empty(0, dtype=ROW)).items()}
     for rows in books.rows(0, books.head.assigned):
-        for name, values in wanted(rows).items():
-            columns[name].add(values)
+        for name, column in wanted(rows).items():
+            pieces[name].append(column)
     texts, frame = _texts(problem), dict[str, Any]()
-    for name in list(columns):
-        column = columns.pop(name).values()
+    for name in list(pieces):
+        column = np.concatenate(pieces.pop(name))
         if name in texts:
             frame[name] = pd.Categorical.from_codes(column, pd.Index(list(texts[name])))
         else:
             times = column.dtype.kind == "M"
             frame[name] = pd.DatetimeIndex(column, tz="UTC") if times else column
     return pd.DataFrame(frame, copy=False)
-
-
-class _Growing:
-    """An array to which values are added in place, with little memory to spare."""
-
-    def __init__(self, kind: np.dtype[Any]) -> None:
-        self._array = np.empty(0, dtype=kind)
-        self._used = 0
-
-    def add(self, values: NDArray[Any]) -> None:
-        end = self._used + len(values)
-        if end > len(self._array):
-            self._array.resize(end + end // 8, refcheck=False)
-        self._array[self._used : end] = values
-        self._used = end
-
-    def values(self) -> NDArray[Any]:
-        self._array.resize(self._used, refcheck=False)
-        return self._array
 
 
 # --- files --------------------------------------------------------------------------------------
@@ -252,64 +232,35 @@ def _parquet(part: Path, batches: Iterator[Any]) -> None:
 
 
 def _csv(part: Path, batches: Iterator[Any]) -> None:
-    import pyarrow as arrow  # noqa: PLC0415
+    from pyarrow.csv import CSVWriter, WriteOptions  # noqa: PLC0415
 
-    with part.open("wb") as file:
-        header = _quoted(arrow.array(next(batches).schema.names)).to_pylist()
-        file.write(f"{','.join(header)}\n".encode())
+    first = next(batches)
+    names, labels = first.schema.names, first["label"].dictionary.to_pylist()
+    # Arrow has all texts and times in quotes, or none: it does not look which of them need it.
+    quotes = "covariates" in names or any(sign in label for label in labels for sign in '",\r\n')
+    options = WriteOptions(include_header=False, quoting_style="needed" if quotes else "none")
+    schema = _cells(first).schema
+    with part.open("wb") as file, CSVWriter(file, schema, write_options=options) as writer:
+        header = io.StringIO()
+        csv.writer(header, lineterminator="\n").writerow(names)
+        file.write(header.getvalue().encode())
         for batch in batches:
-            file.write(_lines(batch))
+            writer.write_batch(_cells(batch))
 
 
-def _lines(batch: Any) -> Any:
-    """A batch in CSV: Arrow's own writer takes ten times as long."""
-    from pyarrow import compute  # noqa: PLC0415
+def _cells(batch: Any) -> Any:
+    """A batch as CSV has it: times as ISO 8601 writes them, booleans as 0 and 1."""
+    from pyarrow import compute, record_batch, string, timestamp, types  # noqa: PLC0415
 
-    *first, last = batch.columns
-    holes = {"null_handling": "replace", "null_replacement": ""}
-    cells = (*map(_cells, first), _cells(last, end="\n").fill_null("\n"))
-    lines = compute.binary_join_element_wise(*cells, ",", **holes)
-    _, ends, text = lines.buffers()
-    return text[: int(np.frombuffer(ends, dtype=np.int32)[len(lines)])]
+    def converted(column: Any) -> Any:
+        if types.is_dictionary(column.type):
+            return column.dictionary_decode()
+        if types.is_boolean(column.type):
+            return column.cast("int8")
+        if types.is_timestamp(column.type):
+            texts = column.view(timestamp("us")).cast(string())
+            dates = compute.binary_replace_slice(texts, 10, 11, "T")
+            return compute.binary_join_element_wise(dates, "", "Z")
+        return column
 
-
-def _cells(column: Any, end: str = "") -> Any:
-    """A column as it is written in CSV, with `end` after each cell."""
-    from pyarrow import compute, string, types  # noqa: PLC0415
-
-    kind = column.type
-    if (types.is_floating(kind) or types.is_timestamp(kind)) and _repeats(column[:_SAMPLE]):
-        column = column.dictionary_encode()
-        kind = column.type
-    if types.is_dictionary(kind):
-        return _cells(column.dictionary, end).take(column.indices)
-    if types.is_timestamp(kind):
-        cells = _dates(column)
-    elif types.is_string(kind):
-        cells = _quoted(column)
-    else:
-        cells = (column.cast("int8") if types.is_boolean(kind) else column).cast(string())
-    return compute.binary_join_element_wise(cells, "", end) if end else cells
-
-
-def _repeats(sample: Any) -> bool:
-    """Whether it is quicker to write each value once."""
-    return len(sample.unique()) < len(sample) // 2
-
-
-def _dates(times: Any) -> Any:
-    from pyarrow import compute, string, timestamp  # noqa: PLC0415
-
-    texts = times.view(timestamp("us")).cast(string())
-    return compute.binary_join_element_wise(
-        compute.binary_replace_slice(texts, 10, 11, "T"), "", "Z"
-    )
-
-
-def _quoted(texts: Any) -> Any:
-    """Texts in quotes where they need them."""
-    from pyarrow import compute  # noqa: PLC0415
-
-    doubled = compute.replace_substring(texts, '"', '""')
-    quoted = compute.binary_join_element_wise('"', doubled, '"', "")
-    return compute.if_else(compute.match_substring_regex(texts, '[",\r\n]'), quoted, texts)
+    return record_batch([*map(converted, batch.columns)], names=batch.schema.names)
