@@ -19,7 +19,7 @@ from bestarm.errors import InvalidInputError
 from bestarm.live import Check
 from bestarm.live.store import doctor
 from bestarm.live.store.doctor import diagnose
-from bestarm.live.store.sql.sqlite import SqliteSession
+from bestarm.live.store.sql.session import SqliteSession
 
 MOUNTS = """\
 /dev/sda1 / ext4 rw 0 0

@@ -16,7 +16,7 @@ from kept import told
 from bestarm import Experiment, Problem
 from bestarm.errors import StoreUnavailableError
 from bestarm.live.store.sql import Store
-from bestarm.live.store.sql.sqlite import SqliteSession
+from bestarm.live.store.sql.session import SqliteSession
 
 PROBLEM = Problem(np.eye(3))
 OPTIONS = {"bounds": [0, 1]}
