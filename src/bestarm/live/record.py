@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 from bestarm.checks import whole
 from bestarm.errors import InvalidInputError
 from bestarm.live import rules
-from bestarm.live.audit.chain import audit
-from bestarm.live.audit.findings import Audit
+from bestarm.live.audit.verify import Audit, audit
 from bestarm.live.events import sha256
 from bestarm.live.export import Progress, assignments_frame, export, outcomes_frame
 from bestarm.live.forecasts import Forecasts
