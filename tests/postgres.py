@@ -18,7 +18,7 @@ from typing import Any
 
 import psycopg
 
-__all__ = ["Server", "find_programs", "server"]
+__all__ = ["Server", "find_pooler", "find_programs", "server"]
 
 _PATIENCE = 60  # seconds until it must have started, or stopped
 _numbers = count()
@@ -71,7 +71,7 @@ class Server:
             *(f"-c{name}={value}" for name, value in settings.items()),
         )
         latest = time.monotonic() + _PATIENCE
-        while not self._answers():
+        while not _answers(self.url("postgres")):
             if process.poll() is not None or time.monotonic() > latest:
                 raise RuntimeError((self._folder / "log").read_text())
             time.sleep(0.02)
@@ -85,13 +85,6 @@ class Server:
                 stderr=log,
                 **self._account,
             )
-
-    def _answers(self) -> bool:
-        try:
-            psycopg.connect(self.url("postgres"), connect_timeout=5).close()
-        except psycopg.OperationalError:
-            return False
-        return True
 
     def stop(self, *, at_once: bool = False) -> None:
         """Stop it: in order, or at once as if the power had failed."""
@@ -123,6 +116,38 @@ class Server:
         finally:
             with self._connected("postgres") as manager:
                 self._clear(name, manager)
+
+    @contextmanager
+    def pooler(self, program: str, database: str, *, mode: str, size: int = 10) -> Iterator[str]:
+        """A running PgBouncer in front of a database, by its URL; on a socket of its own."""
+        folder = Path(tempfile.mkdtemp(prefix="pooler-", dir=self._folder))
+        settings = {
+            "pool_mode": mode,
+            "default_pool_size": size,
+            "listen_addr": "",
+            "unix_socket_dir": folder,
+            "auth_type": "any",
+        }
+        lines = (f"{name} = {value}" for name, value in settings.items())
+        target = f"* = host={self._folder} user=postgres"
+        (folder / "settings").write_text("\n".join(["[databases]", target, "[pgbouncer]", *lines]))
+        if self._account:
+            os.chown(folder, self._account["user"], self._account["group"])
+        with (folder / "log").open("wb") as log:
+            process = subprocess.Popen(
+                [program, str(folder / "settings")], stdout=log, stderr=log, **self._account
+            )
+        url = f"postgresql://postgres@/{database}?host={folder}&port=6432"
+        try:
+            latest = time.monotonic() + _PATIENCE
+            while not _answers(url):
+                if process.poll() is not None or time.monotonic() > latest:
+                    raise RuntimeError((folder / "log").read_text())
+                time.sleep(0.02)
+            yield url
+        finally:
+            process.terminate()
+            process.wait(_PATIENCE)
 
     def _clear(self, name: str, manager: psycopg.Connection) -> None:
         """Empty a database for the next test, under another name: a new one takes five times as
@@ -161,6 +186,14 @@ def server(programs: Path) -> Iterator[Server]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+def _answers(url: str) -> bool:
+    try:
+        psycopg.connect(url, connect_timeout=5).close()
+    except psycopg.OperationalError:
+        return False
+    return True
+
+
 def _new_name() -> str:
     return f"test_{next(_numbers)}"
 
@@ -174,6 +207,11 @@ def find_programs() -> Path | None:
         if (place / "postgres").exists() and (place / "initdb").exists():
             return place
     return None
+
+
+def find_pooler() -> str | None:
+    """The program of PgBouncer: Debian keeps it where only root looks."""
+    return shutil.which("pgbouncer") or shutil.which("/usr/sbin/pgbouncer")
 
 
 def _account() -> dict[str, Any]:

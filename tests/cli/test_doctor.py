@@ -6,11 +6,16 @@ import json
 import os
 import sqlite3
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
+from databases import name_of, run_sql
+from needed import need_found
+from postgres import Server, find_pooler
 from typer.testing import CliRunner
 
 from bestarm import Experiment, Problem
@@ -53,7 +58,7 @@ def test_a_local_file_is_safe_and_nothing_is_left_behind(tmp_path: Path, sqlite_
     found = by_name(sqlite_url)
     assert list(found) == [
         *("build", "file-system", "writable", "space", "journal", "locks", "tables")
-    ]
+    ]  # no content of a file that is not there
     for name in ("writable", "journal", "locks", "tables"):
         assert found[name].level == "ok"
     assert not list(tmp_path.iterdir())
@@ -61,6 +66,7 @@ def test_a_local_file_is_safe_and_nothing_is_left_behind(tmp_path: Path, sqlite_
     before = sorted(path.name for path in tmp_path.iterdir())
     found = by_name(sqlite_url)
     assert "the present one" in found["tables"].finding
+    assert found["content"].level == "ok"
     assert sorted(path.name for path in tmp_path.iterdir()) == before
 
 
@@ -176,9 +182,29 @@ def test_a_damaged_file_is_an_alarm(sqlite_url: str, tmp_path: Path) -> None:
     assert by_name(sqlite_url)["tables"].level == "alarm"
 
 
+def test_damage_behind_tables_in_order_is_found(sqlite_url: str, tmp_path: Path) -> None:
+    with Experiment.create(sqlite_url, "drinks", Problem([[1.0], [2.0]]), seed=0) as experiment:
+        experiment.ask(2_000)
+    file = tmp_path / "store.db"
+    connection = sqlite3.connect(file)
+    ((root,),) = connection.execute(
+        "SELECT rootpage FROM sqlite_master WHERE name = 'bestarm_assignments'"
+    )
+    connection.close()
+    content = bytearray(file.read_bytes())
+    content[(root - 1) * 4096 : root * 4096] = b"\xff" * 4096
+    file.write_bytes(content)
+    found = by_name(sqlite_url)
+    assert found["tables"].level == "ok"
+    assert found["content"].level == "alarm"
+    assert "damaged" in found["content"].finding
+    assert "backup" in found["content"].action
+    assert run(sqlite_url, code=1).count("ALARM") == 1
+
+
 def test_a_server_is_looked_at(postgres_url: str) -> None:
     found = by_name(postgres_url)
-    assert list(found) == ["server", "durability", "writable", "tables"]
+    assert list(found) == ["server", "durability", "writable", "tables", "pooler"]
     assert {check.level for check in found.values()} == {"ok"}
     assert "PostgreSQL" in found["server"].finding
 
@@ -202,9 +228,99 @@ def test_durability(name: str) -> None:
 
 
 def test_servers_that_lack_letters() -> None:
-    new = {"server_version": "15.1", "server_encoding": "UTF8"}
-    assert doctor._server(new).level == "ok"
-    assert doctor._server(new | {"server_encoding": "LATIN1"}).level == "warning"
+    assert doctor._server("15.1", "UTF8").level == "ok"
+    assert doctor._server("15.1", "LATIN1").level == "warning"
+
+
+def test_a_database_of_no_encoding_is_an_alarm(postgres: Server) -> None:
+    with psycopg.connect(postgres.url("postgres"), autocommit=True) as connection:
+        connection.execute(
+            "CREATE DATABASE no_encoding ENCODING 'SQL_ASCII' TEMPLATE template0 "
+            "LC_COLLATE 'C' LC_CTYPE 'C'"
+        )
+        try:
+            (check,) = diagnose(postgres.url("no_encoding"))
+        finally:
+            connection.execute("DROP DATABASE no_encoding WITH (FORCE)")
+    assert (check.name, check.level) == ("server", "alarm")
+    assert "SQL_ASCII" in check.finding
+    assert "UTF8" in check.action
+
+
+@pytest.fixture
+def pgbouncer() -> str:
+    return need_found(find_pooler(), "PgBouncer", package="pgbouncer")
+
+
+@pytest.mark.parametrize(("mode", "size"), [("transaction", 10), ("session", 10), ("session", 1)])
+def test_a_pooler_is_found_out(
+    postgres: Server,
+    postgres_url: str,
+    pgbouncer: str,
+    mode: str,
+    size: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    if size == 1:
+        monkeypatch.setattr(doctor, "_WAIT", 0.5)  # nobody else lets go of it
+    with postgres.pooler(pgbouncer, name_of(postgres_url), mode=mode, size=size) as url:
+        found = by_name(url)
+    assert list(found) == ["server", "durability", "writable", "tables", "pooler"]
+    assert {check.level for check in list(found.values())[:-1]} == {"ok"}
+    if size == 1:
+        assert found["pooler"].level == "warning"
+        assert "no second connection" in found["pooler"].finding
+    else:
+        assert found["pooler"].level == "ok"
+        assert f"{mode} mode" in found["pooler"].finding
+
+
+def test_a_pooler_without_transactions_is_an_alarm(
+    postgres: Server, postgres_url: str, pgbouncer: str
+) -> None:
+    with postgres.pooler(pgbouncer, name_of(postgres_url), mode="statement") as url:
+        (check,) = diagnose(url)
+    assert (check.name, check.level) == ("server", "alarm")
+    assert "statement pooling mode" in check.finding
+
+
+class _Weak:
+    """A store that sets durability as its connection begins, or in every transaction."""
+
+    def __init__(self, url: str, *, often: bool) -> None:
+        self.raw = psycopg.connect(url, autocommit=True, prepare_threshold=None)
+        self.often = often
+        self.raw.execute("SET synchronous_commit = on")
+
+    @contextmanager
+    def writing(self) -> Iterator[_Weak]:
+        with self.raw.transaction():
+            if self.often:
+                self.raw.execute("SET LOCAL synchronous_commit = on")
+            yield self
+
+
+@pytest.mark.parametrize("size", [1, 2])
+def test_durability_that_a_pooler_takes_away_is_an_alarm(
+    postgres: Server,
+    postgres_url: str,
+    pgbouncer: str,
+    size: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(doctor, "_WAIT", 0.5)
+    name = name_of(postgres_url)
+    run_sql(postgres_url, f"ALTER DATABASE {name} SET synchronous_commit = off")
+    with postgres.pooler(pgbouncer, name, mode="transaction", size=size) as url:
+
+        def level(*, often: bool) -> str:
+            store: Any = _Weak(url, often=often)
+            with store.raw:
+                settings, _ = doctor._settings(store, lambda: psycopg.connect(url), shared=True)
+            return doctor._durability(settings).level
+
+        assert level(often=False) == "alarm"
+        assert level(often=True) == "ok"
 
 
 def test_rights_to_create() -> None:

@@ -11,8 +11,7 @@ import pytest
 
 from bestarm import AnytimeBAI, Problem
 from bestarm.live import Assignment, Experiment
-from bestarm.live.watch.overview import overview
-from bestarm.live.watch.views import Overview
+from bestarm.live.watch.overview import Overview, overview
 from bestarm.recommendation import Recommendation
 
 BOUNDED = {"bounds": (0, 1)}

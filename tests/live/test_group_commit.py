@@ -6,7 +6,7 @@ import os
 import signal
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from threading import Event, Thread
+from threading import Event
 from typing import Any
 
 import pytest

@@ -18,9 +18,7 @@ from bestarm.errors import InvalidInputError
 from bestarm.live import Experiment
 from bestarm.live.store.contract import SummaryRecord
 from bestarm.live.watch.follower import Slice
-from bestarm.live.watch.forecast import from_evidence
-from bestarm.live.watch.overview import Watch, overview
-from bestarm.live.watch.views import Overview
+from bestarm.live.watch.overview import Overview, Watch, from_evidence, overview
 from bestarm.records import Plan, Summary
 
 LABELS = ["tea", "coffee", "<script>alert(1)</script>", "a \"b\" 'c' \\ü🙂"]

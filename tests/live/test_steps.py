@@ -118,9 +118,7 @@ def test_an_experiment_that_is_stopped_while_a_phase_closes_stays_stopped(
         assert sound(experiment)
 
 
-def test_a_step_that_fails_is_taken_by_the_next_call(
-    store_url: str, meanwhile: Meanwhile
-) -> None:
+def test_a_step_that_fails_is_taken_by_the_next_call(store_url: str, meanwhile: Meanwhile) -> None:
     def fail() -> None:
         raise ArithmeticError
 

@@ -20,7 +20,7 @@ for name in (
     "bestarm.cli.app",
     "bestarm.cli.serve",
     "bestarm.evaluation",
-    "bestarm.live.audit.chain",
+    "bestarm.live.audit.verify",
     "bestarm.live.spec",
     "bestarm.live.store.sql",
     "bestarm.planning.worker",

@@ -21,8 +21,7 @@ from served import MANY, Served, forked, in_thread
 
 from bestarm import Problem
 from bestarm.live import Experiment
-from bestarm.live.watch.overview import overview
-from bestarm.live.watch.views import Overview
+from bestarm.live.watch.overview import Overview, overview
 from bestarm.planning import PlanRequest, plan_experiment
 from bestarm.server.pages.charts import charts, number
 from bestarm.server.pages.snippets import snippets

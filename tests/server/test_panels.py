@@ -12,8 +12,7 @@ from markupsafe import Markup
 
 from bestarm import Problem
 from bestarm.live import Experiment
-from bestarm.live.watch.overview import overview
-from bestarm.live.watch.views import Overview
+from bestarm.live.watch.overview import Overview, overview
 from bestarm.server.pages.charts import charts
 from bestarm.server.pages.panels import _lasting, report
 from bestarm.server.pages.panels import panels as all_panels

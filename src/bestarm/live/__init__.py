@@ -1,6 +1,6 @@
 """Experiments whose outcomes people or programs tell: ask and tell."""
 
-from bestarm.live.audit.findings import Audit
+from bestarm.live.audit.verify import Audit
 from bestarm.live.draws import draw, draw_block
 from bestarm.live.experiment import Experiment
 from bestarm.live.replay import Remark, Replayed

@@ -13,8 +13,7 @@ from bestarm.checks import whole
 from bestarm.errors import BestArmError, InvalidInputError, StoreError
 from bestarm.forecasting import Forecaster
 from bestarm.live import inputs, transitions
-from bestarm.live.audit.chain import audit
-from bestarm.live.audit.findings import Audit
+from bestarm.live.audit.verify import Audit, audit
 from bestarm.live.draws import MOST, Assigner, Foresee, read_seed
 from bestarm.live.events import sha256
 from bestarm.live.export import Progress, assignments_frame, export, outcomes_frame

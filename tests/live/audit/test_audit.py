@@ -16,7 +16,7 @@ import pytest
 from bestarm import AnytimeBAI, Experiment, Problem
 from bestarm.errors import InvalidInputError, ReplayError
 from bestarm.live import summaries
-from bestarm.live.audit.findings import SHOWN, Audit
+from bestarm.live.audit.verify import SHOWN, Audit
 from bestarm.live.events import as_data, canonical, chained, digest
 from bestarm.live.store.sql import transactions
 

@@ -12,7 +12,7 @@ from chained_policies import PROBLEM
 
 from bestarm import Experiment
 from bestarm.errors import DamagedStoreError
-from bestarm.live.audit.findings import Audit
+from bestarm.live.audit.verify import Audit
 
 
 class Clock:

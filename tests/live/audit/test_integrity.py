@@ -13,7 +13,7 @@ from sqlalchemy import create_engine, text
 
 from bestarm import AnytimeBAI, Experiment, Problem
 from bestarm.live import draw
-from bestarm.live.audit.findings import Audit
+from bestarm.live.audit.verify import Audit
 from bestarm.live.summaries import ids_in, ranges
 
 DRINKS = Problem(np.eye(3), source_labels=["tea", "coffee", "water"])

@@ -9,7 +9,7 @@ import pytest
 
 from bestarm import AnytimeBAI, Experiment, Problem
 from bestarm.geometry import Array
-from bestarm.live.audit.models import LevelTest, LinearTest
+from bestarm.live.audit.evidence import LevelTest, LinearTest
 from bestarm.live.values import Check
 from bestarm.records import Plan, Summary
 

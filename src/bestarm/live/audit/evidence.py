@@ -1,16 +1,25 @@
-"""Evidence against recorded probabilities and declared scales, valid at any time."""
+"""Evidence against recorded probabilities, declared scales and models of means, valid at any time.
+
+Tests of models add phases in order, whole or up to any of their pulls; what is bet on one is fixed
+from those before it. Looked at later, the same process of evidence is farther along. By Ville's
+inequality it ever exceeds c with probability at most 1/c, at whatever looks, as long as outcomes
+that never come depend neither on the option nor on the outcome. (Another check asks whether they
+depend on the option.) Rewards are as they were told: forecasts would be part of the baseline.
+"""
 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 import numpy as np
 from scipy.special import gammaln
 
-from bestarm.geometry import Array
+from bestarm.bounds import bernstein_evidence, sub_gaussian_scale
+from bestarm.geometry import Array, linear_span
 from bestarm.problem import Problem
-from bestarm.records import Counts, Summary
+from bestarm.records import Counts, Plan, Summary
 
 # How firmly an alternative is believed in, in draws: a dozen catches gross errors soon, a hundred
 # thousand small ones at last. Their evidence is averaged.
@@ -20,6 +29,11 @@ _CHANCES = {"alarm": 1e-6, "warning": 1e-3}  # what true scales ever show, at mo
 _MEANS = 0.9  # of that, what means may use up; the spread takes less than the rest
 _LEAST_DEGREES = 100  # before, the spread says nothing
 _ROUNDING = 1e-9
+_FEW = 20.0  # pulls of an arm for which its residuals are half believed
+_REFERENCE = 1.0  # variation at which bets are first at their best
+_START = 30.0  # the same without bounds, in pulls of the largest variance
+_TINY = 1e-9  # relative to residuals: what regression leaves of them by rounding
+_MEMORIES = np.array([1.0, 4.0, 16.0])  # phases over which a level is averaged
 
 
 class RatioTest:
@@ -179,3 +193,235 @@ class Scales:
                 f"{spread:.3g}; noise and baseline together allow for {most:.3g}."
             )
         return "ok", f"Means and spread of rewards fit {self.declared}."
+
+
+class _PhaseTest(ABC):
+    """Counts a phase together, however many summaries it has."""
+
+    def __init__(self, arms: int) -> None:
+        self._phase = 0
+        self._counts, self._sums = np.zeros((2, arms))
+        self._origin: Array = np.zeros(arms)  # taken off rewards, so that sums keep their digits
+        # The largest so far: a level that has moved stays moved, though the evidence may ebb away.
+        self.log_evidence = 0.0
+        self.pulls = 0  # outcomes on which was bet
+
+    @property
+    def chance(self) -> float:
+        """A bound on the probability that a true model ever shows as much evidence."""
+        return math.exp(-self.log_evidence)
+
+    def add(self, plan: Plan, summary: Summary) -> None:
+        """Add the totals of the next pulls of a plan."""
+        if plan.phase != self._phase:
+            if self._counts.any():
+                self._learn(self._counts, self._sums)
+            self._phase, self._counts, self._sums = plan.phase, 0 * self._counts, 0 * self._sums
+            self._begin(plan)
+        counts, shift = summary.counts.astype(float), summary.center - self._origin
+        first = summary.sums + shift * counts
+        second = summary.squares + shift * (summary.sums + first)
+        self._counts, self._sums = self._counts + counts, self._sums + first
+        found = self._settle(counts, first, second)
+        self.log_evidence = max(self.log_evidence, found)
+
+    @abstractmethod
+    def _learn(self, counts: Array, sums: Array) -> None:
+        """Learn from a phase."""
+
+    @abstractmethod
+    def _begin(self, plan: Plan) -> None:
+        """Fix the bets on a phase."""
+
+    @abstractmethod
+    def _settle(self, counts: Array, first: Array, second: Array) -> float:
+        """Take in outcomes less the origin (number, sum and sum of squares per arm), and return
+        the log of the evidence."""
+
+
+class LinearTest(_PhaseTest):
+    """Evidence against mean rewards x·θ plus a baseline that all arms share.
+
+    Phases must be drawn at random. Before one with probabilities p(a), weights w(a) and guesses
+    c(a) are fixed. Guesses are linear in (1, x). Weights are what is left of the residuals of the
+    past once they are regressed on (1, x) with weights p, so that Σ p(a) w(a) (1, x(a)) = 0. If the
+    model holds,
+
+        z = w(A) (r − c(A)),    E[z | past] = Σ p(a) w(a) (x(a)·θ + ν − c(a)) = 0
+
+    whatever θ is, and however the baseline moves that is set before the draw. If it does not, and
+    the residuals persist, z has a positive mean.
+
+    With bounds on rewards, |z| ≤ b is known beforehand, and for 0 ≤ λ < 1
+
+        exp( λ Σ z/b − (−log(1 − λ) − λ) Σ (z/b)² )
+
+    is a supermartingale, and so is its mixture over λ (`bernstein_evidence`). Without, E[z² | past]
+    is at most v = Σ p(a) w(a)² (α² + d(a)²), where means lie at most d(a) from c(a). Since
+    exp(y − y²/6) ≤ 1 + y + y²/3 for every y,
+
+        exp( λ Σ z − λ²/6 Σ (z² + 2v) )
+
+    is one for every λ, and so is its mixture over a normal λ. Weights have size 1 at most.
+
+    Args:
+        problem: the problem.
+        bounds: of rewards, or None.
+        largest: without bounds: a bound on |x·θ|.
+
+    Reference: Delyon (2009) for the inequality without bounds.
+    """
+
+    def __init__(
+        self, problem: Problem, bounds: tuple[float, float] | None, largest: float
+    ) -> None:
+        super().__init__(problem.arms)
+        arms, rank = problem.arms, problem.rank
+        self.free = arms - 1 - rank  # dimensions in which means may differ from the model
+        self._features = np.column_stack([np.ones(arms), problem.span.coordinates(problem.source)])
+        size = largest + problem.baseline
+        low, high = (-size, size) if bounds is None else bounds
+        self._origin = np.full(arms, (low + high) / 2)
+        self._far = (high - low) / 2  # means, or rewards, lie so far from the origin
+        self._bounded, self._noise = bounds is not None, problem.noise
+        self._gram, self._moment = np.zeros((rank, rank)), np.zeros(rank)
+        self._seen, self._residuals = np.zeros((2, arms))
+        self._guess: Array = np.zeros(arms)
+        self._weights: Array | None = None
+        self._size = self._second = 1.0  # b, v
+        self._lead = self._variation = 0.0
+
+    @property
+    def oddest(self) -> tuple[int, float]:
+        """The arm whose residuals are the clearest, and their mean."""
+        seen = np.maximum(self._seen, 1.0)
+        arm = int(np.argmax(np.abs(self._residuals) / np.sqrt(seen)))
+        return arm, float(self._residuals[arm] / seen[arm])
+
+    def _learn(self, counts: Array, sums: Array) -> None:
+        arms, total = self._features[:, 1:], counts.sum()
+        middle, level = counts @ arms / total, sums.sum() / total
+        centered = arms - middle
+        self._gram = self._gram + centered.T @ (counts[:, None] * centered)
+        self._moment = self._moment + centered.T @ sums
+        ridge = _TINY * max(float(np.trace(self._gram)), 1.0) * np.eye(len(self._gram))
+        slope = np.linalg.solve(self._gram + ridge, self._moment)
+        self._guess = level + centered @ slope
+        self._seen = self._seen + counts
+        self._residuals = self._residuals + sums - counts * self._guess
+
+    def _begin(self, plan: Plan) -> None:
+        self._weights, weights = None, plan.shares
+        if not self._seen.any() or not math.isfinite(self._far):
+            return
+        use = weights > 0
+        residuals = (self._residuals / (self._seen + _FEW))[use]
+        roots, features = np.sqrt(weights[use]), self._features[use]
+        fit = np.linalg.lstsq(roots[:, None] * features, roots * residuals)[0]
+        left = residuals - features @ fit
+        largest = float(np.abs(left).max())
+        if largest <= _TINY * float(np.abs(residuals).max()):
+            return  # the arms of this plan fit every model
+        left = left / largest
+        far = self._far + np.abs(self._guess[use])
+        self._size = float(np.abs(left * far).max())
+        self._second = float(weights[use] @ (left**2 * (self._noise**2 + far**2)))
+        self._weights = np.zeros(len(use))
+        self._weights[use] = left
+
+    def _settle(self, counts: Array, first: Array, second: Array) -> float:
+        if self._weights is None:
+            return 0.0
+        weights, guess = self._weights, self._guess
+        lead = float(weights @ (first - counts * guess))
+        self.pulls += int(counts.sum())
+        spread = np.maximum(second - 2 * guess * first + guess * guess * counts, 0.0)
+        squares = float(weights**2 @ spread)
+        if self._bounded:
+            self._lead += lead / self._size
+            self._variation += squares / self._size**2
+            totals = np.array(self._lead), np.array(self._variation)
+            return float(bernstein_evidence(*totals, reach=1.0, reference=_REFERENCE))
+        self._lead += lead
+        self._variation += (squares + 2 * float(counts.sum()) * self._second) / 3
+        start = _START * (self._noise**2 + self._far**2)
+        total = self._variation + start
+        return (self._lead**2 / total - math.log(total / start)) / 2
+
+
+class LevelTest(_PhaseTest):
+    """Evidence against mean rewards x·θ without any baseline.
+
+    Before a phase a forecast μ(a) of its rewards is fixed: a linear fit of the past, plus a share
+    of the level by which recent phases lay off it. For noise that is sub-Gaussian with scale α, and
+    every θ,
+
+        exp( Σ ((r − x·θ)² − (r − μ)²) / (2α²) )
+
+    is a supermartingale if x·θ is the mean: a factor is exp(λη − λ²α²/2) with λ = (μ − x·θ)/α². So
+    its least value over θ, from the squares that the best fit in hindsight leaves, is at most that
+    of the true θ. The mean over several memories is no more. Rewards between bounds have α of half
+    their distance. If a level moves from phase to phase, forecasts come to be better than any fit.
+
+    Args:
+        problem: the problem.
+        bounds: of rewards, or None.
+    """
+
+    def __init__(self, problem: Problem, bounds: tuple[float, float] | None) -> None:
+        super().__init__(problem.arms)
+        self._arms = linear_span(problem.source).coordinates(problem.source)
+        rank = self._arms.shape[1]
+        self._variance = (problem.noise if bounds is None else sub_gaussian_scale(bounds)) ** 2
+        self._past = np.zeros((rank, rank)), np.zeros(rank)
+        self._slope: Array = np.zeros(rank)
+        self._scored = np.zeros((rank, rank)), np.zeros(rank)
+        self._losses = np.zeros(len(_MEMORIES))
+        self._levels, self._weights, self._met, self._moved = np.zeros((4, len(_MEMORIES)))
+        self._forecasts: Array | None = None  # memories × arms
+
+    def _averages(self) -> Array:
+        return self._levels / np.maximum(self._weights, 1.0)
+
+    def _learn(self, counts: Array, sums: Array) -> None:
+        total, before = counts.sum(), self._averages()
+        level = (sums.sum() - counts @ (self._arms @ self._slope)) / total
+        if self._forecasts is not None:
+            self._met = self._met + total * before * level
+            self._moved = self._moved + total * before**2
+            fades = 1 - 1 / _MEMORIES
+            self._levels = fades * self._levels + total * level
+            self._weights = fades * self._weights + total
+        else:  # the first phase: what follows is less its fit
+            self._origin = self._arms @ _fit(*_joined(self._past, self._arms, counts, sums))
+            sums = sums - counts * self._origin
+        self._past = _joined(self._past, self._arms, counts, sums)
+        self._slope = _fit(*self._past)
+
+    def _begin(self, plan: Plan) -> None:  # noqa: ARG002 - fixed whatever is planned
+        if self._past[0].any():
+            share = np.clip(self._met / (self._moved + 4 * self._variance), 0.0, 1.0)
+            self._forecasts = (share * self._averages())[:, None] + self._arms @ self._slope
+
+    def _settle(self, counts: Array, first: Array, second: Array) -> float:  # noqa: ARG002
+        if self._forecasts is None or not self._variance:
+            return 0.0
+        mean = self._forecasts
+        self.pulls += int(counts.sum())
+        self._scored = _joined(self._scored, self._arms, counts, first)
+        self._losses = self._losses - 2 * mean @ first + mean**2 @ counts  # Σr² cancels below
+        (gram, moment), slope = self._scored, _fit(*self._scored)
+        least = float(slope @ gram @ slope) - 2 * float(moment @ slope)
+        gains = (least - self._losses) / (2 * self._variance)
+        return float(np.logaddexp.reduce(gains)) - math.log(len(gains))
+
+
+def _joined(
+    totals: tuple[Array, Array], arms: Array, counts: Array, sums: Array
+) -> tuple[Array, Array]:
+    return totals[0] + arms.T @ (counts[:, None] * arms), totals[1] + arms.T @ sums
+
+
+def _fit(gram: Array, moment: Array) -> Array:
+    """The least-squares fit, the shortest where there are several."""
+    return np.asarray(np.linalg.lstsq(gram, moment)[0])

@@ -4,21 +4,139 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+import numpy as np
+
 from bestarm.errors import ProtocolError
-from bestarm.live.audit.counting import FEW, ArmCounts, Split, Tail, count_arms, first_of, split_of
-from bestarm.live.audit.evidence import RatioTest, Scales
-from bestarm.live.audit.models import LevelTest, LinearTest
+from bestarm.live.audit.evidence import LevelTest, LinearTest, RatioTest, Scales
+from bestarm.live.draws import first_members
 from bestarm.live.replay import recorded_plans
-from bestarm.live.store.contract import Head, Reading
-from bestarm.live.store.damage import check_size, damaged
+from bestarm.live.store.contract import ROW, Head, Ids, PlanRecord, Reading, Rows
+from bestarm.live.store.damage import check_arms, check_size, damaged
 from bestarm.live.values import Check, plural, savings
 from bestarm.policies.policy import Traits
 from bestarm.problem import Problem
-from bestarm.records import Plan, Rounds, Summary
+from bestarm.records import Counts, Plan, Rounds, Summary
 
+_FEW = 20  # outcomes needed to know how long they take, or to speak of shares
+_TAIL = 200_000  # assignments that no summary covers, read one by one
+_WINDOW = 10_000  # settled assignments before them, for how long outcomes take
+_LEAST_PATIENCE = 60.0  # seconds
+_SLOW = 10  # an outcome is overdue after 10 × the time that 95 % of them take
 _WARNING, _ALARM = 1e-3, 1e-6  # probabilities under which a sound experiment shows a finding
 _ENOUGH, _HARM = 200, 1.1  # outcomes, and the variance that forecasts leave, to speak of harm
 _MANY_LOST, _MOST_LOST = 0.5, 0.9  # of all outcomes; most experiments lose far fewer
+
+#: Told, lost and outstanding assignments, per arm.
+_Split = tuple[Counts, Counts, Counts]
+
+
+def _count_arms(arms: Ids, size: int) -> Counts:
+    check_arms(arms, size)
+    return np.bincount(arms, minlength=size)
+
+
+def _split_of(summary: Summary) -> _Split:
+    return summary.counts, summary.missing, summary.pending
+
+
+def _first_of(rounds: Rounds, first: int, seed: int) -> _Split:
+    """The split of the first assignments of all rounds; the first of all has the id `first`.
+
+    A block is drawn, and its arms are tried in random order: so the arms of these assignments are
+    drawn independently with the plan's weights, as single pulls are.
+    """
+    number, size = rounds.table.shape
+    column = first_members(seed, start=first, rounds=number, size=size)
+    every = np.arange(number)
+    arms, awaited = rounds.blocks[rounds.kinds, column], rounds.awaited[every, column]
+    told = ~np.isnan(rounds.table[every, column])
+    told, lost, waiting = (
+        np.bincount(arms[part], minlength=len(rounds.counts))
+        for part in (told, ~told & ~awaited, awaited)
+    )
+    return told, lost, waiting
+
+
+class _ArmCounts:
+    """Counts of arms assigned, told and lost, with the recorded probabilities.
+
+    A phase is one batch of the tests, however many summaries it has: when it begins is settled
+    before its arms are drawn, whereas where a summary ends depends on which outcomes have come. So
+    the evidence on what was assigned and told holds at all looks at once. What was lost includes
+    overdue outcomes, which may come after all: of those it holds at the look at hand. Of blocks,
+    the tests are of the first assignment of every round.
+    """
+
+    def __init__(self, arms: int) -> None:
+        self._phase = 0
+        self.given, self.told, self.lost = RatioTest(arms), RatioTest(arms), RatioTest(arms)
+        self.settled: Counts = np.zeros(arms, dtype=np.int64)  # told or lost
+        self.missing: Counts = np.zeros(arms, dtype=np.int64)  # those of them that are lost
+
+    def add(self, record: PlanRecord, every: _Split, tested: _Split | None = None) -> None:
+        """Add a batch of one plan; where it draws blocks, `tested` are the first of each round."""
+        plan = record.plan
+        told, lost, waiting = tested or every
+        if plan.provisional and waiting.any():
+            # Among the outcomes so far, quick ones would be too many.
+            assert plan.weights is not None
+            self.given.add(plan.weights, told + lost + waiting)
+            return
+        self.settled = self.settled + every[0] + every[1]
+        self.missing = self.missing + every[1]
+        more, self._phase = plan.phase == self._phase, plan.phase
+        if plan.weights is None:
+            # The arms are fixed, but which of them are lost should be random.
+            assert plan.counts is not None
+            self.lost.add(plan.counts / plan.pulls, np.minimum(lost, plan.counts), more=more)
+            return
+        self.given.add(plan.weights, told + lost + waiting, more=more)
+        self.told.add(plan.weights, told, more=more)
+        self.lost.add(plan.weights, lost, more=more)
+
+
+class _Tail:
+    """Assignments that no summary covers, and how long outcomes take, in seconds.
+
+    95 % came within the `usual` time, if that is known; after `patience` one is overdue; `ages` are
+    those of outstanding outcomes.
+    """
+
+    def __init__(self, books: Reading, arms: int, now: float) -> None:
+        head, self.arms, self._now = books.head, arms, now
+        start, end = max(0, head.summary_end - _WINDOW), head.summary_end + _TAIL
+        pieces = books.rows(start, min(head.assigned, end))
+        window: Rows = np.concatenate([np.empty(0, dtype=ROW), *pieces])
+        delays = (window["told"] - window["asked"])[np.isnan(window["lost"]) & ~window["late"]]
+        delays = delays[~np.isnan(delays)]
+        self.usual = float(np.quantile(delays, 0.95)) if len(delays) >= _FEW else None
+        usual = np.inf if self.usual is None else self.usual
+        self.patience = max(_LEAST_PATIENCE, _SLOW * usual) if head.lease is None else head.lease
+        deferred = books.rows_of(books.deferrals(waiting=True)[0])
+        rows = np.concatenate([deferred, window[window["id"] >= head.summary_end]])
+        self.rows = rows
+        outstanding = np.isnan(rows["reward"]) & np.isnan(rows["lost"])
+        self.ages = now - rows["asked"][outstanding]
+        ids = rows["id"][outstanding & (rows["id"] >= head.summary_end)]
+        self._settled_end = ids.min(initial=head.assigned)
+
+    def counts(self, record: PlanRecord, *, first: bool = False) -> _Split:
+        """Told, lost and outstanding assignments of a plan, or the first of each of its rounds.
+
+        Only those that had their time count as told or lost: beyond the first outstanding one,
+        quick outcomes and losses would be too many. What is overdue counts as lost.
+        """
+        rows = self.rows[self.rows["phase"] == record.plan.phase]
+        if first:
+            rows = rows[(rows["id"] - record.first) % record.plan.size == 0]
+        lost = ~np.isnan(rows["lost"])
+        told = ~np.isnan(rows["reward"]) & ~lost
+        early = rows["id"] < self._settled_end
+        gone = (lost & early) | (~told & (self._now - rows["asked"] > self.patience))
+        told = told & early
+        kinds = (told, gone, ~told & ~gone)
+        some, other, rest = (_count_arms(rows["arm"][kind], self.arms) for kind in kinds)
+        return some, other, rest
 
 
 def examine(
@@ -28,7 +146,7 @@ def examine(
 
     The seed of the draws says in which order the options of a round were tried.
     """
-    head, labels, tail = books.head, problem.source_labels, Tail(books, problem.arms, now)
+    head, labels, tail = books.head, problem.source_labels, _Tail(books, problem.arms, now)
     bounds, mean_bound = traits.bounds, traits.mean_bound
     largest = problem.scale if mean_bound is None else mean_bound
     scales, models = Scales(problem, largest), _Models(problem, bounds, largest)
@@ -56,9 +174,9 @@ def examine(
     )
 
 
-def _count(books: Reading, tail: Tail, seed: int, scales: Scales, models: _Models) -> ArmCounts:
+def _count(books: Reading, tail: _Tail, seed: int, scales: Scales, models: _Models) -> _ArmCounts:
     """Count assignments per arm, and show all summaries to the tests of scales and models."""
-    arms = ArmCounts(tail.arms)
+    arms = _ArmCounts(tail.arms)
     provisional: dict[int, Summary] = {}
     plan_of = recorded_plans(books)
     for record in books.summaries():
@@ -74,10 +192,10 @@ def _count(books: Reading, tail: Tail, seed: int, scales: Scales, models: _Model
                 what = f"Summary {record.number} amends what was not outstanding."
                 raise damaged(what, record.number) from None
             continue
-        told, lost, waiting = split_of(summary)
+        told, lost, waiting = _split_of(summary)
         if books.head.losses and not plan.open:  # replaced, and therefore in no summary
-            lost = count_arms(books.lost_arms(plan.phase, 0, 2**40), tail.arms)
-        tested = first_of(summary, record.first, seed) if isinstance(summary, Rounds) else None
+            lost = _count_arms(books.lost_arms(plan.phase, 0, 2**40), tail.arms)
+        tested = _first_of(summary, record.first, seed) if isinstance(summary, Rounds) else None
         arms.add(planned, (told, lost, waiting), tested)
         if plan.size == 1:
             scales.add(summary)
@@ -93,14 +211,14 @@ def _count(books: Reading, tail: Tail, seed: int, scales: Scales, models: _Model
             if planned.plan.size == 1:
                 scales.add(summary)
                 models.add(planned.plan, summary)
-            every = _joined(every, split_of(summary))
+            every = _joined(every, _split_of(summary))
             if tested is not None and isinstance(summary, Rounds):
-                tested = _joined(tested, first_of(summary, planned.first, seed))
+                tested = _joined(tested, _first_of(summary, planned.first, seed))
         arms.add(planned, every, tested)
     return arms
 
 
-def _joined(tail: Split, summary: Split) -> Split:
+def _joined(tail: _Split, summary: _Split) -> _Split:
     """Both together; what a summary has as outstanding is in the tail."""
     return tail[0] + summary[0], tail[1] + summary[1], tail[2]
 
@@ -187,13 +305,13 @@ def _split(
     return Check.first(name, fine, (_level(test.chance), finding, action))
 
 
-def _missing(arms: ArmCounts, labels: Sequence[str], lost_yet: int) -> Check:
+def _missing(arms: _ArmCounts, labels: Sequence[str], lost_yet: int) -> Check:
     lost, settled, arm = arms.missing, arms.settled, arms.lost.oddest
     total, every = int(lost.sum()), int(settled.sum())
     if not total:
         return Check("missing", "ok", f"{plural(lost_yet, 'outcome')} lost so far.")
     alike = f"{total} of {every} outcomes are missing, of all options alike."
-    many = total >= FEW and total > _MANY_LOST * every
+    many = total >= _FEW and total > _MANY_LOST * every
     return Check.first(
         "missing",
         alike,
@@ -213,7 +331,7 @@ def _missing(arms: ArmCounts, labels: Sequence[str], lost_yet: int) -> Check:
     )
 
 
-def _overdue(head: Head, tail: Tail) -> Check:
+def _overdue(head: Head, tail: _Tail) -> Check:
     overdue = tail.ages[tail.ages >= tail.patience]
     longest = float(overdue.max(initial=0.0))
     level = "alarm" if longest > 10 * tail.patience else "warning"

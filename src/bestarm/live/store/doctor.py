@@ -9,12 +9,17 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from threading import Timer
+from typing import Any, NamedTuple
 
 from bestarm.errors import BestArmError, StoreUnavailableError
 from bestarm.live.store.sql import Store
 from bestarm.live.values import Check
+
+Connection = Any  # psycopg's, an optional dependency
 
 _MOUNTS = Path("/proc/self/mounts")
 _LOCAL = "Keep the file on a local disk, or use PostgreSQL."
@@ -42,6 +47,9 @@ _DANGERS = {  # level, reason and action by file system; those of users are `fus
         ("warning", "which may be empty after a restart", "Keep the file on a disk that lasts."),
     ),
 }
+_SERVER = "SELECT current_setting('server_version'), current_setting('server_encoding')"
+_WAIT = 5  # seconds that a pooler may take to find a connection
+_ROUNDS = 8  # looks at whether a pooler shares sessions
 _TRY_LOCK = """
 import sqlite3, sys
 try:
@@ -77,7 +85,10 @@ def _sqlite(store: Store) -> Iterator[Check]:
     if writable.level == "ok":
         yield _space(shutil.disk_usage(path.parent).free)
         yield from _probe(path.parent)
-        yield _tables(store)
+        tables = _tables(store)
+        yield tables
+        if tables.level == "ok" and path.exists():
+            yield _content(store)
 
 
 def _build(version: tuple[int, ...]) -> Check:
@@ -186,28 +197,153 @@ def _tables(store: Store) -> Check:
     return Check("tables", "ok", present if version else "It holds no experiments yet.")
 
 
-def _postgres(store: Store) -> Iterator[Check]:
+def _content(store: Store) -> Check:
+    """Whether SQLite finds the pages of the file in order. It reads all of them."""
     try:
         with store.reading() as session:
-            found = session.raw.execute("SELECT name, setting FROM pg_settings")
-            settings = {name: str(setting) for name, setting in found}
-            may_create = "SELECT has_schema_privilege(current_schema(), 'CREATE')"
-            ((create,),) = session.raw.execute(may_create)
-    except StoreUnavailableError as error:
-        yield Check("server", "alarm", error.message, "Check the address, the name and the server.")
+            ((found,),) = session.raw.execute("PRAGMA quick_check(1)").fetchall()
+    except BestArmError as error:
+        found = error.message
+    reason = str(found).splitlines()[-1]
+    return Check.first(
+        "content",
+        "SQLite finds all of its pages in order.",
+        (
+            reason != "ok" and "alarm",
+            f"The file is damaged: {reason}.",
+            "Stop what uses it, keep a copy, and restore it from a backup.",
+        ),
+    )
+
+
+def _postgres(store: Store) -> Iterator[Check]:
+    import psycopg  # noqa: PLC0415 - an optional dependency, which the store has asked for
+
+    def connect() -> Connection:
+        address = store.url.set(drivername="postgresql").render_as_string(hide_password=False)
+        settings: dict[str, Any] = {"connect_timeout": 10, "client_encoding": "utf8"}
+        return psycopg.connect(address, autocommit=True, prepare_threshold=None, **settings)
+
+    try:
+        with connect() as connection:
+            ((version, encoding),) = connection.execute(_SERVER)
+            server = _server(version, encoding)
+            pooler = _pooler(connection, connect)
+        if server.level == "alarm":
+            yield server
+            return
+        settings, create = _settings(store, connect, shared=pooler.shared)
+    except psycopg.Error as error:
+        reason = str(error).partition("\n")[0].rstrip(".")
+        yield _unreachable(f"The server does not answer: {reason}.")
         return
-    yield _server(settings)
+    except StoreUnavailableError as error:
+        yield _unreachable(error.message)
+        return
+    yield server
     yield _durability(settings)
     yield _may_write(read_only=settings["transaction_read_only"] == "on", create=create)
     yield _tables(store)
+    yield pooler.check
 
 
-def _server(settings: Mapping[str, str]) -> Check:
-    name, encoding = f"PostgreSQL {settings['server_version']}", settings["server_encoding"]
-    lacks = f"{name} keeps text as {encoding}, which lacks some letters."
-    action = "Use a database with the encoding UTF8."
-    wrong = encoding not in {"UTF8", "SQL_ASCII"}
-    return Check.first("server", f"{name} was reached.", (wrong and "warning", lacks, action))
+def _unreachable(finding: str) -> Check:
+    return Check("server", "alarm", finding, "Check the address, the name and the server.")
+
+
+def _server(version: str, encoding: str) -> Check:
+    name, action = f"PostgreSQL {version}", "Use a database with the encoding UTF8."
+    return Check.first(
+        "server",
+        f"{name} was reached.",
+        (
+            encoding == "SQL_ASCII" and "alarm",
+            f"{name} does not know the encoding of its text (SQL_ASCII), and bestarm needs it.",
+            action,
+        ),
+        (
+            encoding != "UTF8" and "warning",
+            f"{name} keeps text as {encoding}, which lacks some letters.",
+            action,
+        ),
+    )
+
+
+class _Pooler(NamedTuple):
+    """What is between us and the server.
+
+    Attributes:
+        check: what to tell of it.
+        shared: whether connections share the server's sessions: transaction mode.
+    """
+
+    check: Check
+    shared: bool = False
+
+
+def _pooler(connection: Connection, connect: Callable[[], Connection]) -> _Pooler:
+    """Find out a pooler and its mode.
+
+    When a connection begins, a server tells the number of its process, and a pooler makes one up.
+    Two connections that use the same process, or one that uses two, share sessions. Where others
+    use the pooler too, it may take a few rounds to see.
+    """
+    if _process(connection) == connection.info.backend_pid:
+        return _Pooler(Check("pooler", "ok", "Connections lead to the server, without a pooler."))
+    with connect() as second:
+        for _ in range(_ROUNDS):
+            before, after = _process(connection), _process(connection)
+            with _closed_after_a_while(connection):
+                other = _process(second)
+            if connection.closed:
+                finding = f"The pooler gave us no second connection within {_WAIT} s."
+                action = "Raise its pool size, or choose transaction mode."
+                return _Pooler(Check("pooler", "warning", finding, action))
+            if before != after or after == other:
+                finding = "Connections go through a pooler in transaction mode, which is safe: "
+                finding += "every transaction sets its durability."
+                return _Pooler(Check("pooler", "ok", finding), shared=True)
+    return _Pooler(Check("pooler", "ok", "Connections go through a pooler in session mode."))
+
+
+def _process(connection: Connection) -> int:
+    ((number,),) = connection.execute("SELECT pg_backend_pid()")
+    return int(number)
+
+
+@contextmanager
+def _closed_after_a_while(connection: Connection) -> Iterator[None]:
+    """Close a connection if the block takes long: it may wait for what the connection holds."""
+    timer = Timer(_WAIT, connection.close)
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def _settings(
+    store: Store, connect: Callable[[], Connection], *, shared: bool
+) -> tuple[dict[str, str], bool]:
+    """The settings of a transaction that writes, and whether the user may create tables.
+
+    Where connections share sessions they are read once more, while another connection holds the
+    session of the first time: what was set for that session alone is missing then.
+    """
+    settings, create = _settings_now(store)
+    if shared:
+        with connect() as other, other.transaction(), _closed_after_a_while(other):
+            other.execute("SELECT 1")
+            settings, create = _settings_now(store)
+    return settings, create
+
+
+def _settings_now(store: Store) -> tuple[dict[str, str], bool]:
+    with store.writing() as session:
+        found = session.raw.execute("SELECT name, setting FROM pg_settings").fetchall()
+        may_create = "SELECT has_schema_privilege(current_schema(), 'CREATE')"
+        ((create,),) = session.raw.execute(may_create)
+    return {name: str(setting) for name, setting in found}, bool(create)
 
 
 def _durability(settings: Mapping[str, str]) -> Check:

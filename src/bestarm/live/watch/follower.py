@@ -33,37 +33,24 @@ _KEPT_NOTABLE = 60
 
 @dataclass(frozen=True, eq=False)
 class Moment:
-    """What a policy knew after so many pulls.
-
-    Attributes:
-        active: the targets that were left; of a phase, those that it compared.
-        look: what it knew of all targets.
-        phase: the phase that ended then, if each phase estimates afresh; else None.
-    """
+    """What a policy knew after so many pulls."""
 
     pulls: int
-    active: tuple[int, ...]
-    look: Look
-    phase: int | None = None
+    active: tuple[int, ...]  # the targets that were left; of a phase, those that it compared
+    look: Look  # what it knew of all targets
+    phase: int | None = None  # that ended then, if each phase estimates afresh
 
 
 @dataclass(eq=False)
 class Slice:
-    """A stretch of the experiment: the raw totals, and what differences within its parts add up to.
+    """A stretch of the experiment: raw totals, and those of differences within its parts."""
 
-    Attributes:
-        first: the id of the first assignment in it.
-        end: the id after the last.
-        gram: Σ n (x − x̄)(x − x̄)ᵀ over its parts, each about its own mean.
-        moment: Σ s (x − x̄), likewise.
-    """
-
-    first: int
-    end: int
+    first: int  # the id of the first assignment in it
+    end: int  # the id after the last
     counts: Array
     sums: Array
-    gram: Array
-    moment: Array
+    gram: Array  # Σ n (x − x̄)(x − x̄)ᵀ over its parts, each about its own mean
+    moment: Array  # Σ s (x − x̄), likewise
 
     @classmethod
     def of(cls, entry: SummaryRecord, arms: Array) -> Slice:
@@ -81,25 +68,16 @@ class Slice:
 
     def join(self, other: Slice) -> Slice:
         """This one and another that follows it or lies within it."""
-        return Slice(
-            self.first,
-            max(self.end, other.end),
-            self.counts + other.counts,
-            self.sums + other.sums,
-            self.gram + other.gram,
-            self.moment + other.moment,
-        )
+        return self._plus(other, 1.0)
 
     def without(self, other: Slice) -> Slice:
         """What this one has more than another of the same stretch."""
-        return Slice(
-            self.first,
-            self.end,
-            self.counts - other.counts,
-            self.sums - other.sums,
-            self.gram - other.gram,
-            self.moment - other.moment,
-        )
+        return self._plus(other, -1.0)
+
+    def _plus(self, other: Slice, sign: float) -> Slice:
+        names = ("counts", "sums", "gram", "moment")
+        totals = (getattr(self, name) + sign * getattr(other, name) for name in names)
+        return Slice(self.first, max(self.end, other.end), *totals)
 
     def contrasts(self, rows: Array) -> Array:
         """Contrasts (rows, in coordinates) by least squares with a level for every part.
@@ -118,24 +96,16 @@ class Slice:
 
 @dataclass
 class Log:
-    """What counters and events say, without the policy.
-
-    Attributes:
-        created: when the experiment began.
-        notable: the last events that tell something.
-        routine: the last few that do not.
-        eliminated: the phase in which a target was last dropped.
-        closings: when summaries were closed, and with how many pulls in all: the last ones.
-        end: how the policy ended it, or None.
-    """
+    """What counters and events say, without the policy."""
 
     head: Head = field(default_factory=Head)
-    created: float = 0.0
-    notable: list[Event] = field(default_factory=list)
-    routine: list[Event] = field(default_factory=list)
-    eliminated: dict[int, int] = field(default_factory=dict)
+    created: float = 0.0  # when the experiment began
+    notable: list[Event] = field(default_factory=list)  # the last events that tell something
+    routine: list[Event] = field(default_factory=list)  # the last few that do not
+    eliminated: dict[int, int] = field(default_factory=dict)  # the phases that dropped targets
+    # When the last summaries were closed, and with how many pulls in all.
     closings: list[tuple[float, int]] = field(default_factory=list)
-    end: dict[str, Any] | None = None
+    end: dict[str, Any] | None = None  # how the policy ended it
 
     def read(self, books: Reading) -> None:
         """Read the counters, and the events that are new."""
@@ -166,32 +136,22 @@ class Follower:
     """What is worth watching of one experiment, all of it at the moment of the last update.
 
     The policy is made once more and told what is on record, so that looking never holds up those
-    who ask and tell.
-
-    Args:
-        spec: of the experiment. The experiment itself is not kept, so that it can be let go of.
-
-    Attributes:
-        looks: what the policy knew over time, the last one now, or else what each phase said; empty
-            if it tells neither.
-        counts: outcomes per arm that the policy was told.
-        sums: their sum.
-        planned: how many the plans would have drawn of each arm.
-        drawn: how many were drawn, those without an outcome included.
-        slices: the experiment in stretches.
-        waits_for: the assignment whose outcome holds up the decision, and when it was given out.
+    who ask and tell. The experiment itself is not kept, so that it can be let go of.
     """
 
     said: Recommendation
     plan: Plan | None
+    # The assignment whose outcome holds up the decision, and when it was given out.
     waits_for: tuple[int | None, float | None]
 
     def __init__(self, spec: Spec) -> None:
         problem = spec.problem
         self.log = Log()
+        # What the policy knew over time, the last one now, or else what each phase said.
         self.looks: list[Moment] = []
-        self.slices: list[Slice] = []
-        self.counts, self.sums, self.planned, self.drawn = np.zeros((4, problem.arms))
+        self.slices: list[Slice] = []  # the experiment in stretches
+        self.counts, self.sums = np.zeros((2, problem.arms))  # of outcomes that the policy was told
+        self.planned, self.drawn = np.zeros((2, problem.arms))  # pulls, with those without outcome
         self._targets = problem.targets
         self._coordinates = problem.span.coordinates(problem.source)
         self._player = Player(spec.make)

@@ -5,22 +5,378 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from itertools import pairwise
+from dataclasses import dataclass
+from itertools import accumulate, compress, pairwise
 from threading import Lock
+from typing import Any
 
 import numpy as np
+from scipy.special import log_ndtr, ndtr, ndtri
 
+from bestarm.geometry import Array
 from bestarm.live.experiment import Experiment
+from bestarm.live.spec import Spec
+from bestarm.live.store.contract import Head
 from bestarm.live.values import Check, savings
 from bestarm.live.watch import wording
-from bestarm.live.watch.follower import Follower, Log
-from bestarm.live.watch.forecast import EndForecast, from_evidence, from_phases
-from bestarm.live.watch.standings import baseline_lines, leaderboard, leaders, timeline
-from bestarm.live.watch.views import Allocated, Happening, Overview
+from bestarm.live.watch.follower import Follower, Log, Moment, Slice, joined
 from bestarm.policies.policy import Traits
+from bestarm.problem import Problem
+from bestarm.recommendation import Phase, Recommendation
+from bestarm.records import Plan
 
+_PRICE = 1.0  # nats that a bet on all stakes at once costs, about, against the best of them
+_NEAR = 0.2  # nats that are always taken to be lacking: a batch must close before anything is said
+_RANGE = (0.2, 0.5, 0.8)  # quantiles
+_SCORES: Array = ndtri((np.arange(61) + 0.5) / 61)  # of a normal deviate, equally likely each
+_FAR = 300.0  # times the pulls so far: beyond that nothing is foreseen
+_DRAWN = 24  # targets with a line in the timeline
+_RAW = 4  # options whose raw outcomes are shown over time
+_ENOUGH = 60  # outcomes per arm in a stretch, for its mean to say something
+_LEAST = 10  # outcomes of an arm in a stretch, to be shown at all
 _DECLARED = {"range", "scale", "model", "level"}  # checks of what was declared of rewards
 _HEALTH_COST_RATIO = 50  # rerun health checks at most every 50 × their own duration
+
+Numbers = tuple[float | None, ...]
+
+
+# --- plain values ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class EndForecast:
+    """How many more pulls there may be: rough by nature, so always with a range."""
+
+    expected: int | None  # a middling guess, if there is one
+    low: int  # it may well be as few as this
+    high: int | None  # and as many as this; None if no end can be foreseen
+    basis: str  # what it is made from, in words
+
+
+@dataclass(frozen=True)
+class Option:
+    """One option on the leaderboard. What is not known is None."""
+
+    target: int
+    label: str
+    status: str  # "best" once shown, "leads", "in" or "out"
+    phase_out: int | None = None  # the phase in which it was dropped
+    arm: int | None = None  # the source arm that is this very target
+    pulls: int | None = None  # pulls of that arm with an outcome
+    behind: float | None = None  # estimated leader − target, in reward units
+    radius: float | None = None  # of that estimate, where a phase has one radius
+    low: float | None = None  # the ends of what `behind` may be
+    high: float | None = None
+    known_in: int | None = None  # the phase from which this is, where not from the last
+    evidence: float | None = None  # the share collected of the evidence needed to drop it
+    # The mean of its outcomes. The baseline is in it: no decision rests on it, unless the policy is
+    # blind to the baseline.
+    raw_mean: float | None = None
+
+
+@dataclass(frozen=True)
+class Line:
+    """One option over time; None where there is no value."""
+
+    label: str
+    rank: int  # its place on the leaderboard, from 0; −1: an arm that is no option, −2: a reference
+    out: bool  # whether the line ends because it was dropped
+    x: tuple[float, ...] = ()  # pulls, or phases
+    y: Numbers = ()
+    low: Numbers = ()  # the ends of an interval, or empty
+    high: Numbers = ()
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """How the options fell behind."""
+
+    kind: str  # "phases" where each phase estimates afresh, "looks" where evidence gathers, "none"
+    lines: tuple[Line, ...] = ()  # estimated leader − option, with the leader of the time
+    radius: Line | None = None  # for phases: the largest radius
+    # For looks: the log of the e-value against each option, in units of what drops it.
+    evidence: tuple[Line, ...] = ()
+
+
+@dataclass(frozen=True)
+class BaselineView:
+    """Raw outcomes beside what is left once the baseline is taken out, stretch by stretch."""
+
+    level: Line  # the mean of all outcomes of each stretch
+    raw: tuple[Line, ...]  # the mean outcome of single arms
+    # Estimated leader − option from the differences within all stretches so far: free of the
+    # baseline.
+    contrasts: tuple[Line, ...]
+    leader: str  # whose lead that is
+    swing: float | None  # how far `level` went up and down; None before a second stretch
+    gap: float | None  # the lead over the closest option that is not named with the leader
+
+
+@dataclass(frozen=True)
+class Allocated:
+    """How often an arm was to be drawn, and was, of all pulls the policy was told of."""
+
+    arm: int
+    label: str
+    planned: float
+    drawn: int
+    answered: int
+
+
+@dataclass(frozen=True)
+class Happening:
+    """An event of the log, in words."""
+
+    at: float
+    kind: str
+    words: str
+
+
+@dataclass(frozen=True, eq=False)
+class Overview:
+    """A stored experiment as it stands."""
+
+    name: str
+    description: str
+    spec: Spec
+    head: Head
+    said: Recommendation  # what the policy recommends
+    created: float  # when it began, in seconds since 1970
+    verdict: str
+    leaders: tuple[str, ...]  # the options named, or those that lead so far
+    standing: str  # what each of them is, or would be, said to be
+    proven: bool  # whether an error probability is proven under the assumptions
+    reliability: str  # the same in words
+    contradictions: tuple[str, ...]  # assumptions that the data contradict, one sentence each
+    health: tuple[Check, ...]
+    leaderboard: tuple[Option, ...]  # the leader first
+    timeline: Timeline
+    baseline: BaselineView
+    allocation: tuple[Allocated, ...]  # one row per arm
+    used: int  # pulls the policy has been told of: what the verdict rests on
+    savings: str  # what forecasts save, in words; empty where there are none
+    decided: float | None  # the share collected of the evidence needed to drop the closest rival
+    pace: float | None  # recent outcomes per hour
+    forecast: EndForecast | None  # None if it is over or nothing is known
+    hours: tuple[float | None, ...] | None  # what that takes at this pace: middle, low, high
+    events: tuple[Happening, ...]  # the last ones that tell something, newest first
+
+
+# --- how many more pulls there may be -------------------------------------------------------------
+
+
+def from_evidence(pulls: int, evidence: float, level: float) -> EndForecast:
+    """Pulls until the evidence against the hardest competitor, a log, reaches its level.
+
+    The log of an e-value that bets well is a random walk of drift g per pull and variance 2g, so
+    the pulls that are lacking follow an inverse Gaussian law. g itself is known through the score
+    z = √(2 g n), which is off by a normal deviate. Quantiles are those of the mixture.
+    """
+    lacking = max(level - evidence, _NEAR)
+    score = math.sqrt(2 * max(evidence + _PRICE, 0.1)) + _SCORES
+    growth = np.square(score[score > 0])[:, None] / (2 * pulls)
+    ahead = np.geomspace(1e-3 * pulls, _FAR * pulls, 300)
+    mean, shape = lacking / growth, lacking**2 / (2 * growth)
+    root = np.sqrt(shape / ahead)
+    reflected = np.minimum(2 * shape / mean + log_ndtr(-root * (ahead / mean + 1)), 0.0)
+    chance = (ndtr(root * (ahead / mean - 1)) + np.exp(reflected)).sum(axis=0) / len(_SCORES)
+    low, middle, high = (
+        math.ceil(np.interp(q, chance, ahead)) if chance[-1] >= q else None for q in _RANGE
+    )
+    return EndForecast(
+        middle,
+        low or 0,
+        high,
+        "From how the evidence against the closest competitor has grown. Rough: four in five of "
+        "the experiments this was tried on ended within their range.",
+    )
+
+
+def from_phases(trace: Sequence[Phase], plan: Plan | None, *, left: int) -> EndForecast | None:
+    """Pulls of this phase, and of those after it that the smallest estimated contrast asks for.
+
+    A phase of half the radius needs four times the pulls, so phases grow as they did before. Of the
+    pulls of the open plan, some are `left` to be settled.
+    """
+    if plan is None:
+        return None
+    basis = "This phase as planned; it may be the last."
+    if not trace:
+        return EndForecast(None, left, None, f"{basis} What follows depends on its outcome.")
+    last = trace[-1]
+    rivals = [
+        (contrast, radius)
+        for target, contrast, radius in zip(last.active, last.contrasts, last.radii, strict=True)
+        if target != last.leader and target not in last.eliminated and radius > 0
+    ]
+    ratio = max((radius / max(contrast, 1e-12) for contrast, radius in rivals), default=1.0)
+    growth = max(plan.pulls / last.pulls, 1.1)
+    # The open phase and k more after it shrink the radius by growth^(−(k + 1)/2).
+    wanted = math.ceil(max(0.0, 2 * math.log(max(ratio, 1.0)) / math.log(growth) - 1))
+    if wanted > 12:
+        return EndForecast(
+            None, left, None, f"{basis} The closest competitor is too close to say more."
+        )
+    total = left + sum(plan.pulls * growth**k for k in range(1, wanted + 1))
+    return EndForecast(
+        math.ceil(total),
+        left,
+        math.ceil(total + plan.pulls * growth ** (wanted + 1)),
+        f"{basis} If the closest competitor is as close as it looks, "
+        f"{f'{wanted} more may follow' if wanted else 'it is'}; the range allows for one more than "
+        "that.",
+    )
+
+
+# --- where the options stand ----------------------------------------------------------------------
+
+
+def _finite(value: float) -> float | None:
+    return float(value) if math.isfinite(value) else None
+
+
+def leaders(said: Recommendation) -> tuple[int, ...]:
+    """The targets that are named, and those that tie with them."""
+    return tuple(dict.fromkeys((*(said.chosen or (said.target,)), *said.tied)))
+
+
+def leaderboard(
+    follower: Follower, problem: Problem, level: float, *, radii: bool = True
+) -> tuple[Option, ...]:
+    """All options, those that lead first, then by how far they are behind.
+
+    The evidence that drops an option is `level`; `radii` says whether the radii of phases tell how
+    sure an estimate is.
+    """
+    said, dropped = follower.said, follower.log.eliminated
+    leading, active = leaders(said), set(said.active)
+    arms = {row.tobytes(): arm for arm, row in reversed(list(enumerate(problem.source)))}
+
+    def option(target: int) -> Option:
+        status = "in" if target in active else "out"
+        if target in leading and follower.counts.any():
+            status = "best" if said.final else "leads"
+        known = _known(target, follower.looks, level, radii=radii)
+        if said.effect is not None and target == said.effect.control not in leading:
+            # Of the control, what the verdict says: narrower, and part of its promise.
+            effect = said.effect
+            known |= {"behind": effect.estimate, "low": effect.lower, "high": effect.upper}
+        if status == "out":
+            known["phase_out"] = dropped.get(target)
+            if "evidence" in known:  # what was dropped stays so, though evidence may ebb away later
+                known["evidence"] = 1.0
+        arm = arms.get(problem.target[target].tobytes())
+        if arm is not None:
+            count = int(follower.counts[arm])
+            known |= {"arm": arm, "pulls": count}
+            known["raw_mean"] = float(follower.sums[arm] / count) if count else None
+        return Option(target, problem.target_labels[target], status, **known)
+
+    def place(option: Option) -> tuple[int, int, float]:
+        far = math.inf if option.behind is None else option.behind
+        if option.target in leading:
+            return 0, leading.index(option.target), 0.0
+        if option.target in active:
+            return 1, 0, far
+        return 2, -dropped.get(option.target, 0), far
+
+    return tuple(sorted(map(option, range(problem.targets)), key=place))
+
+
+def _known(target: int, looks: Sequence[Moment], level: float, *, radii: bool) -> dict[str, Any]:
+    """What the last moment that knew anything of a target says of it."""
+    for moment in reversed(looks):
+        look, phase = moment.look, moment.phase
+        if phase is not None and target not in moment.active:
+            continue
+        behind, low, high = (_finite(part[target]) for part in (look.estimate, look.low, look.high))
+        if phase is None:
+            share = float(np.clip(look.log_evidence[target] / level, 0.0, 1.0))
+            return {"behind": behind, "low": low, "high": high, "evidence": share}
+        known = {"behind": behind, "known_in": None if moment is looks[-1] else phase}
+        if radii and behind is not None and high is not None:
+            known |= {"radius": high - behind, "low": low, "high": high}
+        return known
+    return {}
+
+
+def timeline(follower: Follower, board: Sequence[Option], level: float) -> Timeline:
+    """How the options on the board fell behind; `level` is the evidence that drops one."""
+    looks = follower.looks
+    if not looks:
+        return Timeline("none")
+    lines, evidence = [], []
+    for rank, option in enumerate(board[:_DRAWN]):
+        target, out, seen = option.target, option.status == "out", looks
+        active = [target in each.active for each in looks]
+        if looks[0].phase is not None:
+            seen = list(compress(looks, active))
+        elif out and not all(active):
+            seen = looks[: active.index(False) + 1]  # as far as the look that dropped it
+        x = tuple(float(each.phase or each.pulls) for each in seen)
+        y = tuple(_finite(each.look.estimate[target]) for each in seen)
+        low = tuple(_finite(each.look.low[target]) for each in seen)
+        high = tuple(_finite(each.look.high[target]) for each in seen)
+        share = tuple(_finite(each.look.log_evidence[target] / level) for each in seen)
+        lines.append(Line(option.label, rank, out, x, y, low, high))
+        evidence.append(Line(option.label, rank, out, x, share))
+    if looks[0].phase is None:
+        return Timeline("looks", tuple(lines), evidence=tuple(evidence))
+    phases = tuple(float(each.phase or 0) for each in looks)
+    radii = [np.delete(look.high - look.estimate, look.leader) for look in (m.look for m in looks)]
+    largest = tuple(max(each[np.isfinite(each)].tolist(), default=None) for each in radii)
+    return Timeline("phases", tuple(lines), Line("radius", -2, False, phases, largest))
+
+
+def baseline_lines(follower: Follower, problem: Problem, board: Sequence[Option]) -> BaselineView:
+    """Raw outcomes over time, beside the contrasts that are free of the baseline."""
+    slices, shown, leader = _stretches(follower.slices, problem.arms), board[:_RAW], board[0]
+    x = tuple((each.first + each.end) / 2 for each in slices)
+    means = tuple(_ratio(each.sums.sum(), each.counts.sum()) for each in slices)
+    arms = [(rank, option.arm) for rank, option in enumerate(shown) if option.arm is not None]
+    if not arms:
+        often = np.argsort(-follower.counts, kind="stable")[:_RAW].tolist()
+        arms = [(-1, arm) for arm in often if follower.counts[arm]]
+    raw = []
+    for rank, arm in arms:
+        y = tuple(_ratio(each.sums[arm], each.counts[arm], least=_LEAST) for each in slices)
+        raw.append(Line(problem.source_labels[arm], rank, False, x, y))
+    targets = problem.target[[option.target for option in shown]]
+    rows = problem.span.contrast_coordinates(problem.target[leader.target] - targets)
+    so_far = accumulate(slices, Slice.join)
+    found = np.array([each.contrasts(rows) for each in so_far]).reshape(len(slices), len(shown))
+    contrasts = tuple(
+        Line(option.label, rank, option.status == "out", x, tuple(map(_finite, found[:, rank])))
+        for rank, option in enumerate(shown)
+    )
+    seen = [mean for mean in means if mean is not None]
+    gaps = {
+        status: [o.behind for o in board if o.status == status and o.behind is not None]
+        for status in ("in", "out")
+    }
+    return BaselineView(
+        Line("all outcomes", -2, False, x, means),
+        tuple(raw),
+        contrasts,
+        leader.label,
+        max(seen) - min(seen) if len(seen) > 1 else None,
+        min(gaps["in"] or gaps["out"], default=None),
+    )
+
+
+def _stretches(slices: Sequence[Slice], arms: int) -> list[Slice]:
+    """Neighbours joined until there are enough outcomes in each."""
+    found = joined(slices, lambda last, _: last.counts.sum() < _ENOUGH * arms)
+    if len(found) > 1 and found[-1].counts.sum() < _ENOUGH * arms:
+        found[-2:] = [found[-2].join(found[-1])]
+    return found
+
+
+def _ratio(sums: float, counts: float, *, least: int = 1) -> float | None:
+    return float(sums / counts) if counts >= least else None
+
+
+# --- all of it ------------------------------------------------------------------------------------
 
 
 class Watch:

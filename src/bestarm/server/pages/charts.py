@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from bestarm.live.watch.views import BaselineView, Line, Numbers, Overview, Timeline
+from bestarm.live.watch.overview import BaselineView, Line, Numbers, Overview, Timeline
 
 COLOURS = 6  # options that have a colour of their own; the first is the leader's
 _BANDED = 1  # competitors whose intervals are drawn

@@ -18,8 +18,7 @@ from markupsafe import Markup
 from bestarm.defaults import DELTA
 from bestarm.live import Experiment
 from bestarm.live.values import in_rounds
-from bestarm.live.watch.overview import Watch
-from bestarm.live.watch.views import Allocated, Overview
+from bestarm.live.watch.overview import Allocated, Overview, Watch
 from bestarm.live.watch.wording import percent
 from bestarm.server.pages.assets import address_of, read_asset
 from bestarm.server.pages.charts import COLOURS, Chart, charts, number

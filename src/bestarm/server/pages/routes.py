@@ -21,8 +21,7 @@ from starlette.exceptions import HTTPException
 
 from bestarm.errors import BestArmError
 from bestarm.live.inputs import normal_form
-from bestarm.live.watch.overview import Watch
-from bestarm.live.watch.views import Overview
+from bestarm.live.watch.overview import Overview, Watch
 from bestarm.policies.registry import policies
 from bestarm.server.api.errors import Refusal, refusal_of
 from bestarm.server.api.plan import PLANNABLE

@@ -8,7 +8,7 @@ from itertools import groupby
 
 from markupsafe import Markup, escape
 
-from bestarm.live.watch.views import Line
+from bestarm.live.watch.overview import Line
 from bestarm.server.pages.charts import COLOURS, Chart, number
 
 _HEIGHT = 290
