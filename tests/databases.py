@@ -53,15 +53,15 @@ def name_of(url: str) -> str:
 
 @contextmanager
 def beginning(do: Callable[[Any], object]) -> Iterator[None]:
-    """Do something at the beginning of every transaction of this process that writes, on its
-    connection."""
+    """Do something at the beginning of every transaction of this process, on its connection; with
+    PostgreSQL, of those that write."""
 
     def in_session(kind: type[Session]) -> Callable[..., None]:
         begin = kind.begin
 
         def begun(self: Session, *, writing: bool) -> None:
             begin(self, writing=writing)
-            if writing:
+            if writing or kind is SqliteSession:
                 do(self.raw)
 
         return begun
@@ -74,7 +74,7 @@ def beginning(do: Callable[[Any], object]) -> Iterator[None]:
 
 @contextmanager
 def noted(statement: str) -> Iterator[list[Any]]:
-    """What a statement says at the beginning of every transaction that writes."""
+    """What a statement says at the beginning of every transaction: see `beginning`."""
     seen: list[Any] = []
     with beginning(lambda raw: seen.extend(raw.execute(statement).fetchone())):
         yield seen

@@ -42,7 +42,6 @@ from bestarm.errors import (
     StoreVersionError,
 )
 from bestarm.files import locked
-from bestarm.live.store.damage import damaged
 from bestarm.live.store.sql.files import Change, Identity, WatchedFile
 from bestarm.live.store.sql.schema import VERSION_TABLE
 from bestarm.live.store.sql.session import TIMEOUT, PostgresSession, Session, SqliteSession
@@ -100,9 +99,8 @@ def check_url(url: object) -> URL:
 def make_engine(url: URL) -> Engine:
     """An engine with SQLAlchemy's pool, whose connections begin no transaction by themselves."""
     if url.get_backend_name() == "sqlite":
-        # Without a wait of SQLite's own: see `retry_on_busy`.
         arguments: dict[str, Any]
-        arguments = {"timeout": 0, "check_same_thread": False, "isolation_level": None}
+        arguments = {"timeout": TIMEOUT, "check_same_thread": False, "isolation_level": None}
         engine = create_engine(url, connect_args=arguments, pool_timeout=TIMEOUT)
         event.listen(engine, "connect", _set_up_file)
         return engine
@@ -143,12 +141,7 @@ class Store:
         self.sqlite = self.url.get_backend_name() == "sqlite"
         self.file = WatchedFile(self.url) if self.sqlite else None
         self._driver: Any = self.url.get_dialect().import_dbapi()
-        self._failures = (
-            self._driver.Error,
-            exc.DBAPIError,
-            exc.TimeoutError,
-            UnicodeDecodeError,
-        )
+        self._failures = (self._driver.Error, exc.DBAPIError, exc.TimeoutError)
         self.generation = 0
         self._change: Change | None = None
         self._known: int | None = None  # the generation in which the tables were found
@@ -223,17 +216,19 @@ class Store:
     def _transaction(self, generation: int | None, *, writing: bool) -> Iterator[Session]:
         generation = self.check_file(generation)
         try:
-            with self._lease() as lease, closing(self._engine.raw_connection()) as connection:
-                lease.connection = connection
+            with self._lease() as lease:
+                connection = lease.connection = self._engine.raw_connection()
                 session = _session(connection, writing=writing)
                 try:
                     session.begin(writing=writing)
                     if self.file is not None:
                         self.file.note_log(session.raw)
                     yield session
+                    self._check_not_inherited(lease)
                     session.commit()
                 except BaseException:
-                    self._roll_back(session, connection)
+                    if lease in _leases:
+                        self._roll_back(session, connection)
                     raise
                 if writing and self.file is not None:
                     self.file.note_log(session.raw, written=True)
@@ -246,20 +241,27 @@ class Store:
     @contextmanager
     def _lease(self) -> Iterator[_Lease]:
         """Note that a connection is in use, or about to be made: see `_before_fork`."""
-        if _inherited and self.file is not None and self.file.identity() in _inherited:
-            raise self._failure(
-                StoreUnavailableError,
-                "This process was forked while its parent used the file",
-                "Start processes by another method (spawn or forkserver), or at another time.",
-            )
+        self._check_not_inherited()
         lease = _Lease(self)
         with _fork_lock:
             _leases.add(lease)
         try:
             yield lease
         finally:
-            with _fork_lock:
-                _leases.discard(lease)
+            if lease in _leases:  # or this is a forked process, which leaves it to its parent
+                if lease.connection is not None:
+                    lease.connection.close()
+                with _fork_lock:
+                    _leases.discard(lease)
+
+    def _check_not_inherited(self, lease: _Lease | None = None) -> None:
+        inherited = _inherited and self.file is not None and self.file.identity() in _inherited
+        if inherited or (lease is not None and lease not in _leases):
+            raise self._failure(
+                StoreUnavailableError,
+                "This process was forked while its parent used the database",
+                "Start processes by another method (spawn or forkserver), or at another time.",
+            )
 
     def _roll_back(self, session: Session, connection: PoolProxiedConnection) -> None:
         try:
@@ -293,9 +295,6 @@ class Store:
     def _error(self, error: Exception) -> StoreError:
         cause = error.orig if isinstance(error, exc.DBAPIError) else error
         code = getattr(cause, "sqlite_errorcode", None)
-        if isinstance(cause, (sqlite3.OperationalError, UnicodeDecodeError)) and code is None:
-            # Python's own: SQLite keeps any bytes as a text, and these cannot be decoded.
-            return damaged(f"The store {self.place} holds a text that is not in UTF-8.", self.place)
         state = getattr(cause, "sqlstate", None) if code is None else code & 0xFF
         message = " ".join(str(cause).split()).rstrip(".")
         remedy = _REMEDIES.get(state, "")

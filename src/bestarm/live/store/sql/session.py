@@ -18,6 +18,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.dialects.postgresql import psycopg
 
+from bestarm.live.store.damage import damaged
 from bestarm.live.store.sql.schema import Checked
 
 T = TypeVar("T")
@@ -75,8 +76,18 @@ class Session(ABC):
         self.raw.cursor().executemany(_compile(statement, type(self)).text, rows)
 
     def fetch(self, statement: sa.Select[Any], **values: Any) -> list[Row]:
-        """Rows as the driver returns them."""
-        found: list[Row] = self.execute(statement, **values).fetchall()
+        """Rows as the driver returns them.
+
+        Raises:
+            DamagedStoreError: there is a text among them that cannot be decoded.
+        """
+        try:
+            found: list[Row] = self.execute(statement, **values).fetchall()
+        except (sqlite3.OperationalError, UnicodeDecodeError) as error:
+            if getattr(error, "sqlite_errorcode", None) is not None:
+                raise
+            # Python's own: SQLite, and a database without an encoding, keep any bytes as a text.
+            raise damaged("A text that is not in UTF-8 cannot be read.") from error
         return found
 
     def select(self, statement: sa.Select[Any], **values: Any) -> list[Row]:
@@ -127,8 +138,13 @@ class SqliteSession(Session):
             retry_on_busy(lambda: self.raw.execute("PRAGMA data_version").fetchall())
 
     def set_up_writing(self) -> None:
-        """Have the file write ahead; only before the first write, as reading must not change it."""
-        retry_on_busy(lambda: self.raw.execute("PRAGMA journal_mode=WAL").fetchall())
+        """Have the file write ahead; only before the first write, as reading must not change it.
+
+        From then on only the beginning of a transaction waits for others, in its own way.
+        """
+        ((mode,),) = retry_on_busy(lambda: self.raw.execute("PRAGMA journal_mode=WAL").fetchall())
+        if mode == "wal":
+            self.raw.execute("PRAGMA busy_timeout=0")
 
     def rollback(self) -> None:
         """End the transaction without keeping anything of it."""
@@ -210,11 +226,11 @@ _BEGIN_READING = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 # machine is gone, must not block all others. Whoever waited for a lock sees what was written
 # meanwhile.
 _BEGIN_WRITING = """
-BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;
+BEGIN ISOLATION LEVEL READ COMMITTED;
 SELECT set_config('synchronous_commit', CASE current_setting('synchronous_commit')
         WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END, true),
     set_config('lock_timeout', '{0}', true),
-    set_config('idle_in_transaction_session_timeout', '{0}', true)
+    set_config('idle_in_transaction_session_timeout', '1min', true)
 """
 
 

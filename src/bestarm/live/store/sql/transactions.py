@@ -213,9 +213,8 @@ class SqlReading(Reading):
                 return
             rows = np.empty(len(columns[0]), dtype=ROW)
             for name, column in zip(ROW.names or (), columns, strict=True):
-                if ROW[name].kind == "i":
-                    column = _whole(column)
-                rows[name] = column > 0 if name == "late" else column
+                whole = ROW[name].kind == "i"
+                rows[name] = _whole(column) if whole else column > 0 if name == "late" else column
             if np.isnan(rows["probability"]).any() or np.isnan(rows["asked"]).any():
                 raise _unreadable("a number is missing")
             yield rows
