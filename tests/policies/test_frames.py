@@ -55,7 +55,7 @@ def growth(policy: AnytimeBAI, frame: Any, summary: Summary) -> Array:
     ids=["single pulls", "blocks", "items"],
 )
 def test_a_frame_is_not_changed_by_what_is_learned_after_it(
-    tell: Callable[[Plan, np.random.Generator, int], Told], options: dict[str, int]
+    tell: Callable[[Plan, np.random.Generator, int], Told], options: dict[str, Any]
 ) -> None:
     rng = np.random.default_rng(0)
     policy = AnytimeBAI(Problem(np.eye(3), delta=1e-9), bounds=(0, 1), **options)
