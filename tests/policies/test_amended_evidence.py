@@ -31,7 +31,9 @@ def make_frame() -> Frame:
     return Frame(sampling, guess=guess, spread=even, scale=Scale(0.0, 1.0), size=PULLS, pulls=0)
 
 
-def clicks(rng: np.random.Generator, counts: list[int]) -> Summary:
+def clicks(rng: np.random.Generator, each: int) -> Summary:
+    """So many pulls of each arm."""
+    counts = np.full(4, each)
     yes = rng.binomial(counts, RATES).astype(float)
     return Summary(counts, yes, yes)
 
@@ -51,8 +53,8 @@ def test_an_amended_batch_counts_once(name: str) -> None:
     told, known = list[BatchOutcome](), list[BatchOutcome]()
     amendments: list[tuple[int, Summary]] = []
     for number in range(BATCHES):
-        first, second, rest = (clicks(rng, [n] * 4) for n in (1, 1, 8))
-        pending = [2] * 4 if number in waits else [0] * 4
+        first, second, rest = (clicks(rng, n) for n in (1, 1, 8))
+        pending = np.full(4, 2 if number in waits else 0)
         part = Summary(rest.counts, rest.sums, rest.squares, pending=pending)
         whole = part.amended(first).amended(second) if number in waits else part
         amendments += [(number, each) for each in (first, second) if number in waits]
@@ -68,7 +70,7 @@ def test_an_amended_batch_counts_once(name: str) -> None:
     assert np.abs(prompt.log_evidence() - before).max() > 1.0  # what was outstanding matters
     np.testing.assert_allclose(late.log_evidence(), prompt.log_evidence(), rtol=1e-9)
     # And so does what comes after.
-    batch = BatchOutcome(frame, clicks(rng, [10] * 4))
+    batch = BatchOutcome(frame, clicks(rng, 10))
     take(prompt, told, batch)
     take(late, known, batch)
     np.testing.assert_allclose(late.log_evidence(), prompt.log_evidence(), rtol=1e-9)

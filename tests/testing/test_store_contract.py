@@ -305,7 +305,8 @@ class DoesNotWaitForArrivals(MemoryLedger):
 class AwaitsAnOutcomeOfTheLost(MemoryLedger):
     def arrivals(self) -> Ids:
         waiting, _ = self.deferrals(waiting=True)
-        return waiting[~np.isnan(self._rows["reward"][waiting])]
+        told: NDArray[np.bool_] = ~np.isnan(self._rows["reward"][waiting])
+        return waiting[told]
 
 
 @breaks(
