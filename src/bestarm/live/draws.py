@@ -27,15 +27,11 @@ from bestarm.records import BlockPlan, Blocks, Plan, round_robin
 Foresee = Callable[[Reading, Plan, int, float], dict[str, Any]]  # what is known before the draw
 
 MOST = 10_000_000  # assignments at a time: more would keep others waiting for minutes
-_AHEAD = 64  # arms drawn at a time: one costs nearly as much
 _BLOCK = 2**16  # counters drawn at a time: bounds the memory of a very large request
 
 
 def read_seed(seed: int | None) -> int:
-    """The seed, or if it is None a random one that nobody can foresee.
-
-    A random seed is below 2^53, so that every reader of JSON keeps it exactly.
-    """
+    """The seed; if it is None, a random one, below 2^53 so that JSON keeps it exactly."""
     return secrets.randbits(53) if seed is None else whole(seed, "seed", least=0)
 
 
@@ -129,7 +125,6 @@ class PlanDraws:
         self.plan, self._first, self._seed = record.plan, record.first, seed
         self._chances = record.plan.probabilities
         self._round = record.round
-        self._ahead: tuple[int, Ids] = 0, np.empty(0, dtype=np.int64)
         self._order: Ids | None = None
         if (counts := record.plan.counts) is not None:
             self._order = round_robin(counts if most is None else np.minimum(counts, most))[:most]
@@ -147,7 +142,7 @@ class PlanDraws:
             arms = _block_arms(*drawn, self._seed, start - before, rounds)[before : before + size]
             return arms, self._chances[arms]
         if weights is not None:
-            arms = self._drawn(weights, start, size)
+            arms = choose(weights, uniforms(self._seed, start=start, count=size))
             return arms, weights[arms]
         assert self._order is not None
         place = start - self._first
@@ -157,15 +152,6 @@ class PlanDraws:
             lost = books.lost_arms(self.plan.phase, again, size - len(arms))
             arms = np.concatenate([arms, lost])
         return arms.copy(), np.ones(len(arms))
-
-    def _drawn(self, weights: Array, start: int, size: int) -> Ids:
-        """Arms by their weights; where few are wanted, some more are drawn for the next calls."""
-        first, arms = self._ahead
-        if not first <= start <= start + size <= first + len(arms):
-            count = max(size, _AHEAD)
-            first, arms = start, choose(weights, uniforms(self._seed, start=start, count=count))
-            self._ahead = first, arms
-        return arms[start - first : start - first + size].copy()
 
     def rounds(self, ids: Ids) -> Ids:
         """The rounds of assignments."""
@@ -181,12 +167,7 @@ class Assigner:
         self._draws: PlanDraws | None = None  # of the open plan
 
     def assign(
-        self,
-        tx: Writing,
-        count: int,
-        name: str | None,
-        now: float,
-        foresee: Foresee | None = None,
+        self, tx: Writing, count: int, name: str | None, now: float, foresee: Foresee | None = None
     ) -> Batch:
         """Make up to `count` rounds of the open phase, for a named request if there is one.
 

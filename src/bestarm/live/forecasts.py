@@ -34,12 +34,7 @@ _LONGEST = 10_000  # characters of one row of covariates
 
 
 class Known(NamedTuple):
-    """What an `ask` brings along.
-
-    Attributes:
-        covariates: one mapping per assignment wanted, or None.
-        forecasts: one number per assignment wanted, or None.
-    """
+    """What an `ask` brings along for each assignment wanted, or None."""
 
     covariates: list[dict[str, Any]] | None
     forecasts: Array | None
@@ -66,18 +61,17 @@ def read_known(maker: Forecasts | None, covariates: object, forecasts: object, c
 
 
 def _read(covariates: object, forecasts: object, count: int) -> Known:
-    rows = None
+    rows = numbers = None
     if covariates is not None:
-        rows = [_covariates(row) for row in _rows(covariates)]
-        _check_number("covariates", "row", len(rows), count)
-    if forecasts is None:
-        return Known(rows, None)
-    many = [forecasts] if isinstance(forecasts, Real) else forecasts
-    numbers = np.array(
-        [_number(each, "forecasts") for each in _items(many, "forecasts", "number", count)],
-        dtype=float,
-    )
-    _check_number("forecasts", "number", len(numbers), count)
+        rows = list(map(_covariates, _rows(covariates)))
+        if len(rows) != count:
+            raise _misfit("covariates", "row", len(rows), count)
+    if forecasts is not None:
+        many = [forecasts] if isinstance(forecasts, Real) else forecasts
+        many = _items(many, "forecasts", "number", count)
+        numbers = np.array([_number(each, "forecasts") for each in many], dtype=float)
+        if len(numbers) != count:
+            raise _misfit("forecasts", "number", len(numbers), count)
     return Known(rows, numbers)
 
 
@@ -133,11 +127,6 @@ def _number(value: object, field: str) -> float:
             else "Leave out what is not known."
         )
         raise InvalidInputError(error.message, field=field, value=value, remedy=remedy) from None
-
-
-def _check_number(field: str, what: str, found: int, count: int) -> None:
-    if found != count:
-        raise _misfit(field, what, found, count)
 
 
 def _misfit(field: str, what: str, value: object, count: int | None) -> InvalidInputError:
@@ -197,10 +186,7 @@ class Forecasts:
     """
 
     def __init__(
-        self,
-        forecaster: Forecaster | None,
-        features: Array,
-        interval: tuple[float, float] | None,
+        self, forecaster: Forecaster | None, features: Array, interval: tuple[float, float] | None
     ) -> None:
         self._forecaster, self._features, self._interval = forecaster, features, interval
         self._encoder = Encoder()

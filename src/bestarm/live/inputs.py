@@ -41,8 +41,6 @@ _UNITS = {"milliseconds": 1e3, "microseconds": 1e6, "nanoseconds": 1e9}
 # totals are not finite could never close.
 _LARGEST_REWARD = 1e100
 
-_FEW = 10  # outcomes that are read one by one: arrays would take longer
-
 
 def read_outcome(number: object, reward: object) -> tuple[list[int], list[float]]:
     """One outcome, as `read_outcomes` returns it."""
@@ -63,10 +61,7 @@ def read_outcomes(outcomes: Any) -> tuple[list[int], list[float]]:
         numbers, values = list(outcomes.keys()), list(outcomes.values())
     else:
         numbers, values = _columns(outcomes)
-    if len(numbers) > _FEW and _are_plain(numbers, values):
-        values = [value + 0.0 for value in values]  # −0.0 becomes 0.0, and True 1.0
-    else:
-        numbers, values = list(map(_outcome_id, numbers)), list(map(_reward, values))
+    numbers, values = list(map(_outcome_id, numbers)), list(map(_reward, values))
     if len(set(numbers)) < len(numbers):
         first: dict[int, float] = {}
         for number, value in zip(numbers, values, strict=True):
@@ -88,14 +83,6 @@ def _columns(outcomes: Any) -> tuple[list[Any], list[Any]]:
             value=pairs,
             remedy="For example {0: 1.5, 1: 0.2} or zip(ids, rewards).",
         ) from None
-
-
-def _are_plain(ids: list[Any], rewards: list[Any]) -> bool:
-    """Whether these are Python's own numbers and all valid, so that none has to be read alone."""
-    if not (set(map(type, ids)) == {int} and set(map(type, rewards)) <= {float, bool}):
-        return False
-    sizes = np.abs(np.array(rewards, dtype=float))
-    return min(ids) >= 0 and max(ids) < 2**63 and bool((sizes <= _LARGEST_REWARD).all())
 
 
 def _outcome_id(number: object) -> int:

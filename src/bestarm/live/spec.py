@@ -30,25 +30,15 @@ _MOST_PULLS = 2**53
 
 @dataclass(frozen=True)
 class Spec:
-    """A problem, a policy by name with its options, and the seed of the draws.
-
-    Attributes:
-        problem: the problem.
-        policy: the policy's name, or its place as `module:attribute`.
-        options: what it is made with, besides the problem and the seed.
-        seed: of the draws, and of the policy.
-        traits: what the policy declared about itself when the experiment was created.
-        bestarm: the version of bestarm it was created with.
-        forecaster: None, `"default"`, or `"own"` where forecasts come from outside.
-    """
+    """A problem, a policy by name with its options, and the seed of the draws."""
 
     problem: Problem
-    policy: str
-    options: dict[str, Any]
-    seed: int
-    traits: Traits
-    bestarm: str
-    forecaster: str | None = None
+    policy: str  # its name, or its place as `module:attribute`
+    options: dict[str, Any]  # what it is made with, besides the problem and the seed
+    seed: int  # of the draws, and of the policy
+    traits: Traits  # what the policy declared about itself when the experiment was created
+    bestarm: str  # the version that the experiment was created with
+    forecaster: str | None = None  # "default", or "own" where forecasts come from outside
 
     @property
     def interval(self) -> tuple[float, float]:

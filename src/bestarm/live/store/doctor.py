@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Timer
-from typing import Any, NamedTuple
+from typing import Any
 
 from bestarm.errors import BestArmError, StoreUnavailableError
 from bestarm.live.store.sql import Store
@@ -228,27 +228,21 @@ def _postgres(store: Store) -> Iterator[Check]:
         with connect() as connection:
             ((version, encoding),) = connection.execute(_SERVER)
             server = _server(version, encoding)
-            pooler = _pooler(connection, connect)
+            pooler, shared = _pooler(connection, connect)
         if server.level == "alarm":
             yield server
             return
-        settings, create = _settings(store, connect, shared=pooler.shared)
-    except psycopg.Error as error:
-        reason = str(error).partition("\n")[0].rstrip(".")
-        yield _unreachable(f"The server does not answer: {reason}.")
-        return
-    except StoreUnavailableError as error:
-        yield _unreachable(error.message)
+        settings, create = _settings(store, connect, shared=shared)
+    except (psycopg.Error, StoreUnavailableError) as error:
+        reason = str(getattr(error, "message", error)).partition("\n")[0].rstrip(".")
+        action = "Check the address, the name and the server."
+        yield Check("server", "alarm", f"{reason[:1].upper()}{reason[1:]}.", action)
         return
     yield server
     yield _durability(settings)
     yield _may_write(read_only=settings["transaction_read_only"] == "on", create=create)
     yield _tables(store)
-    yield pooler.check
-
-
-def _unreachable(finding: str) -> Check:
-    return Check("server", "alarm", finding, "Check the address, the name and the server.")
+    yield pooler
 
 
 def _server(version: str, encoding: str) -> Check:
@@ -269,27 +263,15 @@ def _server(version: str, encoding: str) -> Check:
     )
 
 
-class _Pooler(NamedTuple):
-    """What is between us and the server.
-
-    Attributes:
-        check: what to tell of it.
-        shared: whether connections share the server's sessions: transaction mode.
-    """
-
-    check: Check
-    shared: bool = False
-
-
-def _pooler(connection: Connection, connect: Callable[[], Connection]) -> _Pooler:
-    """Find out a pooler and its mode.
+def _pooler(connection: Connection, connect: Callable[[], Connection]) -> tuple[Check, bool]:
+    """What is between us and the server, and whether it shares sessions: transaction mode.
 
     When a connection begins, a server tells the number of its process, and a pooler makes one up.
     Two connections that use the same process, or one that uses two, share sessions. Where others
     use the pooler too, it may take a few rounds to see.
     """
     if _process(connection) == connection.info.backend_pid:
-        return _Pooler(Check("pooler", "ok", "Connections lead to the server, without a pooler."))
+        return Check("pooler", "ok", "Connections lead to the server, without a pooler."), False
     with connect() as second:
         for _ in range(_ROUNDS):
             before, after = _process(connection), _process(connection)
@@ -298,12 +280,12 @@ def _pooler(connection: Connection, connect: Callable[[], Connection]) -> _Poole
             if connection.closed:
                 finding = f"The pooler gave us no second connection within {_WAIT} s."
                 action = "Raise its pool size, or choose transaction mode."
-                return _Pooler(Check("pooler", "warning", finding, action))
+                return Check("pooler", "warning", finding, action), False
             if before != after or after == other:
                 finding = "Connections go through a pooler in transaction mode, which is safe: "
                 finding += "every transaction sets its durability."
-                return _Pooler(Check("pooler", "ok", finding), shared=True)
-    return _Pooler(Check("pooler", "ok", "Connections go through a pooler in session mode."))
+                return Check("pooler", "ok", finding), True
+    return Check("pooler", "ok", "Connections go through a pooler in session mode."), False
 
 
 def _process(connection: Connection) -> int:

@@ -24,26 +24,16 @@ class SummaryRecord:
     A late summary of a provisional plan covers assignments that were outstanding when the plan
     closed: some of those with ids from `first` to `end`. It holds their totals alone; under a plan
     over blocks, all rounds of the phase once more.
-
-    Attributes:
-        number: 0, 1, 2, … in the order told.
-        phase: the phase under whose plan its pulls were drawn.
-        first: the id of the first assignment it covers.
-        end: the id after the last.
-        late: whether their phase was closed before.
-        summary: the totals, less forecasts where there are any.
-        digest: of the answers it was made from.
-        plain: the totals of the same rewards as they were told, where there are forecasts.
     """
 
-    number: int
-    phase: int
-    first: int
-    end: int
-    late: bool
-    summary: Summary
-    digest: str
-    plain: Summary | None = None
+    number: int  # 0, 1, 2, … in the order told
+    phase: int  # under whose plan its pulls were drawn
+    first: int  # the id of the first assignment it covers
+    end: int  # the id after the last
+    late: bool  # whether their phase was closed before
+    summary: Summary  # the totals, less forecasts where there are any
+    digest: str  # of the answers it was made from
+    plain: Summary | None = None  # the totals of rewards as told, where there are forecasts
 
     @property
     def observed(self) -> Summary:
@@ -64,18 +54,10 @@ class Event:
 
 @dataclass(frozen=True)
 class Request:
-    """An `ask` that has a name.
-
-    Attributes:
-        name: the name.
-        count: the number of rounds asked for: of assignments, unless these come in blocks.
-        first: the id of the first assignment it was given.
-        size: how many it was given.
-        phase: their phase.
-    """
+    """An `ask` that has a name."""
 
     name: str
-    count: int
-    first: int
-    size: int
-    phase: int
+    count: int  # rounds asked for: assignments, unless these come in blocks
+    first: int  # the id of the first assignment it was given
+    size: int  # how many it was given
+    phase: int  # their phase
