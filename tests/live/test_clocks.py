@@ -48,7 +48,6 @@ def calls(experiment: Experiment) -> list[Callable[[], object]]:
         lambda: experiment.tell(1, 0.5),
         lambda: experiment.tell(1, 7.0),  # outside the bounds
         lambda: experiment.tell_many({1: 0.5, 2: 0.5}),
-        lambda: experiment.tell_each([{1: 0.5}]),
         lambda: experiment.fail(1),
         experiment.expire,
         experiment.pause,
@@ -134,7 +133,7 @@ def test_a_clock_that_leaps_by_years_gives_nothing_up(store_url: str) -> None:
         for call in (
             experiment.ask,
             lambda: experiment.tell(ids[0], 0.5),
-            lambda: experiment.tell_each([{ids[0]: 0.5}]),
+            lambda: experiment.tell_many([(ids[0], 0.5)]),
             lambda: experiment.fail(ids[0]),
             experiment.expire,
         ):

@@ -35,9 +35,11 @@ from bestarm.errors import (
     InvalidInputError,
     UnknownAssignmentError,
 )
-from bestarm.live import Batch, Experiment, Receipt
+from bestarm.live import Batch, Experiment
 from bestarm.live.events import as_data
-from bestarm.live.store.contract import ChangedMeanwhileError, Ledger, SummaryRecord
+from bestarm.live.experiment import _Answer, _Tell
+from bestarm.live.inputs import read_outcomes
+from bestarm.live.store.contract import Ledger, SummaryRecord
 
 FORESEEABLE = {"provisional", "open", "randomised"}  # a fixed plan draws nothing
 KINDS = (
@@ -75,19 +77,12 @@ class Crashing:
         return self._ledger.reading()
 
     @contextmanager
-    def writing(self, *, assume_unchanged: bool = False) -> Iterator[Any]:
+    def writing(self) -> Iterator[Any]:
         self._at -= 1
-        try:
-            with self._ledger.writing(assume_unchanged=assume_unchanged) as tx:
-                yield tx
-                if self._at == 0:
-                    raise CrashError
-        except ChangedMeanwhileError:
-            self._at += 1  # it was in vain, and is made again
-            raise
-
-    def advancing(self) -> Any:
-        return self._ledger.advancing()
+        with self._ledger.writing() as tx:
+            yield tx
+            if self._at == 0:
+                raise CrashError
 
     def close(self) -> None:
         self._ledger.close()
@@ -270,9 +265,13 @@ class Machine(RuleBasedStateMachine):
         several = data.draw(
             st.lists(st.lists(pair, max_size=4, unique_by=lambda each: each[0]), max_size=4)
         )
-        found = self.do(who, "tell_each", several)
-        expected = self.model.tell_each(several, self.clock.now) if several else []
-        assert [each if isinstance(each, Receipt) else type(each) for each in found] == expected
+        calls = [_Tell(read_outcomes(outcomes), None) for outcomes in several]
+        found = self.do(who, "_commit_tells", calls)
+        expected = self.model.tell_each(several, self.clock.now)
+        assert [each.result if isinstance(each, _Answer) else type(each) for each in found] == (
+            expected
+        )
+        self.do(who, "_advance")
         self.model.advance()
 
     def tells(self, who: int, outcomes: list[tuple[int, float]]) -> None:

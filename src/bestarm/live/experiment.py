@@ -683,15 +683,15 @@ class Experiment:
     def _advance(self) -> None:
         """Take all steps that are pending: close phases, and plan the next."""
         with self._lock:
-            while self._head().due:
-                try:
-                    self._take_step()
-                except BaseException:
-                    self._player.forget()
-                    raise
+            try:
+                while self._take_step():
+                    pass
+            except BaseException:
+                self._player.forget()
+                raise
 
-    def _take_step(self) -> None:
-        """Take the pending step, unless another process takes it first.
+    def _take_step(self) -> bool:
+        """Take the pending step, unless another process takes it first; False if there is none.
 
         What the policy computes may take long, so others can write meanwhile. A policy in memory,
         which cannot be made again, is told nothing that is not recorded in the same transaction.
@@ -699,10 +699,14 @@ class Experiment:
         labels = self.problem.target_labels
         if self.spec is None:
             with self._ledger.writing() as tx:
+                if not tx.head.due:
+                    return False
                 step = transitions.prepare(tx, self._player)
                 transitions.apply(tx, step, labels, self._stamp(tx))
-            return
+            return True
         with self.read() as snapshot:
+            if not snapshot.head.due:
+                return False
             step = transitions.prepare(snapshot, self._player)
         with self._ledger.writing() as tx:
             fits = step.fits(tx.head)
@@ -710,6 +714,7 @@ class Experiment:
                 transitions.apply(tx, step, labels, self._stamp(tx))
         if not fits:
             self._player.forget()
+        return True
 
     def close(self) -> None:
         """Release the database, if there is one."""

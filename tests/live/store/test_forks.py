@@ -42,7 +42,9 @@ def is_refused_in_fork(do: Callable[[], object]) -> bool:
     """Whether a forked process is refused the file, with a sentence."""
 
     def refused() -> None:
-        with pytest.raises(StoreUnavailableError, match="forked while its parent used the database"):
+        with pytest.raises(
+            StoreUnavailableError, match="forked while its parent used the database"
+        ):
             do()
 
     return can_in_fork(refused)

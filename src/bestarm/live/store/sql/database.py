@@ -250,6 +250,8 @@ class Store:
         finally:
             if lease in _leases:  # or this is a forked process, which leaves it to its parent
                 if lease.connection is not None:
+                    if lease.pool is not self._engine.pool:  # it was closed meanwhile
+                        lease.connection.invalidate()
                     lease.connection.close()
                 with _fork_lock:
                     _leases.discard(lease)
@@ -407,7 +409,7 @@ class _Lease:
     """A connection in use, or about to be made."""
 
     def __init__(self, store: Store) -> None:
-        self.store = store
+        self.store, self.pool = store, store._engine.pool
         self.connection: PoolProxiedConnection | None = None
 
 
