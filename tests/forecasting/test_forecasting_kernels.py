@@ -142,11 +142,11 @@ def test_the_level_is_the_reward_less_the_effect_of_its_arm() -> None:
 
 @pytest.mark.parametrize("sign", [1.0, -1.0])
 def test_the_mean_since_the_last_jump_begins_at_the_jump(sign: float) -> None:
-    """Before one it is the mean of all; 20 draws after one, that of the draws since, but for one
-    or two."""
+    """Before one it is the mean of all. A jump of two deviations is found after some draws, and
+    these count as well: 20 draws after it, it is the mean of 20, but for one or two."""
     series, jump = np.zeros(k.SERIES), 300
     series[k._VARIANCE_OF_LEVEL] = 1.0
-    levels = sign * (NOISE[:320] + 6.0 * (np.arange(320) >= jump))
+    levels = sign * (NOISE[:320] + 2.0 * (np.arange(320) >= jump))
     last = k._PAST - 1
     for number, level in enumerate(levels):
         k._restart(series, float(level))
