@@ -89,8 +89,7 @@ _STEPS: list[tuple[str, Callable[[Writing], Any], dict[int, int], list[int]]] = 
 def deferrals_are_kept(case: Case) -> None:
     """A deferred assignment arrives once it is told or lost, until a summary covers it.
 
-    Where the counters say that one has arrived and the ledger lists none, an experiment would look
-    for it forever.
+    A policy is never told of an arrival that the ledger does not list.
     """
     ledger, deferred = case.books(), dict[int, int]()
     with ledger.writing() as tx:
