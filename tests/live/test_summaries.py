@@ -60,7 +60,7 @@ def test_forecasts_are_subtracted_one_row_after_the_other(size: int) -> None:
     """Compared with a loop over rows, to the last bit."""
     answers, pending = make_answers(forecasts=True)
     sums, plain_sums = [0.0] * ARMS, [0.0] * ARMS
-    counts, foreseen = [0] * ARMS, 0.0
+    counts, predicted = [0] * ARMS, 0.0
     for number, row in enumerate(answers, start=FIRST):
         if number in pending or np.isnan(row["reward"]):
             continue
@@ -68,10 +68,10 @@ def test_forecasts_are_subtracted_one_row_after_the_other(size: int) -> None:
         counts[arm] += 1
         sums[arm] += reward - forecast - CENTER
         plain_sums[arm] += reward - CENTER
-        foreseen += forecast
+        predicted += forecast
     pieces = (answers[start : start + size] for start in range(0, SIZE, size))
     less, _, plain = total(pieces, make_plan(open=True), first=FIRST, pending=pending)
     assert plain is not None
     assert (less.counts.tolist(), plain.counts.tolist()) == (counts, counts)
     assert (less.sums.tolist(), plain.sums.tolist()) == (sums, plain_sums)
-    assert (less.foreseen, plain.foreseen) == (foreseen, 0.0)
+    assert (less.foreseen, plain.foreseen) == (predicted, 0.0)

@@ -46,7 +46,7 @@ def take(contest: Contest, past: list[BatchOutcome], batch: BatchOutcome) -> Non
 
 @pytest.mark.parametrize("name", CONTESTS)
 def test_an_amended_batch_counts_once(name: str) -> None:
-    """Batches 0 and 2 are folded into the wealth by the time their outcomes come, 38 is not."""
+    """Batches 0 and 2 are finalized by the time their outcomes come, 38 is not."""
     rng, frame = np.random.default_rng(0), make_frame()
     waits = {0, 2, BATCHES - 3}
     prompt, late = CONTESTS[name](), CONTESTS[name]()

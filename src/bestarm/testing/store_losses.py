@@ -35,14 +35,14 @@ def losses_keep_their_order(case: Case) -> None:
         give_some(tx, [0, 0, 0])
         lose_some(tx, [9, 0, 8, 3], reason="third", at=5.0)
     every = [*_ARMS, 0, 0, 0]
-    for how, books in case.readings(ledger):
+    for how, reading in case.readings(ledger):
         for phase, ids in {1: [6, 1, 4, 0, 3], 2: [9, 8], 3: []}.items():
             for start in range(len(ids) + 2):
                 for count in range(len(ids) + 2):
                     wanted = [every[number] for number in ids[start : start + count]]
                     what = f"the arms lost in phase {phase} from number {start} on{how} are"
-                    expect(books.lost_arms(phase, start, count), wanted, what)
-        expect(books.lost(ids_of(range(11))), {0, 1, 3, 4, 6, 8, 9}, f"the lost{how} are")
+                    expect(reading.lost_arms(phase, start, count), wanted, what)
+        expect(reading.lost(ids_of(range(11))), {0, 1, 3, 4, 6, 8, 9}, f"the lost{how} are")
 
 
 def _open_second_phase(tx: Writing) -> None:
@@ -89,8 +89,7 @@ _STEPS: list[tuple[str, Callable[[Writing], Any], dict[int, int], list[int]]] = 
 def deferrals_are_kept(case: Case) -> None:
     """A deferred assignment arrives once it is told or lost, until a summary covers it.
 
-    Where the counters say that one has arrived and the ledger lists none, an experiment would look
-    for it forever.
+    A policy is never told of an arrival that the ledger does not list.
     """
     ledger, deferred = case.books(), dict[int, int]()
     with ledger.writing() as tx:
@@ -101,21 +100,21 @@ def deferrals_are_kept(case: Case) -> None:
         with ledger.writing() as tx:
             step(tx)
             _expect_deferrals(tx, deferred, arrived, f"after {name}, within the transaction,")
-        for how, books in case.readings(ledger):
-            _expect_deferrals(books, deferred, arrived, f"after {name}{how}")
+        for how, reading in case.readings(ledger):
+            _expect_deferrals(reading, deferred, arrived, f"after {name}{how}")
 
 
 def _expect_deferrals(
-    books: Reading, deferred: dict[int, int], arrived: list[int], where: str
+    reading: Reading, deferred: dict[int, int], arrived: list[int], where: str
 ) -> None:
-    expect(books.arrivals(), arrived, f"{where} the arrivals are")
+    expect(reading.arrivals(), arrived, f"{where} the arrivals are")
     for first in (0, 3, 4):
         for end in (3, 4, 8, 2**62):
             among = {number: by for number, by in deferred.items() if first <= number < end}
             waiting = [number for number, by in among.items() if by < 0]
             what = f"{where} the deferred from {first} up to {end} are"
-            expect(books.deferrals(first, end), ([*among], [*among.values()]), what)
-            found = books.deferrals(first, end, waiting=True)
+            expect(reading.deferrals(first, end), ([*among], [*among.values()]), what)
+            found = reading.deferrals(first, end, waiting=True)
             expect(found, (waiting, [-1] * len(waiting)), f"{what} (those waiting)")
 
 
@@ -127,10 +126,10 @@ def many_are_deferred(case: Case) -> None:
         tx.add_deferrals(ids)
         lose_some(tx, ids.tolist())
         tx.settle_deferrals(ids[::2], summary=0)
-    with ledger.reading() as books:
-        deferred, covered_by = books.deferrals()
+    with ledger.reading() as reading:
+        deferred, covered_by = reading.deferrals()
         same = np.array_equal(deferred, ids) and np.array_equal(covered_by, -(ids % 2))
         require(same, f"of {len(ids)} deferred assignments {len(deferred)} are read, or others")
-        arrived = books.arrivals()
+        arrived = reading.arrivals()
         same = np.array_equal(arrived, ids[1::2])
         require(same, f"of {len(ids)} deferred assignments {len(arrived)} arrived, or others")
