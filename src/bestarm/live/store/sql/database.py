@@ -249,7 +249,7 @@ class Store:
             yield lease
         finally:
             if lease in _leases:  # or this is a forked process, which leaves it to its parent
-                if lease.connection is not None:
+                if lease.connection is not None and lease.connection.dbapi_connection is not None:
                     if lease.pool is not self._engine.pool:  # it was closed meanwhile
                         lease.connection.invalidate()
                     lease.connection.close()
