@@ -176,6 +176,10 @@ def examine(
 
 def _count(books: Reading, tail: _Tail, seed: int, scales: Scales, models: _Models) -> _ArmCounts:
     """Count assignments per arm, and show all summaries to the tests of scales and models."""
+
+    def joined(tail: _Split, summary: _Split) -> _Split:
+        return tail[0] + summary[0], tail[1] + summary[1], tail[2]  # outstanding: in the tail
+
     arms = _ArmCounts(tail.arms)
     provisional: dict[int, Summary] = {}
     plan_of = recorded_plans(books)
@@ -211,16 +215,11 @@ def _count(books: Reading, tail: _Tail, seed: int, scales: Scales, models: _Mode
             if planned.plan.size == 1:
                 scales.add(summary)
                 models.add(planned.plan, summary)
-            every = _joined(every, _split_of(summary))
+            every = joined(every, _split_of(summary))
             if tested is not None and isinstance(summary, Rounds):
-                tested = _joined(tested, _first_of(summary, planned.first, seed))
+                tested = joined(tested, _first_of(summary, planned.first, seed))
         arms.add(planned, every, tested)
     return arms
-
-
-def _joined(tail: _Split, summary: _Split) -> _Split:
-    """Both together; what a summary has as outstanding is in the tail."""
-    return tail[0] + summary[0], tail[1] + summary[1], tail[2]
 
 
 class _Models:
@@ -251,9 +250,8 @@ class _Models:
         if not test.free:
             return Check("model", "ok", "Each option has a mean of its own; no model is assumed.")
         if in_blocks:
-            return Check(
-                "model", "ok", "Features are not checked where rounds hold several options."
-            )
+            several = "Features are not checked where rounds hold several options."
+            return Check("model", "ok", several)
         arm, off = test.oddest
         return Check.first(
             "model",

@@ -87,7 +87,7 @@ def _sqlite(store: Store) -> Iterator[Check]:
         yield from _probe(path.parent)
         tables = _tables(store)
         yield tables
-        if tables.level == "ok" and path.exists():
+        if tables.level == "ok" and store.version():  # the file of another program is left alone
             yield _content(store)
 
 
