@@ -12,11 +12,9 @@ from typing import Any
 
 import psycopg
 import pytest
-from sqlalchemy import Connection, Engine, event, make_url
+from sqlalchemy import Engine, event, make_url
 
-from bestarm.live.store.sql.postgresql import PostgresSession
-from bestarm.live.store.sql.sessions import Session
-from bestarm.live.store.sql.sqlite import SqliteSession
+from bestarm.live.store.sql.session import PostgresSession, Session, SqliteSession
 
 __all__ = [
     "beginning",
@@ -55,31 +53,28 @@ def name_of(url: str) -> str:
 
 @contextmanager
 def beginning(do: Callable[[Any], object]) -> Iterator[None]:
-    """Do something at the beginning of every transaction of this process, on its connection."""
+    """Do something at the beginning of every transaction of this process, on its connection; with
+    PostgreSQL, of those that write."""
 
     def in_session(kind: type[Session]) -> Callable[..., None]:
         begin = kind.begin
 
-        def begun(self: Session, **settings: Any) -> None:
-            begin(self, **settings)
-            do(self.raw)
+        def begun(self: Session, *, writing: bool) -> None:
+            begin(self, writing=writing)
+            if writing or kind is SqliteSession:
+                do(self.raw)
 
         return begun
 
-    def begun(connection: Connection) -> None:
-        do(connection.connection.driver_connection)
-
-    event.listen(Engine, "begin", begun)
     with pytest.MonkeyPatch.context() as patch:
         for kind in (SqliteSession, PostgresSession):
             patch.setattr(kind, "begin", in_session(kind))
         yield
-    event.remove(Engine, "begin", begun)
 
 
 @contextmanager
 def noted(statement: str) -> Iterator[list[Any]]:
-    """What a statement says at the beginning of every transaction of this process."""
+    """What a statement says at the beginning of every transaction: see `beginning`."""
     seen: list[Any] = []
     with beginning(lambda raw: seen.extend(raw.execute(statement).fetchone())):
         yield seen
@@ -101,7 +96,6 @@ def watch_statements(before: Callable[[], object], *, rows: float = math.inf) ->
     for kind, name in (
         *((psycopg.Cursor, name) for name in ("execute", "executemany")),
         (psycopg.Connection, "commit"),
-        (PostgresSession, "_send"),
     ):
         patch.setattr(kind, name, _announced(getattr(kind, name), before))
 

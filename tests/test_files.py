@@ -17,7 +17,6 @@ from bestarm.cli.app import app
 from bestarm.errors import InvalidInputError
 from bestarm.files import locked, replacing
 from bestarm.live.store.sql import Store
-from bestarm.live.store.sql.locks import hold
 from bestarm.simulation.folder import alone
 
 fcntl = pytest.importorskip("fcntl", reason="this system has no file locks of this kind")
@@ -147,10 +146,10 @@ def test_links_for_every_lock_beside_a_database(tmp_path: Path) -> None:
         made.ask(4)
     store = Store(url)
     before = set(tmp_path.iterdir())
-    with hold(store, "evaluation drinks"):
+    with store.hold("evaluation drinks"):
         (lock,) = set(tmp_path.iterdir()) - before
     target = linked(lock, tmp_path)
-    with pytest.raises(OSError, match="symbolic link"), hold(store, "evaluation drinks"):
+    with pytest.raises(OSError, match="symbolic link"), store.hold("evaluation drinks"):
         pass
     assert target.read_text() == "keep me"
     store.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
@@ -123,6 +124,39 @@ def test_intervals_hold_the_truth_and_narrow() -> None:
         widths.append(wide)
     assert missed <= 1
     assert (np.diff(np.mean(widths, axis=0)) < 0).all()
+
+
+@pytest.mark.parametrize(
+    ("options", "reason", "doubled"),
+    [
+        ({}, "identified", True),
+        ({"tolerance": 0.1}, "identified", True),
+        ({"top": 2}, "identified", False),
+        ({"max_pulls": 60}, "max_pulls", False),
+    ],
+)
+def test_intervals_state_twice_the_error_where_the_decision_raised_them(
+    options: dict[str, Any], reason: str, doubled: bool
+) -> None:
+    """Lower ends at the decision hold on the event that it is right: another δ (docs/anytime.md).
+
+    No end is raised where no single best was decided on.
+    """
+    problem = Problem(np.eye(4), delta=0.03)
+    policy = AnytimeBAI(problem, bounds=(0, 1), **options)
+    pull = clicks((0.9, 0.6, 0.2, 0.1), np.random.default_rng(0))
+    for _ in range(1000):
+        assert policy.intervals().delta == 0.03
+        play(policy, pull, plans=1)
+        if policy.has_stopped():
+            break
+    answer, it = policy.recommend(), policy.intervals()
+    assert answer.reason == reason
+    assert it.delta == (0.06 if doubled else 0.03)
+    others = np.arange(4) != it.leader
+    raised = it.low[others] == -options.get("tolerance", 0.0)
+    assert raised.any() == doubled
+    assert (it.low <= it.high).all()
 
 
 def test_a_set_is_named_and_is_right() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -151,6 +152,70 @@ def test_falls_that_totals_rule_out_cost_nothing() -> None:
     assert 1 <= cost / (largest**2 * (z @ z) / 2) < 1.02
 
 
+NOISY = Scale(-0.5, 0.5, noise=0.1)
+
+
+def noisy_batch(lowest: float) -> tuple[Bets, Counts, Array]:
+    """Bets on two arms with noise, and pulls: many rises, and one fall of the second arm."""
+    frame = Frame(
+        Sampling(np.array([[-0.5], [0.5]]), np.full(2, 0.5), np.full(2, 0.1)),
+        guess=np.zeros(2),
+        spread=np.full(2, 0.1),
+        scale=NOISY,
+        size=50,
+        pulls=0,
+    )
+    rng = np.random.default_rng(6)
+    arms = np.repeat([0, 1], 25)
+    rewards = np.concatenate([rng.uniform(-0.5, 0.1, 25), rng.uniform(-0.1, 0.5, 25)])
+    rewards[-1] = lowest
+    return frame.bets(np.array([[1.0]])), arms, rewards
+
+
+def forms(bets: Bets, arms: Counts, rewards: Array, stakes: Array) -> tuple[Array, Array, Array]:
+    """Log wealth of one contrast for each stake (docs/anytime.md): what is bet, with G of Lemma 3,
+    and what either form of Lemma 2 shows of it."""
+    frame, w = bets.frame, bets.w[0]
+    fall = max((w * frame.prior.below).max(), (-w * frame.prior.above).max())  # C
+    residuals = rewards - frame.guess[arms]
+    z = w[arms] * residuals
+    deepest = min(-z.min(), fall)  # F
+    even = len(z) * (w @ (frame.sampling.weights * frame.guess))
+    even -= len(z) * frame.tail * (np.abs(w) @ frame.sampling.weights)
+    x, inside = stakes * deepest, z >= -fall
+    cost = (-np.log1p(-x) - x) / deepest**2  # ψ(F)
+    all_cost = (-np.log1p(-stakes * fall) - stakes * fall) / fall**2  # ψ(C)
+    logs = np.array([np.log1p(stake * z[inside]).sum() for stake in stakes])
+    logs += (stakes[:, None] * z[~inside] - all_cost[:, None] * z[~inside] ** 2).sum(axis=1)
+    quartic = (-np.log1p(-x) - x - x**2 / 2 - x**3 / 3) / deepest**4
+    fourth = sum(
+        w[arm] ** 4 * (residuals[arms == arm] ** 2).max() * (residuals[arms == arm] ** 2).sum()
+        for arm in range(2)
+    )
+    squares = stakes * z.sum() - cost * (z**2).sum()
+    cubes = stakes * z.sum() - stakes**2 * (z**2).sum() / 2 + stakes**3 * (z**3).sum() / 3
+    return logs + stakes * even, squares + stakes * even, cubes - quartic * fourth + stakes * even
+
+
+@pytest.mark.parametrize("lowest", [-0.3, -0.7, -0.8, -0.9, -1.5, -4.0])
+def test_totals_never_say_more_than_the_pulls_do_with_noise_beyond_what_is_allowed_for(
+    lowest: float,
+) -> None:
+    """Lemma 4: rewards below −0.788 make z fall below −C. Then the form with cubes is not used,
+    even where it would show more (docs/anytime.md, after Lemma 3)."""
+    bets, arms, rewards = noisy_batch(lowest)
+    summary = Summary.from_pulls(arms, rewards, size=2)
+    (stakes,), (growth,) = bets.settle(BatchOutcome(bets.frame, summary))
+    exact, squares, cubes = forms(bets, arms, rewards, stakes)
+    assert (growth <= exact + 1e-12).all()
+    beyond = lowest < -0.5 - NOISY.reach(0)[0]
+    assert beyond == (lowest < -0.788)
+    if lowest > -1.0:
+        assert (cubes[3:5] > squares[3:5] + 1e-4).all()
+    shown = squares if beyond else np.maximum(squares, cubes)
+    np.testing.assert_allclose(growth, shown, rtol=1e-6, atol=1e-11)
+
+
 def test_a_margin_is_that_much_of_a_head_start() -> None:
     rng = np.random.default_rng(3)
     frame, _ = frame_of(rng, Scale(0.0, 1.0))
@@ -204,6 +269,19 @@ def test_the_shares_are_a_distribution_and_reach_every_scale() -> None:
     assert np.exp(LOG_PRIOR).sum() == pytest.approx(1)
     assert STAKES.max() / STAKES.min() > 1e3
     assert StakeGrid.make().log_value(np.zeros((2, len(STAKES)))) == pytest.approx(0)
+
+
+@pytest.mark.parametrize("gap", [None, 1e-9, 0.01, 0.3, 1e6])
+def test_shares_add_up_to_one_at_most(gap: float | None) -> None:
+    """After rounding too: with more, wealth would begin above 1. Little less, and none is lost."""
+    grid = StakeGrid.make(gap)
+    shares = np.exp(grid.log_shares)
+    assert len(shares) == len(grid.signals) + len(grid.gaps)
+    assert 1 - 1e-12 < math.fsum(shares) <= 1
+    if gap is not None:
+        assert math.fsum(shares[len(grid.signals) :]) == pytest.approx(0.5)
+    (value,) = grid.log_value(np.zeros((1, len(grid))))
+    assert -1e-12 < value <= 0
 
 
 # --- many batches, and broken copies ---------------------------------------------------------

@@ -140,7 +140,6 @@ def open_book(
     Raises:
         InvalidInputError: another process has it open, or it is of something else.
     """
-    from bestarm.live.store.sql.locks import hold  # noqa: PLC0415 - an optional dependency
 
     problem = Problem.named(question.labels, delta=delta)
     options = {"bounds": list(bounds), "block": problem.arms, "items": len(question.items)}
@@ -156,7 +155,7 @@ def open_book(
                 seed=seed,
                 description=_description(question),
             )
-        with closing(experiment), hold(store, f"evaluation {experiment.name}") as alone:
+        with closing(experiment), store.hold(f"evaluation {experiment.name}") as alone:
             if not alone:
                 raise InvalidInputError(
                     f"Another process runs the evaluation {experiment.name!r} now.",

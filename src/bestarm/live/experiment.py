@@ -2,31 +2,72 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from threading import RLock
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from weakref import WeakSet
 
 from bestarm.checks import whole
-from bestarm.errors import BestArmError, InvalidInputError
+from bestarm.errors import BestArmError, InvalidInputError, StoreError
 from bestarm.forecasting import Forecaster
-from bestarm.live import inputs, rules
-from bestarm.live.draws import MOST, read_seed
+from bestarm.live import inputs, transitions
+from bestarm.live.audit.verify import Audit, audit
+from bestarm.live.draws import MOST, Assigner, Foresee, read_seed
 from bestarm.live.events import sha256
-from bestarm.live.forecasts import Covariates, kind_of, make_forecasts, read_known
-from bestarm.live.outcomes import fail
+from bestarm.live.export import Progress, assignments_frame, export, outcomes_frame
+from bestarm.live.forecasts import Covariates, Forecasts, kind_of, make_forecasts, read_known
+from bestarm.live.group_commit import GroupCommit
+from bestarm.live.replay import Player, Replayed, recommend, replay
 from bestarm.live.spec import Spec, check_first, make_spec
+from bestarm.live.store.contract import Event, Head, Ledger, Reading, Writing
 from bestarm.live.store.memory import MemoryLedger
-from bestarm.live.values import Assignment, Batch, Listed, Receipt
-from bestarm.live.writer import Writer
+from bestarm.live.values import Assignment, Batch, Check, Listed, Receipt, Status
 from bestarm.policies.policy import Policy
 from bestarm.problem import Problem
+from bestarm.recommendation import Recommendation
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import pandas as pd
 
     from bestarm.live.store.sql import SqlLedger, Store
 
+T = TypeVar("T")
+Precondition = Callable[[Reading], object]
 
-class Experiment(Writer):
+
+class _Ask(NamedTuple):
+    """A call of `ask`."""
+
+    rounds: int
+    name: str | None
+    foresee: Foresee | None
+    precondition: Precondition | None
+
+
+class _Tell(NamedTuple):
+    """A call of `tell` or `tell_many`."""
+
+    outcomes: transitions.Outcomes
+    precondition: Precondition | None
+
+
+class _Answer(NamedTuple):
+    """The answer to a call.
+
+    Attributes:
+        result: a batch or a receipt; None for an `ask` before which a step is pending.
+        step_pending: whether this caller has the experiment advance: one of a group does.
+    """
+
+    result: Batch | Receipt | None
+    step_pending: bool = False
+
+
+class Experiment:
     """Ask for assignments, carry them out, tell their outcomes: in any order, any number at a time.
 
     The arm of an assignment is drawn when it is asked for, after the plan is fixed, and is never
@@ -63,7 +104,20 @@ class Experiment(Writer):
         forecaster: makes a forecast of every outcome before its arm is drawn, which is subtracted
             from it: `"default"`, a `Forecaster` of your own, or `"own"` where every `ask` brings
             `forecasts`. The policy must be made for it, as `AnytimeBAI(…, forecasts=True)` is.
+
+    Attributes:
+        name: its name in the database; empty in memory.
+        description: what it is about, in words.
+        place: the URL of its database without the password; None in memory.
+        spec: what a stored experiment is made of; None in memory.
+        problem: the problem the policy was made for.
+        seed: the seed of the draws.
+        traits: what the policy declares about itself.
     """
+
+    name = ""
+    description = ""
+    place: str | None = None
 
     def __init__(
         self,
@@ -83,15 +137,15 @@ class Experiment(Writer):
             )
         ledger = MemoryLedger()
         forecasts = make_forecasts(kind_of(forecaster), forecaster, policy.problem.source, None)
-        super().__init__(ledger, policy, seed=read_seed(seed), clock=clock, forecasts=forecasts)
+        self._set_up(ledger, policy, seed=read_seed(seed), clock=clock, forecasts=forecasts)
         with ledger.writing() as tx:
-            tx.head, created = rules.begin(
+            tx.head, created = transitions.begin(
                 self._now(tx), lease=inputs.read_lease(lease), seed=self.seed
             )
             tx.add_event(created)
-        self._advance(self._head())
-        with self.read() as books:
-            plan = next(books.plans(), None)
+        self._advance()
+        with self.read() as snapshot:
+            plan = next(snapshot.plans(), None)
         check_first(None if plan is None else plan.plan, forecasts is not None, by_plan=True)
         if self.phase > 1:
             raise InvalidInputError(
@@ -100,6 +154,28 @@ class Experiment(Writer):
                 value=policy,
                 remedy="Start from a new policy: numbers drawn before must not be used again.",
             )
+
+    def _set_up(
+        self,
+        ledger: Ledger,
+        made_of: Spec | Policy,
+        *,
+        seed: int,
+        clock: Callable[[], float] | None,
+        forecasts: Forecasts | None,
+    ) -> None:
+        self.spec = made_of if isinstance(made_of, Spec) else None
+        self.problem, self.traits, self.seed = made_of.problem, made_of.traits, seed
+        self._ledger, self._clock, self._forecasts = ledger, clock, forecasts
+        self._player = Player(made_of.make if isinstance(made_of, Spec) else made_of)
+        self._assigner = Assigner(self.problem.source_labels, seed)
+        self._set_up_locks()
+        _experiments.add(self)
+
+    def _set_up_locks(self) -> None:
+        self._lock = RLock()  # held by whoever uses the policy
+        self._asks = GroupCommit(self._commit_asks)
+        self._tells = GroupCommit(self._commit_tells)
 
     @classmethod
     def _stored(
@@ -111,7 +187,7 @@ class Experiment(Writer):
     ) -> Experiment:
         made, source = cls.__new__(cls), spec.problem.source
         forecasts = make_forecasts(spec.forecaster, forecaster, source, spec.interval)
-        Writer.__init__(made, ledger, spec, seed=spec.seed, clock=clock, forecasts=forecasts)
+        made._set_up(ledger, spec, seed=spec.seed, clock=clock, forecasts=forecasts)
         made.place, made.name, made.description = ledger.place, ledger.name, ledger.description
         return made
 
@@ -164,10 +240,12 @@ class Experiment(Writer):
         seconds = inputs.read_lease(lease)
         with inputs.connected(url) as (store, ledgers):
             now = inputs.read_time(store.now() if clock is None else clock(), stored=True)
-            head, created = rules.begin(now, lease=seconds, seed=spec.seed, name=title, **hashes)
+            head, created = transitions.begin(
+                now, lease=seconds, seed=spec.seed, name=title, **hashes
+            )
             ledger = ledgers.create(store, title, head=head, created=created, **texts)
             experiment = cls._stored(ledger, spec, clock, forecaster)
-            experiment._advance(experiment._head())
+            experiment._advance()
         return experiment
 
     @classmethod
@@ -221,6 +299,7 @@ class Experiment(Writer):
         request_id: str | None = None,
         covariates: Covariates | pd.DataFrame | None = None,
         forecasts: Iterable[float] | float | None = None,
+        precondition: Precondition | None = None,
     ) -> Batch:
         """Make up to `count` assignments of the open phase; fewer where its plan ends.
 
@@ -235,12 +314,18 @@ class Experiment(Writer):
                 names to numbers, texts or truth values, or a list of numbers; or a data frame.
                 Where fewer are assigned, the first rows are used.
             forecasts: your own forecast of each outcome, where the experiment takes them.
+            precondition: called with the transaction before anything is recorded; what it raises
+                passes through, and nothing is recorded. So it is in all methods that take one.
         """
         count = whole(count, "count", least=1, below=MOST + 1)
         known = read_known(self._forecasts, covariates, forecasts, count)
         foresee = None if self._forecasts is None else self._forecasts.maker(known, self.read)
         name = None if request_id is None else inputs.read_label(request_id, "request_id")
-        return self._ask_one((count, name), foresee)
+        call = _Ask(count, name, foresee, precondition)
+        while (answer := self._asks(call)).result is None:
+            self._advance()
+        assert isinstance(answer.result, Batch)
+        return answer.result
 
     def tell(self, id: int | Assignment, reward: float) -> Receipt:  # noqa: A002  (the field's name)
         """Record the outcome of one assignment. Telling the same outcome again is harmless.
@@ -254,9 +339,14 @@ class Experiment(Writer):
             ConflictingOutcomeError: another reward was told for it before.
             InvalidInputError: the reward is not a finite number, or outside the policy's bounds.
         """
-        return self._tell_one(inputs.read_outcome(id, reward))
+        return self._tell(_Tell(inputs.read_outcome(id, reward), None))
 
-    def tell_many(self, outcomes: inputs.Outcomes | pd.DataFrame) -> Receipt:
+    def tell_many(
+        self,
+        outcomes: inputs.Outcomes | pd.DataFrame,
+        *,
+        precondition: Precondition | None = None,
+    ) -> Receipt:
         """Record outcomes: all of them or, on an error, none.
 
         Raises what `tell` raises.
@@ -264,43 +354,18 @@ class Experiment(Writer):
         Args:
             outcomes: a mapping from id, or assignment, to reward; pairs of them; or a data frame
                 with the columns `id` and `reward`.
+            precondition: see `ask`.
         """
-        return self._tell_one(inputs.read_outcomes(outcomes))
+        return self._tell(_Tell(inputs.read_outcomes(outcomes), precondition))
 
-    def tell_each(
-        self,
-        several: Sequence[inputs.Outcomes],
-        *,
-        when_due: Callable[[], object] | None = None,
-    ) -> tuple[Receipt | BestArmError, ...]:
-        """Record several batches of outcomes at once: each of them whole or, on an error, not.
-
-        Where many programs tell a few outcomes each, this is much faster than one after the other,
-        as one write brings all of them to disk. Returns a receipt for each batch, or the error that
-        `tell_many` would have raised.
-
-        Args:
-            several: the batches, each as for `tell_many`.
-            when_due: called in place of `advance` if something is due, so that it can be done after
-                those who told are answered.
-        """
-        batches, answers = {}, dict[int, Receipt | BestArmError]()
-        for place, outcomes in enumerate(several):
-            try:
-                batches[place] = inputs.read_outcomes(outcomes)
-            except BestArmError as error:
-                answers[place] = error
-        if batches:
-            told = self._tell(list(batches.values()), when_due=when_due)
-            answers |= dict(zip(batches, told, strict=True))
-        return tuple(answers[place] for place in range(len(several)))
-
-    def advance(self) -> bool:
-        """Close the phase that is due and plan the next, and return whether more is due by then.
-
-        Every call that writes does so as often as is needed, unless told otherwise.
-        """
-        return self._advance_once(self._head())
+    def _tell(self, call: _Tell) -> Receipt:
+        answer = self._tells(call)
+        assert isinstance(answer.result, Receipt)
+        if answer.step_pending:
+            self._advance()
+        if self._forecasts is not None and not answer.result.late:
+            self._forecasts.learn(*call.outcomes)
+        return answer.result
 
     def fail(self, id: int | Assignment, reason: str = "failed") -> None:  # noqa: A002
         """Record that the outcome of an assignment will never come. Repeating it is harmless.
@@ -314,53 +379,337 @@ class Experiment(Writer):
         """
         self.fail_many([id], reason)
 
-    def fail_many(self, ids: Iterable[int | Assignment], reason: str = "failed") -> None:
+    def fail_many(
+        self,
+        ids: Iterable[int | Assignment],
+        reason: str = "failed",
+        *,
+        precondition: Precondition | None = None,
+    ) -> None:
         """Record that the outcomes of these assignments will never come: all or, on an error, none.
 
         Raises what `fail` raises.
         """
         numbers = inputs.read_ids(ids)
-        with self._advancing() as (tx, now):
-            fail(tx, numbers, reason=inputs.clean_text(reason), now=now)
+        with self._changing(precondition) as (tx, now):
+            transitions.record_failures(tx, numbers, reason=inputs.clean_text(reason), now=now)
 
     def expire(self) -> bool:
         """Give up overdue outcomes, and return whether there were any. `ask` and `tell` do it too.
 
         As long as nothing is overdue it only reads.
         """
-        with self.read() as books:
-            if not books.head.due and not rules.overdue(books.head, self._now(books)):
+        with self.read() as snapshot:
+            if not snapshot.head.due and not transitions.overdue(
+                snapshot.head, self._now(snapshot)
+            ):
                 return False
-        with self._advancing() as (tx, now):
+        with self._changing() as (tx, now):
             before = tx.head.losses
-            rules.expire(tx, now)
+            transitions.expire(tx, now)
             return tx.head.losses > before
 
-    def pause(self) -> None:
+    def pause(self, *, precondition: Precondition | None = None) -> None:
         """Make no assignments until `resume`. Outcomes are still recorded, and leases go on."""
-        self._change("paused")
+        self._change_state("paused", precondition)
 
-    def resume(self) -> None:
+    def resume(self, *, precondition: Precondition | None = None) -> None:
         """Continue after `pause`."""
-        self._change("resumed")
+        self._change_state("resumed", precondition)
 
-    def stop(self, reason: str = "") -> None:
+    def stop(self, reason: str = "", *, precondition: Precondition | None = None) -> None:
         """End it for good. Outcomes that come later are kept and flagged, and not used."""
-        self._change("stopped", reason=inputs.clean_text(reason))
+        self._change_state("stopped", precondition, reason=inputs.clean_text(reason))
 
-    def _change(self, kind: str, **data: str) -> None:
-        with self._advancing(leaps=True) as (tx, now):
-            rules.change_state(tx, kind, now, **data)
+    def _change_state(self, kind: str, precondition: Precondition | None, **data: str) -> None:
+        with self._changing(precondition, leaps=True) as (tx, now):
+            transitions.change_state(tx, kind, now, **data)
 
-    def change_lease(self, lease: float | str | None) -> None:
+    def change_lease(
+        self, lease: float | str | None, *, precondition: Precondition | None = None
+    ) -> None:
         """Set how long outcomes may take from now on; what is lost already stays lost.
 
         Raises:
             InvalidInputError: this is not a length of time, or the experiment is over.
         """
         seconds = inputs.read_lease(lease)
-        with self._advancing(leaps=True) as (tx, now):
-            rules.change_lease(tx, seconds, now)
+        with self._changing(precondition, leaps=True) as (tx, now):
+            transitions.change_lease(tx, seconds, now)
+
+    # --- reading ---------------------------------------------------------------------------------
+
+    @property
+    def phase(self) -> int:
+        """The open phase, or the last one when finished."""
+        return self._head().phase
+
+    @property
+    def state(self) -> str:
+        """`"running"`, `"paused"`, `"stopped"` by its owner or `"finished"` by the policy."""
+        return self._head().state
+
+    @property
+    def revision(self) -> str:
+        """A text that changes whenever anything is recorded."""
+        return self._head().revision
+
+    @property
+    def finished(self) -> bool:
+        """Whether it is over: nothing more will be assigned."""
+        return self._head().over
+
+    @property
+    def lease(self) -> float | None:
+        """Seconds after which an assignment without an outcome is lost, or None."""
+        return self._head().lease
+
+    def read(self) -> AbstractContextManager[Reading]:
+        """A transaction that reads one state of the ledger, for programs that watch it."""
+        return self._ledger.reading()
+
+    def now(self) -> float:
+        """The time in seconds: by the clock of the experiment, or else of the ledger."""
+        with self.read() as snapshot:
+            return self._now(snapshot)
+
+    def recommendation(self) -> Recommendation:
+        """The target the policy would name now, from the phases closed so far."""
+        return self.inspect(lambda policy, snapshot: recommend(policy, snapshot.head.state))
+
+    def inspect(self, function: Callable[[Policy, Reading], T]) -> T:
+        """The result of a function of the policy and the ledger, while nobody else uses the policy.
+
+        It must change neither. It is for programs that watch an experiment.
+        """
+        with self._lock, self.read() as snapshot:
+            return function(self._player.policy(snapshot), snapshot)
+
+    def status(self) -> Status:
+        """The status of the experiment."""
+        with self.read() as snapshot:
+            return Status.of(snapshot.head, *transitions.waits_for(snapshot))
+
+    def assignments(self) -> pd.DataFrame:
+        """Every assignment by id, with its state."""
+        with self.read() as snapshot:
+            return assignments_frame(snapshot, self.problem, forecasts=self._forecasts is not None)
+
+    def outcomes(self) -> pd.DataFrame:
+        """Every outcome told, by id; `tell_many` takes it as it is."""
+        with self.read() as snapshot:
+            return outcomes_frame(snapshot, self.problem)
+
+    def export(
+        self,
+        path: str | Path,
+        *,
+        layout: str = "assignments",
+        probabilities: bool = False,
+        progress: Progress | None = None,
+    ) -> int:
+        """Write all assignments and their outcomes to a file, and return their number.
+
+        It reads one state, in pieces: the memory needed does not grow with the experiment.
+
+        Args:
+            path: the file, `.csv` or `.parquet`; it is there whole or not at all. Where there is a
+                forecaster, it has the forecasts, and as JSON what was known of each assignment.
+            layout: `"assignments"` with all that is on record, or `"mrt"`, one row per
+                decision point as analysts of micro-randomised trials have it, without unused
+                outcomes.
+            probabilities: add the probability of every arm, not only of the one that was drawn.
+            progress: called with (assignments written, in total) after every piece.
+        """
+        with self.read() as snapshot:
+            return export(
+                snapshot,
+                self.problem,
+                path,
+                layout=layout,
+                probabilities=probabilities,
+                forecasts=self._forecasts is not None,
+                progress=progress,
+            )
+
+    def events(self, start: int = 0, *, limit: int | None = None) -> Sequence[Event]:
+        """The log: every change of the experiment's state.
+
+        Args:
+            start: the number of the first event.
+            limit: how many at most; None for all.
+        """
+        whole(start, "start", least=0, below=2**62)
+        if limit is not None:
+            whole(limit, "limit", least=1, below=2**62)
+        with self.read() as snapshot:
+            return list(snapshot.events(start, limit=limit))
+
+    def verify(self, *, progress: Progress | None = None) -> Audit:
+        """Audit the record: check the log, draw every arm again, and add up every summary again.
+
+        It reads one state, in pieces: the memory needed does not grow with the experiment.
+
+        Args:
+            progress: called with (assignments checked, in total) after every piece.
+        """
+        created: dict[str, object] = {"seed": self.seed}
+        if self.spec is not None:
+            created |= {"name": self.name, "document": sha256(self.spec.to_json())}
+            created["description"] = sha256(self.description)
+        with self.read() as snapshot:
+            arms = self.problem.arms
+            return audit(snapshot, arms=arms, seed=self.seed, created=created, progress=progress)
+
+    def replay(self) -> Replayed:
+        """Make the policy again, tell it all it was told, and compare what it does with the log.
+
+        Recorded plans are adopted; where they would differ here, a remark says so.
+
+        Raises:
+            ReplayError: the policy drops or recommends other targets than on record.
+            InvalidInputError: the experiment is in memory, and its policy cannot be made again.
+        """
+        spec = self.stored_spec("replayed")
+        with self.read() as snapshot:
+            return replay(snapshot, spec.make())
+
+    def stored_spec(self, verb: str) -> Spec:
+        """What it is made of, without which it cannot be replayed or watched, as `verb` says.
+
+        Raises:
+            InvalidInputError: the experiment is in memory.
+        """
+        if self.spec is None:
+            raise InvalidInputError(
+                f"An experiment in memory cannot be {verb}: its policy cannot be made again.",
+                field="experiment",
+                remedy="Keep it in a database: see `Experiment.create`.",
+            )
+        return self.spec
+
+    def health(self) -> tuple[Check, ...]:
+        """The health checks: see `bestarm.live.Check`.
+
+        Quick for any number of outcomes: they read the counters, the summaries and the assignments
+        that no summary covers.
+        """
+        from bestarm.live.audit.health import examine  # noqa: PLC0415  (SciPy takes its time)
+
+        with self.read() as snapshot:
+            now = self._now(snapshot)
+            return examine(snapshot, self.problem, self.traits, now=now, seed=self.seed)
+
+    def _head(self) -> Head:
+        with self.read() as snapshot:
+            return snapshot.head.copy()
+
+    def _now(self, snapshot: Reading) -> float:
+        now = snapshot.now() if self._clock is None else self._clock()
+        return inputs.read_time(now, stored=self.spec is not None)
+
+    # --- transactions ----------------------------------------------------------------------------
+
+    def _commit_asks(self, calls: Sequence[_Ask]) -> Sequence[_Answer | Exception]:
+        """Make the assignments of several calls in one transaction, unless a step is pending."""
+        answers = list[_Answer | Exception]()
+        with self._ledger.writing() as tx:
+            now = self._stamp(tx)
+            for call in calls:
+                try:
+                    answers.append(_Answer(self._assign(tx, call, now)))
+                except StoreError:
+                    raise  # nothing of the transaction is kept
+                except BestArmError as error:
+                    answers.append(error)
+        return answers
+
+    def _assign(self, tx: Writing, call: _Ask, now: float) -> Batch | None:
+        if call.precondition is not None:
+            call.precondition(tx)
+        before = None if call.name is None else tx.request(call.name)
+        if before is not None:
+            return self._assigner.repeat(tx, before, call.rounds)
+        transitions.expire(tx, now)
+        if tx.head.due:
+            return None
+        whole(call.rounds, "count", least=1, below=MOST // tx.head.size + 1)
+        batch = self._assigner.assign(tx, call.rounds, call.name, now, call.foresee)
+        if self._forecasts is not None:
+            self._forecasts.drawn(batch.ids, batch.arms)
+        return batch
+
+    def _commit_tells(self, calls: Sequence[_Tell]) -> Sequence[_Answer | Exception]:
+        """Record the outcomes of several calls in one transaction."""
+        answers = list[_Answer | Exception]()
+        with self._ledger.writing() as tx:
+            now, bounds = self._stamp(tx), self.traits.bounds
+            for call in calls:
+                try:
+                    if call.precondition is not None:
+                        call.precondition(tx)
+                    receipt = transitions.record_outcomes(tx, call.outcomes, bounds=bounds, now=now)
+                    answers.append(_Answer(receipt))
+                except StoreError:
+                    raise  # nothing of the transaction is kept
+                except BestArmError as error:
+                    answers.append(error)
+            due = tx.head.due
+        for place, answer in enumerate(answers):
+            if due and isinstance(answer, _Answer):
+                answers[place] = answer._replace(step_pending=True)
+                break
+        return answers
+
+    def _stamp(self, tx: Writing, *, leaps: bool = False) -> float:
+        """The time of a transaction, noted in it.
+
+        Years may have passed since the last (`leaps`) only where somebody decides whether the
+        experiment continues.
+        """
+        return transitions.stamp(tx.head, self._now(tx), leaps=leaps or self.spec is None)
+
+    @contextmanager
+    def _changing(
+        self, precondition: Precondition | None = None, *, leaps: bool = False
+    ) -> Iterator[tuple[Writing, float]]:
+        """A transaction and its time; afterwards the experiment advances."""
+        with self._ledger.writing() as tx:
+            if precondition is not None:
+                precondition(tx)
+            yield tx, self._stamp(tx, leaps=leaps)
+        self._advance()
+
+    def _advance(self) -> None:
+        """Take all steps that are pending: close phases, and plan the next."""
+        with self._lock:
+            while self._head().due:
+                try:
+                    self._take_step()
+                except BaseException:
+                    self._player.forget()
+                    raise
+
+    def _take_step(self) -> None:
+        """Take the pending step, unless another process takes it first.
+
+        What the policy computes may take long, so others can write meanwhile. A policy in memory,
+        which cannot be made again, is told nothing that is not recorded in the same transaction.
+        """
+        labels = self.problem.target_labels
+        if self.spec is None:
+            with self._ledger.writing() as tx:
+                step = transitions.prepare(tx, self._player)
+                transitions.apply(tx, step, labels, self._stamp(tx))
+            return
+        with self.read() as snapshot:
+            step = transitions.prepare(snapshot, self._player)
+        with self._ledger.writing() as tx:
+            fits = step.fits(tx.head)
+            if fits:
+                transitions.apply(tx, step, labels, self._stamp(tx))
+        if not fits:
+            self._player.forget()
 
     def close(self) -> None:
         """Release the database, if there is one."""
@@ -375,3 +724,19 @@ class Experiment(Writer):
     def __repr__(self) -> str:
         name = f" {self.name!r}" if self.name else ""
         return f"<Experiment{name}: {self.status()}>"  # without the seed: it may end up in a log
+
+
+_experiments: WeakSet[Experiment] = WeakSet()
+
+
+def _after_fork_in_child() -> None:
+    """Wait for no thread of the parent: in a forked process there is only one."""
+    for experiment in _experiments:
+        experiment._set_up_locks()
+        experiment._player.forget()  # another thread may have been using the policy
+        if experiment._forecasts is not None:
+            experiment._forecasts.begin_in_fork()
+
+
+if hasattr(os, "register_at_fork"):  # not everywhere
+    os.register_at_fork(after_in_child=_after_fork_in_child)

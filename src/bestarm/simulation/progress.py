@@ -14,10 +14,7 @@ Progress = bool | Callable[[int, int], object]
 def reporting(
     progress: Progress, total: int, name: str = "simulating"
 ) -> Iterator[Callable[..., object]]:
-    """A function to call with the number of runs done after every piece of work.
-
-    Where their total changes, it is called with both.
-    """
+    """A function to call with the number done; and with the total, where that changes."""
     if callable(progress):
         callback = progress
         yield lambda done, most=total: callback(done, most)
@@ -34,9 +31,6 @@ def reporting(
     elif progress is False:
         yield lambda *_: None
     else:
-        raise InvalidInputError(
-            f"`progress` must be True, False or a function; got {progress!r}.",
-            field="progress",
-            value=progress,
-            remedy="A function is called with the number done and their total.",
-        )
+        what = f"`progress` must be True, False or a function; got {progress!r}."
+        remedy = "A function is called with the number done and their total."
+        raise InvalidInputError(what, field="progress", value=progress, remedy=remedy)

@@ -18,13 +18,16 @@ from contextlib import suppress
 
 import numpy as np
 
-from bestarm.errors import ConflictingOutcomeError
+from bestarm.errors import ConflictingOutcomeError, StoreError
 from bestarm.live.events import log
 from bestarm.live.inputs import EARLIEST, LATEST
-from bestarm.live.outcomes import record
-from bestarm.live.store.contract import NotAllNewError
+from bestarm.live.transitions import record_outcomes
 from bestarm.live.values import Receipt
-from bestarm.records import Plan
+from bestarm.testing.store_losses import (
+    deferrals_are_kept,
+    losses_keep_their_order,
+    many_are_deferred,
+)
 from bestarm.testing.store_samples import (
     STEPS,
     Case,
@@ -35,7 +38,6 @@ from bestarm.testing.store_samples import (
     give_some,
     ids_of,
     lose_some,
-    open_phase,
     picture,
     read_answers,
     read_rows,
@@ -104,6 +106,7 @@ def _an_exception_leaves_nothing(case: Case) -> None:
         give_some(tx, [0, 1, 1, 0, 1, 0, 0, 1], request="kept")
         lose_some(tx, [2, 5], reason="gone")
         tell_some(tx, [0, 1, 2], [1.0, 2.0, 3.0], late=[False, False, True])
+        tx.add_deferrals(ids_of([1, 2]))
     with ledger.reading() as books:
         before = picture(books)
     for name, step in STEPS.items():
@@ -191,23 +194,20 @@ def _one_writes_at_a_time(case: Case) -> None:
 
 
 def _one_outcome_told_by_two_is_one(case: Case) -> None:
-    """Several tell at once, each all or none: who comes later is answered beside those before."""
-    ledger = case.books()
+    """Several tell in one transaction, each all or none: who comes later sees those before."""
+    ledger, third = case.books(), None
     with ledger.writing() as tx:
         give_some(tx, [0, 1, 0, 1])
-        told = [
-            ([0, 1], [1.0, 2.0]),
-            ([1, 2], [2.0, 3.0]),
-            ([3, 0], [4.0, 5.0]),  # contradicts the first, so 3 is not told
-        ]
-        *answers, third = record(tx, told, now=2.0, bounds=None, assume_new=False)
+        first = record_outcomes(tx, ([0, 1], [1.0, 2.0]), now=2.0, bounds=None)
+        second = record_outcomes(tx, ([1, 2], [2.0, 3.0]), now=2.0, bounds=None)
+        try:  # it contradicts the first, so 3 is not told
+            record_outcomes(tx, ([3, 0], [4.0, 5.0]), now=2.0, bounds=None)
+        except ConflictingOutcomeError as error:
+            third = error
         expect(tx.head.outcomes, 3, "three outcomes told by two are counted as")
     wanted = [Receipt(2, 0, 0), Receipt(1, 1, 0)]
-    expect(answers, wanted, "two who told one outcome at once are answered")
-    require(
-        isinstance(third, ConflictingOutcomeError),
-        f"who contradicts an outcome told at the same time is answered {third!r}",
-    )
+    expect([first, second], wanted, "two who told one outcome at once are answered")
+    require(third is not None, "who contradicts an outcome of the same transaction is not told")
     for how, books in case.readings(ledger):
         expect(books.rewards(np.arange(4)), {0: 1.0, 1: 2.0, 2: 3.0}, f"rewards told by two{how}")
 
@@ -227,56 +227,31 @@ def _books_are_apart(case: Case) -> None:
 # --- rows --------------------------------------------------------------------------------------
 
 
-def _rows_are_only_added(case: Case) -> None:
-    """An outcome that is known is passed over, and the count says so."""
-    ledger, nan = case.books(), math.nan
-    with ledger.writing() as tx:
-        give_some(tx, [0, 1, 0, 1, 0, 1])
-        expect(tell_some(tx, [4, 0], [1.0, 2.0]), 2, "two new outcomes are counted as")
-    with ledger.writing() as tx:
-        added = tell_some(tx, [0, 5, 4, 1], [9.0, 3.0, 9.0, 4.0], late=[True] * 4, at=99.0)
-        expect(added, 2, "two new outcomes among four are counted as")
-        expect(tell_some(tx, [5, 1], [7.0, 7.0]), 0, "known outcomes are counted as new:")
-    with ledger.reading() as books:
-        rows = read_rows(books, 0, 6)[["reward", "told", "late"]]
-    first, second = (1.0, 2.0, False), (3.0, 99.0, True)
-    wanted = [(2.0, 2.0, False), (4.0, 99.0, True), *[(nan, nan, False)] * 2, first, second]
-    expect(rows, wanted, "outcomes that were told twice read")
-
-
-def _what_is_taken_for_new_is_new(case: Case) -> None:
-    """Otherwise nothing of the transaction remains, and its author hears of it."""
+def _outcomes_are_only_added(case: Case) -> None:
+    """Nothing remains of a transaction that adds an outcome to one on record."""
     ledger = case.books()
     with ledger.writing() as tx:
         give_some(tx, [0, 1] * 10)
-        tx.add_new_outcomes([3, 1], [1.0, 2.0], at=2.0, late=[False, True])
+        tell_some(tx, [3, 1], [1.0, 2.0], late=[False, True])
     for several in ([1], [0, 1], list(range(20))):
-        error: Exception | None = None
+        refused = False
         try:
             with ledger.writing() as tx:
                 tx.head.refusals = 7
-                some = [0.5] * len(several)
-                tx.add_new_outcomes(several, some, at=3.0, late=[False] * len(several))
-        except NotAllNewError as caught:
-            error = caught
-        require(error is not None, "an outcome on record is taken for new")
+                tell_some(tx, several, [0.5] * len(several), at=3.0)
+        except StoreError:
+            refused = True
+        require(refused, "a second outcome of an assignment is taken")
         for how, books in case.readings(ledger):
             expect(books.rewards(np.arange(20)), {1: 2.0, 3: 1.0}, f"rewards{how} are then")
             expect(books.head.refusals, 0, f"counters of a transaction that failed{how} read")
     with ledger.writing() as tx:
-        tx.add_new_outcomes([0, 2], [3.0, 4.0], at=4.0, late=[False, False])
+        tell_some(tx, [0, 2], [3.0, 4.0], at=99.0)
+    nan = math.nan
+    wanted = [(3.0, 99.0, False), (2.0, 2.0, True), (4.0, 99.0, False), (1.0, 2.0, False)]
     with ledger.reading() as books:
-        late = read_rows(books, 0, 4)["late"]
-        expect(late, [False, True, False, False], "outcomes that came late are")
-        expect(books.rewards(np.arange(4)), {0: 3.0, 1: 2.0, 2: 4.0, 3: 1.0}, "rewards are")
-
-
-def _whoever_advances_ends(case: Case) -> None:
-    """One may advance, and then another: nobody waits for who is done."""
-    ledger = case.books()
-    for _, view in case.views(ledger):
-        with view.advancing() as alone:
-            require(alone, "nobody is at work, but somebody is told so")
+        rows = read_rows(books, 0, 5)[["reward", "told", "late"]]
+    expect(rows, [*wanted, (nan, nan, False)], "outcomes that were told read")
 
 
 def _refusals_count_once(case: Case) -> None:
@@ -291,28 +266,6 @@ def _refusals_count_once(case: Case) -> None:
         with view.writing() as tx:
             added = tx.add_refusals(ids_of(range(3)), np.full(3, 9.0), at=4.0)
             expect(added, 0, f"known refusals are counted as new{how}:")
-
-
-def _losses_keep_their_order(case: Case) -> None:
-    ledger = case.books()
-    arms = [0, 1, 2, 0, 1, 2, 2, 1]
-    with ledger.writing() as tx:
-        give_some(tx, arms)
-        lose_some(tx, [6, 1], reason="first", at=9.0)
-        lose_some(tx, [4], reason="second", at=3.0)  # the clock may go back; the order may not
-    with ledger.writing() as tx:
-        open_phase(tx, Plan.randomised([1.0, 0.0, 0.0], 4, phase=2))
-        give_some(tx, [0, 0, 0])
-        lose_some(tx, [9, 0, 8, 3], reason="third", at=5.0)
-    every = [*arms, 0, 0, 0]
-    for how, books in case.readings(ledger):
-        for phase, ids in {1: [6, 1, 4, 0, 3], 2: [9, 8], 3: []}.items():
-            for start in range(len(ids) + 2):
-                for count in range(len(ids) + 2):
-                    wanted = [every[number] for number in ids[start : start + count]]
-                    what = f"the arms lost in phase {phase} from number {start} on{how} are"
-                    expect(books.lost_arms(phase, start, count), wanted, what)
-        expect(books.lost(ids_of(range(11))), {0, 1, 3, 4, 6, 8, 9}, f"the lost{how} are")
 
 
 def _ranges_end_where_they_should(case: Case) -> None:
@@ -368,12 +321,11 @@ _LAWS = (
     _what_is_written_is_there,
     _ranges_end_where_they_should,
     _an_exception_leaves_nothing,
-    _rows_are_only_added,
-    _what_is_taken_for_new_is_new,
+    _outcomes_are_only_added,
     nobody_is_overwritten,
-    _whoever_advances_ends,
     _refusals_count_once,
-    _losses_keep_their_order,
+    losses_keep_their_order,
+    deferrals_are_kept,
     _long_ranges_count_each_row_once,
     _one_outcome_told_by_two_is_one,
     numbers_are_kept_to_the_bit,
@@ -384,4 +336,5 @@ _LAWS = (
     _a_reading_sees_one_state,
     _one_writes_at_a_time,
     many_at_once,
+    many_are_deferred,
 )

@@ -134,11 +134,11 @@ def give_some(
 
 
 def tell_some(
-    tx: Writing, ids: list[int], rewards: list[float], *, late: Any = None, at: float = 2.0
-) -> int:
-    """Tell outcomes; return how many were new."""
-    flags = np.zeros(len(ids), dtype=bool) if late is None else np.array(late)
-    return tx.add_outcomes(ids_of(ids), np.array(rewards), at=at, late=flags)
+    tx: Writing, ids: Sequence[int], rewards: Sequence[float], *, late: Any = None, at: float = 2.0
+) -> None:
+    """Tell outcomes."""
+    flags = [False] * len(ids) if late is None else np.array(late).tolist()
+    tx.add_outcomes(ids, rewards, at=at, late=flags)
 
 
 def lose_some(tx: Writing, ids: Sequence[int], *, reason: str = "", at: float = 3.0) -> None:
@@ -176,6 +176,7 @@ STEPS: dict[str, Callable[[Writing], Any]] = {
     "planning": lambda tx: open_phase(tx, Plan.fixed([2, 0, 1], phase=2)),
     "refusing": lambda tx: tx.add_refusals(ids_of([5, 6]), np.array([8.0, 9.0]), at=65.0),
     "deferring": lambda tx: tx.add_deferrals(ids_of([0, 4])),
+    "covering": lambda tx: tx.settle_deferrals(ids_of([2]), summary=3),
     "logging": lambda tx: log(tx, "happened", 70.0, what="something"),
 }
 

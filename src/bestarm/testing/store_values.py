@@ -8,7 +8,6 @@ import numpy as np
 
 from bestarm.live.events import log
 from bestarm.live.store.contract import (
-    ChangedMeanwhileError,
     Head,
     PlanRecord,
     Request,
@@ -131,20 +130,18 @@ def many_at_once(case: Case) -> None:
     ledger, size = case.books(), case.many
     ids, last = np.arange(size), size - 1
     arms, rewards = ids % 3, np.sqrt(ids)
-    order, late = np.random.default_rng(0).permutation(size), np.zeros(size, dtype=bool)
+    order = np.random.default_rng(0).permutation(size)
     with ledger.writing() as tx:
         tx.add_assignments(arms, (arms + 1) / 3, at=1.0, request=None)
         tx.head.assigned += size
         free = tx.outstanding(0, size, asked_by=1.0)
         require(np.array_equal(free, ids), f"of {size} new assignments {len(free)} are outstanding")
         told = order[order != last]
-        added = tx.add_outcomes(told, rewards[told], at=2.0, late=late[told])
-        expect(added, last, f"{last} outcomes are counted as")
+        tell_some(tx, told.tolist(), rewards[told].tolist())
         expect(
             tx.first_outstanding(0, size), last, "with one outcome missing, the first awaited is"
         )
-        added = tx.add_outcomes(order, -rewards[order], at=3.0, late=late)
-        expect(added, 1, f"one new outcome among {size} is counted as")
+        tell_some(tx, [last], [-float(rewards[last])], at=3.0)
         expect(tx.first_outstanding(0, size), None, "with all outcomes told, the first awaited is")
     rewards[last] *= -1
     columns = {"id": ids, "arm": arms, "reward": rewards, "asked": np.ones(size)}
@@ -184,25 +181,18 @@ def many_at_once(case: Case) -> None:
 
 
 def nobody_is_overwritten(case: Case) -> None:
-    """Whoever assumes that nobody else has written sees what others wrote, or is told."""
+    """Who writes sees what others wrote."""
     ledger, size = case.books(), 16
     with ledger.writing() as tx:
         give_some(tx, [0, 1] * (size // 2))
     opened = case.views(ledger)
     views = [view for _, view in islice(opened, 2)]
     for number, who in enumerate("0010110101100111"):
-        view, assume = views[int(who) % len(views)], number % 7 != 3
-        for assume_unchanged in (assume, False):
-            try:
-                with view.writing(assume_unchanged=assume_unchanged) as tx:
-                    if number % 3 == 2:
-                        expect(tx.rewards(ids_of([number])), {}, "what is not told yet reads")
-                    tx.head.outcomes += 1
-                    tx.add_new_outcomes([number], [number / 8], at=2.0, late=[False])
-            except ChangedMeanwhileError:
-                require(assume_unchanged, "who assumes nothing is told that something has changed")
-            else:
-                break
+        with views[int(who) % len(views)].writing() as tx:
+            if number % 3 == 2:
+                expect(tx.rewards(ids_of([number])), {}, "what is not told yet reads")
+            tx.head.outcomes += 1
+            tell_some(tx, [number], [number / 8])
     for _ in opened:  # which closes them
         pass
     for how, books in case.readings(ledger):

@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 import psycopg
 import pytest
 import workers_faults
-from databases import beginning, end_connections
+from databases import beginning, end_connections, noted
 from kept import told
 from postgres import Server
 from workers_faults import begin
@@ -29,7 +29,7 @@ from workers_started import PATIENCE, processes
 
 from bestarm.errors import BestArmError, StoreError, StoreUnavailableError, UnknownExperimentError
 from bestarm.live import Experiment
-from bestarm.live.store.sql import connections, database
+from bestarm.live.store.sql import session
 
 T = TypeVar("T")
 
@@ -292,7 +292,7 @@ def test_who_finds_the_file_locked_waits(tmp_path: Path) -> None:
 def test_who_has_waited_long_enough_says_so(
     store_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connections, "PATIENCE", 0.1)
+    monkeypatch.setattr(session, "TIMEOUT", 0.1)
     with begin(store_url) as experiment:
         ids = experiment.ask(3).ids
         other: Any
@@ -311,14 +311,10 @@ def test_who_has_waited_long_enough_says_so(
 
 
 def test_a_server_waits_for_nobody_for_good(postgres_url: str) -> None:
-    kept = database.Store(postgres_url)
-    with kept.reading() as session:
-        for name, value in {
-            "lock_timeout": "1min",
-            "idle_in_transaction_session_timeout": "10min",
-        }.items():
-            assert session.raw.execute(f"SHOW {name}").fetchone() == (value,)
-    kept.close()
+    for name in ("lock_timeout", "idle_in_transaction_session_timeout"):
+        with noted(f"SHOW {name}") as seen:
+            begin(postgres_url, name).close()
+        assert set(seen) == {"1min"}
 
 
 def test_eight_processes_begin_ask_and_tell_at_once(store_url: str, tmp_path: Path) -> None:

@@ -108,13 +108,13 @@ def test_late_outcomes_are_found_without_a_look_at_those_before(store_url: str) 
                 tx.settle_deferrals(ids[:before], summary=0)
             experiment.tell(ids[-1], 0.5)
             with ledger.reading() as tx:
-                start = work.steps + _rows_visited(tx._session.raw)
+                start = work.steps + _rows_visited(tx.session.raw)
                 assert tx.arrivals().tolist() == [ids[-1]]
-                visited.append(work.steps + _rows_visited(tx._session.raw) - start)
+                visited.append(work.steps + _rows_visited(tx.session.raw) - start)
             with ledger.writing() as tx:
-                start = work.steps + _rows_visited(tx._session.raw)
+                start = work.steps + _rows_visited(tx.session.raw)
                 tx.settle_deferrals(ids[-1:], summary=1)
-                settled.append(work.steps + _rows_visited(tx._session.raw) - start)
+                settled.append(work.steps + _rows_visited(tx.session.raw) - start)
     assert 0 < visited[1] <= visited[0] + 20
     assert 0 < settled[1] <= settled[0] + 100
 

@@ -16,7 +16,7 @@ from kept import told
 from bestarm import Experiment, Problem
 from bestarm.errors import StoreUnavailableError
 from bestarm.live.store.sql import Store
-from bestarm.live.store.sql.sqlite import SqliteSession
+from bestarm.live.store.sql.session import SqliteSession
 
 PROBLEM = Problem(np.eye(3))
 OPTIONS = {"bounds": [0, 1]}
@@ -32,7 +32,6 @@ def calls(experiment: Experiment) -> dict[str, Callable[[], object]]:
         "tell": lambda: experiment.tell(3, 0.5),
         "tell again": lambda: experiment.tell(0, 0.5),
         "tell_many": lambda: experiment.tell_many({4: 0.5, 5: 0.5}),
-        "tell_each": lambda: experiment.tell_each([{4: 0.5}, {5: 0.5}]),
         "ask": experiment.ask,
         "fail": lambda: experiment.fail(6),
         "expire": experiment.expire,

@@ -36,7 +36,6 @@ from contextlib import AbstractContextManager
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bestarm.geometry import Array
 from bestarm.live.store.damage import damaged
@@ -47,12 +46,10 @@ from bestarm.live.store.rows import ANSWER, ROW, Ids, Rows, answers_of
 __all__ = [
     "ANSWER",
     "ROW",
-    "ChangedMeanwhileError",
     "Event",
     "Head",
     "Ids",
     "Ledger",
-    "NotAllNewError",
     "PlanRecord",
     "Reading",
     "Request",
@@ -63,14 +60,6 @@ __all__ = [
 ]
 
 _FAR = 1000  # ids farther apart than this are looked up apart
-
-
-class NotAllNewError(Exception):
-    """An outcome that was taken for new is on record."""
-
-
-class ChangedMeanwhileError(Exception):
-    """The counters of the experiment may have changed since they were read."""
 
 
 class Reading(ABC):
@@ -241,20 +230,14 @@ class Writing(Reading):
         """
 
     @abstractmethod
-    def add_outcomes(self, ids: Ids, rewards: Array, *, at: float, late: NDArray[np.bool_]) -> int:
-        """Add outcomes, except where there is one already; return the number added."""
-
-    def add_new_outcomes(
+    def add_outcomes(
         self, ids: Sequence[int], rewards: Sequence[float], *, at: float, late: Sequence[bool]
     ) -> None:
         """Add outcomes of assignments that have none.
 
         Raises:
-            NotAllNewError: one has, now or when the transaction ends; nothing of it remains then.
+            StoreError: one of these assignments has an outcome.
         """
-        flags = np.array(late, dtype=bool)
-        if self.add_outcomes(np.array(ids), np.array(rewards), at=at, late=flags) < len(ids):
-            raise NotAllNewError
 
     @abstractmethod
     def add_losses(self, ids: Sequence[int], *, reason: str, at: float) -> None:
@@ -303,25 +286,12 @@ class Ledger(Protocol):
             StoreUnavailableError: the database cannot be reached, or its file was replaced.
         """
 
-    def writing(self, *, assume_unchanged: bool = False) -> AbstractContextManager[Writing]:
-        """A transaction that waits for its turn; after an exception nothing of it remains.
-
-        Args:
-            assume_unchanged: whether it may begin with the counters as this process last wrote
-                them, where reading them takes a message to a server.
+    def writing(self) -> AbstractContextManager[Writing]:
+        """A transaction that waits for other writers; after an exception nothing of it remains.
 
         Raises:
-            ChangedMeanwhileError: with `assume_unchanged`, they may have changed since; at the
-                latest when the transaction ends. The caller does the same without it.
             StoreUnavailableError: the database cannot be reached or written to, its file was
                 replaced, or other writers did not finish in time.
-        """
-
-    def advancing(self) -> AbstractContextManager[bool]:
-        """Whether no other process is at work on what is due; until the block ends, none begins.
-
-        It saves work, and nothing rests on it: everybody may be told True. The claim of a process
-        that dies ends with it.
         """
 
     def close(self) -> None:

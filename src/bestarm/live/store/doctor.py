@@ -227,18 +227,14 @@ def _postgres(store: Store) -> Iterator[Check]:
     try:
         with connect() as connection:
             ((version, encoding),) = connection.execute(_SERVER)
-            server = _server(version, encoding)
             pooler, shared = _pooler(connection, connect)
-        if server.level == "alarm":
-            yield server
-            return
         settings, create = _settings(store, connect, shared=shared)
     except (psycopg.Error, StoreUnavailableError) as error:
         reason = str(getattr(error, "message", error)).partition("\n")[0].rstrip(".")
         action = "Check the address, the name and the server."
         yield Check("server", "alarm", f"{reason[:1].upper()}{reason[1:]}.", action)
         return
-    yield server
+    yield _server(version, encoding)
     yield _durability(settings)
     yield _may_write(read_only=settings["transaction_read_only"] == "on", create=create)
     yield _tables(store)
@@ -251,8 +247,9 @@ def _server(version: str, encoding: str) -> Check:
         "server",
         f"{name} was reached.",
         (
-            encoding == "SQL_ASCII" and "alarm",
-            f"{name} does not know the encoding of its text (SQL_ASCII), and bestarm needs it.",
+            encoding == "SQL_ASCII" and "warning",
+            f"{name} does not know the encoding of its text (SQL_ASCII): other programs may read "
+            "other letters than bestarm writes.",
             action,
         ),
         (

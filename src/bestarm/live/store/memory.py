@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from functools import partial
 from threading import RLock
 from typing import Any
@@ -25,6 +25,7 @@ from bestarm.live.store.contract import (
     SummaryRecord,
     Writing,
 )
+from bestarm.live.store.damage import damaged
 
 _PIECE = 4096  # rows searched at a time
 # With the number of the summary that covers a deferral, −1 for none; −2 if it is not a deferral.
@@ -54,7 +55,7 @@ class MemoryLedger(Writing):
             yield self
 
     @contextmanager
-    def writing(self, *, assume_unchanged: bool = False) -> Iterator[MemoryLedger]:  # noqa: ARG002
+    def writing(self) -> Iterator[MemoryLedger]:
         """A transaction; after an exception everything is as it was before."""
         with self._lock:
             head, self._undo = self.head.copy(), []
@@ -65,9 +66,6 @@ class MemoryLedger(Writing):
                     take_back()
                 self.head = head
                 raise
-
-    def advancing(self) -> AbstractContextManager[bool]:
-        return nullcontext(True)
 
     def close(self) -> None:
         """Release nothing."""
@@ -161,10 +159,13 @@ class MemoryLedger(Writing):
             self._rows[name][ids] = values
         self._undo.append(lambda: self._rows.__setitem__(ids, before))
 
-    def add_outcomes(self, ids: Ids, rewards: Array, *, at: float, late: NDArray[np.bool_]) -> int:
-        new = np.isnan(self._rows["reward"][ids])
-        self._set(ids[new], reward=rewards[new], told=at, late=late[new])
-        return int(new.sum())
+    def add_outcomes(
+        self, ids: Sequence[int], rewards: Sequence[float], *, at: float, late: Sequence[bool]
+    ) -> None:
+        places = np.asarray(ids, dtype=np.int64)
+        if not np.isnan(self._rows["reward"][places]).all():
+            raise damaged("An outcome that should be new is on record.")
+        self._set(places, reward=rewards, told=at, late=late)
 
     def add_losses(self, ids: Sequence[int], *, reason: str, at: float) -> None:  # noqa: ARG002
         """Add losses, in this order. Nobody asks for the reasons of an experiment in memory."""

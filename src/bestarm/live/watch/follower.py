@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from bestarm.geometry import Array
-from bestarm.live import rules
+from bestarm.live import transitions
 from bestarm.live.experiment import Experiment
 from bestarm.live.replay import Player, recommend
 from bestarm.live.spec import Spec
@@ -166,7 +166,7 @@ class Follower:
         """Read what is new. After an error, start again with another follower."""
         with experiment.read() as books:
             self.log.read(books)
-            self.waits_for = rules.waits_for(books)
+            self.waits_for = transitions.waits_for(books)
             for policy, step in self._player.follow(books):
                 if isinstance(step, Plan):
                     self._plans[step.phase] = step

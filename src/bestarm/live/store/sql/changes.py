@@ -9,7 +9,7 @@ from sqlalchemy import select, text
 
 from bestarm.live.store.sql import schema as s
 from bestarm.live.store.sql.database import Store
-from bestarm.live.store.sql.sessions import Session
+from bestarm.live.store.sql.session import Session
 
 _SHELF = 100  # experiments whose counters are added up together
 # Counters that only grow, and one of them whenever anything is recorded.

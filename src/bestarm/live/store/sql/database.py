@@ -1,34 +1,126 @@
-"""A database: its transactions, its tables, and its errors in our words."""
+"""A database: its connections, its transactions, its tables, and its errors in our words."""
 
 from __future__ import annotations
 
+import ctypes
+import hashlib
 import os
+import re
 import sqlite3
 import time
+import weakref
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, closing, contextmanager, suppress
+from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 from threading import Lock
 from typing import Any, TypeVar
-from weakref import WeakSet
 
-from sqlalchemy import Connection, Engine, MetaData, Table, event, exc, select, text
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Engine,
+    MetaData,
+    PoolProxiedConnection,
+    Select,
+    Table,
+    column,
+    create_engine,
+    event,
+    exc,
+    literal_column,
+    select,
+    table,
+    text,
+)
+from sqlalchemy.engine import URL, make_url
 
-from bestarm.errors import StoreError, StoreUnavailableError, StoreVersionError
-from bestarm.live.store.damage import damaged
-from bestarm.live.store.sql.connections import check_url, connect
-from bestarm.live.store.sql.files import Change, WatchedFile
-from bestarm.live.store.sql.forks import forks
-from bestarm.live.store.sql.pool import NoSessionError, SessionPool
+from bestarm.errors import (
+    InvalidInputError,
+    MissingDependencyError,
+    StoreError,
+    StoreUnavailableError,
+    StoreVersionError,
+)
+from bestarm.files import locked
+from bestarm.live.store.sql.files import Change, Identity, WatchedFile
 from bestarm.live.store.sql.schema import VERSION_TABLE
-from bestarm.live.store.sql.sessions import Session
-from bestarm.live.store.sql.statements import SERVER_TIME, VERSION_NUMBER
+from bestarm.live.store.sql.session import TIMEOUT, PostgresSession, Session, SqliteSession
 
 E = TypeVar("E", bound=StoreError)
 
 VERSION = "2"  # of the tables
 
-_LOCK = 0x62657374  # what PostgreSQL's processes lock while the tables are made
+SERVER_TIME: ColumnElement[float] = literal_column(
+    "CAST(extract(epoch FROM clock_timestamp()) AS double precision)"
+)
+_VERSION_NUMBER: Select[tuple[str]] = select(column("version_num")).select_from(
+    table(VERSION_TABLE)
+)
+_TABLES_LOCK = 0x62657374  # what PostgreSQL's processes lock while the tables are made
+_POSTGRESQL = "postgresql+psycopg"
+_SQLITE = "sqlite"
+_DRIVERS = dict.fromkeys((_SQLITE, "sqlite+pysqlite"), _SQLITE)
+_DRIVERS |= dict.fromkeys(("postgres", "postgresql", _POSTGRESQL), _POSTGRESQL)
+
+
+def check_url(url: object) -> URL:
+    """A database's URL with its driver.
+
+    Raises:
+        InvalidInputError: it names neither a SQLite file nor a PostgreSQL database.
+        MissingDependencyError: the driver is not installed.
+    """
+    try:
+        read = make_url(url)  # type: ignore[arg-type]
+        read = read.set(drivername=_DRIVERS[read.drivername])
+    except (exc.ArgumentError, ValueError, LookupError):
+        shown = re.sub(r"(://[^:/@]*):[^@]*@", r"\1:***@", str(url))
+        raise InvalidInputError(
+            f"`url` must name a SQLite file or a PostgreSQL database; got {shown!r}.",
+            field="url",
+            value=shown,
+            remedy="For example sqlite:///store.db, or postgresql://user@host/name.",
+        ) from None
+    in_memory = read.database in {None, "", ":memory:"} or "memory" in read.query.get("mode", "")
+    if read.drivername == _SQLITE and in_memory:
+        raise InvalidInputError(
+            "`url` names a database in memory, which would be lost.",
+            field="url",
+            value=url,
+            remedy="Name a file, as in sqlite:///store.db; in memory, make an Experiment(policy).",
+        )
+    try:
+        read.get_dialect().import_dbapi()
+    except ImportError:
+        raise MissingDependencyError.of("PostgreSQL", "psycopg", extra="postgres") from None
+    return read
+
+
+def make_engine(url: URL) -> Engine:
+    """An engine with SQLAlchemy's pool, whose connections begin no transaction by themselves."""
+    if url.get_backend_name() == "sqlite":
+        arguments: dict[str, Any]
+        arguments = {"timeout": TIMEOUT, "check_same_thread": False, "isolation_level": None}
+        engine = create_engine(url, connect_args=arguments, pool_timeout=TIMEOUT)
+        event.listen(engine, "connect", _set_up_file)
+        return engine
+    arguments = {
+        "autocommit": True,
+        "client_encoding": "UTF8",  # whatever the database or the environment says
+        "connect_timeout": 10,
+        "keepalives_idle": 30,
+        "keepalives_interval": 10,
+        "keepalives_count": 3,
+        "prepare_threshold": None,  # a pooler may give every transaction another session
+    }
+    return create_engine(
+        url, connect_args=arguments, pool_timeout=TIMEOUT, pool_pre_ping=True, max_overflow=10
+    )
+
+
+def _set_up_file(connection: sqlite3.Connection, _: object) -> None:
+    for pragma in ("synchronous=FULL", "foreign_keys=ON"):
+        connection.execute(f"PRAGMA {pragma}")
 
 
 class Store:
@@ -49,23 +141,20 @@ class Store:
         self.sqlite = self.url.get_backend_name() == "sqlite"
         self.file = WatchedFile(self.url) if self.sqlite else None
         self._driver: Any = self.url.get_dialect().import_dbapi()
-        self._failures = (self._driver.Error, exc.DBAPIError, NoSessionError, UnicodeDecodeError)
-        self._engine = self._connect()
-        _stores.add(self)
-        self._abandoned: list[Any] = []  # of a parent process: nothing must close its connections
-        self._reopening = Lock()
+        self._failures = (self._driver.Error, exc.DBAPIError, exc.TimeoutError)
         self.generation = 0
         self._change: Change | None = None
         self._known: int | None = None  # the generation in which the tables were found
+        self._open()
+        _stores.add(self)
 
-    def _connect(self) -> Engine:
-        engine, file = connect(self.url), self.file
+    def _open(self) -> None:
+        self._reopening = Lock()
+        self._engine, file = make_engine(self.url), self.file
         if file is not None:
-            event.listen(engine, "connect", lambda *_: file.note_open())
-            event.listen(engine, "close", lambda closed, _: file.note_close(closed))
-        self._pool = SessionPool(engine, file)
-        self._process = os.getpid()  # last: other threads of a forked process look at it first
-        return engine
+            event.listen(self._engine, "connect", lambda *_: file.note_open())
+            event.listen(self._engine, "close", lambda closed, _: file.note_close(closed))
+        weakref.finalize(self, self._engine.dispose).atexit = False
 
     @property
     def place(self) -> str:
@@ -75,16 +164,16 @@ class Store:
 
     def close(self) -> None:
         """Release all connections."""
-        if self._process == os.getpid():
-            self._pool.close()
-            self._engine.dispose()
+        self._engine.dispose()
 
-    def check_file(self) -> None:
+    def check_file(self, generation: int | None = None) -> int:
         """Check that a SQLite file is still the one that was opened; if it was replaced, open the
         new one as another generation.
 
+        Returns the generation that the caller uses: the one given, or else that of the file.
+
         Raises:
-            StoreUnavailableError: it is not there.
+            StoreUnavailableError: it is not there, or was replaced since the generation given.
         """
         change = None if self.file is None else self.file.change()
         if change in _REFUSED:
@@ -95,178 +184,127 @@ class Store:
                     self.generation, self._change = self.generation + 1, change
                     self.close()
                     self.file.forget()
-
-    def check_generation(self, generation: int) -> None:
-        """Raise StoreUnavailableError where a SQLite file was replaced since a generation."""
-        if generation != self.generation and self._change is not None:
+        if generation is not None and generation != self.generation and self._change is not None:
             raise self._failure(
                 StoreUnavailableError,
                 self._change.value,
                 "This call is not on record, and others that were acknowledged may not be either. "
                 "Open the experiment again, and verify it.",
             )
+        return self.generation if generation is None else generation
 
-    def reading(
-        self, experiment: int | None = None, *, generation: int | None = None
-    ) -> AbstractContextManager[Session]:
+    def reading(self, generation: int | None = None) -> AbstractContextManager[Session]:
         """A transaction in which all that is read belongs to one state.
 
         Args:
-            experiment: one whose counters are read as it begins.
             generation: the one that the experiment was opened in.
         """
-        return self._transaction(experiment, generation, writing=False, assume_unchanged=False)
+        return self._transaction(generation, writing=False)
 
-    def writing(
-        self,
-        experiment: int | None = None,
-        *,
-        generation: int | None = None,
-        assume_unchanged: bool = False,
-    ) -> AbstractContextManager[Session]:
+    def writing(self, generation: int | None = None) -> AbstractContextManager[Session]:
         """A transaction that is kept whole or not at all; SQLite has one at a time.
 
         Args:
-            experiment: one whose counters are read, once nobody else writes to it.
             generation: the one that the experiment was opened in.
-            assume_unchanged: see `Ledger.writing`.
 
         Raises:
-            KnownRowError: see `Session.add`.
-            ChangedMeanwhileError: see `Ledger.writing`.
+            DuplicateKeyError: see `Session.add`.
         """
-        return self._transaction(
-            experiment, generation, writing=True, assume_unchanged=assume_unchanged
-        )
+        return self._transaction(generation, writing=True)
 
     @contextmanager
-    def _transaction(
-        self,
-        experiment: int | None,
-        generation: int | None,
-        *,
-        writing: bool,
-        assume_unchanged: bool,
-    ) -> Iterator[Session]:
-        self.check_file()
-        if generation is None:
-            generation = self.generation
-        self.check_generation(generation)
+    def _transaction(self, generation: int | None, *, writing: bool) -> Iterator[Session]:
+        generation = self.check_file(generation)
         try:
-            pool = self._own()
-            session = self._begin(
-                pool, experiment, writing=writing, assume_unchanged=assume_unchanged
-            )
-            sound = False
-            try:
-                if self.file is not None:
-                    self.file.note_log(session.raw)
-                yield session
-                session.commit()
-                sound = True
-            except BaseException:
-                sound = self._rolled_back(session)
-                raise
-            finally:
+            with self._lease() as lease:
+                connection = lease.connection = self._engine.raw_connection()
+                session = _session(connection, writing=writing)
                 try:
-                    if writing and sound and self.file is not None:
-                        self.file.note_log(session.raw, written=True)
-                finally:
-                    pool.give(session, sound=sound)
+                    session.begin(writing=writing)
+                    if self.file is not None:
+                        self.file.note_log(session.raw)
+                    yield session
+                    self._check_not_inherited(lease)
+                    session.commit()
+                except BaseException:
+                    if lease in _leases:
+                        self._roll_back(session, connection)
+                    raise
+                if writing and self.file is not None:
+                    self.file.note_log(session.raw, written=True)
         except self._failures as error:
             raise self._error(error) from error
         if writing:
             # Nothing is acknowledged that is only in a file without a name.
-            self.check_file()
-            self.check_generation(generation)
+            self.check_file(generation)
 
     @contextmanager
-    def claiming(self, number: int) -> Iterator[bool]:
-        """Whether no other connection to the server has claimed a number; if so, it is claimed
-        until the block ends. Where that cannot be found out, everybody may.
-        """
+    def _lease(self) -> Iterator[_Lease]:
+        """Note that a connection is in use, or about to be made: see `_before_fork`."""
+        self._check_not_inherited()
+        lease = _Lease(self)
+        with _fork_lock:
+            _leases.add(lease)
         try:
-            pool = self._own()
-            session = pool.take_spare()
-        except self._failures:
-            session = None
-        if session is None:
-            yield True
-            return
-        claimed, sound = None, False
-        try:
-            with suppress(self._driver.Error):
-                ((claimed,),) = session.raw.execute("SELECT pg_try_advisory_lock(%s)", [number])
-            yield claimed is not False
+            yield lease
         finally:
-            try:
-                with suppress(self._driver.Error):
-                    if claimed:
-                        session.raw.execute("SELECT pg_advisory_unlock(%s)", [number])
-                    sound = claimed is not None
-            finally:
-                pool.give(session, sound=sound)  # the claim ends with its connection
+            if lease in _leases:  # or this is a forked process, which leaves it to its parent
+                if lease.connection is not None:
+                    lease.connection.close()
+                with _fork_lock:
+                    _leases.discard(lease)
 
-    def hurrying(self) -> AbstractContextManager[None]:
-        """Until the block ends, transactions of this process wait for nobody who is only next."""
-        return self._own().turn.hurry()
+    def _check_not_inherited(self, lease: _Lease | None = None) -> None:
+        inherited = _inherited and self.file is not None and self.file.identity() in _inherited
+        if inherited or (lease is not None and lease not in _leases):
+            raise self._failure(
+                StoreUnavailableError,
+                "This process was forked while its parent used the database",
+                "Start processes by another method (spawn or forkserver), or at another time.",
+            )
 
-    def _begin(self, pool: SessionPool, experiment: int | None, **how: bool) -> Session:
-        while True:
-            session, sound = pool.take(), False
-            try:
-                session.begin(experiment=experiment, **how)
-            except BaseException as error:
-                try:
-                    sound = self._rolled_back(session)
-                finally:
-                    pool.give(session, sound=sound)
-                if session.fresh or sound or not isinstance(error, self._driver.Error):
-                    raise
-                pool.close()  # the server has gone since, and with it all connections
-            else:
-                session.fresh = False
-                return session
-
-    def _rolled_back(self, session: Session) -> bool:
-        """Whether a connection is in order, after a transaction of which nothing is kept."""
+    def _roll_back(self, session: Session, connection: PoolProxiedConnection) -> None:
         try:
             session.rollback()
         except self._driver.Error:
-            return False
-        return not session.broken
+            connection.invalidate()
+        else:
+            if session.broken:
+                connection.invalidate()
 
-    def _own(self) -> SessionPool:
-        if self.file is not None and not forks.allow(self.file):
-            raise self._failure(
-                StoreUnavailableError,
-                "This process was forked while another thread, or the same one, used the file",
-                "Start processes by another method (spawn or forkserver), or at another time.",
-            )
-        if self._process != os.getpid():
-            # A forked child must neither use its parent's connections nor close them.
-            self._abandoned.append((self._engine, self._pool))
-            if self.file is not None:
-                self.file.forget_connections()
-            self._engine = self._connect()
-        return self._pool
+    @contextmanager
+    def hold(self, name: str) -> Iterator[bool]:
+        """Whether no other process holds the lock of this name; if so, it is held until the block
+        ends, or the process does.
+
+        With SQLite it is on a hidden file beside the database, with PostgreSQL an advisory lock of
+        a transaction, which a pooler keeps on one session.
+        """
+        digest = hashlib.sha256(f"bestarm {name}".encode()).digest()
+        if self.file is not None:
+            path = Path(self.file.path).resolve()
+            with locked(path.with_name(f".{path.name}.{digest[:6].hex()}.lock")) as alone:
+                yield alone
+            return
+        number = int.from_bytes(digest[:8], "big", signed=True)
+        with self.reading() as session:
+            session.raw.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
+            found = session.raw.execute("SELECT pg_try_advisory_xact_lock(%s)", (number,))
+            yield bool(found.fetchone()[0])
 
     def _error(self, error: Exception) -> StoreError:
         cause = error.orig if isinstance(error, exc.DBAPIError) else error
         code = getattr(cause, "sqlite_errorcode", None)
-        if isinstance(cause, (sqlite3.OperationalError, UnicodeDecodeError)) and code is None:
-            # Python's own: SQLite keeps any bytes as a text, and these cannot be decoded.
-            return damaged(f"The store {self.place} holds a text that is not in UTF-8.", self.place)
         state = getattr(cause, "sqlstate", None) if code is None else code & 0xFF
-        said = " ".join(str(cause).split()).rstrip(".")
+        message = " ".join(str(cause).split()).rstrip(".")
         remedy = _REMEDIES.get(state, "")
         driver = self._driver
         temporary = (driver.OperationalError, driver.InterfaceError, driver.InternalError)
-        if not isinstance(cause, (*temporary, NoSessionError)):
-            what = f"The database refused ({said})"
+        if not isinstance(cause, (*temporary, exc.TimeoutError)):
+            what = f"The database refused ({message})"
             return self._failure(StoreError, what, remedy or "Nothing was changed.")
         again = "Nothing acknowledged is lost, and the same call can be made again."
-        what = f"The database cannot be used now ({said})"
+        what = f"The database cannot be used now ({message})"
         return self._failure(StoreUnavailableError, what, f"{remedy} {again}".lstrip())
 
     def _failure(self, kind: type[E], what: str, remedy: str) -> E:
@@ -277,7 +315,7 @@ class Store:
         if self.sqlite:
             return time.time()
         with self.reading() as session:
-            ((now,),) = session.fetch(select(SERVER_TIME))
+            ((now,),) = session.fetch(_SERVER_TIME)
         return float(now)
 
     def version(self) -> str | None:
@@ -290,12 +328,12 @@ class Store:
         if self._known == self.generation:
             return VERSION
         path = None if self.file is None else Path(self.file.path)
-        if path is not None and (not path.exists() or _of_somebody_else(path)):
+        if path is not None and (not path.exists() or _is_foreign_database(path)):
             return None  # reading must neither make nor change it
         with self.reading() as session:
             if not session.has_table(VERSION_TABLE):
                 return None
-            found = next((version for (version,) in session.fetch(VERSION_NUMBER)), None)
+            found = next((version for (version,) in session.fetch(_VERSION_NUMBER)), None)
         if found not in {None, VERSION}:
             raise self._failure(
                 StoreVersionError,
@@ -334,28 +372,84 @@ class Store:
     def _making_tables(self) -> Iterator[Connection]:
         self.check_file()
         try:
-            with self._own().busy(), self._engine.begin() as connection:
+            with self._lease() as lease, self._engine.connect() as connection:
+                lease.connection = connection.connection
+                _session(connection.connection, writing=True).begin(writing=True)
                 if not self.sqlite:
-                    connection.execute(select(text(f"pg_advisory_xact_lock({_LOCK})")))
+                    connection.execute(select(text(f"pg_advisory_xact_lock({_TABLES_LOCK})")))
                 yield connection
+                connection.connection.commit()
         except self._failures as error:
             raise self._error(error) from error
         self.check_file()
 
 
-_stores: WeakSet[Store] = WeakSet()
+def _session(connection: PoolProxiedConnection, *, writing: bool) -> Session:
+    raw: Any = connection.driver_connection
+    if not isinstance(raw, sqlite3.Connection):
+        return PostgresSession(raw)
+    session = SqliteSession(raw)
+    if writing and not connection.info.get("bestarm_wal"):
+        session.set_up_writing()
+        connection.info["bestarm_wal"] = True
+    return session
 
 
-def _begin_in_fork() -> None:
-    for store in _stores:
-        store._reopening = Lock()  # another thread of the parent may have held it
+# --- Forks --------------------------------------------------------------------------------------
+#
+# A forked process must not have its parent's connections to a SQLite file: SQLite would take locks
+# for its own that the parent holds, and what its child acknowledges could be lost. So connections
+# that nobody uses are closed before a fork. One in use stays as it is in the child, for ever, and
+# the child does not use that file.
+
+
+class _Lease:
+    """A connection in use, or about to be made."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.connection: PoolProxiedConnection | None = None
+
+
+_stores: weakref.WeakSet[Store] = weakref.WeakSet()
+_leases: set[_Lease] = set()
+_fork_lock = Lock()  # held while the process forks: no connection is taken or given back meanwhile
+_inherited: set[Identity | None] = set()  # files with connections of a parent process
+
+
+def _before_fork() -> None:
+    _fork_lock.acquire()
+    for store in list(_stores):
+        store.close()
+
+
+def _after_fork_in_parent() -> None:
+    _fork_lock.release()
+
+
+def _after_fork_in_child() -> None:
+    for lease in _leases:
+        if lease.store.file is not None:
+            _inherited.add(lease.store.file.identity())
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(lease))  # nothing may close its connection
+    _leases.clear()
+    for store in list(_stores):
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(store._engine))
+        if store.file is not None:
+            store.file.forget_connections()
+        store._open()
+    _fork_lock.release()
 
 
 if hasattr(os, "register_at_fork"):  # not everywhere
-    os.register_at_fork(after_in_child=_begin_in_fork)
+    os.register_at_fork(
+        before=_before_fork,
+        after_in_parent=_after_fork_in_parent,
+        after_in_child=_after_fork_in_child,
+    )
 
 
-def _of_somebody_else(path: Path) -> bool:
+def _is_foreign_database(path: Path) -> bool:
     """Whether a SQLite file with a log beside it holds no experiments.
 
     Whoever opens such a file to write, and is the last to close it, moves the log into it.
@@ -371,6 +465,7 @@ def _of_somebody_else(path: Path) -> bool:
     return (VERSION_TABLE,) not in tables
 
 
+_SERVER_TIME = select(SERVER_TIME)
 _REFUSED = {
     Change.GONE: "Put it back where it was, and make the same call again.",
     Change.MIXED: "Stop every program that uses the file, remove what lies beside it and ends in "

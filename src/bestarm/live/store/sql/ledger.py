@@ -11,12 +11,11 @@ from typing import Any
 from sqlalchemy import BindParameter, ColumnElement, Select, bindparam, case, func, select
 
 from bestarm.errors import ExperimentExistsError, UnknownExperimentError
-from bestarm.live.store.contract import Event, Head, NotAllNewError
+from bestarm.live.store.contract import Event, Head
 from bestarm.live.store.damage import damaged
 from bestarm.live.store.sql import schema as s
 from bestarm.live.store.sql.database import Store
-from bestarm.live.store.sql.locks import claim
-from bestarm.live.store.sql.sessions import KnownRowError, Row
+from bestarm.live.store.sql.session import DuplicateKeyError, Row
 from bestarm.live.store.sql.transactions import SqlReading, SqlWriting, event_row
 from bestarm.live.values import Listed, Status
 
@@ -100,7 +99,7 @@ class SqlLedger:
                     (s.events, event_row(created)),
                 ):
                     session.add(table, {key: [value] for key, value in {**of, **rest}.items()})
-        except KnownRowError:
+        except DuplicateKeyError:
             raise ExperimentExistsError(
                 f"There is an experiment {name!r} in {store.place} already.",
                 field="name",
@@ -155,30 +154,20 @@ class SqlLedger:
     @contextmanager
     def reading(self) -> Iterator[SqlReading]:
         """A transaction that sees one state."""
-        with self.store.reading(self.number, generation=self.generation) as session:
+        with self.store.reading(self.generation) as session:
             yield SqlReading(session, self.number)
 
     @contextmanager
-    def writing(self, *, assume_unchanged: bool = False) -> Iterator[SqlWriting]:
-        """A transaction that waits for its turn; after an exception nothing of it remains."""
+    def writing(self) -> Iterator[SqlWriting]:
+        """A transaction that waits for other writers; after an exception nothing of it remains."""
         try:
-            with self.store.writing(
-                self.number, generation=self.generation, assume_unchanged=assume_unchanged
-            ) as session:
+            with self.store.writing(self.generation) as session:
                 tx = SqlWriting(session, self.number)
                 yield tx
-                tx.save()
-        except KnownRowError as error:
-            if error.table == s.outcomes.name:
-                raise NotAllNewError from error
+                tx.save_head()
+        except DuplicateKeyError as error:
             what = f"The table {error.table} holds rows that the counters do not know of."
             raise damaged(what, error.table) from error
-
-    @contextmanager
-    def advancing(self) -> Iterator[bool]:
-        """Whether no other process is at work on what is due."""
-        with claim(self.store, f"experiment {self.number}") as alone:
-            yield alone
 
     def close(self) -> None:
         """Release connections."""

@@ -116,8 +116,8 @@ _flags = [COUNTERS.index(name) for name, field in vars(Head()).items() if isinst
 _sound: set[tuple[type, ...]] = set()  # kinds of values that passed the checks
 
 
-def read_counters(row: Sequence[Any]) -> dict[str, Any]:
-    """The counters by name, each checked to be of its kind.
+def read_head(row: Sequence[Any]) -> Head:
+    """The counters of a row, each checked to be of its type.
 
     Raises:
         DamagedStoreError: one is not.
@@ -125,28 +125,11 @@ def read_counters(row: Sequence[Any]) -> dict[str, Any]:
     values = list(row)
     for place in _flags:
         values[place] = _checks[place](values[place])
-    kinds = tuple(map(type, values))
-    if kinds not in _sound:
+    types = tuple(map(type, values))
+    if types not in _sound:
         values = [check(value) for check, value in zip(_checks, values, strict=True)]
-        _sound.add(kinds)
-    return dict(zip(COUNTERS, values, strict=True))
-
-
-_parsers: dict[str, Callable[[bytes], Any]] = {
-    "bool": lambda text: text == b"t",
-    "int": int,
-    "float": float,
-    "str": bytes.decode,
-}
-_parse = [_parsers[_kind(field)] for field in dataclasses.fields(Head)]
-
-
-def parse_counters(texts: Sequence[bytes | None]) -> dict[str, Any]:
-    """The counters by name, from the texts in which PostgreSQL sends them."""
-    return {
-        name: None if text is None else parse(text)
-        for name, parse, text in zip(COUNTERS, _parse, texts, strict=True)
-    }
+        _sound.add(types)
+    return Head(*values)
 
 
 assignments = _table(

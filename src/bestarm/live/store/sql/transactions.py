@@ -9,15 +9,15 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
+import sqlalchemy as sa
 from numpy.typing import NDArray
-from sqlalchemy import Select, Table
 
-from bestarm.errors import BestArmError
+from bestarm.errors import BestArmError, DamagedStoreError
 from bestarm.geometry import Array
 from bestarm.live.events import as_data, canonical
 from bestarm.live.store.contract import (
+    ROW,
     Event,
-    Head,
     Ids,
     PlanRecord,
     Reading,
@@ -28,49 +28,157 @@ from bestarm.live.store.contract import (
 )
 from bestarm.live.store.damage import UNREADABLE, damaged
 from bestarm.live.store.sql import schema as s
-from bestarm.live.store.sql import statements as sql
-from bestarm.live.store.sql.columns import read_rows
-from bestarm.live.store.sql.sessions import Row, Session
+from bestarm.live.store.sql.database import SERVER_TIME
+from bestarm.live.store.sql.session import PostgresSession, Row, Session
 from bestarm.records import BlockPlan, Plan, Rounds, Summary, as_blocks
 
 T = TypeVar("T")
-Values = Sequence[Any] | NDArray[Any]
 
 _ALL = 2**62
-_PIECE = 50_000  # assignments read at a time
-_FEW = 4  # assignments looked up one by one
+_PIECE = 20_000  # assignments read at a time
 _PAGE = 5_000  # plans, summaries, events, requests or deferrals read at a time
 
 
+def _in_order(table: sa.Table, *columns: Any, key: str = "number") -> sa.Select[Any]:
+    """Rows of an experiment with a key from `start` on, in order of it, `size` of them."""
+    wanted = sa.select(*(columns or list(table.c)[1:])).where(
+        table.c.experiment == sa.bindparam("experiment"), table.c[key] >= sa.bindparam("start")
+    )
+    return wanted.order_by(table.c[key]).limit(sa.bindparam("size"))
+
+
+def _same(one: sa.Table, other: sa.Table) -> sa.ColumnElement[bool]:
+    return sa.and_(one.c.experiment == other.c.experiment, one.c.number == other.c.number)
+
+
+def _endings(table: sa.Table) -> list[sa.ColumnElement[bool]]:
+    """Whether an assignment has an outcome, and whether it is lost."""
+    return [sa.exists().where(_same(each, table)) for each in (s.outcomes, s.losses)]
+
+
+_READ_HEAD = sa.select(*(s.experiments.c[name] for name in s.COUNTERS)).where(
+    s.experiments.c.id == sa.bindparam("experiment")
+)
+# On a server its own clock counts for all who share it. A select of its own around the one that
+# locks: the clock is read once the lock is there, however long that took.
+_READ_HEAD_AND_TIME = _READ_HEAD.add_columns(SERVER_TIME)
+_locked = _READ_HEAD.with_for_update().subquery("head")
+_LOCK_HEAD_AND_TIME = sa.select(*_locked.columns, SERVER_TIME)
+_SAVE_HEAD = (
+    sa.update(s.experiments)
+    .where(s.experiments.c.id == sa.bindparam("experiment"))
+    .values({name: sa.bindparam(f"new_{name}") for name in s.COUNTERS})
+)
+
+_PLANS = _in_order(s.plans, key="phase")
+_SUMMARIES = _in_order(s.summaries)
+_EVENTS = _in_order(s.events)
+_REQUESTS = _in_order(s.requests, key="first")
+_REQUEST = _REQUESTS.where(s.requests.c.name == sa.bindparam("name"))
+
+_end: sa.BindParameter[int] = sa.bindparam("end")
+_assigned = s.assignments.c
+
+
+def _within(table: sa.Table) -> sa.ColumnElement[bool]:
+    """Rows of the same assignments; their range is named again, or a database may read them all."""
+    number = table.c.number
+    return sa.and_(_same(table, s.assignments), number >= sa.bindparam("start"), number < _end)
+
+
+_ROWS = (  # the columns of ROW
+    sa.select(
+        *(_assigned[name] for name in ("number", "round", "phase", "arm", "probability")),
+        *(_assigned.asked, _assigned.forecast),
+        *(s.outcomes.c.reward, s.outcomes.c.told, s.outcomes.c.late, s.losses.c.at),
+    )
+    .outerjoin_from(s.assignments, s.outcomes, _within(s.outcomes))
+    .outerjoin(s.losses, _within(s.losses))
+    .where(
+        _assigned.experiment == sa.bindparam("experiment"),
+        _assigned.number >= sa.bindparam("start"),
+        _assigned.number < _end,
+    )
+    .order_by(_assigned.number)
+    .limit(sa.bindparam("size"))
+)
+_COVARIATES = _in_order(s.assignments, _assigned.number, _assigned.covariates).where(
+    _assigned.number < _end, _assigned.covariates.is_not(None)
+)
+_OUTSTANDING = _in_order(s.assignments, _assigned.number).where(
+    _assigned.number < _end,
+    _assigned.asked <= sa.bindparam("asked_by"),
+    *(~each for each in _endings(s.assignments)),
+)
+_LOST_ARMS = (
+    sa.select(_assigned.arm)
+    .select_from(s.losses.outerjoin(s.assignments, _same(s.assignments, s.losses)))
+    .where(
+        s.losses.c.experiment == sa.bindparam("experiment"),
+        s.losses.c.phase == sa.bindparam("phase"),
+    )
+    .order_by(s.losses.c.place)
+    .offset(sa.bindparam("start"))
+    .limit(sa.bindparam("size"))
+)
+_DEFERRALS = _in_order(s.deferrals).where(s.deferrals.c.number < _end)
+_WAITING = _DEFERRALS.where(s.deferrals.c.summary == sa.literal_column("-1"))
+_ARRIVALS = _WAITING.where(sa.or_(*_endings(s.deferrals)))
+# Without the condition on the summary PostgreSQL may look at all rows of the experiment.
+_COVER = (
+    sa.update(s.deferrals)
+    .where(
+        s.deferrals.c.experiment == sa.bindparam("of"),
+        s.deferrals.c.number == sa.bindparam("deferred"),
+        s.deferrals.c.summary == sa.literal_column("-1"),
+    )
+    .values(summary=sa.bindparam("covering"))
+)
+
+
 class SqlReading(Reading):
-    """A transaction that reads; the session has begun it."""
+    """A transaction that reads; the session has begun it.
+
+    Attributes:
+        session: the transaction, for statements on other tables.
+    """
+
+    _head_and_time = _READ_HEAD_AND_TIME
 
     def __init__(self, session: Session, number: int) -> None:
-        self._session = session
-        self._number = number
-        self.head = Head.__new__(Head)
-        self.head.__dict__ = session.counters.copy()
+        self.session, self._number = session, number
+        self._time: float | None = None  # by the server's clock, where there is a server
+        on_server = isinstance(session, PostgresSession)
+        found = session.fetch(self._head_and_time if on_server else _READ_HEAD, experiment=number)
+        if not found:
+            raise damaged("The counters of the experiment are missing.")
+        if on_server:
+            self._time = found[0][-1]
+        self.head = s.read_head(found[0][: len(s.COUNTERS)])
 
     def now(self) -> float:
         """The time by the server's clock as the head was read; for a file, by this process's."""
-        now = self._session.time
-        return time.time() if now is None else now
+        return time.time() if self._time is None else self._time
 
-    def _select(self, statement: Select[Any], **values: Any) -> list[Row]:
-        return self._session.select(statement, experiment=self._number, **values)
+    def _select(self, statement: sa.Select[Any], **values: Any) -> list[Row]:
+        return self.session.select(statement, experiment=self._number, **values)
 
-    def _array(self, kind: Any, statement: Select[Any], **values: Any) -> NDArray[Any]:
-        """Rows of numbers."""
-        found = self._session.fetch(statement, experiment=self._number, **values)
+    def _columns(self, statement: sa.Select[Any], **values: Any) -> list[NDArray[Any]]:
+        """Columns of numbers, as whole numbers where all of a column are; NaN for NULL."""
+        found = self.session.fetch(statement, experiment=self._number, **values)
         try:
-            return np.array(found, dtype=kind)
+            return [_numbers(column) for column in zip(*found, strict=True)]
         except (ValueError, TypeError, OverflowError) as error:
-            what = "The record of assignments, outcomes or losses cannot be read"
-            raise damaged(f"{what} ({str(error).rstrip('.')}).") from error
+            raise _unreadable(str(error).rstrip(".")) from error
+
+    def _ids(self, statement: sa.Select[Any], **values: Any) -> Ids:
+        """The first column of whole numbers."""
+        columns = self._columns(statement, **values)
+        return _whole(columns[0]) if columns else np.empty(0, dtype=np.int64)
 
     def _records(
         self,
-        statement: Select[Any],
+        statement: sa.Select[Any],
         read: Callable[..., T],
         start: int,
         limit: int | None = None,
@@ -83,29 +191,40 @@ class SqlReading(Reading):
             start, left = found[-1][key] + 1, left - len(found)
 
     def plans(self, start: int = 1, *, limit: int | None = None) -> Iterator[PlanRecord]:
-        return self._records(sql.PLANS, _read_plan, start, limit)
+        return self._records(_PLANS, _read_plan, start, limit)
 
     def summaries(self, start: int = 0) -> Iterator[SummaryRecord]:
-        return self._records(sql.SUMMARIES, _read_summary, start)
+        return self._records(_SUMMARIES, _read_summary, start)
 
     def events(self, start: int = 0, *, limit: int | None = None) -> Iterator[Event]:
-        return self._records(sql.EVENTS, _read_event, start, limit)
+        return self._records(_EVENTS, _read_event, start, limit)
 
     def request(self, name: str) -> Request | None:
-        found = self._select(sql.REQUEST, name=name, start=0, size=1)
+        found = self._select(_REQUEST, name=name, start=0, size=1)
         return next((Request(*row) for row in found), None)
 
     def requests(self) -> Iterator[Request]:
-        return self._records(sql.REQUESTS, Request, 0, key=2)
+        return self._records(_REQUESTS, Request, 0, key=2)
 
     def rows(self, first: int, end: int) -> Iterator[Rows]:
-        return read_rows(self._session, self._number, first, end, size=_PIECE)
+        while first < end:
+            columns = self._columns(_ROWS, start=first, end=end, size=_PIECE)
+            if not columns:
+                return
+            rows = np.empty(len(columns[0]), dtype=ROW)
+            for name, column in zip(ROW.names or (), columns, strict=True):
+                whole = ROW[name].kind == "i"
+                rows[name] = _whole(column) if whole else column > 0 if name == "late" else column
+            if np.isnan(rows["probability"]).any() or np.isnan(rows["asked"]).any():
+                raise _unreadable("a number is missing")
+            yield rows
+            first = int(rows["id"][-1]) + 1
 
     def covariates(self, first: int, end: int) -> dict[int, str]:
-        return dict(self._select(sql.COVARIATES, start=first, end=end, size=_ALL))
+        return dict(self._select(_COVARIATES, start=first, end=end, size=_ALL))
 
     def lost_arms(self, phase: int, start: int, count: int) -> Ids:
-        return self._array(np.int64, sql.LOST_ARMS, phase=phase, start=start, size=count).ravel()
+        return self._ids(_LOST_ARMS, phase=phase, start=start, size=count)
 
     def first_outstanding(self, start: int, end: int) -> int | None:
         found = self.outstanding(start, end, size=1)
@@ -115,51 +234,48 @@ class SqlReading(Reading):
         self, start: int, end: int, *, asked_by: float = math.inf, size: int = _ALL
     ) -> Ids:
         values = {"start": start, "end": end, "asked_by": asked_by, "size": size}
-        return self._array(np.int64, sql.OUTSTANDING, **values).ravel()
+        return self._ids(_OUTSTANDING, **values)
 
     def deferrals(
         self, first: int = 0, end: int = _ALL, *, waiting: bool = False
     ) -> tuple[Ids, Ids]:
-        read = sql.WAITING if waiting else sql.DEFERRALS
-        found = self._array(np.int64, read, start=first, end=end, size=_ALL).reshape(-1, 2)
-        return found[:, 0], found[:, 1]
-
-    def lost(self, ids: Ids) -> set[int]:
-        if len(ids) > _FEW:
-            return super().lost(ids)
-        found = (self._array(np.int64, sql.LOSS, loss=int(number)) for number in ids)
-        return {int(each[0, 0]) for each in found if each.size}
+        read = _WAITING if waiting else _DEFERRALS
+        columns = self._columns(read, start=first, end=end, size=_ALL)
+        ids, covered_by = map(_whole, columns or [np.empty(0, dtype=np.int64)] * 2)
+        return ids, covered_by
 
     def arrivals(self) -> Ids:
-        found = self._array(np.int64, sql.ARRIVALS, start=0, end=_ALL, size=_ALL)
-        return found.reshape(-1, 2)[:, 0]
+        return self._ids(_ARRIVALS, start=0, end=_ALL, size=_ALL)
 
 
 class SqlWriting(SqlReading, Writing):
     """A transaction that writes."""
 
-    def save(self) -> None:
-        """Write the counters that have changed."""
-        saved, now = self._session.counters, vars(self.head)
-        changed = {
-            name: value
-            for name, value in now.items()
-            if value is not (before := saved[name]) and value != before
-        }
-        if changed:
-            self._session.save(self._number, changed)
+    _head_and_time = _LOCK_HEAD_AND_TIME
 
-    def _columns(self, number: Values, **values: Any) -> dict[str, Sequence[Any]]:
-        """A list per column; `values` has lists or arrays, or one value for all rows."""
+    def save_head(self) -> None:
+        """Write the counters."""
+        new = {f"new_{name}": value for name, value in vars(self.head).items()}
+        self.session.execute(_SAVE_HEAD, experiment=self._number, **new)
+
+    def _add(
+        self, table: sa.Table, number: Ids | Sequence[int], *, ignore: bool = False, **values: Any
+    ) -> int:
+        """Insert a row per number; `values` has arrays or lists, or one value for all rows."""
         columns = {"experiment": self._number, "number": number, **values}
-        return {
+        lists = {
             name: each.tolist()
             if isinstance(each, np.ndarray)
-            else each
-            if isinstance(each, list)
+            else list(each)
+            if isinstance(each, (list, tuple))
             else [each] * len(number)
             for name, each in columns.items()
         }
+        return self.session.add(table, lists, ignore_duplicates=ignore)
+
+    def _add_one(self, table: sa.Table, **values: Any) -> None:
+        row = {"experiment": self._number, **values}
+        self.session.add(table, {name: [value] for name, value in row.items()})
 
     def add_assignments(
         self,
@@ -171,37 +287,22 @@ class SqlWriting(SqlReading, Writing):
         forecasts: Array | None = None,
         covariates: Sequence[str] | None = None,
     ) -> None:
-        head, places = self.head, np.arange(len(arms))
-        ids = head.assigned + places
-        drawn: dict[str, Any] = {"round": head.rounds + places // head.size, "phase": head.phase}
-        drawn |= {"arm": arms, "probability": probabilities, "asked": at}
+        head, count = self.head, len(arms)
+        ids = np.arange(head.assigned, head.assigned + count)
+        drawn: dict[str, Any] = {"arm": arms, "probability": probabilities, "asked": at}
+        drawn |= {"round": head.rounds + np.arange(count) // head.size, "phase": head.phase}
         if forecasts is not None:
             drawn["forecast"] = forecasts
         if covariates is not None:
             drawn["covariates"] = list(covariates)
-        self._session.add(s.assignments, self._columns(ids, **drawn))
+        self._add(s.assignments, ids, **drawn)
         if request is not None:
-            self._insert(s.requests, **vars(request))
+            self._add_one(s.requests, **vars(request))
 
-    def add_outcomes(self, ids: Ids, rewards: Array, *, at: float, late: NDArray[np.bool_]) -> int:
-        return self._session.add_unknown(s.outcomes, self._outcomes(ids, rewards, at, late))
-
-    def add_new_outcomes(self, ids: Values, rewards: Values, *, at: float, late: Values) -> None:
-        self._session.add(s.outcomes, self._outcomes(ids, rewards, at, late))
-
-    def _outcomes(
-        self, ids: Values, rewards: Values, at: float, late: Values
-    ) -> dict[str, Sequence[Any]]:
-        if not (isinstance(ids, list) and isinstance(rewards, list)):
-            return self._columns(ids, reward=rewards, told=at, late=list(map(int, late)))
-        count = len(ids)
-        return {
-            "experiment": [self._number] * count,
-            "number": ids,
-            "reward": rewards,
-            "told": [at] * count,
-            "late": list(map(int, late)),
-        }
+    def add_outcomes(
+        self, ids: Sequence[int], rewards: Sequence[float], *, at: float, late: Sequence[bool]
+    ) -> None:
+        self._add(s.outcomes, ids, reward=rewards, told=at, late=list(map(int, late)))
 
     def add_losses(self, ids: Sequence[int], *, reason: str, at: float) -> None:
         every = np.asarray(ids, dtype=np.int64)
@@ -210,36 +311,49 @@ class SqlWriting(SqlReading, Writing):
             raise damaged("Some of the assignments that are lost are missing.")
         phases = rows["phase"][np.searchsorted(rows["id"], every)]
         places = self.head.losses + np.arange(len(every))
-        columns = self._columns(every, phase=phases, place=places, reason=reason, at=at)
-        self._session.add(s.losses, columns)
+        self._add(s.losses, every, phase=phases, place=places, reason=reason, at=at)
 
     def add_refusals(self, ids: Ids, rewards: Array, *, at: float) -> int:
-        return self._session.add_unknown(s.refusals, self._columns(ids, reward=rewards, at=at))
+        return self._add(s.refusals, ids, reward=rewards, at=at, ignore=True)
 
     def add_deferrals(self, ids: Ids) -> None:
-        self._session.add(s.deferrals, self._columns(ids, summary=-1))
+        self._add(s.deferrals, ids, summary=-1)
 
     def settle_deferrals(self, ids: Ids, *, summary: int) -> None:
-        self._session.settle(self._number, ids.tolist(), summary=summary)
+        rows = [
+            {"of": self._number, "deferred": each, "covering": summary} for each in ids.tolist()
+        ]
+        self.session.execute_many(_COVER, rows)
 
     def add_summary(self, record: SummaryRecord) -> None:
         texts = {
             name: None if part is None else canonical(as_data(part))
             for name, part in (("summary", record.summary), ("plain", record.plain))
         }
-        self._insert(s.summaries, **{**vars(record), **texts})
+        self._add_one(s.summaries, **{**vars(record), **texts})
 
     def add_plan(self, record: PlanRecord) -> None:
         text = canonical(as_data(record.plan))
         place = {"first": record.first, "round": record.round}
-        self._insert(s.plans, phase=record.plan.phase, plan=text, **place)
+        self._add_one(s.plans, phase=record.plan.phase, plan=text, **place)
 
     def add_event(self, event: Event) -> None:
-        self._insert(s.events, **event_row(event))
+        self._add_one(s.events, **event_row(event))
 
-    def _insert(self, table: Table, **values: Any) -> None:
-        row = {"experiment": self._number, **values}
-        self._session.add(table, {name: [value] for name, value in row.items()})
+
+def _numbers(column: Sequence[Any]) -> NDArray[Any]:
+    numbers = np.array(column)
+    return numbers if numbers.dtype.kind == "i" else np.array(column, dtype=float)
+
+
+def _whole(column: NDArray[Any]) -> Ids:
+    if column.dtype.kind != "i":
+        raise _unreadable("a whole number is missing")
+    return column
+
+
+def _unreadable(why: str) -> DamagedStoreError:
+    return damaged(f"The record of assignments, outcomes or losses cannot be read ({why}).")
 
 
 def event_row(event: Event) -> dict[str, Any]:

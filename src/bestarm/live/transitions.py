@@ -1,0 +1,479 @@
+"""The transitions of an experiment, the same for every ledger: what its transactions do.
+
+A process that is killed between two transactions leaves the ledger consistent, and whoever comes
+next continues from there. What the policy computes is computed before a transaction: `prepare`
+makes a step from a snapshot, and `apply` records it if no other step was taken since.
+"""
+
+from __future__ import annotations
+
+import math
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+
+from bestarm.errors import ClockError, InvalidInputError, UnknownAssignmentError
+from bestarm.live import summaries
+from bestarm.live.events import log, next_event, plan_data, recommendation_data, summary_data
+from bestarm.live.inputs import conflict
+from bestarm.live.replay import Player, tell
+from bestarm.live.store.contract import (
+    Event,
+    Head,
+    Ids,
+    PlanRecord,
+    Reading,
+    Rows,
+    SummaryRecord,
+    Writing,
+    answers_of,
+)
+from bestarm.live.store.damage import damaged
+from bestarm.live.summaries import late_data, ranges
+from bestarm.live.values import Receipt
+from bestarm.policies.policy import Policy
+from bestarm.recommendation import Recommendation
+from bestarm.records import BlockPlan, Plan
+
+_DAY = 86_400.0
+_YEAR = 365 * _DAY
+
+
+def begin(at: float, *, lease: float | None, **data: object) -> tuple[Head, Event]:
+    """The counters of a new experiment, and the first event of its log.
+
+    The event holds the seed, and its hash may be read by those who must not know the seed: with a
+    salt that they cannot read either, trying all seeds does not reveal it.
+    """
+    head = Head(lease=lease, last_time=at)
+    maker = {"version": version("bestarm"), "salt": secrets.token_hex(16)}
+    return head, next_event(head, "created", at, lease=lease, **maker, **data)
+
+
+def stamp(head: Head, now: float, *, leaps: bool) -> float:
+    """Note the time of a transaction, and by how much the clock was set back since the last.
+
+    Unless it may leap, all outstanding outcomes are not given up because it is wrong by years.
+
+    Raises:
+        ClockError: the last transaction was more than a year and a lease ago.
+    """
+    ahead = now - head.last_time
+    if not (leaps or head.lease is None or head.over or ahead <= _YEAR + head.lease):
+        raise ClockError(
+            f"The clock is {ahead / _DAY:.0f} days ahead of the last recorded time: by it, all "
+            "outstanding outcomes would be lost.",
+            field="clock",
+            value=now,
+            remedy="Set the clock. If it is right, pause and resume the experiment, and continue.",
+        )
+    if ahead < 0:
+        head.clock_setback = max(head.clock_setback, -ahead)
+    head.last_time = max(head.last_time, now)
+    return now
+
+
+def overdue(head: Head, now: float) -> bool:
+    """Whether an outcome may be overdue."""
+    return not head.over and head.lease is not None and head.oldest + head.lease <= now
+
+
+def expire(tx: Writing, now: float) -> None:
+    """Give up the outcomes that are overdue."""
+    head = tx.head
+    if not overdue(head, now):
+        return
+    find_settled(tx)
+    head.oldest = _oldest(tx)
+    if overdue(head, now):
+        assert head.lease is not None
+        ids = tx.outstanding(head.settled_end, head.assigned, asked_by=now - head.lease)
+        lose(tx, ids, reason="expired", at=now)
+
+
+def _oldest(tx: Writing) -> float:
+    """A time before which no outstanding assignment was asked for."""
+    head = tx.head
+    if head.settled_end == head.assigned:
+        return math.inf
+    if not head.clock_setback:
+        return tx.asked_at(head.settled_end)
+    # The clock was set back, so that the times are not in order of id.
+    oldest = math.inf
+    for rows in tx.rows(head.settled_end, head.assigned):
+        outstanding = np.isnan(rows["reward"]) & np.isnan(rows["lost"])
+        oldest = min(oldest, rows["asked"][outstanding].min(initial=math.inf))
+    return oldest
+
+
+def lose(tx: Writing, ids: Ids, *, reason: str, at: float) -> None:
+    """Give up the outcomes of outstanding assignments."""
+    head = tx.head
+    lost = ids.tolist()
+    tx.add_losses(lost, reason=reason, at=at)
+    head.losses += len(lost)
+    head.phase_losses += head.settle(lost)
+    find_settled(tx)
+
+
+def find_settled(tx: Writing) -> None:
+    """Move `settled_end` to the first outstanding assignment."""
+    head = tx.head
+    found = tx.first_outstanding(head.settled_end, head.assigned)
+    head.settled_end = head.assigned if found is None else found
+
+
+def waits_for(books: Reading) -> tuple[int | None, float | None]:
+    """The assignment whose outcome holds up the decision, and when it was asked for.
+
+    It does once as many outcomes have come as the plan asks for, and one before them has not.
+    """
+    head = books.head
+    enough = head.outstanding_before or head.phase_settled >= head.pulls
+    if not head.waits or head.over or not head.planned or head.due or not enough:
+        return None, None
+    found = books.first_outstanding(head.settled_end, head.assigned)
+    return (None, None) if found is None else (found, books.asked_at(found))
+
+
+def change_state(tx: Writing, kind: str, at: float, **data: Any) -> None:
+    """Pause, resume or stop an experiment, unless it is already paused, running or stopped.
+
+    The event is `"paused"`, `"resumed"` or `"stopped"`.
+
+    Raises:
+        InvalidInputError: the experiment is over.
+    """
+    head, goal = tx.head, "running" if kind == "resumed" else kind
+    if head.state == goal:
+        return
+    _check_not_over(head, kind)
+    head.state = goal
+    if kind == "stopped":
+        data |= summaries.rest_data(tx)
+    log(tx, kind, at, **data)
+
+
+def _check_not_over(head: Head, verb: str) -> None:
+    if head.over:
+        wrong = f"An experiment that is {head.state} cannot be {verb}."
+        raise InvalidInputError(wrong, field="state", value=head.state)
+
+
+def change_lease(tx: Writing, lease: float | None, at: float) -> None:
+    """Set how long outcomes may take.
+
+    Raises:
+        InvalidInputError: the experiment is over.
+    """
+    head = tx.head
+    _check_not_over(head, "given another lease")
+    if lease != head.lease:
+        log(tx, "changed", at, lease=lease, before=head.lease)
+        head.lease = lease
+
+
+# --- outcomes -----------------------------------------------------------------------------------
+
+Outcomes = tuple[Sequence[int], Sequence[float]]  # ids, each once, and a reward for each
+
+
+def record_outcomes(
+    tx: Writing, outcomes: Outcomes, *, bounds: tuple[float, float] | None, now: float
+) -> Receipt:
+    """Record outcomes: all of them or, on an error, none.
+
+    Raises:
+        InvalidInputError: a reward is outside the bounds. That is counted, once per assignment.
+        UnknownAssignmentError: there is no assignment of an id.
+        ConflictingOutcomeError: another reward is on record.
+    """
+    ids, rewards = outcomes
+    head = tx.head
+    expire(tx, now)
+    _check_bounds(tx, ids, rewards, bounds, now)
+    check_assigned(ids, head)
+    rows = tx.rows_of(np.array(ids, dtype=np.int64))
+    if len(rows) < len(ids):
+        raise damaged("Assignments that were given out are missing.")
+    known = dict(zip(rows["id"].tolist(), rows["reward"].tolist(), strict=True))
+    new: dict[int, float] = {}
+    for number, reward in zip(ids, rewards, strict=True):
+        before = known.get(number, math.nan)
+        if math.isnan(before):
+            new[number] = reward
+        elif before != reward:
+            raise conflict(number, before, reward)
+    lost = set(rows["id"][~np.isnan(rows["lost"])].tolist()) & new.keys()
+    late = set(new) if head.over else lost
+    if new:
+        _add_outcomes(tx, new, lost=lost, late=late, now=now)
+    return Receipt(len(new), len(ids) - len(new), len(late))
+
+
+def _add_outcomes(
+    tx: Writing, new: dict[int, float], *, lost: set[int], late: set[int], now: float
+) -> None:
+    head = tx.head
+    ids, rewards = list(new), list(new.values())
+    tx.add_outcomes(ids, rewards, at=now, late=[number in late for number in ids])
+    if late:
+        numbers = np.array(sorted(late))
+        log(tx, "late", now, **late_data(numbers, np.array([new[each] for each in sorted(late)])))
+    held_up = head.held_up
+    head.phase_outcomes += head.settle([number for number in ids if number not in lost])
+    head.outcomes += len(ids) - len(late)
+    head.late += len(late)
+    head.lowest = min(head.lowest, *rewards)
+    head.highest = max(head.highest, *rewards)
+    # While it is held up, `settled_end` is what it waits for.
+    if head.held_up and (not held_up or head.settled_end in new):
+        find_settled(tx)
+
+
+def record_failures(tx: Writing, ids: Ids, *, reason: str, now: float) -> None:
+    """Give outcomes up.
+
+    Raises:
+        UnknownAssignmentError: there is no assignment of an id.
+        ConflictingOutcomeError: an outcome is on record.
+    """
+    check_assigned(ids.tolist(), tx.head)
+    expire(tx, now)
+    rows = tx.rows_of(ids)
+    known, new = rows["id"], np.isnan(rows["lost"])
+    for number, reward in zip(known[new].tolist(), rows["reward"][new].tolist(), strict=True):
+        if not math.isnan(reward):
+            raise conflict(number, reward, None)
+    ids = ids[np.isin(ids, known[new])]
+    if ids.size:
+        lose(tx, ids, reason=reason, at=now)
+        if tx.head.over:
+            log(tx, "failed", now, ids=ranges(ids), reason=reason)
+
+
+def _check_bounds(
+    tx: Writing,
+    ids: Sequence[int],
+    rewards: Sequence[float],
+    bounds: tuple[float, float] | None,
+    now: float,
+) -> None:
+    if bounds is None or not len(rewards):
+        return
+    low, high = bounds
+    if low <= min(rewards) and max(rewards) <= high:
+        return
+    pairs = zip(ids, rewards, strict=True)
+    wrong = {number: reward for number, reward in pairs if not low <= reward <= high}
+    check_assigned(list(wrong), tx.head)
+    columns = np.array(list(wrong)), np.array(list(wrong.values()))
+    tx.head.refusals += tx.add_refusals(*columns, at=now)
+    reward = float(next(iter(wrong.values())))
+    raise InvalidInputError(
+        f"`reward` must lie between {low:g} and {high:g}; got {reward:g}.",
+        field="reward",
+        value=reward,
+        remedy="The policy's guarantee rests on the bounds that it was made with.",
+    )
+
+
+def check_assigned(ids: Sequence[int], head: Head) -> None:
+    """Raise UnknownAssignmentError unless all these ids were assigned."""
+    if not len(ids) or (min(ids) >= 0 and max(ids) < head.assigned):
+        return
+    unknown = next(number for number in ids if not 0 <= number < head.assigned)
+    last = f"the last id is {head.assigned - 1}" if head.assigned else "there are none yet"
+    raise UnknownAssignmentError(
+        f"Assignment {unknown} was never given out; {last}.",
+        field="id",
+        value=int(unknown),
+        remedy="Tell outcomes under the ids that `ask` returned.",
+    )
+
+
+# --- steps --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Told:
+    """A summary that the policy was told, and what came of it.
+
+    Attributes:
+        record: the summary.
+        answered: the ids of outcomes that were outstanding, and that it reports.
+        pending: the ids of outcomes that are outstanding, and that a later summary reports.
+        dropped: the targets that the policy dropped.
+        final: the recommendation of a policy that stops here.
+    """
+
+    record: SummaryRecord
+    answered: Ids | None
+    pending: Ids | None
+    dropped: Sequence[int]
+    final: Recommendation | None
+
+
+@dataclass(frozen=True)
+class Step:
+    """The pending step of an experiment, computed from a snapshot.
+
+    Attributes:
+        made_for: what of the counters identifies the state that the policy has seen.
+        told: the summaries that the policy was told, where it was told any.
+        plan: else the next plan.
+        final: else the recommendation of a policy that makes no plan.
+    """
+
+    made_for: tuple[int, int, bool]
+    told: Sequence[_Told] = ()
+    plan: Plan | None = None
+    final: Recommendation | None = None
+
+    def fits(self, head: Head) -> bool:
+        """Whether no other step was taken since, and the experiment is not over.
+
+        Outcomes that arrived meanwhile do no harm: those of the summary's assignments were
+        counted as outstanding. No assignment is made while a step is pending.
+        """
+        return head.due and self.made_for == _identity(head)
+
+
+def _identity(head: Head) -> tuple[int, int, bool]:
+    return head.phase, head.summaries, head.planned
+
+
+def prepare(snapshot: Reading, player: Player) -> Step:
+    """Make the pending step: have the policy plan, or tell it a summary."""
+    head, policy = snapshot.head, player.policy(snapshot)
+    made_for = _identity(head)
+    if not head.planned:
+        plan = player.plan()
+        return Step(made_for, plan=plan, final=policy.recommend() if plan is None else None)
+    if head.arrivals:
+        return Step(made_for, _tell_arrivals(snapshot, player, policy))
+    if head.summary_end < head.first and not head.provisional:
+        # Drawn under the plan before, beyond what it asked for, and all settled by now.
+        told = _summarise(snapshot, head.first, phase=head.phase - 1, late=True)
+        return Step(made_for, [_tell(player, policy, *told)])
+    end = head.assigned
+    if head.waits:  # whole rounds
+        end = head.settled_end - (head.settled_end - head.first) % head.size
+    return Step(
+        made_for,
+        [_tell(player, policy, *_summarise(snapshot, end, phase=head.phase, late=False))],
+    )
+
+
+def _summarise(
+    snapshot: Reading, end: int, *, phase: int, late: bool
+) -> tuple[SummaryRecord, None, Ids | None]:
+    """The summary of the outcomes up to an id, and which are outstanding under a provisional
+    plan."""
+    head = snapshot.head
+    first, plan, pending = head.summary_end, snapshot.plan(phase).plan, None
+    if plan.provisional and head.outstanding:
+        pending = snapshot.outstanding(first, end)
+    totals = summaries.total(snapshot.answers(first, end), plan, first=first, pending=pending)
+    return SummaryRecord(head.summaries, phase, first, end, late, *totals), None, pending
+
+
+def _tell_arrivals(snapshot: Reading, player: Player, policy: Policy) -> list[_Told]:
+    """Tell the policy the outcomes that arrived since their phase closed, phase by phase."""
+    rows, told = snapshot.rows_of(snapshot.arrivals()), list[_Told]()
+    for phase in np.unique(rows["phase"]).tolist():
+        arrived = rows[rows["phase"] == phase]
+        number = snapshot.head.summaries + len(told)
+        record = _amendment(snapshot, phase, arrived, number)
+        told.append(_tell(player, policy, record, arrived["id"], None))
+        if told[-1].final is not None:  # the policy decides without the rest
+            break
+    return told
+
+
+def _amendment(snapshot: Reading, phase: int, arrived: Rows, number: int) -> SummaryRecord:
+    """The summary of outcomes that were outstanding; of rounds, all of the phase once more."""
+    plan = snapshot.plan(phase).plan
+    first, end = int(arrived["id"][0]), int(arrived["id"][-1]) + 1
+    pieces, pending = iter([answers_of(arrived)]), None
+    if isinstance(plan, BlockPlan):
+        first, end = snapshot.plan(phase).first, snapshot.plan(phase + 1).first
+        waiting = snapshot.deferrals(first, end, waiting=True)[0]
+        pieces, pending = snapshot.answers(first, end), waiting[~np.isin(waiting, arrived["id"])]
+    totals = summaries.total(pieces, plan, first=first, pending=pending)
+    return SummaryRecord(number, phase, first, end, True, *totals)
+
+
+def _tell(
+    player: Player,
+    policy: Policy,
+    record: SummaryRecord,
+    answered: Ids | None,
+    pending: Ids | None,
+) -> _Told:
+    active = policy.recommend().active
+    tell(policy, record)
+    player.told(record)
+    after = policy.recommend()
+    # A summary that closes a phase leaves the end to the next plan.
+    final = after if record.late and policy.plan() is None else None
+    return _Told(record, answered, pending, sorted(set(active) - set(after.active)), final)
+
+
+def apply(tx: Writing, step: Step, labels: Sequence[str], at: float) -> None:
+    """Record a step that fits; `labels` name the targets."""
+    for told in step.told:
+        _record_summary(tx, told, labels, at)
+    if step.plan is not None:
+        _open_phase(tx, step.plan, at)
+    final = step.told[-1].final if step.told else step.final
+    if final is not None:
+        tx.head.state, tx.head.planned = "finished", False
+        log(tx, "finished", at, **recommendation_data(final), **summaries.rest_data(tx))
+
+
+def _open_phase(tx: Writing, plan: Plan, at: float) -> None:
+    head = tx.head
+    head.outstanding_before += head.phase_assigned - head.phase_settled
+    head.phase, head.first, head.planned = plan.phase, head.assigned, True
+    head.open, head.provisional = plan.open, plan.provisional
+    head.pulls, head.size = plan.pulls, plan.size
+    # The plan does not know of the assignments that no summary covers yet.
+    unknown = head.first - head.summary_end
+    head.limit = None if plan.most is None else max(0, plan.most - unknown)
+    head.phase_outcomes = head.phase_losses = head.amendments = 0
+    record = PlanRecord(plan, head.first, head.rounds)
+    tx.add_plan(record)
+    log(tx, "planned", at, **plan_data(record))
+
+
+def _record_summary(tx: Writing, told: _Told, labels: Sequence[str], at: float) -> None:
+    head, record = tx.head, told.record
+    drawn = int(record.summary.drawn.sum())
+    if told.answered is not None:
+        drawn = len(told.answered)
+        head.arrivals -= drawn
+        head.amendments += drawn
+        tx.settle_deferrals(told.answered, summary=record.number)
+    else:
+        head.summary_end = record.end
+        head.planned = record.late
+        if told.pending is not None and told.pending.size:
+            tx.add_deferrals(told.pending)
+            # Those that arrived since the summary was made are reported by the next one.
+            still = tx.outstanding(record.first, record.end)
+            head.arrivals += int((~np.isin(told.pending, still)).sum())
+    tx.add_summary(record)
+    head.summaries += 1
+    if record.plain is not None:
+        head.spread += summaries.spread_of(record.plain)
+        head.spread_left += summaries.spread_of(record.summary)
+    data = {"drawn": drawn, **summaries.request_data(head)}
+    log(tx, "answered" if record.late else "closed", at, **summary_data(record), **data)
+    if told.dropped:
+        names = [labels[target] for target in told.dropped]
+        log(tx, "eliminated", at, phase=record.phase, targets=told.dropped, labels=names)

@@ -1,0 +1,140 @@
+"""Calls of threads that share a transaction: each is answered for itself, and none is lost."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event
+from typing import Any
+
+import pytest
+from databases import wait_until
+from kept import told
+from workers_faults import begin
+
+from bestarm import Problem
+from bestarm.errors import (
+    ConflictingOutcomeError,
+    ConflictingRequestError,
+    StoreUnavailableError,
+)
+from bestarm.live import Experiment
+from bestarm.live.group_commit import GroupCommit
+
+PATIENCE = 60.0
+
+
+class Gate:
+    """Commits that wait until they are let through, and the groups that were carried out."""
+
+    def __init__(self) -> None:
+        self.begun, self.let = Event(), Event()
+        self.groups: list[list[str]] = []
+        self.calls = GroupCommit(self.commit)
+
+    def commit(self, calls: Sequence[str]) -> Sequence[str | Exception]:
+        self.groups.append(list(calls))
+        self.begun.set()
+        assert self.let.wait(PATIENCE)
+        if "interrupt" in calls:
+            raise KeyboardInterrupt
+        if "fail" in calls:
+            raise ArithmeticError
+        return [KeyError(each) if each == "wrong" else each.upper() for each in calls]
+
+    def submit_together(self, pool: ThreadPoolExecutor, *names: str) -> list[Any]:
+        """The first call, and then the others while it is at work."""
+        first = pool.submit(self.calls, names[0])
+        assert self.begun.wait(PATIENCE)
+        others = [pool.submit(self.calls, name) for name in names[1:]]
+        wait_until(lambda: len(self.calls._waiting) == len(others))
+        self.let.set()
+        return [first, *others]
+
+
+def test_calls_that_come_in_meanwhile_are_carried_out_together() -> None:
+    gate = Gate()
+    with ThreadPoolExecutor(4) as pool:
+        answers = [each.result() for each in gate.submit_together(pool, "a", "b", "c", "d")]
+    assert answers == ["A", "B", "C", "D"]
+    assert [sorted(group) for group in gate.groups] == [["a"], ["b", "c", "d"]]
+
+
+def test_an_error_is_raised_to_its_caller_alone() -> None:
+    gate = Gate()
+    with ThreadPoolExecutor(4) as pool:
+        first, wrong, right = gate.submit_together(pool, "a", "wrong", "c")
+        assert (first.result(), right.result()) == ("A", "C")
+        with pytest.raises(KeyError):
+            wrong.result()
+
+
+def test_a_commit_that_fails_fails_for_its_group_and_no_other() -> None:
+    gate = Gate()
+    with ThreadPoolExecutor(4) as pool:
+        first, *group = gate.submit_together(pool, "a", "fail", "c")
+        assert first.result() == "A"
+        for each in group:
+            with pytest.raises(ArithmeticError):
+                each.result()
+    assert gate.calls("next") == "NEXT"
+
+
+def test_ctrl_c_fails_the_group_at_work_and_holds_nobody_up() -> None:
+    gate = Gate()
+    with ThreadPoolExecutor(4) as pool:
+        first, *group = gate.submit_together(pool, "a", "interrupt", "c")
+        assert first.result() == "A"
+        kinds = {type(each.exception()) for each in group}
+        assert kinds == {KeyboardInterrupt, StoreUnavailableError}
+    assert gate.calls("next") == "NEXT"
+
+
+def test_a_forked_process_waits_for_no_thread_of_its_parent(sqlite_url: str) -> None:
+    """Another thread is at work in a group as the process forks."""
+    if not hasattr(os, "fork"):
+        pytest.skip("There are no forks on this system.")
+    with begin(sqlite_url) as experiment:
+        with experiment._lock, experiment._tells._lock, experiment._asks._lock:
+            child = os.fork()
+            if not child:
+                try:
+                    signal.alarm(30)
+                    experiment.tell(experiment.ask(1).ids[0], 1.0)
+                    experiment.recommendation()
+                    os._exit(0)
+                finally:
+                    os._exit(1)
+            assert os.waitpid(child, 0)[1] == 0
+        assert told(experiment) == {0: 1.0}
+
+
+def test_threads_ask_and_tell_one_experiment(store_url: str) -> None:
+    """Each is answered for itself, and nothing is given out or counted twice."""
+    threads, turns = 8, 12
+    options: dict[str, Any] = {"policy": "anytime", "options": {"bounds": [0, 1]}, "seed": 3}
+    problem = Problem([[1, 0], [0, 1]])
+    with Experiment.create(store_url, "offer", problem, **options) as experiment:
+
+        def work(thread: int) -> list[int]:
+            mine = []
+            for turn in range(turns):
+                name = f"{thread} {turn}"
+                (number,) = experiment.ask(1, request_id=name).ids
+                assert experiment.ask(1, request_id=name).ids == range(number, number + 1)
+                with pytest.raises(ConflictingRequestError):
+                    experiment.ask(2, request_id=name)
+                assert experiment.tell(number, 0.5).recorded == 1
+                assert experiment.tell(number, 0.5).repeated == 1
+                with pytest.raises(ConflictingOutcomeError):
+                    experiment.tell(number, 0.75)
+                mine.append(number)
+            return mine
+
+        with ThreadPoolExecutor(threads) as pool:
+            ids = [number for mine in pool.map(work, range(threads)) for number in mine]
+        assert sorted(ids) == list(range(threads * turns))
+        assert told(experiment) == dict.fromkeys(range(threads * turns), 0.5)
+        assert experiment.verify().sound

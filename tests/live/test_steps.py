@@ -1,0 +1,153 @@
+"""The policy computes its step before the transaction that records it: others write meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from kept import told
+
+from bestarm import AnytimeBAI, Experiment, Problem
+from bestarm.errors import InvalidInputError
+from bestarm.live.store.contract import Reading
+from bestarm.records import Summary
+
+PROBLEM = Problem(np.eye(3), delta=0.01)
+SETTINGS: dict[str, Any] = {"policy": "anytime", "options": {"bounds": (0, 1)}, "seed": 0}
+
+
+class Meanwhile:
+    """Does something, once, while a policy is told a summary."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.do: Callable[[], object] | None = None
+        update, amend = AnytimeBAI.update, AnytimeBAI.amend
+
+        def updated(policy: AnytimeBAI, summary: Summary) -> None:
+            self._once()
+            update(policy, summary)
+
+        def amended(policy: AnytimeBAI, summary: Summary, *, phase: int) -> None:
+            self._once()
+            amend(policy, summary, phase=phase)
+
+        patch.setattr(AnytimeBAI, "update", updated)
+        patch.setattr(AnytimeBAI, "amend", amended)
+
+    def _once(self) -> None:
+        do, self.do = self.do, None
+        if do is not None:
+            do()
+
+
+@pytest.fixture
+def meanwhile(monkeypatch: pytest.MonkeyPatch) -> Meanwhile:
+    return Meanwhile(monkeypatch)
+
+
+def sound(experiment: Experiment) -> bool:
+    return experiment.verify().sound and not experiment.replay().remarks
+
+
+def test_outcomes_that_arrive_while_a_phase_closes_are_reported_later(
+    store_url: str, meanwhile: Meanwhile
+) -> None:
+    """They were outstanding for the summary that closes it, and are not counted twice."""
+    with (
+        Experiment.create(store_url, "offer", PROBLEM, **SETTINGS) as experiment,
+        Experiment.open(store_url, "offer") as other,
+    ):
+        ids = experiment.ask(40).ids
+        late = dict.fromkeys(ids[:3], 1.0)
+        meanwhile.do = lambda: other._tells([_told(late)][0])
+        experiment.tell_many(dict.fromkeys(ids[3:], 0.5))
+        assert meanwhile.do is None
+        with experiment.read() as snapshot:
+            assert snapshot.deferrals()[0].tolist() == list(ids[:3])
+        for _ in range(3):
+            batch = experiment.ask(60)
+            experiment.tell_many(dict.fromkeys(batch.ids, 0.5))
+        with experiment.read() as snapshot:
+            assert snapshot.head.arrivals == 0
+            assert (snapshot.deferrals()[1] >= 0).all()
+        assert told(experiment).items() >= late.items()
+        assert sound(experiment)
+
+
+def _told(outcomes: dict[int, float]) -> Any:
+    from bestarm.live.experiment import _Tell  # noqa: PLC0415 - a call that takes no step
+
+    return _Tell((list(outcomes), list(outcomes.values())), None)
+
+
+def test_a_step_that_another_process_took_is_not_taken_again(
+    store_url: str, meanwhile: Meanwhile
+) -> None:
+    with (
+        Experiment.create(store_url, "offer", PROBLEM, **SETTINGS) as experiment,
+        Experiment.open(store_url, "offer") as other,
+    ):
+        first, *ids = experiment.ask(40).ids
+        meanwhile.do = lambda: other.ask(1)  # which takes the step first
+        experiment.tell_many(dict.fromkeys(ids, 0.5))
+        assert meanwhile.do is None
+        closed = [event for event in experiment.events() if event.kind == "closed"]
+        assert len(closed) == 1
+        meanwhile.do = lambda: other.ask(1)
+        experiment.tell(first, 1.0)
+        experiment.tell_many(dict.fromkeys(experiment.ask(60).ids, 0.5))
+        assert sound(experiment)
+        assert sound(other)
+
+
+def test_an_experiment_that_is_stopped_while_a_phase_closes_stays_stopped(
+    store_url: str, meanwhile: Meanwhile
+) -> None:
+    with (
+        Experiment.create(store_url, "offer", PROBLEM, **SETTINGS) as experiment,
+        Experiment.open(store_url, "offer") as other,
+    ):
+        ids = experiment.ask(40).ids
+        meanwhile.do = other.stop
+        experiment.tell_many(dict.fromkeys(ids, 0.5))
+        assert experiment.state == "stopped"
+        assert [event.kind for event in experiment.events()] == ["created", "planned", "stopped"]
+        assert experiment.recommendation().pulls == 0
+        assert sound(experiment)
+
+
+def test_a_step_that_fails_is_taken_by_the_next_call(store_url: str, meanwhile: Meanwhile) -> None:
+    def fail() -> None:
+        raise ArithmeticError
+
+    with Experiment.create(store_url, "offer", PROBLEM, **SETTINGS) as experiment:
+        ids = experiment.ask(40).ids
+        meanwhile.do = fail
+        with pytest.raises(ArithmeticError):
+            experiment.tell_many(dict.fromkeys(ids, 0.5))
+        assert experiment.status().phase == 1
+        assert told(experiment) == dict.fromkeys(ids, 0.5)
+        assert experiment.tell(ids[0], 0.5).repeated
+        assert experiment.status().phase == 2
+        assert sound(experiment)
+
+
+@pytest.mark.parametrize("call", ["ask", "tell_many", "fail_many", "pause", "stop"])
+def test_a_precondition_that_fails_leaves_nothing(store_url: str, call: str) -> None:
+    def refuse(snapshot: Reading) -> None:
+        seen.append(snapshot.head.assigned)
+        raise InvalidInputError("No.", field="caller")
+
+    arguments: dict[str, Any] = {"ask": [3], "tell_many": [{0: 0.5}], "fail_many": [[0]]}
+    seen: list[int] = []
+    with Experiment.create(store_url, "offer", PROBLEM, **SETTINGS) as experiment:
+        experiment.ask(2)
+        before = experiment.revision
+        with pytest.raises(InvalidInputError, match="No"):
+            getattr(experiment, call)(*arguments.get(call, []), precondition=refuse)
+        assert seen == [2]
+        assert experiment.revision == before
+        getattr(experiment, call)(*arguments.get(call, []), precondition=seen.append)
+        assert experiment.revision != before
