@@ -54,14 +54,13 @@ def as_data(record: Plan | Summary) -> dict[str, Any]:
     """A plan or a summary as plain data."""
     if isinstance(record, Rounds):
         return record.data
-    data = {
-        each.name: value.tolist() if isinstance(value, np.ndarray) else value
-        for each in fields(record)
-        for value in (getattr(record, each.name),)
-    }
-    return {
-        name: list(value) if isinstance(value, tuple) else value for name, value in data.items()
-    }
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, np.ndarray):
+            return value.tolist()
+        return list(value) if isinstance(value, tuple) else value
+
+    return {each.name: plain(getattr(record, each.name)) for each in fields(record)}
 
 
 def plan_data(record: PlanRecord) -> dict[str, Any]:

@@ -96,7 +96,7 @@ class RatioTest:
 
 
 class Scales:
-    """Rewards beside a noise α, a baseline within ±R and means within ±M.
+    """Rewards beside a noise α, a baseline within ±R and means within ±M (`largest`).
 
     An arm's mean over n pulls lies within M + R + α √(2 log(2/p)/n), and two of its means are at
     most 2R apart but for noise, each with probability 1 − p: whatever θ and the baseline are. The
@@ -108,10 +108,6 @@ class Scales:
     bound for squares of sub-Gaussian variables, where the baseline does not react to the noise:
     e^(−0.153 D) for t = 2 and e^(−0.806 D) for t = 4. Over all D ≥ 100 these add up to less than
     2·10⁻⁶ and 2·10⁻³⁵.
-
-    Args:
-        problem: declares α and R.
-        largest: M.
     """
 
     def __init__(self, problem: Problem, largest: float) -> None:
@@ -126,7 +122,7 @@ class Scales:
 
     @property
     def declared(self) -> str:
-        """What is declared, in words."""
+        """The scales in words."""
         means = f"means within ±{self._largest:g}, " if math.isfinite(self._largest) else ""
         return f"{means}a baseline within ±{self._baseline:g} and noise of scale {self._noise:g}"
 
@@ -262,12 +258,8 @@ class LinearTest(_PhaseTest):
 
         exp( λ Σ z − λ²/6 Σ (z² + 2v) )
 
-    is one for every λ, and so is its mixture over a normal λ. Weights have size 1 at most.
-
-    Args:
-        problem: the problem.
-        bounds: of rewards, or None.
-        largest: without bounds: a bound on |x·θ|.
+    is one for every λ, and so is its mixture over a normal λ. Weights have size 1 at most. Without
+    bounds, `largest` bounds |x·θ|.
 
     Reference: Delyon (2009) for the inequality without bounds.
     """
@@ -362,10 +354,6 @@ class LevelTest(_PhaseTest):
     its least value over θ, from the squares that the best fit in hindsight leaves, is at most that
     of the true θ. The mean over several memories is no more. Rewards between bounds have α of half
     their distance. If a level moves from phase to phase, forecasts come to be better than any fit.
-
-    Args:
-        problem: the problem.
-        bounds: of rewards, or None.
     """
 
     def __init__(self, problem: Problem, bounds: tuple[float, float] | None) -> None:

@@ -30,6 +30,89 @@ _MANY_LOST, _MOST_LOST = 0.5, 0.9  # of all outcomes; most experiments lose far 
 _Split = tuple[Counts, Counts, Counts]
 
 
+def examine(
+    books: Reading, problem: Problem, traits: Traits, *, now: float, seed: int
+) -> tuple[Check, ...]:
+    """Check an experiment by its counters, its summaries and the rows that no summary covers.
+
+    The seed of the draws says in which order the options of a round were tried.
+    """
+    head, labels, tail = books.head, problem.source_labels, _Tail(books, problem.arms, now)
+    bounds, mean_bound = traits.bounds, traits.mean_bound
+    largest = problem.scale if mean_bound is None else mean_bound
+    scales, models = Scales(problem, largest), _Models(problem, bounds, largest)
+    arms = _count(books, tail, seed, scales, models)
+    what = "assignments" if head.size == 1 else "rounds, by the option tried first"
+    outcomes = "settled outcomes" if head.size == 1 else "settled outcomes of options tried first"
+    return (
+        _split(
+            *("assignments", "Traffic", what, arms.given, labels),
+            "Call `Experiment.verify`: the record was changed, or the draws were.",
+        ),
+        _split(
+            *("outcomes", "Outcome", outcomes, arms.told, labels),
+            "Find out why outcomes of some options are missing: conclusions may be biased.",
+        ),
+        _missing(arms, labels, head.losses),
+        _overdue(head, tail),
+        _late(head),
+        _range(head, bounds, scales),
+        _scale(head, bounds, scales, labels),
+        models.linear(labels, in_blocks=head.size > 1),
+        models.level(),
+        _clock(head),
+        *_forecasts(head),
+    )
+
+
+def _count(books: Reading, tail: _Tail, seed: int, scales: Scales, models: _Models) -> _ArmCounts:
+    """Count assignments per arm, and show all summaries to the tests of scales and models."""
+
+    def joined(tail: _Split, summary: _Split) -> _Split:
+        return tail[0] + summary[0], tail[1] + summary[1], tail[2]  # outstanding: in the tail
+
+    arms = _ArmCounts(tail.arms)
+    provisional: dict[int, Summary] = {}
+    plan_of = recorded_plans(books)
+    for record in books.summaries():
+        planned, summary = plan_of(record.phase), record.observed  # scales are of rewards as told
+        plan = planned.plan
+        check_size(f"The plan of phase {plan.phase}", plan.arms, tail.arms)
+        check_size(f"Summary {record.number}", len(summary.counts), tail.arms)
+        if plan.provisional:
+            try:
+                before = provisional.get(plan.phase)
+                provisional[plan.phase] = before.amended(summary) if before else summary
+            except ProtocolError:
+                what = f"Summary {record.number} amends what was not outstanding."
+                raise damaged(what, record.number) from None
+            continue
+        told, lost, waiting = _split_of(summary)
+        if books.head.losses and not plan.open:  # replaced, and therefore in no summary
+            lost = _count_arms(books.lost_arms(plan.phase, 0, 2**40), tail.arms)
+        tested = _first_of(summary, record.first, seed) if isinstance(summary, Rounds) else None
+        arms.add(planned, (told, lost, waiting), tested)
+        if plan.size == 1:
+            scales.add(summary)
+            models.add(plan, summary)
+    for phase in sorted({*provisional, *tail.rows["phase"].tolist()}):
+        planned = plan_of(phase)
+        check_size(f"The plan of phase {phase}", planned.plan.arms, tail.arms)
+        every, tested = tail.counts(planned), None
+        if planned.plan.size > 1:
+            tested = tail.counts(planned, first=True)
+        if phase in provisional:
+            summary = provisional[phase]
+            if planned.plan.size == 1:
+                scales.add(summary)
+                models.add(planned.plan, summary)
+            every = joined(every, _split_of(summary))
+            if tested is not None and isinstance(summary, Rounds):
+                tested = joined(tested, _first_of(summary, planned.first, seed))
+        arms.add(planned, every, tested)
+    return arms
+
+
 def _count_arms(arms: Ids, size: int) -> Counts:
     check_arms(arms, size)
     return np.bincount(arms, minlength=size)
@@ -139,90 +222,6 @@ class _Tail:
         return some, other, rest
 
 
-def examine(
-    books: Reading, problem: Problem, traits: Traits, *, now: float, seed: int
-) -> tuple[Check, ...]:
-    """Check an experiment by its counters, its summaries and the rows that no summary covers.
-
-    The seed of the draws says in which order the options of a round were tried.
-    """
-    head, labels, tail = books.head, problem.source_labels, _Tail(books, problem.arms, now)
-    bounds, mean_bound = traits.bounds, traits.mean_bound
-    largest = problem.scale if mean_bound is None else mean_bound
-    scales, models = Scales(problem, largest), _Models(problem, bounds, largest)
-    arms = _count(books, tail, seed, scales, models)
-    what = "assignments" if head.size == 1 else "rounds, by the option tried first"
-    outcomes = "settled outcomes" if head.size == 1 else "settled outcomes of options tried first"
-    return (
-        _split(
-            *("assignments", "Traffic", what, arms.given, labels),
-            "Call `Experiment.verify`: the record was changed, or the draws were.",
-        ),
-        _split(
-            *("outcomes", "Outcome", outcomes, arms.told, labels),
-            "Find out why outcomes of some options are missing: conclusions may be biased.",
-        ),
-        _missing(arms, labels, head.losses),
-        _overdue(head, tail),
-        _late(head),
-        _range(head, bounds, scales),
-        _scale(head, bounds, scales, labels),
-        models.linear(labels, in_blocks=head.size > 1),
-        models.level(),
-        _clock(head),
-        *_forecasts(head),
-    )
-
-
-def _count(books: Reading, tail: _Tail, seed: int, scales: Scales, models: _Models) -> _ArmCounts:
-    """Count assignments per arm, and show all summaries to the tests of scales and models."""
-    arms = _ArmCounts(tail.arms)
-    provisional: dict[int, Summary] = {}
-    plan_of = recorded_plans(books)
-    for record in books.summaries():
-        planned, summary = plan_of(record.phase), record.observed  # scales are of rewards as told
-        plan = planned.plan
-        check_size(f"The plan of phase {plan.phase}", plan.arms, tail.arms)
-        check_size(f"Summary {record.number}", len(summary.counts), tail.arms)
-        if plan.provisional:
-            try:
-                before = provisional.get(plan.phase)
-                provisional[plan.phase] = before.amended(summary) if before else summary
-            except ProtocolError:
-                what = f"Summary {record.number} amends what was not outstanding."
-                raise damaged(what, record.number) from None
-            continue
-        told, lost, waiting = _split_of(summary)
-        if books.head.losses and not plan.open:  # replaced, and therefore in no summary
-            lost = _count_arms(books.lost_arms(plan.phase, 0, 2**40), tail.arms)
-        tested = _first_of(summary, record.first, seed) if isinstance(summary, Rounds) else None
-        arms.add(planned, (told, lost, waiting), tested)
-        if plan.size == 1:
-            scales.add(summary)
-            models.add(plan, summary)
-    for phase in sorted({*provisional, *tail.rows["phase"].tolist()}):
-        planned = plan_of(phase)
-        check_size(f"The plan of phase {phase}", planned.plan.arms, tail.arms)
-        every, tested = tail.counts(planned), None
-        if planned.plan.size > 1:
-            tested = tail.counts(planned, first=True)
-        if phase in provisional:
-            summary = provisional[phase]
-            if planned.plan.size == 1:
-                scales.add(summary)
-                models.add(planned.plan, summary)
-            every = _joined(every, _split_of(summary))
-            if tested is not None and isinstance(summary, Rounds):
-                tested = _joined(tested, _first_of(summary, planned.first, seed))
-        arms.add(planned, every, tested)
-    return arms
-
-
-def _joined(tail: _Split, summary: _Split) -> _Split:
-    """Both together; what a summary has as outstanding is in the tail."""
-    return tail[0] + summary[0], tail[1] + summary[1], tail[2]
-
-
 class _Models:
     """What was declared of mean rewards, as far as there is something to doubt.
 
@@ -251,9 +250,8 @@ class _Models:
         if not test.free:
             return Check("model", "ok", "Each option has a mean of its own; no model is assumed.")
         if in_blocks:
-            return Check(
-                "model", "ok", "Features are not checked where rounds hold several options."
-            )
+            several = "Features are not checked where rounds hold several options."
+            return Check("model", "ok", several)
         arm, off = test.oddest
         return Check.first(
             "model",

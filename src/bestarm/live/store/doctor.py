@@ -23,30 +23,22 @@ Connection = Any  # psycopg's, an optional dependency
 
 _MOUNTS = Path("/proc/self/mounts")
 _LOCAL = "Keep the file on a local disk, or use PostgreSQL."
-_REMOTE = (
-    *("nfs", "nfs4", "cifs", "smb3", "smbfs", "smbnetfs", "9p", "afs", "ceph", "coda", "davfs"),
-    *("davfs2", "glusterfs", "beegfs", "gpfs", "lustre", "ncpfs", "sshfs", "s3fs", "rclone"),
-    *("gcsfuse", "curlftpfs"),
+_NO_LOCKS = "processes do not see each other's locks there, and the file will be damaged"
+_DANGERS = (  # level, reason, action and file systems; those of users are `fuse` or `fuse.…`
+    (
+        *("alarm", f"a network file system: {_NO_LOCKS}", _LOCAL),
+        "nfs nfs4 cifs smb3 smbfs smbnetfs 9p afs ceph coda davfs davfs2 glusterfs beegfs gpfs "
+        "lustre ncpfs sshfs s3fs rclone gcsfuse curlftpfs",
+    ),
+    (
+        *("warning", "which may not keep locks and shared memory as SQLite needs", _LOCAL),
+        "fuse virtiofs vboxsf prl_fs vmhgfs drvfs",
+    ),
+    (
+        *("warning", "which may be empty after a restart", "Keep the file on a disk that lasts."),
+        "tmpfs ramfs overlay",
+    ),
 )
-_DANGERS = {  # level, reason and action by file system; those of users are `fuse` or `fuse.…`
-    **dict.fromkeys(
-        _REMOTE,
-        (
-            "alarm",
-            "a network file system: processes do not see each other's locks there, and the file "
-            "will be damaged",
-            _LOCAL,
-        ),
-    ),
-    **dict.fromkeys(
-        ("fuse", "virtiofs", "vboxsf", "prl_fs", "vmhgfs", "drvfs"),
-        ("warning", "which may not keep locks and shared memory as SQLite needs", _LOCAL),
-    ),
-    **dict.fromkeys(
-        ("tmpfs", "ramfs", "overlay"),
-        ("warning", "which may be empty after a restart", "Keep the file on a disk that lasts."),
-    ),
-}
 _SERVER = "SELECT current_setting('server_version'), current_setting('server_encoding')"
 _WAIT = 5  # seconds that a pooler may take to find a connection
 _ROUNDS = 8  # looks at whether a pooler shares sessions
@@ -87,7 +79,7 @@ def _sqlite(store: Store) -> Iterator[Check]:
         yield from _probe(path.parent)
         tables = _tables(store)
         yield tables
-        if tables.level == "ok" and store.version() is not None:
+        if tables.level == "ok" and store.version():  # the file of another program is left alone
             yield _content(store)
 
 
@@ -116,11 +108,11 @@ def _file_system(path: Path, mounts: str) -> Check:
         unknown = "The file system is unknown; a local disk is safe, a network disk is not."
         return Check("file-system", "ok", unknown)
     base, _, name = kind.partition(".")
-    found = _DANGERS.get(name or base) or _DANGERS.get(base)
-    if found is None:
-        return Check("file-system", "ok", f"The file is on a local disk ({kind}).")
-    level, reason, action = found
-    return Check("file-system", level, f"The file is on {kind}, {reason}.", action)
+    for known in (name or base, base):
+        for level, reason, action, names in _DANGERS:
+            if known in names.split():
+                return Check("file-system", level, f"The file is on {kind}, {reason}.", action)
+    return Check("file-system", "ok", f"The file is on a local disk ({kind}).")
 
 
 def _kind_of(path: Path, mounts: str) -> str | None:
@@ -227,18 +219,14 @@ def _postgres(store: Store) -> Iterator[Check]:
     try:
         with connect() as connection:
             ((version, encoding),) = connection.execute(_SERVER)
-            server = _server(version, encoding)
             pooler, shared = _pooler(connection, connect)
-        if server.level == "alarm":
-            yield server
-            return
         settings, create = _settings(store, connect, shared=shared)
     except (psycopg.Error, StoreUnavailableError) as error:
         reason = str(getattr(error, "message", error)).partition("\n")[0].rstrip(".")
         action = "Check the address, the name and the server."
         yield Check("server", "alarm", f"{reason[:1].upper()}{reason[1:]}.", action)
         return
-    yield server
+    yield _server(version, encoding)
     yield _durability(settings)
     yield _may_write(read_only=settings["transaction_read_only"] == "on", create=create)
     yield _tables(store)
@@ -251,8 +239,9 @@ def _server(version: str, encoding: str) -> Check:
         "server",
         f"{name} was reached.",
         (
-            encoding == "SQL_ASCII" and "alarm",
-            f"{name} does not know the encoding of its text (SQL_ASCII), and bestarm needs it.",
+            encoding == "SQL_ASCII" and "warning",
+            f"{name} does not know the encoding of its text (SQL_ASCII): other programs may read "
+            "other letters than bestarm writes.",
             action,
         ),
         (
