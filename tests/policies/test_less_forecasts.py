@@ -12,12 +12,12 @@ from first_runs import until_settled
 from bestarm import SPBAI, AnytimeBAI, Plan, Problem, Summary, simulate
 from bestarm.environments import Ratings, Semiparametric, baselines
 from bestarm.environments.environment import Pulls
+from bestarm.environments.forecasts import ForecastStream
 from bestarm.errors import InvalidInputError, ProtocolError
 from bestarm.forecasting import Forecaster
 from bestarm.geometry import Array
 from bestarm.policies import BernsteinElimination, Method
 from bestarm.policies.anytime import bets
-from bestarm.simulation.forecasts import ForecastStream
 
 JUMPS = Semiparametric(
     np.eye(3), [0.3, 0.1, 0.0], baseline=baselines.switches((-2.0, 2.0), period=50), noise=0.5

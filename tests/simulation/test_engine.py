@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
@@ -115,24 +114,6 @@ def test_linear_algebra_runs_on_one_thread_and_is_given_back(pool: Executor) -> 
         simulate(Spy, small_gap(), runs=4, executor=executor)
     assert all(set(counts) == {1} for counts in inside)
     assert threads()[: len(before)] == before
-
-
-def test_libraries_are_looked_for_again_once_something_was_imported(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    looks, look = [], threadpoolctl.ThreadpoolController
-
-    def counted() -> object:
-        looks.append(look())
-        return looks[-1]
-
-    simulate(ArmMeans, small_gap(), runs=1)  # which imports what it needs
-    monkeypatch.setattr(threadpoolctl, "ThreadpoolController", counted)
-    for number, name in enumerate(("imported", "imported later"), start=1):
-        monkeypatch.setitem(sys.modules, name, sys)
-        for _ in range(3):
-            simulate(ArmMeans, small_gap(), runs=1)
-        assert len(looks) == number
 
 
 def test_ctrl_c_gives_back_the_finished_runs() -> None:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import importlib
 import platform
 import socket
 import sys
 from collections.abc import Iterator
 from multiprocessing import forkserver
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from databases import wait_until
 
 from bestarm.errors import BestArmError, InvalidInputError, MissingDependencyError
 from bestarm.simulation import executors
-from bestarm.simulation.provenance import installed
+from bestarm.simulation.executors import installed
 
 if TYPE_CHECKING:
     from distributed import LocalCluster
@@ -114,6 +117,33 @@ def test_a_scheduler_without_workers_is_refused() -> None:
             executors.open_executor(dask=address),
         ):
             pass
+
+
+def test_workers_import_the_packages_of_this_folder_also_workers_that_come_later(
+    cluster: LocalCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "own_pack").mkdir()
+    (tmp_path / "own_pack" / "__init__.py").write_text("", encoding="utf-8")
+    (tmp_path / "own_pack" / "near.py").write_text("LEVEL = 7\n", encoding="utf-8")
+    text = "from .near import LEVEL\n\ndef level():\n    return LEVEL\n"
+    (tmp_path / "own_pack" / "deep.py").write_text(text, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    deep = importlib.import_module("own_pack.deep")
+    try:
+        with executors.open_executor(dask=cluster.scheduler_address) as executor:
+            assert executor is not None
+            assert executor.submit(deep.level).result(60) == 7
+            (known,) = cluster.scheduler_info["workers"]
+            cluster.scale(2)
+            wait_until(lambda: len(cluster.scheduler_info["workers"]) == 2)
+            (late,) = set(cluster.scheduler_info["workers"]) - {known}
+            client = executor._client  # type: ignore[attr-defined]
+            assert client.submit(deep.level, workers=[late], pure=False).result(60) == 7
+    finally:
+        cluster.scale(1)
+        for name in ("own_pack", "own_pack.near", "own_pack.deep"):
+            del sys.modules[name]
 
 
 @pytest.mark.usefixtures("quick_workers")

@@ -19,7 +19,7 @@ from bestarm.environments import InTurn, Semiparametric, small_gap
 from bestarm.errors import BestArmError, InvalidInputError
 from bestarm.policies import GOpt
 from bestarm.simulation import Oracle, Outcome, Results, RunJournal, run_once, simulate
-from bestarm.simulation.threads import one_thread
+from bestarm.simulation.engine import one_thread
 
 WORLD = small_gap(4, 0.5, noise=3.0)
 
@@ -134,17 +134,17 @@ def test_threads_of_one_process_share_one_limit(monkeypatch: pytest.MonkeyPatch)
         happened.append("set")
         return Limits()
 
-    monkeypatch.setattr(threadpoolctl.ThreadpoolController, "limit", limit)
+    monkeypatch.setattr(threadpoolctl, "threadpool_limits", limit)
     inside, leave = threading.Barrier(2), threading.Event()
 
     def stay() -> None:
-        with one_thread:
+        with one_thread():
             inside.wait()
             leave.wait()
 
     thread = threading.Thread(target=stay)
     thread.start()
-    with one_thread:
+    with one_thread():
         inside.wait()
     assert happened == ["set"]
     leave.set()

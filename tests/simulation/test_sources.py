@@ -14,7 +14,7 @@ import pytest
 from bestarm.policies import LUCB, Policy
 from bestarm.policies.registry import policies
 from bestarm.simulation import Oracle
-from bestarm.simulation.sources import source_of
+from bestarm.simulation.methods import source_of
 
 NAMES = {"mine", "helper", "other", "pack"}
 OWN = "from bestarm.policies import LUCB\n\n\nclass Mine(LUCB):\n    pass\n\n\ndef rule(): ...\n"

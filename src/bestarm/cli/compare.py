@@ -19,9 +19,9 @@ from bestarm.defaults import DELTA
 from bestarm.errors import BestArmError
 
 if TYPE_CHECKING:
+    from bestarm.cli.instances import Instance
     from bestarm.cli.methods import Entry
     from bestarm.problem import Problem
-    from bestarm.simulation.catalogue import Instance
     from bestarm.simulation.compare import Comparison
 
 _COMPANY = ("sp-bai", "sp-bai-sharp", "rage")  # what a user's own method is compared with
@@ -63,7 +63,7 @@ def compare(
     """
     from bestarm import checks
     from bestarm.cli.features import check_writable, write_table
-    from bestarm.simulation.catalogue import find_instance
+    from bestarm.cli.instances import find_instance
     from bestarm.simulation.compare import Contestant
     from bestarm.simulation.executors import check_workers
     from bestarm.simulation.results import run_count
@@ -82,8 +82,6 @@ def compare(
             cap = where.max_pulls if max_pulls is None else max_pulls
             entries = _entries(method or [], cap)
             _check(entries, where, seed=seed, delta=delta, own=not no_check)
-            if dask is not None:
-                entries = [entry.portable() for entry in entries]
             comparison = run_comparison(
                 {entry.name: Contestant(entry.method, where.environment) for entry in entries},
                 runs=runs,

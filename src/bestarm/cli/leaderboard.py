@@ -6,7 +6,6 @@ import os
 import sys
 from collections.abc import Sequence
 from contextlib import redirect_stdout
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -64,7 +63,7 @@ def leaderboard(
         columns = boards.columns(instance or (), drift or ())
         playing = _playing(only or ())
         for text in method or ():
-            _enter(playing, text, columns[0], delta=delta, portable=dask is not None)
+            _enter(playing, text, columns[0], delta=delta)
         with open_executor(workers, dask) as executor, display() as shown:
             board = boards.run_leaderboard(
                 playing,
@@ -95,9 +94,7 @@ def _playing(only: Sequence[str]) -> list[Contestant]:
     return [each for name, each in known.items() if not only or name in only]
 
 
-def _enter(
-    playing: list[Contestant], text: str, column: Column, *, delta: float, portable: bool
-) -> None:
+def _enter(playing: list[Contestant], text: str, column: Column, *, delta: float) -> None:
     """Enter a method of the user's, unless it is playing already."""
     from numpy.random import default_rng
 
@@ -111,7 +108,7 @@ def _enter(
     world = column.environment.instance(default_rng(0))
     method = found.method(column)
     check_question(entry.name, make(entry, world, world.problem(delta), method=method))
-    playing.append(replace(found, portable=entry.portable_method() if portable else None))
+    playing.append(found)
 
 
 class _Display:

@@ -18,7 +18,6 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from functools import partial
 from operator import attrgetter
-from pathlib import Path
 from typing import Any
 
 from bestarm.checks import suggestion
@@ -28,7 +27,6 @@ from bestarm.policies import Method, Policy
 from bestarm.policies.registry import accepted, find, policies
 from bestarm.problem import Problem
 from bestarm.simulation import Oracle
-from bestarm.simulation.portable import PortableMethod, sources_in
 
 
 @dataclass(frozen=True)
@@ -41,7 +39,6 @@ class Entry:
         options: keywords bound to it.
         truths: keywords it is told truths of the world for, with the world's attributes.
         module: the module of a user's own method; empty for a built-in one.
-        attribute: its name there.
     """
 
     name: str
@@ -49,7 +46,6 @@ class Entry:
     options: dict[str, Any] = field(default_factory=dict)
     truths: dict[str, str] = field(default_factory=dict)
     module: str = ""
-    attribute: str = ""
 
     @property
     def own(self) -> bool:
@@ -61,17 +57,6 @@ class Entry:
         """What `simulate` takes."""
         method = partial(self.factory, **self.options) if self.options else self.factory
         return Oracle(method, **self.truths) if self.truths else method
-
-    def portable(self) -> Entry:
-        """The same, with the source of a user's own method, for machines that do not have it."""
-        method = self.portable_method()
-        return self if method is None else replace(self, factory=method, options={})
-
-    def portable_method(self) -> PortableMethod | None:
-        """A user's own method with its source; None for a built-in one."""
-        if not self.own:
-            return None
-        return PortableMethod(self.module, self.attribute, self.options, sources_in(Path.cwd()))
 
     def capped(self, max_pulls: int | None) -> Entry:
         """The same, stopped at so many pulls if it can be and its options do not say otherwise."""
@@ -93,7 +78,7 @@ def read_method(text: str, *, later: Collection[str] = ()) -> Entry:
     attribute, _, options = rest.partition(":")
     if colon and (_is_name(attribute) or ("=" not in attribute and find(head) is None)):
         factory = _imported(text, head, attribute)
-        entry = Entry(f"{head}:{attribute}", factory, module=head, attribute=attribute)
+        entry = Entry(f"{head}:{attribute}", factory, module=head)
     elif (info := find(head)) is not None:
         entry, options = Entry(info.name, info.method, truths=dict(info.truths)), rest
     else:

@@ -13,9 +13,6 @@ from bestarm.policies.policy import Method, Policy
 from bestarm.policies.registry import accepted, options_of, policies
 from bestarm.problem import Problem
 from bestarm.simulation import Oracle
-from bestarm.simulation.oracle import method_name
-from bestarm.simulation.portable import PortableMethod
-from bestarm.simulation.sources import source_of
 
 Goal = Literal["confidence", "budget"]
 
@@ -35,7 +32,6 @@ class Contestant:
         model: what it assumes of rewards; None for one's own method.
         transductive: whether targets may be other than the arms.
         reference: where it was published.
-        portable: a user's own method with its files, for machines that do not have them.
     """
 
     name: str
@@ -45,7 +41,6 @@ class Contestant:
     model: Model | None = None
     transductive: bool = True
     reference: str = ""
-    portable: PortableMethod | None = None
 
     def can_run(self, instance: Instance) -> bool:
         """Whether it can choose among the targets of an instance."""
@@ -62,9 +57,6 @@ class Contestant:
         budget = where.budget if self.goal == "budget" else None
         options = accepted(self.factory, max_pulls=cap, budget=budget, mean_bound=where.mean_bound)
         made = partial(self.factory, **options)
-        if self.portable is not None:  # last, because it does not show what it takes
-            name, source = method_name(made), source_of(made)
-            return self.portable.standing_for(options, name=name, source=source)
         return Oracle(made, **self.truths) if self.truths else made
 
     @classmethod

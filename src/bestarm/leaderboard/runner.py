@@ -14,8 +14,8 @@ from bestarm.leaderboard.column import Column
 from bestarm.leaderboard.contestant import NO_BASELINE, Contestant
 from bestarm.leaderboard.standing import Standing, standings
 from bestarm.simulation import Results
+from bestarm.simulation.executors import installed
 from bestarm.simulation.folder import journal_of, open_folder, simulate_into
-from bestarm.simulation.provenance import installed
 from bestarm.simulation.results import run_count
 
 _LONGEST = 80  # letters of a method's name in the names of files

@@ -26,8 +26,7 @@ from bestarm.planning.forecasts import AssumedWorld, in_blocks
 from bestarm.policies import Method
 from bestarm.policies.registry import policies
 from bestarm.records import Plan
-from bestarm.simulation.engine import Simulation, carry_out
-from bestarm.simulation.threads import one_thread
+from bestarm.simulation.engine import Simulation, carry_out, one_thread
 
 LONGEST = 3600.0  # seconds: the command line refuses plans that are estimated to take longer
 
@@ -158,7 +157,7 @@ def estimate_effort(
     The clock is by default the processor time of this process, so that other work of the machine
     does not count.
     """
-    with one_thread:
+    with one_thread():
         return Effort(runs, tuple(_watched(job, seed, delta, clock) for job in jobs))
 
 

@@ -15,8 +15,8 @@ from bestarm.replication.cell import Cell, judged, row_cells
 from bestarm.replication.papers import PAPERS, Paper
 from bestarm.replication.tables import Row, Table
 from bestarm.simulation import Results
+from bestarm.simulation.executors import installed
 from bestarm.simulation.folder import open_folder, simulate_into
-from bestarm.simulation.provenance import installed
 from bestarm.simulation.results import run_count
 
 RowProgress = Callable[[Table, Row, int], object]

@@ -1,9 +1,8 @@
 """Seeded replications of policies in environments, at full speed."""
 
-from bestarm.simulation.budget import ErrorEstimate, estimate_error
 from bestarm.simulation.engine import run_once, simulate
-from bestarm.simulation.oracle import Oracle
-from bestarm.simulation.regrets import regret
+from bestarm.simulation.estimates import ErrorEstimate, estimate_error, regret
+from bestarm.simulation.methods import Oracle
 from bestarm.simulation.results import Outcome, Results, RunJournal
 
 __all__ = [

@@ -18,7 +18,7 @@ from bestarm.simulation.results import Z95, Results, wilson
 if TYPE_CHECKING:
     from bestarm.environments import Environment
     from bestarm.policies import Method
-    from bestarm.simulation.oracle import Oracle
+    from bestarm.simulation.methods import Oracle
 
 
 class Contestant(NamedTuple):
@@ -29,29 +29,19 @@ class Contestant(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """A mean of paired differences in pulls.
+    """A mean of paired differences in pulls."""
 
-    Attributes:
-        mean: the mean; NaN if there are no pairs.
-        half: half a 95 % interval; NaN if there are fewer than two pairs.
-        runs: the number of pairs.
-    """
-
-    mean: float
-    half: float
-    runs: int
+    mean: float  # NaN without pairs
+    half: float  # half a 95 % interval; NaN for fewer than two pairs
+    runs: int  # the number of pairs
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """The results of several methods.
+    """The results of several methods, for each that has finished runs.
 
-    Attributes:
-        reference: the method that the others are measured against.
-        results: by method, for each that has finished runs.
-        failed: the method during whose runs an error was raised; empty if none was.
-        failure: that error, or None.
-        interrupted: whether it was stopped before all runs had finished.
+    The others are measured against `reference`. If an error was raised in runs of a method, that is
+    `failed`, and the error is `failure`.
     """
 
     reference: str
@@ -98,15 +88,8 @@ def compare(
 
     Ctrl-C and an error end it early; what had finished by then is kept.
 
-    Args:
-        contestants: the methods by name.
-        runs: the number of runs of each.
-        seed: results depend on it and on the rest, on nothing else.
-        delta: the error probability asked for.
-        reference: the method that the others are measured against.
-        workers: processes that share the runs; 1 by default.
-        dask: the address of a Dask scheduler, instead.
-        progress: by method, as `simulate` takes it.
+    `runs`, `seed`, `delta` and, by method, `progress` are as for `simulate`; `workers` and `dask`
+    as for `open_executor`. The others are measured against the method `reference`.
     """
     done: dict[str, Results] = {}
     running = ""

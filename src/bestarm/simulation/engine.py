@@ -7,40 +7,43 @@ thread, so a run depends only on its number and the seed.
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future, as_completed, wait
+from contextlib import contextmanager, suppress
 from copy import deepcopy
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from threading import Lock
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bestarm.checks import probability, whole
 from bestarm.defaults import DELTA
 from bestarm.environments import Environment, Stream, World
 from bestarm.environments.fixed import fixed_world
+from bestarm.environments.forecasts import ForecastStream
 from bestarm.errors import InvalidInputError, ProtocolError
 from bestarm.forecasting import Forecaster
 from bestarm.forecasting.rewards import find_forecaster, less_forecasts
 from bestarm.recommendation import Recommendation
 from bestarm.records import Plan
-from bestarm.simulation.forecasts import ForecastStream
-from bestarm.simulation.oracle import Oracle, method_name
+from bestarm.simulation.methods import Oracle, method_name, source_of
 from bestarm.simulation.progress import Progress, reporting
-from bestarm.simulation.results import FinishedRuns, Outcome, Results, RunJournal, run_count
-from bestarm.simulation.threads import one_thread
+from bestarm.simulation.results import Outcome, Results, RunJournal, run_count
 
 if TYPE_CHECKING:
     from bestarm.policies.policy import Method, Policy  # loading every method would be slow
 
+Collect = Callable[[Sequence[Outcome]], None]
 GoOn = Callable[[int, int, Plan], bool]
+Observe = Callable[["Policy"], object]
 
 _PIECES = 32  # a simulation is cut into about this many pieces: to send one takes 3 ms
 _LONGEST_PIECE = 32  # runs: progress shows, and an interruption loses little
 _MOST_PIECES = 4096  # of hundreds of thousands of runs pieces are longer
 _BLOCK, _LONGEST_BLOCK = 2**10, 2**16  # rounds known ahead: few for short runs, then more
+_TRY = "Try bestarm.environments.small_gap()."
 _GRACE = 1.0  # seconds that running pieces have to return after an interruption
 
 
@@ -82,29 +85,29 @@ def simulate(
     work = Simulation(method, environment, delta=delta, seed=seed, forecaster=forecaster)
     total = run_count(runs)
     if executor is not None and not callable(getattr(executor, "submit", None)):
-        raise InvalidInputError(
-            f"`executor` must be a concurrent.futures executor; got {executor!r}.",
-            field="executor",
-            value=executor,
-            remedy="Try concurrent.futures.ProcessPoolExecutor(), or leave it out.",
-        )
+        remedy = "Try concurrent.futures.ProcessPoolExecutor(), or leave it out."
+        raise _wrong("executor", "be a concurrent.futures executor", executor, remedy)
     journal = journal or RunJournal()
-    finished = FinishedRuns(total)
-    finished.add(_known_outcomes(journal.known, total))
-    missing = finished.missing()
-    interrupted = False
-    with one_thread, reporting(progress, total) as report:
+    table = np.full((total, len(Outcome._fields)), -1, dtype=np.int64)  # −1 until a run is finished
+    for outcome in journal.known:
+        table[_known_run(outcome, total)] = outcome
+    missing: list[int] = np.flatnonzero(table[:, 0] < 0).tolist()
+    finished, interrupted = total - len(missing), False
+    with one_thread(), reporting(progress, total) as report:
 
         def collect(outcomes: Sequence[Outcome]) -> None:
-            fresh = [outcome for outcome in outcomes if outcome.run not in finished]
+            nonlocal finished
+            fresh = [outcome for outcome in outcomes if table[outcome.run, 0] < 0]
             if fresh and journal.record is not None:
                 journal.record(fresh)
-            finished.add(fresh)
-            report(finished.count)
+            for outcome in fresh:
+                table[outcome.run] = outcome
+            finished += len(fresh)
+            report(finished)
 
         try:
-            if finished.count:
-                report(finished.count)
+            if finished:
+                report(finished)
             if executor is None:
                 for run in missing:
                     collect([work.outcome(run)])
@@ -112,23 +115,25 @@ def simulate(
                 _spread(work, missing, executor, collect)
         except KeyboardInterrupt:
             interrupted = True
-    return _results(work, total, interrupted, finished.table())
+    rows = table if finished == total else table[table[:, 0] >= 0]
+    rows.flags.writeable = False
+    columns: dict[str, Any] = dict(zip(("index", *Outcome._fields[1:]), rows.T, strict=True))
+    columns |= {name: columns[name] != 0 for name in ("correct", "final")}
+    about = method_name(method), environment.name, work.seed, work.delta
+    return Results(*about, requested=total, interrupted=interrupted, **columns)
 
 
-def _known_outcomes(known: Iterable[Outcome], total: int) -> list[Outcome]:
-    finished: dict[int, Outcome] = {}
-    for entry in known:
-        try:
-            outcome = Outcome(*entry)
-            finished[whole(outcome.run, "known", least=0, below=total)] = outcome
-        except TypeError:
-            raise InvalidInputError(
-                f"`known` must hold outcomes of runs; got {entry!r}.",
-                field="known",
-                value=entry,
-                remedy="Pass the outcomes that `record` was called with, or `Results.outcomes()`.",
-            ) from None
-    return list(finished.values())
+def _known_run(entry: Outcome, total: int) -> int:
+    try:
+        return whole(Outcome(*entry).run, "known", least=0, below=total)
+    except TypeError:
+        remedy = "Pass the outcomes that `record` was called with, or `Results.outcomes()`."
+        raise _wrong("known", "hold outcomes of runs", entry, remedy) from None
+
+
+def _wrong(field: str, must: str, value: object, remedy: str) -> InvalidInputError:
+    what = f"`{field}` must {must}; got {value!r}."
+    return InvalidInputError(what, field=field, value=value, remedy=remedy)
 
 
 def run_once(
@@ -146,9 +151,39 @@ def run_once(
     `run` is its number, the other arguments are those of the simulation, and `observe` is called
     with the policy after every plan.
     """
-    with one_thread:
+    with one_thread():
         work = Simulation(method, environment, delta=delta, seed=seed, forecaster=forecaster)
         return work.play(whole(run, "run", least=0), observe)[0]
+
+
+_limits: list[Any] = []  # an entry per holder; the first one is the limit
+_lock = Lock()
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Run linear algebra on one thread: the workers are the parallelism, and sums keep their order.
+
+    The limit is of the whole process. Its last holder lifts it, because the results of another
+    thread that still simulates must not change.
+    """
+    limit_threads()
+    try:
+        yield
+    finally:
+        with _lock:
+            limit = _limits.pop()
+            if limit is not None:
+                limit.restore_original_limits()
+
+
+def limit_threads() -> None:
+    """Run linear algebra on one thread from now on."""
+    import scipy.linalg  # noqa: F401, PLC0415 - a library loaded later would escape the limit
+    from threadpoolctl import threadpool_limits  # noqa: PLC0415
+
+    with _lock:
+        _limits.append(None if _limits else threadpool_limits(limits=1, user_api="blas"))
 
 
 class Simulation:
@@ -164,25 +199,16 @@ class Simulation:
         forecaster: Forecaster | str | None = None,
     ) -> None:
         if not callable(method.method if isinstance(method, Oracle) else method):
-            raise InvalidInputError(
-                f"`method` must make a policy from a problem and a seed; got {method!r}.",
-                field="method",
-                value=method,
-                remedy="Give a policy class, or a functools.partial of one.",
-            )
+            remedy = "Give a policy class, or a functools.partial of one."
+            raise _wrong("method", "make a policy from a problem and a seed", method, remedy)
         if not isinstance(environment, Environment):
-            raise InvalidInputError(
-                f"`environment` must have a name and an instance(rng); got {environment!r}.",
-                field="environment",
-                value=environment,
-                remedy="Try bestarm.environments.small_gap().",
-            )
+            raise _wrong("environment", "have a name and an instance(rng)", environment, _TRY)
         self.method, self.environment = method, environment
         self.seed = whole(seed, "seed", least=0)
         self.delta = probability(delta)
         self.forecaster = find_forecaster(forecaster)
         self._fixed = fixed_world(environment)
-        self._sent: bytes | None = None
+        self._sent: tuple[bytes, str] | None = None
 
     def begin(self, run: int) -> tuple[Policy, Stream, World]:
         """The policy, stream and world of run number `run`."""
@@ -194,8 +220,7 @@ class Simulation:
         if self.forecaster is None:
             return method(problem, seed=number), stream, world
         told = less_forecasts(method, problem)
-        forecaster = deepcopy(self.forecaster)
-        stream = ForecastStream(stream, forecaster, problem.source, told.interval)
+        stream = ForecastStream(stream, deepcopy(self.forecaster), problem.source, told.interval)
         return told.method(told.problem, seed=number), stream, world
 
     def _seed(self, run: int, place: int) -> np.random.SeedSequence:
@@ -207,25 +232,17 @@ class Simulation:
         of_run: Callable[[int], World] | None = getattr(self.environment, "of_run", None)
         if of_run:
             return of_run(run)
-        if self._fixed is not None:
-            return self._fixed
-        return self.environment.instance(_generator(self._seed(run, 0)))
+        return self._fixed or self.environment.instance(_generator(self._seed(run, 0)))
 
-    def play(
-        self, run: int, observe: Callable[[Policy], object] | None = None
-    ) -> tuple[Recommendation, Outcome]:
+    def play(self, run: int, observe: Observe | None = None) -> tuple[Recommendation, Outcome]:
         """Make run number `run` from beginning to end."""
         policy, stream, world = self.begin(run)
         pulls, rounds, plans, _ = carry_out(policy, stream, observe=observe)
         answer = policy.recommend()
         target, targets = int(answer.target), world.problem(self.delta).targets
         if not 0 <= target < targets:
-            raise ProtocolError(
-                f"The policy names target {target} of {targets}.",
-                field="target",
-                value=target,
-                remedy="Targets are numbered from 0.",
-            )
+            what, remedy = f"The policy names target {target} of {targets}.", "The first one is 0."
+            raise ProtocolError(what, field="target", value=target, remedy=remedy)
         correct, final = target == world.best, bool(answer.final)
         return answer, Outcome(run, pulls, correct, final, target, plans, rounds)
 
@@ -235,11 +252,9 @@ class Simulation:
             try:
                 return self.play(run)[1]
             except SystemExit as error:
+                what, remedy = "The policy tried to end the program.", "Let it raise an error."
                 raise ProtocolError(
-                    "The policy tried to end the program.",
-                    field="method",
-                    value=error.code,
-                    remedy="Let it raise an error instead.",
+                    what, field="method", value=error.code, remedy=remedy
                 ) from error
         except Exception as error:
             error.add_note(
@@ -253,7 +268,8 @@ class Simulation:
         if self._sent is None:
             try:
                 parts = self.method, self.environment, self.delta, self.seed, self.forecaster
-                self._sent = pickle.dumps(parts)
+                # With its source, because a module that was edited meanwhile has the same name.
+                self._sent = pickle.dumps(parts), source_of(self.method)
             except Exception as error:
                 raise InvalidInputError(
                     f"The method or the environment cannot be sent to another process ({error}).",
@@ -261,26 +277,17 @@ class Simulation:
                     remedy="Define its functions at the top level of a module and bind arguments "
                     "with functools.partial, or use a ThreadPoolExecutor.",
                 ) from error
-        return _received, (self._sent,)
+        return _received, self._sent
 
 
 def carry_out(
-    policy: Policy,
-    stream: Stream,
-    *,
-    observe: Callable[[Policy], object] | None = None,
-    go_on: GoOn | None = None,
+    policy: Policy, stream: Stream, *, observe: Observe | None = None, go_on: GoOn | None = None
 ) -> tuple[int, int, int, bool]:
     """Carry out the plans of a policy on a stream.
 
     A policy that can follow a stream known ahead makes many rounds at a time, each for a plan.
-
-    Args:
-        policy: the policy.
-        stream: the stream.
-        observe: called with the policy after every plan.
-        go_on: called before every plan with the pulls and plans so far, and the plan; False ends
-            the run there.
+    `observe` is called with the policy after every plan; `go_on` before every plan with the pulls
+    and plans so far, and the plan: False ends the run there.
 
     Returns:
         The numbers of pulls, rounds and plans, and whether the run ended by itself.
@@ -317,7 +324,7 @@ def carry_out(
 
 
 @lru_cache(maxsize=4)
-def _received(sent: bytes) -> Simulation:
+def _received(sent: bytes, _source: str) -> Simulation:
     method, environment, delta, seed, forecaster = pickle.loads(sent)
     return Simulation(method, environment, delta=delta, seed=seed, forecaster=forecaster)
 
@@ -325,42 +332,33 @@ def _received(sent: bytes) -> Simulation:
 _stopped: set[str] = set()  # simulations to stop, in this process
 
 
-def _piece(work: Simulation, simulation: str, runs: Sequence[int]) -> tuple[list[Outcome], bool]:
-    """The outcomes of some runs, and whether they were interrupted: the unit sent to executors."""
+def _piece(work: Simulation, simulation: str, runs: Sequence[int]) -> list[Outcome]:
+    """The outcomes of some runs, or of fewer if it is stopped: the unit sent to executors."""
     outcomes: list[Outcome] = []
-    try:
-        with one_thread:
-            for run in runs:
-                if simulation in _stopped:
-                    return outcomes, True
-                outcomes.append(work.outcome(run))
-    except KeyboardInterrupt:
-        # Ctrl-C in a terminal reaches workers too; pieces in their queue must not run.
-        _stopped.add(simulation)
-        return outcomes, True
-    return outcomes, False
+    with suppress(KeyboardInterrupt), one_thread():  # Ctrl-C in a terminal reaches workers too
+        for run in runs:
+            if simulation in _stopped:
+                break
+            outcomes.append(work.outcome(run))
+        else:
+            return outcomes
+    _stopped.add(simulation)  # pieces in the queue of this process must not run
+    return outcomes
 
 
-def _spread(
-    work: Simulation,
-    runs: Sequence[int],
-    executor: Executor,
-    collect: Callable[[Sequence[Outcome]], None],
-) -> None:
+def _spread(work: Simulation, runs: Sequence[int], executor: Executor, collect: Collect) -> None:
     """Make the runs on an executor; if interrupted, collect the finished runs, then raise."""
     size = max(min(max(len(runs) // _PIECES, 1), _LONGEST_PIECE), len(runs) // _MOST_PIECES)
     simulation = uuid4().hex
-    futures: set[Future[tuple[list[Outcome], bool]]] = set()
+    futures: dict[Future[list[Outcome]], int] = {}
     try:
-        futures.update(
-            executor.submit(_piece, work, simulation, runs[start : start + size])
-            for start in range(0, len(runs), size)
-        )
-        for future in as_completed(futures):
-            outcomes, cut_short = future.result()
-            collect(outcomes)
-            futures.discard(future)  # so that a cluster does not repeat it after losing a worker
-            if cut_short:
+        for start in range(0, len(runs), size):
+            piece = runs[start : start + size]
+            futures[executor.submit(_piece, work, simulation, piece)] = len(piece)
+        for future in as_completed(list(futures)):
+            collect(outcomes := future.result())
+            # Forgotten, so that a cluster does not repeat it after losing a worker.
+            if len(outcomes) < futures.pop(future):
                 raise KeyboardInterrupt  # noqa: TRY301 - a worker was interrupted
     except BaseException as error:
         _stopped.add(simulation)  # threads check it between runs
@@ -369,30 +367,8 @@ def _spread(
         if isinstance(error, KeyboardInterrupt):
             wait(futures, timeout=_GRACE)
             done = [f for f in futures if f.done() and not f.cancelled() and not f.exception()]
-            collect([outcome for future in done for outcome in future.result()[0]])
+            collect([outcome for future in done for outcome in future.result()])
         raise
-
-
-def _results(
-    work: Simulation, requested: int, interrupted: bool, table: NDArray[np.int64]
-) -> Results:
-    table.flags.writeable = False
-    run, pulls, correct, final, target, plans, rounds = table.T
-    return Results(
-        method=method_name(work.method),
-        environment=work.environment.name,
-        seed=work.seed,
-        delta=work.delta,
-        requested=requested,
-        interrupted=interrupted,
-        index=run,
-        pulls=pulls,
-        correct=correct != 0,
-        final=final != 0,
-        target=target,
-        plans=plans,
-        rounds=rounds,
-    )
 
 
 def _generator(seed: np.random.SeedSequence) -> np.random.Generator:

@@ -1,27 +1,32 @@
-"""Executors for replications: this process, others beside it, or a Dask cluster."""
+"""Executors for replications: this process, others beside it, or a Dask cluster.
+
+Results must not depend on who makes a run, so a cluster's workers must have the versions that are
+here, and are sent the user's own modules.
+"""
 
 from __future__ import annotations
 
-import asyncio
+import importlib
 import logging
 import os
+import platform
 import signal
 import sys
 import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError, Executor, Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
+from functools import lru_cache, partial
+from hashlib import sha256
+from importlib.metadata import version
 from multiprocessing import get_context, parent_process, resource_tracker
+from pathlib import Path
 from threading import Thread, current_thread, main_thread
-from typing import Any, ParamSpec, TypeVar
+from typing import Any
 
 from bestarm.checks import whole
 from bestarm.errors import BestArmError, InvalidInputError, MissingDependencyError
-from bestarm.simulation.provenance import installed
-
-P = ParamSpec("P")
-T = TypeVar("T")
 
 _PATIENCE = 8  # seconds for a scheduler to answer
 _CHATTY = ("distributed", "distributed.client", "tornado", "tornado.application", "asyncio")
@@ -41,13 +46,13 @@ def open_executor(workers: int | None = None, dask: str | None = None) -> Iterat
         BestArmError: workers were lost on the way.
     """
     check_workers(workers, dask)
-    opened: AbstractContextManager[Executor | None] = nullcontext()
-    if dask is not None:
-        opened = _cluster(dask)
-    elif workers is not None and workers > 1:
-        opened = _processes(workers)
-    with opened as executor:
-        yield executor
+    with ExitStack() as stack:
+        if dask is not None:
+            yield stack.enter_context(_cluster(dask))
+        elif workers is not None and workers > 1:
+            yield stack.enter_context(_processes(workers))
+        else:
+            yield None
 
 
 def check_workers(workers: int | None, dask: str | None) -> None:
@@ -56,74 +61,63 @@ def check_workers(workers: int | None, dask: str | None) -> None:
         return
     whole(workers, "workers", least=1)
     if dask is not None:
-        raise InvalidInputError(
-            "`workers` and `dask` exclude each other.",
-            field="workers",
-            value=workers,
-            remedy="A cluster has its own number of workers.",
-        )
+        what, remedy = "`workers` and `dask` exclude each other.", "A cluster has its own workers."
+        raise InvalidInputError(what, field="workers", value=workers, remedy=remedy)
 
 
 @contextmanager
 def _processes(count: int) -> Iterator[Executor]:
-    # New processes, because the progress display has a thread; Ctrl-C does not reach them, because
-    # the one process that collects the runs decides when to stop.
+    # New processes, because the progress display has a thread. They ignore Ctrl-C, because the
+    # process that collects the runs decides when to stop.
     executor = _Processes(count, mp_context=get_context("spawn"), initializer=_start_worker)
     try:
         yield executor
     except BrokenProcessPool as error:
-        raise BestArmError(
-            "A worker process ended abruptly.",
-            field="workers",
-            value=count,
-            remedy="Perhaps memory ran out: try fewer workers.",
-        ) from error
+        what, remedy = "A worker process ended abruptly.", "If memory ran out, try fewer workers."
+        raise BestArmError(what, field="workers", value=count, remedy=remedy) from error
     finally:
         executor.shutdown(cancel_futures=True)
 
 
 class _Processes(ProcessPoolExecutor):
-    """An executor that Ctrl-C does not stop half-way through starting a process."""
+    """A pool whose workers start without hearing Ctrl-C, so that it never prints a traceback."""
 
-    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        """Hand over a piece of work; this is where processes are started."""
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """Submit a call; this is where processes are started."""
         with _hold_interrupts():
             return super().submit(fn, *args, **kwargs)
 
 
 @contextmanager
 def _hold_interrupts() -> Iterator[None]:
-    """Hold Ctrl-C back, here and in processes that are started meanwhile.
+    """Delay Ctrl-C here, and block it in processes that are started meanwhile.
 
-    A terminal sends it to all processes of a command, and one that is still importing modules
-    would end with a traceback. Here it takes effect afterwards: this process, stopped half-way,
-    would leave a worker alone that waits for its work.
+    A terminal sends it to every process of a command. One that is still importing modules would
+    end with a traceback, and so would the worker of a parent that stops half-way through a start.
     """
-    if not hasattr(signal, "pthread_sigmask"):  # Windows
+    if not hasattr(signal, "pthread_sigmask") or current_thread() is not main_thread():
         yield
         return
     resource_tracker.ensure_running()  # started later, it would lift the mask
     held: list[int] = []
-    before = None
-    if current_thread() is main_thread():
-        before = signal.signal(signal.SIGINT, lambda number, _frame: held.append(number))
+    before = signal.signal(signal.SIGINT, lambda number, _frame: held.append(number))
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        if before is not None:
-            signal.signal(signal.SIGINT, before)
+        signal.signal(signal.SIGINT, before)
         if held:
             signal.raise_signal(signal.SIGINT)
 
 
 def _start_worker() -> None:
     """Prepare a worker process."""
+    from bestarm.simulation.engine import limit_threads  # noqa: PLC0415 - loads all that runs need
+
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    if hasattr(signal, "pthread_sigmask"):
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     sys.stdout = sys.stderr  # what a method prints must not mix with the results
+    limit_threads()
     Thread(target=_end_with_parent, daemon=True).start()
 
 
@@ -137,8 +131,10 @@ def _end_with_parent() -> None:
 
 @contextmanager
 def _cluster(address: str) -> Iterator[Executor]:
+    import asyncio  # noqa: PLC0415 - slow to load, and not needed on one machine
+
     try:
-        from distributed import KilledWorker  # noqa: PLC0415 - optional, and slow
+        from distributed import Client, KilledWorker  # noqa: PLC0415 - optional, and slow
         from distributed.comm.core import CommClosedError  # noqa: PLC0415
     except ImportError:
         raise MissingDependencyError.of("A Dask cluster", "distributed", extra="dask") from None
@@ -147,80 +143,97 @@ def _cluster(address: str) -> Iterator[Executor]:
             logger = logging.getLogger(name)
             restored.callback(logger.setLevel, logger.level)
             logger.setLevel(logging.CRITICAL + 1)
-        client = _connect(address)
+        try:
+            asyncio.run(asyncio.wait_for(_require_scheduler(address), _PATIENCE))
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # about versions, which are compared in a moment
+                client = Client(address, timeout=_PATIENCE, set_as_default=False)
+        except Exception as error:  # whatever a wrong address or another kind of server leads to
+            remedy = "Give the address that `dask scheduler` prints, such as tcp://10.0.0.1:8786."
+            raise _refused(f"No Dask scheduler answers at {address!r}.", address, remedy) from error
         try:
             _check_versions(client, address)
+            _send_modules(client)
             # An exception would be the same at a second try; a lost worker's work is redone anyway.
             yield client.get_executor(pure=False, retries=0)
         except (KilledWorker, CancelledError, CommClosedError) as error:
-            raise BestArmError(
-                f"The cluster at {address} lost its scheduler, or several workers at the same "
-                "piece of work.",
-                field="dask",
-                value=address,
-                remedy="Perhaps their memory ran out: see what they logged.",
-            ) from error
+            work = "its scheduler, or several workers at the same piece of work"
+            what, remedy = f"The cluster at {address} lost {work}.", "See what they logged."
+            raise BestArmError(what, field="dask", value=address, remedy=remedy) from error
         finally:
             client.close(timeout=2)
 
 
-def _connect(address: str) -> Any:
-    from distributed import Client  # noqa: PLC0415
-
-    try:
-        asyncio.run(asyncio.wait_for(_require_scheduler(address), _PATIENCE))
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about versions, which are compared in a moment
-            return Client(address, timeout=_PATIENCE, set_as_default=False)
-    except Exception as error:  # whatever a wrong address or a server of another kind leads to
-        raise InvalidInputError(
-            f"No Dask scheduler answers at {address!r}.",
-            field="dask",
-            value=address,
-            remedy="Give the address that `dask scheduler` prints, such as tcp://10.0.0.1:8786.",
-        ) from error
+def _refused(what: str, address: str, remedy: str) -> InvalidInputError:
+    return InvalidInputError(what, field="dask", value=address, remedy=remedy)
 
 
 async def _require_scheduler(address: str) -> None:
     """Raise unless a scheduler answers. A client would wait for a silent server for ever."""
-    from distributed.comm.core import connect  # noqa: PLC0415
-    from distributed.core import send_recv  # noqa: PLC0415
+    from distributed.core import rpc  # noqa: PLC0415
     from distributed.security import Security  # noqa: PLC0415
 
-    comm = await connect(address, timeout=_PATIENCE, **Security().get_connection_args("client"))
-    try:
-        kind = (await send_recv(comm, op="identity"))["type"]
-    finally:
-        comm.abort()
+    async with rpc(address, connection_args=Security().get_connection_args("client")) as server:
+        kind = (await server.identity())["type"]
     if kind != "Scheduler":
         raise ConnectionError(f"A {kind} answers.")
+
+
+@lru_cache(maxsize=1)  # a process keeps what it has loaded, even if files change
+def installed() -> tuple[str, ...]:
+    """The versions that results may depend on besides their seed, in this process."""
+    source = sha256()
+    for file in sorted(Path(__file__).parent.parent.rglob("*.py")):
+        source.update(file.read_bytes())
+    return (
+        f"Python {'.'.join(platform.python_version_tuple()[:2])}",
+        *(f"{name} {version(name)}" for name in ("numpy", "scipy", "numba")),
+        f"bestarm {version('bestarm')} with source {source.hexdigest()[:8]}",
+    )
 
 
 def _check_versions(client: Any, address: str) -> None:
     """Require workers, all with our versions: results must not depend on who makes a run."""
     try:
-        there = client.run(installed)
+        there: dict[str, tuple[str, ...]] = client.run(installed)
     except Exception as error:
-        raise InvalidInputError(
-            f"The workers at {address} do not have this bestarm ({error}).",
-            field="dask",
-            value=address,
-            remedy="Install the same version there.",
-        ) from error
+        what = f"The workers at {address} do not have this bestarm ({error})."
+        raise _refused(what, address, "Install the same version there.") from error
     if not there:
-        raise InvalidInputError(
-            f"The scheduler at {address} has no workers.",
-            field="dask",
-            value=address,
-            remedy=f"Start one with `dask worker {address}`.",
-        )
-    here = installed()
+        what = f"The scheduler at {address} has no workers."
+        raise _refused(what, address, f"Start one with `dask worker {address}`.")
     for worker, theirs in there.items():
-        for ours, other in zip(here, theirs, strict=True):
+        for ours, other in zip(installed(), theirs, strict=True):
             if ours != other:
-                raise InvalidInputError(
-                    f"The worker at {worker} has {other}, and {ours} is here.",
-                    field="dask",
-                    value=address,
-                    remedy="Install the same versions, or results would depend on the worker.",
-                )
+                what = f"The worker at {worker} has {other}, and {ours} is here."
+                remedy = "Install the same versions, or results would depend on the worker."
+                raise _refused(what, address, remedy)
+
+
+def _send_modules(client: Any) -> None:
+    """Send the imported modules of the current folder to all workers, also those that come later.
+
+    It is what `Client.upload_file` does, but for packages too, and a worker that has imported an
+    older version of a module does not keep it.
+    """
+    folder, files = Path.cwd(), dict[str, bytes]()
+    for name, module in list(sys.modules.items()):
+        path = Path(getattr(module, "__file__", None) or "")
+        stem = folder.joinpath(*name.split("."))
+        if path in {stem.with_name(f"{stem.name}.py"), stem / "__init__.py"}:
+            files[str(path.relative_to(folder))] = path.read_bytes()
+    if files:
+        client.register_worker_callbacks(partial(_install_modules, files))
+
+
+def _install_modules(files: dict[str, bytes], dask_worker: Any) -> None:
+    """Let this process import these modules, instead of what it has by their names."""
+    digest = sha256(repr(sorted(files.items())).encode()).hexdigest()[:16]
+    folder = Path(dask_worker.local_directory, f"modules-{digest}")
+    for path, content in files.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_bytes(content)
+        name = ".".join(Path(path).with_suffix("").parts).removesuffix(".__init__")
+        sys.modules.pop(name, None)
+    sys.path.insert(0, str(folder))
+    importlib.invalidate_caches()

@@ -19,10 +19,9 @@ from bestarm.environments import Environment
 from bestarm.errors import InvalidInputError
 from bestarm.files import locked, replacing
 from bestarm.simulation.engine import simulate
-from bestarm.simulation.oracle import Oracle, method_name
+from bestarm.simulation.methods import Oracle, method_name, source_of
 from bestarm.simulation.progress import Progress
 from bestarm.simulation.results import Outcome, Results, RunJournal
-from bestarm.simulation.sources import source_of
 
 if TYPE_CHECKING:
     from bestarm.policies.policy import Method  # loading every method would be slow
@@ -35,10 +34,7 @@ _LINE = re.compile(r"\d{1,9},\d{1,18},[01],[01],\d{1,9},\d{1,18},\d{1,18}")
 class Journal:
     """The finished runs of one simulation, one line per run; the first line says which it is.
 
-    Args:
-        path: its file.
-        recipe: which simulation it is, in words.
-        source: which version of a user's own method it is; empty for a built-in one.
+    `recipe` says it in words, and `source` the version of a user's own method, as `source_of` does.
     """
 
     def __init__(self, path: Path, recipe: str, source: str = "") -> None:
@@ -46,20 +42,13 @@ class Journal:
         self._first = _first(recipe, source)
 
     def check(self) -> bool:
-        """Whether it has begun.
-
-        Raises:
-            InvalidInputError: the file holds runs of something else, or its first line is damaged.
-        """
-        try:
-            with self._path.open("rb") as file:
-                first = file.readline()
-        except FileNotFoundError:
+        """Whether it has begun; raise if it holds runs of something else, or is damaged."""
+        if not self._path.exists():
             return False
-        if first == self._first:
-            return True
-        if self._first.startswith(first):
-            return False  # cut before the end of its first line, so it has no runs
+        with self._path.open("rb") as file:
+            first = file.readline()
+        if self._first.startswith(first):  # or cut before the end of that line, without runs
+            return first == self._first
         recipe, source = _told(first)
         if recipe is None:
             problem = f"The first line of {str(self._path)!r} is damaged: {first[:80]!r}"
@@ -72,19 +61,11 @@ class Journal:
                 f"The code of the method has changed since the runs in {str(self._path)!r} were "
                 f"made: it was {source or 'not recorded'}, and is {self._source or 'built in'}"
             )
-        raise InvalidInputError(
-            f"{problem}.",
-            field="out",
-            value=str(self._path),
-            remedy="Use another folder, or delete this file, and its runs are made again.",
-        )
+        remedy = "Use another folder, or delete this file, and its runs are made again."
+        raise _refused(f"{problem}.", self._path, remedy)
 
     def read(self) -> list[Outcome]:
-        """The runs in it; an incomplete last line is removed.
-
-        Raises:
-            InvalidInputError: the file holds something else, or is damaged.
-        """
+        """The runs in it, if it is not damaged; an incomplete last line is removed."""
         if not self.check():
             with replacing(self._path) as part:
                 part.write_bytes(self._first)
@@ -95,12 +76,9 @@ class Journal:
         outcomes: list[Outcome] = []
         for number, line in enumerate(lines, start=2):
             if not _LINE.fullmatch(line):
-                raise InvalidInputError(
-                    f"Line {number} of {str(self._path)!r} is not a finished run: {line!r}.",
-                    field="out",
-                    value=str(self._path),
-                    remedy="Delete this file, and its runs are made again.",
-                )
+                what = f"Line {number} of {str(self._path)!r} is not a finished run: {line!r}."
+                remedy = "Delete this file, and its runs are made again."
+                raise _refused(what, self._path, remedy)
             run, pulls, correct, final, *rest = map(int, line.split(","))
             outcomes.append(Outcome(run, pulls, bool(correct), bool(final), *rest))
         if kept < len(content):
@@ -114,6 +92,10 @@ class Journal:
             file.write("".join(lines).encode())
 
 
+def _refused(what: str, path: Path, remedy: str) -> InvalidInputError:
+    return InvalidInputError(what, field="out", value=str(path), remedy=remedy)
+
+
 def _first(recipe: str, source: str) -> bytes:
     return f"# {json.dumps([recipe, source] if source else recipe)}\n".encode()
 
@@ -122,18 +104,17 @@ def _told(first: bytes) -> tuple[str | None, str]:
     """The recipe and the source that a first line tells; None if it cannot be read."""
     try:
         told = json.loads(first.removeprefix(b"# "))
+        recipe, source = told if isinstance(told, list) else (told, "")
     except (ValueError, RecursionError):
         return None, ""
-    recipe, source = told if isinstance(told, list) and len(told) == 2 else (told, "")
-    if isinstance(recipe, str) and isinstance(source, str) and first == _first(recipe, source):
-        return recipe, source
-    return None, ""
+    texts = isinstance(recipe, str) and isinstance(source, str)
+    return (recipe, source) if texts and first == _first(recipe, source) else (None, "")
 
 
 def journal_of(
     folder: Path, name: str, method: Method | Oracle, environment: Environment, *, delta: float
 ) -> Journal:
-    """The journal of a simulation in an open folder; the arguments are those of `simulate_into`."""
+    """The journal of a simulation in an open folder."""
     words = _ADDRESS.sub("", method_name(method))
     recipe = f"{words} in {environment.name} at delta {delta:g}"
     return Journal(folder / "journal" / f"{name}.csv", recipe, source_of(method))
@@ -151,18 +132,7 @@ def simulate_into(
     executor: Executor | None = None,
     progress: Progress = False,
 ) -> Results:
-    """`simulate`, with every finished run kept in a folder, from which it goes on.
-
-    Args:
-        folder: the folder, which is open.
-        name: the name of this simulation there.
-        method: as for `simulate`, like all that follows.
-        environment: the environment of the runs.
-        runs: the number of runs.
-        seed: results depend only on it.
-        delta: the error probability that the policy must keep.
-        executor: any `concurrent.futures` executor.
-        progress: True shows a bar; a function is called with (runs done, runs in total).
+    """`simulate`, with every finished run kept under a name in an open folder, and not made again.
 
     Raises:
         InvalidInputError: the folder has runs of something else under this name, or damaged ones.
@@ -187,8 +157,7 @@ def named(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.filename is None:
-            error.filename = str(path)
+        error.filename = error.filename or str(path)
         raise
 
 
@@ -198,7 +167,6 @@ def open_folder(path: Path, settings: dict[str, object], *, resume: bool) -> Ite
 
     Raises:
         InvalidInputError: the folder holds something else, or another process has it open.
-        OSError: it cannot be written.
     """
     _check(path, settings, resume=resume)
     (path / "journal").mkdir(parents=True, exist_ok=True)
@@ -212,9 +180,7 @@ def open_folder(path: Path, settings: dict[str, object], *, resume: bool) -> Ite
 
 def _check(path: Path, settings: dict[str, object], *, resume: bool) -> None:
     def refuse(what: str, remedy: str) -> InvalidInputError:
-        return InvalidInputError(
-            f"The folder {str(path)!r} {what}.", field="out", value=str(path), remedy=remedy
-        )
+        return _refused(f"The folder {str(path)!r} {what}.", path, remedy)
 
     if path.exists() and not path.is_dir():
         raise refuse("is a file", "Use another folder.")
@@ -241,17 +207,9 @@ def _check(path: Path, settings: dict[str, object], *, resume: bool) -> None:
 
 @contextmanager
 def alone(path: Path) -> Iterator[None]:
-    """Keep other processes from writing to a folder.
-
-    Raises:
-        InvalidInputError: one is writing to it.
-    """
+    """Keep other processes from writing to a folder; raise if one does."""
     with locked(path / ".lock") as held:
         if not held:
-            raise InvalidInputError(
-                f"Another process is writing to {str(path)!r}.",
-                field="out",
-                value=str(path),
-                remedy="Wait for it, or use another folder.",
-            )
+            what = f"Another process is writing to {str(path)!r}."
+            raise _refused(what, path, "Wait for it, or use another folder.")
         yield

@@ -8,27 +8,23 @@ from contextlib import contextmanager
 from bestarm.errors import InvalidInputError, MissingDependencyError
 
 Progress = bool | Callable[[int, int], object]
+Report = Callable[..., object]
 
 
 @contextmanager
-def reporting(
-    progress: Progress, total: int, name: str = "simulating"
-) -> Iterator[Callable[..., object]]:
-    """A function to call with the number of runs done after every piece of work.
-
-    Where their total changes, it is called with both.
-    """
+def reporting(progress: Progress, total: int, name: str = "simulating") -> Iterator[Report]:
+    """A function to call with the number done; and with the total, where that changes."""
     if callable(progress):
         callback = progress
         yield lambda done, most=total: callback(done, most)
     elif progress is True:
         try:
-            from rich import progress as rich  # noqa: PLC0415 - optional
-            from rich.console import Console  # noqa: PLC0415 - optional
+            from rich import console  # noqa: PLC0415 - optional
+            from rich import progress as rich  # noqa: PLC0415
         except ImportError:
             raise MissingDependencyError.of("`progress=True`", "rich", extra="cli") from None
         columns = (*rich.Progress.get_default_columns(), rich.MofNCompleteColumn())
-        with rich.Progress(*columns, console=Console(stderr=True)) as display:
+        with rich.Progress(*columns, console=console.Console(stderr=True)) as display:
             task = display.add_task(name, total=total)
             yield lambda done, most=total: display.update(task, completed=done, total=most)
     elif progress is False:

@@ -22,19 +22,12 @@ Z95 = NormalDist().inv_cdf(0.975)  # half of a normal 95 % interval, in standard
 
 
 def run_count(runs: object, *, least: int = 1) -> int:
-    """A number of runs that one simulation can keep.
-
-    Raises:
-        InvalidInputError: it is not one.
-    """
+    """A number of runs that one simulation can keep; raise if it is not one."""
     total = whole(runs, "runs", least=least)
     if total > MOST_RUNS:
-        raise InvalidInputError(
-            f"`runs` must be at most {MOST_RUNS:,}, which take a gigabyte; got {total:,}.",
-            field="runs",
-            value=runs,
-            remedy="For more, simulate several times with different seeds.",
-        )
+        what = f"`runs` must be at most {MOST_RUNS:,}, which take a gigabyte; got {total:,}."
+        remedy = "For more, simulate several times with different seeds."
+        raise InvalidInputError(what, field="runs", value=runs, remedy=remedy)
     return total
 
 
@@ -61,41 +54,12 @@ class Outcome(NamedTuple):
     rounds: int
 
 
-class FinishedRuns:
-    """The outcomes of finished runs, as numbers: a million runs take 60 MB."""
-
-    def __init__(self, total: int) -> None:
-        self._table = np.zeros((total, len(Outcome._fields)), dtype=np.int64)
-        self._done = np.zeros(total, dtype=bool)
-        self.count = 0
-
-    def __contains__(self, run: int) -> bool:
-        return bool(self._done[run])
-
-    def add(self, outcomes: Sequence[Outcome]) -> None:
-        """Enter runs that are not in it."""
-        for outcome in outcomes:
-            self._table[outcome.run] = outcome
-            self._done[outcome.run] = True
-        self.count += len(outcomes)
-
-    def missing(self) -> list[int]:
-        """The numbers of the other runs."""
-        found: list[int] = np.flatnonzero(~self._done).tolist()
-        return found
-
-    def table(self) -> NDArray[np.int64]:
-        """One row per finished run, by number."""
-        return self._table if self._done.all() else self._table[self._done]
-
-
 @dataclass(frozen=True)
 class RunJournal:
     """Where the outcomes of runs are kept, so that a simulation can be resumed.
 
-    Attributes:
-        known: outcomes of runs that finished earlier.
-        record: called with the outcomes of runs as they finish, in any order; or None.
+    `known` are those of runs that finished earlier; `record` is called with those of further runs
+    as they finish, in any order.
     """
 
     known: Iterable[Outcome] = ()
@@ -214,21 +178,14 @@ class Results:
 
     def _need(self, runs: int) -> None:
         if self.runs < runs:
-            raise InvalidInputError(
-                f"{self.runs} finished run(s) are not enough for this.",
-                field="runs",
-                value=self.runs,
-                remedy=f"It needs at least {runs}.",
-            )
+            what = f"{self.runs} finished run(s) are not enough for this."
+            remedy = f"It needs at least {runs}."
+            raise InvalidInputError(what, field="runs", value=self.runs, remedy=remedy)
 
     def _quantile(self, confidence: float, *, runs: int) -> float:
         if not 0 < confidence < 1:
-            raise InvalidInputError(
-                f"`confidence` must lie in (0, 1); got {confidence:g}.",
-                field="confidence",
-                value=confidence,
-                remedy="Try 0.95.",
-            )
+            what = f"`confidence` must lie in (0, 1); got {confidence:g}."
+            raise InvalidInputError(what, field="confidence", value=confidence, remedy="Try 0.95.")
         self._need(runs)
         return NormalDist().inv_cdf((1 + confidence) / 2)
 

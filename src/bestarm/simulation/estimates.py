@@ -1,4 +1,4 @@
-"""Estimate how often a method would be wrong in an assumed world."""
+"""Figures from many runs: how often a method would err in an assumed world, and its regret."""
 
 from __future__ import annotations
 
@@ -6,10 +6,17 @@ from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bestarm.environments import Semiparametric
+import numpy as np
+
+from bestarm.defaults import DELTA
+from bestarm.environments import Environment, Semiparametric, Stream
+from bestarm.errors import InvalidInputError
+from bestarm.geometry import Array
 from bestarm.problem import Problem, as_problem
-from bestarm.simulation.engine import simulate
-from bestarm.simulation.results import Results
+from bestarm.records import Plan, Summary
+from bestarm.simulation.engine import Simulation, carry_out, one_thread, simulate
+from bestarm.simulation.methods import Oracle
+from bestarm.simulation.results import Results, run_count
 
 if TYPE_CHECKING:
     from bestarm.policies.policy import Method
@@ -17,15 +24,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class ErrorEstimate:
-    """How often a method named a wrong target in simulated runs of an assumed world.
+    """How often a method named a wrong target in simulated runs of an assumed world."""
 
-    Attributes:
-        assumed: the world, in words.
-        results: the runs, with their `error_rate` and `error_interval()`.
-    """
-
-    assumed: str
-    results: Results
+    assumed: str  # the world, in words
+    results: Results  # the runs, with their `error_rate` and `error_interval()`
 
     def __str__(self) -> str:
         runs, (low, high) = self.results, self.results.error_interval()
@@ -85,3 +87,51 @@ def estimate_error(
         f"{world.baseline!r}"
     )
     return ErrorEstimate(assumed, results)
+
+
+def regret(
+    method: Method | Oracle,
+    environment: Environment,
+    *,
+    runs: int,
+    seed: int = 0,
+    delta: float = DELTA,
+) -> Array:
+    """Σ_t (max_a x_a·θ − x_{a_t}·θ) over the pulls of each run, of a policy that stops.
+
+    Run i is that of `simulate` with the same seed, for policies that make plans. It needs no more
+    of a policy than its plans, so it says of every method what it costs to learn.
+
+    Arguments are those of `simulate`; the worlds of the environment must know their θ.
+
+    Raises:
+        InvalidInputError: the arm means of a world are not known.
+    """
+    work = Simulation(method, environment, delta=delta, seed=seed)
+    costs = np.zeros(run_count(runs))
+    with one_thread():
+        for run in range(len(costs)):
+            policy, stream, world = work.begin(run)
+            if not isinstance(world, Semiparametric):
+                what = f"The means of the arms of {environment.name!r} are not known."
+                remedy = "Regret can be had in worlds with a θ, such as Semiparametric."
+                raise InvalidInputError(what, field="environment", value=environment, remedy=remedy)
+            counted = _Counted(stream, policy.problem.arms)
+            carry_out(policy, counted)
+            means = policy.problem.source @ world.theta
+            costs[run] = counted.counts @ (means.max() - means)
+    return costs
+
+
+class _Counted(Stream):
+    """A run that counts the pulls of every arm."""
+
+    def __init__(self, stream: Stream, arms: int) -> None:
+        self._stream = stream
+        self.counts = np.zeros(arms, dtype=np.int64)
+
+    def pull(self, plan: Plan) -> Summary:
+        """Carry out a plan and return its totals."""
+        summary = self._stream.pull(plan)
+        self.counts += summary.counts
+        return summary

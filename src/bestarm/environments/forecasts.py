@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from bestarm.environments import Stream
-from bestarm.environments.environment import ForeseeableStream, Pulls
+from bestarm.environments.environment import ForeseeableStream, Pulls, Stream
 from bestarm.errors import InvalidInputError
 from bestarm.forecasting import Forecaster
 from bestarm.geometry import Array
@@ -15,11 +14,8 @@ from bestarm.records import Plan, Summary
 class ForecastStream:
     """A run whose rewards are told less their forecasts. What comes ahead is not known then.
 
-    Args:
-        stream: the run.
-        forecaster: one of its own.
-        features: of the source arms, one row per arm.
-        interval: where forecasts must lie, unless a plan says it.
+    Forecasts are of a forecaster of its own, from the features of source arms (one row per arm),
+    and lie in an interval, unless a plan says which.
     """
 
     def __init__(
@@ -41,12 +37,7 @@ class ForecastStream:
 
     def _foresee(self, pulls: Pulls, plan: Plan) -> Array:
         low, high = plan.forecasts or self._interval
-        forecasts = self._forecaster.follow(
-            self._pulls,
-            pulls.moments,
-            pulls.covariates,
-            self._features[pulls.arms],
-            pulls.rewards,
-        )
+        features, about = self._features[pulls.arms], (pulls.moments, pulls.covariates)
+        forecasts = self._forecaster.follow(self._pulls, *about, features, pulls.rewards)
         self._pulls += len(forecasts)
         return np.minimum(np.maximum(forecasts, low), high)
