@@ -10,7 +10,7 @@ from bestarm.errors import BestArmError, InvalidInputError
 from bestarm.forecasting import Forecaster
 from bestarm.live import inputs, rules
 from bestarm.live.draws import MOST, read_seed
-from bestarm.live.events import sha256
+from bestarm.live.events import log, sha256
 from bestarm.live.forecasts import Covariates, kind_of, make_forecasts, read_known
 from bestarm.live.outcomes import fail
 from bestarm.live.spec import Spec, check_first, make_spec
@@ -351,6 +351,14 @@ class Experiment(Writer):
     def _change(self, kind: str, **data: str) -> None:
         with self._advancing(leaps=True) as (tx, now):
             rules.change_state(tx, kind, now, **data)
+
+    def note(self, text: str, **numbers: int) -> None:
+        """Add a remark to the log, with numbers to read back from `events`. Nothing else changes.
+
+        The event is `"noted"`, and its data are the numbers and the `text`.
+        """
+        with self._advancing(leaps=True) as (tx, now):
+            log(tx, "noted", now, **numbers, text=inputs.clean_text(text))
 
     def change_lease(self, lease: float | str | None) -> None:
         """Set how long outcomes may take from now on; what is lost already stays lost.
