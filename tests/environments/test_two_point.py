@@ -11,7 +11,7 @@ from bestarm.environments.streams import BaseStream
 from bestarm.environments.two_point import TwoPoint
 from bestarm.errors import InvalidInputError
 from bestarm.geometry import Array
-from bestarm.planning.assumptions import Drift
+from bestarm.planning.request import Drift
 from bestarm.records import BlockPlan, Plan, Rounds
 
 BOUNDS = (2.0, 6.0)  # neither is its own square

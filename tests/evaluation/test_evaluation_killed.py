@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 from itertools import count
@@ -15,6 +16,7 @@ from workers_started import PATIENCE, processes
 
 from bestarm import Experiment, evaluate
 from bestarm.errors import InvalidInputError
+from bestarm.evaluation import evaluate_async
 from bestarm.live.store.sql import Store
 
 CONCURRENCY = 4
@@ -68,6 +70,72 @@ def test_what_was_told_is_never_lost_nor_judged_again(sqlite_url: str, tmp_path:
         assert set(left) <= {rows["round"].max()}
         assert experiment.verify().sound
     assert not list(tmp_path.glob(".*.lock"))
+
+
+def judge_under_a_cap(url: str, path: Path, cap: int, call: int | None) -> None:
+    """Evaluate with a cap on calls, and be killed within one of them, with others in flight."""
+    log, calls = CallLog(path), count(1)
+
+    async def judge(option: str, item: str) -> float:
+        log.add(option, item)
+        if next(calls) == call:
+            os.kill(os.getpid(), signal.SIGKILL)
+        await asyncio.sleep(0)
+        return score(option, item)
+
+    capped = {"concurrency": CONCURRENCY, "max_cost": cap, "seed": 3}
+    evaluate(judge, OPTIONS, ITEMS, name=NAME, store=url, **capped)  # type: ignore[arg-type]
+
+
+def test_kills_do_not_exceed_the_cap(store_url: str, tmp_path: Path) -> None:
+    """Each kill is within another call: some repeat calls that were lost before."""
+    cap, log = 20, CallLog(tmp_path / "calls")
+    for call in (1, 2, 3, 1, 5, 2, None, None):
+        arguments = (store_url, log.path, cap, call)
+        process = processes.Process(target=judge_under_a_cap, args=arguments)
+        process.start()
+        process.join(PATIENCE)
+        assert process.exitcode in {0, -signal.SIGKILL}
+        assert len(log.read()) <= cap
+    made, told = len(log.read()), len(told_calls(store_url, NAME))
+    assert told < made  # some were lost,
+    assert cap - made < 6 * CONCURRENCY  # and no more count than may have been in flight
+    # A larger cap goes on from there.
+    found = evaluate(score, OPTIONS, ITEMS, name=NAME, store=store_url, max_cost=10**4)
+    assert found.recommendation.label == "good"
+    assert found.lost >= made - told
+    assert found.cost == found.judgements + found.lost
+    with Experiment.open(store_url, NAME) as experiment:
+        assert experiment.verify().sound
+
+
+def test_calls_that_are_left_count_towards_the_cap(sqlite_url: str) -> None:
+    """As those of a second Ctrl-C."""
+
+    async def leave() -> None:
+        started = asyncio.Event()
+
+        async def judge(option: str, item: str) -> float:
+            started.set()
+            await asyncio.sleep(PATIENCE)
+            return score(option, item)
+
+        usual = {"name": NAME, "store": sqlite_url, "concurrency": 3, "seed": 3}
+        task = asyncio.create_task(evaluate_async(judge, OPTIONS, ITEMS, **usual))  # type: ignore[arg-type]
+        await started.wait()
+        task.cancel()
+        await asyncio.sleep(0.1)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        # What it left behind ends a moment later.
+        await asyncio.gather(
+            *asyncio.all_tasks() - {asyncio.current_task()}, return_exceptions=True
+        )
+
+    asyncio.run(leave())
+    found = evaluate(score, OPTIONS, ITEMS, name=NAME, store=sqlite_url, max_cost=5, seed=3)
+    assert (found.lost, found.judgements, found.cost, found.capped) == (3, 2, 5, True)
 
 
 def judge_until_allowed(url: str, log: Path, go: Path) -> None:

@@ -186,6 +186,7 @@ def result(**other: Any) -> Evaluation:
         judgements=60,
         all_judgements=2000,
         failures=2,
+        lost=0,
         price=1,
         max_cost=None,
         capped=False,
@@ -209,6 +210,10 @@ def test_a_result_is_printed_in_words() -> None:
         "60 of 2,000 judgements (3 %), which cost 6.2.\n"
         "Saved: 1,940 judgements (97 %), and 194 of the cost."
     )
+    lost = (
+        "60 of 2,000 judgements (3 %), which cost 6.5.\n3 calls were in flight when the evaluation"
+    )
+    assert lost in str(result(price=0.1, lost=3))
 
 
 def test_a_result_before_the_end_says_how_to_go_on() -> None:

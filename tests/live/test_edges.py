@@ -118,3 +118,17 @@ def test_late_calls_are_told_in_words() -> None:
         "2 outcomes came too late to be used.",
         "1 outcome given up.",
     ]
+
+
+def test_a_note_is_in_the_log_and_changes_nothing_else(store_url: str) -> None:
+    with Experiment.create(store_url, "noted", PROBLEM, seed=3) as experiment:
+        before = experiment.status()
+        experiment.note("Moved to the\0 cellar.", degrees=12)
+        event = experiment.events()[-1]
+        assert (event.kind, event.data) == (
+            "noted",
+            {"degrees": 12, "text": "Moved to the cellar."},
+        )
+        assert describe(event, PROBLEM, open_plans=True) == "Moved to the cellar."
+        assert experiment.status() == before
+        assert experiment.verify().sound

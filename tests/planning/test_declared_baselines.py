@@ -12,7 +12,7 @@ from bestarm.environments.baselines import Constant
 from bestarm.environments.two_point import TwoPoint
 from bestarm.errors import InvalidInputError
 from bestarm.planning import Drift, ExperimentPlan, PlanRequest, Scenario, plan_experiment
-from bestarm.planning.assumptions import scales
+from bestarm.planning.request import scales
 from bestarm.planning.worlds import ScenarioWorld
 
 # No combination of these two features is the same for all three arms.

@@ -15,7 +15,7 @@ from bestarm import SPBAI, AnytimeBAI, Problem, environments, simulate
 from bestarm.errors import InvalidInputError
 from bestarm.planning import Drift, ExperimentPlan, PlanRequest, Scenario, plan_experiment
 from bestarm.planning import plan as planning_module
-from bestarm.planning.assumptions import as_scenario
+from bestarm.planning.request import as_scenario
 from bestarm.simulation.results import wilson
 
 PROBLEM = Problem(np.eye(3), delta=0.05)

@@ -9,7 +9,7 @@ import pytest
 
 from bestarm import Problem, bounds
 from bestarm.errors import InvalidInputError
-from bestarm.planning.truths import closest, typical
+from bestarm.planning.worlds import closest, typical
 
 
 def gaps(problem: Problem, theta: np.ndarray) -> np.ndarray:

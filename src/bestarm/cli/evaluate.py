@@ -119,6 +119,7 @@ def _data(found: Evaluation) -> dict[str, Any]:
         "cost": found.cost,
         "saved_cost": found.saved_cost,
         "failures": found.failures,
+        "lost": found.lost,
         "capped": found.capped,
         "seconds": found.seconds,
     }

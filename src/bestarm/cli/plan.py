@@ -118,7 +118,7 @@ def plan(
 
 
 def _announce(effort: Effort, *, workers: int) -> None:
-    from bestarm.planning.effort import LONGEST
+    from bestarm.planning.plan import LONGEST
 
     effort.refuse_beyond(LONGEST, expected=effort.seconds / workers, runs=effort.runs)
     remark(f"estimated time: {effort.words(workers)}.")

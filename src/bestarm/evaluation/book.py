@@ -5,7 +5,7 @@ from __future__ import annotations
 import reprlib
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -47,6 +47,9 @@ class Book:
 
     Attributes:
         judged: how many pairs were judged, by earlier runs too.
+        lost: how many further calls earlier runs have made, or may have: those that were in flight
+            when a process was killed, or left them. The log of the experiment has it, so that they
+            count towards a cap however often a run is killed.
         left: how many options are judged on the next item.
         finished: whether no more pairs will be asked for.
     """
@@ -58,12 +61,26 @@ class Book:
         state = frame["state"].to_numpy()
         self.judged = int((state == "told").sum())
         self._rounds = int(frame["round"].max()) + 1 if len(frame) else 0
-        last = frame["round"].to_numpy() == self._rounds - 1
-        self.left = int(last.sum()) or len(question.options)
+        latest = frame["round"].to_numpy() == self._rounds - 1
+        self.left = int(latest.sum()) or len(question.options)
         self.finished = experiment.finished
         rows = frame.loc[state == "outstanding", ["id", "arm", "round"]].to_numpy()
         self.pending = [self._pair(*map(int, row)) for row in rows]
         self._outstanding = len(self.pending)
+        notes = [each.data for each in experiment.events() if each.kind == "noted"]
+        last: dict[str, Any] = ([{}] + [data for data in notes if "in_flight" in data])[-1]
+        self.lost = last.get("lost", 0) + min(last.get("in_flight", 0), self._outstanding)
+
+    def begin(self, concurrency: int) -> None:
+        """Record that so many calls may be in flight from now on, before any is made."""
+        text = f"Judging began, with {concurrency:,} calls at a time."
+        self._experiment.note(text, in_flight=concurrency, lost=self.lost)
+
+    def end(self, left: int) -> None:
+        """Record that no more calls are made; `left` were in flight and are not waited for."""
+        self.lost += left
+        if not self.finished:
+            self._experiment.note("Judging ended for now.", in_flight=0, lost=self.lost)
 
     def _pair(self, number: int, arm: int, turn: int) -> Pair:
         return Pair(number, arm, int(self._order[turn]))
@@ -106,6 +123,7 @@ class Book:
             judgements=self.judged,
             all_judgements=len(self._question.options) * len(self._question.items),
             failures=failures,
+            lost=self.lost,
             price=limits.price,
             max_cost=limits.max_cost,
             capped=capped and state == "running",

@@ -65,8 +65,8 @@ def evaluate(
             from a second to a minute.
         price: what a call costs, in any unit.
         max_cost: no call is made that would exceed this: all judgements of the evaluation count,
-            and the calls of this run that fail. It then stops, not decided, and can be continued
-            with a larger one.
+            the calls of this run that fail, and those that were in flight when an earlier run was
+            killed. It then stops, not decided, and can be continued with a larger one.
         seed: fixes the order of the items; random if left out.
         progress: True for a bar on stderr, or a function that is called with the judgements made
             and the most there can be.

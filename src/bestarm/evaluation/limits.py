@@ -18,7 +18,8 @@ class Limits:
         concurrency: calls of the judge at a time.
         retries: further calls after one that failed.
         price: of a call.
-        max_cost: of all judgements of the evaluation, and of the calls of this run that fail.
+        max_cost: of all judgements of the evaluation, of the calls of this run that fail, and of
+            calls in flight when an earlier run was killed.
     """
 
     bounds: tuple[float, float]

@@ -41,6 +41,7 @@ class Evaluation:
         judgements: how many pairs of an option and an item were judged, by earlier runs too.
         all_judgements: how many pairs there are.
         failures: calls of the judge in this run that failed.
+        lost: calls, also of earlier runs, in flight when their process was killed or left them.
         price: the price of a call.
         max_cost: the cost that was not to be exceeded, or None.
         capped: whether it stopped because one more call would have exceeded that.
@@ -55,6 +56,7 @@ class Evaluation:
     judgements: int
     all_judgements: int
     failures: int
+    lost: int
     price: float
     max_cost: float | None
     capped: bool
@@ -62,8 +64,8 @@ class Evaluation:
 
     @property
     def cost(self) -> float:
-        """The price of all judgements, and of the calls of this run that failed."""
-        return cost_of(self.judgements + self.failures, self.price)
+        """The price of all judgements, of the calls of this run that failed, and of lost calls."""
+        return cost_of(self.judgements + self.failures + self.lost, self.price)
 
     @property
     def saved(self) -> float:
@@ -100,6 +102,9 @@ class Evaluation:
         share = _percent(self.judgements / self.all_judgements)
         costs = f", which cost {self.cost:,.6g}" if self.price != 1 else ""
         yield f"{self.judgements:,} of {self.all_judgements:,} judgements ({share}){costs}."
+        if self.lost:
+            calls = "1 call was" if self.lost == 1 else f"{self.lost:,} calls were"
+            yield f"{calls} in flight when the evaluation was killed or left; they count as paid."
         if self.recommendation.final and self.saved_judgements:
             worth = f", and {self.saved_cost:,.6g} of the cost" if self.price != 1 else ""
             saved = _percent(self.saved)

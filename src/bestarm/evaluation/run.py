@@ -63,8 +63,9 @@ class Run:
         self._thread, self._stopping, self._report = thread, stopping, report
         self._queue = deque(book.pending)
         self._calls: dict[asyncio.Task[float | None], Pair] = {}
-        self._calls_left = limits.calls - book.judged
+        self._calls_left = limits.calls - book.judged - book.lost
         self._error: JudgeError | None = None
+        self._judging = False  # whether a call was made
         self.failures, self.capped = 0, False
 
     async def work(self, judge: Judge) -> None:
@@ -86,6 +87,8 @@ class Run:
             caller.close()
             for call in self._calls:
                 call.cancel()
+            if self._judging:
+                await self._in_thread(self._book.end, len(self._calls))
         if self._error is not None and not self._book.finished:
             raise self._error
 
@@ -98,6 +101,9 @@ class Run:
                 self._queue.extend(await self._in_thread(self._book.ask))
             if not self._queue:
                 break
+            if not self._judging:
+                await self._in_thread(self._book.begin, self._limits.concurrency)
+                self._judging = True
             self._calls_left -= 1
             pair = self._queue.popleft()
             self._calls[asyncio.create_task(self._judge(caller, pair))] = pair

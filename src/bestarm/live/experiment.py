@@ -15,7 +15,7 @@ from bestarm.forecasting import Forecaster
 from bestarm.live import inputs, transitions
 from bestarm.live.audit.verify import Audit, audit
 from bestarm.live.draws import MOST, Assigner, Foresee, read_seed
-from bestarm.live.events import sha256
+from bestarm.live.events import log, sha256
 from bestarm.live.export import Progress, assignments_frame, export, outcomes_frame
 from bestarm.live.forecasts import Covariates, Forecasts, kind_of, make_forecasts, read_known
 from bestarm.live.group_commit import GroupCommit
@@ -424,6 +424,14 @@ class Experiment:
     def _change_state(self, kind: str, precondition: Precondition | None, **data: str) -> None:
         with self._changing(precondition, leaps=True) as (tx, now):
             transitions.change_state(tx, kind, now, **data)
+
+    def note(self, text: str, **numbers: int) -> None:
+        """Add a remark to the log, with numbers to read back from `events`. Nothing else changes.
+
+        The event is `"noted"`, and its data are the numbers and the `text`.
+        """
+        with self._changing(leaps=True) as (tx, now):
+            log(tx, "noted", now, **numbers, text=inputs.clean_text(text))
 
     def change_lease(
         self, lease: float | str | None, *, precondition: Precondition | None = None

@@ -1,10 +1,8 @@
 """How long an experiment will take: simulated before it begins, under stated assumptions."""
 
-from bestarm.planning.assumptions import Drift, Scenario
-from bestarm.planning.effort import Effort, JobEffort
 from bestarm.planning.forecasts import AssumedWorld, ExperimentPlan, PolicyForecast, Saving, Spread
-from bestarm.planning.plan import plan_experiment
-from bestarm.planning.request import DEFAULT_POLICIES, PlanRequest
+from bestarm.planning.plan import Effort, JobEffort, plan_experiment
+from bestarm.planning.request import DEFAULT_POLICIES, Drift, PlanRequest, Scenario
 
 __all__ = [
     "DEFAULT_POLICIES",

@@ -1,30 +1,45 @@
-"""Simulate an experiment before it is run, under stated assumptions."""
+"""Simulate an experiment before it is run, under stated assumptions; estimate the time first."""
 
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
+from dataclasses import dataclass
 from functools import partial
 from itertools import product
 
+from bestarm.environments import Environment
 from bestarm.errors import InvalidInputError
-from bestarm.planning.effort import Effort, Job, estimate_effort
 from bestarm.planning.forecasts import (
     AssumedWorld,
     ExperimentPlan,
     PolicyForecast,
     forecast,
+    in_blocks,
+    remarks,
     savings,
 )
-from bestarm.planning.remarks import remarks
 from bestarm.planning.request import PlanRequest
 from bestarm.planning.worlds import ScenarioWorld
 from bestarm.policies import Method
-from bestarm.policies.registry import accepted
+from bestarm.policies.registry import accepted, policies
+from bestarm.records import Plan
 from bestarm.simulation import simulate
+from bestarm.simulation.engine import Simulation, carry_out, one_thread
 from bestarm.simulation.progress import Progress, reporting
 
+LONGEST = 3600.0  # seconds: the command line refuses plans that are estimated to take longer
+
+Clock = Callable[[], float]
+_Mark = tuple[
+    int, int, float, int
+]  # pulls, plans and seconds so far, and the pulls of the next plan
+
+_WATCH = 4.0  # seconds for which a run is followed
+_PLANS = 64  # fewer of them do not show whether batches grow
+_RATIO = 5.0  # pulls of a run over the lower bound, for a policy that is not registered
 _CAP, _LEAST_CAP = 100, 1_000_000  # a run is cut at 100 times the lower bound, or later
 _MOST = 10**11  # pulls of all simulated experiments together: about an hour of one core
 
@@ -144,3 +159,143 @@ def _check_effort(worlds: Sequence[AssumedWorld], request: PlanRequest, policies
         remedy="Plan for a larger gap, tighter bounds or fewer runs, or cut the experiments with "
         "`max_pulls`.",
     )
+
+
+@dataclass(frozen=True)
+class Job:
+    """One policy with rounds of `block` pulls, in the world of one scenario.
+
+    Its runs are cut at `cap` pulls.
+    """
+
+    policy: str
+    block: int
+    method: Method
+    environment: Environment
+    assumed: AssumedWorld
+    cap: int
+
+
+@dataclass(frozen=True)
+class JobEffort:
+    """What a run of one policy costs in one scenario, about: pulls, and seconds on one process."""
+
+    policy: str
+    scenario: str
+    gap: float
+    pulls: float
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Effort:
+    """The estimated cost of a plan: of so many runs of each job."""
+
+    runs: int
+    jobs: tuple[JobEffort, ...]
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of all runs, on one process."""
+        return self.runs * self.seconds_per_run
+
+    @property
+    def seconds_per_run(self) -> float:
+        """Seconds of one run of every policy in every scenario, on one process."""
+        return sum(job.seconds for job in self.jobs)
+
+    @property
+    def pulls(self) -> tuple[float, float]:
+        """The fewest and the most pulls per run over policies and scenarios, about."""
+        return min(job.pulls for job in self.jobs), max(job.pulls for job in self.jobs)
+
+    def words(self, workers: int = 1) -> str:
+        """The estimate in a few words."""
+        span = " to ".join(dict.fromkeys(_rounded(each) for each in self.pulls))
+        total = self.runs * len(self.jobs)
+        time = duration(self.seconds / workers)
+        return f"about {time}; {total:,} run{'s' * (total > 1)} of about {span} outcomes"
+
+    def refuse_beyond(self, limit: float, *, expected: float, runs: int) -> None:
+        """Raise if so many runs of every job are expected to exceed the limit, in seconds.
+
+        Raises:
+            InvalidInputError: `expected` exceeds `limit`.
+        """
+        if expected <= limit:
+            return
+        longest = max(self.jobs, key=lambda job: job.seconds)
+        each = "one run" if runs == 1 else f"{runs:,} runs"
+        raise InvalidInputError(
+            f"This plan is out of reach: {each} of each policy would take about "
+            f"{duration(expected)}, and the limit is {duration(limit)}. A run of {longest.policy} "
+            f"under {longest.scenario!r} has about {_rounded(longest.pulls)} outcomes and takes "
+            f"{duration(longest.seconds)}.",
+            field="gap",
+            value=longest.gap,
+            remedy="Plan for a larger gap, tighter bounds, fewer runs or fewer policies, or cut "
+            "runs short with `max_pulls`.",
+        )
+
+
+def duration(seconds: float) -> str:
+    """A length of time in words, to about two digits."""
+    for unit, name in ((86_400 * 365.0, "years"), (86_400.0, "days"), (3600.0, "h"), (60.0, "min")):
+        if seconds >= unit:
+            count = seconds / unit
+            return f"{count:.2g} {name}" if count < 100 else f"{float(f'{count:.2g}'):,.0f} {name}"
+    return f"{seconds:.0f} s" if seconds >= 1 else "1 s"
+
+
+def _rounded(pulls: float) -> str:
+    return f"{float(f'{pulls:.2g}'):,.0f}"
+
+
+def estimate_effort(
+    jobs: Sequence[Job], *, runs: int, seed: int, delta: float, clock: Clock = time.process_time
+) -> Effort:
+    """Estimate the cost of so many runs of each job, from two timed runs of each.
+
+    The clock is by default the processor time of this process, so that other work of the machine
+    does not count.
+    """
+    with one_thread():
+        return Effort(runs, tuple(_timed(job, seed, delta, clock) for job in jobs))
+
+
+def _timed(job: Job, seed: int, delta: float, clock: Clock) -> JobEffort:
+    """Follow two runs: the first pays for compiling and for designs, the second counts.
+
+    If that does not end in time, its pulls are the lower bound times a ratio that is usual for the
+    policy, and its time grows with the same power of the pulls as over the latter half of those
+    seen, which is less than in proportion where batches grow.
+    """
+    simulation = Simulation(job.method, job.environment, delta=delta, seed=seed)
+    for run in range(2):
+        over, marks = _follow(simulation, run, clock)
+    pulls, plans, seconds, coming = marks[-1]
+    expected = float(pulls)
+    if not over:
+        known = policies().get(job.policy)
+        likely = (_RATIO if known is None else known.effort) * job.assumed.lower_bound
+        expected = min(max(likely, float(pulls + coming)), float(job.cap))
+        half, _, earlier, _ = next(mark for mark in marks if 2 * mark[0] >= pulls)
+        power = 1.0 if half == pulls else math.log(seconds / earlier) / math.log(pulls / half)
+        if plans < _PLANS and coming < 10 * marks[0][3]:  # batches may still begin to grow
+            power = min(power, 0.5)
+        seconds *= (expected / pulls) ** min(power, 1.0)
+    name = in_blocks(job.policy, job.block)
+    return JobEffort(name, job.assumed.scenario, job.assumed.gap, expected, seconds)
+
+
+def _follow(simulation: Simulation, run: int, clock: Clock) -> tuple[bool, list[_Mark]]:
+    """Whether a run ended within some seconds, and what was known before each plan and after."""
+    start, marks = clock(), list[_Mark]()
+
+    def go_on(pulls: int, plans: int, plan: Plan) -> bool:
+        marks.append((pulls, plans, clock() - start, plan.pulls))
+        return not pulls or clock() - start < _WATCH
+
+    policy, stream, _ = simulation.begin(run)
+    pulls, _, plans, over = carry_out(policy, stream, go_on=go_on)
+    return over, [*marks, (pulls, plans, clock() - start, 0)] if over else marks

@@ -6,25 +6,23 @@
 
 The process stops when its time is up and returns the runs finished by then; it also ends when its
 reader does. A plan is refused if the time is too short for one run of every policy in every
-scenario.
+scenario. It is a process of its own, and not of a pool, because the server ends it as soon as its
+client has gone.
 """
 
 from __future__ import annotations
 
 import json
-import math
 import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import Any
 
 from bestarm.errors import BestArmError
-from bestarm.planning.effort import Effort
-from bestarm.planning.plan import plan_experiment
+from bestarm.planning.plan import Effort, plan_experiment
 from bestarm.planning.request import read_request
 
 _PAUSE = 0.25  # seconds between two reports of progress
@@ -39,54 +37,32 @@ def main() -> None:
     seconds = float(request.pop("seconds"))
     _alarm(seconds)
     try:
-        plan = make_plan(request, _reports(), partial(_announce, limit=seconds))
+        wanted, announce = read_request(request), partial(_announce, limit=seconds)
+        plan = plan_experiment(wanted, progress=_reports(), on_estimate=announce)
     except KeyboardInterrupt:
-        _write(
-            error={
-                "message": "The time limit was reached before a run had finished.",
-                "field": "source",
-                "remedy": "Plan for fewer options.",
-            }
-        )
+        message = "The time limit was reached before a run had finished."
+        _write(error={"message": message, "field": "source", "remedy": "Plan for fewer options."})
     except BestArmError as error:
         _write(error={"message": error.message, "field": error.field, "remedy": error.remedy})
     else:
-        _write(plan=plan)
-
-
-def make_plan(
-    request: Mapping[str, Any],
-    progress: Callable[[int, int], object],
-    on_estimate: Callable[[Effort], object],
-) -> dict[str, Any]:
-    """The plan that a request asks for, as a dictionary for JSON."""
-    wanted = read_request(request)
-    return plan_experiment(wanted, progress=progress, on_estimate=on_estimate).to_dict()
+        _write(plan=plan.to_dict())
 
 
 def _announce(effort: Effort, *, limit: float) -> None:
     effort.refuse_beyond(limit, expected=effort.seconds_per_run, runs=1)
     fewest, most = effort.pulls
-    _write(
-        estimate={
-            "seconds": effort.seconds,
-            "limit": limit,
-            "fewest_pulls": fewest,
-            "most_pulls": most,
-            "words": effort.words(),
-        }
-    )
+    about = {"seconds": effort.seconds, "limit": limit, "words": effort.words()}
+    _write(estimate=about | {"fewest_pulls": fewest, "most_pulls": most})
 
 
 def _reports() -> Callable[[int, int], None]:
     """A function that reports progress, but not after every run."""
-    last = -math.inf
+    due = 0.0
 
     def report(done: int, total: int) -> None:
-        nonlocal last
-        now = time.monotonic()
-        if now - last >= _PAUSE or done == total:
-            last = now
+        nonlocal due
+        if time.monotonic() >= due or done == total:
+            due = time.monotonic() + _PAUSE
             _write(progress={"done": done, "total": total})
 
     return report

@@ -1,4 +1,8 @@
-"""The worlds that a plan simulates: scenarios as environments, with their numbers."""
+"""The worlds that a plan simulates: scenarios as environments, with their numbers.
+
+The parameter of a world is given in numbers, or one under which the best target leads by exactly
+the gap: the hardest (`closest`), or one that is neither hard nor easy (`typical`).
+"""
 
 from __future__ import annotations
 
@@ -7,35 +11,34 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import nnls
 
 from bestarm import bounds as theory
 from bestarm.environments import Environment, Semiparametric
 from bestarm.errors import InvalidInputError
 from bestarm.geometry import Array
-from bestarm.planning.assumptions import Scenario
 from bestarm.planning.forecasts import AssumedWorld
-from bestarm.planning.request import PlanRequest
-from bestarm.planning.truths import closest, typical
+from bestarm.planning.request import PlanRequest, Scenario
+from bestarm.problem import Problem
 
 _PERIOD = 1000.0  # rounds per period of a drift, where rounds per day are not known
 _ROUNDING = 1e-9  # up to which features express a constant, and levels are equal
+_CANDIDATES = 40  # targets tried as the best one
+_DRAWS = 51
+_SEED = 20_240_229  # of directions: a plan depends on its own seed through the runs alone
+_RESIDUE = 1e-9
+_TOLERANCE = 1e-2  # of complexities that are only ranked
 
 
 @dataclass(frozen=True)
 class _Placed:
-    """A parameter, and the baseline before it moves.
-
-    Attributes:
-        theta: the parameter.
-        level: the middle of the arm means, baseline included.
-        offset: what is added to every x·θ.
-        baseline: the part of the level that is the baseline's.
-    """
+    """A parameter, and the baseline before it moves."""
 
     theta: Array
-    level: float
-    offset: float
-    baseline: float
+    level: float  # the middle of the arm means, baseline included
+    offset: float  # what is added to every x·θ
+    baseline: float  # the part of the level that is the baseline's
 
 
 @dataclass(frozen=True)
@@ -54,12 +57,9 @@ class ScenarioWorld:
         problem, scenario = self.request.problem, self.scenario
         bounds = self.request.bounds
         if bounds is not None and scenario.noise is not None:
-            raise InvalidInputError(
-                "`noise` cannot be set for bounded rewards: it follows from the level.",
-                field="noise",
-                value=scenario.noise,
-                remedy="Leave it out of the scenario.",
-            )
+            what = "`noise` cannot be set for bounded rewards: it follows from the level."
+            remedy = "Leave it out of the scenario."
+            raise InvalidInputError(what, field="noise", value=scenario.noise, remedy=remedy)
         theta = self._theta()
         kinds: tuple[Literal["centered", "linear"], ...] = ("centered", "linear")
         moving, still = (theory.complexity(problem, theta, kind).lower_bound for kind in kinds)
@@ -155,30 +155,20 @@ class ScenarioWorld:
         self, bounds: tuple[float, float], spread: float, level: float, left: float
     ) -> InvalidInputError:
         scenario = self.scenario
-        said = (
-            f"In scenario {scenario.name!r} means would leave the bounds {bounds[0]:g} to "
-            f"{bounds[1]:g}: arms lie {spread:.3g} apart about {level:.4g}"
-        )
+        field, value, why = "gap", scenario.gap, ""
+        remedy = "Assume a smaller drift, a smaller gap, or another level."
         if left >= 0:
-            return InvalidInputError(
-                f"{said}, which leaves ±{left:.3g} for the drift.",
-                field="size",
-                value=scenario.drift.size,
-                remedy="Assume a smaller drift, a smaller gap, or another level.",
-            )
-        if level != self._level:  # that of x·θ
-            return InvalidInputError(
-                f"{said}, as no baseline is declared.",
-                field="baseline",
-                value=self.request.problem.baseline,
-                remedy="Declare a baseline, or assume a `theta` in numbers whose means fit.",
-            )
-        return InvalidInputError(
-            f"{said}.",
-            field="gap",
-            value=scenario.gap,
-            remedy="Assume a smaller drift, a smaller gap, or another level.",
+            field, value = "size", scenario.drift.size
+            why = f", which leaves ±{left:.3g} for the drift"
+        elif level != self._level:  # that of x·θ
+            field, value = "baseline", self.request.problem.baseline
+            why = ", as no baseline is declared"
+            remedy = "Declare a baseline, or assume a `theta` in numbers whose means fit."
+        what = (
+            f"In scenario {scenario.name!r} means would leave the bounds {bounds[0]:g} to "
+            f"{bounds[1]:g}: arms lie {spread:.3g} apart about {level:.4g}{why}."
         )
+        return InvalidInputError(what, field=field, value=value, remedy=remedy)
 
     def _noise(self, levels: Array, spread: float) -> float:
         """The standard deviation of the noise.
@@ -211,3 +201,82 @@ def _middle(means: Array) -> float:
 def _information(delta: float) -> float:
     """kl(δ, 1 − δ), the information needed to be right with probability 1 − δ; near log 1/δ."""
     return max((1 - 2 * delta) * math.log((1 - delta) / delta), 0.0)
+
+
+def closest(problem: Problem, gap: float) -> Array:
+    """The hardest parameter with this gap: all others are as close behind the best as possible.
+
+    For a best target z, it minimises Σ ((z − z′)·θ)² subject to (z − z′)·θ ≥ gap for every z′,
+    which does not depend on how the features are scaled or mixed. Of the targets that can be the
+    best (at most 40 are tried) it takes the one with the largest complexity.
+    """
+    candidates = _candidates(problem)
+    found = [theta for z in candidates if (theta := _least(problem, int(z))) is not None]
+    if not found:  # in exact arithmetic some target is a corner of the hull
+        what = "The targets lie too close together for any of them to lead."
+        raise InvalidInputError(what, field="target", remedy="Give `theta` in numbers.")
+    hardness = np.array([_hardness(problem, theta) for theta in found])
+    # The first of those that are equally hard, up to the solver's tolerance.
+    hardest = int(np.argmax(hardness >= hardness.max() * (1 - 2 * _TOLERANCE)))
+    return _scaled(problem, found[hardest], gap)
+
+
+def typical(problem: Problem, gap: float, *, widest: float) -> Array:
+    """A parameter with this gap that is neither hard nor easy: the median of 51 directions.
+
+    Directions are isotropic in the coordinates in which the arms have unit variance, each scaled to
+    the gap; the median is by complexity. Directions that spread arm means over more than `widest`
+    are skipped.
+    """
+    rng = np.random.default_rng(_SEED)
+    drawn = [problem.span.dual @ rng.standard_normal(problem.rank) for _ in range(_DRAWS)]
+    scaled = [_scaled(problem, theta, gap) for theta in drawn]
+    fitting = [theta for theta in scaled if np.ptp(problem.source @ theta) <= widest]
+    if not fitting:
+        what = f"With a gap of {gap:g} a typical parameter spreads arm means beyond {widest:g}."
+        remedy = "Assume a smaller gap or theta = 'close', or declare larger scales."
+        raise InvalidInputError(what, field="gap", value=gap, remedy=remedy)
+    return sorted(fitting, key=lambda theta: _hardness(problem, theta))[len(fitting) // 2]
+
+
+def _hardness(problem: Problem, theta: Array) -> float:
+    return theory.complexity(problem, theta, tol=_TOLERANCE).value
+
+
+def _candidates(problem: Problem) -> NDArray[np.intp]:
+    if problem.targets <= _CANDIDATES:
+        return np.arange(problem.targets)
+    # Winners of random directions: each can be the best, because it was.
+    directions = np.random.default_rng(_SEED).standard_normal((problem.rank, 20 * _CANDIDATES))
+    contrasts = problem.span.contrast_coordinates(problem.target - problem.target[0])
+    winners, first = np.unique((contrasts @ directions).argmax(axis=0), return_index=True)
+    return winners[np.argsort(first)][:_CANDIDATES]
+
+
+def _least(problem: Problem, best: int) -> Array | None:
+    """The least Σ ((z − z′)·θ)² with every (z − z′)·θ ≥ 1; None where z cannot be the best.
+
+    A least-distance problem: with an orthonormal basis U of the contrasts' columns it is
+    min ‖u‖² subject to Uu ≥ 1, which one nonnegative regression solves.
+
+    Reference: Lawson and Hanson (1974), chapter 23.
+    """
+    others = np.delete(problem.target, best, axis=0)
+    contrasts = problem.span.contrast_coordinates(problem.target[best] - others)
+    left, values, right = np.linalg.svd(contrasts, full_matrices=False)
+    rank = int(np.count_nonzero(values > _RESIDUE * values[0]))
+    left = left[:, :rank]
+    system = np.vstack([left.T, np.ones(len(left))])
+    goal = np.append(np.zeros(rank), 1.0)
+    residual = system @ nnls(system, goal)[0] - goal
+    if -residual[-1] <= _RESIDUE:
+        return None
+    step = -residual[:-1] / residual[-1]
+    coordinates = right[:rank].T @ (step / values[:rank])
+    return np.asarray(problem.span.dual @ coordinates)
+
+
+def _scaled(problem: Problem, theta: Array, gap: float) -> Array:
+    values = (problem.target - problem.target[0]) @ theta
+    second, best = np.sort(values)[-2:]
+    return np.asarray(theta * (gap / (best - second)))

@@ -43,6 +43,7 @@ _PIECES = 32  # a simulation is cut into about this many pieces: to send one tak
 _LONGEST_PIECE = 32  # runs: progress shows, and an interruption loses little
 _MOST_PIECES = 4096  # of hundreds of thousands of runs pieces are longer
 _BLOCK, _LONGEST_BLOCK = 2**10, 2**16  # rounds known ahead: few for short runs, then more
+_TRY = "Try bestarm.environments.small_gap()."
 _GRACE = 1.0  # seconds that running pieces have to return after an interruption
 
 
@@ -201,8 +202,7 @@ class Simulation:
             remedy = "Give a policy class, or a functools.partial of one."
             raise _wrong("method", "make a policy from a problem and a seed", method, remedy)
         if not isinstance(environment, Environment):
-            remedy = "Try bestarm.environments.small_gap()."
-            raise _wrong("environment", "have a name and an instance(rng)", environment, remedy)
+            raise _wrong("environment", "have a name and an instance(rng)", environment, _TRY)
         self.method, self.environment = method, environment
         self.seed = whole(seed, "seed", least=0)
         self.delta = probability(delta)
@@ -232,9 +232,7 @@ class Simulation:
         of_run: Callable[[int], World] | None = getattr(self.environment, "of_run", None)
         if of_run:
             return of_run(run)
-        if self._fixed is not None:
-            return self._fixed
-        return self.environment.instance(_generator(self._seed(run, 0)))
+        return self._fixed or self.environment.instance(_generator(self._seed(run, 0)))
 
     def play(self, run: int, observe: Observe | None = None) -> tuple[Recommendation, Outcome]:
         """Make run number `run` from beginning to end."""

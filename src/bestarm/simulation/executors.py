@@ -173,8 +173,7 @@ async def _require_scheduler(address: str) -> None:
     from distributed.core import rpc  # noqa: PLC0415
     from distributed.security import Security  # noqa: PLC0415
 
-    options = Security().get_connection_args("client")
-    async with rpc(address, timeout=_PATIENCE, connection_args=options) as server:
+    async with rpc(address, connection_args=Security().get_connection_args("client")) as server:
         kind = (await server.identity())["type"]
     if kind != "Scheduler":
         raise ConnectionError(f"A {kind} answers.")

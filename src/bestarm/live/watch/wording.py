@@ -200,6 +200,8 @@ def describe(event: Event, problem: Problem, *, open_plans: bool) -> str:
             outcomes = plural(sum(end - first for first, end in data["ids"]), "outcome")
             late = "came too late to be used" if kind == "late" else "given up"
             text = f"{outcomes} {late}."
+        case "noted":
+            text = data["text"]
         case "paused":
             text = "Paused: no assignments are made."
         case "stopped":
