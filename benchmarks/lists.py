@@ -34,7 +34,6 @@ from bestarm.live.store.sql import SqlLedger, Store, schema
 from bestarm.server.api import schemas as io
 from bestarm.server.experiments import OpenExperiments
 from bestarm.server.pages import listing, routes
-from bestarm.server.security.limits import Limits
 from bestarm.server.upkeep import _EVERY, Upkeep
 
 _TIMES = 5
@@ -129,7 +128,6 @@ def upkeep(opened: OpenExperiments) -> None:
             opened.open(f"experiment {number}").ask(1)
         time.sleep(_EVERY)
         rounds.append(used())
-    keeper._news, keeper._others, keeper._allowed = {}, {}, 0.0
     idle = min(used() for _ in range(_TIMES))
     share = sum(rounds) / (_ROUNDS * _EVERY)
     print(
@@ -147,7 +145,7 @@ def main() -> None:
         path = Path(folder) / "many.db"
         url = f"sqlite:///{path}"
         fill(path, count)
-        opened = OpenExperiments(Store(url), limits=Limits())
+        opened = OpenExperiments(Store(url))
         everything, cards = best(lambda: whole_api(opened)), best(lambda: whole_page(opened))
         print(f"{count} experiments".ljust(28), "  part ms       KB   whole ms         KB", end="")
         print("   ÷ time   ÷ size")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import socket
 import ssl
 import subprocess
@@ -19,6 +20,7 @@ from typing import Any
 import httpx
 import uvicorn
 from forked_commands import ForkedCommand
+from sse_starlette.sse import AppStatus
 
 from bestarm.live.store.sql import Store
 from bestarm.server.security.limits import Limits
@@ -130,8 +132,9 @@ def in_thread(url: str, **settings: Any) -> Iterator[Served]:
         get(f"{served.base}/api/v1/experiments")  # answered once it has started
         yield served
     finally:
-        server.should_exit = True
+        server.handle_exit(signal.SIGTERM, None)  # as on a signal: streams end too
         thread.join(PATIENCE)
+        AppStatus.should_exit = False  # of streams, for all servers of the process
         assert not thread.is_alive(), "the server did not stop"
 
 

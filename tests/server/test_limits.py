@@ -5,11 +5,11 @@ from __future__ import annotations
 import gzip
 import re
 import socket
-import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import ExitStack
 
 import pytest
+from databases import wait_until
 from sent_by_hand import HEAD, answer, request
 from served import ARMS, PATIENCE, Served, get, in_thread, post
 
@@ -87,12 +87,8 @@ def test_a_body_in_chunks_is_as_good_as_any(served: Served) -> None:
     ids=lambda lines: lines[0],
 )
 def test_a_head_that_is_not_http_is_refused(served: Served, lines: list[str]) -> None:
-    status, error = answer(served.raw(request(served, *lines, "Connection: close") + b" "))
-    assert (status, error["kind"]) in {
-        (400, "bad_request"),
-        (413, "too_large"),
-        (501, "not_implemented"),
-    }
+    raw = served.raw(request(served, *lines, "Connection: close") + b" ")
+    assert raw.startswith((b"HTTP/1.1 400 ", b"HTTP/1.1 413 "))
 
 
 @pytest.mark.parametrize(
@@ -105,11 +101,8 @@ def test_a_head_that_is_not_http_is_refused(served: Served, lines: list[str]) ->
     ],
     ids=["TLS", "non-ASCII", "no host", "words"],
 )
-def test_what_is_no_request_at_all_is_answered_in_the_one_shape(
-    served: Served, bytes_: bytes
-) -> None:
-    status, error = answer(served.raw(bytes_))
-    assert (status, error["kind"]) == (400, "bad_request")
+def test_what_is_no_request_at_all_is_refused(served: Served, bytes_: bytes) -> None:
+    assert served.raw(bytes_).startswith(b"HTTP/1.1 400 ")
 
 
 @pytest.mark.parametrize(
@@ -119,11 +112,9 @@ def test_what_is_no_request_at_all_is_answered_in_the_one_shape(
         HEAD + b"X: " + b"a" * 16_400 + b"\r\n\r\n",
         HEAD + b"".join(b"X%d: y\r\n" % i for i in range(2500)) + b"\r\n",
         b"GET /" + b"a" * 40_000 + HEAD[4:] + b"\r\n",
-        b"GET /" + b"a" * 40_000,
-        HEAD + b"X: " + b"a" * 40_000,
         HEAD + b"\r\n" + HEAD + b"X: " + b"a" * 40_000 + b"\r\n\r\n",
     ],
-    ids=["whole", "just", "many", "whole path", "cut path", "cut header", "pipelined"],
+    ids=["whole", "just", "many", "whole path", "pipelined"],
 )
 def test_a_head_over_16_kb_is_refused_and_the_connection_closed(
     served: Served, bytes_: bytes
@@ -147,9 +138,7 @@ def test_a_body_that_can_be_read_two_ways_is_refused(served: Served, swapped: bo
     lines = [*(lines[::-1] if swapped else lines), "Content-Type: application/json"]
     raw = served.raw(request(served, *lines) + b"0\r\n\r\n" + smuggled)
     assert raw.count(b"HTTP/1.1 ") == 1  # and then the connection was closed
-    status, error = answer(raw)
-    assert (status, error["kind"]) == (400, "bad_request")
-    assert "Transfer-Encoding" in error["message"]
+    assert raw.startswith(b"HTTP/1.1 400 ")
 
 
 @pytest.mark.parametrize(
@@ -189,35 +178,12 @@ def test_a_batch_has_an_end(served: Served) -> None:
             assert response.json()["error"]["kind"] == "invalid_input"
 
 
-def test_a_head_that_comes_too_slowly_is_given_up(hasty: Served) -> None:
-    status, error = answer(hasty.raw(b"GET /api/v1/experi"))
-    assert (status, error["kind"]) == (408, "too_slow")
-    # However often a little more of it comes.
-    slow = hasty.raw(b"GET /api/v1/experiments HTTP/1.1\r\n", drip=b"X: y\r\n")
-    status, error = answer(slow)
-    assert (status, error["kind"]) == (408, "too_slow")
-    assert answer(hasty.raw(b""))[0] == 408  # nothing at all
-
-
 def test_a_body_that_comes_too_slowly_is_given_up(hasty: Served) -> None:
     head = request(hasty, "Content-Type: application/json", "Content-Length: 10000")
     status, error = answer(hasty.raw(head + b'{"outcomes": ['))
     assert (status, error["kind"]) == (408, "too_slow")
     status, error = answer(hasty.raw(head, drip=b" "))
     assert (status, error["kind"]) == (408, "too_slow")
-
-
-def test_a_body_that_nobody_reads_does_not_keep_a_connection(hasty: Served) -> None:
-    head = request(
-        hasty, "Content-Type: application/json", "Content-Length: 19999", path="/api/v1/nothing"
-    )
-    latest = time.monotonic() + PATIENCE
-    with hasty.connect() as connection, suppress(ConnectionError):
-        connection.sendall(head)
-        while True:  # until it is closed, however much of it still comes
-            assert time.monotonic() < latest
-            connection.sendall(b"x")
-            time.sleep(0.05)
 
 
 def test_slow_callers_do_not_keep_others_waiting(served: Served) -> None:
@@ -230,6 +196,16 @@ def test_slow_callers_do_not_keep_others_waiting(served: Served) -> None:
     finally:
         for connection in slow:
             connection.close()
+
+
+def test_more_connections_than_the_limit_are_refused_until_others_close(url: str) -> None:
+    with in_thread(url, limits=Limits(connections=5)) as served:
+        address = f"{served.base}/api/v1/experiments"
+        with ExitStack() as held:
+            for _ in range(5):
+                held.enter_context(served.connect())
+            wait_until(lambda: get(address).status_code == 503)
+        wait_until(lambda: get(address).status_code == 200)
 
 
 def test_a_caller_who_asks_too_often_is_told_when_to_come_again(url: str) -> None:

@@ -18,7 +18,6 @@ from bestarm.live.values import Check
 from bestarm.live.watch.overview import Watch
 from bestarm.server.experiments import OpenExperiments
 from bestarm.server.pages.listing import listing
-from bestarm.server.security.limits import Limits
 from bestarm.server.security.tokens import Role
 from bestarm.server.upkeep import Upkeep
 
@@ -195,7 +194,7 @@ def test_what_is_known_is_not_sent_again_nor_read(
 def test_an_alarm_is_news(served: Served) -> None:
     """Health is seen to by the server itself; what it finds changes no counter of an experiment."""
     store = Store(served.url)
-    experiments = OpenExperiments(store, limits=Limits())
+    experiments = OpenExperiments(store)
     asked = {"search": "offer 000"}
     calm, _ = listing(experiments, asked, {}, None)
     assert listing(experiments, asked, {"offer 000": None}, calm) == (calm, None)

@@ -217,13 +217,6 @@ def test_several_processes_on_one_database_never_give_an_assignment_twice(
     assert len(given) > 100
 
 
-def test_the_processes_of_a_server_end_with_it(postgres_url: str) -> None:
-    with forked(postgres_url, "--workers", "2") as served:
-        assert served.process is not None
-        served.process.kill()
-        wait_until(partial(refuses, served))
-
-
 def assert_stops(served: Served, sent: signal.Signals, code: int) -> None:
     """All processes of a server stop once a signal is sent to the first."""
     process = served.process

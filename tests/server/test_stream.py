@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from threading import Event, Thread
@@ -16,9 +16,8 @@ from served import ARMS, PATIENCE, Served, in_thread
 
 from bestarm.errors import StoreUnavailableError
 from bestarm.live import Experiment
-from bestarm.live.record import Record
 from bestarm.live.store.sql import Store
-from bestarm.server import serving, streams
+from bestarm.server import streams
 from bestarm.server.security.limits import Limits
 from bestarm.server.security.tokens import Role, revoke_token
 
@@ -83,33 +82,15 @@ def follow(stack: ExitStack, served: Served, **options: object) -> Follower:
 def test_all_who_follow_see_every_change_and_the_experiment_is_looked_at_once(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    begun, turns, looks, several = 0, 0, 0, Event()
-    look: Callable[[streams.StatusStreams, str, Any], Coroutine[Any, Any, None]] = vars(
-        streams.StatusStreams
-    )["_keep_reading"]
-    read: Callable[[streams.StatusStreams, str, str], tuple[str, str]] = vars(
-        streams.StatusStreams
-    )["_read"]
-    revision: Callable[[Experiment], str] = vars(Record)["revision"].fget
+    looks, several = 0, Event()
+    read: Callable[[streams.StatusStreams, str, Any], None] = vars(streams.StatusStreams)["_read"]
 
-    async def counted_look(self: streams.StatusStreams, name: str, feed: Any) -> None:
-        nonlocal begun
-        begun += 1
-        await look(self, name, feed)
-
-    def counted_read(self: streams.StatusStreams, name: str, known: str) -> tuple[str, str]:
-        nonlocal turns
-        turns += 1
-        if turns > 5:
-            several.set()
-        return read(self, name, known)
-
-    def counted_revision(self: Experiment) -> str:
+    def counted_read(self: streams.StatusStreams, name: str, latest: Any) -> None:
         nonlocal looks
         looks += 1
-        return revision(self)
-
-    monkeypatch.setattr(streams.StatusStreams, "_keep_reading", counted_look)
+        if looks > 5:
+            several.set()
+        read(self, name, latest)
 
     with ExitStack() as stack:
         followers = [follow(stack, served) for _ in range(3)]
@@ -125,13 +106,11 @@ def test_all_who_follow_see_every_change_and_the_experiment_is_looked_at_once(
             outcomes = [{"id": i, "reward": 1} for i in range(5)]
             client.post("/experiments/offer/tell", json={"outcomes": outcomes})
             assert [each.status()[1]["answered"] for each in followers] == [5, 5, 5]
-            # From now on only those who follow cause it to be looked at.
-            monkeypatch.setattr(streams.StatusStreams, "_read", counted_read)
-            monkeypatch.setattr(Experiment, "revision", property(counted_revision))
-            assert several.wait(PATIENCE)
-            monkeypatch.undo()
-        assert begun == 1  # for all three
-        assert 3 <= looks <= turns + 1  # a turn may have begun before turns were counted
+        # From now on each look serves all three: there is one per pulse at most.
+        began = time.monotonic()
+        monkeypatch.setattr(streams.StatusStreams, "_read", counted_read)
+        assert several.wait(PATIENCE)
+        assert looks <= (time.monotonic() - began) / streams._PULSE + 1
 
 
 def test_who_comes_back_is_told_only_what_is_new(served: Served) -> None:
@@ -225,7 +204,7 @@ def test_a_revoked_token_does_not_follow_a_busy_experiment_either(
 
 
 def test_streams_end_when_the_server_does(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(serving, "_STOPPING", 10 * PATIENCE)  # what a request is given at most
+    monkeypatch.setattr(streams, "_FAREWELL", 10 * PATIENCE)  # what they are given at most
     with ExitStack() as stack:
         running = stack.enter_context(ExitStack())
         served = running.enter_context(in_thread(sqlite_url))

@@ -16,7 +16,6 @@ from bestarm.live import Experiment
 from bestarm.live.store.sql import Store
 from bestarm.server import upkeep
 from bestarm.server.experiments import OpenExperiments
-from bestarm.server.security.limits import Limits
 from bestarm.server.upkeep import Upkeep
 
 
@@ -61,7 +60,7 @@ def test_nothing_is_written_where_nothing_is_due(sqlite_url: str) -> None:
     with create(sqlite_url, "a", lease=1000) as running, create(sqlite_url, "b") as ended:
         running.ask(5)
         ended.stop()
-        experiments = OpenExperiments(Store(sqlite_url), limits=Limits())
+        experiments = OpenExperiments(Store(sqlite_url))
         keeper = Upkeep(experiments)
         before = running.revision, ended.revision
         for _ in range(3):
@@ -78,7 +77,7 @@ def test_an_error_of_somebody_elses_policy_stops_nothing(
     for name in ("failing", "sound"):
         with create(sqlite_url, name, lease=5.0, clock=lambda: now - 100) as made:  # type: ignore[arg-type]
             made.ask(4)
-    experiments = OpenExperiments(Store(sqlite_url), limits=Limits())
+    experiments = OpenExperiments(Store(sqlite_url))
     failing = experiments.open("failing")
 
     def fail() -> None:
@@ -91,60 +90,39 @@ def test_an_error_of_somebody_elses_policy_stops_nothing(
     experiments.store.close()
 
 
-def test_every_experiment_has_its_turn_and_those_that_run_come_first(
+def test_every_experiment_has_its_turn_and_what_is_new_comes_first(
     sqlite_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """The clock is ours: a check takes a third of the time that a round has for them."""
+    work, seen = 0.0, list[str]()
+    monkeypatch.setattr(time, "thread_time", lambda: work)
     for number in range(7):
         with create(sqlite_url, f"over {number}") as made:
             made.stop()
     for number in range(5):
         create(sqlite_url, f"running {number}").close()
-    experiments = OpenExperiments(Store(sqlite_url), limits=Limits())
-    keeper, seen = Upkeep(experiments), list[str]()
+    experiments = OpenExperiments(Store(sqlite_url))
+    keeper = Upkeep(experiments)
 
-    def visit(name: str, over: bool) -> None:
-        assert over == name.startswith("over")
+    def check(name: str) -> None:
+        nonlocal work
+        work += upkeep._HEALTH / 2.5
         seen.append(name)
-        if len(seen) % 3 == 0:
-            keeper._allowed = -1e-9  # there is time for three per round
 
-    monkeypatch.setattr(keeper, "_visit", visit)
+    monkeypatch.setattr(keeper, "_check", check)
     keeper.run_once()
     assert seen == ["running 4", "running 3", "running 2"]
     for _ in range(3):
-        keeper._allowed = 1.0
         keeper.run_once()
     assert len(seen) == len(set(seen)) == 12
     seen.clear()
+    keeper.run_once()  # nothing is new: those that run have another turn
     with Experiment.open(sqlite_url, "running 2") as changed:
         changed.ask(1)
-    keeper._allowed = 1.0
     keeper.run_once()
-    assert seen[0] == "running 2"  # what has changed; then the others that run, once more
-    assert set(seen) <= {f"running {number}" for number in range(5)}
-    experiments.store.close()
-
-
-def test_health_checks_take_a_small_share_of_the_time(
-    sqlite_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The clocks are ours: a visit takes as long as a burst may, and a round comes every second."""
-    clock = {"time": 0.0, "work": 0.0}
-    monkeypatch.setattr(time, "monotonic", lambda: clock["time"])
-    monkeypatch.setattr(time, "thread_time", lambda: clock["work"])
-    for number in range(3):
-        create(sqlite_url, f"{number}").close()
-    experiments = OpenExperiments(Store(sqlite_url), limits=Limits())
-    keeper = Upkeep(experiments)
-
-    def visit(name: str, over: bool) -> None:
-        clock["work"] += upkeep._BURST
-
-    monkeypatch.setattr(keeper, "_visit", visit)
-    for second in range(1000):
-        clock["time"] = float(second)
-        keeper.run_once()
-    assert clock["work"] == pytest.approx(1000 * upkeep._SHARE + upkeep._BURST, abs=upkeep._BURST)
+    assert len(seen) == 6
+    assert seen[3] == "running 2"
+    assert set(seen) == {f"running {number}" for number in range(5)}
     experiments.store.close()
 
 
@@ -152,7 +130,7 @@ def test_what_is_gone_is_forgotten(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'store.db'}"
     for name in ("a", "b"):
         create(url, name).close()
-    experiments = OpenExperiments(Store(url), limits=Limits())
+    experiments = OpenExperiments(Store(url))
     keeper = Upkeep(experiments)
     keeper.run_once()
     assert set(keeper.worst) == {"a", "b"}
@@ -175,7 +153,7 @@ def test_an_experiment_that_cannot_be_read_keeps_no_other_from_being_seen_to(
         broken = "(SELECT id FROM bestarm_experiments WHERE name = 'broken')"
         change = f"UPDATE bestarm_documents SET document = 'x' WHERE experiment = {broken}"
         assert connection.execute(change).rowcount == 1
-    experiments = OpenExperiments(Store(url), limits=Limits())
+    experiments = OpenExperiments(Store(url))
     Upkeep(experiments).run_once()
     assert experiments.open("sound").status().lost == 4
     experiments.store.close()

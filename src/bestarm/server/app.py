@@ -8,19 +8,18 @@ from contextlib import asynccontextmanager, suppress
 from importlib.metadata import version
 from typing import Any
 
-from fastapi import FastAPI, Request, Response
+from fastapi import FastAPI
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from bestarm.live.store.sql import Store
 from bestarm.server.api import plan, routes
 from bestarm.server.api.schemas import describe_fields
-from bestarm.server.api.short_way import SHORT_WAY, ShortWay
 from bestarm.server.experiments import OpenExperiments
 from bestarm.server.pages.routes import add_pages
 from bestarm.server.security.guard import Guard
 from bestarm.server.security.limits import Limits
-from bestarm.server.streams import STREAMS
+from bestarm.server.streams import StatusStreams
 from bestarm.server.upkeep import Upkeep
 
 _DESCRIPTION = """
@@ -32,17 +31,6 @@ Ask for assignments, carry them out, tell their outcomes. Send an access token a
 
 
 class _Application(FastAPI):
-    def protect(self, limits: Limits, *, local: bool, hosts: tuple[str, ...]) -> None:
-        """Have every request checked."""
-        way = _CompressedPages(super().__call__)
-        self._way = Guard(way, limits=limits, local=local, hosts=hosts)
-        self.state.short_way = ShortWay(self._way, self.state.experiments, limits)
-        self.add_exception_handler(Exception, _pass_on)
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        scope["app"] = self
-        await self._way(scope, receive, send)
-
     def openapi(self) -> dict[str, Any]:
         """The API's description."""
         if self.openapi_schema is None:
@@ -81,38 +69,36 @@ def create_app(
         lifespan=_lifespan,
     )
     app.state.store, app.state.local, app.state.limits = store, local, limits
-    app.state.experiments = OpenExperiments(store, limits=limits)
+    app.state.experiments = OpenExperiments(store)
+    app.state.streams = StatusStreams(app.state.experiments, limits)
     app.state.upkeep = Upkeep(app.state.experiments)
     app.state.planner = plan.Planner(limits.planning)
-    for router in (routes.viewing, routes.telling, routes.managing, plan.router):
+    for router in (routes.asking, routes.viewing, routes.telling, routes.managing, plan.router):
         app.include_router(router)
     add_pages(app)
-    app.protect(limits, local=local, hosts=hosts)
+    app.add_middleware(_CompressedPages)
+    app.add_middleware(Guard, limits=limits, local=local, hosts=hosts)
     return app
 
 
-async def _pass_on(_: Request, error: Exception) -> Response:
-    raise error  # the guard answers it
-
-
-class _CompressedPages:
+class _CompressedPages(GZipMiddleware):
     """Compresses the pages and their files; answers of the API are small, or must be quick."""
 
     def __init__(self, app: ASGIApp) -> None:
-        self._plain, self._compressed = app, GZipMiddleware(app, 1000, compresslevel=5)
+        super().__init__(app, minimum_size=1000, compresslevel=5)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        api = scope["type"] != "http" or scope["path"].startswith("/api/")
-        await (self._plain if api else self._compressed)(scope, receive, send)
+        if scope["type"] == "http" and scope["path"].startswith("/api/"):
+            await self.app(scope, receive, send)
+        else:
+            await super().__call__(scope, receive, send)
 
 
 @asynccontextmanager
-async def _lifespan(app: FastAPI) -> AsyncIterator[dict[str, Any]]:
+async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     upkeep = asyncio.create_task(app.state.upkeep.run())
-    yield {STREAMS: app.state.experiments.streams, SHORT_WAY: app.state.short_way}
+    yield
     upkeep.cancel()
-    app.state.experiments.streams.stop()
     with suppress(asyncio.CancelledError):
         await upkeep
-    await app.state.experiments.finish()
-    app.state.store.close()
+    app.state.experiments.close()

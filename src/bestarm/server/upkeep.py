@@ -16,28 +16,23 @@ from bestarm.live.values import LEVELS, Check
 from bestarm.server.experiments import OpenExperiments
 
 _EVERY = 5.0  # seconds between two rounds
-_SHARE = 0.005  # of a processor's time, for health checks
-_BURST = 0.5  # seconds of it that may be used at once, after a rest
+_HEALTH = 0.1  # seconds of a processor's time per round, for health checks
 _log = logging.getLogger("bestarm.server")
 
 
 class Upkeep:
-    """Visits the experiments of a server that have changed, round after round.
+    """Visits the experiments of a server, round after round.
 
-    Leases that ran out are seen to in every round. Health is checked as far as a small share of a
-    processor goes: in turn of what has changed lately, and of all others that are not over, as time
-    alone may make an outcome overdue.
+    Leases that ran out are seen to in every round. Health is checked of what has changed, then of
+    all others that are not over, as time alone may make an outcome overdue; what there is no time
+    for is left to the next round.
     """
 
     def __init__(self, experiments: OpenExperiments) -> None:
         self._experiments = experiments
         self.worst: dict[str, Check | None] = {}  # checks by experiment, None if all are well
         self._changes = Changes(experiments.store)
-        # Names, and whether the experiment is over: what is to be visited, in order.
-        self._news: dict[str, bool] = {}
-        self._others: dict[str, bool] = {}
-        self._rounds = 0
-        self._allowed, self._since = _BURST, time.monotonic()
+        self._unchecked: dict[str, None] = {}  # names, in order
 
     async def run(self) -> None:
         """Make rounds until cancelled."""
@@ -55,49 +50,32 @@ class Upkeep:
         """Make one round."""
         changes, gone = self._changes.read(now=self._experiments.store.now())
         for name in gone:
-            for known in (self.worst, self._news, self._others):
-                known.pop(name, None)
-        queue = self._news if self._rounds else self._others
+            self.worst.pop(name, None)
+            self._unchecked.pop(name, None)
         for change in changes:
-            queue[change.name] = change.over
             if change.overdue:
                 self._try(self._expire, change.name)
-        if not self._others:
-            self._others = dict.fromkeys(self._changes.running, False)
-        self._rounds += 1
-        self._visit_some()
+        self._unchecked = dict.fromkeys(change.name for change in changes) | self._unchecked
+        if not self._unchecked:
+            self._unchecked = dict.fromkeys(self._changes.running)
+        end = time.thread_time() + _HEALTH
+        while self._unchecked and time.thread_time() < end:
+            name = next(iter(self._unchecked))
+            del self._unchecked[name]
+            self._try(self._check, name)
 
-    def _visit_some(self) -> None:
-        """Visit as many experiments as there is time for; others the next time."""
-        now = time.monotonic()
-        self._allowed = min(_BURST, self._allowed + _SHARE * (now - self._since))
-        self._since, again = now, {}
-        while self._allowed > 0 and (self._news or self._others):
-            for queue in filter(None, (self._news, self._others)):
-                name = next(iter(queue))
-                over, start = queue.pop(name), time.thread_time()
-                if not self._try(self._visit, name, over=over):
-                    again[name] = over
-                self._allowed -= time.thread_time() - start
-        self._news |= again
-
-    def _try(self, do: Callable[..., object], name: str, **how: bool) -> bool:
-        """Do something with an experiment, and return whether it went well."""
+    def _try(self, do: Callable[[str], object], name: str) -> None:
         try:
-            do(name, **how)
+            do(name)
         except BestArmError:
-            return False  # the list shows what is wrong with it
+            pass  # the list shows what is wrong with it
         except Exception as error:  # of a user's own policy
             _log.error("Upkeep skips an experiment", exc_info=error)
-            return False
-        return True
 
     def _expire(self, name: str) -> None:
         self._experiments.open(name).expire()
 
-    def _visit(self, name: str, *, over: bool) -> None:
-        watch = self._experiments.watch(name)
-        if not over:
-            watch.experiment.expire()
-        worst = max(watch.health(), key=lambda check: LEVELS.index(check.level), default=None)
+    def _check(self, name: str) -> None:
+        checks = self._experiments.watch(name).health()
+        worst = max(checks, key=lambda check: LEVELS.index(check.level), default=None)
         self.worst[name] = None if worst is None or worst.level == "ok" else worst

@@ -14,9 +14,11 @@ from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 
 from bestarm import errors
-from bestarm.server.security.tokens import hide_tokens
+from bestarm.server.security.tokens import ForbiddenError, UnauthorizedError, hide_tokens
 
 _STATUS: tuple[tuple[type[errors.BestArmError], int], ...] = (
+    (UnauthorizedError, 401),
+    (ForbiddenError, 403),
     (errors.UnknownExperimentError, 404),
     (errors.UnknownAssignmentError, 404),
     (errors.ExperimentExistsError, 409),
@@ -138,8 +140,15 @@ def _ours(error: errors.BestArmError) -> Refusal:
         )
     # A replay happens when a phase closes: after the outcomes are on record.
     kept = "The outcomes sent are recorded. " if isinstance(error, errors.ReplayError) else ""
-    remedy = f"{kept}{error.remedy}"
-    return Refusal(status, kind, error.message, field=error.field, value=error.value, remedy=remedy)
+    return Refusal(
+        status,
+        kind,
+        error.message,
+        field=error.field,
+        value=error.value,
+        remedy=f"{kept}{error.remedy}",
+        headers={"WWW-Authenticate": "Bearer"} if status == 401 else None,
+    )
 
 
 def _invalid(error: RequestValidationError) -> Refusal:

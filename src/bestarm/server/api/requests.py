@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Coroutine
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar, get_type_hints
 
 from fastapi import APIRouter, Depends, Path, Request, Response
+from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
-from pydantic import AfterValidator
+from pydantic import AfterValidator, TypeAdapter, ValidationError
 from starlette.concurrency import run_in_threadpool
 
+from bestarm.errors import UnknownExperimentError
 from bestarm.live.inputs import normal_form
 from bestarm.server.api.errors import error_responses, unreadable_body
 from bestarm.server.experiments import OpenExperiments
+from bestarm.server.security.guard import RECENT
 from bestarm.server.security.roles import Needs, check_role
 from bestarm.server.security.tokens import Role
 
@@ -32,6 +35,8 @@ async def _experiments(request: Request) -> OpenExperiments:
     return experiments
 
 
+_name: TypeAdapter[str] = TypeAdapter(Name)
+T = TypeVar("T")
 Experiments = Annotated[OpenExperiments, Depends(_experiments)]
 
 _MOST_NAMES = 1000  # in one object of a body: nothing has more
@@ -53,14 +58,53 @@ class StrictRoute(APIRoute):
         return checked
 
 
-def api_router(role: Role, *codes: int) -> APIRouter:
+class PlainRoute(StrictRoute):
+    """A route without FastAPI's work on every request: telling was half as fast with it.
+
+    Its endpoint takes an experiment's name, a body and the request, and looks up the token when it
+    writes. So only a token that was not valid before is looked up before the body is read.
+    """
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """How a request is answered."""
+        role = role_needed(self)
+        endpoint: Callable[[str, Any, Request], Coroutine[Any, Any, Response]] = self.endpoint
+        body: TypeAdapter[Any] = TypeAdapter(get_type_hints(self.endpoint)["body"])
+        assert role is not None
+
+        async def checked(request: Request) -> Response:
+            if not request.scope.get(RECENT):
+                await check_role(request, role)
+            name = _validate(_name, request.path_params["name"], "path", "name")
+            sent = await _StrictRequest(request.scope, request.receive).json()
+            try:
+                return await endpoint(name, _validate(body, sent, "body"), request)
+            except UnknownExperimentError:
+                await check_role(request, role)  # who may not look learns nothing
+                raise
+
+        return checked
+
+
+def api_router(role: Role, *codes: int, route_class: type[APIRoute] = StrictRoute) -> APIRouter:
     """A router of the API, for callers of at least this role; its routes may answer with errors."""
     return APIRouter(
         prefix="/api/v1",
         dependencies=[Depends(Needs(role))],
         responses=error_responses(*_ANYWHERE, *codes),
-        route_class=StrictRoute,
+        route_class=route_class,
     )
+
+
+def _validate(kind: TypeAdapter[T], value: object, *where: str) -> T:
+    """A value, or the error that FastAPI would raise for it."""
+    try:
+        return kind.validate_python(value)
+    except ValidationError as error:
+        found = error.errors(include_url=False)
+        raise RequestValidationError(
+            [{**each, "loc": (*where, *each["loc"])} for each in found]
+        ) from None
 
 
 def role_needed(route: APIRoute) -> Role | None:

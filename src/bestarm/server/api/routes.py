@@ -9,27 +9,39 @@ from typing import Annotated, Any, Literal
 
 from fastapi import Header, Query, Request, Response
 from fastapi.responses import FileResponse, JSONResponse, StreamingResponse
+from pydantic import TypeAdapter
 from starlette.background import BackgroundTask
 from starlette.concurrency import run_in_threadpool
 
 from bestarm.errors import ConflictingRequestError, InvalidInputError
-from bestarm.live import Experiment
+from bestarm.live import Batch, Experiment, Receipt
 from bestarm.live.events import sha256
 from bestarm.live.watch.overview import Watch
 from bestarm.problem import Problem, features_of
 from bestarm.server.api import bodies
 from bestarm.server.api import schemas as io
 from bestarm.server.api.errors import event_stream
-from bestarm.server.api.requests import WITH_BODY, Experiments, Name, api_router
+from bestarm.server.api.requests import WITH_BODY, Experiments, Name, PlainRoute, api_router
 from bestarm.server.experiments import OpenExperiments
-from bestarm.server.security.roles import ANONYMOUS, check_role
-from bestarm.server.security.tokens import Role
+from bestarm.server.security.roles import ANONYMOUS, check_role, read_bearer
+from bestarm.server.security.tokens import Role, check_token, token_number
+from bestarm.server.streams import StatusStreams
 
 _MOST_NUMBERS = 100_000  # features of an experiment: designs for more take minutes
+_receipt: TypeAdapter[Receipt] = TypeAdapter(io.ReceiptOut)
+_KEY = {
+    "name": "Idempotency-Key",
+    "in": "header",
+    "required": False,
+    "description": "A name for this request: sent again, it gives the same assignments. "
+    "With another count it is refused. Every token has its own keys.",
+    "schema": {"type": "string", "minLength": 1, "maxLength": 200},
+}
 _PROBLEM = {"target", "delta", "noise", "baseline", "source_labels", "target_labels"}
 
 viewing = api_router(Role.VIEW, 404)
 telling = api_router(Role.TELL, *WITH_BODY, 404, 409)
+asking = api_router(Role.TELL, *WITH_BODY, 404, 409, route_class=PlainRoute)
 managing = api_router(Role.MANAGE, *WITH_BODY, 404, 409)
 
 
@@ -110,45 +122,35 @@ def _matches(header: str, tag: str) -> bool:
     return "*" in tags or tag.removeprefix("W/") in tags
 
 
-@telling.post(
-    "/experiments/{name}/ask", summary="Ask for assignments", response_model=io.AssignmentsOut
+@asking.post(
+    "/experiments/{name}/ask",
+    summary="Ask for assignments",
+    response_model=io.AssignmentsOut,
+    openapi_extra={"parameters": [_KEY]},
 )
-async def ask(
-    name: Name,
-    body: bodies.AskBody,
-    experiments: Experiments,
-    request: Request,
-    idempotency_key: Annotated[
-        str | None,
-        Header(
-            min_length=1,
-            max_length=200,
-            description="A name for this request: sent again, it gives the same assignments. "
-            "With another count it is refused. Every token has its own keys.",
-        ),
-    ] = None,
-) -> Response:
+async def ask(name: Name, body: bodies.AskBody, request: Request) -> Response:
     """Draw options. Fewer than asked for are assigned while a phase waits for its outcomes."""
+    experiments: OpenExperiments = request.app.state.experiments
     most: int = request.app.state.limits.batch
     _check_size("count", body.count, most)
-    caller: int = request.state.caller
-    return await experiments.write(
-        name, partial(_ask, body=body, key=idempotency_key, caller=caller, most=most)
-    )
+    token, key = read_bearer(request), request.headers.get("idempotency-key")
+    if key is not None and not 1 <= len(key) <= 200:
+        message = "`Idempotency-Key` must have 1 to 200 characters."
+        raise InvalidInputError(message, field="Idempotency-Key", value=key)
 
-
-def _ask(
-    experiment: Experiment, *, body: bodies.AskBody, key: str | None, caller: int, most: int
-) -> Response:
-    if body.count * experiment.problem.arms > most:  # of rounds, fewer
-        with experiment.read() as books:
-            _check_size("count", body.count, max(1, most // books.head.size))
-    try:
+    def assign(experiment: Experiment) -> Batch:
+        check_token(experiments.store, token, Role.TELL)
+        if body.count * experiment.problem.arms > most:  # of rounds, fewer
+            with experiment.read() as books:
+                _check_size("count", body.count, max(1, most // books.head.size))
         # The same key of another caller is another request.
-        own = None if key is None else f"token {caller}: {sha256(key)}"
-        batch = experiment.ask(
+        own = None if key is None else f"token {token_number(token)}: {sha256(key)}"
+        return experiment.ask(
             body.count, request_id=own, covariates=body.covariates, forecasts=body.forecasts
         )
+
+    try:
+        batch = await experiments.write(name, assign)
     except ConflictingRequestError as error:
         raise ConflictingRequestError(
             error.message,
@@ -159,13 +161,19 @@ def _ask(
     return JSONResponse(io.AssignmentsOut.plain(batch))
 
 
-@telling.post("/experiments/{name}/tell", summary="Tell outcomes")
-async def tell(
-    name: Name, body: bodies.TellBody, experiments: Experiments, request: Request
-) -> io.ReceiptOut:
+@asking.post("/experiments/{name}/tell", summary="Tell outcomes", response_model=io.ReceiptOut)
+async def tell(name: Name, body: bodies.TellBody, request: Request) -> Response:
     """Record outcomes: all or none. Repeating it is harmless."""
+    experiments: OpenExperiments = request.app.state.experiments
     _check_size("outcomes", len(body.outcomes), request.app.state.limits.batch)
-    return await experiments.tell(name, body.pairs())
+    token = read_bearer(request)
+
+    def record(experiment: Experiment) -> Receipt:
+        check_token(experiments.store, token, Role.TELL)
+        return experiment.tell_many(body.pairs())
+
+    receipt = await experiments.write(name, record)
+    return Response(_receipt.dump_json(receipt), media_type="application/json")
 
 
 @telling.post("/experiments/{name}/fail", summary="Give up outcomes")
@@ -292,7 +300,8 @@ async def follow(
     """Server-sent events: `status` whenever the experiment changes, until the client leaves."""
     await experiments.read(name, lambda each: each.name)
     address = request.client.host if request.client else ""
-    return experiments.streams.follow(
+    streams: StatusStreams = request.app.state.streams
+    return streams.follow(
         name,
         known=last_event_id or "",
         check_allowed=partial(check_role, request, Role.VIEW),

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Mapping
 from dataclasses import asdict
-from functools import partial
 from typing import Annotated
 from urllib.parse import parse_qs, quote
 
@@ -30,7 +28,6 @@ from bestarm.server.experiments import OpenExperiments
 from bestarm.server.pages.assets import Assets
 from bestarm.server.pages.charts import charts
 from bestarm.server.pages.listing import Listing, listing
-from bestarm.server.pages.pace import Pace
 from bestarm.server.pages.panels import panels, render, report
 from bestarm.server.pages.snippets import snippets
 from bestarm.server.security.roles import COOKIE, check_role
@@ -66,7 +63,6 @@ _parts = APIRouter(include_in_schema=False)
 
 def add_pages(app: FastAPI) -> None:
     """Add the pages to an application."""
-    app.state.pace = Pace()
     app.include_router(_pages)
     app.include_router(_parts)
     app.mount("/static", Assets())
@@ -153,22 +149,16 @@ async def show_panels(
 ) -> Response:
     """What is new of an experiment: panels as HTML, charts as numbers."""
 
-    pasted = partial(_snippets, request)
-
-    def make(watch: Watch) -> tuple[str, str | None, float]:
-        began, tag = time.thread_time(), f'W/"{watch.experiment.revision}"'
+    def make(watch: Watch) -> tuple[str, str | None]:
+        tag = f'W/"{watch.experiment.revision}"'
         if tag == if_none_match:
-            return tag, None, 0.0
+            return tag, None
         shown = watch.overview()
-        text = _update(shown, pasted(shown))
-        return f'W/"{shown.head.revision}"', text, time.thread_time() - began
+        return f'W/"{shown.head.revision}"', _update(shown, _snippets(request, shown))
 
-    pace: Pace = request.app.state.pace
-    await pace.wait(name)
-    tag, text, took = await experiments.compute(name, make)
+    tag, text = await experiments.compute(name, make)
     if text is None:
         return Response(status_code=304, headers={"ETag": tag})
-    pace.note(name, took)
     return Response(text, media_type="application/json", headers={"ETag": tag})
 
 

@@ -20,11 +20,11 @@ from bestarm.server.api.errors import Refusal
 from bestarm.server.security.limits import Buckets, Limits
 from bestarm.server.security.tokens import hide_tokens
 
-KNOWN = "bestarm.known"  # in the scope of a request whose token is valid
-WHOLE = "bestarm.whole"  # in the scope of a request whose body is there already
-MOST_HEAD = 16_384  # bytes of a request's first line and headers together
+VALID = "bestarm.valid"  # in the scope of a request whose token is valid
+RECENT = "bestarm.recent"  # in the scope of a request whose token was valid before
+_MOST_HEAD = 16_384  # bytes of a request's first line and headers together
 
-_PROTECTING = {
+_HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self' "
     "'unsafe-inline'; img-src 'self' data: blob:; connect-src 'self'; font-src 'self'; "
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
@@ -35,12 +35,11 @@ _PROTECTING = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "private, no-cache",
 }
-PROTECTING = [(name.lower().encode(), value.encode()) for name, value in _PROTECTING.items()]
+_PROTECTING = [(name.lower().encode(), value.encode()) for name, value in _HEADERS.items()]
 _FORMS = {"/login"}  # the paths that take a form; all others take JSON
 _CHANGING = {"POST", "PUT", "PATCH", "DELETE"}
 _MOST_KNOWN = 10_000
 _HOST = re.compile(r"(\[[^\[\]]*\]|[^:\[\]]+)(:[0-9]*)?")
-_ANSWERED = "bestarm.answered"  # in the scope of a request whose answer has started
 _log = logging.getLogger("bestarm.access")
 _failures = logging.getLogger("bestarm.server")
 
@@ -69,46 +68,28 @@ class Guard:
             return
         headers = dict(reversed(scope["headers"]))  # the first of each name
         token = _digest(headers)
+        scope[RECENT] = token in self._known
+        called, answered = scope, _Answered(scope, send)
+        if scope["method"] == "HEAD":
+            called = {**scope, "method": "GET"}
         try:
-            self.check(scope, headers, token)
+            self._check(scope, headers, token)
+            await self._app(called, self._limited(receive), answered)
         except Refusal as refusal:
-            await refusal.response()(scope, receive, _watched(scope, send))
-            return
-        await self.answer(self._app, scope, self._limited(scope, receive), send)
-        if token and scope.get(KNOWN):
+            await refusal.response()(called, receive, answered)
+        except Exception as error:
+            _failures.error("Unforeseen error", exc_info=error)
+            if answered.began:
+                raise  # too late for another answer
+            message = "The server failed unexpectedly; its log says more."
+            answer = Refusal(500, "unforeseen", message, field="request").response()
+            await answer(called, receive, answered)
+        if token and called.get(VALID):
             self._known[token] = None
             while len(self._known) > _MOST_KNOWN:
                 self._known.popitem(last=False)
 
-    async def answer(
-        self,
-        app: ASGIApp,
-        scope: Scope,
-        receive: Receive,
-        send: Send,
-        *,
-        began: float | None = None,
-    ) -> None:
-        """Have an application answer a request that was checked; it began then, or begins now."""
-        send, answered, called = _watched(scope, send, began), scope, scope
-        if scope["method"] == "HEAD":
-            called, send = {**scope, "method": "GET"}, _without_body(send)
-        try:
-            await app(called, receive, send)
-        except Exception as error:
-            _failures.error("Unforeseen error", exc_info=error)
-            if answered.get(_ANSWERED):
-                raise  # too late for another answer
-            message = "The server failed unexpectedly; its log says more."
-            answer = Refusal(500, "unforeseen", message, field="request").response()
-            await answer(called, receive, send)
-
-    def find_recent(self, headers: dict[bytes, bytes]) -> str:
-        """The digest of a token that was valid before; empty if it was not."""
-        token = _digest(headers)
-        return token if token in self._known else ""
-
-    def check(self, scope: Scope, headers: dict[bytes, bytes], token: str) -> None:
+    def _check(self, scope: Scope, headers: dict[bytes, bytes], token: str) -> None:
         """Refuse a request that must not pass; `token` is the digest of the one that it brings."""
         _check_head(scope, headers)
         if not self._fits(headers.get(b"host", b"").decode("latin-1")):
@@ -180,7 +161,7 @@ class Guard:
             remedy="Send several requests.",
         )
 
-    def _limited(self, scope: Scope, receive: Receive) -> Receive:
+    def _limited(self, receive: Receive) -> Receive:
         """The receiver, with limits on size and time."""
         size, more = 0, True
         deadline: float | None = None
@@ -189,22 +170,18 @@ class Guard:
             nonlocal size, more, deadline
             if not more:
                 return await receive()
-            if scope.get(WHOLE):
-                message = await receive()
-            else:
-                now = asyncio.get_running_loop().time()
-                deadline = deadline or now + self._limits.seconds
-                try:
-                    async with asyncio.timeout(deadline - now):
-                        message = await receive()
-                except TimeoutError:
-                    raise Refusal(
-                        408,
-                        "too_slow",
-                        "The body took too long to arrive.",
-                        field="body",
-                        headers={"Connection": "close"},
-                    ) from None
+            deadline = deadline or asyncio.get_running_loop().time() + self._limits.seconds
+            try:
+                async with asyncio.timeout_at(deadline):
+                    message = await receive()
+            except TimeoutError:
+                raise Refusal(
+                    408,
+                    "too_slow",
+                    "The body took too long to arrive.",
+                    field="body",
+                    headers={"Connection": "close"},
+                ) from None
             size += len(message.get("body", b""))
             if size > self._limits.body:
                 raise self._too_large()
@@ -226,31 +203,28 @@ class Guard:
             return False
 
 
-def head_too_large() -> Refusal:
-    """The refusal of a request whose first line and headers are too large."""
-    message = f"The head is larger than {MOST_HEAD:,} bytes."
-    closing = {"Connection": "close"}
-    return Refusal(431, "head_too_large", message, field="request", headers=closing)
-
-
 def _check_head(scope: Scope, headers: dict[bytes, bytes]) -> None:
     sent = scope["headers"]
     size = len(scope.get("raw_path", b"")) + len(scope["query_string"]) + 4 * len(sent) + 4
-    if size + sum(map(len, chain.from_iterable(sent))) > MOST_HEAD:
-        raise head_too_large()
+    if size + sum(map(len, chain.from_iterable(sent))) > _MOST_HEAD:
+        message = f"The head is larger than {_MOST_HEAD:,} bytes."
+        closing = {"Connection": "close"}
+        raise Refusal(431, "head_too_large", message, field="request", headers=closing)
     # A proxy that reads it in another way sees other requests than we do.
     hosts = [name for name, _ in sent].count(b"host")
     if hosts > 1 or (not hosts and scope["http_version"] == "1.1"):
         raise _ambiguous("A request names one host.")
+    if b"upgrade" in headers:
+        raise _ambiguous("This server speaks HTTP/1.1 alone.", "Upgrade")
     if {b"content-length", b"transfer-encoding"} <= headers.keys():
         raise _ambiguous("A request has a Content-Length or a Transfer-Encoding, not both.")
     if headers.get(b"transfer-encoding", b"chunked").lower() != b"chunked":
         raise _ambiguous("The only Transfer-Encoding is chunked.")
 
 
-def _ambiguous(message: str) -> Refusal:
+def _ambiguous(message: str, field: str = "request") -> Refusal:
     closing = {"Connection": "close"}
-    return Refusal(400, "bad_request", message, field="request", headers=closing)
+    return Refusal(400, "bad_request", message, field=field, headers=closing)
 
 
 def _digest(headers: dict[bytes, bytes]) -> str:
@@ -258,40 +232,37 @@ def _digest(headers: dict[bytes, bytes]) -> str:
     return "" if token is None else hashlib.sha256(token).hexdigest()
 
 
-def _without_body(send: Send) -> Send:
-    """A sender of the head alone; the body ends at once, even of a stream."""
+class _Answered:
+    """A sender that adds protecting headers, and logs the request when its answer starts.
 
-    async def head(message: Message) -> None:
+    Of the answer to HEAD it sends the head alone; the body ends at once, even of a stream.
+    """
+
+    def __init__(self, scope: Scope, send: Send) -> None:
+        self._scope, self._send = scope, send
+        self._since, self.began = time.perf_counter(), False
+
+    async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
-            await send(message)
-            await send({"type": "http.response.body", "body": b"", "more_body": False})
-
-    return head
-
-
-def _watched(scope: Scope, send: Send, began: float | None = None) -> Send:
-    """A sender that logs the request when its answer starts, and adds protecting headers."""
-    since = time.perf_counter() if began is None else began
-
-    async def watched(message: Message) -> None:
-        if message["type"] == "http.response.start":
-            scope[_ANSWERED] = True
+            self.began = True
             headers = message.setdefault("headers", [])
             named = {name.lower() for name, _ in headers}
-            added = [each for each in PROTECTING if each[0] not in named]
+            added = [each for each in _PROTECTING if each[0] not in named]
             message["headers"] = [*headers, *added]
-            log_answer(scope, message["status"], since)
-        await send(message)
+            self._log(message["status"])
+            await self._send(message)
+            message = {"type": "http.response.body", "body": b"", "more_body": False}
+            if self._scope["method"] != "HEAD":
+                return
+        elif self._scope["method"] == "HEAD":
+            return
+        await self._send(message)
 
-    return watched
-
-
-def log_answer(scope: Scope, status: int, began: float) -> None:
-    """Log a request that began at a time of `time.perf_counter`."""
-    if _log.isEnabledFor(logging.INFO):
-        # Never the query, and the path as it was sent: it cannot break a line.
-        path = hide_tokens(quote(scope["path"]))
-        took = 1000 * (time.perf_counter() - began)
-        caller = (scope.get("client") or ("-",))[0]
-        facts = (caller, scope["method"], path, status, took)
-        _log.info("%s %s %s %d %.1f ms", *facts)
+    def _log(self, status: int) -> None:
+        if _log.isEnabledFor(logging.INFO):
+            # Never the query, and the path as it was sent: it cannot break a line.
+            path = hide_tokens(quote(self._scope["path"]))
+            took = 1000 * (time.perf_counter() - self._since)
+            caller = (self._scope.get("client") or ("-",))[0]
+            facts = (caller, self._scope["method"], path, status, took)
+            _log.info("%s %s %s %d %.1f ms", *facts)

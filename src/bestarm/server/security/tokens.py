@@ -15,7 +15,7 @@ from enum import IntEnum
 
 import sqlalchemy as sa
 
-from bestarm.errors import InvalidInputError, StoreError
+from bestarm.errors import BestArmError, InvalidInputError, StoreError
 from bestarm.live.store.damage import damaged
 from bestarm.live.store.sql import Store
 
@@ -68,6 +68,14 @@ class Role(IntEnum):
     def word(self) -> str:
         """Its name, as users write it."""
         return self.name.lower()
+
+
+class UnauthorizedError(BestArmError):
+    """A request brings no valid token."""
+
+
+class ForbiddenError(BestArmError):
+    """A token does not allow what it was sent for."""
 
 
 @dataclass(frozen=True)
@@ -136,6 +144,29 @@ def find_role(store: Store, text: str) -> Role | None:
     number, secret = ("", "") if found is None else found.groups()
     role, known = _known(store, number)
     return role if hmac.compare_digest(known, _digest(secret)) else None
+
+
+def check_token(store: Store, text: str, role: Role) -> None:
+    """Raise unless a token allows what this role may do."""
+    require(find_role(store, text), role)
+
+
+def require(found: Role | None, role: Role) -> Role:
+    """A caller's role, which must be at least another."""
+    if found is None:
+        raise UnauthorizedError(
+            "This needs a valid access token.",
+            field="Authorization",
+            remedy="Send it as `Authorization: Bearer …`; create one with `bestarm token create`.",
+        )
+    if found < role:
+        raise ForbiddenError(
+            f"This needs an access token of role {role.word}.",
+            field="Authorization",
+            value=found.word,
+            remedy=f"Create one with `bestarm token create --role {role.word}`.",
+        )
+    return found
 
 
 def token_number(text: str) -> int | None:
