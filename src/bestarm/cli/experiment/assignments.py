@@ -48,7 +48,12 @@ def ask(
     known = {} if covariates is None else _read_known(covariates)
     if count is None:
         count = max(map(len, known.values()), default=1)
-    batch = experiment.ask(count, request_id=request_id, **known)
+    batch = experiment.ask(
+        count,
+        request_id=request_id,
+        covariates=known.get("covariates"),
+        forecasts=known.get("forecasts"),
+    )
     rounds = len(set(batch.rounds.tolist()))
     return Result(
         {

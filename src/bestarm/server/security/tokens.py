@@ -118,7 +118,7 @@ def revoke_token(store: Store, number: int) -> Token:
         )
     now = store.now()
     with store.writing() as session:
-        session.change(_REVOKE, {"number": number, "now": now})
+        session.execute(_REVOKE, number=number, now=now)
     return next(token for token in list_tokens(store) if token.id == number)
 
 
