@@ -160,6 +160,16 @@ def test_a_failure_leaves_the_old_files_alone(
     ]
 
 
+def test_a_link_in_the_place_of_the_new_report_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    folder = tmp_path / "out"
+    folder.mkdir()
+    (folder / ".report").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(FileExistsError):
+        write_report(replication(), folder)
+    assert not list((tmp_path / "elsewhere").iterdir())
+
+
 def test_a_folder_that_cannot_be_written_is_an_os_error(tmp_path: Path) -> None:
     taken = tmp_path / "file"
     taken.write_text("mine", encoding="utf-8")

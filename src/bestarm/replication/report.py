@@ -95,8 +95,9 @@ def write_report(
     with alone(folder), named(fresh):
         shutil.rmtree(fresh, ignore_errors=True)  # of one that was killed
         try:
+            fresh.mkdir()  # not through a link that somebody left in its place
             for name in _PARTS:
-                (fresh / name).mkdir(parents=True)
+                (fresh / name).mkdir()
             _write(replication, fresh, executor)
             _move(fresh, folder)
         finally:
