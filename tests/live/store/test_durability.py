@@ -44,7 +44,7 @@ def test_every_connection_asks_postgresql_for_durability(postgres_url: str, weak
     run_sql(postgres_url, f"ALTER DATABASE {name} SET synchronous_commit = {weak}")
     with noted("SHOW synchronous_commit") as seen:
         use_everything(postgres_url)
-    assert len(seen) > 20
+    assert len(seen) > 10
     assert set(seen) == {"on"}
 
 
@@ -132,7 +132,7 @@ def test_a_server_without_fsync_is_noticed(postgres: Server, postgres_url: str) 
 def test_every_connection_has_sqlite_wait_for_the_disk(sqlite_url: str) -> None:
     with noted("PRAGMA synchronous") as seen:
         use_everything(sqlite_url)
-    assert len(seen) > 20
+    assert len(seen) > 10
     assert set(seen) == {2}  # FULL
 
 

@@ -3,31 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from sqlalchemy import select, text
+import sqlalchemy as sa
 
 from bestarm.live.store.sql import schema as s
 from bestarm.live.store.sql.database import Store
-from bestarm.live.store.sql.session import Session
 
-_SHELF = 100  # experiments whose counters are added up together
-# Counters that only grow, and one of them whenever anything is recorded.
-_RECORDED = "assigned + outcomes + losses + late + refusals + events"
 _OVER = "state IN ('stopped', 'finished')"
-_OVERDUE = (
-    f"CASE WHEN lease IS NOT NULL AND oldest + lease <= :now AND NOT {_OVER} THEN 1 ELSE 0 END"
-)
-_TOTALS = select(
-    text(
-        f"id / {_SHELF}, count(*), sum({_RECORDED}), sum({_OVERDUE}) FROM {s.experiments} "
-        f"GROUP BY id / {_SHELF}"
-    )
-)
-_EACH = select(
-    text(
-        f"name, {_OVER}, {_OVERDUE}, {_RECORDED} FROM {s.experiments} "
-        "WHERE id >= :first AND id < :end ORDER BY id DESC"
+_EACH: sa.Select[tuple[str, bool, bool, int]] = sa.select(
+    sa.text(
+        f"name, {_OVER}, lease IS NOT NULL AND oldest + lease <= :now AND NOT {_OVER}, "
+        # Counters that only grow, and one of them whenever anything is recorded.
+        "assigned + outcomes + losses + late + refusals + events "
+        f"FROM {s.experiments} ORDER BY id DESC"
     )
 )
 
@@ -46,29 +35,17 @@ class ChangedExperiment(NamedTuple):
     overdue: bool
 
 
-class _Known(NamedTuple):
-    over: bool
-    recorded: int
-
-
 class Changes:
-    """Finds what is new among many experiments: one query that returns one row per hundred of them,
-    and another for the hundreds in which something is new."""
+    """Finds what is new among the experiments of a store."""
 
     def __init__(self, store: Store) -> None:
-        self._store = store
-        self._forget()
-
-    def _forget(self) -> None:
-        self._generation = self._store.generation
-        self._totals: dict[int, Any] = {}
-        self._shelves: dict[int, dict[str, _Known]] = {}
+        self._store, self._generation = store, store.generation
+        self._known: dict[str, tuple[bool, int]] = {}  # whether it is over, and what is recorded
 
     @property
     def running(self) -> list[str]:
         """The experiments that were not over at the last call of `read`."""
-        shelves = self._shelves.values()
-        return [name for shelf in shelves for name, known in shelf.items() if not known.over]
+        return [name for name, (over, _) in self._known.items() if not over]
 
     def read(self, *, now: float) -> tuple[Sequence[ChangedExperiment], set[str]]:
         """Experiments that changed since the last call or are overdue, running ones first and the
@@ -76,24 +53,14 @@ class Changes:
         if self._store.version() is None:
             return [], set()
         with self._store.reading() as session:
-            if self._generation != self._store.generation:
-                self._forget()  # another file
-            return self._read(session, now)
-
-    def _read(self, session: Session, now: float) -> tuple[Sequence[ChangedExperiment], set[str]]:
-        every = session.fetch(_TOTALS, now=now)
-        totals = {shelf: counts for shelf, *counts, _ in every}
-        late = {shelf for shelf, *_, overdue in every if overdue}
-        shelves = totals.keys() | self._totals.keys()
-        new = {each for each in shelves if totals.get(each) != self._totals.get(each)}
-        self._totals = totals
-        changes, gone = list[ChangedExperiment](), set[str]()
-        for shelf in sorted(late | new, reverse=True):
-            part = {"first": shelf * _SHELF, "end": (shelf + 1) * _SHELF}
-            before, self._shelves[shelf] = self._shelves.get(shelf, {}), dict[str, _Known]()
-            for name, over, overdue, recorded in session.fetch(_EACH, now=now, **part):
-                known = self._shelves[shelf][name] = _Known(bool(over), recorded)
-                if overdue or before.get(name) != known:
-                    changes.append(ChangedExperiment(name, bool(over), bool(overdue)))
-            gone |= before.keys() - self._shelves[shelf].keys()
+            found = session.fetch(_EACH, now=now)
+        before = self._known if self._generation == self._store.generation else {}  # another file
+        self._generation = self._store.generation
+        self._known = {name: (bool(over), recorded) for name, over, _, recorded in found}
+        changes = [
+            ChangedExperiment(name, bool(over), bool(overdue))
+            for name, over, overdue, _ in found
+            if overdue or before.get(name) != self._known[name]
+        ]
+        gone = before.keys() - self._known.keys()
         return sorted(changes, key=lambda each: each.over), gone

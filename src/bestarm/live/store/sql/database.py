@@ -15,24 +15,9 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, TypeVar
 
-from sqlalchemy import (
-    ColumnElement,
-    Connection,
-    Engine,
-    MetaData,
-    PoolProxiedConnection,
-    Select,
-    Table,
-    column,
-    create_engine,
-    event,
-    exc,
-    literal_column,
-    select,
-    table,
-    text,
-)
-from sqlalchemy.engine import URL, make_url
+import sqlalchemy as sa
+from sqlalchemy import exc
+from sqlalchemy.engine import URL
 
 from bestarm.errors import (
     InvalidInputError,
@@ -50,11 +35,11 @@ E = TypeVar("E", bound=StoreError)
 
 VERSION = "2"  # of the tables
 
-SERVER_TIME: ColumnElement[float] = literal_column(
+SERVER_TIME: sa.ColumnElement[float] = sa.literal_column(
     "CAST(extract(epoch FROM clock_timestamp()) AS double precision)"
 )
-_VERSION_NUMBER: Select[tuple[str]] = select(column("version_num")).select_from(
-    table(VERSION_TABLE)
+_VERSION_NUMBER: sa.Select[tuple[str]] = sa.select(sa.column("version_num")).select_from(
+    sa.table(VERSION_TABLE)
 )
 _TABLES_LOCK = 0x62657374  # what PostgreSQL's processes lock while the tables are made
 _POSTGRESQL = "postgresql+psycopg"
@@ -71,7 +56,7 @@ def check_url(url: object) -> URL:
         MissingDependencyError: the driver is not installed.
     """
     try:
-        read = make_url(url)  # type: ignore[arg-type]
+        read = sa.make_url(url)  # type: ignore[arg-type]
         read = read.set(drivername=_DRIVERS[read.drivername])
     except (exc.ArgumentError, ValueError, LookupError):
         shown = re.sub(r"(://[^:/@]*):[^@]*@", r"\1:***@", str(url))
@@ -96,13 +81,13 @@ def check_url(url: object) -> URL:
     return read
 
 
-def make_engine(url: URL) -> Engine:
+def make_engine(url: URL) -> sa.Engine:
     """An engine with SQLAlchemy's pool, whose connections begin no transaction by themselves."""
     if url.get_backend_name() == "sqlite":
         arguments: dict[str, Any]
         arguments = {"timeout": TIMEOUT, "check_same_thread": False, "isolation_level": None}
-        engine = create_engine(url, connect_args=arguments, pool_timeout=TIMEOUT)
-        event.listen(engine, "connect", _set_up_file)
+        engine = sa.create_engine(url, connect_args=arguments, pool_timeout=TIMEOUT)
+        sa.event.listen(engine, "connect", _set_up_file)
         return engine
     arguments = {
         "autocommit": True,
@@ -113,7 +98,7 @@ def make_engine(url: URL) -> Engine:
         "keepalives_count": 3,
         "prepare_threshold": None,  # a pooler may give every transaction another session
     }
-    return create_engine(
+    return sa.create_engine(
         url, connect_args=arguments, pool_timeout=TIMEOUT, pool_pre_ping=True, max_overflow=10
     )
 
@@ -152,8 +137,8 @@ class Store:
         self._reopening = Lock()
         self._engine, file = make_engine(self.url), self.file
         if file is not None:
-            event.listen(self._engine, "connect", lambda *_: file.note_open())
-            event.listen(self._engine, "close", lambda closed, _: file.note_close(closed))
+            sa.event.listen(self._engine, "connect", lambda opened, _: file.note_open(opened))
+            sa.event.listen(self._engine, "close", lambda closed, _: file.note_close(closed))
         weakref.finalize(self, self._engine.dispose).atexit = False
 
     @property
@@ -222,7 +207,7 @@ class Store:
                 try:
                     session.begin(writing=writing)
                     if self.file is not None:
-                        self.file.note_log(session.raw)
+                        self.file.note_log()
                     yield session
                     self._check_not_inherited(lease)
                     session.commit()
@@ -231,7 +216,7 @@ class Store:
                         self._roll_back(session, connection)
                     raise
                 if writing and self.file is not None:
-                    self.file.note_log(session.raw, written=True)
+                    self.file.note_log(written=True)
         except self._failures as error:
             raise self._error(error) from error
         if writing:
@@ -265,7 +250,7 @@ class Store:
                 "Start processes by another method (spawn or forkserver), or at another time.",
             )
 
-    def _roll_back(self, session: Session, connection: PoolProxiedConnection) -> None:
+    def _roll_back(self, session: Session, connection: sa.PoolProxiedConnection) -> None:
         try:
             session.rollback()
         except self._driver.Error:
@@ -358,12 +343,12 @@ class Store:
             config.attributes["connection"] = connection
             command.upgrade(config, "head")
 
-    def make_tables(self, metadata: MetaData) -> None:
+    def make_tables(self, metadata: sa.MetaData) -> None:
         """Make other tables beside those of experiments, unless they are there."""
         with self._making_tables() as connection:
             metadata.create_all(connection)
 
-    def has_table(self, table: Table) -> bool:
+    def has_table(self, table: sa.Table) -> bool:
         """Whether a table is there."""
         if self.version() is None:
             return False
@@ -371,14 +356,14 @@ class Store:
             return session.has_table(table.name)
 
     @contextmanager
-    def _making_tables(self) -> Iterator[Connection]:
+    def _making_tables(self) -> Iterator[sa.Connection]:
         self.check_file()
         try:
             with self._lease() as lease, self._engine.connect() as connection:
                 lease.connection = connection.connection
                 _session(connection.connection, writing=True).begin(writing=True)
                 if not self.sqlite:
-                    connection.execute(select(text(f"pg_advisory_xact_lock({_TABLES_LOCK})")))
+                    connection.execute(sa.select(sa.text(f"pg_advisory_xact_lock({_TABLES_LOCK})")))
                 yield connection
                 connection.connection.commit()
         except self._failures as error:
@@ -386,7 +371,7 @@ class Store:
         self.check_file()
 
 
-def _session(connection: PoolProxiedConnection, *, writing: bool) -> Session:
+def _session(connection: sa.PoolProxiedConnection, *, writing: bool) -> Session:
     raw: Any = connection.driver_connection
     if not isinstance(raw, sqlite3.Connection):
         return PostgresSession(raw)
@@ -410,7 +395,7 @@ class _Lease:
 
     def __init__(self, store: Store) -> None:
         self.store, self.pool = store, store._engine.pool
-        self.connection: PoolProxiedConnection | None = None
+        self.connection: sa.PoolProxiedConnection | None = None
 
 
 _stores: weakref.WeakSet[Store] = weakref.WeakSet()
@@ -467,7 +452,7 @@ def _is_foreign_database(path: Path) -> bool:
     return (VERSION_TABLE,) not in tables
 
 
-_SERVER_TIME = select(SERVER_TIME)
+_SERVER_TIME = sa.select(SERVER_TIME)
 _REFUSED = {
     Change.GONE: "Put it back where it was, and make the same call again.",
     Change.MIXED: "Stop every program that uses the file, remove what lies beside it and ends in "

@@ -34,79 +34,68 @@ class WatchedFile:
         name = str(url.database)
         if name.startswith("file:"):
             name = unquote(name.removeprefix("file:").partition("?")[0])
-        self.path = os.path.abspath(name)
-        self._real = self.path
-        self._lock = Lock()
+        self.path = self._real = os.path.abspath(name)
         self._opened: Identity | None = None
-        self._held: dict[int, Logs] = {}
-        self._logs_held: set[Logs] = set()
+        self.forget_connections()
 
-    @property
-    def line(self) -> str:
-        """The path of a hidden file beside it, by which writers stand in line."""
-        folder, name = os.path.split(os.path.realpath(self.path))
-        return os.path.join(folder, f".{name}.line")
+    def forget_connections(self) -> None:
+        """Note that this process has no connections yet, as at first and when it was forked."""
+        self._lock = Lock()
+        self._connections: set[int] = set()
+        self._logs: Logs | None = None
 
     def identity(self) -> Identity | None:
         """The file that connections have open, or the one that the next would open."""
         return self._opened or _identity(self.path)
 
-    def note_open(self) -> None:
-        """Note which file it is that connections have open, unless that is known."""
+    def note_open(self, connection: object) -> None:
+        """Note a new connection, and which file it is that connections have open."""
         with self._lock:
+            self._connections.add(id(connection))
             if self._opened is None:
                 self._opened = _identity(self.path)
                 self._real = os.path.realpath(self.path)  # SQLite keeps logs where a link leads
 
-    def note_log(self, connection: object, *, written: bool = False) -> None:
-        """Note which log a connection reads or has written to: it stays until the last is closed.
+    def note_log(self, *, written: bool = False) -> None:
+        """Note which log connections read or have written to: it stays until the last is closed.
 
         Before the first that writes there may be none.
         """
-        if id(connection) not in self._held:
-            logs = self._logs()
+        if self._logs is None:
+            logs = self._find_logs()
             if written or None not in logs:
-                with self._lock:
-                    self._held[id(connection)] = logs
-                    self._logs_held = set(self._held.values())
+                self._logs = logs
 
     def note_close(self, connection: object) -> None:
         """Note that a connection is closed."""
         with self._lock:
-            self._held.pop(id(connection), None)
-            self._logs_held = set(self._held.values())
+            self._connections.discard(id(connection))
+            if not self._connections:
+                self._logs = None
 
     def forget(self) -> None:
-        """Note that no connection is in use any more: the next opens what is there then."""
+        """Note that no connection is used any more: the next opens what is there then."""
         with self._lock:
-            self._opened = None
-            self._held, self._logs_held = {}, set()
-
-    def forget_connections(self) -> None:
-        """Note that this is a forked process, which has no connections yet."""
-        self._lock = Lock()  # the parent may have held it
-        self._held, self._logs_held = {}, set()
+            self._connections.clear()
+            self._opened = self._logs = None
 
     def change(self) -> Change | None:
         """What happened to the file since it was opened, or None."""
-        opened, held = self._opened, self._logs_held
+        opened, logs = self._opened, self._logs
         if opened is None:
             return None
         found = _identity(self.path)
         if found is None:
             return Change.GONE
         if found != opened:
-            mixed = {log for log, _ in held} - {None}
-            return Change.MIXED if mixed and self._log_in_use() in mixed else Change.REPLACED
-        return Change.LOG if held and held != {self._logs()} else None
+            log = f"{os.path.realpath(self.path)}-wal"
+            used = os.path.exists(log) and os.path.getsize(log) > 0
+            mixed = used and logs is not None and _identity(log) == logs[0]
+            return Change.MIXED if mixed else Change.REPLACED
+        return Change.LOG if logs is not None and logs != self._find_logs() else None
 
-    def _logs(self) -> Logs:
+    def _find_logs(self) -> Logs:
         return _identity(f"{self._real}-wal"), _identity(f"{self._real}-shm")
-
-    def _log_in_use(self) -> Identity | None:
-        """The log that SQLite would read with the file that is there now."""
-        log = f"{os.path.realpath(self.path)}-wal"
-        return _identity(log) if os.path.exists(log) and os.path.getsize(log) else None
 
 
 def _identity(path: str) -> Identity | None:

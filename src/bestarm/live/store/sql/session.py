@@ -129,8 +129,8 @@ class SqliteSession(Session):
     dialect = sqlite.dialect(paramstyle="named")
 
     def begin(self, *, writing: bool) -> None:
-        """Begin a transaction; IMMEDIATE waits for the write lock now, as it could not later."""
         if writing:
+            # IMMEDIATE waits for the write lock now: later in the transaction it could not wait.
             retry_on_busy(lambda: self.raw.execute("BEGIN IMMEDIATE"))
         else:
             self.raw.execute("BEGIN")
@@ -147,12 +147,10 @@ class SqliteSession(Session):
             self.raw.execute("PRAGMA busy_timeout=0")
 
     def rollback(self) -> None:
-        """End the transaction without keeping anything of it."""
         if self.raw.in_transaction:
             self.raw.execute("ROLLBACK")
 
     def add(self, table: sa.Table, columns: Columns, *, ignore_duplicates: bool = False) -> int:
-        """Insert rows."""
         text = _insert(table, tuple(columns), ", ".join("?" * len(columns)), ignore_duplicates)
         rows = list(zip(*columns.values(), strict=True))
         try:
@@ -163,7 +161,6 @@ class SqliteSession(Session):
             raise DuplicateKeyError(table.name) from error
 
     def has_table(self, name: str) -> bool:
-        """Whether there is a table of this name."""
         found = self.raw.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (name,))
         return found.fetchone() is not None
 
@@ -177,7 +174,6 @@ class PostgresSession(Session):
     dialect = psycopg.dialect(paramstyle="pyformat")  # type: ignore[no-untyped-call]
 
     def begin(self, *, writing: bool) -> None:
-        """Begin a transaction."""
         milliseconds = f"{1000 * TIMEOUT:.0f}"
         self.raw.execute(_BEGIN_WRITING.format(milliseconds) if writing else _BEGIN_READING)
 
@@ -185,7 +181,6 @@ class PostgresSession(Session):
         return self.raw.execute(text, values, binary=True)  # numbers to the bit, whatever is set
 
     def commit(self) -> None:
-        """Keep all of the transaction; when this returns it is on disk."""
         import psycopg as driver  # noqa: PLC0415 - an optional dependency
 
         if self.raw.execute("COMMIT").statusmessage != "COMMIT":
@@ -193,12 +188,10 @@ class PostgresSession(Session):
             raise driver.OperationalError("the transaction was rolled back")
 
     def rollback(self) -> None:
-        """End the transaction without keeping anything of it."""
         if self.raw.pgconn.transaction_status != 0:  # IDLE
             self.raw.execute("ROLLBACK")
 
     def add(self, table: sa.Table, columns: Columns, *, ignore_duplicates: bool = False) -> int:
-        """Insert rows, from an array per column."""
         import psycopg as driver  # noqa: PLC0415 - an optional dependency
 
         types = (table.c[name].type.compile(self.dialect) for name in columns)
@@ -210,13 +203,11 @@ class PostgresSession(Session):
             raise DuplicateKeyError(table.name) from error
 
     def has_table(self, name: str) -> bool:
-        """Whether there is a table of this name."""
         (found,) = self.raw.execute("SELECT to_regclass(%s)", (name,)).fetchone()
         return found is not None
 
     @property
     def broken(self) -> bool:
-        """Whether the connection is of no more use."""
         return bool(self.raw.closed)
 
 
