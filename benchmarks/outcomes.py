@@ -1,7 +1,7 @@
 """What one outcome costs: single calls beside the bare driver, another version, and optuna.
 
     python -m benchmarks.outcomes [--folder DIR] [--outcomes 2000] [--other CHECKOUT]
-        [--optuna PYTHON] [--only sqlite postgresql threads processes rests]
+        [--optuna PYTHON] [--only sqlite postgresql threads processes]
 
 Every `ask` and every `tell` is of one assignment, in a transaction that is on the disk when the
 call returns. "Driver" is the driver's own cursor with the same durable statements: begin, read the
@@ -13,9 +13,7 @@ another version of bestarm, measured by this file in turn with this one, in proc
 does; one on a disk what the disk does as well. Medians of five rounds, in turn. The policy is
 SP-BAI, in one phase of thousands of pulls; "closing" is the anytime rule, which closes a phase
 every few dozen outcomes. Processes have closed a phase of another experiment before; "÷ one" is the
-median of the ratios to the round of one process just before. "Rests" is one process alone that
-writes for as long as each of eight does before the next one's turn, and then waits as long as seven
-of them take: what it loses is not lost to the others.
+median of the ratios to the round of one process just before.
 """
 
 from __future__ import annotations
@@ -43,8 +41,6 @@ from sqlalchemy import make_url
 from bestarm import AnytimeBAI, Experiment, Problem
 
 ROUNDS = 5
-SLICE, FIRST = 0.025, 0.003  # seconds in which a process writes, and the first of them
-RESTS = {"none": 0.0, "asleep": 7 * SLICE, "computing": 7 * SLICE}  # seconds between two slices
 NUMBERS = (1, 2, 4, 8)  # of processes
 PROBLEM = Problem(np.eye(5), delta=0.05, noise=10.0)  # so that a phase of SP-BAI is long
 POLICIES: dict[str, dict[str, Any]] = {
@@ -241,36 +237,6 @@ def _at_once(some: list[Any], url: str, seconds: float) -> tuple[float, float, f
     return sum(turns) / seconds, sum(core) / sum(turns), max(longest)
 
 
-def rests(stores: Callable[[], str], count: int = 40) -> None:
-    """Asked and told by one process that rests, in its slices and in the first part of them."""
-    found: dict[str, list[tuple[float, float]]] = {how: [] for how in RESTS}
-    with Experiment.create(stores(), "rests", PROBLEM, seed=0, **POLICIES[""]) as experiment:
-        for _ in range(count):
-            for how, rest in RESTS.items():
-                begun = time.perf_counter()
-                if how == "asleep":
-                    time.sleep(rest)
-                while time.perf_counter() < begun + rest:
-                    pass
-                found[how].append((_rate(experiment, FIRST), _rate(experiment, SLICE - FIRST)))
-    print(f"\n{'rests':<12} {'first 3 ms':>12} {'÷ none':>7} {'then':>12} {'÷ none':>7}")
-    none = [statistics.median(each) for each in zip(*found["none"], strict=True)]
-    for how, pairs in found.items():
-        rates = (statistics.median(each) for each in zip(*pairs, strict=True))
-        beside = zip(rates, none, strict=True)
-        columns = (f"{rate:>12,.0f} {rate / most:>6.2f}×" for rate, most in beside)
-        print(f"{how:<12} {' '.join(columns)}", flush=True)
-
-
-def _rate(experiment: Experiment, seconds: float) -> float:
-    """How many are asked and told per second."""
-    turns, begun = 0, time.perf_counter()
-    while (now := time.perf_counter()) < begun + seconds:
-        experiment.tell(experiment.ask(1).ids[0], 0.5)
-        turns += 1
-    return turns / (now - begun)
-
-
 def _turns(orders: Any) -> None:
     warm = Experiment(AnytimeBAI(PROBLEM, bounds=(0, 1)), seed=0)
     for _ in range(100):
@@ -312,7 +278,7 @@ def databases(kind: str, folder: str | None) -> Iterator[Callable[[], str]]:
 def main() -> None:
     """Measure what was asked for."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    kinds = ("sqlite", "postgresql", "threads", "processes", "rests")
+    kinds = ("sqlite", "postgresql", "threads", "processes")
     parser.add_argument("--folder", help="where SQLite keeps its file")
     parser.add_argument("--outcomes", type=int, default=2000)
     parser.add_argument("--seconds", type=float, default=5.0, help="for each number of processes")
@@ -334,8 +300,6 @@ def main() -> None:
             threads(stores, given.outcomes)
         if "processes" in given.only:
             processes(stores, given.seconds)
-        if "rests" in given.only:
-            rests(stores)
 
 
 if __name__ == "__main__":

@@ -62,7 +62,8 @@ function done(summary, latency)
   for _, thread in ipairs(threads) do failed = failed + thread:get("wrong") end
   local found = '{"requests": %%d, "seconds": %%f, "p50": %%f, "p99": %%f, "failed": %%d}\\n'
   io.write(string.format(found, summary.requests, summary.duration / 1e6,
-    latency:percentile(50) / 1000, latency:percentile(99) / 1000, failed + summary.errors.connect + summary.errors.read +
+    latency:percentile(50) / 1000, latency:percentile(99) / 1000,
+    failed + summary.errors.connect + summary.errors.read +
     summary.errors.write + summary.errors.timeout))
 end
 """

@@ -26,7 +26,6 @@ _MOST_OPEN = 200
 # counters stays quick whatever the others do, and one slow experiment does not hold up the others.
 _WRITING = 48, 16
 _COMPUTING = 4, 2
-_BROWSING = 2, 2
 
 T = TypeVar("T")
 
@@ -53,7 +52,6 @@ class OpenExperiments:
         self._open: OrderedDict[str, Watch] = OrderedDict()
         self._generation = store.generation
         self._writing, self._computing = _Threads(*_WRITING), _Threads(*_COMPUTING)
-        self._browsing = _Threads(*_BROWSING)
 
     def open(self, name: str) -> Experiment:
         """An experiment of the store."""
@@ -90,10 +88,6 @@ class OpenExperiments:
             ) from error
         return self._keep(experiment, generation).experiment
 
-    async def browse(self, do: Callable[[OpenExperiments], T]) -> T:
-        """Go through many experiments, without their policies."""
-        return await self._browsing.run("", lambda: do(self))
-
     async def read(self, name: str, do: Callable[[Experiment], T]) -> T:
         """Do something quick with an experiment, in a thread: read its counters or its log."""
         return await run_in_threadpool(lambda: do(self.open(name)))
@@ -121,7 +115,7 @@ class OpenExperiments:
 
     def close(self) -> None:
         """Wait until nothing is at work, even for callers who have gone, and close the store."""
-        for threads in (self._writing, self._computing, self._browsing):
+        for threads in (self._writing, self._computing):
             threads.pool.shutdown(cancel_futures=True)
         self.store.close()
 

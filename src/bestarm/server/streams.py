@@ -6,7 +6,7 @@ import asyncio
 import json
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict
 from typing import Any
 from weakref import WeakValueDictionary
@@ -30,9 +30,15 @@ _log = logging.getLogger("bestarm.server")
 
 
 class EventStream(EventSourceResponse):
-    """Server-sent events. `stopping` is set when the server stops: they are to end then."""
+    """Server-sent events, sent within a context. `stopping` is set when the server stops."""
 
-    def __init__(self, events: AsyncIterator[Any], stopping: anyio.Event | None = None) -> None:
+    def __init__(
+        self,
+        events: AsyncIterator[dict[str, Any]],
+        context: AbstractContextManager[None] | None = None,
+        stopping: anyio.Event | None = None,
+    ) -> None:
+        self._context = context or nullcontext()
         super().__init__(
             events,
             ping=_SILENCE,
@@ -41,6 +47,11 @@ class EventStream(EventSourceResponse):
             shutdown_event=stopping,
             shutdown_grace_period=_FAREWELL,
         )
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send events until there are no more, the client has gone, or the server stops."""
+        with self._context:
+            await super().__call__(scope, receive, send)
 
 
 class _Latest:
@@ -74,10 +85,10 @@ class StatusStreams:
         """
         stopping = anyio.Event()
         events = self._events(name, known, check_allowed, stopping)
-        return _CountedStream(self, anonymous, events, stopping)
+        return EventStream(events, self._counting(anonymous), stopping)
 
     @contextmanager
-    def counting(self, anonymous: str | None) -> Iterator[None]:
+    def _counting(self, anonymous: str | None) -> Iterator[None]:
         """Count one more follower, or refuse it."""
         full = len(self._followers) >= self._limits.streams
         if anonymous is not None:
@@ -107,9 +118,7 @@ class StatusStreams:
         stopping: anyio.Event,
     ) -> AsyncIterator[dict[str, Any]]:
         """The status whenever it changes."""
-        loop, latest = asyncio.get_running_loop(), self._latest.get(name)
-        if latest is None:
-            latest = self._latest[name] = _Latest()
+        loop, latest = asyncio.get_running_loop(), self._latest.setdefault(name, _Latest())
         checked = loop.time()
         while not stopping.is_set():
             if loop.time() - checked >= _SILENCE:
@@ -142,16 +151,3 @@ class StatusStreams:
             if not latest.failed:
                 _log.error("The status of %r cannot be read for now", name, exc_info=error)
             latest.failed = True
-
-
-class _CountedStream(EventStream):
-    """A stream that counts as long as it is being sent."""
-
-    def __init__(self, streams: StatusStreams, anonymous: str | None, *parts: Any) -> None:
-        super().__init__(*parts)
-        self._streams, self._anonymous = streams, anonymous
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send events until there are no more, the client has gone, or the server stops."""
-        with self._streams.counting(self._anonymous):
-            await super().__call__(scope, receive, send)

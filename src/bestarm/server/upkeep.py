@@ -7,8 +7,7 @@ import logging
 import time
 from collections.abc import Callable
 
-import anyio.to_thread
-from anyio import CapacityLimiter
+from starlette.concurrency import run_in_threadpool
 
 from bestarm.errors import BestArmError
 from bestarm.live.store.sql import Changes
@@ -36,10 +35,9 @@ class Upkeep:
 
     async def run(self) -> None:
         """Make rounds until cancelled."""
-        alone = CapacityLimiter(1)
         while True:
             try:
-                await anyio.to_thread.run_sync(self.run_once, limiter=alone)
+                await run_in_threadpool(self.run_once)
             except BestArmError as error:
                 _log.warning("Upkeep is postponed: %s", error)
             except Exception as error:

@@ -1,4 +1,4 @@
-"""The charts of an experiment as data: drawn by the page's script, or as still pictures."""
+"""The charts of an experiment as data, which the page's script draws."""
 
 from __future__ import annotations
 

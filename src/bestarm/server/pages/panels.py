@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
+from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import lru_cache
 from importlib.metadata import version
@@ -22,7 +23,6 @@ from bestarm.live.watch.overview import Allocated, Overview, Watch
 from bestarm.live.watch.wording import percent
 from bestarm.server.pages.assets import address_of, read_asset
 from bestarm.server.pages.charts import COLOURS, Chart, charts, number
-from bestarm.server.pages.svg import draw, style_of
 
 PANELS = {  # with their titles, in the order of the page
     "verdict": "Verdict",
@@ -57,9 +57,22 @@ def panels(overview: Overview, pasted: Mapping[str, str] | None = None) -> dict[
     }
 
 
-def report(overview: Overview) -> str:
-    """An experiment as one HTML file that needs nothing else, not even a script."""
-    return render("report.html", overview=overview, panels=panels(overview), printed=True)
+def report(overview: Overview, *, whole: bool = True) -> str:
+    """An experiment as one HTML file that needs nothing else, or only the scripts of a server."""
+    return render(
+        "report.html",
+        overview=overview,
+        panels=panels(overview),
+        charts=Markup(charts_json(overview).replace("<", "\\u003c")),
+        printed=True,
+        whole=whole,
+    )
+
+
+def charts_json(overview: Overview) -> str:
+    """The numbers that charts are drawn from."""
+    drawn = {key: asdict(chart) for key, chart in charts(overview).items()}
+    return json.dumps(drawn, allow_nan=False)
 
 
 def write_report(experiment: Experiment, path: str | Path) -> Path:
@@ -100,12 +113,11 @@ def _environment() -> Environment:
     )
     made.globals.update(
         asset=address_of,
-        draw=draw,
         version=version("bestarm"),
         colours=COLOURS,
         default_delta=DELTA,
         address=lambda name: quote(name, safe=""),
-        styles=lambda: Markup(read_asset("style.css").decode()),
+        content=lambda name: Markup(read_asset(name).decode()),
         in_rounds=in_rounds,
         legend=_legend,
         titles=PANELS,
@@ -167,7 +179,8 @@ def _legend(chart: Chart) -> list[tuple[str, str]]:
     """Colours with their labels, the leader first."""
     by_style: dict[str, list[str]] = {}
     for line in chart.lines:
-        by_style.setdefault(style_of(line).split()[0], []).append(line.label)
+        style = f"c{line.rank}" if 0 <= line.rank < COLOURS else "quiet"
+        by_style.setdefault("ink" if line.rank == -2 else style, []).append(line.label)
     coloured = sorted(style for style in by_style if style.startswith("c"))
     shown = [(style, by_style[style][0]) for style in coloured]
     for style in ("quiet", "ink"):

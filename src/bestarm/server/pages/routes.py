@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict
 from typing import Annotated
 from urllib.parse import parse_qs, quote
 
@@ -26,9 +25,8 @@ from bestarm.server.api.plan import PLANNABLE
 from bestarm.server.api.requests import VIEW, Experiments
 from bestarm.server.experiments import OpenExperiments
 from bestarm.server.pages.assets import Assets
-from bestarm.server.pages.charts import charts
 from bestarm.server.pages.listing import Listing, listing
-from bestarm.server.pages.panels import panels, render, report
+from bestarm.server.pages.panels import charts_json, panels, render, report
 from bestarm.server.pages.snippets import snippets
 from bestarm.server.security.roles import COOKIE, check_role
 from bestarm.server.security.tokens import Role, make_pass
@@ -91,7 +89,7 @@ async def _listing(
     request: Request, experiments: OpenExperiments, known: str | None = None
 ) -> tuple[str, Listing | None]:
     worst, query = request.app.state.upkeep.worst, request.query_params
-    return await experiments.browse(lambda found: listing(found, query, worst, known))
+    return await run_in_threadpool(listing, experiments, query, worst, known)
 
 
 def _rows(part: Listing) -> Markup:
@@ -163,21 +161,17 @@ async def show_panels(
 
 
 def _update(shown: Overview, pasted: Mapping[str, str]) -> str:
-    return json.dumps(
-        {
-            "revision": shown.head.revision,
-            "state": shown.head.state,
-            "panels": panels(shown, pasted),
-            "charts": {key: asdict(chart) for key, chart in charts(shown).items()},
-        },
-        allow_nan=False,
-    )
+    known = {"revision": shown.head.revision, "state": shown.head.state}
+    news = json.dumps({**known, "panels": panels(shown, pasted)})
+    return f'{news[:-1]}, "charts": {charts_json(shown)}}}'
 
 
 @_pages.get("/experiments/{name}/report", dependencies=[VIEW])
 async def show_report(name: Name, experiments: Experiments) -> Response:
     """The report, to print or keep."""
-    return HTMLResponse(await experiments.compute(name, lambda watch: report(watch.overview())))
+    return HTMLResponse(
+        await experiments.compute(name, lambda watch: report(watch.overview(), whole=False))
+    )
 
 
 @_pages.get("/plan", dependencies=[VIEW])

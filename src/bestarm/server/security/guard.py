@@ -10,7 +10,6 @@ import math
 import re
 import time
 from collections import OrderedDict
-from functools import lru_cache
 from itertools import chain
 from urllib.parse import quote
 
@@ -58,8 +57,7 @@ class Guard:
         self._buckets = Buckets(limits)
         self._known: OrderedDict[str, None] = OrderedDict()
         self._any_host = not local and not hosts
-        self._hosts = {"localhost", *(host.lower() for host in hosts)}
-        self._fits = lru_cache(100)(self._host_fits)
+        self._hosts = {"localhost", "[::1]", *(host.lower() for host in hosts)}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, or answer it here."""
@@ -92,7 +90,7 @@ class Guard:
     def _check(self, scope: Scope, headers: dict[bytes, bytes], token: str) -> None:
         """Refuse a request that must not pass; `token` is the digest of the one that it brings."""
         _check_head(scope, headers)
-        if not self._fits(headers.get(b"host", b"").decode("latin-1")):
+        if not self._host_fits(headers.get(b"host", b"").decode("latin-1")):
             raise Refusal(
                 421,
                 "misdirected",
@@ -191,11 +189,9 @@ class Guard:
         return limited
 
     def _host_fits(self, host: str) -> bool:
-        if self._any_host:
-            return True
         found = _HOST.fullmatch(host.lower())
         name = "" if found is None else found[1]
-        if name in self._hosts or name == "[::1]":
+        if self._any_host or name in self._hosts:
             return True
         try:
             return ipaddress.IPv4Address(name).is_loopback

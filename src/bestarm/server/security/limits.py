@@ -19,13 +19,11 @@ class Limits:
         rate: requests per second from one caller, over time.
         burst: requests at once from one caller.
         batch: assignments or outcomes per request.
-        seconds: how long the head of a request may take to arrive, and how long its body.
+        seconds: how long the body of a request may take to arrive.
         streams: pages and programs that may follow experiments at a time.
         anonymous_streams: how many of them may be without a token.
         anonymous_streams_per_address: how many of those may be from one address.
-        connections: connections at a time. When there are more, the longest idle one is closed, of
-            the address that has most.
-        connections_per_address: connections at a time from one address, likewise.
+        connections: connections at a time; requests on further ones are refused.
         planning: the seconds that simulating a plan may take.
     """
 
@@ -38,7 +36,6 @@ class Limits:
     anonymous_streams: int = 100
     anonymous_streams_per_address: int = 50
     connections: int = 500
-    connections_per_address: int = 250
     planning: float = 60.0
 
 
