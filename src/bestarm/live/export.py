@@ -21,7 +21,7 @@ from bestarm.checks import choice
 from bestarm.errors import InvalidInputError, MissingDependencyError
 from bestarm.files import replacing
 from bestarm.live.store.contract import ROW, Reading, Rows
-from bestarm.live.store.damage import check_arms, check_size, damaged
+from bestarm.live.store.records import check_arms, check_size, damaged
 from bestarm.problem import Problem
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from bestarm.geometry import Array
 from bestarm.live.events import canonical
 from bestarm.live.inputs import EARLIEST
 from bestarm.live.store.contract import Ids, Reading, Rows
-from bestarm.live.store.damage import UNREADABLE, damaged
+from bestarm.live.store.records import UNREADABLE, damaged
 from bestarm.records import Plan
 
 _Row = Mapping[str, Any]

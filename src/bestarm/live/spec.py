@@ -15,7 +15,7 @@ from bestarm.checks import interval
 from bestarm.errors import BestArmError, DamagedStoreError, InvalidInputError, ReplayError
 from bestarm.forecasting.rewards import less_forecasts
 from bestarm.live.events import canonical
-from bestarm.live.store.damage import UNREADABLE
+from bestarm.live.store.records import UNREADABLE
 from bestarm.policies.policy import Policy, Traits
 from bestarm.policies.registry import load, policies
 from bestarm.policies.table import BUILT_IN

@@ -11,7 +11,7 @@ from bestarm.live.audit.evidence import LevelTest, LinearTest, RatioTest, Scales
 from bestarm.live.draws import first_members
 from bestarm.live.replay import recorded_plans
 from bestarm.live.store.contract import ROW, Head, Ids, PlanRecord, Reading, Rows
-from bestarm.live.store.damage import check_arms, check_size, damaged
+from bestarm.live.store.records import check_arms, check_size, damaged
 from bestarm.live.values import Check, plural, savings
 from bestarm.policies.policy import Traits
 from bestarm.problem import Problem
