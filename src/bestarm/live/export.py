@@ -144,11 +144,8 @@ def export(
     goal = Path(path)
     writers = {".csv": _csv, ".parquet": _parquet}
     if goal.suffix.lower() not in writers:
-        raise InvalidInputError(
-            f"`path` must end in .csv or .parquet; got {str(path)!r}.",
-            field="path",
-            value=str(path),
-        )
+        message = f"`path` must end in .csv or .parquet; got {str(path)!r}."
+        raise InvalidInputError(message, field="path", value=str(path))
     if goal.is_dir():
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(goal))
     try:
