@@ -18,7 +18,7 @@ from bestarm.checks import whole
 from bestarm.errors import ConflictingRequestError
 from bestarm.geometry import Array
 from bestarm.live.store.contract import Head, Ids, PlanRecord, Reading, Request, Writing
-from bestarm.live.store.damage import damaged
+from bestarm.live.store.records import damaged
 from bestarm.live.summaries import chain_covariates, chain_request
 from bestarm.live.values import Batch
 from bestarm.problem import as_weights

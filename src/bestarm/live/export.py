@@ -21,7 +21,7 @@ from bestarm.checks import choice
 from bestarm.errors import InvalidInputError, MissingDependencyError
 from bestarm.files import replacing
 from bestarm.live.store.contract import ROW, Reading, Rows
-from bestarm.live.store.damage import check_arms, check_size, damaged
+from bestarm.live.store.records import check_arms, check_size, damaged
 from bestarm.problem import Problem
 
 if TYPE_CHECKING:
@@ -144,11 +144,8 @@ def export(
     goal = Path(path)
     writers = {".csv": _csv, ".parquet": _parquet}
     if goal.suffix.lower() not in writers:
-        raise InvalidInputError(
-            f"`path` must end in .csv or .parquet; got {str(path)!r}.",
-            field="path",
-            value=str(path),
-        )
+        message = f"`path` must end in .csv or .parquet; got {str(path)!r}."
+        raise InvalidInputError(message, field="path", value=str(path))
     if goal.is_dir():
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(goal))
     try:

@@ -21,7 +21,7 @@ from bestarm.geometry import Array
 from bestarm.live.events import canonical
 from bestarm.live.inputs import EARLIEST
 from bestarm.live.store.contract import Ids, Reading, Rows
-from bestarm.live.store.damage import UNREADABLE, damaged
+from bestarm.live.store.records import UNREADABLE, damaged
 from bestarm.records import Plan
 
 _Row = Mapping[str, Any]
@@ -50,12 +50,9 @@ def read_known(maker: Forecasts | None, covariates: object, forecasts: object, c
     known = _read(covariates, forecasts, count)
     if maker is None:
         field = "covariates" if known.covariates is not None else "forecasts"
-        raise InvalidInputError(
-            f"This experiment has no forecaster: `{field}` cannot be used.",
-            field=field,
-            value=getattr(known, field),
-            remedy="Create one with forecaster='default', or 'own' for forecasts of your own.",
-        )
+        message = f"This experiment has no forecaster: `{field}` cannot be used."
+        remedy = "Create one with forecaster='default', or 'own' for forecasts of your own."
+        raise InvalidInputError(message, field=field, value=getattr(known, field), remedy=remedy)
     maker.check(known)
     return known
 
@@ -101,12 +98,9 @@ def _covariates(row: Any) -> dict[str, Any]:
         row = {f"x{place}": value for place, value in enumerate(values, 1)}
     read = {str(name): _value(name, value) for name, value in row.items()}
     if len(canonical(read)) > _LONGEST:
-        raise InvalidInputError(
-            f"A row of `covariates` is longer than {_LONGEST:,} characters.",
-            field="covariates",
-            value=sorted(read)[:10],
-            remedy="Give what may foretell the outcome, and leave out texts.",
-        )
+        message = f"A row of `covariates` is longer than {_LONGEST:,} characters."
+        remedy = "Give what may foretell the outcome, and leave out texts."
+        raise InvalidInputError(message, field="covariates", value=sorted(read)[:10], remedy=remedy)
     return read
 
 
@@ -161,12 +155,9 @@ def make_forecasts(
         InvalidInputError: it was created with another kind than that of `forecaster`.
     """
     if forecaster is not None and kind_of(forecaster) != kind:
-        raise InvalidInputError(
-            f"The experiment was created with forecaster={kind!r}; got {forecaster!r}.",
-            field="forecaster",
-            value=forecaster,
-            remedy="What is subtracted from outcomes is settled at creation: create another.",
-        )
+        message = f"The experiment was created with forecaster={kind!r}; got {forecaster!r}."
+        remedy = "What is subtracted from outcomes is settled at creation: create another."
+        raise InvalidInputError(message, field="forecaster", value=forecaster, remedy=remedy)
     if kind is None:
         return None
     own = forecaster if isinstance(forecaster, Forecaster) else None

@@ -51,11 +51,8 @@ def read_outcomes(outcomes: Any) -> tuple[list[int], list[float]]:
     """Ids and rewards, each id once, from a mapping, from pairs or from a data frame."""
     if hasattr(outcomes, "columns"):
         if not {"id", "reward"} <= set(outcomes.columns):
-            raise InvalidInputError(
-                "A table of outcomes needs the columns 'id' and 'reward'.",
-                field="outcomes",
-                value=list(outcomes.columns),
-            )
+            message = "A table of outcomes needs the columns 'id' and 'reward'."
+            raise InvalidInputError(message, field="outcomes", value=list(outcomes.columns))
         numbers, values = outcomes["id"].tolist(), outcomes["reward"].tolist()
     elif isinstance(outcomes, Mapping):
         numbers, values = list(outcomes.keys()), list(outcomes.values())
@@ -160,12 +157,9 @@ def read_time(value: object, *, stored: bool) -> float:
     for unit, size in _UNITS.items():
         if EARLIEST * size <= number < LATEST * size:
             remedy = f"Did you give {unit}? Divide by {size:,.0f}."
-    raise ClockError(
-        f"`clock` must tell the time in seconds since 1970; got {value!r}.",
-        field="clock",
-        value=value,
-        remedy=remedy,
-    )
+    message = f"`clock` must tell the time in seconds since 1970; got {value!r}."
+    remedy = remedy
+    raise ClockError(message, field="clock", value=value, remedy=remedy)
 
 
 def read_lease(lease: float | str | None) -> float | None:
@@ -200,11 +194,8 @@ def normal_form(name: str) -> str:
 def read_label(value: object, field: str) -> str:
     """A short text without line breaks or control characters."""
     if not isinstance(value, str) or not 0 < len(value) <= 200 or not value.isprintable():
-        raise InvalidInputError(
-            f"`{field}` must be a text of 1 to 200 characters; got {value!r}.",
-            field=field,
-            value=value,
-        )
+        message = f"`{field}` must be a text of 1 to 200 characters; got {value!r}."
+        raise InvalidInputError(message, field=field, value=value)
     return value
 
 

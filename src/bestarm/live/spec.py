@@ -15,7 +15,7 @@ from bestarm.checks import interval
 from bestarm.errors import BestArmError, DamagedStoreError, InvalidInputError, ReplayError
 from bestarm.forecasting.rewards import less_forecasts
 from bestarm.live.events import canonical
-from bestarm.live.store.damage import UNREADABLE
+from bestarm.live.store.records import UNREADABLE
 from bestarm.policies.policy import Policy, Traits
 from bestarm.policies.registry import load, policies
 from bestarm.policies.table import BUILT_IN
@@ -96,11 +96,9 @@ class Spec:
             traits = _read_traits(data["traits"])
             return cls(problem=problem, traits=traits, forecaster=forecaster, **known)
         except UNREADABLE as error:
-            raise DamagedStoreError(
-                f"What the experiment is made of cannot be read ({str(error).rstrip('.')}).",
-                field="document",
-                remedy="Was the database edited, or restored in part? Restore the whole of it.",
-            ) from error
+            message = f"What the experiment is made of cannot be read ({str(error).rstrip('.')})."
+            remedy = "Was the database edited, or restored in part? Restore the whole of it."
+            raise DamagedStoreError(message, field="document", remedy=remedy) from error
 
 
 def _of_kind(data: Any, name: str, *kinds: type) -> Any:
@@ -130,12 +128,9 @@ def make_spec(
     """Check what an experiment is to be made of by making its policy and its first plan once."""
     as_problem(problem)
     if not isinstance(policy, str):
-        raise InvalidInputError(
-            f"`policy` must be a name, so that any process can make it again; got {policy!r}.",
-            field="policy",
-            value=policy,
-            remedy="Name it, for example 'anytime', or give your own as 'module:attribute'.",
-        )
+        message = f"`policy` must be a name, so that any process can make it again; got {policy!r}."
+        remedy = "Name it, for example 'anytime', or give your own as 'module:attribute'."
+        raise InvalidInputError(message, field="policy", value=policy, remedy=remedy)
     plain = _plain(options)
     made = _make(problem, policy, plain, seed, forecasts=forecaster is not None)
     with _refusals(policy, plain):
@@ -146,11 +141,8 @@ def make_spec(
     try:
         traits = _read_traits(json.loads(canonical(asdict(made.traits))))
     except UNREADABLE as error:
-        raise InvalidInputError(
-            f"The policy {policy!r} declares traits that cannot be kept ({error}).",
-            field="traits",
-            value=made.traits,
-        ) from None
+        message = f"The policy {policy!r} declares traits that cannot be kept ({error})."
+        raise InvalidInputError(message, field="traits", value=made.traits) from None
     if forecaster is not None and traits.bounds is not None and "bounds" in plain:
         # Those of rewards as they are told, not of rewards less forecasts.
         traits = replace(traits, bounds=interval(plain["bounds"], "bounds"))
@@ -172,17 +164,13 @@ def check_first(plan: Plan | None, forecasts: bool, *, by_plan: bool = False) ->
             remedy="Use one that makes open plans over blocks, like 'anytime'.",
         )
     if isinstance(plan, BlockPlan) and forecasts:
-        raise InvalidInputError(
-            "Forecasts cancel within a block, as the baseline does.",
-            field="forecaster",
-            remedy="Leave the forecaster out, or draw single pulls.",
-        )
+        message = "Forecasts cancel within a block, as the baseline does."
+        remedy = "Leave the forecaster out, or draw single pulls."
+        raise InvalidInputError(message, field="forecaster", remedy=remedy)
     if plan is not None and plan.forecasts is not None and not forecasts:
-        raise InvalidInputError(
-            "The policy was made for rewards less forecasts, and there is no forecaster.",
-            field="forecaster",
-            remedy="Give forecaster='default', or make the policy without `forecasts`.",
-        )
+        message = "The policy was made for rewards less forecasts, and there is no forecaster."
+        remedy = "Give forecaster='default', or make the policy without `forecasts`."
+        raise InvalidInputError(message, field="forecaster", remedy=remedy)
     if plan is not None and plan.forecasts is None and forecasts and by_plan:
         raise InvalidInputError(
             "The policy was not made for rewards less forecasts.",
@@ -198,20 +186,14 @@ def _plain(options: Mapping[str, object] | None) -> dict[str, Any]:
             f"`options` must be names with values; got {options!r}.", field="options", value=options
         )
     if options and not {"problem", "seed"}.isdisjoint(options):
-        raise InvalidInputError(
-            "The problem and the seed are not among the policy's `options`.",
-            field="options",
-            value=sorted(options),
-            remedy="Give them to `create` itself.",
-        )
+        message = "The problem and the seed are not among the policy's `options`."
+        remedy = "Give them to `create` itself."
+        raise InvalidInputError(message, field="options", value=sorted(options), remedy=remedy)
     try:
         read: dict[str, Any] = json.loads(canonical(dict(options or {})))
     except (TypeError, ValueError) as error:
-        raise InvalidInputError(
-            f"`options` must be numbers, texts, truth values and lists of them ({error}).",
-            field="options",
-            value=options,
-        ) from None
+        message = f"`options` must be numbers, texts, truth values and lists of them ({error})."
+        raise InvalidInputError(message, field="options", value=options) from None
     return read
 
 
@@ -222,12 +204,9 @@ def _make(
     info = policies().get(name)
     for needed in () if info is None else info.required:
         if info is not None and needed not in options:
-            raise InvalidInputError(
-                f"The policy {name!r} needs the option `{needed}`.",
-                field="options",
-                value=options,
-                remedy=f"Give it, for example {needed}={info.example.get(needed)!r}.",
-            )
+            message = f"The policy {name!r} needs the option `{needed}`."
+            remedy = f"Give it, for example {needed}={info.example.get(needed)!r}."
+            raise InvalidInputError(message, field="options", value=options, remedy=remedy)
     # JSON has no tuples; the options that are pairs are written as lists.
     given = {key: tuple(v) if isinstance(v, list) else v for key, v in options.items()}
     with _refusals(name, options):
@@ -236,12 +215,9 @@ def _make(
             method, problem, _ = less_forecasts(method, problem)
         policy = method(problem, seed=seed)
     if not isinstance(policy, Policy):
-        raise InvalidInputError(
-            f"{name!r} does not make a policy.",
-            field="policy",
-            value=name,
-            remedy="Derive it from bestarm.policies.Policy.",
-        )
+        message = f"{name!r} does not make a policy."
+        remedy = "Derive it from bestarm.policies.Policy."
+        raise InvalidInputError(message, field="policy", value=name, remedy=remedy)
     return policy
 
 
@@ -254,8 +230,5 @@ def _refusals(name: str, options: dict[str, Any]) -> Iterator[None]:
         raise
     except Exception as error:
         why = " ".join(f"{type(error).__name__}: {error}".split()).rstrip(": .")
-        raise InvalidInputError(
-            f"The policy {name!r} cannot work with these options on this problem ({why}).",
-            field="options",
-            value=options,
-        ) from error
+        message = f"The policy {name!r} cannot work with these options on this problem ({why})."
+        raise InvalidInputError(message, field="options", value=options) from error

@@ -197,7 +197,11 @@ def ranges(ids: Ids) -> list[list[int]]:
 
 def ids_in(several: Iterable[Iterable[int]]) -> Ids:
     """The ids of ranges."""
-    parts = [np.arange(first, end, dtype=np.int64) for first, end in several]
+    return joined_ids(np.arange(first, end, dtype=np.int64) for first, end in several)
+
+
+def joined_ids(parts: Iterable[Ids]) -> Ids:
+    """The ids of all parts, of which there may be none."""
     return np.concatenate([np.empty(0, dtype=np.int64), *parts])
 
 

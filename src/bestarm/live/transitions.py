@@ -32,7 +32,7 @@ from bestarm.live.store.contract import (
     Writing,
     answers_of,
 )
-from bestarm.live.store.damage import damaged
+from bestarm.live.store.records import damaged
 from bestarm.live.summaries import late_data, ranges
 from bestarm.live.values import Receipt
 from bestarm.policies.policy import Policy

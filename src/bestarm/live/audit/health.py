@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bestarm.errors import ProtocolError
 from bestarm.live.audit.evidence import LevelTest, LinearTest, RatioTest, Scales
 from bestarm.live.draws import first_members
 from bestarm.live.replay import recorded_plans
 from bestarm.live.store.contract import ROW, Head, Ids, PlanRecord, Reading, Rows
-from bestarm.live.store.damage import check_arms, check_size, damaged
+from bestarm.live.store.records import check_arms, check_size, damaged
 from bestarm.live.values import Check, plural, savings
 from bestarm.policies.policy import Traits
 from bestarm.problem import Problem
@@ -26,8 +27,7 @@ _WARNING, _ALARM = 1e-3, 1e-6  # probabilities under which a sound experiment sh
 _ENOUGH, _HARM = 200, 1.1  # outcomes, and the variance that forecasts leave, to speak of harm
 _MANY_LOST, _MOST_LOST = 0.5, 0.9  # of all outcomes; most experiments lose far fewer
 
-#: Told, lost and outstanding assignments, per arm.
-_Split = tuple[Counts, Counts, Counts]
+_Split = NDArray[np.int64]  # three rows: told, lost and outstanding assignments, per arm
 
 
 def examine(
@@ -67,17 +67,21 @@ def examine(
 
 def _count(books: Reading, tail: _Tail, seed: int, scales: Scales, models: _Models) -> _ArmCounts:
     """Count assignments per arm, and show all summaries to the tests of scales and models."""
-
-    def joined(tail: _Split, summary: _Split) -> _Split:
-        return tail[0] + summary[0], tail[1] + summary[1], tail[2]  # outstanding: in the tail
-
     arms = _ArmCounts(tail.arms)
     provisional: dict[int, Summary] = {}
     plan_of = recorded_plans(books)
+
+    def checked(phase: int) -> PlanRecord:
+        check_size(f"The plan of phase {phase}", plan_of(phase).plan.arms, tail.arms)
+        return plan_of(phase)
+
+    def show(plan: Plan, summary: Summary) -> None:
+        if plan.size == 1:
+            scales.add(summary)
+            models.add(plan, summary)
+
     for record in books.summaries():
-        planned, summary = plan_of(record.phase), record.observed  # scales are of rewards as told
-        plan = planned.plan
-        check_size(f"The plan of phase {plan.phase}", plan.arms, tail.arms)
+        plan, summary = checked(record.phase).plan, record.observed  # scales are of rewards as told
         check_size(f"Summary {record.number}", len(summary.counts), tail.arms)
         if plan.provisional:
             try:
@@ -87,29 +91,20 @@ def _count(books: Reading, tail: _Tail, seed: int, scales: Scales, models: _Mode
                 what = f"Summary {record.number} amends what was not outstanding."
                 raise damaged(what, record.number) from None
             continue
-        told, lost, waiting = _split_of(summary)
+        every = _split_of(summary)
         if books.head.losses and not plan.open:  # replaced, and therefore in no summary
-            lost = _count_arms(books.lost_arms(plan.phase, 0, 2**40), tail.arms)
-        tested = _first_of(summary, record.first, seed) if isinstance(summary, Rounds) else None
-        arms.add(planned, (told, lost, waiting), tested)
-        if plan.size == 1:
-            scales.add(summary)
-            models.add(plan, summary)
+            every[1] = _count_arms(books.lost_arms(plan.phase, 0, 2**40), tail.arms)
+        arms.add(plan, every, _first_of(summary, record.first, seed) if plan.size > 1 else every)
+        show(plan, summary)
     for phase in sorted({*provisional, *tail.rows["phase"].tolist()}):
-        planned = plan_of(phase)
-        check_size(f"The plan of phase {phase}", planned.plan.arms, tail.arms)
-        every, tested = tail.counts(planned), None
-        if planned.plan.size > 1:
-            tested = tail.counts(planned, first=True)
+        planned = checked(phase)
+        every, first = tail.counts(planned), tail.counts(planned, first=True)
         if phase in provisional:
             summary = provisional[phase]
-            if planned.plan.size == 1:
-                scales.add(summary)
-                models.add(planned.plan, summary)
-            every = joined(every, _split_of(summary))
-            if tested is not None and isinstance(summary, Rounds):
-                tested = joined(tested, _first_of(summary, planned.first, seed))
-        arms.add(planned, every, tested)
+            show(planned.plan, summary)
+            every[:2] += _split_of(summary)[:2]  # outstanding ones are in the tail
+            first[:2] += _first_of(summary, planned.first, seed)[:2]
+        arms.add(planned.plan, every, first)
     return arms
 
 
@@ -119,25 +114,26 @@ def _count_arms(arms: Ids, size: int) -> Counts:
 
 
 def _split_of(summary: Summary) -> _Split:
-    return summary.counts, summary.missing, summary.pending
+    every = np.zeros((3, len(summary.counts)), dtype=np.int64)
+    every[0], every[1], every[2] = summary.counts, summary.missing, summary.pending
+    return every
 
 
-def _first_of(rounds: Rounds, first: int, seed: int) -> _Split:
+def _first_of(summary: Summary, first: int, seed: int) -> _Split:
     """The split of the first assignments of all rounds; the first of all has the id `first`.
 
     A block is drawn, and its arms are tried in random order: so the arms of these assignments are
     drawn independently with the plan's weights, as single pulls are.
     """
-    number, size = rounds.table.shape
+    if not isinstance(summary, Rounds):
+        return _split_of(summary)
+    number, size = summary.table.shape
     column = first_members(seed, start=first, rounds=number, size=size)
     every = np.arange(number)
-    arms, awaited = rounds.blocks[rounds.kinds, column], rounds.awaited[every, column]
-    told = ~np.isnan(rounds.table[every, column])
-    told, lost, waiting = (
-        np.bincount(arms[part], minlength=len(rounds.counts))
-        for part in (told, ~told & ~awaited, awaited)
-    )
-    return told, lost, waiting
+    arms, awaited = summary.blocks[summary.kinds, column], summary.awaited[every, column]
+    told = ~np.isnan(summary.table[every, column])
+    kinds, least = (told, ~told & ~awaited, awaited), len(summary.counts)
+    return np.array([np.bincount(arms[kind], minlength=least) for kind in kinds])
 
 
 class _ArmCounts:
@@ -153,20 +149,19 @@ class _ArmCounts:
     def __init__(self, arms: int) -> None:
         self._phase = 0
         self.given, self.told, self.lost = RatioTest(arms), RatioTest(arms), RatioTest(arms)
-        self.settled: Counts = np.zeros(arms, dtype=np.int64)  # told or lost
-        self.missing: Counts = np.zeros(arms, dtype=np.int64)  # those of them that are lost
+        # Told or lost, and those of them that are lost.
+        self.settled, self.missing = np.zeros((2, arms), dtype=np.int64)
 
-    def add(self, record: PlanRecord, every: _Split, tested: _Split | None = None) -> None:
-        """Add a batch of one plan; where it draws blocks, `tested` are the first of each round."""
-        plan = record.plan
-        told, lost, waiting = tested or every
+    def add(self, plan: Plan, every: _Split, first: _Split) -> None:
+        """Add a batch of one plan: all assignments, and the first of each round, to be tested."""
+        told, lost, waiting = first
         if plan.provisional and waiting.any():
             # Among the outcomes so far, quick ones would be too many.
             assert plan.weights is not None
             self.given.add(plan.weights, told + lost + waiting)
             return
-        self.settled = self.settled + every[0] + every[1]
-        self.missing = self.missing + every[1]
+        self.settled += every[0] + every[1]
+        self.missing += every[1]
         more, self._phase = plan.phase == self._phase, plan.phase
         if plan.weights is None:
             # The arms are fixed, but which of them are lost should be random.
@@ -196,8 +191,7 @@ class _Tail:
         usual = np.inf if self.usual is None else self.usual
         self.patience = max(_LEAST_PATIENCE, _SLOW * usual) if head.lease is None else head.lease
         deferred = books.rows_of(books.deferrals(waiting=True)[0])
-        rows = np.concatenate([deferred, window[window["id"] >= head.summary_end]])
-        self.rows = rows
+        self.rows = rows = np.concatenate([deferred, window[window["id"] >= head.summary_end]])
         outstanding = np.isnan(rows["reward"]) & np.isnan(rows["lost"])
         self.ages = now - rows["asked"][outstanding]
         ids = rows["id"][outstanding & (rows["id"] >= head.summary_end)]
@@ -218,8 +212,7 @@ class _Tail:
         gone = (lost & early) | (~told & (self._now - rows["asked"] > self.patience))
         told = told & early
         kinds = (told, gone, ~told & ~gone)
-        some, other, rest = (_count_arms(rows["arm"][kind], self.arms) for kind in kinds)
-        return some, other, rest
+        return np.array([_count_arms(rows["arm"][kind], self.arms) for kind in kinds])
 
 
 class _Models:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import chain
-from typing import Any, Generic, TypeVar
+from itertools import accumulate, chain, pairwise
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +16,6 @@ from bestarm.errors import DamagedStoreError, InvalidInputError
 from bestarm.live.draws import PlanDraws
 from bestarm.live.events import as_data, chained, plan_data, summary_data
 from bestarm.live.store.contract import (
-    ROW,
     Event,
     Ids,
     PlanRecord,
@@ -31,10 +31,12 @@ from bestarm.live.summaries import (
     chain_request,
     digest_of,
     ids_in,
+    joined_ids,
     late_data,
+    request_data,
 )
 from bestarm.live.values import plural
-from bestarm.records import Summary
+from bestarm.records import Plan, Summary
 
 SHOWN = 20  # findings of one kind that are written out: there may be millions
 _PIECE = 50_000  # assignments whose covariates are read at a time
@@ -90,12 +92,16 @@ def audit(
     created: dict[str, Any],
     progress: Progress | None = None,
 ) -> Audit:
-    """Audit an experiment, reading each table once; `created` is what the first event must say."""
+    """Audit an experiment; `created` is what the first event must say."""
     findings = _Findings()
     log = _Log(books, findings, created)
     log.read()
-    redraw = _Redraw(books, findings, arms, seed, log.end, log.failed, progress)
-    redraw.read()
+    redraw = _Redraw(books, findings, arms, seed)
+    redraw.check_rows(progress)
+    redraw.check_summaries()
+    if log.end is not None:
+        with findings.reading():
+            redraw.check_rest(log.end, log.failed)
     findings.add_unless(
         log.broken or log.late == redraw.late,
         "late",
@@ -135,12 +141,18 @@ class _Findings:
         for number in rows["id"][wrong].tolist():
             self.add(kind, f"Assignment {number} {what}.")
 
-    def readable(self, items: Iterator[T]) -> Iterator[T]:
-        """The items up to the first that cannot be read."""
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """Note what cannot be read, and leave the rest of the block out."""
         try:
-            yield from items
+            yield
         except DamagedStoreError as error:
             self.add("unreadable", f"{error.message} What follows it was not checked.")
+
+    def readable(self, items: Iterator[T]) -> Iterator[T]:
+        """The items up to the first that cannot be read."""
+        with self.reading():
+            yield from items
 
     def sentences(self) -> tuple[str, ...]:
         every = []
@@ -161,10 +173,11 @@ class _Log:
         self._books = books
         self._findings = findings
         self._created = created
-        known = _covariates(books)
-        self._links: dict[str, _Links[Any]] = {
-            "requests": _Links("requests", books.requests(), chain_request, findings),
-            "covariates": _Links("covariates", known, chain_covariates, findings),
+        requests = accumulate(findings.readable(books.requests()), chain_request, initial="")
+        known = accumulate(findings.readable(_covariates(books)), chain_covariates, initial="")
+        self._links = {
+            "requests": _Links("requests", requests, findings),
+            "covariates": _Links("covariates", known, findings),
         }
         self._last_hash = ""
         self._state = "running"
@@ -175,7 +188,7 @@ class _Log:
         self.events = self.plans = self.summaries = 0
         self.late = 0  # outcomes that came too late
         self.end: dict[str, Any] | None = None  # what the last event of an ended experiment says
-        self.failed: Ids = np.empty(0, dtype=np.int64)  # assignments given up after the end
+        self.failed: Ids = joined_ids([])  # assignments given up after the end
 
     def read(self) -> None:
         findings, books = self._findings, self._books
@@ -228,8 +241,8 @@ class _Log:
             "The hash of the last event is not the one kept with the counters: the log was "
             "written again, or cut short.",
         )
-        self._links["requests"].end(head.requests_hash)
-        self._links["covariates"].end(head.covariates_hash)
+        for name, expected in request_data(head).items():
+            self._links[name].end(expected)
         findings.add_unless(
             (self._state, self._lease) == (head.state, head.lease),
             "state",
@@ -262,7 +275,7 @@ class _Log:
             self.late += len(ids)
         else:
             what, when, same = "assignments given up after the end", rows["lost"], True
-            self.failed = np.concatenate([self.failed, ids])
+            self.failed = joined_ids([self.failed, ids])
         self._findings.add_unless(
             same and len(rows) == len(ids) and bool((when == event.at).all()),
             event.kind,
@@ -301,34 +314,29 @@ class _Log:
         )
 
 
-class _Links(Generic[T]):
-    """Records that `chain` hashes one after the other, as far as events have the hash of them."""
+class _Links:
+    """Running hashes of records, as far as events have the hash of them."""
 
-    def __init__(
-        self, name: str, records: Iterator[T], chain: Callable[[str, T], str], findings: _Findings
-    ) -> None:
-        self._name, self._records, self._chain = name, findings.readable(records), chain
-        self._findings = findings
-        self._hash: str | None = ""  # of those read so far; None once one is wrong
+    def __init__(self, name: str, hashes: Iterator[str], findings: _Findings) -> None:
+        self._name, self._hashes, self._findings = name, hashes, findings
+        self._hash: str | None = next(hashes)  # of those read so far; None once one is wrong
 
     def read_to(self, expected: str, where: str) -> None:
         """Read on to the record whose hash is expected."""
-        while self._hash not in {None, expected}:
-            record = next(self._records, None)
-            if record is None:
-                self._findings.add(
-                    self._name,
-                    f"The {self._name} up to {where} are not those it knows of: some were changed "
-                    "since, or removed.",
-                )
-                self._hash = None
-                return
-            self._hash = self._chain(self._hash or "", record)
+        if self._hash in {None, expected}:
+            return
+        self._hash = next((each for each in self._hashes if each == expected), None)
+        if self._hash is None:
+            self._findings.add(
+                self._name,
+                f"The {self._name} up to {where} are not those it knows of: some were changed "
+                "since, or removed.",
+            )
 
     def end(self, expected: str) -> None:
         """Read on to the last record."""
         self.read_to(expected, "the counters")
-        if self._hash is not None and next(self._records, None) is not None:
+        if self._hash is not None and next(self._hashes, None) is not None:
             self._findings.add(self._name, f"There are {self._name} on record that nobody sent.")
 
 
@@ -341,110 +349,72 @@ def _covariates(books: Reading) -> Iterator[tuple[int, str]]:
         first, size = first + size, _PIECE if found else 2 * size
 
 
-@dataclass(eq=False)
 class _Redraw:
-    """The assignments, read once in order of id: counted, drawn again and added up again."""
+    """The assignments: counted, drawn again and added up again."""
 
-    books: Reading
-    findings: _Findings
-    arms: int
-    seed: int
-    end: dict[str, Any] | None  # what the last event of an ended experiment says
-    failed: Ids  # assignments given up after the end
-    progress: Progress | None = None  # called with (assignments checked, in total)
-    assigned: int = 0
-    rounds: int = 0
-    outcomes: int = 0
-    late: int = 0
+    def __init__(self, books: Reading, findings: _Findings, arms: int, seed: int) -> None:
+        self._books, self._findings, self._arms, self._seed = books, findings, arms, seed
+        self._last = -1  # the id of the last assignment read
+        self.rounds = self.assigned = self.outcomes = self.late = 0
+        # Ids that were outstanding when their phase closed, by the summary that covers them, or −1.
+        self._deferred: dict[int, list[Ids]] = {}
 
-    def __post_init__(self) -> None:
-        self._pieces = self._checked()
-        self._rows: Rows = np.empty(0, dtype=ROW)
-        self._plans = self.findings.readable(self.books.plans())
-        self._draws: PlanDraws | None = None
-        self._next_plan = next(self._plans, None)
-        self._deferred: dict[int, list[Rows]] = {}  # rows by the summary that covers them, or −1
-
-    def read(self) -> None:
-        """Read all assignments, and compare."""
-        for record in self.findings.readable(self.books.summaries()):
-            self._check_summary(record)
-        for number in sorted(self._deferred.keys() - {-1}):
-            self.findings.add("deferral", f"Summary {number}, which covers outcomes, is missing.")
-        if self.end is not None:
-            self._check_rest(self.end)
-        for _ in self._pieces:
-            pass
-        head = self.books.head
+    def check_rows(self, progress: Progress | None) -> None:
+        """Compare all assignments with their plans, and their number with the counters."""
+        head, findings, first = self._books.head, self._findings, 0
+        plans = chain([None], findings.readable(self._books.plans()), [None])
+        for plan, following in pairwise(plans):
+            # No more than there are assignments: a changed plan may ask for any number.
+            draws = None if plan is None else PlanDraws(plan, self._seed, most=head.assigned)
+            end = head.assigned + 1  # one more than are counted
+            if following is not None:
+                end = max(first, min(following.first, end))
+            for rows in findings.readable(self._books.rows(first, end)):
+                self._check_rows(rows, draws)
+                if progress is not None:
+                    progress(self.assigned, head.assigned)
+            first = end
         for noun, found, counted in (
             ("assignment", self.assigned, head.assigned),
             ("round", self.rounds, head.rounds),
         ):
             what = f"There are {plural(found, noun)}, the counter says {counted}."
-            self.findings.add_unless(found == counted, noun, what)
+            findings.add_unless(found == counted, noun, what)
 
-    def _checked(self) -> Iterator[Rows]:
-        """All assignments in pieces, each compared with its plan."""
-        last = -1
-        every = self.books.rows(0, self.books.head.assigned + 1)  # one more than are counted
-        for rows in self.findings.readable(every):
-            ids = np.concatenate([[last], rows["id"]])
-            for place in np.flatnonzero(np.diff(ids) != 1):
-                missing = f"{ids[place] + 1} to {ids[place + 1] - 1}"
-                self.findings.add("assignment", f"Assignments {missing} are missing.")
-            last = int(ids[-1])
-            told, lost, late = ~np.isnan(rows["reward"]), ~np.isnan(rows["lost"]), rows["late"]
-            self.assigned += len(rows)
-            self.rounds = int(rows["round"][-1]) + 1 if len(rows) else self.rounds
-            self.outcomes += int(told.sum())
-            self.late += int(late.sum())
-            wrong, what = lost & told & ~late, "was lost, but its outcome is not flagged"
-            self.findings.add_each(rows, wrong, "late", what)
-            if not self.books.head.over:
-                self._check_in_time(rows)
-            self._check_draws(rows)
-            if self.progress is not None:
-                self.progress(self.assigned, self.books.head.assigned)
-            yield rows
-
-    def _between(self, first: int, end: int) -> Iterator[Rows]:
-        """The rows of a range that follows the one before."""
-        while first < end:
-            while not len(self._rows) or self._rows["id"][-1] < first:
-                rows = next(self._pieces, None)
-                if rows is None:
-                    return
-                self._rows = rows
-            yield self._rows[slice(*np.searchsorted(self._rows["id"], [first, end]))]
-            first = int(self._rows["id"][-1]) + 1
+    def _check_rows(self, rows: Rows, draws: PlanDraws | None) -> None:
+        if not len(rows):
+            return
+        ids = np.concatenate([[self._last], rows["id"]])
+        gaps = np.flatnonzero(np.diff(ids) != 1)
+        for place in gaps:
+            missing = f"{ids[place] + 1} to {ids[place + 1] - 1}"
+            self._findings.add("assignment", f"Assignments {missing} are missing.")
+        self._last = int(ids[-1])
+        told, lost, late = ~np.isnan(rows["reward"]), ~np.isnan(rows["lost"]), rows["late"]
+        self.assigned += len(rows)
+        self.rounds = int(rows["round"][-1]) + 1
+        self.outcomes += int(told.sum())
+        self.late += int(late.sum())
+        wrong, what = lost & told & ~late, "was lost, but its outcome is not flagged"
+        self._findings.add_each(rows, wrong, "late", what)
+        if not self._books.head.over:
+            self._check_in_time(rows)
+        for run in np.split(rows, gaps[gaps > 0]):
+            self._draw_again(run, draws)
 
     def _check_in_time(self, rows: Rows) -> None:
         flagged = rows["late"] & np.isnan(rows["lost"])
         what = "was told in time, but its outcome is flagged as late"
-        self.findings.add_each(rows, flagged, "late", what)
-
-    def _check_draws(self, rows: Rows) -> None:
-        while len(rows):
-            while self._next_plan is not None and self._next_plan.first <= rows["id"][0]:
-                # No more than there are assignments: a changed plan may ask for any number.
-                most = self.books.head.assigned
-                self._draws = PlanDraws(self._next_plan, self.seed, most=most)
-                self._next_plan = next(self._plans, None)
-            end = len(rows)
-            if self._next_plan is not None:
-                end = int(np.searchsorted(rows["id"], self._next_plan.first))
-            part, rows = rows[:end], rows[end:]
-            for run in np.split(part, np.flatnonzero(np.diff(part["id"]) != 1) + 1):
-                self._draw_again(run, self._draws)
+        self._findings.add_each(rows, flagged, "late", what)
 
     def _draw_again(self, rows: Rows, draws: PlanDraws | None) -> None:
         """Compare assignments without a gap with what their plan draws."""
-        findings, start, size = self.findings, int(rows["id"][0]), len(rows)
+        findings, size = self._findings, len(rows)
         if draws is None:
             findings.add_each(rows, rows["id"] >= 0, "draw", "belongs to no plan")
             return
         try:
-            drawn, chances = draws.arms(self.books, start, size)
+            drawn, chances = draws.arms(self._books, int(rows["id"][0]), size)
         except DamagedStoreError as error:
             findings.add("draw", error.message)
             return
@@ -463,28 +433,27 @@ class _Redraw:
         what = "does not have the probability of its plan on record"
         findings.add_each(rows, wrong, "probability", what)
 
+    def check_summaries(self) -> None:
+        """Add up all outcomes again that summaries cover."""
+        for record in self._findings.readable(self._books.summaries()):
+            with self._findings.reading():
+                self._check_summary(record)
+        for number in sorted(self._deferred.keys() - {-1}):
+            self._findings.add("deferral", f"Summary {number}, which covers outcomes, is missing.")
+
     def _check_summary(self, record: SummaryRecord) -> None:
-        findings, number = self.findings, record.number
+        findings, number = self._findings, record.number
         try:
-            plan = self.books.plan(record.phase).plan
+            plan = self._books.plan(record.phase).plan
         except DamagedStoreError:
             findings.add("summary", f"Summary {number} is of phase {record.phase}, unknown here.")
             return
-        if len(record.summary.counts) != self.arms:
-            findings.add("summary", f"Summary {number} is not of {self.arms} arms.")
+        if len(record.summary.counts) != self._arms:
+            findings.add("summary", f"Summary {number} is not of {self._arms} arms.")
             return
-        totals = RunningTotals(plan, self.arms)
-        if plan.provisional and record.late:
-            for rows in self._deferred.pop(number, []):
-                wrong = rows["phase"] != record.phase
-                what = f"is covered by summary {number}, which is of another phase"
-                findings.add_each(rows, wrong, "deferral", what)
-                if plan.size == 1:
-                    self._add(totals, rows)
-            if plan.size > 1:
-                self._add_again(totals, record)
-        else:
-            self._add_range(totals, record)
+        totals = RunningTotals(plan, self._arms)
+        for rows, pending in self._covered(record, plan):
+            self._add(totals, rows, pending)
         covered = f"assignments {record.first} to {record.end - 1}"
         findings.add_unless(
             totals.digest() == record.digest,
@@ -498,53 +467,47 @@ class _Redraw:
             same = False
         findings.add_unless(same, "totals", f"Summary {number} is not what {covered} add up to.")
 
-    def _add_range(self, totals: RunningTotals, record: SummaryRecord) -> None:
-        """Add the rows of a summary up; those that were outstanding then are kept for later."""
-        ids, covered_by = self._deferrals(record)
-        for rows in self._between(record.first, record.end):
-            pending = np.isin(rows["id"], ids)
-            self._add(totals, rows, pending)
-            waiting = rows[pending]
-            summaries = covered_by[np.searchsorted(ids, waiting["id"])]
-            for each in np.unique(summaries).tolist():
-                self._deferred.setdefault(each, []).append(waiting[summaries == each])
+    def _covered(self, record: SummaryRecord, plan: Plan) -> Iterator[tuple[Rows, Any]]:
+        """The assignments that a summary covers, and which were outstanding when it was made."""
+        ids, covered_by = self._books.deferrals(record.first, record.end)
+        if plan.provisional and record.late:
+            arrived = self._books.rows_of(joined_ids(self._deferred.pop(record.number, [])))
+            wrong = arrived["phase"] != record.phase
+            what = f"is covered by summary {record.number}, which is of another phase"
+            self._findings.add_each(arrived, wrong, "deferral", what)
+            if plan.size == 1:
+                yield arrived, np.zeros(len(arrived), dtype=bool)
+                return
+        else:
+            for each in np.unique(covered_by).tolist():
+                self._deferred.setdefault(each, []).append(ids[covered_by == each])
+        outstanding = ids[(covered_by > record.number) | (covered_by < 0)]
+        for rows in self._books.rows(record.first, record.end):
+            yield rows, np.isin(rows["id"], outstanding)
 
-    def _add_again(self, totals: RunningTotals, record: SummaryRecord) -> None:
-        """Add all rows of a phase up as they were when a later summary was made of them."""
-        ids, covered_by = self._deferrals(record)
-        waiting = ids[(covered_by > record.number) | (covered_by < 0)]
-        for rows in self.findings.readable(self.books.rows(record.first, record.end)):
-            self._add(totals, rows, np.isin(rows["id"], waiting))
-
-    def _deferrals(self, record: SummaryRecord) -> tuple[Ids, Ids]:
-        found = self.findings.readable(map(self.books.deferrals, [record.first], [record.end]))
-        none = np.empty(0, dtype=np.int64)
-        return next(found, (none, none))
-
-    def _add(self, totals: RunningTotals, rows: Rows, pending: Any = None) -> None:
+    def _add(self, totals: RunningTotals, rows: Rows, pending: NDArray[np.bool_]) -> None:
         """Add rows up; all but the pending ones must be settled, and in time."""
-        due = np.ones(len(rows), dtype=bool) if pending is None else ~pending
         unsettled = np.isnan(rows["reward"]) & np.isnan(rows["lost"])
         what = "was summed up, but is neither told nor lost"
-        self.findings.add_each(rows, due & unsettled, "outcomes", what)
-        self._check_in_time(rows[due])
+        self._findings.add_each(rows, unsettled & ~pending, "outcomes", what)
+        self._check_in_time(rows[~pending])
         answers = answers_of(rows)
-        answers["arm"] = np.where(answers["arm"] < self.arms, np.maximum(answers["arm"], 0), 0)
+        answers["arm"] = np.where(answers["arm"] < self._arms, np.maximum(answers["arm"], 0), 0)
         totals.add(answers, pending)
 
-    def _check_rest(self, end: dict[str, Any]) -> None:
+    def check_rest(self, end: dict[str, Any], failed: Ids) -> None:
         """Compare all that no summary covers with the digests that the last event has of it."""
         changed = "are not as they were at the end: an outcome, a loss or a time was changed since."
-        rest = self._between(end["first"], end["end"])
-        self.findings.add_unless(
-            digest_of(answers_at_end(rows, self.failed) for rows in rest) == end["rest"]
-            and end["end"] == self.books.head.assigned,
+        rest = self._books.rows(end["first"], end["end"])
+        waiting = self._books.rows_of(joined_ids(self._deferred.get(-1, [])))
+        self._findings.add_unless(
+            digest_of(answers_at_end(rows, failed) for rows in rest) == end["rest"]
+            and end["end"] == self._books.head.assigned,
             "rest",
             f"Assignments {end['first']} to {end['end'] - 1} {changed}",
         )
-        waiting = self._deferred.get(-1, [])
-        self.findings.add_unless(
-            digest_of(answers_at_end(rows, self.failed) for rows in waiting) == end["waiting"],
+        self._findings.add_unless(
+            digest_of([answers_at_end(waiting, failed)]) == end["waiting"],
             "rest",
             f"Assignments that were outstanding when their phase closed {changed}",
         )

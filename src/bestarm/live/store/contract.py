@@ -38,10 +38,19 @@ from typing import Protocol
 import numpy as np
 
 from bestarm.geometry import Array
-from bestarm.live.store.damage import damaged
 from bestarm.live.store.head import Head
-from bestarm.live.store.ledger_records import Event, PlanRecord, Request, SummaryRecord
-from bestarm.live.store.rows import ANSWER, ROW, Ids, Rows, answers_of
+from bestarm.live.store.records import (
+    ANSWER,
+    ROW,
+    Event,
+    Ids,
+    PlanRecord,
+    Request,
+    Rows,
+    SummaryRecord,
+    answers_of,
+    damaged,
+)
 
 __all__ = [
     "ANSWER",

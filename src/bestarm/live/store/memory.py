@@ -25,7 +25,7 @@ from bestarm.live.store.contract import (
     SummaryRecord,
     Writing,
 )
-from bestarm.live.store.damage import damaged
+from bestarm.live.store.records import damaged
 
 _PIECE = 4096  # rows searched at a time
 # With the number of the summary that covers a deferral, −1 for none; −2 if it is not a deferral.

@@ -16,7 +16,7 @@ from enum import IntEnum
 import sqlalchemy as sa
 
 from bestarm.errors import BestArmError, InvalidInputError, StoreError
-from bestarm.live.store.damage import damaged
+from bestarm.live.store.records import damaged
 from bestarm.live.store.sql import Store
 
 _PREFIX = "bestarm"

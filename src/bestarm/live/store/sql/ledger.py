@@ -12,7 +12,7 @@ from sqlalchemy import BindParameter, ColumnElement, Select, bindparam, case, fu
 
 from bestarm.errors import ExperimentExistsError, UnknownExperimentError
 from bestarm.live.store.contract import Event, Head
-from bestarm.live.store.damage import damaged
+from bestarm.live.store.records import damaged
 from bestarm.live.store.sql import schema as s
 from bestarm.live.store.sql.database import Store
 from bestarm.live.store.sql.session import DuplicateKeyError, Row

@@ -13,7 +13,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from bestarm.live.store.contract import Head
-from bestarm.live.store.damage import damaged
+from bestarm.live.store.records import damaged
 
 VERSION_TABLE = "bestarm_version"
 

@@ -26,7 +26,7 @@ from bestarm.live.store.contract import (
     SummaryRecord,
     Writing,
 )
-from bestarm.live.store.damage import UNREADABLE, damaged
+from bestarm.live.store.records import UNREADABLE, damaged
 from bestarm.live.store.sql import schema as s
 from bestarm.live.store.sql.database import SERVER_TIME
 from bestarm.live.store.sql.session import PostgresSession, Row, Session
