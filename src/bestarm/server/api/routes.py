@@ -139,14 +139,17 @@ async def ask(name: Name, body: bodies.AskBody, request: Request) -> Response:
         raise InvalidInputError(message, field="Idempotency-Key", value=key)
 
     def assign(experiment: Experiment) -> Batch:
-        check_token(experiments.store, token, Role.TELL)
         if body.count * experiment.problem.arms > most:  # of rounds, fewer
             with experiment.read() as books:
                 _check_size("count", body.count, max(1, most // books.head.size))
         # The same key of another caller is another request.
         own = None if key is None else f"token {token_number(token)}: {sha256(key)}"
         return experiment.ask(
-            body.count, request_id=own, covariates=body.covariates, forecasts=body.forecasts
+            body.count,
+            request_id=own,
+            covariates=body.covariates,
+            forecasts=body.forecasts,
+            precondition=partial(check_token, text=token, role=Role.TELL),
         )
 
     try:
@@ -169,8 +172,8 @@ async def tell(name: Name, body: bodies.TellBody, request: Request) -> Response:
     token = read_bearer(request)
 
     def record(experiment: Experiment) -> Receipt:
-        check_token(experiments.store, token, Role.TELL)
-        return experiment.tell_many(body.pairs())
+        allowed = partial(check_token, text=token, role=Role.TELL)
+        return experiment.tell_many(body.pairs(), precondition=allowed)
 
     receipt = await experiments.write(name, record)
     return Response(_receipt.dump_json(receipt), media_type="application/json")

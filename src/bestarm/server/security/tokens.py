@@ -16,8 +16,11 @@ from enum import IntEnum
 import sqlalchemy as sa
 
 from bestarm.errors import BestArmError, InvalidInputError, StoreError
+from bestarm.live.store.contract import Reading
 from bestarm.live.store.records import damaged
 from bestarm.live.store.sql import Store
+from bestarm.live.store.sql.session import Session
+from bestarm.live.store.sql.transactions import SqlReading
 
 _PREFIX = "bestarm"
 _metadata = sa.MetaData()
@@ -140,15 +143,25 @@ def _role(number: int, role: int) -> Role:
 
 def find_role(store: Store, text: str) -> Role | None:
     """What a token allows, or None if it is not one, or not one any more."""
+    number, secret = _parts(text)
+    return _compare(secret, *_known(store, number))
+
+
+def _parts(text: str) -> tuple[str, str]:
+    """The number and the secret of a token; empty where it is not one."""
     found = _TOKEN.fullmatch(text)
-    number, secret = ("", "") if found is None else found.groups()
-    role, known = _known(store, number)
+    return ("", "") if found is None else (found[1], found[2])
+
+
+def _compare(secret: str, role: Role | None, known: str) -> Role | None:
     return role if hmac.compare_digest(known, _digest(secret)) else None
 
 
-def check_token(store: Store, text: str, role: Role) -> None:
-    """Raise unless a token allows what this role may do."""
-    require(find_role(store, text), role)
+def check_token(tx: Reading, text: str, role: Role) -> None:
+    """Raise unless a token allows what this role may do, as the transaction sees it."""
+    assert isinstance(tx, SqlReading)
+    number, secret = _parts(text)
+    require(_compare(secret, *_read(tx.session, number)), role)
 
 
 def require(found: Role | None, role: Role) -> Role:
@@ -195,6 +208,17 @@ def pass_holds(store: Store, text: str) -> bool:
 
 
 def _known(store: Store, number: str) -> tuple[Role | None, str]:
+    """The same as `_read`, in a transaction of its own."""
+    try:
+        with store.reading() as session:
+            return _read(session, number)
+    except StoreError:
+        if store.has_table(_tokens):
+            raise
+        return None, _digest("")  # there are no tokens yet
+
+
+def _read(session: Session, number: str) -> tuple[Role | None, str]:
     """Role and digest of a token that was not revoked; where there is none, a digest of nothing.
 
     So that comparing takes the same time then.
@@ -202,13 +226,7 @@ def _known(store: Store, number: str) -> tuple[Role | None, str]:
     nobody = None, _digest("")
     if not number.isascii() or not number.isdigit() or len(number) > 9:
         return nobody
-    try:
-        with store.reading() as session:
-            found = session.fetch(_FIND, id=int(number))
-    except StoreError:
-        if store.has_table(_tokens):
-            raise
-        return nobody  # there are no tokens yet
+    found = session.fetch(_FIND, id=int(number))
     return next(((_role(int(number), role), digest) for role, digest in found), nobody)
 
 
