@@ -21,12 +21,12 @@ def test_a_server_s_connections_ask_postgresql_for_durability(postgres_url: str)
     run_sql(postgres_url, f"ALTER DATABASE {name_of(postgres_url)} SET synchronous_commit = off")
     with noted("SHOW synchronous_commit") as seen:
         use(postgres_url)
-    assert len(seen) > 10
+    assert len(seen) > 5
     assert set(seen) == {"on"}
 
 
 def test_a_server_s_connections_have_sqlite_wait_for_the_disk(sqlite_url: str) -> None:
     with noted("PRAGMA synchronous") as seen:
         use(sqlite_url)
-    assert len(seen) > 10
+    assert len(seen) > 5
     assert set(seen) == {2}  # FULL

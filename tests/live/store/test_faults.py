@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import resource
 import shutil
+import signal
 import sqlite3
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -308,6 +310,38 @@ def test_who_has_waited_long_enough_says_so(
         assert "Another program" in caught.value.remedy
         other.close()
         assert experiment.tell(ids[0], 1.0).recorded
+
+
+_STOPS = """
+import os, signal, sys
+from bestarm.live import Experiment
+with Experiment.open(sys.argv[1], "offer")._ledger.writing() as tx:
+    tx.add_outcomes([1], [1.0], at=2e9, late=[False])
+    print("begun", flush=True)
+    os.kill(os.getpid(), signal.SIGSTOP)
+"""
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="Processes cannot be stopped here.")
+def test_a_process_that_is_stopped_in_its_transaction_holds_up_nobody_for_good(
+    store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with begin(store_url) as experiment:
+        experiment.ask(3)
+        command = [sys.executable, "-c", _STOPS, store_url]
+        stopped = subprocess.Popen(command, stdout=subprocess.PIPE)
+        assert stopped.stdout is not None
+        assert stopped.stdout.readline() == b"begun\n"
+        monkeypatch.setattr(session, "TIMEOUT", 0.3)
+        with pytest.raises(StoreUnavailableError) as caught:
+            experiment.tell(0, 1.0)
+        assert one_sentence(caught.value)
+        assert told(experiment) == {}  # reading waits for nobody
+        monkeypatch.undo()
+        stopped.kill()
+        stopped.communicate()
+        assert experiment.tell(0, 1.0).recorded
+        assert told(experiment) == {0: 1.0}
 
 
 def test_a_server_waits_for_nobody_for_good(postgres_url: str) -> None:
