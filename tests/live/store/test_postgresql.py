@@ -72,7 +72,7 @@ def test_a_connection_that_has_ended_is_replaced_whatever_comes_first(postgres_u
             lambda: experiment.ask(1, request_id="named"),
             lambda: experiment.tell_many({ids.pop(): 1.0 for _ in range(11)}),
             lambda: experiment.fail(ids.pop()),
-            lambda: experiment.status(),
+            experiment.status,
         ):
             experiment.tell(ids.pop(), 1.0)
             end_connections(postgres_url)
