@@ -16,6 +16,8 @@ from served import ARMS, PATIENCE, Served, get, in_thread, post
 from bestarm.server.security.limits import Buckets, Limits
 from bestarm.server.security.tokens import Role
 
+JSON = {"Content-Type": "application/json"}
+
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> str:
@@ -333,7 +335,7 @@ def test_every_answer_carries_what_protects_a_browser(served: Served) -> None:
             client.get("/experiments"),
             client.get("/nothing"),
             client.get("/experiments", headers={"Host": "evil.example"}),
-            client.post("/experiments", content=b"x" * 30_000),
+            client.post("/experiments", content=b"x" * 30_000, headers=JSON),
         ]
     assert [each.status_code for each in answers] == [200, 404, 421, 413]
     for each in answers:

@@ -12,8 +12,9 @@ from typing import Any
 
 import httpx
 import pytest
-from served import ARMS, PATIENCE, Served, in_thread
+from served import ARMS, PATIENCE, Served, get, in_thread
 
+from bestarm import compiling
 from bestarm.errors import StoreUnavailableError
 from bestarm.live import Experiment
 from bestarm.live.store.sql import Store
@@ -111,6 +112,22 @@ def test_all_who_follow_see_every_change_and_the_experiment_is_looked_at_once(
         monkeypatch.setattr(streams.StatusStreams, "_read", counted_read)
         assert several.wait(PATIENCE)
         assert looks <= (time.monotonic() - began) / streams._PULSE + 1
+
+
+def test_the_page_and_those_who_follow_are_told_what_is_being_compiled(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = "Compiling the <step> of a policy."
+    with ExitStack() as stack:
+        follower = follow(stack, served)
+        follower.status()
+        for words in (said, ""):
+            monkeypatch.setattr(compiling, "in_progress", lambda words=words: words, raising=False)
+            lines = follower._lines
+            assert next(line for line in lines if line.startswith("event:")) == "event: compiling"
+            assert next(lines).rstrip() == f"data: {words}".rstrip()
+            page = get(f"{served.base}/experiments/offer").text
+            assert ("Compiling the &lt;step&gt; of a policy." in page) == bool(words)
 
 
 def test_who_comes_back_is_told_only_what_is_new(served: Served) -> None:

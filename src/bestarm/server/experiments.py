@@ -80,12 +80,8 @@ class OpenExperiments:
         try:
             experiment = Experiment.create(self.store, name, problem, **settings)
         except ExperimentExistsError as error:
-            raise ExperimentExistsError(
-                f"An experiment {name!r} exists already.",
-                field="name",
-                value=name,
-                remedy="Continue it, or choose another name.",
-            ) from error
+            message, remedy = f"An experiment {name!r} exists already.", "Choose another name."
+            raise ExperimentExistsError(message, field="name", value=name, remedy=remedy) from error
         return self._keep(experiment, generation).experiment
 
     async def read(self, name: str, do: Callable[[Experiment], T]) -> T:
@@ -108,10 +104,6 @@ class OpenExperiments:
             return experiment.status()
 
         return await self.write(name, changed)
-
-    async def write_store(self, do: Callable[[], T]) -> T:
-        """Do something that writes to the store."""
-        return await self._writing.run("", do)
 
     def close(self) -> None:
         """Wait until nothing is at work, even for callers who have gone, and close the store."""

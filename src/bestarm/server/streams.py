@@ -16,6 +16,7 @@ from sse_starlette import EventSourceResponse, ServerSentEvent
 from starlette.concurrency import run_in_threadpool
 from starlette.types import Receive, Scope, Send
 
+from bestarm import compiling
 from bestarm.errors import BestArmError
 from bestarm.server.api.errors import Refusal
 from bestarm.server.experiments import OpenExperiments
@@ -27,6 +28,12 @@ _FAREWELL = 8.0  # seconds in which a stream ends by itself once the server stop
 _END = "\n"  # of a line
 _RETRY = 2000  # milliseconds after which a browser connects again
 _log = logging.getLogger("bestarm.server")
+
+
+def compiling_now() -> str:
+    """What is being compiled in this process, in words; empty if nothing is."""
+    in_progress: Callable[[], str | None] = getattr(compiling, "in_progress", str)
+    return in_progress() or ""
 
 
 class EventStream(EventSourceResponse):
@@ -96,14 +103,12 @@ class StatusStreams:
             full |= len(addresses) >= self._limits.anonymous_streams
             full |= addresses.count(anonymous) >= self._limits.anonymous_streams_per_address
         if full:
-            raise Refusal(
-                503,
-                "too_many_streams",
-                "Too many streams are open already.",
-                field="stream",
-                remedy="Poll the status instead, or send a token if you sent none.",
-                headers={"Retry-After": "10"},
-            )
+            message, later = "Too many streams are open already.", {"Retry-After": "10"}
+            more = {
+                "field": "stream",
+                "remedy": "Poll the status, or send a token if you sent none.",
+            }
+            raise Refusal(503, "too_many_streams", message, **more, headers=later)
         self._followers.append(anonymous)
         try:
             yield
@@ -117,9 +122,9 @@ class StatusStreams:
         check_allowed: Callable[[], Awaitable[object]],
         stopping: anyio.Event,
     ) -> AsyncIterator[dict[str, Any]]:
-        """The status whenever it changes."""
+        """The status whenever it changes, and what is being compiled."""
         loop, latest = asyncio.get_running_loop(), self._latest.setdefault(name, _Latest())
-        checked = loop.time()
+        checked, said = loop.time(), ""
         while not stopping.is_set():
             if loop.time() - checked >= _SILENCE:
                 try:
@@ -134,6 +139,9 @@ class StatusStreams:
             if latest.revision not in {"", known}:
                 known = latest.revision
                 yield {"event": "status", "id": known, "data": latest.data, "retry": _RETRY}
+            if said != compiling_now():
+                said = compiling_now()
+                yield {"event": "compiling", "data": said}
             with anyio.move_on_after(_PULSE):
                 await stopping.wait()
 

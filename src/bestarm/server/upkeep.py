@@ -52,7 +52,7 @@ class Upkeep:
             self._unchecked.pop(name, None)
         for change in changes:
             if change.overdue:
-                self._try(self._expire, change.name)
+                self._try(lambda name: self._experiments.open(name).expire(), change.name)
         self._unchecked = dict.fromkeys(change.name for change in changes) | self._unchecked
         if not self._unchecked:
             self._unchecked = dict.fromkeys(self._changes.running)
@@ -69,9 +69,6 @@ class Upkeep:
             pass  # the list shows what is wrong with it
         except Exception as error:  # of a user's own policy
             _log.error("Upkeep skips an experiment", exc_info=error)
-
-    def _expire(self, name: str) -> None:
-        self._experiments.open(name).expire()
 
     def _check(self, name: str) -> None:
         checks = self._experiments.watch(name).health()

@@ -153,18 +153,10 @@ def _ours(error: errors.BestArmError) -> Refusal:
 
 def _invalid(error: RequestValidationError) -> Refusal:
     first = error.errors()[0]
-    if first.get("type") == "json_invalid":
-        return unreadable_body()
     where = ".".join(str(part) for part in first.get("loc", ())) or "body"
     message = f"`{where.removeprefix('body.')}`: {first.get('msg')}."
     value = first.get("input")
     return Refusal(422, "invalid_input", message, field=where, value=value)
-
-
-def unreadable_body(cause: str | None = None) -> Refusal:
-    """The refusal of a body that is not JSON."""
-    message = "The body is not JSON that can be read."
-    return Refusal(400, "bad_request", message, field="body", value=cause)
 
 
 def _plain(value: object) -> Any:

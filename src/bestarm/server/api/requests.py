@@ -14,7 +14,7 @@ from starlette.concurrency import run_in_threadpool
 
 from bestarm.errors import UnknownExperimentError
 from bestarm.live.inputs import normal_form
-from bestarm.server.api.errors import error_responses, unreadable_body
+from bestarm.server.api.errors import Refusal, error_responses
 from bestarm.server.experiments import OpenExperiments
 from bestarm.server.security.guard import RECENT
 from bestarm.server.security.roles import Needs, check_role
@@ -122,7 +122,8 @@ class _StrictRequest(Request):
                 return await run_in_threadpool(read_json, body)
             return read_json(body)
         except (ValueError, RecursionError) as error:
-            raise unreadable_body(str(error)) from None
+            message = "The body is not JSON that can be read."
+            raise Refusal(400, "bad_request", message, field="body", value=str(error)) from None
 
 
 def read_json(body: bytes) -> Any:

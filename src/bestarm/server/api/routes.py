@@ -80,7 +80,7 @@ async def list_experiments(
 @managing.post("/experiments", status_code=201, summary="Create an experiment")
 async def create_experiment(body: bodies.CreateBody, experiments: Experiments) -> io.StatusOut:
     """Create an experiment; its name must be new."""
-    return await experiments.write_store(partial(_create, experiments, body))
+    return await run_in_threadpool(_create, experiments, body)
 
 
 def _create(experiments: OpenExperiments, body: bodies.CreateBody) -> io.StatusOut:

@@ -30,6 +30,7 @@ from bestarm.server.pages.panels import charts_json, panels, render, report
 from bestarm.server.pages.snippets import snippets
 from bestarm.server.security.roles import COOKIE, check_role
 from bestarm.server.security.tokens import Role, make_pass
+from bestarm.server.streams import compiling_now
 
 # What may be seen without a token: the sign-in page, and the files that pages are made with.
 PUBLIC = frozenset({"/login", "/logout", "/static"})
@@ -138,7 +139,14 @@ async def show_experiment(name: Name, request: Request, experiments: Experiments
     """An experiment."""
     shown = await experiments.compute(name, Watch.overview)
     parts = await run_in_threadpool(panels, shown, _snippets(request, shown))
-    return _page(request, "experiment.html", printed=False, overview=shown, panels=parts)
+    return _page(
+        request,
+        "experiment.html",
+        printed=False,
+        overview=shown,
+        panels=parts,
+        compiling=compiling_now(),
+    )
 
 
 @_parts.get("/experiments/{name}/panels", dependencies=[VIEW])

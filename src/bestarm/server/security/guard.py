@@ -37,6 +37,7 @@ _HEADERS = {
 _PROTECTING = [(name.lower().encode(), value.encode()) for name, value in _HEADERS.items()]
 _FORMS = {"/login"}  # the paths that take a form; all others take JSON
 _CHANGING = {"POST", "PUT", "PATCH", "DELETE"}
+_NOT_JSON = "unsupported_media_type"
 _MOST_KNOWN = 10_000
 _HOST = re.compile(r"(\[[^\[\]]*\]|[^:\[\]]+)(:[0-9]*)?")
 _log = logging.getLogger("bestarm.access")
@@ -91,23 +92,14 @@ class Guard:
         """Refuse a request that must not pass; `token` is the digest of the one that it brings."""
         _check_head(scope, headers)
         if not self._host_fits(headers.get(b"host", b"").decode("latin-1")):
-            raise Refusal(
-                421,
-                "misdirected",
-                "This server does not answer for that host.",
-                field="Host",
-                remedy="Name it with `bestarm serve --allow-host`.",
-            )
-        wait = self._buckets.take(self._caller(scope, token))
+            message = "This server does not answer for that host."
+            remedy = "Name it with `bestarm serve --allow-host`."
+            raise Refusal(421, "misdirected", message, field="Host", remedy=remedy)
+        kind, wait = "too_many_requests", self._buckets.take(self._caller(scope, token))
         if wait:
-            raise Refusal(
-                429,
-                "too_many_requests",
-                "Too many requests from this caller.",
-                field="request",
-                remedy="Send several outcomes in one request.",
-                headers={"Retry-After": str(math.ceil(wait))},
-            )
+            message, remedy = "Too many requests from this caller.", "Send more in one request."
+            later = {"Retry-After": str(math.ceil(wait))}
+            raise Refusal(429, kind, message, field="request", remedy=remedy, headers=later)
         if scope["method"] in _CHANGING:
             # Browsers name the site that made a request; programs do not.
             if headers.get(b"sec-fetch-site", b"none") not in {b"none", b"same-origin"}:
@@ -123,45 +115,22 @@ class Guard:
         client = scope.get("client")
         return client[0] if client else ""
 
-    def _check_body(self, path: str, headers: dict[bytes, bytes]) -> None:
-        length = headers.get(b"content-length", b"0")
-        size = int(length) if length.isdigit() and len(length) < 20 else self._limits.body + 1
-        if size > self._limits.body:
-            raise self._too_large()
-        if not size and b"transfer-encoding" not in headers:
+    @staticmethod
+    def _check_body(path: str, headers: dict[bytes, bytes]) -> None:
+        if headers.get(b"content-length", b"0") == b"0" and b"transfer-encoding" not in headers:
             return
         if headers.get(b"content-encoding", b"identity") != b"identity":
-            raise Refusal(
-                415,
-                "unsupported_media_type",
-                "The body must not be compressed.",
-                field="Content-Encoding",
-                remedy="Send it as it is.",
-            )
+            message, field = "The body must not be compressed.", "Content-Encoding"
+            raise Refusal(415, _NOT_JSON, message, field=field, remedy="Send it as it is.")
         kind = headers.get(b"content-type", b"").decode("latin-1").split(";")[0].strip().lower()
         form = kind == "application/x-www-form-urlencoded" and path in _FORMS
         if kind != "application/json" and not form:
-            raise Refusal(
-                415,
-                "unsupported_media_type",
-                "The body must be JSON.",
-                field="Content-Type",
-                value=kind,
-                remedy="Send `Content-Type: application/json`.",
-            )
-
-    def _too_large(self) -> Refusal:
-        return Refusal(
-            413,
-            "too_large",
-            f"The body is larger than {self._limits.body} bytes.",
-            field="body",
-            remedy="Send several requests.",
-        )
+            message, remedy = "The body must be JSON.", "Send `Content-Type: application/json`."
+            raise Refusal(415, _NOT_JSON, message, field="Content-Type", value=kind, remedy=remedy)
 
     def _limited(self, receive: Receive) -> Receive:
         """The receiver, with limits on size and time."""
-        size, more = 0, True
+        size, more, most = 0, True, self._limits.body
         deadline: float | None = None
 
         async def limited() -> Message:
@@ -173,16 +142,12 @@ class Guard:
                 async with asyncio.timeout_at(deadline):
                     message = await receive()
             except TimeoutError:
-                raise Refusal(
-                    408,
-                    "too_slow",
-                    "The body took too long to arrive.",
-                    field="body",
-                    headers={"Connection": "close"},
-                ) from None
+                words, closing = "The body took too long to arrive.", {"Connection": "close"}
+                raise Refusal(408, "too_slow", words, field="body", headers=closing) from None
             size += len(message.get("body", b""))
-            if size > self._limits.body:
-                raise self._too_large()
+            if size > most:
+                words, remedy = f"The body is larger than {most} bytes.", "Send several requests."
+                raise Refusal(413, "too_large", words, field="body", remedy=remedy)
             more = message.get("more_body", False)
             return message
 
@@ -212,8 +177,6 @@ def _check_head(scope: Scope, headers: dict[bytes, bytes]) -> None:
         raise _ambiguous("A request names one host.")
     if b"upgrade" in headers:
         raise _ambiguous("This server speaks HTTP/1.1 alone.", "Upgrade")
-    if {b"content-length", b"transfer-encoding"} <= headers.keys():
-        raise _ambiguous("A request has a Content-Length or a Transfer-Encoding, not both.")
     if headers.get(b"transfer-encoding", b"chunked").lower() != b"chunked":
         raise _ambiguous("The only Transfer-Encoding is chunked.")
 

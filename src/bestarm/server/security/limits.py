@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections import OrderedDict
 from dataclasses import dataclass
-from threading import Lock
 
 _MOST_CALLERS = 10_000
 
@@ -44,17 +43,15 @@ class Buckets:
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self._lock = Lock()
         self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def take(self, caller: str) -> float:
         """Count a request: 0 if it may pass, else the seconds to wait."""
         now = time.monotonic()
-        with self._lock:
-            left, at = self._left.pop(caller, (float(self._limits.burst), now))
-            left = min(self._limits.burst, left + (now - at) * self._limits.rate)
-            passes = left >= 1
-            self._left[caller] = (left - 1 if passes else left, now)
-            while len(self._left) > _MOST_CALLERS:
-                self._left.popitem(last=False)
+        left, at = self._left.pop(caller, (float(self._limits.burst), now))
+        left = min(self._limits.burst, left + (now - at) * self._limits.rate)
+        passes = left >= 1
+        self._left[caller] = (left - 1 if passes else left, now)
+        while len(self._left) > _MOST_CALLERS:
+            self._left.popitem(last=False)
         return 0.0 if passes else (1 - left) / self._limits.rate

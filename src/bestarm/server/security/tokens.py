@@ -113,12 +113,8 @@ def create_token(store: Store, name: str, role: Role) -> str:
 def revoke_token(store: Store, number: int) -> Token:
     """Revoke a token; from the next request on it allows nothing. Repeating it is harmless."""
     if number not in {token.id for token in list_tokens(store)}:
-        raise InvalidInputError(
-            f"There is no token {number}.",
-            field="id",
-            value=number,
-            remedy="`bestarm token list` shows them.",
-        )
+        message, remedy = f"There is no token {number}.", "`bestarm token list` shows them."
+        raise InvalidInputError(message, field="id", value=number, remedy=remedy)
     now = store.now()
     with store.writing() as session:
         session.execute(_REVOKE, number=number, now=now)
@@ -167,18 +163,13 @@ def check_token(tx: Reading, text: str, role: Role) -> None:
 def require(found: Role | None, role: Role) -> Role:
     """A caller's role, which must be at least another."""
     if found is None:
-        raise UnauthorizedError(
-            "This needs a valid access token.",
-            field="Authorization",
-            remedy="Send it as `Authorization: Bearer …`; create one with `bestarm token create`.",
-        )
+        remedy = "Send it as `Authorization: Bearer …`; create one with `bestarm token create`."
+        message = "This needs a valid access token."
+        raise UnauthorizedError(message, field="Authorization", remedy=remedy)
     if found < role:
-        raise ForbiddenError(
-            f"This needs an access token of role {role.word}.",
-            field="Authorization",
-            value=found.word,
-            remedy=f"Create one with `bestarm token create --role {role.word}`.",
-        )
+        message = f"This needs an access token of role {role.word}."
+        remedy = f"Create one with `bestarm token create --role {role.word}`."
+        raise ForbiddenError(message, field="Authorization", value=found.word, remedy=remedy)
     return found
 
 

@@ -59,6 +59,11 @@
       polling = null;
     });
     source.addEventListener("status", (event) => { if (event.lastEventId !== revision) soon(); });
+    source.addEventListener("compiling", (event) => {
+      const notice = document.getElementById("compiling");
+      notice.textContent = event.data;
+      notice.hidden = !event.data;
+    });
     source.addEventListener("error", () => {
       say(source.readyState === EventSource.CLOSED ? "Polling" : "Reconnecting", "off");
       poll();
