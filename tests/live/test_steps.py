@@ -36,6 +36,10 @@ class Meanwhile:
         patch.setattr(AnytimeBAI, "update", updated)
         patch.setattr(AnytimeBAI, "amend", amended)
 
+    @property
+    def done(self) -> bool:
+        return self.do is None
+
     def _once(self) -> None:
         do, self.do = self.do, None
         if do is not None:
@@ -63,7 +67,7 @@ def test_outcomes_that_arrive_while_a_phase_closes_are_reported_later(
         late = dict.fromkeys(ids[:3], 1.0)
         meanwhile.do = lambda: other._tells([_told(late)][0])
         experiment.tell_many(dict.fromkeys(ids[3:], 0.5))
-        assert meanwhile.do is None
+        assert meanwhile.done
         with experiment.read() as snapshot:
             assert snapshot.deferrals()[0].tolist() == list(ids[:3])
         for _ in range(3):
@@ -92,7 +96,7 @@ def test_a_step_that_another_process_took_is_not_taken_again(
         first, *ids = experiment.ask(40).ids
         meanwhile.do = lambda: other.ask(1)  # which takes the step first
         experiment.tell_many(dict.fromkeys(ids, 0.5))
-        assert meanwhile.do is None
+        assert meanwhile.done
         closed = [event for event in experiment.events() if event.kind == "closed"]
         assert len(closed) == 1
         meanwhile.do = lambda: other.ask(1)

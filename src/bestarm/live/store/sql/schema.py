@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import reprlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import sqlalchemy as sa
@@ -31,10 +31,6 @@ class Checked(sa.TypeDecorator[Any]):
         self.impl, self.place = kind, place
         self._flag = isinstance(kind, sa.Boolean)
         self._kinds = (int, float) if isinstance(kind, sa.Float) else kind.python_type
-
-    def result_processor(self, dialect: sa.Dialect, coltype: object) -> Callable[[Any], Any]:  # noqa: ARG002
-        """Instead of SQLAlchemy's own, which takes any text for true."""
-        return self.check
 
     def check(self, value: Any) -> Any:
         """The value.
@@ -110,28 +106,6 @@ documents = sa.Table(
     sa.Column("experiment", sa.Integer, sa.ForeignKey("bestarm_experiments.id"), primary_key=True),
     *_columns("documents", document=sa.Text()),
 )
-_kinds = [experiments.c[name].type for name in COUNTERS]
-_checks = [kind.check for kind in _kinds if isinstance(kind, Checked)]
-_flags = [COUNTERS.index(name) for name, field in vars(Head()).items() if isinstance(field, bool)]
-_sound: set[tuple[type, ...]] = set()  # kinds of values that passed the checks
-
-
-def read_head(row: Sequence[Any]) -> Head:
-    """The counters of a row, each checked to be of its type.
-
-    Raises:
-        DamagedStoreError: one is not.
-    """
-    values = list(row)
-    for place in _flags:
-        values[place] = _checks[place](values[place])
-    types = tuple(map(type, values))
-    if types not in _sound:
-        values = [check(value) for check, value in zip(_checks, values, strict=True)]
-        _sound.add(types)
-    return Head(*values)
-
-
 assignments = _table(
     "assignments",
     round=_WHOLE,

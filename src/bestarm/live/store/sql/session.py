@@ -105,13 +105,20 @@ class Session(ABC):
             for row in self.fetch(statement, **values)
         ]
 
-    @abstractmethod
     def add(self, table: sa.Table, columns: Columns, *, ignore_duplicates: bool = False) -> int:
         """Insert rows, and return their number.
 
         Raises:
             DuplicateKeyError: one is on record, unless duplicates are ignored.
         """
+        cursor, names = self.raw.cursor(), list(columns)
+        text = _compile_insert(table, tuple(names), type(self), ignore_duplicates)
+        rows = (dict(zip(names, row, strict=True)) for row in zip(*columns.values(), strict=True))
+        try:
+            cursor.executemany(text, rows)
+        except self.raw.IntegrityError as error:
+            raise DuplicateKeyError(table.name) from error
+        return int(cursor.rowcount)
 
     @abstractmethod
     def has_table(self, name: str) -> bool:
@@ -150,16 +157,6 @@ class SqliteSession(Session):
         if self.raw.in_transaction:
             self.raw.execute("ROLLBACK")
 
-    def add(self, table: sa.Table, columns: Columns, *, ignore_duplicates: bool = False) -> int:
-        text = _insert(table, tuple(columns), ", ".join("?" * len(columns)), ignore_duplicates)
-        rows = list(zip(*columns.values(), strict=True))
-        try:
-            if len(rows) == 1:
-                return int(self.raw.execute(text, rows[0]).rowcount)
-            return int(self.raw.executemany(text, rows).rowcount)
-        except sqlite3.IntegrityError as error:
-            raise DuplicateKeyError(table.name) from error
-
     def has_table(self, name: str) -> bool:
         found = self.raw.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (name,))
         return found.fetchone() is not None
@@ -181,26 +178,13 @@ class PostgresSession(Session):
         return self.raw.execute(text, values, binary=True)  # numbers to the bit, whatever is set
 
     def commit(self) -> None:
-        import psycopg as driver  # noqa: PLC0415 - an optional dependency
-
         if self.raw.execute("COMMIT").statusmessage != "COMMIT":
             # This is the answer where a statement before it had failed.
-            raise driver.OperationalError("the transaction was rolled back")
+            raise self.raw.OperationalError("the transaction was rolled back")
 
     def rollback(self) -> None:
         if self.raw.pgconn.transaction_status != 0:  # IDLE
             self.raw.execute("ROLLBACK")
-
-    def add(self, table: sa.Table, columns: Columns, *, ignore_duplicates: bool = False) -> int:
-        import psycopg as driver  # noqa: PLC0415 - an optional dependency
-
-        types = (table.c[name].type.compile(self.dialect) for name in columns)
-        values = f"unnest({', '.join(f'%s::{each}[]' for each in types)})"
-        text = _insert(table, tuple(columns), values, ignore_duplicates)
-        try:
-            return int(self.raw.execute(text, list(map(list, columns.values()))).rowcount)
-        except driver.IntegrityError as error:
-            raise DuplicateKeyError(table.name) from error
 
     def has_table(self, name: str) -> bool:
         (found,) = self.raw.execute("SELECT to_regclass(%s)", (name,)).fetchone()
@@ -236,11 +220,12 @@ def _compile(statement: Any, kind: type[Session]) -> _Compiled:
 
 
 @cache
-def _insert(table: sa.Table, names: tuple[str, ...], values: str, ignore: bool) -> str:
-    columns = ", ".join(f'"{name}"' for name in names)
-    rows = f"SELECT * FROM {values}" if values.startswith("unnest") else f"VALUES ({values})"
-    ending = " ON CONFLICT DO NOTHING" if ignore else ""
-    return f"INSERT INTO {table} ({columns}) {rows}{ending}"
+def _compile_insert(
+    table: sa.Table, names: tuple[str, ...], kind: type[Session], ignore_duplicates: bool
+) -> str:
+    statement = sa.insert(table).values({name: sa.bindparam(name) for name in names})
+    ending = " ON CONFLICT DO NOTHING" if ignore_duplicates else ""
+    return f"{statement.compile(dialect=kind.dialect)}{ending}"
 
 
 def retry_on_busy(attempt: Callable[[], T]) -> T:

@@ -18,6 +18,7 @@ from bestarm.live.events import as_data, canonical
 from bestarm.live.store.contract import (
     ROW,
     Event,
+    Head,
     Ids,
     PlanRecord,
     Reading,
@@ -149,12 +150,12 @@ class SqlReading(Reading):
         self.session, self._number = session, number
         self._time: float | None = None  # by the server's clock, where there is a server
         on_server = isinstance(session, PostgresSession)
-        found = session.fetch(self._head_and_time if on_server else _READ_HEAD, experiment=number)
+        found = session.select(self._head_and_time if on_server else _READ_HEAD, experiment=number)
         if not found:
             raise damaged("The counters of the experiment are missing.")
         if on_server:
             self._time = found[0][-1]
-        self.head = s.read_head(found[0][: len(s.COUNTERS)])
+        self.head = Head(*found[0][: len(s.COUNTERS)])
 
     def now(self) -> float:
         """The time by the server's clock as the head was read; for a file, by this process's."""
