@@ -39,6 +39,7 @@ class _Threads:
         self._of_one: WeakValueDictionary[str, Semaphore] = WeakValueDictionary()
 
     async def run(self, name: str, do: Callable[[], T]) -> T:
+        """Do something with an experiment in one of them."""
         async with self._of_one.setdefault(name, Semaphore(self._most_of_one)):
             return await asyncio.get_running_loop().run_in_executor(self.pool, do)
 
@@ -51,7 +52,7 @@ class OpenExperiments:
         self._lock = Lock()
         self._open: OrderedDict[str, Watch] = OrderedDict()
         self._generation = store.generation
-        self._writing, self._computing = _Threads(*_WRITING), _Threads(*_COMPUTING)
+        self.writing, self._computing = _Threads(*_WRITING), _Threads(*_COMPUTING)
 
     def open(self, name: str) -> Experiment:
         """An experiment of the store."""
@@ -92,22 +93,19 @@ class OpenExperiments:
         """Do something that needs the policy or reads a lot."""
         return await self._computing.run(name, lambda: do(self.watch(name)))
 
-    async def write(self, name: str, do: Callable[[Experiment], T]) -> T:
-        """Do something that writes to an experiment."""
-        return await self._writing.run(name, lambda: do(self.open(name)))
-
     async def change(self, name: str, do: Callable[[Experiment], object]) -> Status:
         """Do something that writes to an experiment; its status then."""
 
-        def changed(experiment: Experiment) -> Status:
+        def changed() -> Status:
+            experiment = self.open(name)
             do(experiment)
             return experiment.status()
 
-        return await self.write(name, changed)
+        return await self.writing.run(name, changed)
 
     def close(self) -> None:
         """Wait until nothing is at work, even for callers who have gone, and close the store."""
-        for threads in (self._writing, self._computing):
+        for threads in (self.writing, self._computing):
             threads.pool.shutdown(cancel_futures=True)
         self.store.close()
 

@@ -138,7 +138,8 @@ async def ask(name: Name, body: bodies.AskBody, request: Request) -> Response:
         message = "`Idempotency-Key` must have 1 to 200 characters."
         raise InvalidInputError(message, field="Idempotency-Key", value=key)
 
-    def assign(experiment: Experiment) -> Batch:
+    def assign() -> Batch:
+        experiment = experiments.open(name)
         if body.count * experiment.problem.arms > most:  # of rounds, fewer
             with experiment.read() as books:
                 _check_size("count", body.count, max(1, most // books.head.size))
@@ -153,7 +154,7 @@ async def ask(name: Name, body: bodies.AskBody, request: Request) -> Response:
         )
 
     try:
-        batch = await experiments.write(name, assign)
+        batch = await experiments.writing.run(name, assign)
     except ConflictingRequestError as error:
         raise ConflictingRequestError(
             error.message,
@@ -171,11 +172,11 @@ async def tell(name: Name, body: bodies.TellBody, request: Request) -> Response:
     _check_size("outcomes", len(body.outcomes), request.app.state.limits.batch)
     token = read_bearer(request)
 
-    def record(experiment: Experiment) -> Receipt:
+    def record() -> Receipt:
         allowed = partial(check_token, text=token, role=Role.TELL)
-        return experiment.tell_many(body.pairs(), precondition=allowed)
+        return experiments.open(name).tell_many(body.pairs(), precondition=allowed)
 
-    receipt = await experiments.write(name, record)
+    receipt = await experiments.writing.run(name, record)
     return Response(_receipt.dump_json(receipt), media_type="application/json")
 
 
