@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import secrets
 from collections.abc import Callable
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -41,8 +40,10 @@ def uniforms(seed: int, *, start: int, count: int, word: int = 0) -> Array:
     Number i is a word of Philox-4×64 at counter i, keyed by a SHA-256 digest of the seed. The first
     word is for the arm or the block, the second for the order of the arms of a block.
     """
-    key = _key(seed)
-    result = np.empty(count)
+    # Hashed under a name of its own: a simulation seeded with the same number must not share the
+    # stream, or its noise would be tied to the arms drawn.
+    digest = hashlib.sha256(f"bestarm.live.draw {seed}".encode()).digest()
+    key, result = int.from_bytes(digest[:16], "little"), np.empty(count)
     for begin in range(0, count, _BLOCK):
         part = result[begin : begin + _BLOCK]
         words = np.random.Philox(key=key, counter=start + begin).random_raw(4 * len(part))
@@ -50,22 +51,13 @@ def uniforms(seed: int, *, start: int, count: int, word: int = 0) -> Array:
     return result
 
 
-@lru_cache
-def _key(seed: int) -> int:
-    # Hashed under a name of its own: a simulation seeded with the same number must not share the
-    # stream, or its noise would be tied to the arms drawn.
-    digest = hashlib.sha256(f"bestarm.live.draw {seed}".encode()).digest()
-    return int.from_bytes(digest[:16], "little")
-
-
 def choose(weights: Array, uniform: Array) -> Ids:
     """The arm at each quantile `uniform` in [0, 1) of the distribution `weights`."""
     cumulative = np.cumsum(weights)
     # Dividing makes the last positive arm end at exactly 1, above every quantile; "right" passes
     # over arms of no weight, even at quantile 0.
-    return np.asarray(
-        np.searchsorted(cumulative / cumulative[-1], uniform, side="right"), dtype=np.int64
-    )
+    arms = np.searchsorted(cumulative / cumulative[-1], uniform, side="right")
+    return np.asarray(arms, dtype=np.int64)
 
 
 def draw(seed: int, number: int, weights: object) -> int:
@@ -92,8 +84,7 @@ def draw_block(seed: int, number: int, blocks: object, weights: object) -> list[
     whole(seed, "seed", least=0)
     whole(number, "number", least=0, below=2**62)
     kinds = np.atleast_2d(np.array(blocks, dtype=np.int64))
-    arms = _block_arms(kinds, as_weights(weights, len(kinds)), seed, number, 1)
-    return [int(arm) for arm in arms]
+    return _block_arms(kinds, as_weights(weights, len(kinds)), seed, number, 1).tolist()
 
 
 def _block_arms(blocks: Blocks, weights: Array, seed: int, start: int, rounds: int) -> Ids:
@@ -123,8 +114,7 @@ class PlanDraws:
 
     def __init__(self, record: PlanRecord, seed: int, *, most: int | None = None) -> None:
         self.plan, self._first, self._seed = record.plan, record.first, seed
-        self._chances = record.plan.probabilities
-        self._round = record.round
+        self._chances, self._round = record.plan.probabilities, record.round
         self._order: Ids | None = None
         if (counts := record.plan.counts) is not None:
             self._order = round_robin(counts if most is None else np.minimum(counts, most))[:most]
@@ -162,8 +152,7 @@ class Assigner:
     """Makes an experiment's next assignments; the labels name its source arms."""
 
     def __init__(self, labels: tuple[str, ...], seed: int) -> None:
-        self._labels = labels
-        self._seed = seed
+        self._labels, self._seed = labels, seed
         self._draws: PlanDraws | None = None  # of the open plan
 
     def assign(
@@ -193,8 +182,7 @@ class Assigner:
             head.rounds += size // head.size
             head.oldest = min(head.oldest, now)
         fewer = size < count * head.size and head.state == "running"
-        rounds = first + np.arange(size) // head.size
-        parts = arms, probabilities, rounds
+        parts = arms, probabilities, first + np.arange(size) // head.size
         return self._batch(head, head.phase, start, parts, head.outstanding if fewer else 0)
 
     def repeat(self, books: Reading, request: Request, count: int) -> Batch:
@@ -204,12 +192,10 @@ class Assigner:
             ConflictingRequestError: it asked for another number then.
         """
         if request.count != count:
-            raise ConflictingRequestError(
-                f"The same request asked for {request.count} before, now for {count}.",
-                field="request_id",
-                value=request.name,
-                remedy="Use a new request id for every new request.",
-            )
+            message = f"The same request asked for {request.count} before, now for {count}."
+            remedy = "Use a new request id for every new request."
+            name = request.name
+            raise ConflictingRequestError(message, field="request_id", value=name, remedy=remedy)
         rows = np.concatenate(list(books.rows(request.first, request.first + request.size)))
         head, waiting = books.head, 0
         short = request.size < request.count * head.size and request.phase == head.phase

@@ -108,22 +108,14 @@ def outcomes_frame(books: Reading, problem: Problem) -> pd.DataFrame:
 def _frame(books: Reading, problem: Problem, wanted: Callable[[Rows], Columns]) -> pd.DataFrame:
     """A data frame of the wanted columns of all assignments."""
     try:
-        import pandas as pd  # noqa: PLC0415
-    except ImportError:
-        raise MissingDependencyError.of("A table", "pandas", extra="live") from None
-    pieces = {name: [column] for name, column in wanted(np.empty(0, dtype=ROW)).items()}
-    for rows in books.rows(0, books.head.assigned):
-        for name, column in wanted(rows).items():
-            pieces[name].append(column)
-    texts, frame = _texts(problem), dict[str, Any]()
-    for name in list(pieces):
-        column = np.concatenate(pieces.pop(name))
-        if name in texts:
-            frame[name] = pd.Categorical.from_codes(column, pd.Index(list(texts[name])))
-        else:
-            times = column.dtype.kind == "M"
-            frame[name] = pd.DatetimeIndex(column, tz="UTC") if times else column
-    return pd.DataFrame(frame, copy=False)
+        import pandas as pd  # noqa: F401, PLC0415
+        import pyarrow as arrow  # noqa: PLC0415
+    except ImportError as error:
+        raise MissingDependencyError.of("A table", str(error.name), extra="live") from None
+    # The first piece has no rows: there are columns, whatever follows.
+    pieces = chain([np.empty(0, dtype=ROW)], books.rows(0, books.head.assigned))
+    table = arrow.Table.from_batches(_batch(wanted(rows), _texts(problem)) for rows in pieces)
+    return table.to_pandas()
 
 
 # --- files --------------------------------------------------------------------------------------

@@ -158,7 +158,6 @@ def read_time(value: object, *, stored: bool) -> float:
         if EARLIEST * size <= number < LATEST * size:
             remedy = f"Did you give {unit}? Divide by {size:,.0f}."
     message = f"`clock` must tell the time in seconds since 1970; got {value!r}."
-    remedy = remedy
     raise ClockError(message, field="clock", value=value, remedy=remedy)
 
 

@@ -7,7 +7,6 @@ recorded plan and then its summary, through the one loop `Player.follow`; no des
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import chain
 
@@ -36,7 +35,6 @@ class Player:
         self._make = None if isinstance(make, Policy) else make
         self._policy = make if isinstance(make, Policy) else None
         self._told = self._closed = self._adopted = 0  # summaries, phases, plans
-        self._asked: tuple[int, Plan | None] | None = None
 
     def policy(self, books: Reading) -> Policy:
         """The policy, told all recorded summaries and with the open plan adopted: see `follow`."""
@@ -58,31 +56,37 @@ class Player:
             self._policy, self._told, self._closed, self._adopted = self._make(), 0, 0, 0
         policy, head, plan_of = self._policy, books.head, recorded_plans(books)
         records = books.summaries(self._told) if self._told < head.summaries else ()
+        what = ""  # the policy is handed
         try:
             for record in chain(records, (None,)):
                 phase = self._closed + 1
                 known = self._make is None or self._adopted == phase
                 if not known and (record is not None or head.planned):
-                    plan = plan_of(phase).plan
+                    plan, what = plan_of(phase).plan, f"the plan of phase {phase}"
                     yield policy, plan
-                    with _refusals(f"the plan of phase {phase}"):
-                        policy.adopt(plan)
-                    self._adopted, self._asked = phase, None
+                    policy.adopt(plan)
+                    self._adopted = phase
                 if record is not None:
-                    with _refusals(f"summary {record.number}"):
-                        tell(policy, record)
+                    what = f"summary {record.number}"
+                    tell(policy, record)
                     self.told(record)
                     yield policy, record
-        except BaseException:
+        except BaseException as error:
             self.forget()
-            raise
+            if not isinstance(error, ProtocolError):
+                raise
+            raise ReplayError(
+                f"In the replay, the policy refuses {what} on record: {error.message}",
+                field="replay",
+                value=error.value,
+                remedy="Use the version of bestarm, or of your own policy, that began the "
+                "experiment; `Experiment.verify` shows whether the record was changed.",
+            ) from error
 
     def plan(self) -> Plan | None:
-        """The policy's next plan; the policy is asked for it once."""
+        """The policy's next plan."""
         assert self._policy is not None
-        if self._asked is None or self._asked[0] != self._told:
-            self._asked = self._told, self._policy.plan()
-        return self._asked[1]
+        return self._policy.plan()
 
     def told(self, record: SummaryRecord) -> None:
         """Note that the policy has been told a summary."""
@@ -91,7 +95,6 @@ class Player:
 
     def forget(self) -> None:
         """Start again from the first summary the next time, if the policy can be made again."""
-        self._asked = None
         if self._make is not None:
             self._policy = None
 
@@ -189,9 +192,8 @@ def replay(books: Reading, policy: Policy) -> Replayed:
     if books.head.state == "finished":
         if policy.plan() is not None:
             raise _disagreement("The policy continues where it stopped in the log")
-        expect(
-            f"The end with {said.label!r} ({said.reason})", "finished", **recommendation_data(said)
-        )
+        end = f"The end with {said.label!r} ({said.reason})"
+        expect(end, "finished", **recommendation_data(said))
     if next(events, None) is not None:
         raise _disagreement("The log continues where the record ends")
     return Replayed(said, tuple(remark for remark in remarks if remark is not None))
@@ -218,18 +220,3 @@ def _disagreement(what: str) -> ReplayError:
         remedy="Call `Experiment.verify`: if the record is sound, use the version of bestarm that "
         "began the experiment.",
     )
-
-
-@contextmanager
-def _refusals(what: str) -> Iterator[None]:
-    """Name the record that the policy refuses."""
-    try:
-        yield
-    except ProtocolError as error:
-        raise ReplayError(
-            f"In the replay, the policy refuses {what} on record: {error.message}",
-            field="replay",
-            value=error.value,
-            remedy="Use the version of bestarm, or of your own policy, that began the experiment; "
-            "`Experiment.verify` shows whether the record was changed.",
-        ) from error

@@ -73,12 +73,10 @@ class RunningTotals:
 
     def summary(self) -> Summary:
         """The totals, less forecasts; or the rounds."""
-        if isinstance(self._plan, BlockPlan):
-            return self._in_rounds(self._plan)
-        return self._summary(self._less, self._foreseen)
-
-    def _in_rounds(self, plan: BlockPlan) -> Rounds:
-        """The rounds, whose arms come in the order of their assignments."""
+        plan = self._plan
+        if not isinstance(plan, BlockPlan):
+            return self._summary(self._less, self._foreseen)
+        # The arms of a round come in the order of their assignments.
         parts = zip(*self._rounds or [_NOTHING], strict=True)
         joined = [np.concatenate(part) for part in parts]
         # A damaged record may lack rows, and hold any arms: its digest shows it.
@@ -96,10 +94,11 @@ class RunningTotals:
 
     def _summary(self, totals: _Totals, foreseen: float) -> Summary:
         missing = self._missing if self._plan.open else np.zeros(0, dtype=np.int64)
-        sums = totals.counts, totals.sums, totals.squares, missing, self._pending
+        sums, squares, cubes = totals.powers.copy()
+        counted = totals.counts, sums, squares, missing, self._pending
         seen = totals.counts > 0
         least, largest = np.where(seen, totals.least, 0.0), np.where(seen, totals.largest, 0.0)
-        return Summary(*sums, self._plan.center, least, largest, foreseen, totals.cubes)
+        return Summary(*counted, self._plan.center, least, largest, foreseen, cubes)
 
     def digest(self) -> str:
         """The digest of the answers."""
@@ -110,21 +109,18 @@ class _Totals:
     """Totals per arm; pieces add up as one row after the other would."""
 
     def __init__(self, arms: int) -> None:
-        self._arms = arms
         self.counts = np.zeros(arms, dtype=np.int64)
-        self.sums, self.squares, self.cubes = np.zeros((3, arms))
+        self.powers = np.zeros((3, arms))  # sums of rewards, of their squares and of their cubes
         self.least, self.largest = np.full(arms, np.inf), np.full(arms, -np.inf)
 
     def add(self, arm: Ids, reward: Array) -> None:
-        self.counts += np.bincount(arm, minlength=self._arms)
+        self.counts += np.bincount(arm, minlength=len(self.counts))
         np.minimum.at(self.least, arm, reward)
         np.maximum.at(self.largest, arm, reward)
-        # The totals so far go first.
-        arm = np.concatenate([np.arange(self._arms), arm])
         square = reward * reward
-        self.sums = np.bincount(arm, np.concatenate([self.sums, reward])).astype(float)
-        self.squares = np.bincount(arm, np.concatenate([self.squares, square])).astype(float)
-        self.cubes = np.bincount(arm, np.concatenate([self.cubes, square * reward])).astype(float)
+        arm = np.concatenate([np.arange(len(self.counts)), arm])  # the totals so far go first
+        for sums, power in zip(self.powers, (reward, square, square * reward), strict=True):
+            sums[:] = np.bincount(arm, np.concatenate([sums, power]))
 
 
 def total(

@@ -246,17 +246,6 @@ class Check:
     finding: str
     action: str = ""
 
-    @classmethod
-    def first(cls, name: str, fine: str, *problems: tuple[str | bool, str, str]) -> Check:
-        """The first problem (level, finding, action) that applies, or that everything is fine.
-
-        A problem whose level is `"ok"` or False does not apply.
-        """
-        for level, finding, action in problems:
-            if level and level != "ok":
-                return cls(name, str(level), finding, action)
-        return cls(name, "ok", fine)
-
     def __str__(self) -> str:
         return f"{self.level}: {self.name}: {self.finding} {self.action}".rstrip()
 

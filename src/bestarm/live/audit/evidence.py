@@ -222,17 +222,15 @@ class _PhaseTest(ABC):
         self.log_evidence = max(self.log_evidence, found)
 
     @abstractmethod
-    def _learn(self, counts: Array, sums: Array) -> None:
-        """Learn from a phase."""
+    def _learn(self, counts: Array, sums: Array) -> None: ...  # from a phase
 
     @abstractmethod
-    def _begin(self, plan: Plan) -> None:
-        """Fix the bets on a phase."""
+    def _begin(self, plan: Plan) -> None: ...  # fix the bets on a phase
 
+    # Take in outcomes less the origin (number, sum and sum of squares per arm), and return the log
+    # of the evidence.
     @abstractmethod
-    def _settle(self, counts: Array, first: Array, second: Array) -> float:
-        """Take in outcomes less the origin (number, sum and sum of squares per arm), and return
-        the log of the evidence."""
+    def _settle(self, counts: Array, first: Array, second: Array) -> float: ...
 
 
 class LinearTest(_PhaseTest):

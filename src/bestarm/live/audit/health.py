@@ -27,6 +27,7 @@ _WARNING, _ALARM = 1e-3, 1e-6  # probabilities under which a sound experiment sh
 _ENOUGH, _HARM = 200, 1.1  # outcomes, and the variance that forecasts leave, to speak of harm
 _MANY_LOST, _MOST_LOST = 0.5, 0.9  # of all outcomes; most experiments lose far fewer
 
+_Bounds = tuple[float, float] | None  # of rewards
 _Split = NDArray[np.int64]  # three rows: told, lost and outstanding assignments, per arm
 
 
@@ -42,17 +43,14 @@ def examine(
     largest = problem.scale if mean_bound is None else mean_bound
     scales, models = Scales(problem, largest), _Models(problem, bounds, largest)
     arms = _count(books, tail, seed, scales, models)
-    what = "assignments" if head.size == 1 else "rounds, by the option tried first"
-    outcomes = "settled outcomes" if head.size == 1 else "settled outcomes of options tried first"
+    given, told = "assignments", "settled outcomes"
+    if head.size > 1:
+        given, told = "rounds, by the option tried first", f"{told} of options tried first"
+    verify = "Call `Experiment.verify`: the record was changed, or the draws were."
+    find_out = "Find out why outcomes of some options are missing: conclusions may be biased."
     return (
-        _split(
-            *("assignments", "Traffic", what, arms.given, labels),
-            "Call `Experiment.verify`: the record was changed, or the draws were.",
-        ),
-        _split(
-            *("outcomes", "Outcome", outcomes, arms.told, labels),
-            "Find out why outcomes of some options are missing: conclusions may be biased.",
-        ),
+        _split("assignments", "Traffic", given, arms.given, labels, verify),
+        _split("outcomes", "Outcome", told, arms.told, labels, find_out),
         _missing(arms, labels, head.losses),
         _overdue(head, tail),
         _late(head),
@@ -222,9 +220,7 @@ class _Models:
     outcome that is outstanding: how far it has come may depend on anything.
     """
 
-    def __init__(
-        self, problem: Problem, bounds: tuple[float, float] | None, largest: float
-    ) -> None:
+    def __init__(self, problem: Problem, bounds: _Bounds, largest: float) -> None:
         self._linear = LinearTest(problem, bounds, largest)
         self._level = None if problem.drifts else LevelTest(problem, bounds)
         self._settled = True
@@ -245,17 +241,17 @@ class _Models:
         if in_blocks:
             several = "Features are not checked where rounds hold several options."
             return Check("model", "ok", several)
+        finding = f"Nothing contradicts the features ({plural(test.pulls, 'outcome')} looked at)."
+        if (level := _level(test.chance)) == "ok":
+            return Check("model", "ok", finding)
         arm, off = test.oddest
-        return Check.first(
+        return Check(
             "model",
-            f"Nothing contradicts the features ({plural(test.pulls, 'outcome')} looked at).",
-            (
-                _level(test.chance),
-                f"Mean outcomes do not fit the features, those of option {labels[arm]!r} by about "
-                f"{off:.2g}; by chance this happens {_by_chance(test.chance)}.",
-                "The winner may be wrong. Begin again with the feature that is missing, or with "
-                "names alone.",
-            ),
+            level,
+            f"Mean outcomes do not fit the features, those of option {labels[arm]!r} by about "
+            f"{off:.2g}; by chance this happens {_by_chance(test.chance)}.",
+            "The winner may be wrong. Begin again with the feature that is missing, or with names "
+            "alone.",
         )
 
     def level(self) -> Check:
@@ -263,16 +259,13 @@ class _Models:
         test = self._level
         if test is None:
             return Check("level", "ok", "A baseline is allowed for, so the level may move.")
-        return Check.first(
-            "level",
-            f"Outcomes show no baseline ({plural(test.pulls, 'outcome')} looked at).",
-            (
-                _level(test.chance),
-                "The level of outcomes moves, though no baseline was declared; by chance this "
-                f"happens {_by_chance(test.chance)}.",
-                "The winner may be wrong. Begin again with a bound on the baseline above 0.",
-            ),
-        )
+        if (level := _level(test.chance)) == "ok":
+            pulls = plural(test.pulls, "outcome")
+            return Check("level", "ok", f"Outcomes show no baseline ({pulls} looked at).")
+        moves = "The level of outcomes moves, though no baseline was declared"
+        finding = f"{moves}; by chance this happens {_by_chance(test.chance)}."
+        action = "The winner may be wrong. Begin again with a bound on the baseline above 0."
+        return Check("level", level, finding, action)
 
 
 def _by_chance(chance: float) -> str:
@@ -287,13 +280,15 @@ def _split(
     name: str, split: str, what: str, test: RatioTest, labels: Sequence[str], action: str
 ) -> Check:
     total, arm = int(test.observed.sum()), test.oddest
-    matches = f"{split} split matches the plan ({total:,} {what})."
+    if not total:
+        return Check(name, "ok", f"There are no {what} to check yet.")
+    if (level := _level(test.chance)) == "ok":
+        return Check(name, "ok", f"{split} split matches the plan ({total:,} {what}).")
     finding = (
         f"Among {total:,} {what}, option {labels[arm]!r} occurs {test.observed[arm]} times where "
         f"{test.expected[arm]:.1f} are expected; by chance this happens {_by_chance(test.chance)}."
     )
-    fine = matches if total else f"There are no {what} to check yet."
-    return Check.first(name, fine, (_level(test.chance), finding, action))
+    return Check(name, level, finding, action)
 
 
 def _missing(arms: _ArmCounts, labels: Sequence[str], lost_yet: int) -> Check:
@@ -301,102 +296,95 @@ def _missing(arms: _ArmCounts, labels: Sequence[str], lost_yet: int) -> Check:
     total, every = int(lost.sum()), int(settled.sum())
     if not total:
         return Check("missing", "ok", f"{plural(lost_yet, 'outcome')} lost so far.")
-    alike = f"{total} of {every} outcomes are missing, of all options alike."
-    many = total >= _FEW and total > _MANY_LOST * every
-    return Check.first(
-        "missing",
-        alike,
-        (
-            _level(arms.lost.chance),
-            f"{total} of {every} outcomes are missing, {lost[arm]} of the {settled[arm]} of option "
-            f"{labels[arm]!r}; if losses did not depend on the option, this would happen "
-            f"{_by_chance(arms.lost.chance)}.",
+    finding = f"{total} of {every} outcomes are missing, "
+    if (level := _level(arms.lost.chance)) != "ok":
+        return Check(
+            "missing",
+            level,
+            f"{finding}{lost[arm]} of the {settled[arm]} of option {labels[arm]!r}; if losses did "
+            f"not depend on the option, this would happen {_by_chance(arms.lost.chance)}.",
             "Losses depend on the option, so they may depend on the outcome: a policy that assumes "
             "the worst of missing outcomes (missing='worst-case') remains valid.",
-        ),
-        (
-            many and ("alarm" if total > _MOST_LOST * every else "warning"),
-            alike,
-            "Check whether outcomes are reported at all: each loss takes another assignment.",
-        ),
-    )
+        )
+    finding += "of all options alike."
+    if total < _FEW or total <= _MANY_LOST * every:
+        return Check("missing", "ok", finding)
+    action = "Check whether outcomes are reported at all: each loss takes another assignment."
+    return Check("missing", "alarm" if total > _MOST_LOST * every else "warning", finding, action)
 
 
 def _overdue(head: Head, tail: _Tail) -> Check:
     overdue = tail.ages[tail.ages >= tail.patience]
-    longest = float(overdue.max(initial=0.0))
-    level = "alarm" if longest > 10 * tail.patience else "warning"
     usual = "" if tail.usual is None else f"; 95 % came within {_time(tail.usual)}"
+    if not len(overdue) or head.over:
+        count = plural(len(tail.ages), "outcome")
+        return Check("overdue", "ok", f"{count} outstanding, none overdue{usual}.")
     action = "Decisions wait for the first of them: tell them, `fail` them, or set a lease."
     if head.lease is not None:
         action = "Check whether the workers run: the next `ask` or `tell` gives them up."
     elif head.provisional:
         action = "Each costs evidence, as it may be the worst: tell or `fail` it, or set a lease."
-    return Check.first(
-        "overdue",
-        f"{plural(len(tail.ages), 'outcome')} outstanding, none overdue{usual}.",
-        (
-            len(overdue) > 0 and not head.over and level,
-            f"{plural(len(overdue), 'outcome')} overdue, the oldest after {_time(longest)}{usual}.",
-            action,
-        ),
-    )
+    count, longest = plural(len(overdue), "outcome"), float(overdue.max())
+    finding = f"{count} overdue, the oldest after {_time(longest)}{usual}."
+    return Check("overdue", "alarm" if longest > 10 * tail.patience else "warning", finding, action)
 
 
 def _late(head: Head) -> Check:
     every = head.outcomes + head.late
     finding = f"{head.late} of {plural(every, 'outcome')} came too late to be used."
-    often = not head.over and head.late > max(2, 0.05 * every)
+    if head.over or head.late <= max(2, 0.05 * every):
+        return Check("late", "ok", finding)
     action = "Outcomes take longer than the lease allows: lengthen it."
-    return Check.first("late", finding, (often and "warning", finding, action))
+    return Check("late", "warning", finding, action)
 
 
-def _range(head: Head, bounds: tuple[float, float] | None, scales: Scales) -> Check:
+def _range(head: Head, bounds: _Bounds, scales: Scales) -> Check:
     told, refused = head.outcomes + head.late, head.refusals
     if bounds is not None:
+        low, high = bounds
+        if not refused:
+            return Check("range", "ok", f"All rewards lie between {low:g} and {high:g}.")
         often = refused >= 3 and refused > 0.01 * (told + refused)
-        refusals = (
-            refused > 0 and ("alarm" if often else "warning"),
-            f"Rewards outside {bounds[0]:g} to {bounds[1]:g} were refused for "
+        return Check(
+            "range",
+            "alarm" if often else "warning",
+            f"Rewards outside {low:g} to {high:g} were refused for "
             f"{plural(refused, 'assignment')}; {told} were accepted.",
             "Correct their unit; if such rewards occur, begin a new experiment with wider bounds.",
         )
-        fine = f"All rewards lie between {bounds[0]:g} and {bounds[1]:g}."
-        return Check.first("range", fine, refusals)
     if not told:
         return Check("range", "ok", "There are no rewards yet.")
     rewards = f"Rewards from {head.lowest:g} to {head.highest:g}"
     if head.size > 1:
         return Check("range", "ok", f"{rewards}; they are compared within rounds.")
-    odd = (
-        scales.level_of_reward(max(abs(head.lowest), abs(head.highest)), told),
-        f"{rewards} do not fit {scales.declared}.",
-        "Correct their unit, or begin again with scales that fit: the error probability depends "
-        "on them.",
-    )
-    return Check.first("range", f"{rewards} fit the declared scales.", odd)
+    level = scales.level_of_reward(max(abs(head.lowest), abs(head.highest)), told)
+    if level == "ok":
+        return Check("range", "ok", f"{rewards} fit the declared scales.")
+    finding, unit = f"{rewards} do not fit {scales.declared}.", "Correct their unit"
+    action = "or begin again with scales that fit: the error probability depends on them."
+    return Check("range", level, finding, f"{unit}, {action}")
 
 
-def _scale(
-    head: Head, bounds: tuple[float, float] | None, scales: Scales, labels: Sequence[str]
-) -> Check:
+def _scale(head: Head, bounds: _Bounds, scales: Scales, labels: Sequence[str]) -> Check:
     if bounds is not None:
         return Check("scale", "ok", "Rewards are bounded; no other scale is needed.")
     if head.size > 1:
         return Check("scale", "ok", "The level of a round plays no part, whatever it is.")
     level, finding = scales.verdict(labels)
     action = "Begin again with a baseline and a noise that fit."
-    return Check.first("scale", finding, (level, finding, action))
+    return Check("scale", level, finding, "" if level == "ok" else action)
 
 
 def _clock(head: Head) -> Check:
     back = head.clock_setback
     least, most = (1.0, 3600.0) if head.lease is None else (0.1 * head.lease, 0.5 * head.lease)
-    level = back > min(1.0, least) and ("alarm" if back > most else "warning")
+    if not back:
+        return Check("clock", "ok", "The clock was never set back.")
     finding = f"The clock was set back by {_time(back)}."
-    fine = finding if back else "The clock was never set back."
+    if back <= min(1.0, least):
+        return Check("clock", "ok", finding)
     action = "Set the clocks of all machines by one server: leases end by them."
-    return Check.first("clock", fine, (level, finding, action))
+    return Check("clock", "alarm" if back > most else "warning", finding, action)
 
 
 def _forecasts(head: Head) -> Iterator[Check]:
@@ -406,13 +394,13 @@ def _forecasts(head: Head) -> Iterator[Check]:
     """
     if (left := head.variance_left) is not None:
         said = savings(left)
-        harm = head.outcomes >= _ENOUGH and left > _HARM and "warning"
+        harm = head.outcomes >= _ENOUGH and left > _HARM
         finding = f"{said[:1].upper()}{said[1:]}, within options and phases."
         action = (
             "Decisions stay valid but take longer: give covariates that tell more of the outcome, "
             "or do without a forecaster in the next experiment."
         )
-        yield Check.first("forecasts", finding, (harm, finding, action))
+        yield Check("forecasts", "warning" if harm else "ok", finding, action if harm else "")
 
 
 def _time(seconds: float) -> str:

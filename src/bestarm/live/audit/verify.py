@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import accumulate, chain, pairwise
@@ -13,28 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bestarm.errors import DamagedStoreError, InvalidInputError
+from bestarm.live import summaries
 from bestarm.live.draws import PlanDraws
 from bestarm.live.events import as_data, chained, plan_data, summary_data
-from bestarm.live.store.contract import (
-    Event,
-    Ids,
-    PlanRecord,
-    Reading,
-    Rows,
-    SummaryRecord,
-    answers_of,
-)
-from bestarm.live.summaries import (
-    RunningTotals,
-    answers_at_end,
-    chain_covariates,
-    chain_request,
-    digest_of,
-    ids_in,
-    joined_ids,
-    late_data,
-    request_data,
-)
+from bestarm.live.store.contract import Event, Ids, PlanRecord, Reading, Rows, SummaryRecord
+from bestarm.live.store.records import answers_of
 from bestarm.live.values import plural
 from bestarm.records import Plan, Summary
 
@@ -73,10 +56,10 @@ class Audit:
         return not self.findings
 
     def __str__(self) -> str:
-        summaries = "1 summary" if self.summaries == 1 else f"{self.summaries} summaries"
+        several = "1 summary" if self.summaries == 1 else f"{self.summaries} summaries"
         checked = (
             f"{plural(self.assignments, 'draw')} made again, {plural(self.outcomes, 'outcome')} "
-            f"and {summaries} added up, {plural(self.phases, 'plan')} and "
+            f"and {several} added up, {plural(self.phases, 'plan')} and "
             f"{plural(self.events, 'event')} of the log compared"
         )
         if self.sound:
@@ -102,11 +85,9 @@ def audit(
     if log.end is not None:
         with findings.reading():
             redraw.check_rest(log.end, log.failed)
-    findings.add_unless(
-        log.broken or log.late == redraw.late,
-        "late",
-        f"{plural(redraw.late, 'outcome')} flagged as late, but {log.late} in the log.",
-    )
+    if not log.broken and log.late != redraw.late:
+        late = plural(redraw.late, "outcome")
+        findings.add("late", f"{late} flagged as late, but {log.late} in the log.")
     return Audit(
         findings.sentences(),
         events=log.events,
@@ -130,11 +111,6 @@ class _Findings:
             self._more[kind] += sentence not in known
         elif sentence not in known:
             known.append(sentence)
-
-    def add_unless(self, agrees: bool, kind: str, sentence: str) -> None:
-        """Add a finding where something does not agree."""
-        if not agrees:
-            self.add(kind, sentence)
 
     def add_each(self, rows: Rows, wrong: NDArray[np.bool_], kind: str, what: str) -> None:
         """Add a finding for each assignment that is wrong."""
@@ -170,11 +146,13 @@ class _Log:
     """
 
     def __init__(self, books: Reading, findings: _Findings, created: dict[str, Any]) -> None:
-        self._books = books
-        self._findings = findings
-        self._created = created
-        requests = accumulate(findings.readable(books.requests()), chain_request, initial="")
-        known = accumulate(findings.readable(_covariates(books)), chain_covariates, initial="")
+        self._books, self._findings, self._created = books, findings, created
+        requests = accumulate(
+            findings.readable(books.requests()), summaries.chain_request, initial=""
+        )
+        known = accumulate(
+            findings.readable(_covariates(books)), summaries.chain_covariates, initial=""
+        )
         self._links = {
             "requests": _Links("requests", requests, findings),
             "covariates": _Links("covariates", known, findings),
@@ -188,17 +166,17 @@ class _Log:
         self.events = self.plans = self.summaries = 0
         self.late = 0  # outcomes that came too late
         self.end: dict[str, Any] | None = None  # what the last event of an ended experiment says
-        self.failed: Ids = joined_ids([])  # assignments given up after the end
+        self.failed: Ids = summaries.joined_ids([])  # assignments given up after the end
 
     def read(self) -> None:
         findings, books = self._findings, self._books
         plans = map(self._plan, findings.readable(books.plans()))
-        summaries = map(self._summary, findings.readable(books.summaries()))
+        told = map(self._summary, findings.readable(books.summaries()))
         for event in findings.readable(self._chain()):
             if event.kind == "planned":
                 self._compare(event, next(plans, None), "plan")
             elif event.kind in {"closed", "answered"}:
-                self._compare(event, next(summaries, None), "summary")
+                self._compare(event, next(told, None), "summary")
             else:
                 self._note(event)
             self._state = _STATES.get(event.kind, self._state)
@@ -206,7 +184,7 @@ class _Log:
                 if name in event.data:
                     links.read_to(event.data[name], f"event {event.number}")
         if not self.broken:
-            for what, _ in chain(plans, summaries):
+            for what, _ in chain(plans, told):
                 findings.add("log", f"{what} is not in the log.")
             self._check_head()
 
@@ -222,10 +200,8 @@ class _Log:
                 last = self.events - 1
                 wrong = f"Event {event.number} follows event {last}: events between are missing."
             elif event.hash != hashed:
-                wrong = (
-                    f"Event {event.number} ({event.kind}) does not have the hash it should: it, or "
-                    "the event before it, was changed."
-                )
+                wrong = f"Event {event.number} ({event.kind}) does not have the hash it should: "
+                wrong += "it, or the event before it, was changed."
             if wrong:
                 self._findings.add("event", f"{wrong} What follows it was not checked.")
                 return
@@ -235,20 +211,14 @@ class _Log:
 
     def _check_head(self) -> None:
         head, findings = self._books.head, self._findings
-        findings.add_unless(
-            (self.events, self._last_hash) == (head.events, head.last_hash),
-            "event",
-            "The hash of the last event is not the one kept with the counters: the log was "
-            "written again, or cut short.",
-        )
-        for name, expected in request_data(head).items():
+        if (self.events, self._last_hash) != (head.events, head.last_hash):
+            what = "The hash of the last event is not the one kept with the counters"
+            findings.add("event", f"{what}: the log was written again, or cut short.")
+        for name, expected in summaries.request_data(head).items():
             self._links[name].end(expected)
-        findings.add_unless(
-            (self._state, self._lease) == (head.state, head.lease),
-            "state",
-            f"The log says {self._state} with the lease {self._lease}, the counters say "
-            f"{head.state} with {head.lease}.",
-        )
+        if (self._state, self._lease) != (head.state, head.lease):
+            log = f"The log says {self._state} with the lease {self._lease}"
+            findings.add("state", f"{log}, the counters say {head.state} with {head.lease}.")
 
     def _note(self, event: Event) -> None:
         """What an event says that is neither about a plan nor about a summary."""
@@ -259,28 +229,27 @@ class _Log:
         elif event.kind == "created":
             for name, value in self._created.items():
                 what = f"its {name}" if name != "document" else "the problem, the policy or options"
-                sentence = f"Event {event.number} is about another experiment: {what} differs."
-                self._findings.add_unless(event.data.get(name) == value, "created", sentence)
+                if event.data.get(name) != value:
+                    other = f"Event {event.number} is about another experiment"
+                    self._findings.add("created", f"{other}: {what} differs.")
         elif event.kind in {"late", "failed"}:
             self._check_after(event)
 
     def _check_after(self, event: Event) -> None:
         """Compare outcomes that came too late, or were given up after the end, with their event."""
-        ids = ids_in(event.data["ids"])
+        ids = summaries.ids_in(event.data["ids"])
         rows = self._books.rows_of(ids)
         if event.kind == "late":
             what, when = "outcomes that came too late", rows["told"]
-            data = late_data(rows["id"], rows["reward"])
+            data = summaries.late_data(rows["id"], rows["reward"])
             same = bool(rows["late"].all()) and data["outcomes"] == event.data["outcomes"]
             self.late += len(ids)
         else:
             what, when, same = "assignments given up after the end", rows["lost"], True
-            self.failed = joined_ids([self.failed, ids])
-        self._findings.add_unless(
-            same and len(rows) == len(ids) and bool((when == event.at).all()),
-            event.kind,
-            f"The {what} are not those of event {event.number}: one was changed since, or removed.",
-        )
+            self.failed = summaries.joined_ids([self.failed, ids])
+        if not same or len(rows) != len(ids) or (when != event.at).any():
+            other = f"The {what} are not those of event {event.number}"
+            self._findings.add(event.kind, f"{other}: one was changed since, or removed.")
 
     def _plan(self, record: PlanRecord) -> _Known:
         self.plans += 1
@@ -290,12 +259,9 @@ class _Log:
     def _summary(self, record: SummaryRecord) -> _Known:
         amends = record.late and self._provisional
         follows = record.end <= self._end if amends else record.first == self._end
-        self._findings.add_unless(
-            record.number == self.summaries and follows,
-            "summary",
-            f"Summary {record.number} begins at assignment {record.first}; the one before ends at "
-            f"{self._end}.",
-        )
+        if record.number != self.summaries or not follows:
+            begins = f"Summary {record.number} begins at assignment {record.first}"
+            self._findings.add("summary", f"{begins}; the one before ends at {self._end}.")
         self.summaries = record.number + 1
         self._end = max(self._end, record.end)
         return f"Summary {record.number}", summary_data(record) | {"late": record.late}
@@ -307,11 +273,9 @@ class _Log:
             return
         what, data = known
         told = {**event.data, "late": event.kind == "answered"}
-        self._findings.add_unless(
-            all(told.get(name) == value for name, value in data.items()),
-            kind,
-            f"{what} is not the one of event {event.number}: it was changed.",
-        )
+        if any(told.get(name) != value for name, value in data.items()):
+            sentence = f"{what} is not the one of event {event.number}: it was changed."
+            self._findings.add(kind, sentence)
 
 
 class _Links:
@@ -327,11 +291,8 @@ class _Links:
             return
         self._hash = next((each for each in self._hashes if each == expected), None)
         if self._hash is None:
-            self._findings.add(
-                self._name,
-                f"The {self._name} up to {where} are not those it knows of: some were changed "
-                "since, or removed.",
-            )
+            what = f"The {self._name} up to {where} are not those it knows of"
+            self._findings.add(self._name, f"{what}: some were changed since, or removed.")
 
     def end(self, expected: str) -> None:
         """Read on to the last record."""
@@ -378,8 +339,9 @@ class _Redraw:
             ("assignment", self.assigned, head.assigned),
             ("round", self.rounds, head.rounds),
         ):
-            what = f"There are {plural(found, noun)}, the counter says {counted}."
-            findings.add_unless(found == counted, noun, what)
+            if found != counted:
+                what = f"There are {plural(found, noun)}, the counter says {counted}."
+                findings.add(noun, what)
 
     def _check_rows(self, rows: Rows, draws: PlanDraws | None) -> None:
         if not len(rows):
@@ -451,27 +413,29 @@ class _Redraw:
         if len(record.summary.counts) != self._arms:
             findings.add("summary", f"Summary {number} is not of {self._arms} arms.")
             return
-        totals = RunningTotals(plan, self._arms)
+        totals = summaries.RunningTotals(plan, self._arms)
         for rows, pending in self._covered(record, plan):
             self._add(totals, rows, pending)
         covered = f"assignments {record.first} to {record.end - 1}"
-        findings.add_unless(
-            totals.digest() == record.digest,
-            "outcomes",
-            f"Of {covered}, not all are as summary {number} has them: an arm, an outcome, a "
-            "forecast, a loss or a time was changed since.",
-        )
+        if totals.digest() != record.digest:
+            what = "an arm, an outcome, a forecast, a loss or a time was changed since"
+            findings.add(
+                "outcomes", f"Of {covered}, not all are as summary {number} has them: {what}."
+            )
         try:
             same = _data(totals.summary(), totals.plain()) == _data(record.summary, record.plain)
         except InvalidInputError:  # totals that are not finite
             same = False
-        findings.add_unless(same, "totals", f"Summary {number} is not what {covered} add up to.")
+        if not same:
+            findings.add("totals", f"Summary {number} is not what {covered} add up to.")
 
     def _covered(self, record: SummaryRecord, plan: Plan) -> Iterator[tuple[Rows, Any]]:
         """The assignments that a summary covers, and which were outstanding when it was made."""
         ids, covered_by = self._books.deferrals(record.first, record.end)
         if plan.provisional and record.late:
-            arrived = self._books.rows_of(joined_ids(self._deferred.pop(record.number, [])))
+            arrived = self._books.rows_of(
+                summaries.joined_ids(self._deferred.pop(record.number, []))
+            )
             wrong = arrived["phase"] != record.phase
             what = f"is covered by summary {record.number}, which is of another phase"
             self._findings.add_each(arrived, wrong, "deferral", what)
@@ -485,7 +449,7 @@ class _Redraw:
         for rows in self._books.rows(record.first, record.end):
             yield rows, np.isin(rows["id"], outstanding)
 
-    def _add(self, totals: RunningTotals, rows: Rows, pending: NDArray[np.bool_]) -> None:
+    def _add(self, totals: summaries.RunningTotals, rows: Rows, pending: NDArray[np.bool_]) -> None:
         """Add rows up; all but the pending ones must be settled, and in time."""
         unsettled = np.isnan(rows["reward"]) & np.isnan(rows["lost"])
         what = "was summed up, but is neither told nor lost"
@@ -498,19 +462,18 @@ class _Redraw:
     def check_rest(self, end: dict[str, Any], failed: Ids) -> None:
         """Compare all that no summary covers with the digests that the last event has of it."""
         changed = "are not as they were at the end: an outcome, a loss or a time was changed since."
-        rest = self._books.rows(end["first"], end["end"])
-        waiting = self._books.rows_of(joined_ids(self._deferred.get(-1, [])))
-        self._findings.add_unless(
-            digest_of(answers_at_end(rows, failed) for rows in rest) == end["rest"]
-            and end["end"] == self._books.head.assigned,
-            "rest",
-            f"Assignments {end['first']} to {end['end'] - 1} {changed}",
-        )
-        self._findings.add_unless(
-            digest_of([answers_at_end(waiting, failed)]) == end["waiting"],
-            "rest",
-            f"Assignments that were outstanding when their phase closed {changed}",
-        )
+
+        def digest(pieces: Iterable[Rows]) -> str:
+            return summaries.digest_of(summaries.answers_at_end(rows, failed) for rows in pieces)
+
+        rest = digest(self._books.rows(end["first"], end["end"]))
+        if rest != end["rest"] or end["end"] != self._books.head.assigned:
+            what = f"Assignments {end['first']} to {end['end'] - 1}"
+            self._findings.add("rest", f"{what} {changed}")
+        waiting = summaries.joined_ids(self._deferred.get(-1, []))
+        if digest([self._books.rows_of(waiting)]) != end["waiting"]:
+            what = "Assignments that were outstanding when their phase closed"
+            self._findings.add("rest", f"{what} {changed}")
 
 
 def _data(*parts: Summary | None) -> list[dict[str, Any] | None]:

@@ -88,18 +88,18 @@ def _build(version: tuple[int, ...]) -> Check:
     mended = {44: (3, 44, 6), 50: (3, 50, 7)}.get(version[1], (3, 51, 3))
     name = f"SQLite {'.'.join(map(str, version))}"
     newer = "Use a Python with SQLite 3.51.3 or later"
-    return Check.first(
-        "build",
-        f"{name} has no known bug that damages files.",
-        (version < (3, 35, 0) and "alarm", f"{name} is too old for bestarm.", f"{newer}."),
-        (
-            version < mended and "warning",
+    if version < (3, 35, 0):
+        return Check("build", "alarm", f"{name} is too old for bestarm.", f"{newer}.")
+    if version < mended:
+        return Check(
+            "build",
+            "warning",
             f"{name} has a bug (WAL reset) that may, very rarely, damage a file that several "
             "processes write to.",
             f"{newer}, or PostgreSQL; until then keep backups (some systems mend it without "
             "changing the number).",
-        ),
-    )
+        )
+    return Check("build", "ok", f"{name} has no known bug that damages files.")
 
 
 def _file_system(path: Path, mounts: str) -> Check:
@@ -133,25 +133,23 @@ def _writable(path: Path) -> Check:
     It is not opened: closing it would end the locks that SQLite holds on it in this process.
     """
     folder, action = path.parent, "Name another file, or change the permissions."
-    usable = not path.exists() or (path.is_file() and os.access(path, os.R_OK | os.W_OK))
-    return Check.first(
-        "writable",
-        "The file can be written." if path.exists() else "The file can be made.",
-        (
-            not os.access(folder, os.W_OK | os.X_OK) and "alarm",
-            f"The folder {str(folder)!r}, where SQLite keeps its log, is not there or cannot be "
-            "written to.",
-            action,
-        ),
-        (not usable and "alarm", f"The file {str(path)!r} cannot be read and written.", action),
-    )
+    if not os.access(folder, os.W_OK | os.X_OK):
+        log = f"The folder {str(folder)!r}, where SQLite keeps its log,"
+        return Check("writable", "alarm", f"{log} is not there or cannot be written to.", action)
+    if not path.exists():
+        return Check("writable", "ok", "The file can be made.")
+    if path.is_file() and os.access(path, os.R_OK | os.W_OK):
+        return Check("writable", "ok", "The file can be written.")
+    finding = f"The file {str(path)!r} cannot be read and written."
+    return Check("writable", "alarm", finding, action)
 
 
 def _space(free: int) -> Check:
     finding = f"{free / 1e9:.1f} GB are free on its disk."
-    level = "alarm" if free < 1e8 else "warning"
+    if free >= 1e9:
+        return Check("space", "ok", finding)
     action = "Make room: a million outcomes need about 100 MB."
-    return Check.first("space", finding, (free < 1e9 and level, finding, action))
+    return Check("space", "alarm" if free < 1e8 else "warning", finding, action)
 
 
 def _probe(folder: Path) -> Iterator[Check]:
@@ -172,12 +170,17 @@ def _probe(folder: Path) -> Iterator[Check]:
             return
         finally:
             store.close()
-    other = f"The journal mode is {mode!r} where 'wal' was asked for: there is no shared memory."
-    fine = "A write-ahead log is kept, and is on disk before a call returns."
-    yield Check.first("journal", fine, (mode != "wal" and "alarm", other, _LOCAL))
-    both = "Two processes were allowed to write at once: the file would be damaged."
-    fine = "While one process writes, another waits."
-    yield Check.first("locks", fine, (tried.returncode != 7 and "alarm", both, _LOCAL))
+    if mode == "wal":
+        finding = "A write-ahead log is kept, and is on disk before a call returns."
+        yield Check("journal", "ok", finding)
+    else:
+        finding = f"The journal mode is {mode!r} where 'wal' was asked for"
+        yield Check("journal", "alarm", f"{finding}: there is no shared memory.", _LOCAL)
+    if tried.returncode == 7:
+        yield Check("locks", "ok", "While one process writes, another waits.")
+    else:
+        finding = "Two processes were allowed to write at once: the file would be damaged."
+        yield Check("locks", "alarm", finding, _LOCAL)
 
 
 def _tables(store: Store) -> Check:
@@ -197,15 +200,10 @@ def _content(store: Store) -> Check:
     except BestArmError as error:
         found = error.message
     reason = str(found).splitlines()[-1]
-    return Check.first(
-        "content",
-        "SQLite finds all of its pages in order.",
-        (
-            reason != "ok" and "alarm",
-            f"The file is damaged: {reason}.",
-            "Stop what uses it, keep a copy, and restore it from a backup.",
-        ),
-    )
+    if reason == "ok":
+        return Check("content", "ok", "SQLite finds all of its pages in order.")
+    action = "Stop what uses it, keep a copy, and restore it from a backup."
+    return Check("content", "alarm", f"The file is damaged: {reason}.", action)
 
 
 def _postgres(store: Store) -> Iterator[Check]:
@@ -234,22 +232,16 @@ def _postgres(store: Store) -> Iterator[Check]:
 
 
 def _server(version: str, encoding: str) -> Check:
-    name, action = f"PostgreSQL {version}", "Use a database with the encoding UTF8."
-    return Check.first(
-        "server",
-        f"{name} was reached.",
-        (
-            encoding == "SQL_ASCII" and "warning",
+    name = f"PostgreSQL {version}"
+    if encoding == "UTF8":
+        return Check("server", "ok", f"{name} was reached.")
+    finding = f"{name} keeps text as {encoding}, which lacks some letters."
+    if encoding == "SQL_ASCII":
+        finding = (
             f"{name} does not know the encoding of its text (SQL_ASCII): other programs may read "
-            "other letters than bestarm writes.",
-            action,
-        ),
-        (
-            encoding != "UTF8" and "warning",
-            f"{name} keeps text as {encoding}, which lacks some letters.",
-            action,
-        ),
-    )
+            "other letters than bestarm writes."
+        )
+    return Check("server", "warning", finding, "Use a database with the encoding UTF8.")
 
 
 def _pooler(connection: Connection, connect: Callable[[], Connection]) -> tuple[Check, bool]:
@@ -301,20 +293,15 @@ def _settings(
     Where connections share sessions they are read once more, while another connection holds the
     session of the first time: what was set for that session alone is missing then.
     """
-    settings, create = _settings_now(store)
-    if shared:
-        with connect() as other, other.transaction(), _closed_after_a_while(other):
-            other.execute("SELECT 1")
-            settings, create = _settings_now(store)
-    return settings, create
-
-
-def _settings_now(store: Store) -> tuple[dict[str, str], bool]:
     with store.writing() as session:
         found = session.raw.execute("SELECT name, setting FROM pg_settings").fetchall()
         may_create = "SELECT has_schema_privilege(current_schema(), 'CREATE')"
         ((create,),) = session.raw.execute(may_create)
-    return {name: str(setting) for name, setting in found}, bool(create)
+    if not shared:
+        return {name: str(setting) for name, setting in found}, bool(create)
+    with connect() as other, other.transaction(), _closed_after_a_while(other):
+        other.execute("SELECT 1")
+        return _settings(store, connect, shared=False)
 
 
 def _durability(settings: Mapping[str, str]) -> Check:
@@ -324,24 +311,17 @@ def _durability(settings: Mapping[str, str]) -> Check:
         "synchronous_commit": "a crash may lose outcomes that were acknowledged",
     }
     off = [name for name in why if settings[name] == "off"]
+    if not off:
+        return Check("durability", "ok", "What is acknowledged is on disk.")
     finding = "; ".join(f"{name} is off: {why[name]}" for name in off) + "."
-    action = f"Switch {' and '.join(off)} on."
-    fine = "What is acknowledged is on disk."
-    return Check.first("durability", fine, (bool(off) and "alarm", finding, action))
+    return Check("durability", "alarm", finding, f"Switch {' and '.join(off)} on.")
 
 
 def _may_write(*, read_only: bool, create: bool) -> Check:
-    return Check.first(
-        "writable",
-        "Tables can be created and written.",
-        (
-            read_only and "alarm",
-            "The server accepts no writes: it is a replica, or set to read-only.",
-            "Use the address of the primary server.",
-        ),
-        (
-            not create and "warning",
-            "This user may not create tables: the first experiment needs it.",
-            "Have the owner grant CREATE on the schema.",
-        ),
-    )
+    if read_only:
+        finding = "The server accepts no writes: it is a replica, or set to read-only."
+        return Check("writable", "alarm", finding, "Use the address of the primary server.")
+    if not create:
+        finding = "This user may not create tables: the first experiment needs it."
+        return Check("writable", "warning", finding, "Have the owner grant CREATE on the schema.")
+    return Check("writable", "ok", "Tables can be created and written.")

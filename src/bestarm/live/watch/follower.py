@@ -66,15 +66,8 @@ class Slice:
         # About the summary's center, which drops out: far from zero, rewards would lose digits.
         return cls(entry.first, entry.end, counts, sums, gram, centered.T @ entry.summary.sums)
 
-    def join(self, other: Slice) -> Slice:
-        """This one and another that follows it or lies within it."""
-        return self._plus(other, 1.0)
-
-    def without(self, other: Slice) -> Slice:
-        """What this one has more than another of the same stretch."""
-        return self._plus(other, -1.0)
-
-    def _plus(self, other: Slice, sign: float) -> Slice:
+    def join(self, other: Slice, sign: float = 1.0) -> Slice:
+        """This one and another that follows it or lies within it; with sign −1, less that one."""
         names = ("counts", "sums", "gram", "moment")
         totals = (getattr(self, name) + sign * getattr(other, name) for name in names)
         return Slice(self.first, max(self.end, other.end), *totals)
@@ -155,10 +148,8 @@ class Follower:
         self._targets = problem.targets
         self._coordinates = problem.span.coordinates(problem.source)
         self._player = Player(spec.make)
-        self._told = 0
         self._plans: dict[int, Plan] = {}
         self._kept: list[Moment] = []
-        self._now: tuple[int, list[Moment]] = 0, []  # after so many summaries
         self._parts: list[Slice] = []
         self._waiting: dict[int, Slice] = {}  # rounds with outcomes that were outstanding, by phase
 
@@ -174,16 +165,21 @@ class Follower:
                 self._add(step)
                 if not self._kept or policy.recommend().pulls >= _APART * self._kept[-1].pulls:
                     self._kept += _look(policy)
-            self._finish(self._player.policy(books))
+            policy, head = self._player.policy(books), self.log.head
+        self.said = recommend(policy, head.state)
+        self.plan = self._plans[head.phase] if head.planned else None
+        self.slices = _merged(self._parts)
+        before = [each for each in self._kept if each.pulls < self.said.pulls]
+        now = _look(policy) if head.summaries else ()
+        self.looks = [*before, *now] or _phases(self.said.trace, self._targets)
 
     def _add(self, record: SummaryRecord) -> None:
         summary, plan = record.summary, self._plans[record.phase]
-        self._told = record.number + 1
         part = whole = Slice.of(record, self._coordinates)
         if plan.size > 1 and plan.provisional:
             # A later summary has all rounds of the phase once more.
             if record.late:
-                part = whole.without(self._waiting.pop(record.phase))
+                part = whole.join(self._waiting.pop(record.phase), -1.0)
             if summary.pending.any():
                 self._waiting[record.phase] = whole
         self.counts += part.counts
@@ -198,16 +194,6 @@ class Follower:
         self._parts.append(part)
         if len(self._parts) > 2 * _SLICES:
             self._parts = _merged(self._parts)
-
-    def _finish(self, policy: Policy) -> None:
-        head = self.log.head
-        self.said = recommend(policy, head.state)
-        self.plan = self._plans[head.phase] if head.planned else None
-        self.slices = _merged(self._parts)
-        if self._now[0] < self._told:
-            self._now = self._told, list(_look(policy))
-        before = [each for each in self._kept if each.pulls < self.said.pulls]
-        self.looks = before + self._now[1] or _phases(self.said.trace, self._targets)
 
 
 def _look(policy: Policy) -> Iterator[Moment]:
