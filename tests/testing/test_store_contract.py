@@ -29,6 +29,7 @@ from bestarm.live.store.contract import (
 from bestarm.live.store.memory import MemoryLedger
 from bestarm.live.store.sql import SqlLedger, Store, transactions
 from bestarm.testing import check_store
+from bestarm.testing.store_samples import lost_of, rewards_of
 
 NAMES = (f"offer {number}" for number in count())
 OPENED: dict[int, str] = {}
@@ -83,14 +84,14 @@ def test_numbers_may_be_larger_than_any_experiment(store_url: str) -> None:
             tx.add_losses([start + 1], reason="", at=3.0)
             tx.head.losses += 1
         with ledger.reading() as books:
-            assert books.rewards(ids) == {start: 0.5, start + 2: 2.0}
-            assert books.lost(ids) == {start + 1}
+            assert rewards_of(books, ids) == {start: 0.5, start + 2: 2.0}
+            assert lost_of(books, ids) == {start + 1}
             (rows,) = books.rows(start, start + 3)
             assert rows["id"].tolist() == ids.tolist()
     with ledger.reading() as books:
         every = np.array([2**62, 2**31, 2**53 + 2, 2**53 + 1])
-        assert books.rewards(every) == {2**62: 0.5, 2**53 + 2: 2.0}
-        assert books.lost(every) == {2**31, 2**53 + 1}
+        assert rewards_of(books, every) == {2**62: 0.5, 2**53 + 2: 2.0}
+        assert lost_of(books, every) == {2**31, 2**53 + 1}
     ledger.close()
 
 

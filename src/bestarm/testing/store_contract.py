@@ -38,10 +38,12 @@ from bestarm.testing.store_samples import (
     give_some,
     ids_of,
     lose_some,
+    lost_of,
     picture,
     read_answers,
     read_rows,
     require,
+    rewards_of,
     tell_some,
     write_some,
 )
@@ -123,7 +125,9 @@ def _an_exception_leaves_nothing(case: Case) -> None:
         results = {name: step(tx) for name, step in STEPS.items()}
     expect(results["refusing"], 2, "with one refused in vain before, two refusals count as")
     with ledger.reading() as books:
-        expect(books.rewards(ids_of([3])), {3: 4.0}, "with one told in vain before, rewards are")
+        expect(
+            rewards_of(books, ids_of([3])), {3: 4.0}, "with one told in vain before, rewards are"
+        )
         require(books.request("more") is not None, "a request made twice, once in vain, is lost")
 
 
@@ -184,7 +188,7 @@ def _one_writes_at_a_time(case: Case) -> None:
     kept = _THREADS * (turns - turns // 4)
     expect(sorted(ids), list(range(kept)), "threads that wrote at once got the ids")
     with ledger.reading() as books:
-        rewards = books.rewards(np.arange(kept))
+        rewards = rewards_of(books, np.arange(kept))
         counted = (books.head.assigned, books.head.outcomes, len(rewards))
         expect(counted, (kept,) * 3, "assignments and outcomes of threads that wrote at once are")
         numbers = [event.number for event in books.events()]
@@ -209,7 +213,9 @@ def _one_outcome_told_by_two_is_one(case: Case) -> None:
     expect([first, second], wanted, "two who told one outcome at once are answered")
     require(third is not None, "who contradicts an outcome of the same transaction is not told")
     for how, books in case.readings(ledger):
-        expect(books.rewards(np.arange(4)), {0: 1.0, 1: 2.0, 2: 3.0}, f"rewards told by two{how}")
+        expect(
+            rewards_of(books, np.arange(4)), {0: 1.0, 1: 2.0, 2: 3.0}, f"rewards told by two{how}"
+        )
 
 
 def _books_are_apart(case: Case) -> None:
@@ -243,7 +249,7 @@ def _outcomes_are_only_added(case: Case) -> None:
             refused = True
         require(refused, "a second outcome of an assignment is taken")
         for how, books in case.readings(ledger):
-            expect(books.rewards(np.arange(20)), {1: 2.0, 3: 1.0}, f"rewards{how} are then")
+            expect(rewards_of(books, np.arange(20)), {1: 2.0, 3: 1.0}, f"rewards{how} are then")
             expect(books.head.refusals, 0, f"counters of a transaction that failed{how} read")
     with ledger.writing() as tx:
         tell_some(tx, [0, 2], [3.0, 4.0], at=99.0)
@@ -295,9 +301,13 @@ def _ranges_end_where_they_should(case: Case) -> None:
         answers = read_answers(books, 0, 3)[["arm", "reward"]]
         expect(answers, [(0, 0.0), (1, 1.0), (0, math.nan)], "answers are")
         expect(read_answers(books, 7, 8)[["arm", "reward"]], [(0, 7.0)], "a single answer is")
-        rewards = books.rewards(ids_of([11, 3, 0, 2]))
+        rewards = rewards_of(books, ids_of([11, 3, 0, 2]))
         expect(rewards, {11: 11.0, 0: 0.0, 2: 2.0}, "rewards by id are")
-        nothing = (books.rewards(ids_of([])), books.lost(ids_of([])), books.lost(ids_of([3, 11])))
+        nothing = (
+            rewards_of(books, ids_of([])),
+            lost_of(books, ids_of([])),
+            lost_of(books, ids_of([3, 11])),
+        )
         expect(nothing, ({}, set(), set()), "where nothing is looked for there are")
 
 

@@ -14,6 +14,7 @@ from bestarm.live.events import log
 from bestarm.live.store.contract import (
     ANSWER,
     ROW,
+    Ids,
     Ledger,
     PlanRecord,
     Reading,
@@ -141,6 +142,19 @@ def tell_some(
     tx.add_outcomes(ids, rewards, at=at, late=flags)
 
 
+def rewards_of(books: Reading, ids: Ids) -> dict[int, float]:
+    """The rewards of those of these assignments that have an outcome, late ones included."""
+    rows = books.rows_of(ids)
+    rows = rows[~np.isnan(rows["reward"])]
+    return dict(zip(rows["id"].tolist(), rows["reward"].tolist(), strict=True))
+
+
+def lost_of(books: Reading, ids: Ids) -> set[int]:
+    """Which of these assignments are lost."""
+    rows = books.rows_of(ids)
+    return set(rows["id"][~np.isnan(rows["lost"])].tolist())
+
+
 def lose_some(tx: Writing, ids: Sequence[int], *, reason: str = "", at: float = 3.0) -> None:
     """Give outcomes up."""
     tx.add_losses(ids, reason=reason, at=at)
@@ -254,14 +268,14 @@ def picture(books: Reading) -> Picture:
         "plans": plans,
         "summaries": list(books.summaries()),
         "events": list(books.events()),
-        "lost": books.lost(np.arange(given)),
+        "lost": lost_of(books, np.arange(given)),
         "deferrals": books.deferrals(),
         "arrivals": books.arrivals(),
         "lost arms": {
             phase: books.lost_arms(phase, 0, 100)
             for phase in (record.plan.phase for record in plans)
         },
-        "rewards": books.rewards(np.arange(given)),
+        "rewards": rewards_of(books, np.arange(given)),
         "requests": {name: request for name, request in found.items() if request is not None},
     }
     return {name: plain(part) for name, part in parts.items()}

@@ -22,10 +22,12 @@ from bestarm.testing.store_samples import (
     give_some,
     ids_of,
     lose_some,
+    lost_of,
     open_phase,
     read_answers,
     read_rows,
     require,
+    rewards_of,
     tell_some,
 )
 
@@ -55,7 +57,7 @@ def numbers_are_kept_to_the_bit(case: Case) -> None:
         for name, wanted in numbers.items():  # as texts, which tell 0 from -0
             expect(repr(rows[name].tolist()), repr(wanted), f"the numbers of {name}{how} read")
         expect(read_answers(books, 0, size)["reward"], FLOATS, f"answers{how} read")
-        expect(list(books.rewards(np.arange(size)).values()), FLOATS, f"rewards{how} read")
+        expect(list(rewards_of(books, np.arange(size)).values()), FLOATS, f"rewards{how} read")
         expect(list(books.summaries()), [summed], f"a summary{how} reads")
         expect(books.plan(2), planned, f"a plan{how} reads")
         expect(books.request("large"), request, f"a request{how} reads")
@@ -158,8 +160,8 @@ def many_at_once(case: Case) -> None:
                 )
         wanted = ids_of([last, 0, size // 2, 1])
         known = {number: float(rewards[number]) for number in wanted.tolist()}
-        expect(books.rewards(wanted), known, "rewards of ids far apart are")
-        expect(len(books.rewards(ids)), size, "rewards are as many as")
+        expect(rewards_of(books, wanted), known, "rewards of ids far apart are")
+        expect(len(rewards_of(books, ids)), size, "rewards are as many as")
     few = size // 10
     with ledger.writing() as tx:
         for number in range(few):
@@ -177,7 +179,7 @@ def many_at_once(case: Case) -> None:
             require(found == right, f"{limit} events from {start} on are {len(found)}")
         lost = books.lost_arms(1, 0, size)
         require(np.array_equal(lost, arms[order]), f"the arms of {size} lost are in another order")
-        expect(len(books.lost(np.arange(2 * size))), size, "the lost are as many as")
+        expect(len(lost_of(books, np.arange(2 * size))), size, "the lost are as many as")
 
 
 def nobody_is_overwritten(case: Case) -> None:
@@ -190,7 +192,7 @@ def nobody_is_overwritten(case: Case) -> None:
     for number, who in enumerate("0010110101100111"):
         with views[int(who) % len(views)].writing() as tx:
             if number % 3 == 2:
-                expect(tx.rewards(ids_of([number])), {}, "what is not told yet reads")
+                expect(rewards_of(tx, ids_of([number])), {}, "what is not told yet reads")
             tx.head.outcomes += 1
             tell_some(tx, [number], [number / 8])
     for _ in opened:  # which closes them
@@ -198,4 +200,4 @@ def nobody_is_overwritten(case: Case) -> None:
     for how, books in case.readings(ledger):
         expect(books.head.outcomes, size, f"the outcomes told by turns{how} are counted as")
         told = {number: number / 8 for number in range(size)}
-        expect(books.rewards(np.arange(size)), told, f"outcomes told by turns{how} read")
+        expect(rewards_of(books, np.arange(size)), told, f"outcomes told by turns{how} read")

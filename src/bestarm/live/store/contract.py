@@ -193,17 +193,6 @@ class Reading(ABC):
             found += [rows if dense else rows[np.isin(rows["id"], run)] for rows in pieces]
         return found[0] if len(found) == 1 else np.concatenate([np.empty(0, dtype=ROW), *found])
 
-    def rewards(self, ids: Ids) -> dict[int, float]:
-        """The rewards of those of these assignments that have an outcome, late ones included."""
-        rows = self.rows_of(ids)
-        rows = rows[~np.isnan(rows["reward"])]
-        return dict(zip(rows["id"].tolist(), rows["reward"].tolist(), strict=True))
-
-    def lost(self, ids: Ids) -> set[int]:
-        """Which of these assignments are lost."""
-        rows = self.rows_of(ids)
-        return set(rows["id"][~np.isnan(rows["lost"])].tolist())
-
 
 class Writing(Reading):
     """A transaction that writes; the head is saved when it ends.

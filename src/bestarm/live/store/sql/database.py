@@ -10,7 +10,7 @@ import sqlite3
 import time
 import weakref
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from pathlib import Path
 from threading import Lock
 from typing import Any, TypeVar
@@ -152,10 +152,9 @@ class Store:
         self._engine.dispose()
 
     def check_file(self, generation: int | None = None) -> int:
-        """Check that a SQLite file is still the one that was opened; if it was replaced, open the
-        new one as another generation.
+        """Check that a SQLite file is the one that was opened; a new one is another generation.
 
-        Returns the generation that the caller uses: the one given, or else that of the file.
+        Returns the generation given, or else that of the file.
 
         Raises:
             StoreUnavailableError: it is not there, or was replaced since the generation given.
@@ -179,18 +178,11 @@ class Store:
         return self.generation if generation is None else generation
 
     def reading(self, generation: int | None = None) -> AbstractContextManager[Session]:
-        """A transaction in which all that is read belongs to one state.
-
-        Args:
-            generation: the one that the experiment was opened in.
-        """
+        """A transaction that sees one state; `generation` is that of an experiment's opening."""
         return self._transaction(generation, writing=False)
 
     def writing(self, generation: int | None = None) -> AbstractContextManager[Session]:
         """A transaction that is kept whole or not at all; SQLite has one at a time.
-
-        Args:
-            generation: the one that the experiment was opened in.
 
         Raises:
             DuplicateKeyError: see `Session.add`.
@@ -274,10 +266,15 @@ class Store:
                 yield alone
             return
         number = int.from_bytes(digest[:8], "big", signed=True)
-        with self.reading() as session:
+        transaction = self.writing()
+        session = transaction.__enter__()
+        try:
             session.raw.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
             found = session.raw.execute("SELECT pg_try_advisory_xact_lock(%s)", (number,))
             yield bool(found.fetchone()[0])
+        finally:
+            with suppress(StoreError):  # the lock ended with its connection
+                transaction.__exit__(None, None, None)
 
     def _error(self, error: Exception) -> StoreError:
         cause = error.orig if isinstance(error, exc.DBAPIError) else error
