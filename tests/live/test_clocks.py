@@ -258,3 +258,18 @@ def test_whoever_waited_for_the_lock_has_the_time_after_it(postgres_url: str) ->
             (released,) = run_sql(postgres_url, now)[0]
         asked.result(60)
         assert experiment._head().oldest >= float(released)
+
+
+def test_a_clock_that_fails_as_a_phase_closes_counts_no_outcome_twice() -> None:
+    """The policy is in memory and cannot be made again: it is told once."""
+    times: list[float] = []
+    experiment = in_memory(Clock())
+    experiment._clock = lambda: times.pop() if times else TODAY
+    ids = experiment.ask(PROBLEM.arms * 20).ids
+    times[:] = [np.nan, TODAY]  # the second is for the step
+    with pytest.raises(ClockError, match="clock"):
+        experiment.tell_many(dict.fromkeys(ids, 0.5))
+    assert not times
+    experiment.ask()
+    assert experiment.phase > 1
+    assert experiment.recommendation().pulls == len(ids)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from threading import Event
@@ -90,6 +91,40 @@ def test_ctrl_c_fails_the_group_at_work_and_holds_nobody_up() -> None:
         kinds = {type(each.exception()) for each in group}
         assert kinds == {KeyboardInterrupt, StoreUnavailableError}
     assert gate.calls("next") == "NEXT"
+
+
+def test_a_call_that_is_interrupted_while_it_waits_is_not_carried_out_later() -> None:
+    class InterruptedLock:
+        """A lock at which a thread is interrupted."""
+
+        def __enter__(self) -> None:
+            raise KeyboardInterrupt
+
+        def __exit__(self, *_: object) -> None:
+            raise AssertionError
+
+    gate = Gate()
+    gate.let.set()
+    lock, gate.calls._lock = gate.calls._lock, InterruptedLock()  # type: ignore[assignment]
+    with pytest.raises(KeyboardInterrupt):
+        gate.calls("interrupted")
+    gate.calls._lock = lock
+    assert gate.calls("next") == "NEXT"
+    assert gate.groups == [["next"]]
+
+
+def test_ctrl_c_as_a_thread_takes_the_calls_is_said_to_the_others() -> None:
+    class Taken(deque[Any]):
+        """The calls are taken by a thread that is interrupted before it carries them out."""
+
+        def append(self, _: object) -> None:
+            pass
+
+    gate = Gate()
+    gate.let.set()
+    gate.calls._waiting = Taken()
+    with pytest.raises(StoreUnavailableError, match="interrupted"):
+        gate.calls("taken")
 
 
 def test_a_forked_process_waits_for_no_thread_of_its_parent(sqlite_url: str) -> None:

@@ -10,7 +10,7 @@ import pytest
 from kept import told
 
 from bestarm import AnytimeBAI, Experiment, Problem
-from bestarm.errors import InvalidInputError
+from bestarm.errors import DamagedStoreError, InvalidInputError
 from bestarm.live.store.contract import Reading
 from bestarm.records import Summary
 
@@ -155,3 +155,14 @@ def test_a_precondition_that_fails_leaves_nothing(store_url: str, call: str) -> 
         assert experiment.revision == before
         getattr(experiment, call)(*arguments.get(call, []), precondition=seen.append)
         assert experiment.revision != before
+
+
+def test_a_step_without_anything_on_record_is_an_error_and_no_endless_loop(
+    store_url: str,
+) -> None:
+    with Experiment.create(store_url, "offer", PROBLEM, **SETTINGS) as experiment:
+        experiment.ask(5)
+        with experiment._ledger.writing() as tx:
+            tx.head.arrivals = 50  # as a damaged record may say
+        with pytest.raises(DamagedStoreError, match="none is on record"):
+            experiment.ask(1)

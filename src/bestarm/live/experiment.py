@@ -709,8 +709,9 @@ class Experiment:
             with self._ledger.writing() as tx:
                 if not tx.head.due:
                     return False
+                now = self._stamp(tx)  # first: a clock may raise
                 step = transitions.prepare(tx, self._player)
-                transitions.apply(tx, step, labels, self._stamp(tx))
+                transitions.apply(tx, step, labels, now)
             return True
         with self.read() as snapshot:
             if not snapshot.head.due:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from threading import Lock
 from typing import Generic, TypeVar
 
@@ -43,12 +44,18 @@ class GroupCommit(Generic[Call, Answer]):
         """Have a call carried out, and return its answer."""
         mine = _Entry[Call, Answer](call)
         self._waiting.append(mine)
-        with self._lock:
-            if mine.answer is None:
-                self._carry_out([self._waiting.popleft() for _ in range(len(self._waiting))])
+        try:
+            with self._lock:
+                if mine.answer is None:
+                    self._carry_out([self._waiting.popleft() for _ in range(len(self._waiting))])
+        except BaseException:
+            with suppress(ValueError):
+                self._waiting.remove(mine)  # what was interrupted is not carried out later
+            raise
+        if mine.answer is None:  # another thread was interrupted as it took the calls
+            raise _interrupted()
         if isinstance(mine.answer, BaseException):
             raise mine.answer
-        assert mine.answer is not None
         return mine.answer
 
     def _carry_out(self, group: Sequence[_Entry[Call, Answer]]) -> None:
@@ -60,11 +67,14 @@ class GroupCommit(Generic[Call, Answer]):
             for entry in group:
                 entry.answer = error
         except BaseException:
-            interrupted = StoreUnavailableError(
-                "The thread that carried out this call together with its own was interrupted.",
-                field="thread",
-                remedy="Make the same call again: it may be on record or not.",
-            )
             for entry in group:
-                entry.answer = interrupted
+                entry.answer = _interrupted()
             raise
+
+
+def _interrupted() -> StoreUnavailableError:
+    return StoreUnavailableError(
+        "The thread that carried out this call together with its own was interrupted.",
+        field="thread",
+        remedy="Make the same call again: it may be on record or not.",
+    )

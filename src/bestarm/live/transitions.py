@@ -385,6 +385,8 @@ def _summarise(
 def _tell_arrivals(snapshot: Reading, player: Player, policy: Policy) -> list[_Told]:
     """Tell the policy the outcomes that arrived since their phase closed, phase by phase."""
     rows, told = snapshot.rows_of(snapshot.arrivals()), list[_Told]()
+    if not rows.size:  # or the step would be pending for ever
+        raise damaged("Outcomes that were outstanding are counted as told, and none is on record.")
     for phase in np.unique(rows["phase"]).tolist():
         arrived = rows[rows["phase"] == phase]
         number = snapshot.head.summaries + len(told)
