@@ -68,6 +68,13 @@ def ratio(x):
 """
 
 
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> float:
+    """As in a process that does not simulate; another test may have done."""
+    monkeypatch.setattr(compiling._Tiered, "patience", 1.0)
+    return 1.0
+
+
 @pytest.fixture
 def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """A module none of whose functions is compiled yet."""
@@ -142,15 +149,17 @@ def test_constants_are_compiled_as_numbers(module: Any) -> None:
 # --- tiers --------------------------------------------------------------------------------------
 
 
-def test_a_tiered_function_is_python_code_until_that_has_taken_long(module: Any) -> None:
+def test_a_tiered_function_is_python_code_until_that_has_taken_long(
+    module: Any, patience: float
+) -> None:
     values = np.ones(3)
     assert module.outer(values) == 6.0
     assert not module.outer.signatures
-    module.inner.seconds = compiling.patience
+    module.inner.seconds = patience
     assert module.outer(values) == 6.0
     assert len(module.inner.signatures) == 1
     assert not module.outer.signatures  # its own seconds are few: compiling another is not its time
-    assert module.outer.seconds < compiling.patience / 2
+    assert module.outer.seconds < patience / 2
 
 
 def test_a_tiered_function_is_compiled_at_once_for_large_arrays(module: Any) -> None:
@@ -163,11 +172,11 @@ def test_a_tiered_function_is_compiled_at_once_for_large_arrays(module: Any) -> 
 
 
 def test_a_tiered_function_is_loaded_if_it_is_in_the_cache(
-    module: Any, monkeypatch: pytest.MonkeyPatch
+    module: Any, patience: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with monkeypatch.context() as at_once:
-        at_once.setattr(compiling, "patience", 0.0)
-        module.outer(np.ones(3))
+    compiling.at_once()
+    module.outer(np.ones(3))
+    monkeypatch.setattr(compiling._Tiered, "patience", patience)
     again = load()
     assert again.outer(np.ones(3)) == 6.0
     assert sum(again.outer.stats.cache_hits.values()) == 1
@@ -238,7 +247,7 @@ def forecasts_run() -> list[Array]:
 def test_python_code_and_compiled_code_agree_to_the_last_bit(
     run: Callable[[], list[Array]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(compiling, "patience", 0.0)
+    compiling.at_once()
     fast = run()
     monkeypatch.setattr(compiling._Tiered, "__call__", lambda self, *each: self.py_func(*each))
     slow = run()
@@ -264,6 +273,11 @@ def test_a_live_experiment_on_a_new_machine_compiles_nothing(tmp_path: Path, opt
         print(len(recorder.buffer))
         """
     assert run_python(code, NUMBA_CACHE_DIR=str(tmp_path)) == "0\n"
+
+
+def test_a_process_that_simulates_compiles_at_once() -> None:
+    run_once(partial(LUCB, max_pulls=10), Semiparametric(np.eye(2), [0.9, 0.1]))
+    assert compiling._Tiered.patience == 0
 
 
 # --- what is being compiled ---------------------------------------------------------------------
@@ -322,7 +336,7 @@ def test_every_kernel_is_compiled_here() -> None:
         assert all(each.targetoptions["error_model"] == "numpy" for each in found)
 
 
-def test_kernels_take_plain_tuples(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kernels_take_plain_tuples() -> None:
     """Code on disk names the classes of its arguments: rename one, and old code cannot be read."""
     from bestarm.environments import kernels as environments  # noqa: PLC0415
     from bestarm.policies.index import kernels as index  # noqa: PLC0415
@@ -332,7 +346,7 @@ def test_kernels_take_plain_tuples(monkeypatch: pytest.MonkeyPatch) -> None:
     for method in (LUCB, ActionElimination, partial(AnytimeBAI, mean_bound=1.0)):
         for world in (rated, against):
             run_once(partial(method, max_pulls=200), world)
-    monkeypatch.setattr(compiling, "patience", 0.0)
+    compiling.at_once()
     told = AnytimeBAI(Problem(np.eye(2), delta=0.1), mean_bound=1.0)
     told.plan()
     counts, sums = np.array([9, 9]), np.array([6.0, 2.0])

@@ -13,12 +13,11 @@ import numpy as np
 from numba.core import event
 from numba.core.registry import CPUDispatcher
 
-__all__ = ["compiled", "in_progress", "inlined", "tiered"]
+__all__ = ["at_once", "compiled", "in_progress", "inlined", "tiered"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
-patience = 1.0  # seconds that a tiered function may take as Python code, in all
 _LARGE, _LARGEST = 2_000, 100_000  # elements of an array: one call might take long as Python code
 _LONG = 1.0  # seconds of compiling after which a log says so
 
@@ -56,6 +55,11 @@ def inlined(function: Callable[P, T]) -> Callable[P, T]:
     """
     made = numba.njit(nogil=True, error_model="numpy", inline="always")(function)
     return cast(Callable[P, T], made)
+
+
+def at_once() -> None:
+    """Compile tiered functions at their first call from now on: this process computes a lot."""
+    _Tiered.patience = 0.0
 
 
 def in_progress() -> str | None:
@@ -110,6 +114,7 @@ class _Tiered(_Compiled):
     a function that calls other ones is mostly theirs: it may get larger arrays.
     """
 
+    patience = 1.0  # seconds
     seconds = 0.0
     most = 0  # elements of an array; 0 before the first call
 
@@ -134,7 +139,7 @@ class _Tiered(_Compiled):
             named = map(self.py_func.__globals__.get, self.py_func.__code__.co_names)
             self.most = _LARGEST if any(isinstance(each, _Compiled) for each in named) else _LARGE
         sizes = (each.size for each in arguments if isinstance(each, np.ndarray))
-        return self.seconds >= patience or max(sizes, default=0) > self.most
+        return self.seconds >= self.patience or max(sizes, default=0) > self.most
 
     def _in_cache(self, arguments: tuple[Any, ...]) -> bool:
         if self.stats.cache_path is None:

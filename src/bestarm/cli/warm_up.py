@@ -34,14 +34,12 @@ def warm_up(*, simulations: bool = False, json: AsJson = False) -> None:
             field="NUMBA_CACHE_DIR",
             remedy="Set NUMBA_CACHE_DIR to a folder that can be.",
         )
-    began, before, compiling.patience = time.monotonic(), compiling.patience, 0.0
-    try:
-        with event.install_recorder("numba:compile") as recorder:
-            _experiment()
-            if simulations:
-                _simulate()
-    finally:
-        compiling.patience = before
+    began = time.monotonic()
+    compiling.at_once()
+    with event.install_recorder("numba:compile") as recorder:
+        _experiment()
+        if simulations:
+            _simulate()
     functions = [each.data["dispatcher"].py_func for _, each in recorder.buffer if each.is_start]
     compiled = sum(each.__module__.startswith("bestarm.") for each in functions)
     seconds = time.monotonic() - began
