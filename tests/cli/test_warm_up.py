@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -15,7 +16,7 @@ from bestarm.design import kernels as design
 from bestarm.forecasting import kernels as forecasting
 from bestarm.policies.anytime import allocating, block_kernels, kernels, learning
 
-NEEDED = (
+NEEDED: tuple[Any, ...] = (
     kernels.contradiction, kernels.add_up, kernels.settle, kernels.look, kernels.lead,
     allocating.pose, allocating.minimised, allocating.mixed, allocating.read_out,
     allocating.weigh, allocating.fix, learning.learn, learning.expect, design.interior,
@@ -31,7 +32,7 @@ def test_what_an_experiment_needs_is_compiled() -> None:
     assert set(found) == {"compiled", "seconds", "cache"}
     assert found["cache"] == kernels.settle.stats.cache_path  # type: ignore[attr-defined]
     for function in NEEDED:
-        assert len(function.signatures) == 1, function  # type: ignore[attr-defined]
+        assert len(function.signatures) == 1, function
     again = CliRunner().invoke(app, ["warm-up"])
     assert again.stdout.startswith("Compiled 0 functions in ")
 
