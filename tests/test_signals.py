@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numba.core.registry import CPUDispatcher
 from typer.testing import CliRunner
 
 from bestarm import AnytimeBAI, environments
@@ -57,8 +58,14 @@ def during(call: Any, number: signal.Signals, *arguments: Any) -> Any:
     Python handles signals between two steps of Python code, and here there are none: one function
     written in C calls both.
     """
-    both = partial(_thread.interrupt_main, number), partial(call, *arguments)
-    return list(map(operator.call, both))[1]
+
+    def call_interrupted(kernel: Any, *given: Any) -> Any:
+        run = partial(CPUDispatcher.__call__, kernel, *given)
+        return list(map(operator.call, (partial(_thread.interrupt_main, number), run)))[1]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("bestarm.compiling._call", call_interrupted)
+        return call(*arguments)
 
 
 class Interrupted:

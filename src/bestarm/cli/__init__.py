@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import logging
 import sys
 
 __all__ = ["main"]
@@ -15,6 +16,7 @@ def main() -> None:
             stream.reconfigure(errors="backslashreplace")  # δ where a console has no Greek
     try:
         from bestarm.cli.app import app
+        from bestarm.cli.reporting import Remarks
     except ModuleNotFoundError as error:
         if error.name not in ("typer", "rich"):
             raise
@@ -24,4 +26,7 @@ def main() -> None:
             file=sys.stderr,
         )
         sys.exit(2)
+    log = logging.getLogger("bestarm")
+    log.setLevel(logging.INFO)
+    log.addHandler(Remarks())
     app()

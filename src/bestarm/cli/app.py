@@ -18,6 +18,7 @@ from bestarm.cli.plan import plan
 from bestarm.cli.reproduce import reproduce
 from bestarm.cli.serve import serve
 from bestarm.cli.token import token
+from bestarm.cli.warm_up import warm_up
 
 app = typer.Typer(
     name="bestarm",
@@ -48,7 +49,9 @@ def _bestarm(
     """Which of these options is best, when everything around them keeps drifting?"""
 
 
-_CORE = (demo, evaluate, compare, design, check, plan, reproduce, leaderboard, serve, doctor)
+_CORE = (
+    demo, evaluate, compare, design, check, plan, reproduce, leaderboard, serve, doctor, warm_up
+)  # fmt: skip
 for _command in _CORE:
     app.command()(_command)
 app.add_typer(experiment)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import math
 import unicodedata
 from collections.abc import Sequence
@@ -23,6 +24,14 @@ if TYPE_CHECKING:
 def remark(sentence: str) -> None:
     """Print something to know that is not the answer: on stderr, in one line."""
     typer.echo(f"bestarm: {printable(' '.join(sentence.split()))}", err=True)
+
+
+class Remarks(logging.Handler):
+    """Log records as remarks: the log says what takes long. A server has another handler."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print the message of a record."""
+        remark(record.getMessage())
 
 
 def need_server() -> None:

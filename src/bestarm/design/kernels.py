@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numba import uint64 as _uint64
 
-from bestarm.compiling import compiled
+from bestarm.compiling import tiered
 from bestarm.geometry import Array
 
 MOST_STEPS = 60
@@ -23,7 +23,7 @@ Parts = tuple[Any, ...]  # see `compiling`
 uint64: Any = _uint64
 
 
-@compiled
+@tiered
 def add_products(rows: Array, table: Array) -> None:
     """Add rowsᵀrows to the upper triangle of a table, to the same bits on every processor.
 
@@ -45,7 +45,7 @@ def add_products(rows: Array, table: Array) -> None:
                 table[i, j] += x * a[j]
 
 
-@compiled
+@tiered
 def cholesky(table: Array) -> bool:
     """Put U with UᵀU = table, of which only the upper triangle counts, in its place.
 
@@ -76,7 +76,7 @@ def cholesky(table: Array) -> bool:
     return True
 
 
-@compiled
+@tiered
 def whiten(features: Array, contrasts: Array, q: Array) -> tuple[bool, Array, Array]:
     """U⁻ᵀΦᵀ and U⁻ᵀYᵀ with UᵀU = M(q), and whether M(q) is regular."""
     width, rank = len(features) // len(q), features.shape[1]
@@ -91,7 +91,7 @@ def whiten(features: Array, contrasts: Array, q: Array) -> tuple[bool, Array, Ar
     return regular, forward(upper, features), forward(upper, contrasts)
 
 
-@compiled
+@tiered
 def forward(upper: Array, rows: Array) -> Array:
     """U⁻ᵀrowsᵀ."""
     count, rank = rows.shape
@@ -108,7 +108,7 @@ def forward(upper: Array, rows: Array) -> Array:
     return solved
 
 
-@compiled
+@tiered
 def measure(a: Array, b: Array, arms: int) -> tuple[Array, Array]:
     """w_iy = Σ (φᵀM⁻¹y)² = −∂g_y/∂q_i over the rows φ of each mass, and g_y = yᵀM⁻¹y."""
     rank, count = b.shape
@@ -128,7 +128,7 @@ def measure(a: Array, b: Array, arms: int) -> tuple[Array, Array]:
     return w, g
 
 
-@compiled
+@tiered
 def _hessian(a: Array, b: Array, w: Array, g: Array, primal: Array, dual: Array) -> Array:
     """−Σ mu ∇²h = 2 (ΦM⁻¹Φᵀ)∘(S diag(mu h²) Sᵀ) − 2 W diag(mu h³) Wᵀ, plus the barrier terms.
 
@@ -153,11 +153,7 @@ def _hessian(a: Array, b: Array, w: Array, g: Array, primal: Array, dual: Array)
             count += 1
     add_products(turned, inner)
     second = np.zeros((rank, rows))
-    for j in range(rank):
-        for k in range(rank):
-            step = inner[min(j, k), max(j, k)]
-            for i in range(rows):
-                second[j, i] += step * a[k, i]
+    _add_product(inner, a, second)
     hessian = np.zeros((arms, arms))
     add_products(root[:count], hessian)
     _add_curvature(a, second, hessian)
@@ -166,7 +162,18 @@ def _hessian(a: Array, b: Array, w: Array, g: Array, primal: Array, dual: Array)
     return hessian
 
 
-@compiled
+@tiered
+def _add_product(upper: Array, a: Array, second: Array) -> None:
+    """Add the product of a symmetric table, of which only the upper triangle counts, and `a`."""
+    rank, rows = a.shape
+    for j in range(rank):
+        for k in range(rank):
+            step = upper[min(j, k), max(j, k)]
+            for i in range(rows):
+                second[j, i] += step * a[k, i]
+
+
+@tiered
 def _add_curvature(a: Array, second: Array, hessian: Array) -> None:
     """Add 2 (AᵀA)∘(AᵀB), with rows that belong to one mass added up."""
     rank, arms, rows = a.shape[0], len(hessian), uint64(a.shape[1])
@@ -190,7 +197,7 @@ def _add_curvature(a: Array, second: Array, hessian: Array) -> None:
                 hessian[here, r // width] += one[r] * other[r]
 
 
-@compiled
+@tiered
 def solve(upper: Array, x: Array) -> None:
     """(UᵀU)⁻¹x, in place."""
     size, one = uint64(len(upper)), uint64(1)
@@ -207,7 +214,7 @@ def solve(upper: Array, x: Array) -> None:
         x[i] = rest / upper[i, i]
 
 
-@compiled
+@tiered
 def _towards(newton: Parts, target: Array, moved: Array, turned: Array) -> None:
     """The step, primal and dual, after which the products are the targets; output.
 
@@ -239,7 +246,7 @@ def _towards(newton: Parts, target: Array, moved: Array, turned: Array) -> None:
         moved[arms + y] += slacks[y]
 
 
-@compiled
+@tiered
 def _longest(x: Array, dx: Array) -> float:
     """The longest step in (0, 1] that keeps x well inside the positive numbers."""
     ratio = -np.inf
@@ -248,7 +255,7 @@ def _longest(x: Array, dx: Array) -> float:
     return 1.0 if ratio <= _BOUNDARY else _BOUNDARY / ratio
 
 
-@compiled
+@tiered
 def _products(primal: Array, dual: Array, step: Parts, lengths: Parts) -> tuple[float, float]:
     """The least and the mean product after a step of these lengths."""
     least, total = np.inf, 0.0
@@ -259,7 +266,7 @@ def _products(primal: Array, dual: Array, step: Parts, lengths: Parts) -> tuple[
     return least, total / len(primal)
 
 
-@compiled
+@tiered
 def _step(newton: Parts, enough: float) -> tuple[Array, Array, float, float]:
     """Mehrotra's step: aim at the boundary, measure the progress, correct for the curvature.
 
@@ -279,7 +286,8 @@ def _step(newton: Parts, enough: float) -> tuple[Array, Array, float, float]:
     infeasible = 0.0
     for i in range(len(gradient)):
         infeasible = max(infeasible, abs(gradient[i]))
-    center = max(now * max((after / now) ** 3, min(infeasible, 1.0)), enough)
+    ratio = after / now
+    center = max(now * max(ratio * ratio * ratio, min(infeasible, 1.0)), enough)
     for i in range(size):
         target[i] = center - moved[i] * turned[i]
     _towards(newton, target, moved, turned)
@@ -292,7 +300,7 @@ def _step(newton: Parts, enough: float) -> tuple[Array, Array, float, float]:
     return moved, turned, first, second
 
 
-@compiled
+@tiered
 def _begin(a: Array, b: Array, q: Array, mu: Array) -> tuple[Array, Array]:
     """A strictly feasible pair; scales `a` and `b` with it."""
     arms = len(q)
@@ -318,7 +326,7 @@ def _begin(a: Array, b: Array, q: Array, mu: Array) -> tuple[Array, Array]:
     return primal, dual
 
 
-@compiled
+@tiered
 def largest(values: Array) -> float:
     """The largest; NumPy's takes long to compile."""
     found = values[0]
@@ -327,7 +335,7 @@ def largest(values: Array) -> float:
     return float(found)
 
 
-@compiled
+@tiered
 def _gap(w: Array, g: Array, primal: Array, dual: Array) -> tuple[float, float]:
     """Σq at max g = 1, and its ratio to the lower bound of the multipliers."""
     arms, mu = len(w), dual[len(w) :]
@@ -345,7 +353,7 @@ def _gap(w: Array, g: Array, primal: Array, dual: Array) -> tuple[float, float]:
     return value, value * weight * score / (spread * spread)
 
 
-@compiled
+@tiered
 def interior(
     features: Array, contrasts: Array, start: Parts, tol: float
 ) -> tuple[Array, Array, int, float]:

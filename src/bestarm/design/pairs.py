@@ -8,13 +8,13 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from bestarm.compiling import compiled
+from bestarm.compiling import tiered
 from bestarm.geometry import TIE, Array
 
 _TIE = float(TIE)
 
 
-@compiled
+@tiered
 def worst_pairs(points: Array, level: float, most: int) -> tuple[float, NDArray[np.int64]]:
     """See `contrasts.PairwiseContrasts.violators`, of points that are whitened already.
 
@@ -59,7 +59,7 @@ def worst_pairs(points: Array, level: float, most: int) -> tuple[float, NDArray[
     return max(level, largest), codes[:chosen].copy()
 
 
-@compiled
+@tiered
 def _squared_distances(points: Array) -> Array:
     """Of all pairs of rows, from their differences: products would lose digits."""
     count, rank = points.shape

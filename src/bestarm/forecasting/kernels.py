@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from bestarm.compiling import compiled
+from bestarm.compiling import tiered
 from bestarm.geometry import Array
 
 State = tuple[Any, ...]  # series, record, rhythms; regressions on time, covariates and features
@@ -85,7 +85,7 @@ def regression(size: int, prior: float) -> Array:
     return np.concatenate([np.zeros((_SPREAD, size)), spread])
 
 
-@compiled
+@tiered
 def _dot(a: Array, b: Array) -> float:
     total = 0.0
     for i in range(len(a)):
@@ -93,12 +93,12 @@ def _dot(a: Array, b: Array) -> float:
     return total
 
 
-@compiled
+@tiered
 def _cut(value: float, most: float) -> float:
     return min(max(value, -most), most)
 
 
-@compiled
+@tiered
 def _regress(fit: Array, x: Array, target: float, most: float, prior: float) -> None:
     """One step of recursive least squares; errors count as at most `most`.
 
@@ -132,7 +132,7 @@ def _regress(fit: Array, x: Array, target: float, most: float, prior: float) -> 
             spread[j, i] = (spread[j, i] - step) * (growth[i] * growth[k])
 
 
-@compiled
+@tiered
 def _blend(averages: Array, odds: Array) -> float:
     """The averages, weighted by exp(odds), of which the largest is 0."""
     first: float = averages[0]
@@ -144,7 +144,7 @@ def _blend(averages: Array, odds: Array) -> float:
     return first + total / mass
 
 
-@compiled
+@tiered
 def _standardize(fit: Array, covariates: Array, seen: float, out: Array) -> None:
     """The covariates in deviations from their running means; an outlier moves neither much."""
     center, square = fit[_CENTER], fit[_SQUARE]
@@ -158,7 +158,7 @@ def _standardize(fit: Array, covariates: Array, seen: float, out: Array) -> None
         out[i] = _cut(apart / math.sqrt(square[i]), _SURPRISE) if square[i] > 0.0 else 0.0
 
 
-@compiled
+@tiered
 def _turn(series: Array, rhythms: Array, moment: float, row: Array) -> None:
     """The sines and cosines of the rhythms found, and of day and week where there is a moment."""
     row[_RHYTHM:ROW] = 0.0
@@ -177,7 +177,7 @@ def _turn(series: Array, rhythms: Array, moment: float, row: Array) -> None:
         row[_WAVE + 2 * k], row[_WAVE + 2 * k + 1] = math.sin(angle), math.cos(angle)
 
 
-@compiled
+@tiered
 def change_rhythm(state: State, place: int, speed: float, now: float) -> None:
     """Replace a rhythm by one of another speed, which is 0 for none; close ones keep their fit."""
     series, _, rhythms, time, _, _ = state
@@ -197,7 +197,7 @@ def change_rhythm(state: State, place: int, speed: float, now: float) -> None:
             time[_SPREAD + i, i] = RHYTHM_PRIOR
 
 
-@compiled
+@tiered
 def foresee(state: State, number: float, moment: float, covariates: Array, row: Array) -> float:
     """The forecast of a draw; `row` gets what is needed when its outcome comes."""
     series, _, rhythms, time, people, _ = state
@@ -232,7 +232,7 @@ def foresee(state: State, number: float, moment: float, covariates: Array, row: 
     return mean + share * (forecast - mean)
 
 
-@compiled
+@tiered
 def _weigh(series: Array, forecast: float, outcome: float) -> None:
     """Update the share of the forecast's movements within a batch that outcomes follow.
 
@@ -258,7 +258,7 @@ def _weigh(series: Array, forecast: float, outcome: float) -> None:
         window[:5] = 0.0
 
 
-@compiled
+@tiered
 def _judge(series: Array, row: Array, error: float, apart: float) -> None:
     """Update variances, odds and gates by f's error and u − L, as they were at the draw."""
     series[_JUDGED] += 1.0
@@ -286,7 +286,7 @@ def _judge(series: Array, row: Array, error: float, apart: float) -> None:
         series[_GATES + k] = _cut(_FORGET_LOSS * series[_GATES + k] + better, _DEEPEST)
 
 
-@compiled
+@tiered
 def _restart(series: Array, level: float) -> None:
     """Update the mean since the last jump; Page's test, up and down, finds when that was."""
     last = _PAST - 1
@@ -305,7 +305,7 @@ def _restart(series: Array, level: float) -> None:
             series[test : test + 3] = 0.0
 
 
-@compiled
+@tiered
 def learn(state: State, row: Array, features: Array, reward: float) -> None:
     """Take the outcome of the draw that `row` was kept of."""
     series, record, _, time, people, effects = state
@@ -342,7 +342,7 @@ def learn(state: State, row: Array, features: Array, reward: float) -> None:
     record[0, place], record[1, place] = row[_NUMBER], level
 
 
-@compiled
+@tiered
 def _regress_effects(series: Array, effects: Array, target: float) -> None:
     """Learn what the features x − x̄ add to a reward; the first ones set the scale of the prior."""
     x = effects[_SQUARE]
@@ -358,7 +358,7 @@ def _regress_effects(series: Array, effects: Array, target: float) -> None:
         _regress(effects, x, target, most, EFFECT_PRIOR / series[_SIZE])
 
 
-@compiled
+@tiered
 def follow(state: State, draws: Draws, first: int, row: Array, out: Array) -> int:
     """Forecast and learn draw by draw until rhythms are to be searched; return the draws made."""
     series = state[0]

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bestarm.compiling import compiled
+from bestarm.compiling import tiered
 from bestarm.design.kernels import (
     add_products,
     cholesky,
@@ -27,7 +27,7 @@ Indices = NDArray[np.int64]
 Parts = tuple[Any, ...]  # see `compiling`
 
 
-@compiled
+@tiered
 def pose(
     features: Array, spread: Array, rows: Array, needs: Array, known: Parts
 ) -> tuple[Array, Array]:
@@ -69,7 +69,7 @@ def pose(
     return scaled, posed
 
 
-@compiled
+@tiered
 def minimised(features: Array, rows: Array) -> tuple[bool, Array]:
     """The design for a posed problem, all of whose arms and contrasts are few, and if it is one."""
     q, _, _, gap = interior(features, rows, (np.ones(len(features)), np.ones(len(rows))), TOL)
@@ -79,7 +79,7 @@ def minimised(features: Array, rows: Array) -> tuple[bool, Array]:
     return gap <= TOL, q
 
 
-@compiled
+@tiered
 def mixed(weights: Array, plain: Array, share: float, least: float) -> Array:
     """A design with a share of the G-design, without arms of less than the least probability."""
     found = np.empty(len(weights))
@@ -93,7 +93,7 @@ def mixed(weights: Array, plain: Array, share: float, least: float) -> Array:
     return found
 
 
-@compiled
+@tiered
 def read_out(coordinates: Array, probabilities: Array, spread: Array, intercept: bool) -> Parts:
     """The arms that can be drawn, and the parts of a `Sampling`: see there.
 
@@ -147,7 +147,7 @@ def read_out(coordinates: Array, probabilities: Array, spread: Array, intercept:
     return arms, weights, centered, covariance, readout, regular
 
 
-@compiled
+@tiered
 def weigh(contrasts: Array, readout: Array) -> Array:
     """w(a), one row per contrast."""
     w = np.zeros((len(contrasts), readout.shape[1]))
@@ -159,7 +159,7 @@ def weigh(contrasts: Array, readout: Array) -> Array:
     return w
 
 
-@compiled
+@tiered
 def fix(drawn: Parts, guesses: Array, spread: Array, range_: Parts, size: float) -> Parts:
     """Quantities per arm that are fixed before a batch is drawn: see `Frame`.
 

@@ -95,7 +95,7 @@ def laplacian(blocks: Blocks, masses: Array, arms: int) -> Array:
     from bestarm.policies.anytime.block_kernels import add_laplacian  # noqa: PLC0415 - compiles
 
     matrix = np.zeros((arms, arms))
-    add_laplacian(blocks, masses, matrix)
+    add_laplacian(blocks, np.array(masses), matrix)  # a copy: some are read-only, another type
     return matrix
 
 

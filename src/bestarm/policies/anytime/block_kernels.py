@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bestarm.compiling import compiled
+from bestarm.compiling import tiered
 from bestarm.geometry import Array
 from bestarm.policies.anytime.bets import EPSILON, STEPS
 
@@ -23,7 +23,7 @@ Parts = tuple[Any, ...]
 _MANY = 1e100  # factors are multiplied until their product leaves this range, then its log is taken
 
 
-@compiled
+@tiered
 def add_laplacian(blocks: Blocks, masses: Array, matrix: Array) -> None:
     """Add Σ mass (I_B − 1_B 1_Bᵀ/k) over blocks to a matrix."""
     size = blocks.shape[1]
@@ -35,7 +35,7 @@ def add_laplacian(blocks: Blocks, masses: Array, matrix: Array) -> None:
                 matrix[a, blocks[b, j]] -= masses[b] / size
 
 
-@compiled
+@tiered
 def disperse(products: Array, blocks: Blocks, scores: Array) -> None:
     """Σ |v_i − v̄|² over the points of each block, from their products; output."""
     size = blocks.shape[1]
@@ -48,7 +48,7 @@ def disperse(products: Array, blocks: Blocks, scores: Array) -> None:
         scores[b] = max(own - total / size, 0.0)
 
 
-@compiled
+@tiered
 def take_in(
     table: Array, members: Blocks, entered: Flags, guess: Array, residuals: Array, rounds: Parts
 ) -> tuple[float, float]:
@@ -92,14 +92,14 @@ def take_in(
         for i in range(size):
             if told >= 2 and entered[t, i] and not math.isnan(table[t, i]):
                 residuals[t, i] -= mean / told
-                squares += residuals[t, i] ** 2
+                squares += residuals[t, i] * residuals[t, i]
             else:
                 residuals[t, i] = 0.0
         freedom += max(told - 1, 0)
     return squares, freedom
 
 
-@compiled
+@tiered
 def learn(members: Blocks, table: Array, entered: Flags, residuals: Array, into: Parts) -> None:
     """Add the rounds' own Laplacian, and the sum of the residuals of each arm."""
     laplacian, sums = into
@@ -120,7 +120,7 @@ def learn(members: Blocks, table: Array, entered: Flags, residuals: Array, into:
                     laplacian[a, members[t, j]] -= 1.0 / told
 
 
-@compiled
+@tiered
 def _at_worst(u: Array, members: Indices, rewards: Array, entered: Flags, range_: Parts) -> float:
     """The least z of a round that lacks outcomes: they are at the bound that hurts most."""
     guess, low, high, center = range_
@@ -143,7 +143,7 @@ def _at_worst(u: Array, members: Indices, rewards: Array, entered: Flags, range_
     return z - (len(members) + STEPS) * EPSILON * size
 
 
-@compiled
+@tiered
 def _over_blocks(
     u: Array, blocks: Blocks, chances: Array, falls: Array
 ) -> tuple[float, float, float]:
@@ -163,7 +163,7 @@ def _over_blocks(
     return fall, size, square
 
 
-@compiled
+@tiered
 def settle(
     u: Array, frame: Parts, batch: Parts, terms: Parts, grid: Parts, stakes: Array, growth: Array
 ) -> None:
@@ -222,7 +222,7 @@ def settle(
             growth[i, s] = stake * gain + _log_product(z, stake)
 
 
-@compiled
+@tiered
 def _log_product(z: Array, stake: float) -> float:
     """Σ log(1 + λz), at most: each factor and product may be off by ε/2."""
     total, logs, product = 0.0, 0.0, 1.0

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bestarm.compiling import compiled
+from bestarm.compiling import tiered
 from bestarm.geometry import Array
 from bestarm.policies.anytime.bets import EPSILON, STEPS
 
@@ -21,7 +21,7 @@ Indices = NDArray[np.int64]
 Parts = tuple[Any, ...]  # of a value of `bets`; kernels take plain tuples: see `compiling`
 
 
-@compiled
+@tiered
 def _cost(x: float) -> float:
     """(−log(1 − x) − x) / x², by its series where that cancels: ψ(F)/λ² at x = λF (Lemma 2)."""
     if x < 1e-3:
@@ -29,7 +29,7 @@ def _cost(x: float) -> float:
     return (-math.log1p(-x) - x) / (x * x) * (1 + 1e-12)  # more than cancellation loses
 
 
-@compiled
+@tiered
 def _fourth_cost(x: float) -> float:
     """(−log(1 − x) − x − x²/2 − x³/3) / x⁴, by its series where that cancels (Lemma 2)."""
     if x < 0.02:
@@ -38,7 +38,7 @@ def _fourth_cost(x: float) -> float:
     return cost * (1 + 1e-9)  # more than cancellation loses
 
 
-@compiled
+@tiered
 def _impossible(sums: Parts, extremes: Parts, known: bool) -> int:
     """The first arm whose totals no rewards can have, beyond rounding, or −1."""
     counts, first, second = sums
@@ -55,7 +55,7 @@ def _impossible(sums: Parts, extremes: Parts, known: bool) -> int:
     return -1
 
 
-@compiled
+@tiered
 def contradiction(sums: Parts, extremes: Parts, known: bool, limits: Parts) -> int:
     """The first arm whose totals no rewards within the limits can have, or −1; −2 − a if no rewards
     at all can have those of arm a.
@@ -90,7 +90,7 @@ def contradiction(sums: Parts, extremes: Parts, known: bool, limits: Parts) -> i
     return -1
 
 
-@compiled
+@tiered
 def add_up(
     arms: Indices,
     guess: Array,
@@ -140,7 +140,7 @@ def add_up(
             totals[8][i] = 8 * relative * farthest * parts
 
 
-@compiled
+@tiered
 def total(values: Array) -> float:
     """The sum; NumPy's takes long to compile."""
     found = 0.0
@@ -149,15 +149,15 @@ def total(values: Array) -> float:
     return found
 
 
-@compiled
+@tiered
 def _stake(signal: float, deviation: float, fall: float, farthest: float) -> float:
     """λ = S/s / (1 + min(SF/s, (SM/s)²)): what either form of Lemma 2 wants ("Stakes")."""
     third_order = signal * min(fall, farthest) / deviation
-    fourth_order = (signal * farthest / deviation) ** 2
-    return signal / deviation / (1 + min(third_order, fourth_order))
+    ratio = signal * farthest / deviation
+    return signal / deviation / (1 + min(third_order, ratio * ratio))
 
 
-@compiled
+@tiered
 def settle(
     w: Array, prior: Parts, totals: Parts, terms: Parts, grid: Parts, stakes: Array, growth: Array
 ) -> None:
@@ -230,7 +230,7 @@ def settle(
                     growth[i, s] += lost[a] * (math.log1p(stake * z) + stake * offset)
 
 
-@compiled
+@tiered
 def lead(targets: Array, slope: Array, tie: float, order: Indices) -> None:
     """Swap the target of the largest z·θ̂ to the front of `order`, the second to its next place.
 
@@ -257,7 +257,7 @@ def lead(targets: Array, slope: Array, tie: float, order: Indices) -> None:
         order[place], values[place] = target, value
 
 
-@compiled
+@tiered
 def _average(log_wealth: Array, log_shares: Array) -> float:
     """log Σ exp(log wealth + log share), an average of stakes (Lemma 4)."""
     top = -math.inf
@@ -269,14 +269,14 @@ def _average(log_wealth: Array, log_shares: Array) -> float:
     return top + math.log(total)
 
 
-@compiled
+@tiered
 def average(log_wealth: Array, log_shares: Array, values: Array) -> None:
     """The log of the e-value of each row, output."""
     for i in range(len(log_wealth)):
         values[i] = _average(log_wealth[i], log_shares)
 
 
-@compiled
+@tiered
 def look(log_wealth: Array, log_shares: Array, targets: Indices, values: Array) -> float:
     """Raise the values of these targets to their e-values; the largest of these."""
     most = -math.inf

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bestarm.compiling import compiled
+from bestarm.compiling import tiered
 from bestarm.geometry import Array
 from bestarm.policies.anytime.guesses import AT
 from bestarm.policies.anytime.kernels import total
@@ -30,7 +30,7 @@ _CLEAR = 3.0  # standard errors from which on a level counts as having moved
 _PULLS, _REWARD, _MISSES, _MOVED, _WEIGHED, _BATCHES, _WHENS, _MEANS, _SPREAD = AT
 
 
-@compiled
+@tiered
 def _dot(a: Array, b: Array) -> float:
     total = 0.0
     for i in range(len(a)):
@@ -38,14 +38,14 @@ def _dot(a: Array, b: Array) -> float:
     return total
 
 
-@compiled
+@tiered
 def _add(matrix: Array, factor: float, other: Array) -> None:
     for i in range(matrix.shape[0]):
         for j in range(matrix.shape[1]):
             matrix[i, j] += factor * other[i, j]
 
 
-@compiled
+@tiered
 def levels(memory: Parts, known: Parts, when: float) -> tuple[float, float, float]:
     """Rewards less x·θ̂ around some pull, foreseen by: the mean so far, the last, the trend."""
     numbers, slope, _, _, _, total_arm, mean_arms, _, _, _, _ = memory
@@ -64,7 +64,7 @@ def levels(memory: Parts, known: Parts, when: float) -> tuple[float, float, floa
     return average, last, last + trend * (when - numbers[_WHENS + 1])
 
 
-@compiled
+@tiered
 def expect(memory: Parts, arms: Array, known: Parts, when: float, expected: Array) -> None:
     """c(a) of every arm around some pull, within the range of rewards; output."""
     numbers, slope, _, _, _, _, _, _, _, _, _ = memory
@@ -79,7 +79,7 @@ def expect(memory: Parts, arms: Array, known: Parts, when: float, expected: Arra
         expected[a] = min(max(level + _dot(arms[a], slope), low), high)
 
 
-@compiled
+@tiered
 def _solve(gram: Array, moment: Array, slope: Array) -> None:
     """gram⁻¹ moment by Cholesky: LAPACK's takes many times as long to compile as this to run."""
     rank = len(moment)
@@ -96,26 +96,33 @@ def _solve(gram: Array, moment: Array, slope: Array) -> None:
         slope[i] /= lower[i, i]
 
 
-@compiled
+@tiered
+def _add_squares(gram: Array, counts: Array, rows: Array) -> None:
+    """Add Σ n x xᵀ over the rows x."""
+    rank = len(gram)
+    for a in range(len(counts)):
+        for i in range(rank):
+            weighed = counts[a] * rows[a, i]
+            for j in range(rank):
+                gram[i, j] += weighed * rows[a, j]
+
+
+@tiered
 def _regress(
     memory: Parts, centered: Array, covariance: Array, counts: Array, first: Array
 ) -> None:
     """Orthogonalized regression on all batches, each less the level foreseen for it."""
     _, slope, information, gram, moment, _, _, _, _, _, _ = memory
-    rank = len(slope)
     _add(information, total(counts), covariance)
     for a in range(len(counts)):
-        x = centered[a]
-        level = first[a] + counts[a] * _dot(x, slope)
-        for i in range(rank):
-            moment[i] += x[i] * level
-            weighed = counts[a] * x[i]
-            for j in range(rank):
-                gram[i, j] += weighed * x[j]
+        level = first[a] + counts[a] * _dot(centered[a], slope)
+        for i in range(len(slope)):
+            moment[i] += centered[a, i] * level
+    _add_squares(gram, counts, centered)
     _solve(gram, moment, slope)
 
 
-@compiled
+@tiered
 def _move(memory: Parts, reward: float, arm: Array, pulls: float, when: float) -> None:
     """Note the mean of a batch, and how fast levels have moved since the one before it."""
     numbers, slope, _, _, _, _, mean_arms, _, _, _, _ = memory
@@ -123,7 +130,7 @@ def _move(memory: Parts, reward: float, arm: Array, pulls: float, when: float) -
         gap = when - numbers[_WHENS + 1]
         moved = reward - numbers[_MEANS + 1] - (_dot(arm, slope) - _dot(mean_arms[1], slope))
         error = numbers[_SPREAD] * (1 / pulls + 1 / max(2 * gap - pulls, 1.0))
-        rate = moved / gap if moved * moved > _CLEAR**2 * error else 0.0
+        rate = moved / gap if moved * moved > _CLEAR * _CLEAR * error else 0.0
         numbers[_MOVED] = _INERTIA * numbers[_MOVED] + pulls * rate * rate
         numbers[_WEIGHED] = _INERTIA * numbers[_WEIGHED] + pulls
     numbers[_WHENS], numbers[_WHENS + 1] = numbers[_WHENS + 1], when
@@ -133,7 +140,7 @@ def _move(memory: Parts, reward: float, arm: Array, pulls: float, when: float) -
     numbers[_BATCHES] = min(numbers[_BATCHES] + 1, 2)
 
 
-@compiled
+@tiered
 def _learn_spread(memory: Parts, least: float, arms: Indices, outcome: Parts, late: bool) -> None:
     """The expected (r − c)² of every arm, from batches of which the last count most.
 
@@ -167,7 +174,7 @@ def _learn_spread(memory: Parts, least: float, arms: Indices, outcome: Parts, la
     numbers[_SPREAD] = total(spread) / len(spread)
 
 
-@compiled
+@tiered
 def learn(
     memory: Parts, coordinates: Array, known: Parts, drawn: Parts, outcome: Parts, late: bool
 ) -> None:

@@ -1,0 +1,60 @@
+"""`bestarm warm-up` compiles what an experiment needs, and commands say what takes long."""
+
+from __future__ import annotations
+
+import json
+import logging
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from bestarm import cli, compiling
+from bestarm.cli.app import app
+from bestarm.design import kernels as design
+from bestarm.forecasting import kernels as forecasting
+from bestarm.policies.anytime import allocating, block_kernels, kernels, learning
+
+NEEDED: tuple[Any, ...] = (
+    kernels.contradiction, kernels.add_up, kernels.settle, kernels.look, kernels.lead,
+    allocating.pose, allocating.minimised, allocating.mixed, allocating.read_out,
+    allocating.weigh, allocating.fix, learning.learn, learning.expect, design.interior,
+    block_kernels.take_in, block_kernels.settle, block_kernels.learn,
+    forecasting.foresee, forecasting.learn, forecasting.follow,
+)  # fmt: skip
+
+
+def test_what_an_experiment_needs_is_compiled() -> None:
+    result = CliRunner().invoke(app, ["warm-up", "--json"])
+    assert result.exit_code == 0
+    found = json.loads(result.stdout)
+    assert set(found) == {"compiled", "seconds", "cache"}
+    assert found["cache"] == kernels.settle.stats.cache_path  # type: ignore[attr-defined]
+    for function in NEEDED:
+        assert len(function.signatures) == 1, function
+    again = CliRunner().invoke(app, ["warm-up"])
+    assert again.stdout.startswith("Compiled 0 functions in ")
+
+
+def test_without_a_cache_it_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    nowhere = SimpleNamespace(stats=SimpleNamespace(cache_path=None))
+    monkeypatch.setattr(kernels, "settle", nowhere)
+    result = CliRunner().invoke(app, ["warm-up"])
+    assert result.exit_code == 2
+    assert "Set NUMBA_CACHE_DIR" in result.stderr
+
+
+def test_commands_say_on_stderr_that_something_is_compiled(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = logging.getLogger("bestarm")
+    monkeypatch.setattr(log, "handlers", [])
+    monkeypatch.setattr(log, "level", logging.NOTSET)
+    monkeypatch.setattr("sys.argv", ["bestarm", "--version"])
+    with pytest.raises(SystemExit):
+        cli.main()
+    compiling._log.info("Compiling … (first use on this machine)")
+    out, err = capsys.readouterr()
+    assert err == "bestarm: Compiling … (first use on this machine)\n"
+    assert "Compiling" not in out
