@@ -32,8 +32,7 @@ _log = logging.getLogger("bestarm.server")
 
 def compiling_now() -> str:
     """What is being compiled in this process, in words; empty if nothing is."""
-    in_progress: Callable[[], str | None] = getattr(compiling, "in_progress", str)
-    return in_progress() or ""
+    return compiling.in_progress() or ""
 
 
 class EventStream(EventSourceResponse):
