@@ -339,7 +339,7 @@ class Experiment:
             ConflictingOutcomeError: another reward was told for it before.
             InvalidInputError: the reward is not a finite number, or outside the policy's bounds.
         """
-        return self._tell(_Tell(inputs.read_outcome(id, reward), None))
+        return self.tell_many([(id, reward)])
 
     def tell_many(
         self,
@@ -356,15 +356,13 @@ class Experiment:
                 with the columns `id` and `reward`.
             precondition: see `ask`.
         """
-        return self._tell(_Tell(inputs.read_outcomes(outcomes), precondition))
-
-    def _tell(self, call: _Tell) -> Receipt:
-        answer = self._tells(call)
+        told = inputs.read_outcomes(outcomes)
+        answer = self._tells(_Tell(told, precondition))
         assert isinstance(answer.result, Receipt)
         if answer.step_pending:
             self._advance()
         if self._forecasts is not None and not answer.result.late:
-            self._forecasts.learn(*call.outcomes)
+            self._forecasts.learn(*told)
         return answer.result
 
     def fail(self, id: int | Assignment, reason: str = "failed") -> None:  # noqa: A002

@@ -42,11 +42,6 @@ _UNITS = {"milliseconds": 1e3, "microseconds": 1e6, "nanoseconds": 1e9}
 _LARGEST_REWARD = 1e100
 
 
-def read_outcome(number: object, reward: object) -> tuple[list[int], list[float]]:
-    """One outcome, as `read_outcomes` returns it."""
-    return [_outcome_id(number)], [_reward(reward)]
-
-
 def read_outcomes(outcomes: Any) -> tuple[list[int], list[float]]:
     """Ids and rewards, each id once, from a mapping, from pairs or from a data frame."""
     if hasattr(outcomes, "columns"):

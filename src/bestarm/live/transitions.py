@@ -210,29 +210,23 @@ def record_outcomes(
             raise conflict(number, before, reward)
     lost = set(rows["id"][~np.isnan(rows["lost"])].tolist()) & new.keys()
     late = set(new) if head.over else lost
-    if new:
-        _add_outcomes(tx, new, lost=lost, late=late, now=now)
-    return Receipt(len(new), len(ids) - len(new), len(late))
-
-
-def _add_outcomes(
-    tx: Writing, new: dict[int, float], *, lost: set[int], late: set[int], now: float
-) -> None:
-    head = tx.head
-    ids, rewards = list(new), list(new.values())
-    tx.add_outcomes(ids, rewards, at=now, late=[number in late for number in ids])
+    receipt = Receipt(len(new), len(ids) - len(new), len(late))
+    if not new:
+        return receipt
+    tx.add_outcomes(list(new), list(new.values()), at=now, late=[each in late for each in new])
     if late:
         numbers = np.array(sorted(late))
         log(tx, "late", now, **late_data(numbers, np.array([new[each] for each in sorted(late)])))
     held_up = head.held_up
-    head.phase_outcomes += head.settle([number for number in ids if number not in lost])
-    head.outcomes += len(ids) - len(late)
+    head.phase_outcomes += head.settle([number for number in new if number not in lost])
+    head.outcomes += len(new) - len(late)
     head.late += len(late)
-    head.lowest = min(head.lowest, *rewards)
-    head.highest = max(head.highest, *rewards)
+    head.lowest = min(head.lowest, *new.values())
+    head.highest = max(head.highest, *new.values())
     # While it is held up, `settled_end` is what it waits for.
     if head.held_up and (not held_up or head.settled_end in new):
         find_settled(tx)
+    return receipt
 
 
 def record_failures(tx: Writing, ids: Ids, *, reason: str, now: float) -> None:

@@ -303,7 +303,8 @@ class SqlWriting(SqlReading, Writing):
     def add_outcomes(
         self, ids: Sequence[int], rewards: Sequence[float], *, at: float, late: Sequence[bool]
     ) -> None:
-        self._add(s.outcomes, ids, reward=rewards, told=at, late=list(map(int, late)))
+        rows = {"experiment": [self._number] * len(ids), "number": ids, "reward": rewards}
+        self.session.add(s.outcomes, rows | {"told": [at] * len(ids), "late": list(map(int, late))})
 
     def add_losses(self, ids: Sequence[int], *, reason: str, at: float) -> None:
         every = np.asarray(ids, dtype=np.int64)
