@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 from databases import wait_until
 from kept import told
-from workers_faults import begin
 
 from bestarm import Problem
 from bestarm.errors import (
@@ -25,6 +24,12 @@ from bestarm.live import Experiment
 from bestarm.live.group_commit import GroupCommit
 
 PATIENCE = 60.0
+
+
+def begin(url: str) -> Experiment:
+    """An experiment that never ends by itself: one plan of very many pulls."""
+    problem = Problem([[1, 0], [0, 1]], delta=0.01)
+    return Experiment.create(url, "offer", problem, policy="sp-bai", options={"r1": 1e6}, seed=0)
 
 
 class Gate:
