@@ -174,6 +174,8 @@ class Experiment:
 
     def _set_up_locks(self) -> None:
         self._lock = RLock()  # held by whoever uses the policy
+        self._advancing = RLock()  # held by whoever takes steps
+        self._steps_left = False  # to whoever holds it, by a call that did not wait
         self._asks = GroupCommit(self._commit_asks)
         self._tells = GroupCommit(self._commit_tells)
 
@@ -360,7 +362,7 @@ class Experiment:
         answer = self._tells(_Tell(told, precondition))
         assert isinstance(answer.result, Receipt)
         if answer.step_pending:
-            self._advance()
+            self._advance(wait=False)
         if self._forecasts is not None and not answer.result.late:
             self._forecasts.learn(*told)
         return answer.result
@@ -684,10 +686,22 @@ class Experiment:
             if precondition is not None:
                 precondition(tx)
             yield tx, self._stamp(tx, leaps=leaps)
-        self._advance()
+        self._advance(wait=False)
 
-    def _advance(self) -> None:
-        """Take all steps that are pending: close phases, and plan the next."""
+    def _advance(self, *, wait: bool = True) -> None:
+        """Take all steps that are pending: close phases, and plan the next.
+
+        A call that does not wait leaves them to the thread that is at it, if there is one.
+        """
+        self._steps_left = True
+        while self._steps_left and self._advancing.acquire(blocking=wait):
+            try:
+                self._steps_left = False
+                self._take_steps()
+            finally:
+                self._advancing.release()
+
+    def _take_steps(self) -> None:
         with self._lock:
             try:
                 while self._take_step():

@@ -19,7 +19,7 @@ from workers_faults import begin
 from bestarm import Problem
 from bestarm.errors import StoreUnavailableError
 from bestarm.live import Experiment
-from bestarm.live.store.sql import Store
+from bestarm.live.store.sql import Store, database
 
 if not hasattr(os, "fork"):
     pytest.skip("There are no forks on this system.", allow_module_level=True)
@@ -187,6 +187,17 @@ def test_a_child_uses_a_server_its_parent_uses(postgres_url: str) -> None:
         ids = experiment.ask(4).ids
         ledger: Any = experiment._ledger
         with ledger.reading():
+            assert can_in_fork(lambda: experiment.tell(ids[0], 1.0))
+        experiment.tell(ids[1], 1.0)
+        assert told(experiment) == {0: 1.0, 1: 1.0}
+
+
+def test_the_handler_of_a_signal_may_fork(sqlite_url: str) -> None:
+    """Its thread may have been about to take a connection, or to give one back."""
+    with begin(sqlite_url) as experiment:
+        ids = experiment.ask(2).ids
+        ledger: Any = experiment._ledger
+        with database._pools_lock, ledger.store.file._lock:
             assert can_in_fork(lambda: experiment.tell(ids[0], 1.0))
         experiment.tell(ids[1], 1.0)
         assert told(experiment) == {0: 1.0, 1: 1.0}

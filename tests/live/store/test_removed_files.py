@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import sqlite3
 from collections.abc import Callable
-from contextlib import closing
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing
 from pathlib import Path
+from threading import Thread
 
 import numpy as np
 import pytest
+from databases import wait_until
 from kept import told
+from sqlalchemy import PoolProxiedConnection, QueuePool
 
 from bestarm import Experiment, Problem
 from bestarm.errors import StoreUnavailableError
@@ -194,6 +199,55 @@ def test_the_log_of_others_may_come_and_go(sqlite_url: str, tmp_path: Path) -> N
         again = Experiment.open(store, "offer")
         again.tell(1, 0.5)
     assert again.tell(2, 0.5).recorded == 1
+    store.close()
+
+
+def test_the_log_may_go_with_the_only_connection_that_used_it(
+    sqlite_url: str, tmp_path: Path
+) -> None:
+    """A copy that does not write ahead yet: connections that only read it hold no log."""
+    create(sqlite_url).close()
+    copy = tmp_path / "copy.db"
+    with closing(sqlite3.connect(tmp_path / "store.db")) as connection:
+        connection.execute("VACUUM INTO ?", (str(copy),))
+    store = Store(f"sqlite:///{copy}")
+    experiment, pool = Experiment.open(store, "offer"), store._engine.pool
+    assert isinstance(pool, QueuePool)
+    with ThreadPoolExecutor(1) as thread:
+        with ExitStack() as readers:
+            for _ in range(pool.size()):
+                readers.enter_context(store.reading())
+            asked = thread.submit(experiment.ask, 3)  # on a connection that the pool does not keep
+            wait_until(lambda: pool.checkedout() > pool.size())
+        assert asked.result().ids == range(3)
+    assert experiment.tell(0, 0.5).recorded == 1
+    assert told(experiment) == {0: 0.5}
+    store.close()
+
+
+def test_a_store_that_is_closed_as_a_transaction_ends(
+    sqlite_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The connection that was in use is closed too, and its log may go."""
+    store = Store(sqlite_url)
+    experiment = create(store)
+    with closing(store._engine.raw_connection()) as borrowed:
+        kind, release = type(borrowed), type(borrowed).close
+
+    def release_amid_close(connection: PoolProxiedConnection) -> None:
+        monkeypatch.undo()
+        threads.append(Thread(target=store.close))
+        threads[0].start()
+        threads[0].join(0.5)  # it may have to wait
+        release(connection)
+
+    threads: list[Thread] = []
+    monkeypatch.setattr(kind, "close", release_amid_close)
+    experiment.ask(3)
+    threads[0].join()
+    gc.collect()
+    assert not (tmp_path / "store.db-wal").exists()
+    assert experiment.tell(0, 0.5).recorded == 1
     store.close()
 
 

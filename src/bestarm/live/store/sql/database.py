@@ -12,7 +12,7 @@ import weakref
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from pathlib import Path
-from threading import Lock
+from threading import Lock, RLock
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
@@ -149,7 +149,8 @@ class Store:
 
     def close(self) -> None:
         """Release all connections."""
-        self._engine.dispose()
+        with _pools_lock:
+            self._engine.dispose()
 
     def check_file(self, generation: int | None = None) -> int:
         """Check that a SQLite file is the one that was opened; a new one is another generation.
@@ -199,7 +200,7 @@ class Store:
                 try:
                     session.begin(writing=writing)
                     if self.file is not None:
-                        self.file.note_log()
+                        self.file.note_log(session.raw)
                     yield session
                     self._check_not_inherited(lease)
                     session.commit()
@@ -208,7 +209,7 @@ class Store:
                         self._roll_back(session, connection)
                     raise
                 if writing and self.file is not None:
-                    self.file.note_log(written=True)
+                    self.file.note_log(session.raw, written=True)
         except self._failures as error:
             raise self._error(error) from error
         if writing:
@@ -220,17 +221,18 @@ class Store:
         """Note that a connection is in use, or about to be made: see `_before_fork`."""
         self._check_not_inherited()
         lease = _Lease(self)
-        with _fork_lock:
+        with _pools_lock:
             _leases.add(lease)
         try:
             yield lease
         finally:
             if lease in _leases:  # or this is a forked process, which leaves it to its parent
-                if lease.connection is not None and lease.connection.dbapi_connection is not None:
-                    if lease.pool is not self._engine.pool:  # it was closed meanwhile
-                        lease.connection.invalidate()
-                    lease.connection.close()
-                with _fork_lock:
+                with _pools_lock:
+                    used = lease.connection
+                    if used is not None and used.dbapi_connection is not None:
+                        if lease.pool is not self._engine.pool:  # it was closed meanwhile
+                            used.invalidate()
+                        used.close()
                     _leases.discard(lease)
 
     def _check_not_inherited(self, lease: _Lease | None = None) -> None:
@@ -397,18 +399,20 @@ class _Lease:
 
 _stores: weakref.WeakSet[Store] = weakref.WeakSet()
 _leases: set[_Lease] = set()
-_fork_lock = Lock()  # held while the process forks: no connection is taken or given back meanwhile
+# Held while the process forks or a store is closed: no connection is taken or given back meanwhile.
+# A signal's handler may fork while its thread holds it.
+_pools_lock = RLock()
 _inherited: set[Identity | None] = set()  # files with connections of a parent process
 
 
 def _before_fork() -> None:
-    _fork_lock.acquire()
+    _pools_lock.acquire()
     for store in list(_stores):
         store.close()
 
 
 def _after_fork_in_parent() -> None:
-    _fork_lock.release()
+    _pools_lock.release()
 
 
 def _after_fork_in_child() -> None:
@@ -422,7 +426,7 @@ def _after_fork_in_child() -> None:
         if store.file is not None:
             store.file.forget_connections()
         store._open()
-    _fork_lock.release()
+    _pools_lock.release()
 
 
 if hasattr(os, "register_at_fork"):  # not everywhere

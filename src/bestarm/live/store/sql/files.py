@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from enum import Enum
-from threading import Lock
+from threading import RLock
 from urllib.parse import unquote
 
 from sqlalchemy.engine import URL
@@ -40,9 +40,8 @@ class WatchedFile:
 
     def forget_connections(self) -> None:
         """Note that this process has no connections yet, as at first and when it was forked."""
-        self._lock = Lock()
-        self._connections: set[int] = set()
-        self._logs: Logs | None = None
+        self._lock = RLock()  # a handler of a signal may fork while its thread holds it
+        self._logs: dict[int, Logs | None] = {}  # by connection; None until it has used one
 
     def identity(self) -> Identity | None:
         """The file that connections have open, or the one that the next would open."""
@@ -51,37 +50,37 @@ class WatchedFile:
     def note_open(self, connection: object) -> None:
         """Note a new connection, and which file it is that connections have open."""
         with self._lock:
-            self._connections.add(id(connection))
+            self._logs[id(connection)] = None
             if self._opened is None:
                 self._opened = _identity(self.path)
                 self._real = os.path.realpath(self.path)  # SQLite keeps logs where a link leads
 
-    def note_log(self, *, written: bool = False) -> None:
-        """Note which log connections read or have written to: it stays until the last is closed.
+    def note_log(self, connection: object, *, written: bool = False) -> None:
+        """Note which log a connection reads or has written to: it stays until that is closed.
 
         Before the first that writes there may be none.
         """
-        if self._logs is None:
+        if self._logs.get(id(connection), ()) is None:
             logs = self._find_logs()
             if written or None not in logs:
-                self._logs = logs
+                with self._lock:
+                    self._logs[id(connection)] = logs
 
     def note_close(self, connection: object) -> None:
         """Note that a connection is closed."""
         with self._lock:
-            self._connections.discard(id(connection))
-            if not self._connections:
-                self._logs = None
+            self._logs.pop(id(connection), None)
 
     def forget(self) -> None:
         """Note that no connection is used any more: the next opens what is there then."""
         with self._lock:
-            self._connections.clear()
-            self._opened = self._logs = None
+            self._logs.clear()
+            self._opened = None
 
     def change(self) -> Change | None:
         """What happened to the file since it was opened, or None."""
-        opened, logs = self._opened, self._logs
+        with self._lock:
+            opened, held = self._opened, {each for each in self._logs.values() if each}
         if opened is None:
             return None
         found = _identity(self.path)
@@ -90,9 +89,9 @@ class WatchedFile:
         if found != opened:
             log = f"{os.path.realpath(self.path)}-wal"
             used = os.path.exists(log) and os.path.getsize(log) > 0
-            mixed = used and logs is not None and _identity(log) == logs[0]
+            mixed = used and _identity(log) in {each[0] for each in held}
             return Change.MIXED if mixed else Change.REPLACED
-        return Change.LOG if logs is not None and logs != self._find_logs() else None
+        return Change.LOG if held and held != {self._find_logs()} else None
 
     def _find_logs(self) -> Logs:
         return _identity(f"{self._real}-wal"), _identity(f"{self._real}-shm")
