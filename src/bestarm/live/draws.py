@@ -84,7 +84,7 @@ def draw_block(seed: int, number: int, blocks: object, weights: object) -> list[
     whole(seed, "seed", least=0)
     whole(number, "number", least=0, below=2**62)
     kinds = np.atleast_2d(np.array(blocks, dtype=np.int64))
-    return _block_arms(kinds, as_weights(weights, len(kinds)), seed, number, 1).tolist()
+    return list(map(int, _block_arms(kinds, as_weights(weights, len(kinds)), seed, number, 1)))
 
 
 def _block_arms(blocks: Blocks, weights: Array, seed: int, start: int, rounds: int) -> Ids:

@@ -115,7 +115,8 @@ def _frame(books: Reading, problem: Problem, wanted: Callable[[Rows], Columns]) 
     # The first piece has no rows: there are columns, whatever follows.
     pieces = chain([np.empty(0, dtype=ROW)], books.rows(0, books.head.assigned))
     table = arrow.Table.from_batches(_batch(wanted(rows), _texts(problem)) for rows in pieces)
-    return table.to_pandas()
+    frame: pd.DataFrame = table.to_pandas()
+    return frame
 
 
 # --- files --------------------------------------------------------------------------------------

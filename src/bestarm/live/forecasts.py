@@ -40,56 +40,50 @@ class Known(NamedTuple):
     forecasts: Array | None
 
 
-_NOTHING = Known(None, None)
-
-
 def read_known(maker: Forecasts | None, covariates: object, forecasts: object, count: int) -> Known:
     """What an `ask` for `count` assignments brings along, checked; `maker` is to use it."""
-    if covariates is None and forecasts is None and maker is None:
-        return _NOTHING
-    known = _read(covariates, forecasts, count)
-    if maker is None:
-        field = "covariates" if known.covariates is not None else "forecasts"
+    rows = numbers = None
+    if covariates is not None:
+        rows = [_covariates(row) for row in _items(_rows(covariates), "covariates", "row", count)]
+    if forecasts is not None:
+        several = [forecasts] if isinstance(forecasts, Real) else forecasts
+        several = _items(several, "forecasts", "number", count)
+        numbers = np.array([_number(each, "forecasts") for each in several], dtype=float)
+    known = Known(rows, numbers)
+    if maker is not None:
+        maker.check(known)
+    elif rows is not None or numbers is not None:
+        field = "covariates" if rows is not None else "forecasts"
         message = f"This experiment has no forecaster: `{field}` cannot be used."
         remedy = "Create one with forecaster='default', or 'own' for forecasts of your own."
-        raise InvalidInputError(message, field=field, value=getattr(known, field), remedy=remedy)
-    maker.check(known)
+        value = getattr(known, field)
+        raise InvalidInputError(message, field=field, value=value, remedy=remedy)
     return known
 
 
-def _read(covariates: object, forecasts: object, count: int) -> Known:
-    rows = numbers = None
-    if covariates is not None:
-        rows = list(map(_covariates, _rows(covariates)))
-        if len(rows) != count:
-            raise _misfit("covariates", "row", len(rows), count)
-    if forecasts is not None:
-        many = [forecasts] if isinstance(forecasts, Real) else forecasts
-        many = _items(many, "forecasts", "number", count)
-        numbers = np.array([_number(each, "forecasts") for each in many], dtype=float)
-        if len(numbers) != count:
-            raise _misfit("forecasts", "number", len(numbers), count)
-    return Known(rows, numbers)
-
-
-def _rows(covariates: object) -> list[Any]:
+def _rows(covariates: Any) -> Any:
     if isinstance(covariates, Mapping):
         return [covariates]
-    if isinstance(covariates, Iterable) and hasattr(covariates, "columns"):  # a data frame
-        frame: Any = covariates
-        return list(frame.astype(object).where(frame.notna(), None).to_dict("records"))
-    return _items(covariates, "covariates", "row", None)
+    if hasattr(covariates, "columns"):  # a data frame
+        return covariates.astype(object).where(covariates.notna(), None).to_dict("records")
+    return covariates
 
 
 def _items(several: Any, field: str, what: str, count: int | None) -> list[Any]:
     """The items of a list or an array, and of nothing that only looks like one."""
-    if (
-        isinstance(several, (str, bytes, Mapping))
-        or not hasattr(several, "__iter__")
-        or (isinstance(several, np.ndarray) and several.ndim == 0)
-    ):
-        raise _misfit(field, what, several, count)
-    return list(several)
+    scalar = isinstance(several, np.ndarray) and several.ndim == 0
+    if isinstance(several, (str, bytes, Mapping)) or not hasattr(several, "__iter__") or scalar:
+        got = several
+    elif len(items := list(several)) == count or count is None:
+        return items
+    else:
+        got = len(items)
+    wanted = "" if count is None else f", {count} in all"
+    message = f"`{field}` must hold one {what} per assignment asked for{wanted}; got {got!r}."
+    remedy = "Give as many as are asked for."
+    if what == "row":
+        remedy = "A row is a mapping of names to values, or a list of numbers."
+    raise InvalidInputError(message, field=field, value=got, remedy=remedy)
 
 
 def _covariates(row: Any) -> dict[str, Any]:
@@ -115,24 +109,10 @@ def _number(value: object, field: str) -> float:
     try:
         return finite(value, field)
     except InvalidInputError as error:
-        remedy = (
-            "Without a better forecast, give the mean of the outcomes so far."
-            if field == "forecasts"
-            else "Leave out what is not known."
-        )
+        remedy = "Leave out what is not known."
+        if field == "forecasts":
+            remedy = "Without a better forecast, give the mean of the outcomes so far."
         raise InvalidInputError(error.message, field=field, value=value, remedy=remedy) from None
-
-
-def _misfit(field: str, what: str, value: object, count: int | None) -> InvalidInputError:
-    wanted = "" if count is None else f", {count} in all"
-    return InvalidInputError(
-        f"`{field}` must hold one {what} per assignment asked for{wanted}; got {value!r}.",
-        field=field,
-        value=value,
-        remedy="A row is a mapping of names to values, or a list of numbers."
-        if what == "row"
-        else "Give as many as are asked for.",
-    )
 
 
 def kind_of(forecaster: object) -> str | None:
@@ -194,12 +174,10 @@ class Forecasts:
     def check(self, known: Known) -> None:
         """Raise unless an `ask` brings what this experiment takes."""
         if self._forecaster is not None and known.forecasts is not None:
-            raise InvalidInputError(
-                "This experiment has a forecaster, so `forecasts` cannot be given.",
-                field="forecasts",
-                value=known.forecasts.tolist(),
-                remedy="Give `covariates`, or create an experiment with forecaster='own'.",
-            )
+            message = "This experiment has a forecaster, so `forecasts` cannot be given."
+            remedy = "Give `covariates`, or create an experiment with forecaster='own'."
+            value = known.forecasts.tolist()
+            raise InvalidInputError(message, field="forecasts", value=value, remedy=remedy)
         if self._forecaster is None and known.forecasts is None:
             raise InvalidInputError(
                 "The forecasts of this experiment are your own, and there are none here.",
@@ -212,20 +190,16 @@ class Forecasts:
         self, known: Known, reading: Callable[[], AbstractContextManager[Reading]]
     ) -> Callable[[Reading, Plan, int, float], dict[str, Any]]:
         """What makes the forecasts of an `ask`; `reading` gives the record, to begin from."""
-        self._begin(reading)
+        if self._forecaster is not None and not self._begun:
+            # Once: learn what is on record, and compile, before anybody has to wait for it.
+            with reading() as books, self._lock:
+                if not self._begun:
+                    spare = deepcopy(self._forecaster)
+                    spare.forecast(0, EARLIEST, None)
+                    spare.learn(0, self._features[0], 0.0)
+                    self._catch_up(books)
+                    self._begun = True
         return partial(self._make, known)
-
-    def _begin(self, reading: Callable[[], AbstractContextManager[Reading]]) -> None:
-        """Once: learn what is on record, and compile, before anybody has to wait for it."""
-        if self._begun or self._forecaster is None:
-            return
-        with reading() as books, self._lock:
-            if not self._begun:
-                spare = deepcopy(self._forecaster)
-                spare.forecast(0, EARLIEST, None)
-                spare.learn(0, self._features[0], 0.0)
-                self._catch_up(books)
-                self._begun = True
 
     def _make(
         self, known: Known, books: Reading, plan: Plan, size: int, now: float
@@ -238,20 +212,16 @@ class Forecasts:
                 self._catch_up(books)
                 first, moment = books.head.assigned, _moment(now)
                 vectors = [None] * size if rows is None else map(self._encoder.encode, rows)
+                forecast = self._forecaster.forecast
                 made = np.array(
-                    [
-                        self._forecaster.forecast(number, moment, vector)
-                        for number, vector in enumerate(vectors, first)
-                    ]
+                    [forecast(i, moment, known) for i, known in enumerate(vectors, first)]
                 )
         assert made is not None
         if np.isnan(made).any():
-            raise InvalidInputError(
-                "The forecaster made a forecast that is not a number.",
-                field="forecaster",
-                value=self._forecaster,
-                remedy="Nothing was assigned. Check it with `bestarm.testing.check_forecaster`.",
-            )
+            message = "The forecaster made a forecast that is not a number."
+            remedy = "Nothing was assigned. Check it with `bestarm.testing.check_forecaster`."
+            value = self._forecaster
+            raise InvalidInputError(message, field="forecaster", value=value, remedy=remedy)
         interval = plan.forecasts or self._interval
         assert interval is not None
         clipped = np.minimum(np.maximum(made[:size], interval[0]), interval[1])
@@ -321,9 +291,8 @@ class Forecasts:
             if told[part[0]]:
                 moments = run["asked"] if run["asked"].min() >= EARLIEST else None
                 features = self._features[run["arm"]]
-                self._forecaster.follow(
-                    int(run["id"][0]), moments, vectors, features, run["reward"]
-                )
+                first = int(run["id"][0])
+                self._forecaster.follow(first, moments, vectors, features, run["reward"])
                 continue
             for place, row in enumerate(run):
                 vector = None if vectors is None else vectors[place]
@@ -336,9 +305,8 @@ class Forecasts:
         try:
             return self._encoder.encode(json.loads(text))
         except (BestArmError, *UNREADABLE) as error:
-            raise damaged(
-                f"The covariates of assignment {number} cannot be read ({error}).", number
-            ) from None
+            what = f"The covariates of assignment {number} cannot be read ({error})."
+            raise damaged(what, number) from None
 
 
 def _used(rows: Rows) -> Any:

@@ -19,7 +19,7 @@ from bestarm.errors import (
     InvalidInputError,
     MissingDependencyError,
 )
-from bestarm.live.store.contract import Ids
+from bestarm.live.store.records import Ids
 from bestarm.live.values import Assignment
 
 if TYPE_CHECKING:
@@ -52,7 +52,14 @@ def read_outcomes(outcomes: Any) -> tuple[list[int], list[float]]:
     elif isinstance(outcomes, Mapping):
         numbers, values = list(outcomes.keys()), list(outcomes.values())
     else:
-        numbers, values = _columns(outcomes)
+        pairs = list(outcomes) if isinstance(outcomes, Iterable) else [outcomes]
+        try:
+            numbers, values = [number for number, _ in pairs], [reward for _, reward in pairs]
+        except (TypeError, ValueError):
+            wanted = "`outcomes` must be a mapping from id to reward, or pairs of them"
+            message = f"{wanted}; got {reprlib.repr(pairs)}."
+            remedy = "For example {0: 1.5, 1: 0.2} or zip(ids, rewards)."
+            raise InvalidInputError(message, field="outcomes", value=pairs, remedy=remedy) from None
     numbers, values = list(map(_outcome_id, numbers)), list(map(_reward, values))
     if len(set(numbers)) < len(numbers):
         first: dict[int, float] = {}
@@ -61,20 +68,6 @@ def read_outcomes(outcomes: Any) -> tuple[list[int], list[float]]:
                 raise conflict(number, first[number], value)
         return list(first), list(first.values())
     return numbers, values
-
-
-def _columns(outcomes: Any) -> tuple[list[Any], list[Any]]:
-    pairs = list(outcomes) if isinstance(outcomes, Iterable) else [outcomes]
-    try:
-        return [number for number, _ in pairs], [reward for _, reward in pairs]
-    except (TypeError, ValueError):
-        raise InvalidInputError(
-            "`outcomes` must be a mapping from id to reward, or pairs of them; got "
-            f"{reprlib.repr(pairs)}.",
-            field="outcomes",
-            value=pairs,
-            remedy="For example {0: 1.5, 1: 0.2} or zip(ids, rewards).",
-        ) from None
 
 
 def _outcome_id(number: object) -> int:
@@ -96,13 +89,10 @@ def _reward(value: object) -> float:
     except OverflowError:
         number = math.inf
     if not abs(number) <= _LARGEST_REWARD:  # false for NaN as well
-        raise InvalidInputError(
-            f"`reward` must be a finite number of size at most {_LARGEST_REWARD:g}, or True or "
-            f"False; got {value!r}.",
-            field="reward",
-            value=value,
-            remedy="Tell nothing until the outcome is known.",
-        )
+        wanted = f"a finite number of size at most {_LARGEST_REWARD:g}, or True or False"
+        message = f"`reward` must be {wanted}; got {value!r}."
+        remedy = "Tell nothing until the outcome is known."
+        raise InvalidInputError(message, field="reward", value=value, remedy=remedy)
     return number + 0.0
 
 
@@ -170,13 +160,9 @@ def check_name(value: object) -> str:
     """The name of a new experiment, which can be a part of a path."""
     name = read_label(normal_form(value) if isinstance(value, str) else value, "name")
     if "/" in name or name in {".", ".."} or name != name.strip():
-        raise InvalidInputError(
-            f"`name` must not contain a slash, be made of dots, or begin or end with a space; got "
-            f"{name!r}.",
-            field="name",
-            value=name,
-            remedy="Use a dash.",
-        )
+        wrong = "contain a slash, be made of dots, or begin or end with a space"
+        message = f"`name` must not {wrong}; got {name!r}."
+        raise InvalidInputError(message, field="name", value=name, remedy="Use a dash.")
     return name
 
 

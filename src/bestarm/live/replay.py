@@ -14,7 +14,7 @@ import numpy as np
 
 from bestarm.errors import DesignError, ProtocolError, ReplayError
 from bestarm.live.events import as_data, digest, recommendation_data
-from bestarm.live.store.contract import PlanRecord, Reading, SummaryRecord
+from bestarm.live.store.contract import Reading, SummaryRecord
 from bestarm.policies.policy import Policy
 from bestarm.recommendation import Recommendation
 from bestarm.records import Plan
@@ -54,7 +54,7 @@ class Player:
         if self._policy is None:
             assert self._make is not None
             self._policy, self._told, self._closed, self._adopted = self._make(), 0, 0, 0
-        policy, head, plan_of = self._policy, books.head, recorded_plans(books)
+        policy, head = self._policy, books.head
         records = books.summaries(self._told) if self._told < head.summaries else ()
         what = ""  # the policy is handed
         try:
@@ -62,7 +62,7 @@ class Player:
                 phase = self._closed + 1
                 known = self._make is None or self._adopted == phase
                 if not known and (record is not None or head.planned):
-                    plan, what = plan_of(phase).plan, f"the plan of phase {phase}"
+                    plan, what = books.plan(phase).plan, f"the plan of phase {phase}"
                     yield policy, plan
                     policy.adopt(plan)
                     self._adopted = phase
@@ -105,19 +105,6 @@ def tell(policy: Policy, record: SummaryRecord) -> None:
         policy.amend(record.summary, phase=record.phase)
     else:
         policy.update(record.summary)
-
-
-def recorded_plans(books: Reading) -> Callable[[int], PlanRecord]:
-    """A function that returns the recorded plan of a phase; those after it are read with it."""
-    read: dict[int, PlanRecord] = {}
-
-    def plan_of(phase: int) -> PlanRecord:
-        if phase not in read:
-            read.update((record.plan.phase, record) for record in books.plans(phase))
-        # Where the plan is missing, `plan` raises the error.
-        return read[phase] if phase in read else books.plan(phase)
-
-    return plan_of
 
 
 def recommend(policy: Policy, state: str) -> Recommendation:

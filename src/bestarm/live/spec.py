@@ -128,9 +128,12 @@ def make_spec(
     """Check what an experiment is to be made of by making its policy and its first plan once."""
     as_problem(problem)
     if not isinstance(policy, str):
-        message = f"`policy` must be a name, so that any process can make it again; got {policy!r}."
-        remedy = "Name it, for example 'anytime', or give your own as 'module:attribute'."
-        raise InvalidInputError(message, field="policy", value=policy, remedy=remedy)
+        raise InvalidInputError(
+            f"`policy` must be a name, so that any process can make it again; got {policy!r}.",
+            field="policy",
+            value=policy,
+            remedy="Name it, for example 'anytime', or give your own as 'module:attribute'.",
+        )
     plain = _plain(options)
     made = _make(problem, policy, plain, seed, forecasts=forecaster is not None)
     with _refusals(policy, plain):
@@ -157,12 +160,10 @@ def check_first(plan: Plan | None, forecasts: bool, *, by_plan: bool = False) ->
     drawn again.
     """
     if isinstance(plan, BlockPlan) and not plan.open:
-        raise InvalidInputError(
-            "The policy draws blocks under closed plans, which live experiments cannot carry out.",
-            field="policy",
-            value=plan.phase,
-            remedy="Use one that makes open plans over blocks, like 'anytime'.",
-        )
+        closed = "The policy draws blocks under closed plans"
+        message = f"{closed}, which live experiments cannot carry out."
+        remedy = "Use one that makes open plans over blocks, like 'anytime'."
+        raise InvalidInputError(message, field="policy", value=plan.phase, remedy=remedy)
     if isinstance(plan, BlockPlan) and forecasts:
         message = "Forecasts cancel within a block, as the baseline does."
         remedy = "Leave the forecaster out, or draw single pulls."

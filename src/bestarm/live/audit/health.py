@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,7 +11,6 @@ from numpy.typing import NDArray
 from bestarm.errors import ProtocolError
 from bestarm.live.audit.evidence import LevelTest, LinearTest, RatioTest, Scales
 from bestarm.live.draws import first_members
-from bestarm.live.replay import recorded_plans
 from bestarm.live.store.contract import ROW, Head, Ids, PlanRecord, Reading, Rows
 from bestarm.live.store.records import check_arms, check_size, damaged
 from bestarm.live.values import Check, plural, savings
@@ -67,11 +67,12 @@ def _count(books: Reading, tail: _Tail, seed: int, scales: Scales, models: _Mode
     """Count assignments per arm, and show all summaries to the tests of scales and models."""
     arms = _ArmCounts(tail.arms)
     provisional: dict[int, Summary] = {}
-    plan_of = recorded_plans(books)
 
-    def checked(phase: int) -> PlanRecord:
-        check_size(f"The plan of phase {phase}", plan_of(phase).plan.arms, tail.arms)
-        return plan_of(phase)
+    @cache
+    def plan_of(phase: int) -> PlanRecord:
+        planned = books.plan(phase)
+        check_size(f"The plan of phase {phase}", planned.plan.arms, tail.arms)
+        return planned
 
     def show(plan: Plan, summary: Summary) -> None:
         if plan.size == 1:
@@ -79,7 +80,7 @@ def _count(books: Reading, tail: _Tail, seed: int, scales: Scales, models: _Mode
             models.add(plan, summary)
 
     for record in books.summaries():
-        plan, summary = checked(record.phase).plan, record.observed  # scales are of rewards as told
+        plan, summary = plan_of(record.phase).plan, record.observed  # scales are of rewards as told
         check_size(f"Summary {record.number}", len(summary.counts), tail.arms)
         if plan.provisional:
             try:
@@ -95,7 +96,7 @@ def _count(books: Reading, tail: _Tail, seed: int, scales: Scales, models: _Mode
         arms.add(plan, every, _first_of(summary, record.first, seed) if plan.size > 1 else every)
         show(plan, summary)
     for phase in sorted({*provisional, *tail.rows["phase"].tolist()}):
-        planned = checked(phase)
+        planned = plan_of(phase)
         every, first = tail.counts(planned), tail.counts(planned, first=True)
         if phase in provisional:
             summary = provisional[phase]

@@ -23,22 +23,18 @@ Connection = Any  # psycopg's, an optional dependency
 
 _MOUNTS = Path("/proc/self/mounts")
 _LOCAL = "Keep the file on a local disk, or use PostgreSQL."
-_NO_LOCKS = "processes do not see each other's locks there, and the file will be damaged"
-_DANGERS = (  # level, reason, action and file systems; those of users are `fuse` or `fuse.…`
-    (
-        *("alarm", f"a network file system: {_NO_LOCKS}", _LOCAL),
-        "nfs nfs4 cifs smb3 smbfs smbnetfs 9p afs ceph coda davfs davfs2 glusterfs beegfs gpfs "
-        "lustre ncpfs sshfs s3fs rclone gcsfuse curlftpfs",
-    ),
-    (
-        *("warning", "which may not keep locks and shared memory as SQLite needs", _LOCAL),
-        "fuse virtiofs vboxsf prl_fs vmhgfs drvfs",
-    ),
-    (
-        *("warning", "which may be empty after a restart", "Keep the file on a disk that lasts."),
-        "tmpfs ramfs overlay",
-    ),
+_LASTING = "Keep the file on a disk that lasts."
+_MAY_LACK = "which may not keep locks and shared memory as SQLite needs"
+_NO_LOCKS = (
+    "a network file system: processes do not see each other's locks there, and the file will be "
+    "damaged"
 )
+_DANGERS = {  # level, reason and action by file systems; those of users are `fuse` or `fuse.…`
+    "nfs nfs4 cifs smb3 smbfs smbnetfs 9p afs ceph coda davfs davfs2 glusterfs beegfs gpfs lustre "
+    "ncpfs sshfs s3fs rclone gcsfuse curlftpfs": ("alarm", _NO_LOCKS, _LOCAL),
+    "fuse virtiofs vboxsf prl_fs vmhgfs drvfs": ("warning", _MAY_LACK, _LOCAL),
+    "tmpfs ramfs overlay": ("warning", "which may be empty after a restart", _LASTING),
+}
 _SERVER = "SELECT current_setting('server_version'), current_setting('server_encoding')"
 _WAIT = 5  # seconds that a pooler may take to find a connection
 _ROUNDS = 8  # looks at whether a pooler shares sessions
@@ -109,7 +105,7 @@ def _file_system(path: Path, mounts: str) -> Check:
         return Check("file-system", "ok", unknown)
     base, _, name = kind.partition(".")
     for known in (name or base, base):
-        for level, reason, action, names in _DANGERS:
+        for names, (level, reason, action) in _DANGERS.items():
             if known in names.split():
                 return Check("file-system", level, f"The file is on {kind}, {reason}.", action)
     return Check("file-system", "ok", f"The file is on a local disk ({kind}).")
@@ -159,28 +155,21 @@ def _probe(folder: Path) -> Iterator[Check]:
         try:
             with store.writing() as session:
                 ((mode,),) = session.raw.execute("PRAGMA journal_mode")
-                tried = subprocess.run(
-                    [sys.executable, "-I", "-S", "-c", _TRY_LOCK, f"{place}/probe.db"],
-                    check=False,
-                    capture_output=True,
-                    timeout=60,
-                )
+                command = [sys.executable, "-I", "-S", "-c", _TRY_LOCK, f"{place}/probe.db"]
+                tried = subprocess.run(command, check=False, capture_output=True, timeout=60)
         except StoreUnavailableError as error:
             yield Check("journal", "alarm", error.message, _LOCAL)
             return
         finally:
             store.close()
-    if mode == "wal":
-        finding = "A write-ahead log is kept, and is on disk before a call returns."
-        yield Check("journal", "ok", finding)
-    else:
-        finding = f"The journal mode is {mode!r} where 'wal' was asked for"
-        yield Check("journal", "alarm", f"{finding}: there is no shared memory.", _LOCAL)
-    if tried.returncode == 7:
-        yield Check("locks", "ok", "While one process writes, another waits.")
-    else:
-        finding = "Two processes were allowed to write at once: the file would be damaged."
-        yield Check("locks", "alarm", finding, _LOCAL)
+    kept = Check(
+        "journal", "ok", "A write-ahead log is kept, and is on disk before a call returns."
+    )
+    other = f"The journal mode is {mode!r} where 'wal' was asked for: there is no shared memory."
+    yield kept if mode == "wal" else Check("journal", "alarm", other, _LOCAL)
+    locked = Check("locks", "ok", "While one process writes, another waits.")
+    both = "Two processes were allowed to write at once: the file would be damaged."
+    yield locked if tried.returncode == 7 else Check("locks", "alarm", both, _LOCAL)
 
 
 def _tables(store: Store) -> Check:

@@ -183,13 +183,9 @@ def from_evidence(pulls: int, evidence: float, level: float) -> EndForecast:
     low, middle, high = (
         math.ceil(np.interp(q, chance, ahead)) if chance[-1] >= q else None for q in _RANGE
     )
-    return EndForecast(
-        middle,
-        low or 0,
-        high,
-        "From how the evidence against the closest competitor has grown. Rough: four in five of "
-        "the experiments this was tried on ended within their range.",
-    )
+    basis = "From how the evidence against the closest competitor has grown. Rough: four in five "
+    basis += "of the experiments this was tried on ended within their range."
+    return EndForecast(middle, low or 0, high, basis)
 
 
 def from_phases(trace: Sequence[Phase], plan: Plan | None, *, left: int) -> EndForecast | None:
@@ -214,18 +210,14 @@ def from_phases(trace: Sequence[Phase], plan: Plan | None, *, left: int) -> EndF
     # The open phase and k more after it shrink the radius by growth^(−(k + 1)/2).
     wanted = math.ceil(max(0.0, 2 * math.log(max(ratio, 1.0)) / math.log(growth) - 1))
     if wanted > 12:
-        return EndForecast(
-            None, left, None, f"{basis} The closest competitor is too close to say more."
-        )
+        basis += " The closest competitor is too close to say more."
+        return EndForecast(None, left, None, basis)
+    basis += " If the closest competitor is as close as it looks, "
+    basis += f"{wanted} more may follow" if wanted else "it is"
+    basis += "; the range allows for one more than that."
     total = left + sum(plan.pulls * growth**k for k in range(1, wanted + 1))
-    return EndForecast(
-        math.ceil(total),
-        left,
-        math.ceil(total + plan.pulls * growth ** (wanted + 1)),
-        f"{basis} If the closest competitor is as close as it looks, "
-        f"{f'{wanted} more may follow' if wanted else 'it is'}; the range allows for one more than "
-        "that.",
-    )
+    most = math.ceil(total + plan.pulls * growth ** (wanted + 1))
+    return EndForecast(math.ceil(total), left, most, basis)
 
 
 # --- where the options stand ----------------------------------------------------------------------
@@ -330,7 +322,14 @@ def timeline(follower: Follower, board: Sequence[Option], level: float) -> Timel
 
 def baseline_lines(follower: Follower, problem: Problem, board: Sequence[Option]) -> BaselineView:
     """Raw outcomes over time, beside the contrasts that are free of the baseline."""
-    slices, shown, leader = _stretches(follower.slices, problem.arms), board[:_RAW], board[0]
+    shown, leader = board[:_RAW], board[0]
+
+    def short(stretch: Slice) -> bool:
+        return bool(stretch.counts.sum() < _ENOUGH * problem.arms)
+
+    slices = joined(follower.slices, lambda last, _: short(last))
+    if len(slices) > 1 and short(slices[-1]):
+        slices[-2:] = [slices[-2].join(slices[-1])]
     x = tuple((each.first + each.end) / 2 for each in slices)
     means = tuple(_ratio(each.sums.sum(), each.counts.sum()) for each in slices)
     arms = [(rank, option.arm) for rank, option in enumerate(shown) if option.arm is not None]
@@ -362,14 +361,6 @@ def baseline_lines(follower: Follower, problem: Problem, board: Sequence[Option]
         max(seen) - min(seen) if len(seen) > 1 else None,
         min(gaps["in"] or gaps["out"], default=None),
     )
-
-
-def _stretches(slices: Sequence[Slice], arms: int) -> list[Slice]:
-    """Neighbours joined until there are enough outcomes in each."""
-    found = joined(slices, lambda last, _: last.counts.sum() < _ENOUGH * arms)
-    if len(found) > 1 and found[-1].counts.sum() < _ENOUGH * arms:
-        found[-2:] = [found[-2].join(found[-1])]
-    return found
 
 
 def _ratio(sums: float, counts: float, *, least: int = 1) -> float | None:
