@@ -138,7 +138,7 @@ def test_no_other_thread_waits_for_a_step(
     store_url: str, meanwhile: Meanwhile, call: Callable[[Experiment], object]
 ) -> None:
     """What they leave to the thread that takes it is done when that returns."""
-    ended = []
+    ended: list[bool] = []
 
     def call_in_thread() -> None:
         thread = Thread(target=call, args=[experiment])
