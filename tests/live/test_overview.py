@@ -178,7 +178,7 @@ def test_single_outcomes_are_never_read(
     monkeypatch.setattr(Experiment, "health", lambda _: ())
     books: Any = experiment.inspect(lambda _, found: type(found))
     read: list[tuple[str, int]] = []
-    for name in ("rows", "answers", "rewards", "outstanding"):
+    for name in ("rows", "answers", "outstanding"):
         monkeypatch.setattr(books, name, None)
     summaries = books.summaries
 
