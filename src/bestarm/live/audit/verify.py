@@ -68,12 +68,7 @@ class Audit:
 
 
 def audit(
-    books: Reading,
-    *,
-    arms: int,
-    seed: int,
-    created: dict[str, Any],
-    progress: Progress | None = None,
+    books: Reading, *, arms: int, seed: int, created: dict[str, Any], progress: Progress | None
 ) -> Audit:
     """Audit an experiment; `created` is what the first event must say."""
     findings = _Findings()
@@ -88,14 +83,8 @@ def audit(
     if not log.broken and log.late != redraw.late:
         late = plural(redraw.late, "outcome")
         findings.add("late", f"{late} flagged as late, but {log.late} in the log.")
-    return Audit(
-        findings.sentences(),
-        events=log.events,
-        phases=log.plans,
-        summaries=log.summaries,
-        assignments=redraw.assigned,
-        outcomes=redraw.outcomes,
-    )
+    counted = log.events, log.plans, log.summaries, redraw.assigned, redraw.outcomes
+    return Audit(findings.sentences(), *counted)
 
 
 class _Findings:
