@@ -23,7 +23,8 @@ from bestarm.live.values import Batch
 from bestarm.problem import as_weights
 from bestarm.records import BlockPlan, Blocks, Plan, round_robin
 
-Foresee = Callable[[Reading, Plan, int, float], dict[str, Any]]  # what is known before the draw
+Foreseen = dict[str, Any]  # what is known before the draw
+Foresee = Callable[[Reading, Plan, int, float], Foreseen]
 
 MOST = 10_000_000  # assignments at a time: more would keep others waiting for minutes
 _BLOCK = 2**16  # counters drawn at a time: bounds the memory of a very large request

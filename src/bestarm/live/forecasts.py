@@ -18,6 +18,7 @@ from bestarm.errors import BestArmError, InvalidInputError
 from bestarm.forecasting import Encoder, Forecaster
 from bestarm.forecasting.rewards import find_forecaster
 from bestarm.geometry import Array
+from bestarm.live.draws import Foresee, Foreseen
 from bestarm.live.events import canonical
 from bestarm.live.inputs import EARLIEST
 from bestarm.live.store.contract import Ids, Reading, Rows
@@ -27,6 +28,8 @@ from bestarm.records import Plan
 _Row = Mapping[str, Any]
 #: Rows of covariates: names with values, or numbers alone.
 Covariates = _Row | Iterable[_Row] | Iterable[Sequence[float]]
+Interval = tuple[float, float] | None
+Snapshots = Callable[[], AbstractContextManager[Reading]]
 
 _LATEST = 100_000  # assignments that a forecaster learns when an experiment is opened again
 _PATIENCE = 16  # outstanding outcomes per outcome that others told, before they are looked up
@@ -127,7 +130,7 @@ def kind_of(forecaster: object) -> str | None:
 
 
 def make_forecasts(
-    kind: str | None, forecaster: object, features: Array, interval: tuple[float, float] | None
+    kind: str | None, forecaster: object, features: Array, interval: Interval
 ) -> Forecasts | None:
     """The forecasts of an experiment that was created with a kind of forecaster, or None.
 
@@ -150,15 +153,11 @@ class Forecasts:
     Every process has a forecaster of its own, which learns all outcomes that it sees; forecasts
     therefore differ a little between processes. As they are stored, nothing is computed again.
 
-    Args:
-        forecaster: None where every `ask` brings its own forecasts.
-        features: of the source arms.
-        interval: where forecasts must lie, for plans that do not say it.
+    There is no forecaster where every `ask` brings its own forecasts. These must lie in the
+    interval, for plans that do not say where.
     """
 
-    def __init__(
-        self, forecaster: Forecaster | None, features: Array, interval: tuple[float, float] | None
-    ) -> None:
+    def __init__(self, forecaster: Forecaster | None, features: Array, interval: Interval) -> None:
         self._forecaster, self._features, self._interval = forecaster, features, interval
         self._encoder = Encoder()
         self._lock = Lock()
@@ -186,9 +185,7 @@ class Forecasts:
                 "`Experiment.open(…, forecaster=…)`.",
             )
 
-    def maker(
-        self, known: Known, reading: Callable[[], AbstractContextManager[Reading]]
-    ) -> Callable[[Reading, Plan, int, float], dict[str, Any]]:
+    def maker(self, known: Known, reading: Snapshots) -> Foresee:
         """What makes the forecasts of an `ask`; `reading` gives the record, to begin from."""
         if self._forecaster is not None and not self._begun:
             # Once: learn what is on record, and compile, before anybody has to wait for it.
@@ -201,9 +198,7 @@ class Forecasts:
                     self._begun = True
         return partial(self._make, known)
 
-    def _make(
-        self, known: Known, books: Reading, plan: Plan, size: int, now: float
-    ) -> dict[str, Any]:
+    def _make(self, known: Known, books: Reading, plan: Plan, size: int, now: float) -> Foreseen:
         """The forecasts of the next assignments and what is known of them, before any is drawn."""
         rows = None if known.covariates is None else known.covariates[:size]
         made = known.forecasts
@@ -212,10 +207,8 @@ class Forecasts:
                 self._catch_up(books)
                 first, moment = books.head.assigned, _moment(now)
                 vectors = [None] * size if rows is None else map(self._encoder.encode, rows)
-                forecast = self._forecaster.forecast
-                made = np.array(
-                    [forecast(i, moment, known) for i, known in enumerate(vectors, first)]
-                )
+                forecast, pairs = self._forecaster.forecast, enumerate(vectors, first)
+                made = np.array([forecast(number, moment, vector) for number, vector in pairs])
         assert made is not None
         if np.isnan(made).any():
             message = "The forecaster made a forecast that is not a number."

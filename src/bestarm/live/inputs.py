@@ -25,12 +25,8 @@ from bestarm.live.values import Assignment
 if TYPE_CHECKING:
     from bestarm.live.store.sql import SqlLedger, Store
 
-Outcomes = (
-    Mapping[int, float]
-    | Mapping[Assignment, float]
-    | Iterable[tuple[int, float]]
-    | Iterable[tuple[int | Assignment, float]]
-)
+_Pairs = Iterable[tuple[int, float]] | Iterable[tuple[int | Assignment, float]]
+Outcomes = Mapping[int, float] | Mapping[Assignment, float] | _Pairs
 
 EARLIEST = 946_684_800.0  # the beginning of the year 2000, in seconds since 1970
 LATEST = 7_258_118_400.0  # the beginning of the year 2200

@@ -22,6 +22,8 @@ from bestarm.policies.table import BUILT_IN
 from bestarm.problem import Problem, as_problem
 from bestarm.records import BlockPlan, Plan
 
+Options = Mapping[str, object] | None
+
 _SCALES = ("delta", "noise", "baseline", "source_labels")
 _KINDS = {"policy": str, "options": dict, "seed": int, "bestarm": str}
 _FORECASTERS = (None, "default", "own")
@@ -118,12 +120,7 @@ def _read_traits(data: Any) -> Traits:
 
 
 def make_spec(
-    problem: Problem,
-    policy: str,
-    options: Mapping[str, object] | None,
-    seed: int,
-    *,
-    forecaster: str | None = None,
+    problem: Problem, policy: str, options: Options, seed: int, *, forecaster: str | None = None
 ) -> Spec:
     """Check what an experiment is to be made of by making its policy and its first plan once."""
     as_problem(problem)
@@ -181,7 +178,7 @@ def check_first(plan: Plan | None, forecasts: bool, *, by_plan: bool = False) ->
         )
 
 
-def _plain(options: Mapping[str, object] | None) -> dict[str, Any]:
+def _plain(options: Options) -> dict[str, Any]:
     if options is not None and not isinstance(options, Mapping):
         raise InvalidInputError(
             f"`options` must be names with values; got {options!r}.", field="options", value=options

@@ -21,6 +21,9 @@ from bestarm.geometry import Array, linear_span
 from bestarm.problem import Problem
 from bestarm.records import Counts, Plan, Summary
 
+Bounds = tuple[float, float] | None  # of rewards
+_Totals = tuple[Array, Array]  # Σ n x xᵀ and Σ s x
+
 # How firmly an alternative is believed in, in draws: a dozen catches gross errors soon, a hundred
 # thousand small ones at last. Their evidence is averaged.
 _FIRMNESS = np.array([10.0, 100.0, 1e3, 1e4, 1e5])
@@ -262,9 +265,7 @@ class LinearTest(_PhaseTest):
     Reference: Delyon (2009) for the inequality without bounds.
     """
 
-    def __init__(
-        self, problem: Problem, bounds: tuple[float, float] | None, largest: float
-    ) -> None:
+    def __init__(self, problem: Problem, bounds: Bounds, largest: float) -> None:
         super().__init__(problem.arms)
         arms, rank = problem.arms, problem.rank
         self.free = arms - 1 - rank  # dimensions in which means may differ from the model
@@ -354,7 +355,7 @@ class LevelTest(_PhaseTest):
     their distance. If a level moves from phase to phase, forecasts come to be better than any fit.
     """
 
-    def __init__(self, problem: Problem, bounds: tuple[float, float] | None) -> None:
+    def __init__(self, problem: Problem, bounds: Bounds) -> None:
         super().__init__(problem.arms)
         self._arms = linear_span(problem.source).coordinates(problem.source)
         rank = self._arms.shape[1]
@@ -402,9 +403,7 @@ class LevelTest(_PhaseTest):
         return float(np.logaddexp.reduce(gains)) - math.log(len(gains))
 
 
-def _joined(
-    totals: tuple[Array, Array], arms: Array, counts: Array, sums: Array
-) -> tuple[Array, Array]:
+def _joined(totals: _Totals, arms: Array, counts: Array, sums: Array) -> _Totals:
     return totals[0] + arms.T @ (counts[:, None] * arms), totals[1] + arms.T @ sums
 
 

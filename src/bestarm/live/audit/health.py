@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bestarm.errors import ProtocolError
-from bestarm.live.audit.evidence import LevelTest, LinearTest, RatioTest, Scales
+from bestarm.live.audit.evidence import Bounds, LevelTest, LinearTest, RatioTest, Scales
 from bestarm.live.draws import first_members
 from bestarm.live.store.contract import ROW, Head, Ids, PlanRecord, Reading, Rows
 from bestarm.live.store.records import check_arms, check_size, damaged
@@ -27,7 +27,6 @@ _WARNING, _ALARM = 1e-3, 1e-6  # probabilities under which a sound experiment sh
 _ENOUGH, _HARM = 200, 1.1  # outcomes, and the variance that forecasts leave, to speak of harm
 _MANY_LOST, _MOST_LOST = 0.5, 0.9  # of all outcomes; most experiments lose far fewer
 
-_Bounds = tuple[float, float] | None  # of rewards
 _Split = NDArray[np.int64]  # three rows: told, lost and outstanding assignments, per arm
 
 
@@ -221,7 +220,7 @@ class _Models:
     outcome that is outstanding: how far it has come may depend on anything.
     """
 
-    def __init__(self, problem: Problem, bounds: _Bounds, largest: float) -> None:
+    def __init__(self, problem: Problem, bounds: Bounds, largest: float) -> None:
         self._linear = LinearTest(problem, bounds, largest)
         self._level = None if problem.drifts else LevelTest(problem, bounds)
         self._settled = True
@@ -339,7 +338,7 @@ def _late(head: Head) -> Check:
     return Check("late", "warning", finding, action)
 
 
-def _range(head: Head, bounds: _Bounds, scales: Scales) -> Check:
+def _range(head: Head, bounds: Bounds, scales: Scales) -> Check:
     told, refused = head.outcomes + head.late, head.refusals
     if bounds is not None:
         low, high = bounds
@@ -366,7 +365,7 @@ def _range(head: Head, bounds: _Bounds, scales: Scales) -> Check:
     return Check("range", level, finding, f"{unit}, {action}")
 
 
-def _scale(head: Head, bounds: _Bounds, scales: Scales, labels: Sequence[str]) -> Check:
+def _scale(head: Head, bounds: Bounds, scales: Scales, labels: Sequence[str]) -> Check:
     if bounds is not None:
         return Check("scale", "ok", "Rewards are bounded; no other scale is needed.")
     if head.size > 1:

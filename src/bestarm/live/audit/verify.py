@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import accumulate, chain, pairwise
+from itertools import accumulate, chain
 from typing import Any, TypeVar
 
 import numpy as np
@@ -68,12 +68,7 @@ class Audit:
 
 
 def audit(
-    books: Reading,
-    *,
-    arms: int,
-    seed: int,
-    created: dict[str, Any],
-    progress: Progress | None = None,
+    books: Reading, *, arms: int, seed: int, created: dict[str, Any], progress: Progress | None
 ) -> Audit:
     """Audit an experiment; `created` is what the first event must say."""
     findings = _Findings()
@@ -88,14 +83,8 @@ def audit(
     if not log.broken and log.late != redraw.late:
         late = plural(redraw.late, "outcome")
         findings.add("late", f"{late} flagged as late, but {log.late} in the log.")
-    return Audit(
-        findings.sentences(),
-        events=log.events,
-        phases=log.plans,
-        summaries=log.summaries,
-        assignments=redraw.assigned,
-        outcomes=redraw.outcomes,
-    )
+    counted = log.events, log.plans, log.summaries, redraw.assigned, redraw.outcomes
+    return Audit(findings.sentences(), *counted)
 
 
 class _Findings:
@@ -322,19 +311,26 @@ class _Redraw:
 
     def check_rows(self, progress: Progress | None) -> None:
         """Compare all assignments with their plans, and their number with the counters."""
-        head, findings, first = self._books.head, self._findings, 0
-        plans = chain([None], findings.readable(self._books.plans()), [None])
-        for plan, following in pairwise(plans):
-            # No more than there are assignments: a changed plan may ask for any number.
-            draws = None if plan is None else PlanDraws(plan, self._seed, most=head.assigned)
-            end = head.assigned + 1  # one more than are counted
-            if following is not None:
-                end = max(first, min(following.first, end))
-            for rows in findings.readable(self._books.rows(first, end)):
-                self._check_rows(rows, draws)
-                if progress is not None:
-                    progress(self.assigned, head.assigned)
-            first = end
+        head, findings = self._books.head, self._findings
+        plans = findings.readable(self._books.plans())
+        draws, following = None, next(plans, None)
+        every = self._books.rows(0, head.assigned + 1)  # one more than are counted
+        for rows in findings.readable(every):
+            self._check_rows(rows)
+            rest = rows
+            while len(rest):
+                while following is not None and following.first <= rest["id"][0]:
+                    # No more than there are assignments: a changed plan may ask for any number.
+                    draws = PlanDraws(following, self._seed, most=head.assigned)
+                    following = next(plans, None)
+                end = len(rest)
+                if following is not None:
+                    end = int(np.searchsorted(rest["id"], following.first))
+                part, rest = rest[:end], rest[end:]
+                for run in np.split(part, np.flatnonzero(np.diff(part["id"]) != 1) + 1):
+                    self._draw_again(run, draws)
+            if progress is not None:
+                progress(self.assigned, head.assigned)
         for noun, found, counted in (
             ("assignment", self.assigned, head.assigned),
             ("round", self.rounds, head.rounds),
@@ -343,26 +339,21 @@ class _Redraw:
                 what = f"There are {plural(found, noun)}, the counter says {counted}."
                 findings.add(noun, what)
 
-    def _check_rows(self, rows: Rows, draws: PlanDraws | None) -> None:
-        if not len(rows):
-            return
+    def _check_rows(self, rows: Rows) -> None:
         ids = np.concatenate([[self._last], rows["id"]])
-        gaps = np.flatnonzero(np.diff(ids) != 1)
-        for place in gaps:
+        for place in np.flatnonzero(np.diff(ids) != 1):
             missing = f"{ids[place] + 1} to {ids[place + 1] - 1}"
             self._findings.add("assignment", f"Assignments {missing} are missing.")
         self._last = int(ids[-1])
         told, lost, late = ~np.isnan(rows["reward"]), ~np.isnan(rows["lost"]), rows["late"]
         self.assigned += len(rows)
-        self.rounds = int(rows["round"][-1]) + 1
+        self.rounds = int(rows["round"][-1]) + 1 if len(rows) else self.rounds
         self.outcomes += int(told.sum())
         self.late += int(late.sum())
         wrong, what = lost & told & ~late, "was lost, but its outcome is not flagged"
         self._findings.add_each(rows, wrong, "late", what)
         if not self._books.head.over:
             self._check_in_time(rows)
-        for run in np.split(rows, gaps[gaps > 0]):
-            self._draw_again(run, draws)
 
     def _check_in_time(self, rows: Rows) -> None:
         flagged = rows["late"] & np.isnan(rows["lost"])

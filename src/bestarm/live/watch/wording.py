@@ -39,10 +39,8 @@ def reliability(recommendation: Recommendation, traits: Traits, delta: float) ->
         return _CONTRADICTED
     if recommendation.claims is not None:
         limit = ", as long as nothing drifts" if traits.blind else ""
-        return (
-            f"A wrong winner is named with probability {recommendation.claims:g} at most{limit}, "
-            "however often one looks."
-        )
+        most = f"with probability {recommendation.claims:g} at most"
+        return f"A wrong winner is named {most}{limit}, however often one looks."
     if traits.blind:
         return (
             "This policy ignores the baseline. Where the baseline moves, it can name a wrong "
@@ -52,10 +50,8 @@ def reliability(recommendation: Recommendation, traits: Traits, delta: float) ->
         return (
             "It names the leader once its assignments are spent; no error probability is claimed."
         )
-    return (
-        f"The constants are tuned so that errors stay below {delta:g} in practice; no error "
-        "probability is proven."
-    )
+    tuned = f"The constants are tuned so that errors stay below {delta:g} in practice"
+    return f"{tuned}; no error probability is proven."
 
 
 def verdict(
@@ -75,11 +71,9 @@ def verdict(
         return recommendation.statement
     if recommendation.final:
         return _decided(said, problem, traits, recommendation.effect)
-    leaders = names if recommendation.pulls else []
-    left = len(recommendation.active)
-    sentences = [
-        _undecided(head, problem, left=left, leaders=leaders, reason=recommendation.reason)
-    ]
+    leaders, left = names if recommendation.pulls else [], len(recommendation.active)
+    state = _undecided(head, problem, left=left, leaders=leaders, reason=recommendation.reason)
+    sentences = [state]
     if waits := held_up(*waits_for):
         sentences.append(f"{waits[0].upper()}{waits[1:]}.")
     if recommendation.contradicted:
@@ -142,10 +136,8 @@ def lead(effect: Effect) -> str:
     relative = ""
     if effect.relative is not None:
         relative = f", {100 * effect.relative:.3g} % of what the control yields"
-    return (
-        f"Its lead over the control {_list([effect.label])} is {effect.estimate:.3g} "
-        f"({effect.lower:.3g} to {effect.upper:.3g}){relative}."
-    )
+    size = f"{effect.estimate:.3g} ({effect.lower:.3g} to {effect.upper:.3g})"
+    return f"Its lead over the control {_list([effect.label])} is {size}{relative}."
 
 
 def _undecided(
