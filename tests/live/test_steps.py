@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from threading import Thread
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from bestarm.live.store.contract import Reading
 from bestarm.records import Summary
 
 PROBLEM = Problem(np.eye(3), delta=0.01)
+PATIENCE = 20.0  # seconds until a thread is thought to wait
 SETTINGS: dict[str, Any] = {"policy": "anytime", "options": {"bounds": (0, 1)}, "seed": 0}
 
 
@@ -115,6 +117,38 @@ def test_an_experiment_that_is_stopped_while_a_phase_closes_stays_stopped(
         assert experiment.state == "stopped"
         assert [event.kind for event in experiment.events()] == ["created", "planned", "stopped"]
         assert experiment.recommendation().pulls == 0
+        assert sound(experiment)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda experiment: experiment.tell(0, 1.0),
+        lambda experiment: experiment.fail(0),
+        Experiment.expire,
+        Experiment.pause,
+        Experiment.stop,
+    ],
+)
+def test_no_other_thread_waits_for_a_step(
+    store_url: str, meanwhile: Meanwhile, call: Callable[[Experiment], object]
+) -> None:
+    """What they leave to the thread that takes it is done when that returns."""
+    ended: list[bool] = []
+
+    def call_in_thread() -> None:
+        thread = Thread(target=call, args=[experiment])
+        thread.start()
+        thread.join(PATIENCE)
+        ended.append(not thread.is_alive())
+
+    with Experiment.create(store_url, "offer", PROBLEM, **SETTINGS) as experiment:
+        ids = experiment.ask(40).ids
+        meanwhile.do = call_in_thread
+        experiment.tell_many(dict.fromkeys(ids[1:], 0.5))
+        assert ended == [True]
+        with experiment.read() as snapshot:
+            assert not snapshot.head.due
         assert sound(experiment)
 
 

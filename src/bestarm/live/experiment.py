@@ -174,6 +174,8 @@ class Experiment:
 
     def _set_up_locks(self) -> None:
         self._lock = RLock()  # held by whoever uses the policy
+        self._stepping = False  # whether a thread takes steps
+        self._steps_left = False  # whether to look for steps once more
         self._asks = GroupCommit(self._commit_asks)
         self._tells = GroupCommit(self._commit_tells)
 
@@ -362,7 +364,7 @@ class Experiment:
         answer = self._tells(call)
         assert isinstance(answer.result, Receipt)
         if answer.step_pending:
-            self._advance()
+            self._advance(wait=False)
         if self._forecasts is not None and not answer.result.late:
             self._forecasts.learn(*call.outcomes)
         return answer.result
@@ -686,17 +688,25 @@ class Experiment:
             if precondition is not None:
                 precondition(tx)
             yield tx, self._stamp(tx, leaps=leaps)
-        self._advance()
+        self._advance(wait=False)
 
-    def _advance(self) -> None:
-        """Take all steps that are pending: close phases, and plan the next."""
-        with self._lock:
-            try:
-                while self._take_step():
-                    pass
-            except BaseException:
-                self._player.forget()
-                raise
+    def _advance(self, *, wait: bool = True) -> None:
+        """Take all steps that are pending: close phases, and plan the next.
+
+        A call that does not wait leaves them to the thread that is at it, if there is one.
+        """
+        self._steps_left = True
+        while self._steps_left and (wait or not self._stepping):
+            with self._lock:
+                try:
+                    self._stepping, self._steps_left = True, False
+                    while self._take_step():
+                        pass
+                except BaseException:
+                    self._player.forget()
+                    raise
+                finally:
+                    self._stepping = False
 
     def _take_step(self) -> bool:
         """Take the pending step, unless another process takes it first; False if there is none.
