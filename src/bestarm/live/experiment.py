@@ -174,8 +174,8 @@ class Experiment:
 
     def _set_up_locks(self) -> None:
         self._lock = RLock()  # held by whoever uses the policy
-        self._advancing = RLock()  # held by whoever takes steps
-        self._steps_left = False  # to whoever holds it, by a call that did not wait
+        self._stepping = False  # whether a thread takes steps
+        self._steps_left = False  # whether to look for steps once more
         self._asks = GroupCommit(self._commit_asks)
         self._tells = GroupCommit(self._commit_tells)
 
@@ -694,21 +694,17 @@ class Experiment:
         A call that does not wait leaves them to the thread that is at it, if there is one.
         """
         self._steps_left = True
-        while self._steps_left and self._advancing.acquire(blocking=wait):
-            try:
-                self._steps_left = False
-                self._take_steps()
-            finally:
-                self._advancing.release()
-
-    def _take_steps(self) -> None:
-        with self._lock:
-            try:
-                while self._take_step():
-                    pass
-            except BaseException:
-                self._player.forget()
-                raise
+        while self._steps_left and (wait or not self._stepping):
+            with self._lock:
+                try:
+                    self._stepping, self._steps_left = True, False
+                    while self._take_step():
+                        pass
+                except BaseException:
+                    self._player.forget()
+                    raise
+                finally:
+                    self._stepping = False
 
     def _take_step(self) -> bool:
         """Take the pending step, unless another process takes it first; False if there is none.

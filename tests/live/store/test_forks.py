@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import closing
 from threading import Event, Thread
 from typing import Any
 
@@ -201,6 +202,42 @@ def test_the_handler_of_a_signal_may_fork(sqlite_url: str) -> None:
             assert can_in_fork(lambda: experiment.tell(ids[0], 1.0))
         experiment.tell(ids[1], 1.0)
         assert told(experiment) == {0: 1.0, 1: 1.0}
+
+
+def test_ctrl_c_as_a_connection_is_taken_leaves_the_file_to_children(
+    sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Interrupted:
+        """A lock after which a thread is interrupted, once."""
+
+        def __enter__(self) -> None:
+            pass
+
+        def __exit__(self, *_: object) -> None:
+            monkeypatch.undo()
+            raise KeyboardInterrupt
+
+    with begin(sqlite_url) as experiment:
+        monkeypatch.setattr(database, "_pools_lock", Interrupted())
+        with pytest.raises(KeyboardInterrupt):
+            experiment.status()
+        assert can_in_fork(experiment.status)
+
+
+def test_ctrl_c_as_a_connection_is_given_back_leaves_the_file_to_children(
+    sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(_: object) -> None:
+        monkeypatch.undo()
+        raise KeyboardInterrupt
+
+    with begin(sqlite_url) as experiment:
+        ledger: Any = experiment._ledger
+        with closing(ledger.store._engine.raw_connection()) as borrowed:
+            monkeypatch.setattr(type(borrowed), "close", interrupt)
+            with pytest.raises(KeyboardInterrupt):
+                experiment.status()
+        assert can_in_fork(experiment.status)
 
 
 def test_a_fork_learns_though_its_parent_did(sqlite_url: str) -> None:

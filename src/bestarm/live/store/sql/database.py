@@ -221,19 +221,24 @@ class Store:
         """Note that a connection is in use, or about to be made: see `_before_fork`."""
         self._check_not_inherited()
         lease = _Lease(self)
-        with _pools_lock:
-            _leases.add(lease)
         try:
+            with _pools_lock:
+                _leases.add(lease)
             yield lease
         finally:
             if lease in _leases:  # or this is a forked process, which leaves it to its parent
                 with _pools_lock:
-                    used = lease.connection
-                    if used is not None and used.dbapi_connection is not None:
-                        if lease.pool is not self._engine.pool:  # it was closed meanwhile
-                            used.invalidate()
-                        used.close()
-                    _leases.discard(lease)
+                    try:
+                        self._give_back(lease)
+                    finally:
+                        _leases.discard(lease)
+
+    def _give_back(self, lease: _Lease) -> None:
+        used = lease.connection
+        if used is not None and used.dbapi_connection is not None:
+            if lease.pool is not self._engine.pool:  # it was closed meanwhile
+                used.invalidate()
+            used.close()
 
     def _check_not_inherited(self, lease: _Lease | None = None) -> None:
         inherited = _inherited and self.file is not None and self.file.identity() in _inherited
