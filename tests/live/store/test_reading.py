@@ -147,7 +147,7 @@ def test_who_waits_is_told_how_much_is_done(
     with Experiment.open(make(tmp_path), "drinks") as experiment:
         seen: list[tuple[int, int]] = []
         experiment.verify(progress=lambda *count: seen.append(count))
-        assert seen == [(30, 90), (60, 90), (90, 90)]  # phase by phase
+        assert seen == [(40, 90), (80, 90), (90, 90)]
         seen.clear()
         experiment.export(tmp_path / "out.csv", progress=lambda *count: seen.append(count))
         assert seen == [(0, 90), (40, 90), (80, 90), (90, 90)]
