@@ -197,18 +197,15 @@ def record_outcomes(
     expire(tx, now)
     _check_bounds(tx, ids, rewards, bounds, now)
     check_assigned(ids, head)
-    rows = tx.rows_of(np.array(ids, dtype=np.int64))
-    if len(rows) < len(ids):
-        raise damaged("Assignments that were given out are missing.")
-    known = dict(zip(rows["id"].tolist(), rows["reward"].tolist(), strict=True))
+    known, lost = tx.endings(ids)
     new: dict[int, float] = {}
     for number, reward in zip(ids, rewards, strict=True):
-        before = known.get(number, math.nan)
-        if math.isnan(before):
+        before = known.get(number)
+        if before is None:
             new[number] = reward
         elif before != reward:
             raise conflict(number, before, reward)
-    lost = set(rows["id"][~np.isnan(rows["lost"])].tolist()) & new.keys()
+    lost &= new.keys()
     late = set(new) if head.over else lost
     receipt = Receipt(len(new), len(ids) - len(new), len(late))
     if not new:
@@ -238,12 +235,11 @@ def record_failures(tx: Writing, ids: Ids, *, reason: str, now: float) -> None:
     """
     check_assigned(ids.tolist(), tx.head)
     expire(tx, now)
-    rows = tx.rows_of(ids)
-    known, new = rows["id"], np.isnan(rows["lost"])
-    for number, reward in zip(known[new].tolist(), rows["reward"][new].tolist(), strict=True):
-        if not math.isnan(reward):
-            raise conflict(number, reward, None)
-    ids = ids[np.isin(ids, known[new])]
+    known, lost = tx.endings(ids.tolist())
+    ids = np.array([each for each in ids.tolist() if each not in lost], dtype=np.int64)
+    for number in ids.tolist():
+        if number in known:
+            raise conflict(number, known[number], None)
     if ids.size:
         lose(tx, ids, reason=reason, at=now)
         if tx.head.over:

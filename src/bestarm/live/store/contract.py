@@ -193,6 +193,13 @@ class Reading(ABC):
             found += [rows if dense else rows[np.isin(rows["id"], run)] for rows in pieces]
         return found[0] if len(found) == 1 else np.concatenate([np.empty(0, dtype=ROW), *found])
 
+    def endings(self, ids: Sequence[int]) -> tuple[dict[int, float], set[int]]:
+        """Of these assignments, the rewards of those that have one, and those that are lost."""
+        rows = self.rows_of(np.asarray(ids, dtype=np.int64))
+        told = rows[~np.isnan(rows["reward"])]
+        rewards = dict(zip(told["id"].tolist(), told["reward"].tolist(), strict=True))
+        return rewards, set(rows["id"][~np.isnan(rows["lost"])].tolist())
+
 
 class Writing(Reading):
     """A transaction that writes; the head is saved when it ends.

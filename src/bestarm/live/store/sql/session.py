@@ -113,9 +113,12 @@ class Session(ABC):
         """
         cursor, names = self.raw.cursor(), list(columns)
         text = _compile_insert(table, tuple(names), type(self), ignore_duplicates)
-        rows = (dict(zip(names, row, strict=True)) for row in zip(*columns.values(), strict=True))
+        rows = [dict(zip(names, row, strict=True)) for row in zip(*columns.values(), strict=True)]
         try:
-            cursor.executemany(text, rows)
+            if len(rows) == 1:
+                cursor.execute(text, rows[0])
+            else:
+                cursor.executemany(text, rows)
         except self.raw.IntegrityError as error:
             raise DuplicateKeyError(table.name) from error
         return int(cursor.rowcount)

@@ -6,6 +6,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from typing import Any, TypeVar
 
 import numpy as np
@@ -65,11 +66,15 @@ _READ_HEAD = sa.select(*(s.experiments.c[name] for name in s.COUNTERS)).where(
 _READ_HEAD_AND_TIME = _READ_HEAD.add_columns(SERVER_TIME)
 _locked = _READ_HEAD.with_for_update().subquery("head")
 _LOCK_HEAD_AND_TIME = sa.select(*_locked.columns, SERVER_TIME)
-_SAVE_HEAD = (
-    sa.update(s.experiments)
-    .where(s.experiments.c.id == sa.bindparam("experiment"))
-    .values({name: sa.bindparam(f"new_{name}") for name in s.COUNTERS})
-)
+
+
+@cache
+def _save(names: tuple[str, ...]) -> sa.Update:
+    """The statement that writes some counters."""
+    mine = s.experiments.c.id == sa.bindparam("experiment")
+    new: dict[str, sa.BindParameter[Any]] = {name: sa.bindparam(f"new_{name}") for name in names}
+    return sa.update(s.experiments).where(mine).values(new)
+
 
 _PLANS = _in_order(s.plans, key="phase")
 _SUMMARIES = _in_order(s.summaries)
@@ -102,6 +107,13 @@ _ROWS = (  # the columns of ROW
     )
     .order_by(_assigned.number)
     .limit(sa.bindparam("size"))
+)
+_REWARDS, _LOST = (
+    _in_order(each, *columns).where(each.c.number < _end)
+    for each, columns in (
+        (s.outcomes, (s.outcomes.c.number, s.outcomes.c.reward)),
+        (s.losses, (s.losses.c.number,)),
+    )
 )
 _COVARIATES = _in_order(s.assignments, _assigned.number, _assigned.covariates).where(
     _assigned.number < _end, _assigned.covariates.is_not(None)
@@ -156,6 +168,7 @@ class SqlReading(Reading):
         if on_server:
             self._time = found[0][-1]
         self.head = Head(*found[0][: len(s.COUNTERS)])
+        self._saved = vars(self.head).copy()
 
     def now(self) -> float:
         """The time by the server's clock as the head was read; for a file, by this process's."""
@@ -221,6 +234,15 @@ class SqlReading(Reading):
             yield rows
             first = int(rows["id"][-1]) + 1
 
+    def endings(self, ids: Sequence[int]) -> tuple[dict[int, float], set[int]]:
+        wanted, near = set(ids), {"start": min(ids, default=0), "end": max(ids, default=0) + 1}
+        if near["end"] - near["start"] > len(wanted) + _PIECE:
+            return super().endings(ids)
+        told = self._select(_REWARDS, **near, size=_ALL)
+        lost = self._select(_LOST, **near, size=_ALL) if self.head.losses else []
+        rewards = {number: reward for number, reward in told if number in wanted}
+        return rewards, wanted & {number for (number,) in lost}
+
     def covariates(self, first: int, end: int) -> dict[int, str]:
         return dict(self._select(_COVARIATES, start=first, end=end, size=_ALL))
 
@@ -255,9 +277,12 @@ class SqlWriting(SqlReading, Writing):
     _head_and_time = _LOCK_HEAD_AND_TIME
 
     def save_head(self) -> None:
-        """Write the counters."""
-        new = {f"new_{name}": value for name, value in vars(self.head).items()}
-        self.session.execute(_SAVE_HEAD, experiment=self._number, **new)
+        """Write the counters that have changed."""
+        now, saved = vars(self.head), self._saved
+        new = {name: now[name] for name in s.COUNTERS if now[name] != saved[name]}
+        if new:
+            values = {f"new_{name}": value for name, value in new.items()}
+            self.session.execute(_save(tuple(new)), experiment=self._number, **values)
 
     def _add(
         self, table: sa.Table, number: Ids | Sequence[int], *, ignore: bool = False, **values: Any
