@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from threading import RLock
+from threading import Condition, RLock
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from weakref import WeakSet
 
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from bestarm.live.store.sql import SqlLedger, Store
 
 T = TypeVar("T")
+_PAUSE = 0.05  # seconds until an `ask` that waits for another thread's step looks again
 Precondition = Callable[[Reading], object]
 
 
@@ -46,6 +47,7 @@ class _Ask(NamedTuple):
     name: str | None
     foresee: Foresee | None
     precondition: Precondition | None
+    after_steps: bool = True  # whether all pending steps come first, or those that must
 
 
 class _Tell(NamedTuple):
@@ -176,6 +178,7 @@ class Experiment:
         self._lock = RLock()  # held by whoever uses the policy
         self._stepping = False  # whether a thread takes steps
         self._steps_left = False  # whether to look for steps once more
+        self._stepped = Condition()  # notified after every step
         self._asks = GroupCommit(self._commit_asks)
         self._tells = GroupCommit(self._commit_tells)
 
@@ -325,7 +328,10 @@ class Experiment:
         name = None if request_id is None else inputs.read_label(request_id, "request_id")
         call = _Ask(count, name, foresee, precondition)
         while (answer := self._asks(call)).result is None:
-            self._advance()
+            if not self._advance():
+                with self._stepped:
+                    self._stepped.wait(_PAUSE)
+            call = call._replace(after_steps=False)
         assert isinstance(answer.result, Batch)
         return answer.result
 
@@ -362,7 +368,7 @@ class Experiment:
         answer = self._tells(_Tell(told, precondition))
         assert isinstance(answer.result, Receipt)
         if answer.step_pending:
-            self._advance(wait=False)
+            self._advance()
         if self._forecasts is not None and not answer.result.late:
             self._forecasts.learn(*told)
         return answer.result
@@ -639,7 +645,8 @@ class Experiment:
         if before is not None:
             return self._assigner.repeat(tx, before, call.rounds)
         transitions.expire(tx, now)
-        if tx.head.due:
+        head = tx.head
+        if head.due and (call.after_steps or head.closing or not head.available(head.size)):
             return None
         whole(call.rounds, "count", least=1, below=MOST // tx.head.size + 1)
         batch = self._assigner.assign(tx, call.rounds, call.name, now, call.foresee)
@@ -686,25 +693,29 @@ class Experiment:
             if precondition is not None:
                 precondition(tx)
             yield tx, self._stamp(tx, leaps=leaps)
-        self._advance(wait=False)
+        self._advance()
 
-    def _advance(self, *, wait: bool = True) -> None:
+    def _advance(self) -> bool:
         """Take all steps that are pending: close phases, and plan the next.
 
-        A call that does not wait leaves them to the thread that is at it, if there is one.
+        Where another thread is at it they are left to that one, which looks once more; then the
+        answer is False.
         """
-        self._steps_left = True
-        while self._steps_left and (wait or not self._stepping):
+        self._steps_left, tried = True, False
+        while self._steps_left and not self._stepping:
+            tried = True
             with self._lock:
                 try:
                     self._stepping, self._steps_left = True, False
                     while self._take_step():
-                        pass
+                        with self._stepped:
+                            self._stepped.notify_all()
                 except BaseException:
                     self._player.forget()
                     raise
                 finally:
                     self._stepping = False
+        return tried
 
     def _take_step(self) -> bool:
         """Take the pending step, unless another process takes it first; False if there is none.

@@ -178,6 +178,16 @@ class Head:
         return min(count, max(0, limit - self.phase_assigned))
 
     @property
+    def closing(self) -> bool:
+        """Whether a provisional plan is to be closed: until it is, nothing is assigned under it.
+
+        That is when it is assigned in full and as many outcomes have come, of any phase: where they
+        are slow, those of earlier phases are the news.
+        """
+        news = self.phase_settled + self.arrivals + self.amendments
+        return self.planned and self.provisional and min(self.phase_assigned, news) >= self.pulls
+
+    @property
     def due(self) -> bool:
         """Whether the policy may have something to do: make a plan, or take a summary."""
         if self.over:
@@ -188,12 +198,7 @@ class Head:
             # Enough have arrived to report them to the policy: as many as a plan asks for, or
             # nearly all that were outstanding.
             enough = min(self.pulls, _NEARLY_ALL * self.outstanding_before)
-            amendable = self.arrivals > 0 and self.arrivals >= enough
-            # A provisional plan closes when it is assigned in full and as many outcomes have come,
-            # of any phase: where they are slow, those of earlier phases are the news.
-            news = self.phase_settled + self.arrivals + self.amendments
-            closable = self.provisional and min(self.phase_assigned, news) >= self.pulls
-            return amendable or closable
+            return self.closing or (self.arrivals > 0 and self.arrivals >= enough)
         if self.outstanding_before:
             return False
         if self.open:
