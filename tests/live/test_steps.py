@@ -12,6 +12,7 @@ from kept import told
 
 from bestarm import AnytimeBAI, Experiment, Problem
 from bestarm.errors import DamagedStoreError, InvalidInputError
+from bestarm.live.experiment import _Answer, _Ask, _Tell
 from bestarm.live.store.contract import Reading
 from bestarm.records import Summary
 
@@ -67,7 +68,7 @@ def test_outcomes_that_arrive_while_a_phase_closes_are_reported_later(
     ):
         ids = experiment.ask(40).ids
         late = dict.fromkeys(ids[:3], 1.0)
-        meanwhile.do = lambda: other._tells([_told(late)][0])
+        meanwhile.do = lambda: other._tells(_told(late))
         experiment.tell_many(dict.fromkeys(ids[3:], 0.5))
         assert meanwhile.done
         with experiment.read() as snapshot:
@@ -82,10 +83,38 @@ def test_outcomes_that_arrive_while_a_phase_closes_are_reported_later(
         assert sound(experiment)
 
 
-def _told(outcomes: dict[int, float]) -> Any:
-    from bestarm.live.experiment import _Tell  # noqa: PLC0415 - a call that takes no step
-
+def _told(outcomes: dict[int, float]) -> _Tell:
+    """A call that takes no step."""
     return _Tell((list(outcomes), list(outcomes.values())), None)
+
+
+def test_an_ask_waits_only_for_steps_that_must_come_first(store_url: str) -> None:
+    """While a provisional plan closes nothing is assigned under it, or its summary would miss some;
+    while late outcomes are to be reported, assignments may be made."""
+    first, later = _Ask(1, None, None, None), _Ask(1, None, None, None, after_steps=False)
+
+    def is_assigned(call: _Ask) -> bool:
+        (answer,) = experiment._commit_asks([call])
+        assert isinstance(answer, _Answer)
+        return answer.result is not None
+
+    with Experiment.create(store_url, "offer", PROBLEM, **SETTINGS) as experiment:
+        late, *ids = experiment.ask(40).ids
+        experiment._tells(_told(dict.fromkeys(ids, 0.5)))
+        with experiment.read() as snapshot:
+            assert snapshot.head.closing
+        assert not is_assigned(first)
+        assert not is_assigned(later)
+        experiment._advance()
+        experiment._tells(_told({late: 1.0}))
+        with experiment.read() as snapshot:
+            assert snapshot.head.due
+            assert not snapshot.head.closing
+        assert not is_assigned(first)
+        assert is_assigned(later)
+        experiment._advance()
+        assert is_assigned(first)
+        assert sound(experiment)
 
 
 def test_a_step_that_another_process_took_is_not_taken_again(

@@ -127,17 +127,17 @@ def find_settled(tx: Writing) -> None:
     head.settled_end = head.assigned if found is None else found
 
 
-def waits_for(books: Reading) -> tuple[int | None, float | None]:
+def waits_for(snapshot: Reading) -> tuple[int | None, float | None]:
     """The assignment whose outcome holds up the decision, and when it was asked for.
 
     It does once as many outcomes have come as the plan asks for, and one before them has not.
     """
-    head = books.head
+    head = snapshot.head
     enough = head.outstanding_before or head.phase_settled >= head.pulls
     if not head.waits or head.over or not head.planned or head.due or not enough:
         return None, None
-    found = books.first_outstanding(head.settled_end, head.assigned)
-    return (None, None) if found is None else (found, books.asked_at(found))
+    found = snapshot.first_outstanding(head.settled_end, head.assigned)
+    return (None, None) if found is None else (found, snapshot.asked_at(found))
 
 
 def change_state(tx: Writing, kind: str, at: float, **data: Any) -> None:

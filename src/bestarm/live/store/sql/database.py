@@ -98,9 +98,7 @@ def make_engine(url: URL) -> sa.Engine:
         "keepalives_count": 3,
         "prepare_threshold": None,  # a pooler may give every transaction another session
     }
-    return sa.create_engine(
-        url, connect_args=arguments, pool_timeout=TIMEOUT, pool_pre_ping=True, max_overflow=10
-    )
+    return sa.create_engine(url, connect_args=arguments, pool_timeout=TIMEOUT, pool_pre_ping=True)
 
 
 def _set_up_file(connection: sqlite3.Connection, _: object) -> None:
