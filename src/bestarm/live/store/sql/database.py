@@ -292,6 +292,9 @@ class Store:
         if not isinstance(cause, (*temporary, exc.TimeoutError)):
             what = f"The database refused ({message})"
             return self._failure(StoreError, what, remedy or "Nothing was changed.")
+        if getattr(cause, "pgconn", None) is not None:  # PostgreSQL did not let us in
+            what = f"Cannot connect to the database ({message})"
+            return self._failure(StoreUnavailableError, what, _CONNECTING)
         again = "Nothing acknowledged is lost, and the same call can be made again."
         what = f"The database cannot be used now ({message})"
         return self._failure(StoreUnavailableError, what, f"{remedy} {again}".lstrip())
@@ -462,6 +465,10 @@ _REFUSED = {
     Change.MIXED: "Stop every program that uses the file, remove what lies beside it and ends in "
     "-wal or -shm, and make the same call again.",
 }
+_CONNECTING = (
+    "Check the host, the user, the password and the name of the database in its URL, and that the "
+    "server runs. Nothing acknowledged is lost."
+)
 _REMEDIES: dict[object, str] = {  # by the code of SQLite, or the state of PostgreSQL
     sqlite3.SQLITE_FULL: "Free some space on its disk.",
     sqlite3.SQLITE_IOERR: "Check its disk.",
