@@ -73,8 +73,13 @@ def test_source_and_target_share_their_features() -> None:
 
 
 def test_there_is_something_to_choose() -> None:
-    assert "has 1 row(s)" in str(refusal(SQUARE, [[0.0, 1.0]]))
-    assert refusal([[1.0, 2.0]]).field == "target"
+    one = refusal(SQUARE, [[0.0, 1.0]])
+    assert (one.field, str(one)) == ("target", "There is only one option, '0'. Give at least two.")
+    error = refusal([[1.0]], source_labels=["old"])
+    assert str(error) == "There is only one option, 'old'. Give at least two."
+    assert (error.field, error.value) == ("source", "old")
+    with pytest.raises(InvalidInputError, match=r"`names` is empty\. Give at least two names."):
+        Problem.named([])
 
 
 @pytest.mark.parametrize("zero", [0.0, -0.0])

@@ -119,6 +119,10 @@ class Problem:
                 f"`names` must be a list of names; got {names!r}.", field="names", value=names
             )
         labels = list(names)
+        if not labels:
+            raise InvalidInputError(
+                "`names` is empty.", field="names", value=labels, remedy="Give at least two names."
+            )
         return cls(
             one_hot(len(labels)), delta=delta, noise=noise, baseline=baseline, source_labels=labels
         )
@@ -133,11 +137,12 @@ class Problem:
                 remedy="Describe both by the same features, in the same order.",
             )
         if len(self._target) < 2:
+            (only,), same = self._target_labels, self._target is self._source
             raise InvalidInputError(
-                f"`target` has {len(self._target)} row(s).",
-                field="target",
-                value=len(self._target),
-                remedy="Give at least two targets.",
+                f"There is only one option, {only!r}.",
+                field="source" if same else "target",
+                value=only,
+                remedy="Give at least two.",
             )
         self._refuse_twins(identical_rows(self._target))
 
