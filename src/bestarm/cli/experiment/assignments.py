@@ -94,7 +94,7 @@ def _read_known(path: Path) -> dict[str, list[Any]]:
 def _unprinted(name: str, batch: Batch, count: int, request_id: str | None) -> str:
     made = f"Assignments {batch.ids[0]} to {batch.ids[-1]} were made but could not be printed."
     if request_id is None:
-        return f"{made} bestarm experiment export {name} FILE.csv shows them."
+        return f"{made} bestarm experiment export {name} --out FILE.csv shows them."
     return f"{made} Ask for {count} again with --request-id {request_id!r} to see them."
 
 
