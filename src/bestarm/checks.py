@@ -142,13 +142,16 @@ def choice(value: object, choices: Collection[str], field: str) -> None:
 def interval(value: object, field: str) -> tuple[float, float]:
     """Two finite numbers, the lower one first."""
     ends = tuple(value) if isinstance(value, (tuple, list, np.ndarray)) else ()
-    low, high = (finite(end, field) for end in ends) if len(ends) == 2 else (0.0, 0.0)
+    try:
+        low, high = (finite(end, field) for end in ends)
+    except ValueError:  # not two, or not numbers
+        low = high = 0.0
     if not low < high:
         raise InvalidInputError(
-            f"`{field}` must be two numbers, the lower one first; got {value!r}.",
+            f"`{field}` must be two finite numbers, the lower one first; got {value!r}.",
             field=field,
             value=value,
-            remedy="For ratings from 1 to 5: (1, 5).",
+            remedy="For ratings from 1 to 5 they are 1 and 5.",
         )
     computable(max(abs(low), abs(high)), field)
     computable(high - low, field)

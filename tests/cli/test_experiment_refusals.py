@@ -152,13 +152,16 @@ def test_failures(drinks: str) -> None:
     assert "already told 0.5" in refused("fail", drinks, "0")
     assert "never given out" in refused("fail", drinks, "1", "99")
     assert "whole number" in refused("fail", drinks, "1", "x")
+    assert "`id` must be a whole number from 0" in refused("fail", drinks, "-3")
     assert record() == before
 
 
 @pytest.mark.parametrize("count", ["0", "-3"])
 def test_counts(drinks: str, count: str) -> None:
     before = record()
-    assert "count" in refused("ask", drinks, "--", count)
+    for arguments in ((count,), ("--", count)):
+        said = refused("ask", drinks, *arguments)
+        assert f"`count` must be a whole number from 1 to 10000000; got {count}." in said
     assert record() == before
 
 
@@ -177,7 +180,7 @@ def test_names(drinks: str) -> None:
     assert "name" in refused("create", "x" * 201, "arms.csv")
     every = [("ask",), ("tell",), ("fail",), ("status",), ("recommend",), ("health",), ("log",)]
     every += [("verify",), ("replay",), ("pause",), ("resume",), ("stop",), ("export",)]
-    further = {"tell": ("0", "1"), "fail": ("0",), "export": ("o.csv",)}
+    further = {"tell": ("0", "1"), "fail": ("0",), "export": ("--out", "o.csv")}
     for (verb,) in every:
         said = refused(verb, "drink", *further.get(verb, ()))
         assert "no experiment 'drink'" in said
@@ -206,13 +209,21 @@ def test_states_that_do_not_follow(drinks: str) -> None:
         (("arms.csv", "--policy", "nowhere:Mine"), "No module named 'nowhere'"),
         (("arms.csv", "--policy", "broken_one:Mine"), "SyntaxError"),
         (("arms.csv", "--policy", "math:pi"), "policy"),
-        (("arms.csv", "--option", "colour=red"), "colour"),
+        (
+            ("arms.csv", "--option", "colour=red"),
+            "The policy 'anytime' has no option 'colour'. Its options are bounds",
+        ),
+        (("one.csv",), "There is only one option, 'tea'. Give at least two."),
         (("arms.csv", "--option", "max_pulls"), "key=value"),
         (("arms.csv", "--option", "top=1", "--option", "top=1"), "each key once"),
         (("arms.csv", "--option", "max_pulls=many"), "max_pulls"),
         (("arms.csv", "--option", "seed=3"), "seed"),
         (("arms.csv", "--bounds", "1", "0"), "bounds"),
-        (("arms.csv", "--bounds", "nan", "0"), "options"),
+        (
+            ("arms.csv", "--bounds", "0", "nan"),
+            "`bounds` must be two finite numbers, the lower one first; got (0.0, nan).",
+        ),
+        (("arms.csv", "--bounds", "0", "1", "--option", "bounds=(0, 2)"), "given twice"),
         (("arms.csv", "--seed", "-1"), "seed"),
         (("arms.csv", "--lease", "soon"), "90s"),
         (("arms.csv", "--lease", "0"), "90s"),
@@ -234,7 +245,7 @@ def test_states_that_do_not_follow(drinks: str) -> None:
         (("--problem", "bad_seed.toml"), "seed"),
         (("--problem", "bad_features.toml"), "source"),
         (("--problem", "bad_delta.toml"), "delta"),
-        (("--problem", "dates.toml"), "options"),
+        (("--problem", "dates.toml"), "The option 'when' cannot be kept"),
     ],
 )
 def test_experiments(folder: Path, arguments: tuple[str, ...], hint: str) -> None:
@@ -242,6 +253,7 @@ def test_experiments(folder: Path, arguments: tuple[str, ...], hint: str) -> Non
     files = {
         "good.toml": inline,
         "ragged.csv": "1,0\n1\n",
+        "one.csv": "tea\n",
         "other.csv": "1,0,0\n0,1,0\n",
         "unknown.toml": f"basline = 2\n{inline}",
         "numbers.toml": "source = 3\n",
@@ -277,7 +289,9 @@ def test_stores_that_are_none(folder: Path) -> None:
     store = "sqlite:///no/such/folder/store.db"
     assert "folder" in refused("create", "drinks", "arms.csv", "--store", store)
     store = "postgresql://nobody@127.0.0.1:1/none"
-    assert "cannot be used now" in refused("status", "drinks", "--store", store)
+    said = refused("status", "drinks", "--store", store)
+    assert "Cannot connect to the database (" in said
+    assert "Check the host, the user, the password" in said
 
 
 def change(*statements: str) -> None:
@@ -347,11 +361,11 @@ def test_a_damaged_record(drinks: str) -> None:
 
 
 def test_exports(drinks: str, folder: Path) -> None:
-    assert ".csv or .parquet" in refused("export", drinks, "out.xlsx")
-    assert "no such file" in refused("export", drinks, "no/out.csv")
+    assert ".csv or .parquet" in refused("export", drinks, "--out", "out.xlsx")
+    assert "no such file" in refused("export", drinks, "--out", "no/out.csv")
     (folder / "folder.csv").mkdir()
-    assert "directory" in refused("export", drinks, "folder.csv")
-    assert invoke("export", drinks, "o.csv", "--layout", "wide")[0] == 2
+    assert "directory" in refused("export", drinks, "--out", "folder.csv")
+    assert invoke("export", drinks, "--layout", "wide")[0] == 2
 
 
 def test_numbers_of_the_log(drinks: str) -> None:

@@ -119,9 +119,7 @@ def _create(store: str, name: str, settings: Mapping[str, Any], folder: Path) ->
     further = dict(settings)
     tables = [_features(further.pop(key), folder, key) for key in _TABLES if key in settings]
     problem = make_problem(*tables, **{key: further.pop(key, None) for key in _SCALES})
-    bounds = {"bounds": further.pop("bounds")} if "bounds" in settings else {}
-    options = further.pop("options", {}) | bounds
-    return Experiment.create(store, name, problem, options=options, **further)
+    return Experiment.create(store, name, problem, **further)
 
 
 def _features(value: object, folder: Path, field: str) -> FeatureTable:

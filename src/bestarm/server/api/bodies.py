@@ -24,6 +24,7 @@ Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Natural = Annotated[int, Field(ge=0, lt=2**63)]
 Row = Annotated[list[Number], Field(fail_fast=True, min_length=1, max_length=200)]
 Features = Annotated[list[Row], Field(fail_fast=True, min_length=1, max_length=10_000)]
+Bounds = Annotated[list[Number], Field(min_length=2, max_length=2)]
 Label = Annotated[str, Field(max_length=1000)]
 Labels = Annotated[list[Label], Field(fail_fast=True, max_length=10_000)]
 # A confidence given as δ is refused further down, where more can be said of it.
@@ -77,7 +78,7 @@ class CreateBody(
         source_labels=["one page", "two pages", "express"],
         delta=DELTA,
         policy="anytime",
-        options={"bounds": [0, 1]},
+        bounds=[0, 1],
         lease="1d",
         description="Which checkout do more people finish?",
     ),
@@ -92,6 +93,7 @@ class CreateBody(
         target_labels: a name for each.
         noise: the scale of the noise.
         baseline: a bound on the baseline's size.
+        bounds: the lowest and the highest reward, for policies that take them.
         options: of the policy.
         seed: of the draws; a random one if left out.
         lease: how long an outcome may take, in seconds or like 90s, 30m, 12h, 2d; any time if left
@@ -110,6 +112,7 @@ class CreateBody(
     noise: Scale = 1.0
     baseline: Scale = 1.0
     policy: PolicyName = "anytime"
+    bounds: Bounds | None = None
     options: dict[str, Any] = Field(default_factory=dict)
     seed: Natural | None = None
     lease: Lease | None = None

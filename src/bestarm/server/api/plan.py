@@ -93,7 +93,7 @@ class PlanBody(
     delta: bodies.Delta = DELTA
     noise: bodies.Scale | None = None
     baseline: bodies.Scale | None = None
-    bounds: Annotated[list[bodies.Number], Field(min_length=2, max_length=2)] | None = None
+    bounds: bodies.Bounds | None = None
     level: bodies.Number | None = None
     gap: bodies.Positive | None = None
     drift: Annotated[list[DriftName], Field(min_length=1, max_length=5)] | None = None
