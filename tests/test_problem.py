@@ -72,6 +72,20 @@ def test_source_and_target_share_their_features() -> None:
     assert "`target` has 1 features and `source` has 2" in str(error)
 
 
+@pytest.mark.parametrize(
+    ("rows", "flaw"),
+    [
+        ([[1, 0], [1]], ": its rows have from 1 to 2 entries."),
+        ([[1, 0], 1], ": its rows have from 1 to 2 entries."),
+        ([[1, 0], [1, "x"]], ": row 1, column 1 is 'x'."),
+        ([[1, None], [1, [2]]], ": row 0, column 1 is None."),
+        ([object()], ": row 0, column 0 is <object object"),
+    ],
+)
+def test_the_place_that_is_not_a_number_is_named(rows: object, flaw: str) -> None:
+    assert f"could not be read as a table of numbers{flaw}" in refusal(rows).message
+
+
 def test_there_is_something_to_choose() -> None:
     one = refusal(SQUARE, [[0.0, 1.0]])
     assert (one.field, str(one)) == ("target", "There is only one option, '0'. Give at least two.")

@@ -22,7 +22,10 @@ def finite(value: object, field: str) -> float:
         number = math.nan
     if not math.isfinite(number):
         raise InvalidInputError(
-            f"`{field}` must be a finite number; got {value!r}.", field=field, value=value
+            f"`{field}` must be a finite number; got {value!r}.",
+            field=field,
+            value=value,
+            remedy="Give a number, not text." if isinstance(value, str) else "Give a number.",
         )
     return number
 
@@ -32,12 +35,15 @@ def positive(value: object, field: str) -> float:
     number = finite(value, field)
     if number <= 0:
         raise InvalidInputError(
-            f"`{field}` must be positive; got {number:g}.", field=field, value=value
+            f"`{field}` must be positive; got {number:g}.",
+            field=field,
+            value=value,
+            remedy="Give a number above 0.",
         )
     return number
 
 
-def not_negative(value: object, field: str, *, remedy: str = "") -> float:
+def not_negative(value: object, field: str, *, remedy: str = "Give 0 or more.") -> float:
     """A finite number of at least 0."""
     number = finite(value, field)
     if number < 0:
@@ -98,6 +104,7 @@ def duration(value: object, field: str) -> float:
             f"`{field}` must be a time like 90s, 30m, 12h or 2d; got {value!r}.",
             field=field,
             value=value,
+            remedy="A number alone means seconds.",
         )
     return float(found[1]) * _SECONDS[found[2]]
 
@@ -112,7 +119,10 @@ def whole(value: object, field: str, *, least: int | None = None, below: int | N
     if least is not None:
         span = f" of at least {least}" if below is None else f" from {least} to {below - 1}"
     raise InvalidInputError(
-        f"`{field}` must be a whole number{span}; got {value!r}.", field=field, value=value
+        f"`{field}` must be a whole number{span}; got {value!r}.",
+        field=field,
+        value=value,
+        remedy=f"Give {'one in this range' if span else 'a whole number'}.",
     )
 
 
@@ -135,7 +145,7 @@ def choice(value: object, choices: Collection[str], field: str) -> None:
             f"`{field}` must be one of {', '.join(map(repr, choices))}; got {value!r}.",
             field=field,
             value=value,
-            remedy=suggestion(str(value), choices),
+            remedy=suggestion(str(value), choices) or "Choose one of these.",
         )
 
 
@@ -175,7 +185,10 @@ def vector(values: object, field: str, *, first: int = 0) -> NDArray[np.float64]
         array = np.array(values, dtype=float)
     except (TypeError, ValueError, OverflowError):
         raise InvalidInputError(
-            f"`{field}` could not be read as numbers.", field=field, value=values
+            f"`{field}` could not be read as numbers.",
+            field=field,
+            value=values,
+            remedy="Give a list of numbers.",
         ) from None
     wrong = np.flatnonzero(~np.isfinite(array))
     if wrong.size:

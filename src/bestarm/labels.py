@@ -33,6 +33,7 @@ def read_labels(
             f"`{field}_labels` must be a list of names; got {labels!r}.",
             field=f"{field}_labels",
             value=labels,
+            remedy='For example ["old", "new"].',
         )
     names = tuple(str(label) for label in labels)
     if len(names) != count:

@@ -165,6 +165,15 @@ def test_counts(drinks: str, count: str) -> None:
     assert record() == before
 
 
+def test_leases(drinks: str) -> None:
+    before = record()
+    for length in ("-5", "soon", "nan", ""):
+        assert f"`lease` must be a time like 90s, 30m, 12h or 2d; got {length!r}." in refused(
+            "lease", drinks, length
+        )
+    assert record() == before
+
+
 def test_requests(drinks: str) -> None:
     invoke("ask", drinks, "2", "--request-id", "a")
     before = record()
@@ -226,6 +235,7 @@ def test_states_that_do_not_follow(drinks: str) -> None:
         (("arms.csv", "--bounds", "0", "1", "--option", "bounds=(0, 2)"), "given twice"),
         (("arms.csv", "--seed", "-1"), "seed"),
         (("arms.csv", "--lease", "soon"), "90s"),
+        (("arms.csv", "--forecaster", "mine"), "must be 'default' or 'own'; got 'mine'."),
         (("arms.csv", "--lease", "0"), "90s"),
         (("arms.csv", "--lease", "-5m"), "90s"),
         ((), "There are no options to try"),
@@ -363,6 +373,7 @@ def test_a_damaged_record(drinks: str) -> None:
 def test_exports(drinks: str, folder: Path) -> None:
     assert ".csv or .parquet" in refused("export", drinks, "--out", "out.xlsx")
     assert "no such file" in refused("export", drinks, "--out", "no/out.csv")
+    assert "no such file" in refused("report", drinks, "--out", "no/out.html")
     (folder / "folder.csv").mkdir()
     assert "directory" in refused("export", drinks, "--out", "folder.csv")
     assert invoke("export", drinks, "--layout", "wide")[0] == 2

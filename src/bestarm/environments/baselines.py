@@ -357,7 +357,10 @@ def switches(levels: Sequence[float] = (-1.0, 1.0), *, period: float = 1000.0) -
     values = vector(levels, "levels")
     if values.ndim != 1 or len(np.unique(values)) != len(values) or len(values) < 2:
         raise InvalidInputError(
-            "`levels` must hold at least two different numbers.", field="levels", value=levels
+            "`levels` must hold at least two different numbers.",
+            field="levels",
+            value=levels,
+            remedy="For a single level use `constant`.",
         )
     if positive(period, "period") < 1:
         raise InvalidInputError(
@@ -387,6 +390,7 @@ def custom(values: object, *, bound: float | None = None) -> Baseline:
             f"`baseline` must have one value per round, within its bound; got shape {array.shape}.",
             field="baseline",
             value=array.shape,
+            remedy="Give a list of numbers, and a bound that none of them exceeds.",
         )
     array.flags.writeable = False
     return Recorded(array)

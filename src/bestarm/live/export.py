@@ -138,7 +138,8 @@ def export(
     writers = {".csv": _csv, ".parquet": _parquet}
     if goal.suffix.lower() not in writers:
         message = f"`path` must end in .csv or .parquet; got {str(path)!r}."
-        raise InvalidInputError(message, field="path", value=str(path))
+        remedy = "CSV can be read by anything, Parquet is smaller."
+        raise InvalidInputError(message, field="path", value=str(path), remedy=remedy)
     if goal.is_dir():
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(goal))
     try:

@@ -43,7 +43,9 @@ def read_outcomes(outcomes: Any) -> tuple[list[int], list[float]]:
     if hasattr(outcomes, "columns"):
         if not {"id", "reward"} <= set(outcomes.columns):
             message = "A table of outcomes needs the columns 'id' and 'reward'."
-            raise InvalidInputError(message, field="outcomes", value=list(outcomes.columns))
+            remedy = "Rename its columns."
+            found = list(outcomes.columns)
+            raise InvalidInputError(message, field="outcomes", value=found, remedy=remedy)
         numbers, values = outcomes["id"].tolist(), outcomes["reward"].tolist()
     elif isinstance(outcomes, Mapping):
         numbers, values = list(outcomes.keys()), list(outcomes.values())
@@ -170,8 +172,9 @@ def normal_form(name: str) -> str:
 def read_label(value: object, field: str) -> str:
     """A short text without line breaks or control characters."""
     if not isinstance(value, str) or not 0 < len(value) <= 200 or not value.isprintable():
-        message = f"`{field}` must be a text of 1 to 200 characters; got {value!r}."
-        raise InvalidInputError(message, field=field, value=value)
+        message = f"`{field}` must be a text of 1 to 200 characters; got {reprlib.repr(value)}."
+        remedy = "Use letters, digits, spaces and signs, without line breaks."
+        raise InvalidInputError(message, field=field, value=value, remedy=remedy)
     return value
 
 

@@ -157,7 +157,8 @@ def make_spec(
         traits = _read_traits(json.loads(canonical(asdict(made.traits))))
     except UNREADABLE as error:
         message = f"The policy {policy!r} declares traits that cannot be kept ({error})."
-        raise InvalidInputError(message, field="traits", value=made.traits) from None
+        remedy = "Traits are numbers, truth values and None."
+        raise InvalidInputError(message, field="traits", value=made.traits, remedy=remedy) from None
     if forecaster is not None and traits.bounds is not None and "bounds" in plain:
         # Those of rewards as they are told, not of rewards less forecasts.
         traits = replace(traits, bounds=interval(plain["bounds"], "bounds"))
@@ -196,7 +197,10 @@ def check_first(plan: Plan | None, forecasts: bool, *, by_plan: bool = False) ->
 def _plain(options: Options) -> dict[str, Any]:
     if options is not None and not isinstance(options, Mapping):
         raise InvalidInputError(
-            f"`options` must be names with values; got {options!r}.", field="options", value=options
+            f"`options` must be names with values; got {options!r}.",
+            field="options",
+            value=options,
+            remedy='For example {"max_pulls": 5000}.',
         )
     if options and not {"problem", "seed"}.isdisjoint(options):
         message = "The problem and the seed are not among the policy's `options`."
@@ -261,4 +265,5 @@ def _refusals(name: str, options: dict[str, Any]) -> Iterator[None]:
     except Exception as error:
         why = " ".join(f"{type(error).__name__}: {error}".split()).rstrip(": .")
         message = f"The policy {name!r} cannot work with these options on this problem ({why})."
-        raise InvalidInputError(message, field="options", value=options) from error
+        remedy = "Change the options, or choose another policy."
+        raise InvalidInputError(message, field="options", value=options, remedy=remedy) from error

@@ -18,7 +18,7 @@ experiment = typer.Typer(
     help="Run an experiment that any number of processes ask and tell, and none can lose.",
 )
 
-_NEGATIVE = (ask, tell, fail)  # a negative number is not an option there
+_NEGATIVE = (ask, tell, fail, lease)  # a negative number is not an option there
 for _command in (
     create, ask, tell, fail, status, recommend, health, log, export, report, verify, replay, pause,
     resume, lease, stop,

@@ -43,7 +43,9 @@ def ask(
     """
     if sys.stdout is None:
         raise BestArmError(
-            "Nothing was assigned: output is closed, so it could not be printed.", field="output"
+            "Nothing was assigned: output is closed, so it could not be printed.",
+            field="output",
+            remedy="Run it with standard output open.",
         )
     known = {} if covariates is None else _read_known(covariates)
     if count is None:
@@ -188,7 +190,10 @@ def _read_id(text: str, where: str = "") -> int:
         return int(text)
     except ValueError:
         raise InvalidInputError(
-            f"`id` must be a whole number; got {text!r}{where}.", field="id", value=text
+            f"`id` must be a whole number; got {text!r}{where}.",
+            field="id",
+            value=text,
+            remedy="Use the ids that `ask` printed.",
         ) from None
 
 
@@ -200,7 +205,7 @@ def _read_reward(text: str, where: str = "") -> float:
             f"`reward` must be a number, or true or false; got {text!r}{where}.",
             field="reward",
             value=text,
-            remedy="Write decimals with a point: 0.5." if "," in text else "",
+            remedy="Write decimals with a point: 0.5." if "," in text else "For example 0.5.",
         )
     return value
 

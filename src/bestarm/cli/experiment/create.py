@@ -152,15 +152,21 @@ def _from_toml(path: Path, known: Sequence[str]) -> dict[str, Any]:
     for key in read:
         if key not in known:
             raise InvalidInputError(
-                f"{str(path)!r} has {key!r}, which is not known; known are {', '.join(known)}.",
+                f"{str(path)!r} has {key!r}, which is not known.",
                 field="problem",
                 value=key,
-                remedy=suggestion(key, known),
+                remedy=suggestion(key, known) or f"Known are {', '.join(known)}.",
             )
-    for key, kind, word in (("options", dict, "a table"), ("description", str, "a text")):
+    for key, kind, word, example in (
+        ("options", dict, "a table", "[options]"),
+        ("description", str, "a text", 'description = "Which page?"'),
+    ):
         if key in read and not isinstance(read[key], kind):
             raise InvalidInputError(
-                f"`{key}` must be {word}; got {read[key]!r}.", field=key, value=read[key]
+                f"`{key}` must be {word}; got {read[key]!r}.",
+                field=key,
+                value=read[key],
+                remedy=f"For example {example}.",
             )
     return read
 

@@ -296,6 +296,8 @@ class Store:
             what = f"Cannot connect to the database ({message})"
             return self._failure(StoreUnavailableError, what, _CONNECTING)
         again = "Nothing acknowledged is lost, and the same call can be made again."
+        if remedy:
+            again = "Then make the same call again: nothing acknowledged is lost."
         what = f"The database cannot be used now ({message})"
         return self._failure(StoreUnavailableError, what, f"{remedy} {again}".lstrip())
 
@@ -474,10 +476,10 @@ _REMEDIES: dict[object, str] = {  # by the code of SQLite, or the state of Postg
     sqlite3.SQLITE_IOERR: "Check its disk.",
     sqlite3.SQLITE_READONLY: "Make the file and its folder writable.",
     sqlite3.SQLITE_CANTOPEN: "Check that the folder exists and can be written to.",
-    sqlite3.SQLITE_BUSY: "Another program holds the file open for writing.",
+    sqlite3.SQLITE_BUSY: "Wait until the other program that writes to the file is done.",
     sqlite3.SQLITE_NOTADB: "The file is not a SQLite database, or is damaged.",
     sqlite3.SQLITE_CORRUPT: "The file is damaged: restore it from a backup.",
     "53100": "Free some space on its disk.",
-    "55P03": "Another program keeps the experiment to itself.",
-    "25006": "This server takes no writes now; is it a standby?",
+    "55P03": "Wait until the other program that uses the experiment is done.",
+    "25006": "This server takes no writes: use the primary one.",
 }
