@@ -79,7 +79,7 @@ def test_source_and_target_share_their_features() -> None:
         ([[1, 0], 1], ": its rows have from 1 to 2 entries."),
         ([[1, 0], [1, "x"]], ": row 1, column 1 is 'x'."),
         ([[1, None], [1, [2]]], ": row 0, column 1 is None."),
-        ([object()], ": row 0, column 0 is <object object"),
+        ([object()], ": row 0, column 0 is <"),
     ],
 )
 def test_the_place_that_is_not_a_number_is_named(rows: object, flaw: str) -> None:

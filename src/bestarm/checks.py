@@ -118,11 +118,14 @@ def whole(value: object, field: str, *, least: int | None = None, below: int | N
     span = ""
     if least is not None:
         span = f" of at least {least}" if below is None else f" from {least} to {below - 1}"
+    remedy = f"Give {'one in this range' if span else 'a whole number'}."
+    if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
+        remedy = f"Write {int(value)}."
     raise InvalidInputError(
         f"`{field}` must be a whole number{span}; got {value!r}.",
         field=field,
         value=value,
-        remedy=f"Give {'one in this range' if span else 'a whole number'}.",
+        remedy=remedy,
     )
 
 

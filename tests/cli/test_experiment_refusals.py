@@ -133,8 +133,9 @@ def test_tables_of_outcomes(drinks: str, folder: Path, table: str, hint: str) ->
 
 
 def test_tables_that_are_none(drinks: str, folder: Path) -> None:
-    assert "no such file" in refused("tell", drinks, "--from", "none.csv")
-    assert "directory" in refused("tell", drinks, "--from", str(folder))
+    said = refused("tell", drinks, "--from", "none.csv")
+    assert "'none.csv' cannot be read or written: no such file or directory. Check its name" in said
+    assert "is a directory. Name a file." in refused("tell", drinks, "--from", str(folder))
     (folder / "binary.csv").write_bytes(b"\xff\xfe\x00\x01\x80")
     assert "UTF-8" in refused("tell", drinks, "--from", "binary.csv")
 

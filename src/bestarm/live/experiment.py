@@ -166,6 +166,7 @@ class Experiment:
         clock: Callable[[], float] | None,
         forecasts: Forecasts | None,
     ) -> None:
+        inputs.check_clock(clock)
         self.spec = made_of if isinstance(made_of, Spec) else None
         self.problem, self.traits, self.seed = made_of.problem, made_of.traits, seed
         self._ledger, self._clock, self._forecasts = ledger, clock, forecasts
@@ -240,6 +241,7 @@ class Experiment:
             StoreUnavailableError: the database cannot be reached or written to.
             StoreVersionError: its tables are of another version of bestarm.
         """
+        inputs.check_clock(clock)
         kind = kind_of(forecaster)
         spec = make_spec(problem, policy, options, read_seed(seed), bounds=bounds, forecaster=kind)
         texts = {"document": spec.to_json(), "description": inputs.clean_text(description)}

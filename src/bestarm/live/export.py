@@ -134,7 +134,7 @@ def export(
 ) -> int:
     """Write one row per assignment, and return their number: see `Experiment.export`."""
     choice(layout, LAYOUTS, "layout")
-    goal = Path(path)
+    goal = Path(path) if isinstance(path, (str, os.PathLike)) else Path()
     writers = {".csv": _csv, ".parquet": _parquet}
     if goal.suffix.lower() not in writers:
         message = f"`path` must end in .csv or .parquet; got {str(path)!r}."

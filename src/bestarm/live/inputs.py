@@ -52,6 +52,8 @@ def read_outcomes(outcomes: Any) -> tuple[list[int], list[float]]:
     else:
         pairs = list(outcomes) if isinstance(outcomes, Iterable) else [outcomes]
         try:
+            if pairs and isinstance(pairs[0], (Mapping, str)):
+                raise TypeError  # noqa: TRY301 - their names or letters are not ids and rewards
             numbers, values = [number for number, _ in pairs], [reward for _, reward in pairs]
         except (TypeError, ValueError):
             wanted = "`outcomes` must be a mapping from id to reward, or pairs of them"
@@ -113,6 +115,14 @@ def conflict(number: int, before: float, now: float | None) -> ConflictingOutcom
         value=number if now is None else now,
         remedy="Outcomes cannot be changed: the plans after them rest on them.",
     )
+
+
+def check_clock(clock: object) -> None:
+    """Raise unless a clock is a function, or None."""
+    if clock is not None and not callable(clock):
+        message = f"`clock` must be a function that returns the time; got {clock!r}."
+        remedy = "For example `time.time`, or leave it out."
+        raise InvalidInputError(message, field="clock", value=clock, remedy=remedy)
 
 
 def read_time(value: object, *, stored: bool) -> float:

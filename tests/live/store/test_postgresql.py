@@ -73,6 +73,7 @@ def test_a_call_whose_answer_is_lost_raises(
         ("no password", ""),  # in the words of the system
         ("unknown user", 'role "stranger" does not exist'),
         ("no server", ""),
+        ("no host", "no.host.invalid"),
     ],
 )
 def test_who_cannot_connect_is_told_what_to_check(
@@ -86,6 +87,7 @@ def test_who_cannot_connect_is_told_what_to_check(
             "wrong password": url.set(password="wrong"),
             "no password": url,
             "unknown user": url.set(username="stranger", database="postgres"),
+            "no host": url.set(host="no.host.invalid", query={}),
             "no server": url.update_query_dict({"host": str(tmp_path)}),
         }[wrong]
         with pytest.raises(StoreUnavailableError) as caught:

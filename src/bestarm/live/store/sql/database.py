@@ -64,7 +64,9 @@ def check_url(url: object) -> URL:
             f"`url` must name a SQLite file or a PostgreSQL database; got {shown!r}.",
             field="url",
             value=shown,
-            remedy="For example sqlite:///store.db, or postgresql://user@host/name.",
+            remedy=f"Did you mean sqlite:///{shown}?"
+            if shown.endswith((".db", ".sqlite", ".sqlite3")) and ":" not in shown
+            else "For example sqlite:///store.db, or postgresql://user@host/name.",
         ) from None
     in_memory = read.database in {None, "", ":memory:"} or "memory" in read.query.get("mode", "")
     if read.drivername == _SQLITE and in_memory:
@@ -191,9 +193,11 @@ class Store:
     @contextmanager
     def _transaction(self, generation: int | None, *, writing: bool) -> Iterator[Session]:
         generation = self.check_file(generation)
+        connected = False
         try:
             with self._lease() as lease:
                 connection = lease.connection = self._engine.raw_connection()
+                connected = True
                 session = _session(connection, writing=writing)
                 try:
                     session.begin(writing=writing)
@@ -209,7 +213,7 @@ class Store:
                 if writing and self.file is not None:
                     self.file.note_log(session.raw, written=True)
         except self._failures as error:
-            raise self._error(error) from error
+            raise self._error(error, connected=connected) from error
         if writing:
             # Nothing is acknowledged that is only in a file without a name.
             self.check_file(generation)
@@ -281,7 +285,7 @@ class Store:
             with suppress(StoreError):  # the lock ended with its connection
                 transaction.__exit__(None, None, None)
 
-    def _error(self, error: Exception) -> StoreError:
+    def _error(self, error: Exception, *, connected: bool = True) -> StoreError:
         cause = error.orig if isinstance(error, exc.DBAPIError) else error
         code = getattr(cause, "sqlite_errorcode", None)
         state = getattr(cause, "sqlstate", None) if code is None else code & 0xFF
@@ -292,7 +296,7 @@ class Store:
         if not isinstance(cause, (*temporary, exc.TimeoutError)):
             what = f"The database refused ({message})"
             return self._failure(StoreError, what, remedy or "Nothing was changed.")
-        if getattr(cause, "pgconn", None) is not None:  # PostgreSQL did not let us in
+        if not connected and not self.sqlite and isinstance(cause, driver.OperationalError):
             what = f"Cannot connect to the database ({message})"
             return self._failure(StoreUnavailableError, what, _CONNECTING)
         again = "Nothing acknowledged is lost, and the same call can be made again."
