@@ -137,7 +137,12 @@ def test_tables_that_are_none(drinks: str, folder: Path) -> None:
     assert "'none.csv' cannot be read or written: no such file or directory. Check its name" in said
     assert "is a directory. Name a file." in refused("tell", drinks, "--from", str(folder))
     (folder / "binary.csv").write_bytes(b"\xff\xfe\x00\x01\x80")
-    assert "UTF-8" in refused("tell", drinks, "--from", "binary.csv")
+    wanted = "is not text in UTF-8. Save it as CSV in UTF-8."
+    assert f"'binary.csv' {wanted}" in refused("tell", drinks, "--from", "binary.csv")
+    arguments = ["experiment", "tell", drinks, "--from", "-"]
+    result = CliRunner().invoke(app, arguments, input=b"\xff\xfe")
+    assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
+    assert wanted in result.stderr
 
 
 def test_an_empty_table_tells_nothing(drinks: str) -> None:
